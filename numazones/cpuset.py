@@ -1,0 +1,81 @@
+"""CPU sets (and NUMA node masks) as plain integers: bit *n* stands for CPU *n*.
+
+Integers make union, intersection, difference and counting single machine-level operations, which
+the admission's speed rests on. The text form is the kernel's list format as sysfs, the kubelet's
+checkpoints and its configuration write it (cpuset(7), "List format": ``0-3,8``).
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import TypeAlias
+
+from numazones.errors import NumazonesError
+
+CPUSet: TypeAlias = int
+
+# A guard against typing errors such as 0-40000000000, which would otherwise eat the memory;
+# Linux itself is built for at most 8192 CPUs.
+MAX_ID = 1 << 16
+
+_RANGE = re.compile(r"([0-9]+)(?:-([0-9]+))?")
+
+
+class InvalidCPUSet(NumazonesError):
+    """A text is no CPU list; the message quotes it."""
+
+
+def parse(text: str) -> CPUSet:
+    """Read a list such as ``0-3,8``; the empty text is the empty set.
+
+    Raises:
+        InvalidCPUSet: the text is not in the list format, or a range runs backwards.
+    """
+    cpus = 0
+    stripped = text.strip()
+    if not stripped:
+        return 0
+    for part in stripped.split(","):
+        match = _RANGE.fullmatch(part.strip())
+        if match is None:
+            raise InvalidCPUSet(f"{text!r} is no CPU list: {part!r} is neither a CPU nor a range such as 0-3")
+        first = int(match[1])
+        last = first if match[2] is None else int(match[2])
+        if first > last:
+            raise InvalidCPUSet(f"{text!r} is no CPU list: the range {part!r} runs backwards")
+        if last > MAX_ID:
+            raise InvalidCPUSet(
+                f"{text!r} is no CPU list: CPU {last} is beyond the largest supported CPU {MAX_ID}"
+            )
+        cpus |= (1 << last + 1) - (1 << first)
+    return cpus
+
+
+def format(cpus: CPUSet) -> str:  # noqa: A001 - reads cpuset.format(…)
+    """Write the canonical list: ascending, neighbours joined into ranges, ``""`` for the empty set."""
+    parts = []
+    base = 0
+    while cpus:
+        skip = (cpus & -cpus).bit_length() - 1
+        cpus >>= skip
+        base += skip
+        run = (~cpus & (cpus + 1)).bit_length() - 1
+        parts.append(str(base) if run == 1 else f"{base}-{base + run - 1}")
+        cpus >>= run
+        base += run
+    return ",".join(parts)
+
+
+def of(ids: Iterable[int]) -> CPUSet:
+    """Collect ids into a set; ids must not be negative."""
+    cpus = 0
+    for cpu in ids:
+        cpus |= 1 << cpu
+    return cpus
+
+
+def ids(cpus: CPUSet) -> Iterator[int]:
+    """Yield the members in ascending order."""
+    while cpus:
+        lowest = cpus & -cpus
+        yield lowest.bit_length() - 1
+        cpus ^= lowest

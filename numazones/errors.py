@@ -1,0 +1,9 @@
+"""The root of every error the library raises.
+
+Callers that want to turn "bad input" into an answer catch ``NumazonesError``; the modules that
+detect a problem define the subclass that names it.
+"""
+
+
+class NumazonesError(Exception):
+    """Base of all errors of the library; the message names the object and the cure."""

@@ -1,0 +1,151 @@
+"""The hardware of a node as the kubelet sees it: CPUs, cores, L3 caches, sockets, NUMA nodes.
+
+The facts are those that cAdvisor reads from sysfs and hands to the kubelet (``MachineInfo``). NUMA
+ids may have gaps, NUMA nodes may lack CPUs or memory, and core ids may be unique only within a
+socket: a physical core is identified by (numa, socket, core). Masks are integers, see ``cpuset``.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from numazones import cpuset
+from numazones.cpuset import CPUSet
+from numazones.errors import NumazonesError
+
+_Key = TypeVar("_Key")
+
+
+class InvalidMachine(NumazonesError):
+    """A description of a machine contradicts itself; the message names the CPU or NUMA node."""
+
+
+@dataclass(frozen=True, slots=True)
+class CPU:
+    """One online logical CPU."""
+
+    id: int
+    core: int
+    """Core id as the system reports it; the physical core is (numa, socket, core)."""
+    socket: int
+    die: int
+    numa: int
+    uncore: int | None = None
+    """Id of the L3 cache that the kubelet sees for the core, or None where it sees none."""
+
+
+@dataclass(frozen=True, slots=True)
+class NUMANode:
+    """One NUMA node and its memory."""
+
+    id: int
+    memory: int
+    """Total memory in bytes, preallocated hugepages included."""
+    hugepages: tuple[tuple[int, int], ...] = ()
+    """(page size in KiB, number of preallocated pages), by size."""
+    distances: tuple[int, ...] | None = None
+    """Distance to every NUMA node in the order of ``Machine.numa_nodes``; None where unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """CPUs (ascending) and NUMA nodes (ascending) of one node.
+
+    Raises:
+        InvalidMachine: ids appear twice, a CPU names a NUMA node that is not there, or distances
+            do not cover the NUMA nodes.
+    """
+
+    cpus: tuple[CPU, ...]
+    numa_nodes: tuple[NUMANode, ...]
+
+    all_cpus: CPUSet = field(init=False, repr=False, compare=False)
+    numa_mask: int = field(init=False, repr=False, compare=False)
+    """All NUMA node ids as a mask."""
+    cpus_of_numa: dict[int, CPUSet] = field(init=False, repr=False, compare=False)
+    """NUMA id → its CPUs, for every NUMA node, CPU-less ones included."""
+    cpus_of_socket: dict[int, CPUSet] = field(init=False, repr=False, compare=False)
+    cpus_of_core: dict[tuple[int, int, int], CPUSet] = field(init=False, repr=False, compare=False)
+    """(numa, socket, core) → its CPUs."""
+    cpus_of_uncore: dict[int, CPUSet] = field(init=False, repr=False, compare=False)
+    """L3 cache id → its CPUs, for the CPUs whose cache is known."""
+    by_cpu: dict[int, CPU] = field(init=False, repr=False, compare=False)
+    by_numa: dict[int, NUMANode] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        _derive(self, cpus=tuple(sorted(self.cpus, key=lambda cpu: cpu.id)))
+        order = sorted(range(len(self.numa_nodes)), key=lambda index: self.numa_nodes[index].id)
+        _derive(self, numa_nodes=tuple(_reordered(self.numa_nodes[index], order) for index in order))
+        _derive(
+            self,
+            by_cpu={cpu.id: cpu for cpu in self.cpus},
+            by_numa={node.id: node for node in self.numa_nodes},
+        )
+        self._check()
+        _derive(self, all_cpus=cpuset.of(self.by_cpu), numa_mask=cpuset.of(self.by_numa))
+        _derive(
+            self,
+            cpus_of_numa={node.id: 0 for node in self.numa_nodes}
+            | _grouped((cpu.numa, cpu.id) for cpu in self.cpus),
+            cpus_of_socket=_grouped((cpu.socket, cpu.id) for cpu in self.cpus),
+            cpus_of_core=_grouped(((cpu.numa, cpu.socket, cpu.core), cpu.id) for cpu in self.cpus),
+            cpus_of_uncore=_grouped((cpu.uncore, cpu.id) for cpu in self.cpus if cpu.uncore is not None),
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.all_cpus, self.numa_mask, tuple(node.memory for node in self.numa_nodes)))
+
+    def distance(self, origin: int, target: int) -> int | None:
+        """Distance between two NUMA nodes by id; None where unknown."""
+        distances = self.by_numa[origin].distances
+        if distances is None:
+            return None
+        return distances[[node.id for node in self.numa_nodes].index(target)]
+
+    def cpus_of_numas(self, mask: int) -> CPUSet:
+        """CPUs of all NUMA nodes in a mask."""
+        cpus = 0
+        for numa in cpuset.ids(mask):
+            cpus |= self.cpus_of_numa.get(numa, 0)
+        return cpus
+
+    def _check(self) -> None:
+        if len(self.by_cpu) != len(self.cpus):
+            raise InvalidMachine("a CPU id appears twice in the machine; list each logical CPU once")
+        if len(self.by_numa) != len(self.numa_nodes):
+            raise InvalidMachine("a NUMA id appears twice in the machine; list each NUMA node once")
+        for cpu in self.cpus:
+            if cpu.numa not in self.by_numa:
+                raise InvalidMachine(
+                    f"CPU {cpu.id} belongs to NUMA node {cpu.numa}, which the machine does not list"
+                )
+        for node in self.numa_nodes:
+            if node.distances is not None and len(node.distances) != len(self.numa_nodes):
+                raise InvalidMachine(
+                    f"NUMA node {node.id}: {len(node.distances)} distances, {len(self.numa_nodes)} NUMA nodes"
+                )
+            if node.memory < 0 or any(pages < 0 for _, pages in node.hugepages):
+                raise InvalidMachine(f"NUMA node {node.id} has a negative amount of memory or hugepages")
+        if any(item.id < 0 for items in (self.cpus[:1], self.numa_nodes[:1]) for item in items):
+            raise InvalidMachine("ids of CPUs and NUMA nodes must not be negative")
+
+
+def _derive(machine: Machine, **values: Any) -> None:
+    """Set derived fields of a frozen value under construction."""
+    for name, value in values.items():
+        object.__setattr__(machine, name, value)
+
+
+def _reordered(node: NUMANode, order: list[int]) -> NUMANode:
+    """The node with its distances (and hugepages) in ascending order of ids, as the machine keeps them."""
+    distances = node.distances
+    if distances is not None and len(distances) == len(order):
+        distances = tuple(distances[index] for index in order)
+    return NUMANode(node.id, node.memory, tuple(sorted(node.hugepages)), distances)
+
+
+def _grouped(pairs: Iterable[tuple[_Key, int]]) -> dict[_Key, CPUSet]:
+    groups: dict[_Key, CPUSet] = {}
+    for key, cpu in pairs:
+        groups[key] = groups.get(key, 0) | 1 << cpu
+    return groups

@@ -1,0 +1,129 @@
+"""Kubernetes quantities, exactly: ``500m``, ``16Gi``, ``1.5``, ``2e3``.
+
+The one quantity parser of the project. Rules are those of
+``k8s.io/apimachinery/pkg/api/resource``: amounts are kept to the nano unit and rounded away from
+zero beyond it, and binary ones are capped at 2**63 - 1. The kubelet's Memory Manager refuses
+quantities that its library does not hold as a plain 64-bit integer, even where the amount itself is
+whole (``1.5Gi``, ``1Pi``), so a ``Quantity`` remembers which representation the library would have chosen.
+"""
+
+import re
+from dataclasses import dataclass, field
+
+from numazones.errors import NumazonesError
+
+_NANO = 10**9
+_MICRO = 10**6
+_SMALLEST_SCALE = -9
+_MAX = 2**63 - 1
+
+_TEXT = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?([A-Za-z]*|[eE][+-]?[0-9]+)")
+_BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_BINARY_UNITS = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+# No resource is counted in such amounts; the bound keeps a mistyped exponent from eating the memory.
+_MAX_EXPONENT = 1000
+# Number of decimal digits that the fast representation of the Kubernetes library takes.
+_DECIMAL_DIGITS = 18
+_BINARY_DIGITS = 15
+
+
+class InvalidQuantity(NumazonesError):
+    """A value is no Kubernetes quantity; the message quotes it."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Quantity:
+    """An amount; compared, hashed and added by amount alone."""
+
+    nanos: int
+    """The amount in units of 10**-9."""
+    integer: int | None = field(default=None, compare=False)
+    """The amount as the Kubernetes library's plain 64-bit integer; None where it holds it otherwise."""
+
+    def value(self) -> int:
+        """The amount in whole units, rounded away from zero."""
+        return _divide_away_from_zero(self.nanos, _NANO)
+
+    def milli(self) -> int:
+        """The amount in thousandths, rounded away from zero."""
+        return _divide_away_from_zero(self.nanos, _MICRO)
+
+    def as_int(self) -> int | None:
+        """The amount where the kubelet's conversion to int64 succeeds, else None."""
+        return self.integer
+
+    def __add__(self, other: "Quantity") -> "Quantity":
+        nanos = self.nanos + other.nanos
+        return Quantity(nanos, nanos // _NANO if nanos % _NANO == 0 else None)
+
+    def __bool__(self) -> bool:
+        return self.nanos != 0
+
+
+ZERO = Quantity(0, 0)
+
+
+def parse(text: str | float) -> Quantity:
+    """Read a quantity as the Kubernetes API takes it.
+
+    Raises:
+        InvalidQuantity: the text is no number with an optional known suffix.
+    """
+    match = _TEXT.fullmatch(text.strip() if isinstance(text, str) else str(text))
+    if match is None or not (match[2] or match[3]) or isinstance(text, bool):
+        raise InvalidQuantity(
+            f"{text!r} is no Kubernetes quantity; write a number and a unit such as 500m or 16Gi"
+        )
+    sign = -1 if match[1] == "-" else 1
+    whole, fraction, suffix = match[2].lstrip("0") or "0", match[3] or "", match[4]
+    if suffix in _BINARY:
+        return _binary(sign, whole, fraction, _BINARY[suffix])
+    if suffix in _DECIMAL:
+        return _decimal(sign, whole, fraction, _DECIMAL[suffix])
+    if suffix[0] in "eE" and len(suffix) > 1 and suffix[1] in "+-0123456789":
+        exponent = int(suffix[1:])
+        if abs(exponent) <= _MAX_EXPONENT:
+            return _decimal(sign, whole, fraction, exponent)
+    raise InvalidQuantity(f"{text!r} is no Kubernetes quantity: unknown unit {suffix!r}")
+
+
+def format_bytes(amount: int) -> str:
+    """Write bytes with the largest binary unit that divides them: ``16Gi``, ``1000``."""
+    unit = 0
+    while amount and amount % 1024 == 0 and unit < len(_BINARY_UNITS) - 1:
+        amount //= 1024
+        unit += 1
+    return f"{amount}{_BINARY_UNITS[unit]}"
+
+
+def format_milli(amount: int) -> str:
+    """Write thousandths: ``1500`` → ``1500m``, ``2000`` → ``2``."""
+    whole, rest = divmod(amount, 1000)
+    return f"{amount}m" if rest else str(whole)
+
+
+def _divide_away_from_zero(amount: int, unit: int) -> int:
+    return -(-amount // unit) if amount >= 0 else amount // unit
+
+
+def _binary(sign: int, whole: str, fraction: str, exponent: int) -> Quantity:
+    numerator = int(whole + fraction) << exponent
+    nanos = min(_ceil_div(numerator * _NANO, 10 ** len(fraction)), _MAX * _NANO)
+    plain = not fraction and len(whole) + exponent * 3 // 10 < _BINARY_DIGITS
+    return Quantity(sign * nanos, sign * numerator if plain else None)
+
+
+def _decimal(sign: int, whole: str, fraction: str, exponent: int) -> Quantity:
+    digits = int(whole + fraction)
+    scale = exponent - len(fraction)
+    if scale >= _SMALLEST_SCALE:
+        nanos = digits * 10 ** (scale + 9)
+    else:  # the divisor need not be larger than what leaves nothing but the rounding up
+        nanos = _ceil_div(digits, 10 ** min(-scale - 9, len(whole) + len(fraction)))
+    plain = len(whole) + len(fraction) <= _DECIMAL_DIGITS and scale >= 0 and nanos <= _MAX * _NANO
+    return Quantity(sign * nanos, sign * digits * 10**scale if plain else None)
+
+
+def _ceil_div(amount: int, unit: int) -> int:
+    return -(-amount // unit)
