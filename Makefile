@@ -1,0 +1,51 @@
+# Everything a person or CI does with this project. `make help` lists it.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+SOURCES := numazones client exporter operator simulator kubectl tests benchmarks scripts
+PRESENT := $(wildcard $(SOURCES))
+
+.PHONY: help venv lock lint format types imports test demo crds clean
+
+help:  ## list the targets
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+venv: $(STAMP)  ## .venv with everything; console scripts in .venv/bin
+
+$(STAMP): requirements.txt pyproject.toml scripts/make-venv
+	scripts/make-venv $(VENV)
+	@touch $@
+
+lock:  ## renew requirements.txt from pyproject.toml
+	$(BIN)/pip-compile --quiet --all-extras --generate-hashes --allow-unsafe --strip-extras \
+	  --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-header --no-annotate \
+	  --output-file requirements.txt pyproject.toml
+
+lint: venv types imports  ## ruff, mypy, import contracts
+	$(BIN)/ruff check $(PRESENT)
+	$(BIN)/ruff format --check $(PRESENT)
+
+format: venv  ## let ruff rewrite what it can
+	$(BIN)/ruff check --fix-only $(PRESENT)
+	$(BIN)/ruff format $(PRESENT)
+
+types: venv
+	$(BIN)/mypy $(filter-out scripts,$(PRESENT))
+
+imports: venv
+	$(BIN)/lint-imports
+
+test: lint  ## lint, then every test
+	scripts/test-tools $(CURDIR)/.cache
+	PATH="$(CURDIR)/.cache/tools/bin:$$PATH" $(BIN)/pytest -n 2 --dist worksteal $(ARGS)
+
+demo: venv  ## recorded nodes, exported into an API server on this machine
+	$(BIN)/numazones-simulator demo
+
+crds: venv  ## write crds/ from numazones/api
+	$(BIN)/python -m numazones.api.crd --write crds
+
+clean:  ## remove what the other targets made
+	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis
