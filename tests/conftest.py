@@ -15,7 +15,7 @@ settings.load_profile("numazones")
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """The folder of specs, vectors and recordings beside the project (NUMAZONES_SHARED); skips where absent."""
+    """The folder of vectors and recordings beside the project (NUMAZONES_SHARED); skips where absent."""
     folder = Path(os.environ.get("NUMAZONES_SHARED", ROOT.parent / "shared"))
     if not folder.is_dir():
         pytest.skip(

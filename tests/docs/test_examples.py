@@ -1,0 +1,78 @@
+"""Every example in README and docs does what the page says.
+
+A fenced block `console` that shows commands (`$ …`) with what they print is run from the project's root;
+`...` stands for anything, white space is folded. A block marked `console (not run)` needs a cluster and is
+only read by people. A block `python` with prompts (`>>>`) is a doctest.
+"""
+
+import doctest
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from _pytest.mark.structures import ParameterSet
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FENCE = re.compile(
+    r"^```(?P<language>console|python)[ ]*(?P<note>[^\n]*)\n(?P<body>.*?)^```", re.DOTALL | re.MULTILINE
+)
+FOLDED = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+
+def examples(language: str) -> list[ParameterSet]:
+    found = []
+    for page in PAGES:
+        text = page.read_text()
+        for match in FENCE.finditer(text):
+            if match["language"] != language or match["note"].strip() == "(not run)":
+                continue
+            line = text.count("\n", 0, match.start()) + 1
+            found.append(pytest.param(match["body"], id=f"{page.relative_to(ROOT)}:{line}"))
+    return found
+
+
+def commands(body: str) -> Iterator[tuple[str, str]]:
+    """Pairs of a command (with its continuation lines) and the output that the page shows for it."""
+    for part in re.split(r"^\$ ", body, flags=re.MULTILINE)[1:]:
+        lines = part.splitlines(keepends=True)
+        last = next(index for index, line in enumerate(lines) if not line.rstrip("\n").endswith("\\"))
+        yield "".join(lines[: last + 1]).strip(), "".join(lines[last + 1 :])
+
+
+@pytest.mark.parametrize("body", examples("console"))
+def test_a_console_example_prints_what_the_page_shows(body: str) -> None:
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    shown = list(commands(body))
+    assert shown, "a console block shows no command; begin the line with '$ '"
+    for command, expected in shown:
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", command],
+            cwd=ROOT,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, f"$ {command}\n{done.stdout}{done.stderr}"
+        if expected.strip():
+            printed = done.stdout
+            assert doctest.OutputChecker().check_output(expected, printed, FOLDED), (
+                f"$ {command}\nshown:\n{expected}\nprinted:\n{printed}"
+            )
+
+
+@pytest.mark.parametrize("body", examples("python"))
+def test_a_python_example_prints_what_the_page_shows(body: str) -> None:
+    if ">>>" not in body:
+        pytest.skip("shows code without a session")
+    test = doctest.DocTestParser().get_doctest(body, {}, "example", None, 0)
+    report: list[str] = []
+    doctest.DocTestRunner(optionflags=FOLDED).run(test, out=report.append)
+    assert not report, "".join(report)
