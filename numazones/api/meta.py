@@ -1,0 +1,207 @@
+"""What all objects of the group ``numazones.io`` share: names, metadata, conditions, quantities, bounds.
+
+Rules come from the Kubernetes API conventions (metav1 ``Condition``, ``ObjectMeta``) and from the
+structural schemas of apiextensions/v1. Readers must survive objects of a newer writer: unknown fields
+are ignored, and values that have a list of known names (policies, verdicts, phases) are plain strings,
+so that a new name is read, kept and reported as it is. The API server alone refuses unknown names, and
+only where a person writes them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from numazones.errors import NumazonesError
+
+GROUP = "numazones.io"
+VERSION = "v1alpha1"
+API_VERSION = f"{GROUP}/{VERSION}"
+
+NODE_LABEL = f"{GROUP}/node"
+"""Label of every object that belongs to one node; the value is the node's name."""
+
+# The longest names Kubernetes itself admits (RFC 1123 subdomain, RFC 1123 label).
+MAX_NAME = 253
+MAX_LABEL = 63
+
+_INITIALISMS = {"cpu": "CPU", "cpus": "CPUs", "id": "ID", "ids": "IDs", "numa": "NUMA"}
+
+ATOMIC: dict[str, Any] = {"x-kubernetes-list-type": "atomic"}
+"""Marks a list that is always replaced as a whole; keeps managedFields small."""
+
+
+def list_map(*keys: str) -> dict[str, Any]:
+    """Mark a list whose items are told apart by the given keys."""
+    return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}
+
+
+def json_name(name: str) -> str:
+    """Return the JSON name of a field, camelCase with Kubernetes' initialisms: ``numa_ids`` → ``numaIDs``."""
+    first, *rest = name.split("_")
+    return first + "".join(_INITIALISMS.get(word, word.capitalize()) for word in rest)
+
+
+class InvalidObject(NumazonesError):
+    """An object from the API does not have the form of its kind; the message names object and field."""
+
+
+class APIModel(BaseModel):
+    """Part of an API object: immutable, camelCase on the wire, unknown fields ignored."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="ignore",
+        alias_generator=json_name,
+        validate_by_name=True,
+        validate_by_alias=True,
+        serialize_by_alias=True,
+    )
+
+    def to_api(self) -> dict[str, Any]:
+        """Return the JSON form; fields at their default (mostly: empty) are left out."""
+        return self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+
+
+def _quantity_text(value: Any) -> Any:
+    """Let numbers stand for quantities, as Kubernetes does."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return value
+    return str(value)
+
+
+QUANTITY_PATTERN = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?[0-9]+))?$"
+
+Quantity = Annotated[
+    str,
+    BeforeValidator(_quantity_text),
+    Field(
+        max_length=64,
+        pattern=QUANTITY_PATTERN,
+        json_schema_extra={"x-kubernetes-int-or-string": True},
+    ),
+]
+"""A Kubernetes quantity in its text form; read its amount with ``numazones.quantity``."""
+
+CPUList = Annotated[str, Field(max_length=8192, pattern=r"^([0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*)?$")]
+"""A CPU set in Linux list format; read it with ``numazones.cpuset``."""
+
+NUMAID = Annotated[int, Field(ge=0, le=65535)]
+
+Timestamp = Annotated[str, Field(max_length=64, json_schema_extra={"format": "date-time"})]
+"""RFC 3339 in UTC, the way metav1.Time is written (``2026-01-31T08:00:00Z``)."""
+
+
+class Condition(APIModel):
+    """One aspect of the object's state (metav1.Condition)."""
+
+    type: str = Field(max_length=316, description="Name of the condition, such as Ready.")
+    status: Literal["True", "False", "Unknown"] = Field(description="True, False or Unknown.")
+    reason: str = Field(
+        max_length=1024,
+        pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$",
+        description="One word in CamelCase that tells programs why the condition has this status.",
+    )
+    message: str = Field(default="", max_length=32768, description="The same for people, with the cure.")
+    last_transition_time: Timestamp | None = Field(
+        default=None, description="When the status last changed from one value to another."
+    )
+    observed_generation: int | None = Field(
+        default=None, ge=0, description="The metadata.generation that the condition was computed from."
+    )
+
+
+class OwnerReference(APIModel):
+    """The object that this one is deleted with."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+    controller: bool | None = None
+    block_owner_deletion: bool | None = None
+
+
+class ObjectMeta(APIModel):
+    """The metadata that this project sets or reads; the API server keeps the rest."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    labels: dict[str, str] = Field(default_factory=dict)
+    annotations: dict[str, str] = Field(default_factory=dict)
+    owner_references: tuple[OwnerReference, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One printer column of ``kubectl get``; priority 1 shows with ``-o wide`` only."""
+
+    name: str
+    json_path: str
+    description: str
+    type: str = "string"
+    format: str = ""
+    priority: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceType:
+    """How a custom resource is known to the API server."""
+
+    kind: str
+    plural: str
+    singular: str
+    short_names: tuple[str, ...]
+    scope: Literal["Cluster", "Namespaced"]
+    columns: tuple[Column, ...]
+    description: str
+
+    @property
+    def crd_name(self) -> str:
+        """Name of the CustomResourceDefinition."""
+        return f"{self.plural}.{GROUP}"
+
+
+class APIObject(APIModel):
+    """A whole object of the group; subclasses add ``spec`` and ``status`` and say their type."""
+
+    RESOURCE: ClassVar[ResourceType]
+
+    metadata: ObjectMeta = Field(default_factory=ObjectMeta)
+
+    @classmethod
+    def from_api(cls, body: Mapping[str, Any]) -> Self:
+        """Read an object as the API server or a file gives it.
+
+        Raises:
+            InvalidObject: the body is not of this kind or a field has the wrong type.
+        """
+        kind = body.get("kind", cls.RESOURCE.kind)
+        if kind != cls.RESOURCE.kind:
+            raise InvalidObject(f"expected a {cls.RESOURCE.kind}, not a {kind!r}")
+        try:
+            return cls.model_validate(body)
+        except ValidationError as error:
+            raise InvalidObject(_explain(cls.RESOURCE.kind, body, error)) from error
+
+    def to_api(self) -> dict[str, Any]:
+        """Return the object as it is sent: apiVersion, kind, metadata, spec, status."""
+        return {"apiVersion": API_VERSION, "kind": self.RESOURCE.kind, **super().to_api()}
+
+
+def _explain(kind: str, body: Mapping[str, Any], error: ValidationError) -> str:
+    metadata = body.get("metadata")
+    name = metadata.get("name", "") if isinstance(metadata, Mapping) else ""
+    first = error.errors(include_url=False)[0]
+    where = ".".join(str(part) for part in first["loc"])
+    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+    return (
+        f"{kind} {name or '(unnamed)'}: {where}: {first['msg']}{more}; "
+        f"it was not written by a {kind} writer of {API_VERSION}, delete it or upgrade its writer"
+    )

@@ -1,0 +1,429 @@
+"""NUMAZone: one NUMA node of one Kubernetes node, as ``kubectl get numazones`` shows it.
+
+All zones of a node together hold the exact state from which the kubelet decides on the next pod
+(see ``numazones.api.zones``), so every field here is either read by people or needed by admission.
+Objects stay small: empty fields are left out, a container appears only in zones it touches, and
+lists are replaced as a whole so that managedFields stay short. Facts and their names follow sysfs,
+the kubelet's state files and its configuration (kubelet.config.k8s.io/v1beta1).
+"""
+
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from numazones.api.meta import (
+    ATOMIC,
+    MAX_LABEL,
+    MAX_NAME,
+    NUMAID,
+    APIModel,
+    APIObject,
+    Column,
+    Condition,
+    CPUList,
+    Quantity,
+    ResourceType,
+    list_map,
+)
+
+READY = "Ready"
+"""Type of the condition that says whether everything about a zone could be read."""
+
+# Bounds that no machine reaches (Linux: 8192 CPUs, 1024 NUMA nodes) and that keep validation cheap.
+_MAX_CPUS = 8192
+_MAX_ZONES = 1024
+_MAX_RESOURCE_NAME = MAX_NAME + 1 + MAX_LABEL
+
+ResourceName = Annotated[str, Field(max_length=_MAX_RESOURCE_NAME)]
+OptionValue = Annotated[str, Field(max_length=256)]
+OptionName = Annotated[str, Field(max_length=128)]
+
+
+class NUMAZoneSpec(APIModel):
+    """Which NUMA node of which Kubernetes node the object describes; it never changes."""
+
+    node_name: str = Field(min_length=1, max_length=MAX_NAME, description="Name of the Kubernetes node.")
+    numa_id: NUMAID = Field(description="Id of the NUMA node as Linux numbers it; ids may have gaps.")
+
+
+class CPUGroup(APIModel):
+    """CPUs of this zone that share a socket or a die."""
+
+    id: int = Field(ge=-1, description="Id as the system reports it.")
+    cpus: CPUList | None = Field(
+        default=None, description="The zone's CPUs in it; left out where that is all of them."
+    )
+
+
+class Cache(APIModel):
+    """A cache and the CPUs of this zone that share it."""
+
+    level: int = Field(ge=1, le=8, description="Cache level, 3 for L3.")
+    id: int = Field(
+        ge=-1, description="Id, unique per level on the node; zones that share a cache list the same id."
+    )
+    cpus: CPUList | None = Field(
+        default=None, description="The zone's CPUs that share it; left out where that is all of them."
+    )
+    uncore: bool = Field(
+        default=False,
+        description="Whether the kubelet sees an uncore cache in it; not where the whole zone shares it.",
+    )
+
+
+class Distance(APIModel):
+    """Relative cost of access from this zone to the memory of another."""
+
+    numa_id: NUMAID = Field(description="NUMA node accessed.")
+    distance: int = Field(
+        ge=0, le=65535, description="Distance as the firmware reports it (SLIT); 10 is local."
+    )
+
+
+class Topology(APIModel):
+    """The hardware of the zone."""
+
+    cpus: CPUList = Field(
+        default="", description="Online CPUs in Linux list format; empty for a zone without CPUs."
+    )
+    offline: CPUList = Field(default="", description="CPUs that are present but offline.")
+    isolated: CPUList = Field(
+        default="", description="Online CPUs taken from the scheduler of Linux at boot (isolcpus)."
+    )
+    cores: tuple[CPUList, ...] = Field(
+        default=(),
+        max_length=_MAX_CPUS,
+        description="One CPU list per physical core, the online threads of the core.",
+        json_schema_extra=ATOMIC,
+    )
+    sockets: tuple[CPUGroup, ...] = Field(
+        default=(),
+        max_length=256,
+        description="Sockets that the zone's CPUs are in.",
+        json_schema_extra=ATOMIC,
+    )
+    dies: tuple[CPUGroup, ...] = Field(
+        default=(),
+        max_length=1024,
+        description="Dies that the zone's CPUs are in; left out where every socket has one.",
+        json_schema_extra=ATOMIC,
+    )
+    caches: tuple[Cache, ...] = Field(
+        default=(), max_length=_MAX_CPUS, description="Last-level caches.", json_schema_extra=ATOMIC
+    )
+    distances: tuple[Distance, ...] = Field(
+        default=(),
+        max_length=_MAX_ZONES,
+        description="Distance to every NUMA node of the machine; left out where the system reports none.",
+        json_schema_extra=ATOMIC,
+    )
+
+
+class Kubelet(APIModel):
+    """The kubelet that manages the node, as far as it decides on NUMA placement.
+
+    Policies are open strings: a policy of a newer kubelet is published and read as it is.
+    """
+
+    version: str = Field(default="", max_length=128, description="Version of the kubelet, such as v1.36.2.")
+    cpu_manager_policy: OptionName = Field(default="", description="CPU manager policy: none or static.")
+    cpu_manager_policy_options: dict[str, OptionValue] = Field(
+        default_factory=dict, max_length=64, description="Options of the CPU manager policy that are set."
+    )
+    memory_manager_policy: OptionName = Field(
+        default="", description="Memory manager policy: None or Static."
+    )
+    topology_manager_policy: OptionName = Field(
+        default="",
+        description="Topology manager policy: none, best-effort, restricted or single-numa-node.",
+    )
+    topology_manager_scope: OptionName = Field(
+        default="", description="Topology manager scope: container or pod."
+    )
+    topology_manager_policy_options: dict[str, OptionValue] = Field(
+        default_factory=dict,
+        max_length=64,
+        description="Options of the topology manager policy that are set.",
+    )
+    feature_gates: dict[str, bool] = Field(
+        default_factory=dict,
+        max_length=64,
+        description="Feature gates set in the configuration that have a say in admission.",
+    )
+
+
+class Resource(APIModel):
+    """Amounts of one resource in the zone; an amount that could not be read is left out."""
+
+    name: ResourceName = Field(
+        description="cpu, memory, hugepages-<size> or a device plugin's resource, such as vendor.example/nic."
+    )
+    capacity: Quantity | None = Field(default=None, description="What the hardware has.")
+    reserved: Quantity | None = Field(
+        default=None, description="What the kubelet keeps from pods in this zone."
+    )
+    allocatable: Quantity | None = Field(
+        default=None,
+        description=(
+            "What pods may be given in all: capacity minus reserved; for memory also minus hugepages, "
+            "for devices the healthy ones."
+        ),
+    )
+    assigned: Quantity | None = Field(default=None, description="What containers hold exclusively.")
+    available: Quantity | None = Field(default=None, description="What containers could still be given.")
+
+
+class CPUSets(APIModel):
+    """How the zone's CPUs are used."""
+
+    reserved: CPUList = Field(
+        default="", description="CPUs the kubelet never gives to a container exclusively."
+    )
+    exclusive: CPUList = Field(default="", description="CPUs that containers hold exclusively.")
+    shared: CPUList = Field(
+        default="",
+        description="CPUs of the shared pool without the reserved ones: what can still be given exclusively.",
+    )
+    default: CPUList | None = Field(
+        default=None,
+        description=(
+            "The CPU manager's default CPU set in this zone, where it does not follow from the other sets: "
+            "shared, and reserved too unless strict-cpu-reservation is on."
+        ),
+    )
+
+
+class ContainerName(APIModel):
+    """A container of a pod."""
+
+    namespace: str = Field(default="", max_length=MAX_LABEL, description="Namespace of the pod.")
+    pod: str = Field(default="", max_length=MAX_NAME, description="Name of the pod.")
+    container: str = Field(default="", max_length=MAX_LABEL, description="Name of the container.")
+
+
+class Device(APIModel):
+    """A device of a device plugin that is close to this zone.
+
+    A device of several NUMA nodes is listed in each of them, a device of none in the node's first zone.
+    """
+
+    resource: ResourceName = Field(description="Resource the device counts for, such as vendor.example/nic.")
+    id: str = Field(max_length=1024, description="Id that the device plugin gave it.")
+    numa_ids: tuple[NUMAID, ...] | None = Field(
+        default=None,
+        max_length=_MAX_ZONES,
+        description=(
+            "NUMA nodes the device is close to: left out where it is this one alone, "
+            "empty where the plugin reports none."
+        ),
+        json_schema_extra=ATOMIC,
+    )
+    healthy: bool = Field(default=True, description="False where the device plugin reports a fault.")
+    registered: bool = Field(
+        default=True,
+        description="False for a device that is still held although its plugin no longer lists it.",
+    )
+    assigned_to: ContainerName | None = Field(
+        default=None,
+        description="Container that holds the device; of several in one pod, the last to be given it.",
+    )
+
+
+class MemoryBlock(APIModel):
+    """Memory or hugepages that the memory manager has bound to NUMA nodes for a container."""
+
+    type: ResourceName = Field(
+        default="memory", description="memory, which may be left out, or hugepages-<size>."
+    )
+    bytes: int = Field(ge=0, description="Size of the block in bytes, over all its NUMA nodes together.")
+    numa_ids: tuple[NUMAID, ...] | None = Field(
+        default=None,
+        max_length=_MAX_ZONES,
+        description="NUMA nodes the block is bound to; left out where it is this one alone.",
+        json_schema_extra=ATOMIC,
+    )
+
+
+class DeviceIDs(APIModel):
+    """Devices of one resource that a container holds."""
+
+    resource: ResourceName = Field(description="Resource, such as vendor.example/nic.")
+    ids: tuple[Annotated[str, Field(max_length=1024)], ...] = Field(
+        max_length=4096, description="Ids of the devices.", json_schema_extra=ATOMIC
+    )
+
+
+class Assignment(APIModel):
+    """What a container holds in this zone; ordinary init containers appear while their pod lives."""
+
+    namespace: str = Field(default="", max_length=MAX_LABEL, description="Namespace of the pod.")
+    pod: str = Field(default="", max_length=MAX_NAME, description="Name of the pod.")
+    uid: str = Field(default="", max_length=128, description="UID of the pod.")
+    container: str = Field(
+        default="", max_length=MAX_LABEL, description="Container; left out for what the pod holds as a whole."
+    )
+    cpus: CPUList = Field(default="", description="CPUs of this zone that the container holds exclusively.")
+    memory: tuple[MemoryBlock, ...] = Field(
+        default=(),
+        max_length=64,
+        description="Memory blocks that include this zone; a block of several NUMA nodes is listed in each.",
+        json_schema_extra=ATOMIC,
+    )
+    devices: tuple[DeviceIDs, ...] = Field(
+        default=(),
+        max_length=64,
+        description="Devices listed in this zone that the container holds though assignedTo does not name it.",
+        json_schema_extra=ATOMIC,
+    )
+
+
+class Headroom(APIModel):
+    """The largest requests of one kind that this zone alone could still take; left out where unknown."""
+
+    exclusive_cpus: int | None = Field(
+        default=None, ge=0, le=_MAX_CPUS, description="CPUs for one container with exclusive CPUs."
+    )
+    full_core_cpus: int | None = Field(
+        default=None,
+        ge=0,
+        le=_MAX_CPUS,
+        description="The same where only whole physical cores count: cores partly used or reserved do not.",
+    )
+    memory: Quantity | None = Field(default=None, description="Memory without hugepages.")
+
+
+class Summary(APIModel):
+    """Figures rounded for the columns of kubectl get; programs read resources instead."""
+
+    memory: str = Field(default="", max_length=32, description="Memory of the zone.")
+    memory_free: str = Field(default="", max_length=32, description="Memory that pods could still be given.")
+    devices: str = Field(
+        default="",
+        max_length=256,
+        description="Free of allocatable devices by the last part of the resource's name.",
+    )
+
+
+class NUMAZoneStatus(APIModel):
+    """What is in the zone and who holds it."""
+
+    snapshot: str = Field(
+        default="",
+        max_length=64,
+        description="Same on all zones of a node written in one cycle; read a node only when they agree.",
+    )
+    zones: int = Field(default=0, ge=0, le=_MAX_ZONES, description="How many zones the node has.")
+    topology: Topology | None = Field(default=None, description="The hardware of the zone.")
+    kubelet: Kubelet | None = Field(
+        default=None, description="The kubelet's settings; left out where they could not be read."
+    )
+    resources: tuple[Resource, ...] = Field(
+        default=(),
+        max_length=256,
+        description="Amounts by resource.",
+        json_schema_extra=list_map("name"),
+    )
+    cpus: CPUSets | None = Field(
+        default=None, description="How the CPUs are used; left out where the CPU manager's state is unknown."
+    )
+    memory_group: tuple[NUMAID, ...] = Field(
+        default=(),
+        max_length=_MAX_ZONES,
+        description="NUMA nodes the memory manager has bound together with this one, this one included.",
+        json_schema_extra=ATOMIC,
+    )
+    memory_assignments: int | None = Field(
+        default=None,
+        ge=0,
+        description="Memory blocks the memory manager counts on this NUMA node; only with policy Static.",
+    )
+    devices: tuple[Device, ...] = Field(
+        default=(), max_length=4096, description="Devices of device plugins.", json_schema_extra=ATOMIC
+    )
+    assignments: tuple[Assignment, ...] = Field(
+        default=(),
+        max_length=4096,
+        description="What containers hold in this zone.",
+        json_schema_extra=ATOMIC,
+    )
+    headroom: Headroom | None = Field(
+        default=None, description="The largest requests the zone alone could still take."
+    )
+    summary: Summary | None = Field(
+        default=None, description="Figures rounded for the columns of kubectl get."
+    )
+    pods_fingerprint: str = Field(
+        default="",
+        max_length=64,
+        description="Checksum of the names of the node's pods, as schedulers compute it (pfp0v001…).",
+    )
+    conditions: tuple[Condition, ...] = Field(
+        default=(),
+        max_length=16,
+        description="Ready is False or Unknown, with a reason, when something could not be read.",
+        json_schema_extra=list_map("type"),
+    )
+
+
+def _resource(name: str, amount: str) -> str:
+    return f'.status.resources[?(@.name=="{name}")].{amount}'
+
+
+NUMAZONE = ResourceType(
+    kind="NUMAZone",
+    plural="numazones",
+    singular="numazone",
+    short_names=("nz",),
+    scope="Cluster",
+    description="One NUMA node of a Kubernetes node: its hardware, what is given away and what is left.",
+    columns=(
+        Column("Node", ".spec.nodeName", "Kubernetes node"),
+        Column("NUMA", ".spec.numaID", "NUMA node", type="integer"),
+        Column("Policy", ".status.kubelet.topologyManagerPolicy", "Topology manager policy"),
+        Column("CPU", _resource("cpu", "capacity"), "CPUs of the zone"),
+        Column("Reserved", _resource("cpu", "reserved"), "CPUs kept from pods"),
+        Column("Assigned", _resource("cpu", "assigned"), "CPUs held exclusively"),
+        Column("Free", _resource("cpu", "available"), "CPUs that can still be given exclusively"),
+        Column("Memory", ".status.summary.memory", "Memory of the zone"),
+        Column("Mem-Free", ".status.summary.memoryFree", "Memory that pods could still be given"),
+        Column("Devices", ".status.summary.devices", "Free of allocatable devices"),
+        Column(
+            "Ready", f'.status.conditions[?(@.type=="{READY}")].status', "Whether everything could be read"
+        ),
+        Column("Age", ".metadata.creationTimestamp", "Time since the zone was first published", type="date"),
+        Column("Scope", ".status.kubelet.topologyManagerScope", "Topology manager scope", priority=1),
+        Column("CPUs", ".status.topology.cpus", "CPUs", priority=1),
+        Column("CPUs-Reserved", ".status.cpus.reserved", "Reserved CPUs", priority=1),
+        Column("CPUs-Exclusive", ".status.cpus.exclusive", "Exclusively held CPUs", priority=1),
+        Column("CPUs-Shared", ".status.cpus.shared", "CPUs of the shared pool", priority=1),
+        Column(
+            "Headroom",
+            ".status.headroom.exclusiveCPUs",
+            "Largest request for exclusive CPUs",
+            type="integer",
+            priority=1,
+        ),
+        Column(
+            "Headroom-Cores",
+            ".status.headroom.fullCoreCPUs",
+            "Largest request for CPUs on whole cores",
+            type="integer",
+            priority=1,
+        ),
+        Column("Headroom-Memory", ".status.headroom.memory", "Largest request for memory", priority=1),
+    ),
+)
+
+
+class NUMAZone(APIObject):
+    """One NUMA node of a Kubernetes node."""
+
+    RESOURCE: ClassVar[ResourceType] = NUMAZONE
+
+    spec: NUMAZoneSpec = Field(description="Which NUMA node the object describes; immutable.")
+    status: NUMAZoneStatus | None = Field(default=None, description="What is in the zone and who holds it.")
+
+
+def zone_name(node_name: str, numa_id: int) -> str:
+    """Return the object name of a zone, ``<node>-numa-<id>``."""
+    return f"{node_name}-numa-{numa_id}"
