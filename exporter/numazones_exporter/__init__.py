@@ -1,0 +1,1 @@
+"""Reads one node (hardware, kubelet, pods) and publishes what each of its NUMA zones has and gave away."""

@@ -1,0 +1,145 @@
+"""What one reading of a node found: plain values, and what could not be read.
+
+An ``Observation`` is the only thing that passes from the sources (which do I/O and may fail one by one)
+to ``zones.build`` (which is pure). A source that failed is ``None`` here and has a ``Problem``.
+"""
+
+from dataclasses import dataclass
+
+from numazones.cpuset import CPUSet
+from numazones.kubelet.checkpoints import CPUManagerState, DeviceManagerState, MemoryManagerState
+from numazones.kubelet.config import KubeletConfiguration
+from numazones.machine import Machine
+
+SYSFS = "sysfs"
+PODRESOURCES = "podresources"
+KUBELET_CONFIG = "kubelet-config"
+CPU_MANAGER_STATE = "cpu_manager_state"
+MEMORY_MANAGER_STATE = "memory_manager_state"
+DEVICE_CHECKPOINT = "kubelet_internal_checkpoint"
+PODS = "pods"
+NODE = "node"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that could not be read, or that contradicts another source."""
+
+    source: str
+    """One of the constants above."""
+    reason: str
+    """CamelCase, as the reason of a condition."""
+    message: str
+    """Names the object and the cure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cache:
+    """An L3 cache (or a higher level, where there is one)."""
+
+    level: int
+    id: int
+    cpus: CPUSet
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """The machine as sysfs describes it, with what ``Machine`` (what the kubelet sees) leaves out."""
+
+    machine: Machine
+    offline: tuple[tuple[int, CPUSet], ...]
+    """(NUMA id, CPUs that are there but offline), where there are any."""
+    isolated: CPUSet
+    """CPUs that the kernel's scheduler leaves alone (isolcpus)."""
+    caches: tuple[Cache, ...]
+    memory_unknown: int = 0
+    """Mask of the NUMA nodes whose memory size could not be read (their ``memory`` is 0)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A device that a device plugin announced; ``numa`` is a mask, 0 where the plugin gave no topology."""
+
+    resource: str
+    id: str
+    numa: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryBlock:
+    """Memory or hugepages in bytes on the NUMA nodes of a mask; the split between them is not told."""
+
+    type: str
+    numa: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerResources:
+    """What podresources says one container holds (or a pod: ``name`` is empty then)."""
+
+    name: str
+    cpus: CPUSet
+    memory: tuple[MemoryBlock, ...]
+    devices: tuple[Device, ...]
+    claims: tuple[str, ...] = ()
+    """Dynamic resources: ``namespace/claim driver/pool/device``."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodResources:
+    """What podresources says one pod holds."""
+
+    namespace: str
+    name: str
+    containers: tuple[ContainerResources, ...]
+    pod_level: ContainerResources | None = None
+    """Pod-level CPUs and memory; they overlap the containers'."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodResourcesAnswer:
+    """Both answers of podresources v1 in one cycle."""
+
+    pods: tuple[PodResources, ...]
+    allocatable_cpus: CPUSet
+    allocatable_memory: tuple[MemoryBlock, ...]
+    allocatable_devices: tuple[Device, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NodePod:
+    """A pod bound to this node, as far as it matters here."""
+
+    namespace: str
+    name: str
+    uid: str
+    """As the kubelet knows it: of a mirror pod, the static pod's."""
+    phase: str
+    qos_class: str
+
+    @property
+    def active(self) -> bool:
+        """Whether the kubelet may still hold something for the pod: neither succeeded nor failed."""
+        return self.phase not in {"Succeeded", "Failed"}
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """One reading of a node; every part may be missing."""
+
+    node_name: str
+    node_uid: str | None = None
+    """metadata.uid of the Node, for the owner reference; None where no API server was asked."""
+    kubelet_version: str | None = None
+    hardware: Hardware | None = None
+    podresources: PodResourcesAnswer | None = None
+    kubelet: KubeletConfiguration | None = None
+    cpu_manager: CPUManagerState | None = None
+    memory_manager: MemoryManagerState | None = None
+    devices: DeviceManagerState | None = None
+    pods: tuple[NodePod, ...] | None = None
+    """This node's pods; None where they were not asked for or could not be read."""
+    problems: tuple[Problem, ...] = ()
+    durations: tuple[tuple[str, float], ...] = ()
+    """(source, seconds); never part of the zones."""

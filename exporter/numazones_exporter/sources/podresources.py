@@ -1,0 +1,258 @@
+"""The kubelet's podresources API, version v1: what pods hold and what could be held.
+
+Over the kubelet's socket (KEP-606, KEP-2403, KEP-3695), or from two recorded answers. Facts that shape
+this module: answers come in random order; a device on two NUMA nodes appears once per NUMA node with the
+same id; NUMA node 0 is the empty message; pod-level values (KEP-5526) overlap the containers'; plain init
+containers never appear. Both calls are made every cycle, so that device plugins that register late appear.
+"""
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Protocol
+
+from google.protobuf.message import DecodeError, Message
+from grpclib.client import Channel
+from grpclib.config import Configuration
+from grpclib.encoding.proto import ProtoCodec
+from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
+
+from numazones import cpuset
+from numazones.cpuset import CPUSet
+from numazones_exporter import podresources_pb2 as pb
+from numazones_exporter.observation import (
+    ContainerResources,
+    Device,
+    MemoryBlock,
+    PodResources,
+    PodResourcesAnswer,
+)
+from numazones_exporter.podresources_grpc import PodResourcesListerStub
+from numazones_exporter.sources.problems import SourceError
+
+MAX_MESSAGE_BYTES = 16 * 1024 * 1024
+"""The longest answer accepted, as the kubelet's own clients have it."""
+
+_CONFIGURATION = Configuration(
+    http2_connection_window_size=MAX_MESSAGE_BYTES, http2_stream_window_size=MAX_MESSAGE_BYTES
+)
+
+LIST_FILE = "podresources_list.pb"
+ALLOCATABLE_FILE = "podresources_allocatable.pb"
+
+
+class PodResourcesReader(Protocol):
+    """Something that answers as the kubelet's podresources socket does."""
+
+    async def read(self) -> PodResourcesAnswer:
+        """Ask for everything once; raises ``SourceError``."""
+
+    async def close(self) -> None:
+        """Let go of connections."""
+
+
+class SocketReader:
+    """Asks the kubelet over its unix socket; the connection is kept and made anew when it broke."""
+
+    def __init__(self, path: Path) -> None:
+        """``path`` of the socket; it need not exist yet."""
+        self._path = path
+        self._channel: Channel | None = None
+
+    async def read(self) -> PodResourcesAnswer:
+        """Call List, then GetAllocatableResources.
+
+        Raises:
+            SourceError: there is no socket, nobody answers, or the answer cannot be understood.
+        """
+        if not self._path.exists():
+            raise SourceError(
+                "SocketMissing",
+                f"{self._path} does not exist: is a kubelet running here, and is its directory "
+                "pod-resources mounted (the directory, not the socket)?",
+            )
+        try:
+            return await self._ask()
+        except (OSError, GRPCError, StreamTerminatedError, ProtocolError, DecodeError) as error:
+            raise _explain(self._path, error) from error
+        finally:
+            if sys.exception() is not None:  # failed, or given up on: the next read starts afresh
+                await self.close()
+
+    async def _ask(self) -> PodResourcesAnswer:
+        if self._channel is None:
+            self._channel = Channel(path=str(self._path), codec=_LimitedCodec(), config=_CONFIGURATION)
+        kubelet = PodResourcesListerStub(self._channel)
+        return understand(
+            await kubelet.List(pb.ListPodResourcesRequest()),
+            await kubelet.GetAllocatableResources(pb.AllocatableResourcesRequest()),
+        )
+
+    async def close(self) -> None:
+        """Close the connection; the next read opens a new one."""
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+
+
+def _explain(path: Path, error: Exception) -> SourceError:
+    if isinstance(error, GRPCError):
+        detail = error.message or "no details"
+        return SourceError("KubeletRefused", f"{path}: the kubelet answered {error.status.name}: {detail}")
+    if isinstance(error, DecodeError):
+        return SourceError("InvalidAnswer", f"{path}: the answer is no podresources v1 message")
+    if isinstance(error, OSError):
+        cure = (
+            "the exporter must run as root"
+            if isinstance(error, PermissionError)
+            else "is the kubelet running?"
+        )
+        return SourceError("CannotConnect", f"{path}: {error.strerror or error}; {cure}")
+    return SourceError(
+        "ConnectionLost", f"{path}: {error or 'the connection broke'}; the next cycle connects again"
+    )
+
+
+class _LimitedCodec(ProtoCodec):
+    """Refuses answers beyond the limit of the kubelet's own clients."""
+
+    def decode(self, data: bytes, message_type: Any) -> Any:
+        if len(data) > MAX_MESSAGE_BYTES:
+            raise SourceError(
+                "AnswerTooLarge", f"the kubelet's answer has {len(data)} bytes, more than {MAX_MESSAGE_BYTES}"
+            )
+        return super().decode(data, message_type)
+
+
+class ReplayReader:
+    """Answers from ``podresources_list.pb`` and ``podresources_allocatable.pb`` of a directory."""
+
+    def __init__(self, directory: Path) -> None:
+        """``directory`` of the two files."""
+        self._directory = directory
+
+    async def read(self) -> PodResourcesAnswer:
+        """Read both files.
+
+        Raises:
+            SourceError: a file is missing or is no such answer.
+        """
+        listed, allocatable = pb.ListPodResourcesResponse(), pb.AllocatableResourcesResponse()
+        self._parse(LIST_FILE, listed)
+        self._parse(ALLOCATABLE_FILE, allocatable)
+        return understand(listed, allocatable)
+
+    async def close(self) -> None:
+        """Nothing is kept open."""
+
+    def _parse(self, name: str, message: Message) -> None:
+        path = self._directory / name
+        try:
+            message.ParseFromString(path.read_bytes())
+        except OSError as error:
+            raise SourceError(
+                "RecordingMissing",
+                f"{path}: {error.strerror}; replay:DIR needs {LIST_FILE} and {ALLOCATABLE_FILE}",
+            ) from error
+        except DecodeError as error:
+            raise SourceError(
+                "InvalidAnswer", f"{path} is no {message.DESCRIPTOR.full_name} message; record it again"
+            ) from error
+
+
+class NoReader:
+    """Stands in where podresources are not to be read."""
+
+    async def read(self) -> PodResourcesAnswer:
+        """Say that nobody is asked; raises ``SourceError``."""
+        raise SourceError("NotAsked", "podresources are not read (--podresources none)")
+
+    async def close(self) -> None:
+        """Nothing is kept open."""
+
+
+def reader_for(endpoint: str) -> PodResourcesReader:
+    """Choose the reader for ``unix:PATH``, ``replay:DIR`` or ``none``.
+
+    Raises:
+        SourceError: the endpoint is none of these.
+    """
+    scheme, _, rest = endpoint.partition(":")
+    if scheme == "unix" and rest:
+        return SocketReader(Path(rest.removeprefix("//")))
+    if scheme == "replay" and rest:
+        return ReplayReader(Path(rest))
+    if endpoint == "none":
+        return NoReader()
+    raise SourceError(
+        "InvalidEndpoint", f"{endpoint!r} is no podresources endpoint; write unix:PATH, replay:DIR or none"
+    )
+
+
+def understand(
+    listed: pb.ListPodResourcesResponse, allocatable: pb.AllocatableResourcesResponse
+) -> PodResourcesAnswer:
+    """Turn both answers into values with a definite order.
+
+    Raises:
+        SourceError: an answer holds a CPU or NUMA id that cannot be one.
+    """
+    try:
+        return PodResourcesAnswer(
+            pods=tuple(sorted(map(_pod, listed.pod_resources), key=lambda pod: (pod.namespace, pod.name))),
+            allocatable_cpus=_mask(allocatable.cpu_ids),
+            allocatable_memory=_memory(allocatable.memory),
+            allocatable_devices=_devices(allocatable.devices),
+        )
+    except (ValueError, OverflowError) as error:
+        raise SourceError("InvalidAnswer", f"podresources answered with {error}") from error
+
+
+def _pod(pod: pb.PodResources) -> PodResources:
+    pod_level = None
+    if pod.cpu_ids or pod.memory:
+        pod_level = ContainerResources("", _mask(pod.cpu_ids), _memory(pod.memory), ())
+    return PodResources(pod.namespace, pod.name, tuple(map(_container, pod.containers)), pod_level)
+
+
+def _container(container: pb.ContainerResources) -> ContainerResources:
+    return ContainerResources(
+        name=container.name,
+        cpus=_mask(container.cpu_ids),
+        memory=_memory(container.memory),
+        devices=_devices(container.devices),
+        claims=tuple(
+            sorted(
+                f"{claim.claim_namespace}/{claim.claim_name} {part.driver_name}/{part.pool_name}/{part.device_name}"
+                for claim in container.dynamic_resources
+                for part in claim.claim_resources
+            )
+        ),
+    )
+
+
+def _memory(blocks: Iterable[pb.ContainerMemory]) -> tuple[MemoryBlock, ...]:
+    found = (MemoryBlock(block.memory_type, _numas(block.topology), block.size) for block in blocks)
+    return tuple(sorted(found, key=lambda block: (block.type, block.numa, block.size)))
+
+
+def _devices(entries: Iterable[pb.ContainerDevices]) -> tuple[Device, ...]:
+    numas: dict[tuple[str, str], int] = {}
+    for entry in entries:
+        for device in entry.device_ids:
+            key = (entry.resource_name, device)
+            numas[key] = numas.get(key, 0) | _numas(entry.topology)
+    return tuple(Device(resource, device, numas[resource, device]) for resource, device in sorted(numas))
+
+
+def _numas(topology: pb.TopologyInfo) -> int:
+    return _mask(node.ID for node in topology.nodes)
+
+
+def _mask(ids: Iterable[int]) -> CPUSet:
+    mask = 0
+    for number in ids:
+        if not 0 <= number <= cpuset.MAX_ID:
+            raise ValueError(f"the id {number}, which no CPU or NUMA node can have")
+        mask |= 1 << number
+    return mask
