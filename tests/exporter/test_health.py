@@ -3,8 +3,9 @@ import re
 import pytest
 from aiohttp import ClientSession
 from aiohttp.test_utils import TestClient, TestServer
-from numazones_exporter.health import PUBLISH, SCAN, Health, InvalidAddress, application, serve
 from prometheus_client import CollectorRegistry, Counter
+
+from numazones_exporter.health import PUBLISH, SCAN, Health, InvalidAddress, application, serve
 
 
 class Clock:

@@ -2,8 +2,9 @@ import re
 from pathlib import Path
 
 import pytest
-from numazones_exporter.metrics import Metrics, ZoneAmounts, amount, unit
 from prometheus_client import CollectorRegistry, generate_latest
+
+from numazones_exporter.metrics import Metrics, ZoneAmounts, amount, unit
 
 
 @pytest.fixture
@@ -28,7 +29,8 @@ def test_every_amount_of_every_zone_is_a_gauge(metrics: Metrics) -> None:
         ]
     )
     assert samples(metrics, "numazones_zone_") == [
-        f'numazones_zone_{name}{{node="worker-3",numa_node="{numa_id}",resource="{resource}",unit="{of}"}} {value}'
+        f'numazones_zone_{name}{{node="worker-3",numa_node="{numa_id}",resource="{resource}",unit="{of}"}} '
+        + value
         for name, cpu, memory in (
             ("capacity", "32.0", "1.7179869184e+10"),
             ("reserved", "2.0", "0.0"),

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+
 from numazones_exporter import triggers
 from numazones_exporter.triggers import (
     DEVICE_PLUGINS,

@@ -1,0 +1,204 @@
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+BASE = ROOT / "manifests" / "exporter"
+OVERLAYS = ROOT / "manifests" / "overlays"
+PODMONITOR = OVERLAYS / "exporter-podmonitor"
+TOPOLOGIES = OVERLAYS / "noderesourcetopologies"
+NAMESPACE = "numazones-system"
+
+
+def documents(folder: Path) -> Iterator[dict[str, Any]]:
+    """Every object of the files a kustomization lists; other kustomizations are not followed."""
+    kustomization = yaml.safe_load((folder / "kustomization.yaml").read_text())
+    for resource in kustomization["resources"]:
+        if (folder / resource).is_file():
+            yield from yaml.safe_load_all((folder / resource).read_text())
+
+
+def the(kind: str, folder: Path = BASE) -> dict[str, Any]:
+    (found,) = [document for document in documents(folder) if document["kind"] == kind]
+    return found
+
+
+@pytest.fixture(scope="module")
+def pod() -> dict[str, Any]:
+    spec: dict[str, Any] = the("DaemonSet")["spec"]["template"]["spec"]
+    return spec
+
+
+@pytest.fixture(scope="module")
+def container(pod: dict[str, Any]) -> dict[str, Any]:
+    (only,) = pod["containers"]
+    found: dict[str, Any] = only
+    return found
+
+
+@pytest.mark.parametrize("folder", [BASE, PODMONITOR, TOPOLOGIES], ids=lambda folder: folder.name)
+def test_a_kustomization_lists_every_file_beside_it_and_no_missing_one(folder: Path) -> None:
+    listed = set(yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"])
+    assert {path.name for path in folder.glob("*.yaml")} - {"kustomization.yaml"} <= listed
+    for name in listed:
+        assert (folder / name).exists(), name
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        pytest.param(document, id=f"{document['kind']}-{document['metadata']['name']}")
+        for folder in (BASE, TOPOLOGIES)
+        for document in documents(folder)
+    ],
+)
+def test_every_object_is_valid_for_kubernetes(document: dict[str, Any]) -> None:
+    kubernetes_validate.validate(document, "1.36", strict=True)
+
+
+def test_nothing_is_privileged(pod: dict[str, Any], container: dict[str, Any]) -> None:
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert not {"hostNetwork", "hostPID", "hostIPC", "initContainers"} & pod.keys()
+
+
+def test_it_runs_as_root_without_capabilities_and_the_manifest_says_why(pod: dict[str, Any]) -> None:
+    assert pod["securityContext"]["runAsUser"] == 0
+    assert "belong to root" in (BASE / "daemonset.yaml").read_text()
+
+
+def test_directories_are_mounted_never_sockets_and_read_only(
+    pod: dict[str, Any], container: dict[str, Any]
+) -> None:
+    volumes = {volume["name"]: volume["hostPath"] for volume in pod["volumes"]}
+    assert {volume["type"] for volume in volumes.values()} == {"Directory"}
+    assert {volume["path"] for volume in volumes.values()} == {"/sys/devices/system", "/var/lib/kubelet"}
+    mounts = {mount["name"]: mount for mount in container["volumeMounts"]}
+    assert mounts.keys() == volumes.keys()
+    assert all(mount["readOnly"] for mount in mounts.values())
+    # Where a pod's volume stays mounted in another mount namespace, the kubelet cannot unmount it.
+    assert mounts["kubelet"]["mountPropagation"] == "HostToContainer"
+
+
+def test_it_runs_on_every_linux_node_and_is_the_last_to_be_evicted(pod: dict[str, Any]) -> None:
+    assert pod["tolerations"] == [{"operator": "Exists"}]
+    assert pod["priorityClassName"] == "system-node-critical"
+    assert pod["nodeSelector"] == {"kubernetes.io/os": "linux"}
+
+
+def test_it_does_not_take_exclusive_cpus_itself(container: dict[str, Any]) -> None:
+    resources = container["resources"]
+    assert resources["requests"] != resources["limits"]
+    assert "cpu" not in resources["limits"]
+
+
+def test_probes_metrics_and_network_policy_speak_of_one_port(container: dict[str, Any]) -> None:
+    (port,) = container["ports"]
+    assert f"--metrics-address=:{port['containerPort']}" in container["args"]
+    assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": port["name"]}
+    assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": port["name"]}
+    (ingress,) = the("NetworkPolicy")["spec"]["ingress"]
+    assert [entry["port"] for entry in ingress["ports"]] == [port["name"]]
+    (endpoint,) = the("PodMonitor", PODMONITOR)["spec"]["podMetricsEndpoints"]
+    assert endpoint["port"] == port["name"]
+
+
+def test_selectors_find_the_pods() -> None:
+    daemonset = the("DaemonSet")["spec"]
+    labels = daemonset["template"]["metadata"]["labels"]
+    for selector in (
+        daemonset["selector"]["matchLabels"],
+        the("NetworkPolicy")["spec"]["podSelector"]["matchLabels"],
+        the("PodMonitor", PODMONITOR)["spec"]["selector"]["matchLabels"],
+    ):
+        assert selector.items() <= labels.items()
+
+
+def test_one_namespace_and_one_service_account_throughout() -> None:
+    account = the("ServiceAccount")["metadata"]["name"]
+    assert the("Namespace")["metadata"]["name"] == NAMESPACE
+    for document in [*documents(BASE), *documents(TOPOLOGIES)]:
+        assert document["metadata"].get("namespace", NAMESPACE) == NAMESPACE
+        for subject in document.get("subjects", []):
+            assert subject == {"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE}
+    assert the("DaemonSet")["spec"]["template"]["spec"]["serviceAccountName"] == account
+    (condition,) = the("ValidatingAdmissionPolicy")["spec"]["matchConditions"]
+    assert f'"system:serviceaccount:{NAMESPACE}:{account}"' in condition["expression"]
+
+
+def test_every_binding_binds_a_role_that_exists() -> None:
+    objects = [*documents(BASE), *documents(TOPOLOGIES)]
+    roles = {
+        (item["kind"], item["metadata"]["name"])
+        for item in objects
+        if item["kind"] in {"Role", "ClusterRole"}
+    }
+    bound = {
+        (item["roleRef"]["kind"], item["roleRef"]["name"])
+        for item in objects
+        if item["kind"].endswith("RoleBinding")
+    }
+    assert roles == bound
+
+
+def test_the_policy_guards_every_resource_that_a_role_lets_it_write() -> None:
+    writing = {"create", "update", "patch", "delete", "deletecollection"}
+    writable = {
+        (group, resource)
+        for item in [*documents(BASE), *documents(TOPOLOGIES)]
+        for rule in item.get("rules", [])
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        if writing & set(rule["verbs"])
+    }
+    rules = the("ValidatingAdmissionPolicy")["spec"]["matchConstraints"]["resourceRules"]
+    guarded = {
+        (group, resource) for rule in rules for group in rule["apiGroups"] for resource in rule["resources"]
+    }
+    assert writable == guarded
+    assert all(rule["operations"] == ["CREATE", "UPDATE", "DELETE"] for rule in rules)
+
+
+def test_the_policy_is_bound_and_refuses() -> None:
+    binding = the("ValidatingAdmissionPolicyBinding")["spec"]
+    assert binding == {
+        "policyName": the("ValidatingAdmissionPolicy")["metadata"]["name"],
+        "validationActions": ["Deny"],
+    }
+    assert the("ValidatingAdmissionPolicy")["spec"]["failurePolicy"] == "Fail"
+
+
+@pytest.fixture(scope="module")
+def kubectl() -> str:
+    program = shutil.which("kubectl")
+    if program is None:
+        pytest.skip("kubectl, which renders kustomizations, is not on PATH")
+    return program
+
+
+@pytest.mark.parametrize(
+    ("folder", "expected"),
+    [
+        (BASE, r"--publish=numazones$"),
+        (PODMONITOR, r"kind: PodMonitor$"),
+        (TOPOLOGIES, r"--publish=numazones,noderesourcetopologies$"),
+    ],
+    ids=["base", "podmonitor", "noderesourcetopologies"],
+)
+def test_kustomize_renders_it(kubectl: str, folder: Path, expected: str) -> None:
+    done = subprocess.run([kubectl, "kustomize", str(folder)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.search(expected, done.stdout, re.MULTILINE)
+    kinds = {document["kind"] for document in yaml.safe_load_all(done.stdout)}
+    assert kinds >= {"CustomResourceDefinition", "DaemonSet", "Namespace", "ValidatingAdmissionPolicy"}
