@@ -1,0 +1,57 @@
+"""The one way this project talks to a Kubernetes API server: small, asynchronous, frugal.
+
+The exporter runs on every node within a few dozen MiB, and the operator reads fifty thousand pods in
+seconds; the official client's typed models serve neither, so this client moves bytes and plain
+mappings over aiohttp and leaves decoding to its caller (``Decoder``).
+"""
+
+from numazones_client.client import Client
+from numazones_client.config import ClusterConfig, ConfigError, in_cluster
+from numazones_client.decoding import JSON, Decoder, Event, Page
+from numazones_client.errors import (
+    AlreadyExists,
+    APIError,
+    BadRequest,
+    Conflict,
+    Forbidden,
+    Gone,
+    Invalid,
+    NotFound,
+    ServerError,
+    TooManyRequests,
+    Unauthorized,
+    UnknownResource,
+    Unreachable,
+)
+from numazones_client.kubeconfig import from_kubeconfig, load
+from numazones_client.resources import Resource
+from numazones_client.retry import NO_RETRY, RetryPolicy
+
+__all__ = [
+    "JSON",
+    "NO_RETRY",
+    "APIError",
+    "AlreadyExists",
+    "BadRequest",
+    "Client",
+    "ClusterConfig",
+    "ConfigError",
+    "Conflict",
+    "Decoder",
+    "Event",
+    "Forbidden",
+    "Gone",
+    "Invalid",
+    "NotFound",
+    "Page",
+    "Resource",
+    "RetryPolicy",
+    "ServerError",
+    "TooManyRequests",
+    "Unauthorized",
+    "UnknownResource",
+    "Unreachable",
+    "from_kubeconfig",
+    "in_cluster",
+    "load",
+]

@@ -1,0 +1,57 @@
+"""Names and paths of the resources the project reads and writes.
+
+Path rules: https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-uris
+"""
+
+from dataclasses import dataclass
+from urllib.parse import quote
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A resource type of the API; ``group`` is empty for the core group."""
+
+    group: str
+    version: str
+    plural: str
+    namespaced: bool = True
+
+    @property
+    def api_version(self) -> str:
+        """The ``apiVersion`` of its objects."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def full_name(self) -> str:
+        """The name RBAC and people use: ``pods``, ``leases.coordination.k8s.io``."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    def path(self, name: str = "", *, namespace: str = "", subresource: str = "") -> str:
+        """Return the URL path of an object, or of the collection where no name is given.
+
+        Raises:
+            ValueError: an object of a namespaced resource is addressed without namespace, or a
+                cluster-wide one with it.
+        """
+        if namespace and not self.namespaced:
+            raise ValueError(f"{self.full_name} have no namespace; leave namespace={namespace!r} out")
+        if name and self.namespaced and not namespace:
+            raise ValueError(f"{self.full_name} {name!r} needs a namespace; pass namespace=")
+        parts = ["apis", self.group, self.version] if self.group else ["api", self.version]
+        if namespace:
+            parts += ["namespaces", namespace]
+        parts.append(self.plural)
+        if name:
+            parts.append(name)
+        if subresource:
+            parts += subresource.split("/")
+        return "/" + "/".join(quote(part, safe="") for part in parts)
+
+
+NODES = Resource("", "v1", "nodes", namespaced=False)
+PODS = Resource("", "v1", "pods")
+LEASES = Resource("coordination.k8s.io", "v1", "leases")
+NUMAZONES = Resource("numazones.io", "v1alpha1", "numazones", namespaced=False)
+NODE_RESOURCE_TOPOLOGIES = Resource(
+    "topology.node.k8s.io", "v1alpha2", "noderesourcetopologies", namespaced=False
+)
