@@ -1,0 +1,82 @@
+"""Asks the API server for a table, and writes it the way ``kubectl get`` does.
+
+So the demo shows the very columns that users see, without needing kubectl. Columns come from the server
+(meta/v1 Table); their layout is that of kubectl's printer: upper-case titles, columns three spaces apart.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import aiohttp
+
+from numazones.errors import NumazonesError
+
+_ACCEPT = "application/json;as=Table;v=v1;g=meta.k8s.io"
+_GAP = 3
+_MINIMUM = 6
+_BAD = 400
+
+
+class NoTable(NumazonesError):
+    """The server did not answer with a table; the message names the path."""
+
+
+async def fetch(server: str, path: str, *, token: str = "") -> Mapping[str, Any]:
+    """Return the Table of a collection.
+
+    Args:
+        server: address such as ``http://127.0.0.1:8001``.
+        path: of the collection, such as ``/apis/numazones.io/v1alpha1/numazones``.
+        token: bearer token, where the server wants one.
+
+    Raises:
+        NoTable: the server refuses, or answers otherwise.
+    """
+    headers = {"Accept": _ACCEPT} | ({"Authorization": f"Bearer {token}"} if token else {})
+    async with aiohttp.ClientSession() as session, session.get(server + path, headers=headers) as answer:
+        body = await answer.json()
+        if answer.status >= _BAD or body.get("kind") != "Table":
+            raise NoTable(f"{path}: {body.get('message') or 'the server answered without a table'}")
+        table: Mapping[str, Any] = body
+        return table
+
+
+def render(table: Mapping[str, Any], *, wide: bool = False, namespaces: bool = False) -> str:
+    """Lay out a Table as text; the empty text for a table without rows.
+
+    Args:
+        table: a meta/v1 Table.
+        wide: also show the columns that ``-o wide`` shows.
+        namespaces: begin with a column NAMESPACE, as ``--all-namespaces`` does.
+    """
+    shown = [
+        index
+        for index, column in enumerate(table["columnDefinitions"])
+        if wide or not column.get("priority", 0)
+    ]
+    titles = [table["columnDefinitions"][index]["name"].upper() for index in shown]
+    rows = [[_cell(row["cells"][index]) for index in shown] for row in table.get("rows") or ()]
+    if not rows:
+        return ""
+    if namespaces:
+        titles.insert(0, "NAMESPACE")
+        for cells, row in zip(rows, table["rows"], strict=True):
+            cells.insert(0, str(((row.get("object") or {}).get("metadata") or {}).get("namespace", "")))
+    return _lay_out([titles, *rows])
+
+
+def _lay_out(lines: Sequence[Sequence[str]]) -> str:
+    widths = [max(_MINIMUM, max(map(len, column)) + _GAP) for column in zip(*lines, strict=True)]
+    padded = (
+        [cell.ljust(width) for cell, width in zip(line[:-1], widths, strict=False)] + [line[-1]]
+        for line in lines
+    )
+    return "".join("".join(cells) + "\n" for cells in padded)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "<none>"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value).split("\n", 1)[0]

@@ -1,0 +1,35 @@
+from numazones_simulator import tables
+
+TABLE = {
+    "kind": "Table",
+    "columnDefinitions": [
+        {"name": "Name", "type": "string", "priority": 0},
+        {"name": "Ready", "type": "boolean", "priority": 0},
+        {"name": "Note", "type": "string"},
+        {"name": "IP", "type": "string", "priority": 1},
+    ],
+    "rows": [
+        {"cells": ["a", True, "first\nsecond", "10.0.0.1"], "object": {"metadata": {"namespace": "default"}}},
+        {"cells": ["longer-name", False, None, None], "object": {"metadata": {"namespace": "x"}}},
+    ],
+}
+
+
+def test_columns_are_laid_out_as_kubectl_does() -> None:
+    assert tables.render(TABLE) == (
+        "NAME          READY   NOTE\n"
+        "a             true    first\n"
+        "longer-name   false   <none>\n"
+    )  # fmt: skip
+
+
+def test_wide_columns_and_namespaces_on_demand() -> None:
+    assert tables.render(TABLE, wide=True, namespaces=True) == (
+        "NAMESPACE   NAME          READY   NOTE     IP\n"
+        "default     a             true    first    10.0.0.1\n"
+        "x           longer-name   false   <none>   <none>\n"
+    )
+
+
+def test_a_table_without_rows_is_empty() -> None:
+    assert tables.render({**TABLE, "rows": []}) == ""
