@@ -1,0 +1,333 @@
+"""The cluster as a value: nodes with their pods, cheap to derive from.
+
+What prediction and rebalancing reason about. A node carries what the scheduler filters by, the pods that
+hold a slot of it, and its admission state (``numazones.node.Node``), or the reason why that is unknown:
+a node whose state is unknown admits nothing, and says so. Deriving a cluster with one pod moved shares
+everything else, so a search over many moves costs little more than the moves themselves.
+
+Only the fields that some rule needs are kept of a pod; amounts are integers, cpu in milli-CPUs and
+everything else in whole units (bytes, devices).
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+from numazones import scheduling
+from numazones.constraints import Constraints, Taint
+from numazones.errors import NumazonesError
+from numazones.node import Node
+from numazones.pod import Pod
+
+MIRROR = "kubernetes.io/config.mirror"
+"""Annotation of a static pod's image in the API; its value is the UID that the kubelet knows the pod by."""
+
+_KEPT_ANNOTATIONS = (
+    "numazones.io/",
+    "kubernetes.io/config.",
+    "descheduler.alpha.kubernetes.io/",
+    "scheduling.koordinator.sh/",
+    "controller.kubernetes.io/",
+)
+_TERMINAL = frozenset({"Succeeded", "Failed"})
+
+
+class NoSuchNode(NumazonesError):
+    """A pod is to be put on a node that the cluster does not have; the message names both."""
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """An entry of ``metadata.ownerReferences``."""
+
+    kind: str
+    name: str
+    uid: str
+    controller: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterPod:
+    """A pod as far as placement is concerned."""
+
+    namespace: str
+    name: str
+    uid: str
+    node: str = ""
+    """Name of the node it is bound to; empty while it has none."""
+    phase: str = "Pending"
+    reason: str = ""
+    """``status.reason``; the kubelet writes here why it rejected the pod."""
+    message: str = field(default="", repr=False)
+    created: str = ""
+    """Creation time as the API writes it (RFC 3339, UTC), which sorts as text."""
+    started: str = ""
+    """``status.startTime``, the same way; empty until the kubelet has seen the pod."""
+    deleting: bool = False
+    """Whether its deletion was asked for; it holds its resources until it is gone."""
+    ready: bool = False
+    acknowledged: bool = False
+    """Whether the kubelet reports containers, which it does only for pods that it admitted."""
+    priority: int | None = None
+    owners: tuple[Owner, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict, hash=False, repr=False)
+    annotations: Mapping[str, str] = field(default_factory=dict, hash=False, repr=False)
+    """Those that some rule reads; the others are dropped."""
+    constraints: Constraints = field(default_factory=Constraints)
+    requests: Mapping[str, int] = field(default_factory=dict, hash=False)
+    """What the scheduler counts."""
+    local_storage: bool = False
+    """Whether it has an emptyDir or hostPath volume."""
+    volume_claims: tuple[str, ...] = ()
+    """Names of the PersistentVolumeClaims it mounts."""
+    resource_claims: bool = False
+    """Whether it claims devices through dynamic resource allocation."""
+    admission: Pod | None = field(default=None, repr=False)
+    """What the kubelet's admission needs; None where the pod cannot be read, ``problem`` says why."""
+    problem: str = ""
+
+    @classmethod
+    def from_api(cls, body: Mapping[str, Any]) -> Self:
+        """Read a core/v1 Pod; a pod that makes no sense is kept with its ``problem``."""
+        metadata, spec, status = body["metadata"], body.get("spec") or {}, body.get("status") or {}
+        volumes = spec.get("volumes") or ()
+        requests: Mapping[str, int] = {}
+        admission, problem = None, ""
+        try:
+            requests = scheduling.effective_requests(body)
+            admission = Pod.from_api(body)
+        except NumazonesError as error:
+            problem = str(error)
+        return cls(
+            namespace=metadata.get("namespace", ""),
+            name=metadata["name"],
+            uid=metadata.get("uid", ""),
+            node=spec.get("nodeName") or "",
+            phase=status.get("phase") or "Pending",
+            reason=status.get("reason") or "",
+            message=status.get("message") or "",
+            created=metadata.get("creationTimestamp") or "",
+            started=status.get("startTime") or "",
+            deleting=metadata.get("deletionTimestamp") is not None,
+            ready=_is_true(status, "Ready"),
+            acknowledged=bool(status.get("containerStatuses") or status.get("initContainerStatuses")),
+            priority=spec.get("priority"),
+            owners=_owners(metadata),
+            labels=metadata.get("labels") or {},
+            annotations={
+                key: value
+                for key, value in (metadata.get("annotations") or {}).items()
+                if key.startswith(_KEPT_ANNOTATIONS)
+            },
+            constraints=Constraints.from_api(spec),
+            requests=requests,
+            local_storage=any("emptyDir" in volume or "hostPath" in volume for volume in volumes),
+            volume_claims=tuple(
+                volume["persistentVolumeClaim"].get("claimName", "")
+                for volume in volumes
+                if volume.get("persistentVolumeClaim")
+            ),
+            resource_claims=bool(spec.get("resourceClaims")),
+            admission=admission,
+            problem=problem,
+        )
+
+    @property
+    def terminal(self) -> bool:
+        """Whether it has ended; it then holds neither a slot nor resources."""
+        return self.phase in _TERMINAL
+
+    @property
+    def active(self) -> bool:
+        """Whether it is bound to a node and holds, or is about to hold, resources there."""
+        return bool(self.node) and not self.terminal
+
+    @property
+    def kubelet_uid(self) -> str:
+        """The UID in the kubelet's own records, which differs for static pods."""
+        return self.annotations.get(MIRROR, self.uid)
+
+    @property
+    def controller(self) -> Owner | None:
+        """The owner that replaces the pod when it goes."""
+        return next((owner for owner in self.owners if owner.controller), None)
+
+    def placed(self, node: str) -> "ClusterPod":
+        """The pod bound to another node, or to none with the empty name."""
+        return replace(self, node=node)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterNode:
+    """A node and the pods on it."""
+
+    name: str
+    uid: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict, hash=False, repr=False)
+    taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+    ready: bool = True
+    allocatable: Mapping[str, int] = field(default_factory=dict, hash=False)
+    pod_slots: int = 110
+    state: Node | None = field(default=None, repr=False)
+    """What the kubelet's admission decides from; None where unknown, ``unknown`` says why."""
+    unknown: str = "no zones have been published for the node"
+    """Why ``state`` is None: stale, incomplete or contradicting zones; meaningless otherwise."""
+    approximate: bool = False
+    """Whether the state was inferred from amounts alone (NodeResourceTopology): answers may be off."""
+    pods: Mapping[str, ClusterPod] = field(default_factory=dict, hash=False, repr=False)
+    """UID → pod, for the pods that hold a slot."""
+    requested: Mapping[str, int] = field(default_factory=dict, hash=False)
+    """Sum of the pods' requests."""
+
+    @classmethod
+    def from_api(cls, body: Mapping[str, Any]) -> Self:
+        """Read a core/v1 Node, without pods and with its admission state unknown.
+
+        Raises:
+            numazones.quantity.InvalidQuantity: an allocatable amount is no quantity.
+        """
+        metadata, spec, status = body["metadata"], body.get("spec") or {}, body.get("status") or {}
+        allocatable = scheduling.amounts(status.get("allocatable"))
+        return cls(
+            name=metadata["name"],
+            uid=metadata.get("uid", ""),
+            labels=metadata.get("labels") or {},
+            taints=tuple(Taint.from_api(taint) for taint in spec.get("taints") or ()),
+            unschedulable=bool(spec.get("unschedulable")),
+            ready=_is_true(status, "Ready"),
+            pod_slots=allocatable.pop("pods", 0),
+            allocatable=allocatable,
+        )
+
+    @property
+    def pod_count(self) -> int:
+        """How many pods hold a slot."""
+        return len(self.pods)
+
+    def with_state(self, state: Node, *, approximate: bool = False) -> "ClusterNode":
+        """The node with a known admission state."""
+        return replace(self, state=state, unknown="", approximate=approximate)
+
+    def with_unknown_state(self, why: str) -> "ClusterNode":
+        """The node with its admission state unknown for a reason, a sentence without a full stop."""
+        return replace(self, state=None, unknown=why, approximate=False)
+
+    def with_pods(self, pods: Iterable[ClusterPod]) -> "ClusterNode":
+        """The node with exactly these pods; those that have ended hold nothing and are left out."""
+        held = {pod.uid: pod for pod in pods if not pod.terminal}
+        requested: dict[str, int] = {}
+        for pod in held.values():
+            for resource, amount in pod.requests.items():
+                requested[resource] = requested.get(resource, 0) + amount
+        return replace(self, pods=held, requested=requested)
+
+    def with_pod(self, pod: ClusterPod) -> "ClusterNode":
+        """The node with a pod added, or renewed if it was there; its admission state stays as it is."""
+        node = self.without_pod(pod.uid)
+        if pod.terminal:
+            return node
+        return replace(
+            node,
+            pods={**node.pods, pod.uid: pod},
+            requested=_changed(node.requested, pod.requests, sign=1),
+        )
+
+    def without_pod(self, uid: str) -> "ClusterNode":
+        """The node without a pod; its admission state stays as it is."""
+        pod = self.pods.get(uid)
+        if pod is None:
+            return self
+        return replace(
+            self,
+            pods={key: other for key, other in self.pods.items() if key != uid},
+            requested=_changed(self.requested, pod.requests, sign=-1),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """All nodes, and the pods that have none yet."""
+
+    nodes: Mapping[str, ClusterNode] = field(default_factory=dict, hash=False)
+    """Name → node."""
+    pending: Mapping[str, ClusterPod] = field(default_factory=dict, hash=False)
+    """UID → pod without a node."""
+
+    @classmethod
+    def of(cls, nodes: Iterable[ClusterNode], pods: Iterable[ClusterPod]) -> Self:
+        """Put pods on the nodes they name; pods that have ended, or whose node is unknown, are left out."""
+        by_node: dict[str, list[ClusterPod]] = {}
+        for pod in pods:
+            if not pod.terminal:
+                by_node.setdefault(pod.node, []).append(pod)
+        return cls(
+            nodes={node.name: node.with_pods(by_node.get(node.name, ())) for node in nodes},
+            pending={pod.uid: pod for pod in by_node.get("", ())},
+        )
+
+    def with_node(self, node: ClusterNode) -> "Cluster":
+        """The cluster with a node added or replaced."""
+        return replace(self, nodes={**self.nodes, node.name: node})
+
+    def without_node(self, name: str) -> "Cluster":
+        """The cluster without a node and its pods."""
+        return replace(self, nodes={key: node for key, node in self.nodes.items() if key != name})
+
+    def with_pod(self, pod: ClusterPod) -> "Cluster":
+        """The cluster with a pod added on the node it names, or to the pending ones.
+
+        Admission states stay as they are: who adds a pod decides whether and how the kubelet admits it.
+
+        Raises:
+            NoSuchNode: the cluster has no node of that name.
+        """
+        if not pod.node:
+            return replace(self, pending={**self.pending, pod.uid: pod})
+        node = self.nodes.get(pod.node)
+        if node is None:
+            raise NoSuchNode(f"pod {pod.namespace}/{pod.name} names node {pod.node}, which is not there")
+        return self.with_node(node.with_pod(pod))
+
+    def without_pod(self, pod: ClusterPod) -> "Cluster":
+        """The cluster without a pod; unchanged if it is not there. Admission states stay as they are."""
+        if not pod.node:
+            if pod.uid not in self.pending:
+                return self
+            return replace(self, pending={key: it for key, it in self.pending.items() if key != pod.uid})
+        node = self.nodes.get(pod.node)
+        return self if node is None else self.with_node(node.without_pod(pod.uid))
+
+    def with_pod_moved(self, pod: ClusterPod, node: str) -> "Cluster":
+        """The cluster with a pod on another node (or on none, with the empty name).
+
+        Raises:
+            NoSuchNode: the cluster has no node of that name.
+        """
+        return self.without_pod(pod).with_pod(pod.placed(node))
+
+
+def _changed(total: Mapping[str, int], amounts: Mapping[str, int], *, sign: int) -> Mapping[str, int]:
+    changed = dict(total)
+    for resource, amount in amounts.items():
+        changed[resource] = changed.get(resource, 0) + sign * amount
+    return changed
+
+
+def _is_true(status: Mapping[str, Any], condition: str) -> bool:
+    return any(
+        item.get("type") == condition and item.get("status") == "True"
+        for item in status.get("conditions") or ()
+    )
+
+
+def _owners(metadata: Mapping[str, Any]) -> tuple[Owner, ...]:
+    return tuple(
+        Owner(
+            owner.get("kind", ""),
+            owner.get("name", ""),
+            owner.get("uid", ""),
+            owner.get("controller") is True,
+        )
+        for owner in metadata.get("ownerReferences") or ()
+    )

@@ -1,0 +1,256 @@
+"""Which nodes the default scheduler passes over, with its own words for it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from numazones import scheduling
+from numazones.constraints import Constraints, Taint
+from numazones.quantity import InvalidQuantity
+
+GPU = Taint("vendor.example/gpu", "yes", "NoSchedule")
+
+
+@dataclass(frozen=True)
+class Worker:
+    name: str = "worker-1"
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+    allocatable: Mapping[str, int] = field(default_factory=dict)
+    requested: Mapping[str, int] = field(default_factory=dict)
+    pod_slots: int = 110
+    pod_count: int = 0
+
+
+def constraints(**spec: Any) -> Constraints:
+    return Constraints.from_api(spec)
+
+
+def affinity(*terms: dict[str, Any]) -> Constraints:
+    return constraints(
+        affinity={
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}
+            }
+        }
+    )
+
+
+def expression(key: str, operator: str, *values: str) -> dict[str, Any]:
+    return {"matchExpressions": [{"key": key, "operator": operator, "values": list(values)}]}
+
+
+@pytest.mark.parametrize(
+    ("toleration", "taint", "expected"),
+    [
+        ({"key": "vendor.example/gpu", "value": "yes"}, GPU, True),
+        ({"key": "vendor.example/gpu", "value": "no"}, GPU, False),
+        ({"key": "vendor.example/gpu"}, GPU, False),
+        ({"key": "vendor.example/gpu", "operator": "Exists"}, GPU, True),
+        ({"operator": "Exists"}, GPU, True),
+        ({"operator": "Exists", "effect": "NoExecute"}, GPU, False),
+        ({"key": "other", "operator": "Exists"}, GPU, False),
+        (
+            {"key": "vendor.example/gpu", "operator": "Equal", "value": "yes", "effect": "NoSchedule"},
+            GPU,
+            True,
+        ),
+        ({"key": "level", "operator": "Gt", "value": "1"}, Taint("level", "5", "NoSchedule"), False),
+    ],
+)
+def test_a_toleration_covers_a_taint(toleration: dict[str, str], taint: Taint, *, expected: bool) -> None:
+    assert scheduling.tolerated(taint, constraints(tolerations=[toleration]).tolerations) is expected
+
+
+@pytest.mark.parametrize(
+    ("node", "spec", "expected"),
+    [
+        (Worker(), {}, ()),
+        (Worker(unschedulable=True), {}, ("node(s) were unschedulable",)),
+        (
+            Worker(unschedulable=True),
+            {"tolerations": [{"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}]},
+            (),
+        ),
+        (Worker(taints=(GPU,)), {}, ("node(s) had untolerated taint(s)",)),
+        (Worker(taints=(Taint("a", "", "NoExecute"),)), {}, ("node(s) had untolerated taint(s)",)),
+        (Worker(taints=(Taint("a", "", "PreferNoSchedule"),)), {}, ()),
+        (
+            Worker(taints=(GPU, Taint("b"))),
+            {"tolerations": [{"key": "b", "operator": "Exists"}]},
+            ("node(s) had untolerated taint(s)",),
+        ),
+        (
+            Worker(labels={"disk": "hdd"}),
+            {"nodeSelector": {"disk": "ssd"}},
+            ("node(s) didn't match Pod's node affinity/selector",),
+        ),
+        (Worker(labels={"disk": "ssd", "zone": "a"}), {"nodeSelector": {"disk": "ssd"}}, ()),
+        (
+            Worker(unschedulable=True, taints=(GPU,)),
+            {"nodeSelector": {"disk": "ssd"}},
+            (
+                "node(s) were unschedulable",
+                "node(s) had untolerated taint(s)",
+                "node(s) didn't match Pod's node affinity/selector",
+            ),
+        ),
+        (Worker(), {"schedulingGates": [{"name": "numazones.io/admission"}]}, ()),
+    ],
+)
+def test_placement_reasons_are_all_given(
+    node: Worker, spec: dict[str, Any], expected: tuple[str, ...]
+) -> None:
+    assert scheduling.placement_obstacles(constraints(**spec), node) == expected
+
+
+@pytest.mark.parametrize(
+    ("labels", "term", "expected"),
+    [
+        ({"zone": "a"}, expression("zone", "In", "a", "b"), True),
+        ({"zone": "c"}, expression("zone", "In", "a", "b"), False),
+        ({}, expression("zone", "In", "a"), False),
+        ({"zone": "a"}, expression("zone", "In"), False),
+        ({"zone": "c"}, expression("zone", "NotIn", "a"), True),
+        ({"zone": "a"}, expression("zone", "NotIn", "a"), False),
+        ({}, expression("zone", "NotIn", "a"), True),
+        ({"zone": ""}, expression("zone", "Exists"), True),
+        ({}, expression("zone", "Exists"), False),
+        ({"zone": "a"}, expression("zone", "Exists", "a"), False),
+        ({}, expression("zone", "DoesNotExist"), True),
+        ({"zone": "a"}, expression("zone", "DoesNotExist"), False),
+        ({"cores": "64"}, expression("cores", "Gt", "32"), True),
+        ({"cores": "32"}, expression("cores", "Gt", "32"), False),
+        ({"cores": "16"}, expression("cores", "Lt", "32"), True),
+        ({"cores": "many"}, expression("cores", "Gt", "32"), False),
+        ({}, expression("cores", "Lt", "32"), False),
+        ({"cores": "64"}, expression("cores", "Gt", "x"), False),
+        ({"cores": "64"}, expression("cores", "Gt", "1", "2"), False),
+        ({"cores": "64"}, expression("cores", "Around", "64"), False),
+        ({}, {}, False),
+        ({}, {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["worker-1"]}]}, True),
+        ({}, {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["worker-2"]}]}, False),
+        ({}, {"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["worker-2"]}]}, True),
+        ({}, {"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["worker-1"]}]}, False),
+        ({}, {"matchFields": [{"key": "metadata.name", "operator": "Exists"}]}, False),
+        (
+            {"zone": "a"},
+            {
+                **expression("zone", "In", "a"),
+                "matchFields": [{"key": "metadata.name", "operator": "In", "values": ["worker-2"]}],
+            },
+            False,
+        ),
+    ],
+)
+def test_a_term_of_node_affinity_selects(
+    labels: dict[str, str], term: dict[str, Any], *, expected: bool
+) -> None:
+    assert scheduling.selects(affinity(term), "worker-1", labels) is expected
+
+
+def test_one_of_the_terms_of_node_affinity_suffices_and_the_selector_holds_besides() -> None:
+    both = affinity(expression("zone", "In", "a"), expression("zone", "In", "b"))
+    assert scheduling.selects(both, "n", {"zone": "b"})
+    assert not scheduling.selects(both, "n", {"zone": "c"})
+    assert not scheduling.selects(affinity(), "n", {"zone": "a"})
+    strict = constraints(nodeSelector={"disk": "ssd"})
+    assert not scheduling.selects(strict, "n", {"zone": "a"})
+
+
+@pytest.mark.parametrize(
+    ("requests", "node", "expected"),
+    [
+        ({}, Worker(pod_slots=2, pod_count=1), ()),
+        ({}, Worker(pod_slots=2, pod_count=2), ("Too many pods",)),
+        ({"cpu": 500}, Worker(allocatable={"cpu": 4000}, requested={"cpu": 3500}), ()),
+        ({"cpu": 501}, Worker(allocatable={"cpu": 4000}, requested={"cpu": 3500}), ("Insufficient cpu",)),
+        ({"cpu": 0, "vendor.example/nic": 0}, Worker(), ()),
+        (
+            {"cpu": 1, "memory": 1, "vendor.example/nic": 1},
+            Worker(pod_slots=0),
+            ("Too many pods", "Insufficient cpu", "Insufficient memory", "Insufficient vendor.example/nic"),
+        ),
+        # A node on which more is requested than it has (it shrank) still takes a pod that asks for nothing.
+        ({"cpu": 0}, Worker(allocatable={"cpu": 1000}, requested={"cpu": 2000}), ()),
+    ],
+)
+def test_resource_reasons_are_all_given(
+    requests: dict[str, int], node: Worker, expected: tuple[str, ...]
+) -> None:
+    assert scheduling.resource_obstacles(requests, node) == expected
+
+
+def container(**requests: str) -> dict[str, Any]:
+    return {"name": "c", "resources": {"requests": requests}}
+
+
+def sidecar(**requests: str) -> dict[str, Any]:
+    return container(**requests) | {"restartPolicy": "Always"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        (
+            {"containers": [container(cpu="1"), container(cpu="500m", memory="1Gi")]},
+            {"cpu": 1500, "memory": 2**30},
+        ),
+        ({"containers": [container(cpu="1")], "initContainers": [container(cpu="3")]}, {"cpu": 3000}),
+        (
+            {"containers": [container(cpu="2")], "initContainers": [container(cpu="1", memory="5")]},
+            {"cpu": 2000, "memory": 5},
+        ),
+        # A sidecar runs beside everything that starts after it.
+        (
+            {"containers": [container(cpu="1")], "initContainers": [sidecar(cpu="2"), container(cpu="3")]},
+            {"cpu": 5000},
+        ),
+        (
+            {"containers": [container(cpu="4")], "initContainers": [container(cpu="3"), sidecar(cpu="2")]},
+            {"cpu": 6000},
+        ),
+        (
+            {"containers": [container(cpu="1")], "overhead": {"cpu": "250m", "memory": "10Mi"}},
+            {"cpu": 1250, "memory": 10 * 2**20},
+        ),
+        # Requests at pod level replace the sums of the containers, resource by resource.
+        (
+            {
+                "containers": [container(cpu="1", memory="1Gi", **{"vendor.example/nic": "1"})],
+                "resources": {"requests": {"cpu": "8", "hugepages-2Mi": "4Mi"}},
+            },
+            {"cpu": 8000, "memory": 2**30, "vendor.example/nic": 1, "hugepages-2Mi": 4 * 2**20},
+        ),
+        ({}, {}),
+    ],
+)
+def test_effective_requests(spec: dict[str, Any], expected: dict[str, int]) -> None:
+    assert scheduling.effective_requests({"spec": spec}) == expected
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ([], 6000),
+        ([{"type": "PodResizePending", "reason": "Deferred"}], 6000),
+        ([{"type": "PodResizePending", "reason": "Infeasible"}], 4000),
+    ],
+)
+def test_a_resize_counts_the_larger_of_wish_and_grant(condition: list[dict[str, str]], expected: int) -> None:
+    status = {
+        "conditions": condition,
+        "containerStatuses": [
+            {"name": "c", "resources": {"requests": {"cpu": "2"}}, "allocatedResources": {"cpu": "4"}}
+        ],
+    }
+    pod = {"spec": {"containers": [container(cpu="6")]}, "status": status}
+    assert scheduling.effective_requests(pod) == {"cpu": expected}
+
+
+def test_a_malformed_amount_is_an_error_that_quotes_it() -> None:
+    with pytest.raises(InvalidQuantity, match="twelve"):
+        scheduling.effective_requests({"spec": {"containers": [container(cpu="twelve")]}})
