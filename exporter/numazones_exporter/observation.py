@@ -6,8 +6,9 @@ to ``zones.build`` (which is pure). A source that failed is ``None`` here and ha
 
 from dataclasses import dataclass
 
-from numazones.cpuset import CPUSet
 from numazones.kubelet.checkpoints import CPUManagerState, DeviceManagerState, MemoryManagerState
+
+from numazones.cpuset import CPUSet
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.machine import Machine
 
@@ -19,9 +20,20 @@ MEMORY_MANAGER_STATE = "memory_manager_state"
 DEVICE_CHECKPOINT = "kubelet_internal_checkpoint"
 PODS = "pods"
 NODE = "node"
+ORDER = (
+    SYSFS,
+    KUBELET_CONFIG,
+    PODRESOURCES,
+    CPU_MANAGER_STATE,
+    MEMORY_MANAGER_STATE,
+    DEVICE_CHECKPOINT,
+    PODS,
+    NODE,
+)
+"""The sources in the order in which people are told about them."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class Problem:
     """Something that could not be read, or that contradicts another source."""
 
@@ -82,8 +94,8 @@ class ContainerResources:
     cpus: CPUSet
     memory: tuple[MemoryBlock, ...]
     devices: tuple[Device, ...]
-    claims: tuple[str, ...] = ()
-    """Dynamic resources: ``namespace/claim driver/pool/device``."""
+    claimed: tuple[tuple[str, str], ...] = ()
+    """Dynamic resources (DRA): (driver, ``pool/device``); podresources does not tell their NUMA nodes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,14 +79,9 @@ class Options:
         return self.podresources or f"unix:{self.kubelet_dir}/pod-resources/kubelet.sock"
 
     @property
-    def needs_api_server(self) -> bool:
-        """Whether any source, or publishing, talks to the API server."""
-        return not self.once or self.pods == "api" or self.reads_configz_through_api_server
-
-    @property
-    def reads_configz_through_api_server(self) -> bool:
-        """Whether the kubelet's configuration comes through the API server's node proxy."""
-        return self.kubelet_config == "configz" and not self.kubelet_address
+    def asks_api_server(self) -> bool:
+        """Whether any source, or publishing, needs the API server's address or credentials."""
+        return not self.once or self.pods == "api" or self.kubelet_config == "configz"
 
 
 def file_key(name: str) -> str:
@@ -135,7 +130,7 @@ def as_file(options: Options) -> list[tuple[str, Any, str]]:
             options.origins.get(item.name, "default"),
         )
         for item in fields(options)
-        if item.name not in {"origins", "once", "output"}
+        if item.name != "origins"
     ]
 
 

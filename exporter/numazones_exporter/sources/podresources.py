@@ -221,9 +221,9 @@ def _container(container: pb.ContainerResources) -> ContainerResources:
         cpus=_mask(container.cpu_ids),
         memory=_memory(container.memory),
         devices=_devices(container.devices),
-        claims=tuple(
+        claimed=tuple(
             sorted(
-                f"{claim.claim_namespace}/{claim.claim_name} {part.driver_name}/{part.pool_name}/{part.device_name}"
+                (part.driver_name, f"{part.pool_name}/{part.device_name}")
                 for claim in container.dynamic_resources
                 for part in claim.claim_resources
             )

@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 from numazones.errors import NumazonesError
 from numazones_exporter.observation import Problem
 
-_Value = TypeVar("_Value", covariant=True)
+_Value = TypeVar("_Value")
 
 
 class SourceError(NumazonesError):

@@ -5,26 +5,210 @@ the file was written, so it is in the later answers unless it has ended meanwhil
 round, a pod admitted in between would look as if it had ended.
 """
 
-from numazones_exporter.observation import Observation
-from numazones_exporter.options import Options
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from numazones.errors import NumazonesError
+from numazones_exporter.observation import (
+    CPU_MANAGER_STATE,
+    DEVICE_CHECKPOINT,
+    KUBELET_CONFIG,
+    MEMORY_MANAGER_STATE,
+    NODE,
+    ORDER,
+    PODRESOURCES,
+    PODS,
+    SYSFS,
+    Observation,
+    Problem,
+)
+from numazones_exporter.options import Options, format_duration
+from numazones_exporter.sources.kubelet_config import FileConfigReader, KubeletConfigReader, understand
+from numazones_exporter.sources.node_pods import FilePodsReader, PodsReader
+from numazones_exporter.sources.podresources import PodResourcesReader, reader_for
+from numazones_exporter.sources.problems import Reading, SourceError
+from numazones_exporter.sources.state_files import StateFiles
+from numazones_exporter.sources.sysfs import SysfsReader
+
+if TYPE_CHECKING:
+    from numazones_client import Client
+
+_Value = TypeVar("_Value")
+
+SLOW_FACTS_SECONDS = 30.0
+"""How long the Node and the running kubelet's configuration are taken as they are.
+
+They change when the kubelet restarts, while state files may change every second; asking the API server
+each time would be most of the exporter's load on it.
+"""
+
+
+class _Remembered(Generic[_Value]):
+    """An answer that is asked for again only after a while, or after a failure."""
+
+    def __init__(self, ask: Callable[[], Awaitable[_Value]]) -> None:
+        self._ask = ask
+        self._answer: tuple[float, _Value] | None = None
+
+    async def read(self) -> _Value:
+        now = time.monotonic()
+        if self._answer is None or now - self._answer[0] > SLOW_FACTS_SECONDS:
+            self._answer = None
+            self._answer = (now, await self._ask())
+        return self._answer[1]
+
+    def forget(self) -> None:
+        self._answer = None
 
 
 class Sources:
     """One reader per source, with whatever each keeps between readings (connections, CPU topology)."""
 
-    def __init__(self, options: Options) -> None:
-        """Build the readers; nothing is read or connected to yet.
+    def __init__(self, options: Options, *, client: "Client | None" = None) -> None:
+        """Build the readers; nothing is read or connected to yet. A given client stays the caller's to close.
 
         Raises:
             InvalidOptions: an endpoint in the options is none of the known forms.
         """
         self.options = options
+        self.sysfs = SysfsReader(options.sysfs, options.procfs)
+        self.state_files = StateFiles(options.kubelet_dir)
+        self.podresources: PodResourcesReader = reader_for(options.podresources_endpoint)
+        self.kubelet_config: KubeletConfigReader | None = None
+        self.pods: PodsReader | None = None
+        self.node: _Remembered[tuple[str, str]] | None = None
+        self._close: list[Callable[[], Awaitable[None]]] = [self.podresources.close]
+        if options.asks_api_server:
+            self._ask_api_server(client)
+        if (path := _file(options.kubelet_config)) is not None:
+            self.kubelet_config = FileConfigReader(path)
+        if (path := _file(options.pods)) is not None:
+            self.pods = FilePodsReader(path, options.node_name)
+
+    def _ask_api_server(self, client: "Client | None") -> None:
+        from numazones_exporter.sources import api  # noqa: PLC0415 - recordings are shown without HTTP
+
+        options = self.options
+        lazy = api.LazyClient(options.kubeconfig, client)
+        self._close.append(lazy.close)
+        self.node = _Remembered(lambda: api.read_node(lazy, options.node_name))
+        if options.pods == "api":
+            self.pods = api.APIPodsReader(lazy, options.node_name)
+        if options.kubelet_config == "configz":
+            self.kubelet_config = _Remembered(api.configz_reader(options, lazy).read)
+
+    def forget(self) -> None:
+        """Ask for the Node and the kubelet's configuration anew next time, as after a kubelet restart."""
+        for remembered in (self.node, self.kubelet_config):
+            if isinstance(remembered, _Remembered):
+                remembered.forget()
 
     async def close(self) -> None:
-        """Close every connection."""
-        raise NotImplementedError
+        """Close every connection that is not the caller's."""
+        for close in self._close:
+            await close()
 
 
 async def observe(sources: Sources) -> Observation:
     """Read the node once; never raises for a bad source, which becomes a ``Problem`` instead."""
-    raise NotImplementedError
+    scan = _Scan(sources.options.source_timeout)
+    (uid, version), document, local = await asyncio.gather(
+        _node(scan, sources),
+        scan.ask(KUBELET_CONFIG, sources.kubelet_config.read) if sources.kubelet_config else _nothing(),
+        _local(scan, sources),
+    )
+    version = sources.options.kubelet_version or version
+    kubelet = None
+    if document is not None:
+        kubelet = scan.take(KUBELET_CONFIG, lambda: understand(document, version=version or None))
+    return replace(
+        local,
+        node_uid=uid or None,
+        kubelet_version=version or None,
+        kubelet=kubelet,
+        problems=tuple(sorted(scan.problems, key=lambda problem: (ORDER.index(problem.source), problem))),
+        durations=tuple(sorted(scan.durations.items())),
+    )
+
+
+async def _local(scan: "_Scan", sources: Sources) -> Observation:
+    """Everything whose order matters, one after the other."""
+    files = sources.state_files
+    hardware = scan.take(SYSFS, sources.sysfs.read)
+    cpu_manager = scan.take(CPU_MANAGER_STATE, lambda: Reading(files.cpu_manager()))
+    memory_manager = scan.take(MEMORY_MANAGER_STATE, lambda: Reading(files.memory_manager()))
+    devices = scan.take(DEVICE_CHECKPOINT, lambda: Reading(files.devices()))
+    return Observation(
+        node_name=sources.options.node_name,
+        hardware=hardware,
+        cpu_manager=cpu_manager,
+        memory_manager=memory_manager,
+        devices=devices,
+        podresources=await scan.ask(PODRESOURCES, sources.podresources.read),
+        pods=await scan.ask(PODS, sources.pods.read) if sources.pods else None,
+    )
+
+
+async def _node(scan: "_Scan", sources: Sources) -> tuple[str, str]:
+    """The Node's uid and kubelet version, empty where unknown."""
+    if sources.node is None:
+        return "", ""
+    return await scan.ask(NODE, sources.node.read) or ("", "")
+
+
+async def _nothing() -> None:
+    return None
+
+
+class _Scan:
+    """Collects what goes wrong, and how long each source takes, during one reading."""
+
+    def __init__(self, timeout: float) -> None:
+        self._timeout = timeout
+        self.problems: list[Problem] = []
+        self.durations: dict[str, float] = {}
+
+    def take(self, source: str, read: Callable[[], Reading[_Value]]) -> _Value | None:
+        """Read a local source; ``None`` and a problem where it fails."""
+        start = time.perf_counter()
+        try:
+            reading = read()
+        except NumazonesError as error:
+            self._failed(source, error)
+            return None
+        finally:
+            self.durations[source] = self.durations.get(source, 0.0) + time.perf_counter() - start
+        self.problems += reading.problems
+        return reading.value
+
+    async def ask(self, source: str, read: Callable[[], Awaitable[_Value]]) -> _Value | None:
+        """Ask a source that may hang; ``None`` and a problem where it fails or takes too long."""
+        start = time.perf_counter()
+        try:
+            async with asyncio.timeout(self._timeout):
+                return await read()
+        except NumazonesError as error:
+            self._failed(source, error)
+        except TimeoutError:
+            self.problems.append(
+                Problem(
+                    source, "TimedOut", f"{source} gave no answer within {format_duration(self._timeout)}"
+                )
+            )
+        finally:
+            self.durations[source] = time.perf_counter() - start
+        return None
+
+    def _failed(self, source: str, error: NumazonesError) -> None:
+        reason = error.reason if isinstance(error, SourceError) else type(error).__name__
+        self.problems.append(Problem(source, reason, str(error)))
+
+
+def _file(setting: str) -> Path | None:
+    """The path in ``file:PATH``; None for any other setting."""
+    scheme, _, path = setting.partition(":")
+    return Path(path) if scheme == "file" and path else None

@@ -1,0 +1,357 @@
+"""The command ``numazones-exporter``: flags, environment and file become ``Options``; then once or for good.
+
+click merges the layers (defaults < ``--config`` file < environment < flags); this module says which
+settings there are, and keeps heavy imports out of ``--help`` and ``--dump-config``.
+"""
+
+import asyncio
+import difflib
+import json
+import re
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from click.core import ParameterSource
+
+from numazones.errors import NumazonesError
+from numazones_exporter.options import (
+    PUBLISHABLE,
+    InvalidOptions,
+    Options,
+    as_file,
+    file_key,
+    format_duration,
+    parse_duration,
+)
+
+ENVIRONMENT_PREFIX = "NUMAZONES_EXPORTER"
+
+_COMMAND_ONLY = frozenset({"config", "dump_config", "version", "help"})
+"""Parameters that are no settings."""
+_NODE_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+_MAX_NODE_NAME = 253
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+_EXAMPLES = """
+\b
+Examples:
+  Show the zones of this machine, with or without a kubelet:
+    numazones-exporter --once
+\b
+  Show a recorded node, without any API server:
+    numazones-exporter --once --node-name rig-a \\
+      --sysfs rig-a/sys --procfs rig-a/proc --kubelet-dir rig-a \\
+      --podresources replay:rig-a --kubelet-config file:rig-a/kubelet-config.yaml \\
+      --pods file:pods.json -o json
+\b
+  Publish this node's zones, and what schedulers read, until stopped:
+    numazones-exporter --node-name worker-3 --publish numazones,noderesourcetopologies
+\b
+  See which settings are in effect and where each came from:
+    numazones-exporter --config exporter.yaml --dump-config
+
+Every setting can also be given in the environment (names above) and in the YAML file (the flag's name in
+camelCase: kubeletDir). Flags win over the environment, the environment over the file.
+
+\b
+Exit status of --once: 0 zones were printed (what could not be read is said on stderr and in the zones'
+conditions), 1 the hardware could not be read, 2 a setting is wrong.
+"""
+
+
+class _Duration(click.ParamType):
+    """Seconds, written as 60s, 1m30s, 500ms."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            return parse_duration(value)
+        except InvalidOptions as error:
+            self.fail(str(error), param, ctx)
+
+
+class _Publish(click.ParamType):
+    """A comma-separated list, or a list in the file."""
+
+    name = "kinds"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        items = value.split(",") if isinstance(value, str) else list(value)
+        kinds = [str(item).strip() for item in items if str(item).strip()]
+        for kind in kinds:
+            if kind not in PUBLISHABLE:
+                self.fail(f"{kind!r} cannot be published; choose from {', '.join(PUBLISHABLE)}", param, ctx)
+        if not kinds:
+            self.fail(f"nothing to publish; choose from {', '.join(PUBLISHABLE)}", param, ctx)
+        return tuple(kind for kind in PUBLISHABLE if kind in kinds)
+
+
+class _Source(click.ParamType):
+    """Where to read: a bare word, or ``scheme:PATH``."""
+
+    name = "source"
+
+    def __init__(self, *, words: tuple[str, ...], schemes: tuple[str, ...], metavar: str) -> None:
+        self._words = words
+        self._schemes = schemes
+        self._metavar = metavar
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        text = str(value)
+        scheme, _, path = text.partition(":")
+        known = text in self._words or (scheme in self._schemes and path)
+        if text and not known:  # empty: the default applies
+            self.fail(f"{text!r} is none of {self._metavar}", param, ctx)
+        return text
+
+
+class _NodeName(click.ParamType):
+    """A node's name: a DNS subdomain."""
+
+    name = "name"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        text = str(value)
+        if text and (len(text) > _MAX_NODE_NAME or not _NODE_NAME.fullmatch(text)):
+            self.fail(f"{text!r} is no node name; use the name that kubectl get nodes shows", param, ctx)
+        return text
+
+
+_DIRECTORY = click.Path(path_type=Path)
+_PODRESOURCES = _Source(words=("none",), schemes=("unix", "replay"), metavar="unix:PATH, replay:DIR, none")
+_KUBELET_CONFIG = _Source(words=("configz", "none"), schemes=("file",), metavar="configz, file:PATH, none")
+_PODS = _Source(words=("api", "none"), schemes=("file",), metavar="api, file:PATH, none")
+
+
+def _setting(
+    name: str,
+    kind: Any,
+    text: str,
+    *,
+    default: Any = None,
+    metavar: str | None = None,
+    envvar: str | None = None,
+) -> Callable[[_Command], _Command]:
+    """Declare one setting; its default is that of ``Options`` unless given."""
+    field_default = Options.__dataclass_fields__[name].default if default is None else default
+    if isinstance(kind, _Duration):
+        field_default = format_duration(field_default)
+    elif isinstance(kind, _Publish):
+        field_default = ",".join(field_default)
+    return click.option(
+        *([f"-{name[0]}"] if name == "output" else []),
+        f"--{name.replace('_', '-')}",
+        name,
+        type=kind,
+        default=field_default,
+        show_default=bool(field_default),
+        show_envvar=True,
+        envvar=[f"{ENVIRONMENT_PREFIX}_{name.upper()}", envvar] if envvar else None,
+        metavar=metavar,
+        help=text,
+    )
+
+
+def _load_file(ctx: click.Context, _param: click.Parameter, path: Path | None) -> Path | None:
+    """Make the file's settings the defaults of everything that flags and environment leave open."""
+    if path is None:
+        return None
+    import yaml  # noqa: PLC0415 - most runs have no file
+
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.UsageError(f"--config {path}: {getattr(error, 'strerror', None) or error}") from error
+    except yaml.YAMLError as error:
+        raise click.UsageError(f"--config {path} is no YAML: {error}") from error
+    if not isinstance(content, Mapping | None):
+        raise click.UsageError(f"--config {path}: expected settings as 'key: value' lines")
+    ctx.default_map = dict(_settings_of_file(ctx, path, content or {}))
+    return path
+
+
+def _settings_of_file(ctx: click.Context, path: Path, content: Mapping[str, Any]) -> Mapping[str, Any]:
+    known = {file_key(str(item.name)): item for item in ctx.command.params if item.name not in _COMMAND_ONLY}
+    settings: dict[str, Any] = {}
+    for key, value in content.items():
+        param = known.get(str(key))
+        if param is None:
+            near = difflib.get_close_matches(str(key), known, n=1)
+            cure = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+            raise click.UsageError(f"--config {path}: unknown setting {str(key)!r}; {cure}")
+        if value is None or value == "":
+            continue  # an empty value leaves the default, so that a dumped configuration can be loaded
+        try:
+            settings[str(param.name)] = param.type.convert(value, param, ctx)
+        except click.BadParameter as error:
+            raise click.UsageError(f"--config {path}: {key}: {error.message}") from error
+    return settings
+
+
+@click.command(
+    context_settings={
+        "auto_envvar_prefix": ENVIRONMENT_PREFIX,
+        "help_option_names": ["-h", "--help"],
+        "max_content_width": 100,
+    },
+    epilog=_EXAMPLES,
+)
+@click.option(
+    "--config",
+    type=_DIRECTORY,
+    is_eager=True,
+    callback=_load_file,
+    show_envvar=True,
+    metavar="FILE",
+    help="YAML file with settings.",
+)
+@_setting(
+    "node_name",
+    _NodeName(),
+    "The node to describe.  [default: this machine's host name]",
+    default="",
+    metavar="NAME",
+    envvar="NODE_NAME",
+)
+@_setting("sysfs", _DIRECTORY, "The machine's /sys, or a recorded one.", metavar="DIR")
+@_setting("procfs", _DIRECTORY, "The machine's /proc, or a recorded one.", metavar="DIR")
+@_setting("kubelet_dir", _DIRECTORY, "The kubelet's directory, with its state files.", metavar="DIR")
+@_setting(
+    "podresources",
+    _PODRESOURCES,
+    "unix:PATH of the kubelet's podresources socket, replay:DIR with podresources_list.pb and "
+    "podresources_allocatable.pb, or none.  [default: unix:KUBELET_DIR/pod-resources/kubelet.sock]",
+    metavar="SOURCE",
+)
+@_setting(
+    "kubelet_config",
+    _KUBELET_CONFIG,
+    "The kubelet's configuration: configz asks the running kubelet, file:PATH reads a KubeletConfiguration "
+    "or a saved configz answer (YAML or JSON), or none.",
+    metavar="SOURCE",
+)
+@_setting(
+    "kubelet_version",
+    str,
+    "The kubelet's release, such as v1.36.2.  [default: what the Node object says]",
+    metavar="VERSION",
+)
+@_setting(
+    "kubelet_address",
+    str,
+    "Ask the kubelet at this address for configz, which needs permission for nodes/configz only, instead of "
+    "the API server, which needs nodes/proxy. Host or host:port.",
+    metavar="HOST[:PORT]",
+    envvar="NODE_ADDRESS",
+)
+@_setting(
+    "kubelet_certificate_authority",
+    _DIRECTORY,
+    "Certificates to trust at that address.  [default: KUBELET_DIR/pki/kubelet.crt and the cluster's]",
+    metavar="FILE",
+)
+@_setting(
+    "pods",
+    _PODS,
+    "This node's pods: api, file:PATH of a PodList (YAML or JSON, pods of other nodes are ignored), or none.",
+    metavar="SOURCE",
+)
+@_setting("source_timeout", _Duration(), "When a source counts as hanging.")
+@_setting(
+    "kubeconfig",
+    _DIRECTORY,
+    "How to reach the API server.  [default: $KUBECONFIG, the pod's service account, ~/.kube/config]",
+    metavar="FILE",
+)
+@_setting("publish", _Publish(), "Which objects to maintain: numazones, noderesourcetopologies.")
+@_setting("interval", _Duration(), "Time between readings when nothing happens.")
+@_setting("metrics_address", str, "Where to serve /metrics, /healthz and /readyz.", metavar="HOST:PORT")
+@_setting(
+    "lease_namespace",
+    str,
+    "Namespace of the node's liveness Lease.",
+    metavar="NAMESPACE",
+    envvar="KUBERNETES_NAMESPACE",
+)
+@_setting("lease_duration", _Duration(), "How long the node's zones count as fresh after a Lease renewal.")
+@_setting("log_level", click.Choice(["debug", "info", "warning", "error"]), "What to log.")
+@_setting("log_format", click.Choice(["json", "text"]), "How to log.")
+@click.option("--once", is_flag=True, show_envvar=True, help="Read once, print the zones and end.")
+@_setting(
+    "output",
+    click.Choice(["table", "yaml", "json"]),
+    "How --once prints; json and yaml are a Kubernetes List.",
+)
+@click.option("--dump-config", is_flag=True, help="Print the effective settings, with origins, and end.")
+@click.version_option(version("numazones"), prog_name="numazones-exporter")
+@click.pass_context
+def main(ctx: click.Context, *, dump_config: bool, **_settings: Any) -> None:
+    """Read one node and publish what each of its NUMA zones has, keeps and has given away.
+
+    Reads the hardware (sysfs), the kubelet (podresources, configuration, state files) and the node's pods;
+    publishes one NUMAZone object per NUMA node and keeps them current.
+    """
+    options = options_of(ctx)
+    if dump_config:
+        click.echo(dump(options), nl=False)
+        return
+    try:
+        ctx.exit(_run(options))
+    except NumazonesError as error:
+        click.echo(f"numazones-exporter: {error}", err=True)
+        ctx.exit(1)
+
+
+def _run(options: Options) -> int:
+    if options.once:
+        from numazones_exporter import once  # noqa: PLC0415 - only one of the two is needed
+
+        return asyncio.run(once.run(options, out=sys.stdout, err=sys.stderr))
+    from numazones_exporter import daemon  # noqa: PLC0415
+
+    return daemon.run(options)
+
+
+def options_of(ctx: click.Context) -> Options:
+    """Collect what click merged, with the origin of each value."""
+    values = {str(name): value for name, value in ctx.params.items() if name not in _COMMAND_ONLY}
+    origins = {name: _origin(ctx, name) for name in values}
+    if not values["node_name"]:
+        values["node_name"] = _host_name()
+        origins["node_name"] = "host name"
+    return Options(**values, origins=origins)
+
+
+def _host_name() -> str:
+    """The name a kubelet would register this machine under."""
+    name = socket.gethostname().strip().lower()
+    if not _NODE_NAME.fullmatch(name):
+        raise click.UsageError(f"the host name {name!r} is no node name; give --node-name")
+    return name
+
+
+def _origin(ctx: click.Context, name: str) -> str:
+    match ctx.get_parameter_source(name):
+        case ParameterSource.COMMANDLINE:
+            return "flag"
+        case ParameterSource.ENVIRONMENT:
+            return "environment"
+        case ParameterSource.DEFAULT_MAP:
+            return f"file {ctx.params.get('config')}"
+        case _:
+            return "default"
+
+
+def dump(options: Options) -> str:
+    """Write the effective settings as YAML that ``--config`` accepts, each line with its origin."""
+    # JSON values are YAML values, and never span lines.
+    return "".join(f"{key}: {json.dumps(value)}  # {origin}\n" for key, value, origin in as_file(options))

@@ -1,0 +1,202 @@
+"""What the exporter reads over the network: the Node, its pods, the running kubelet's configuration.
+
+Two ways lead to the configuration. The kubelet's own /configz, asked at the node's address, needs ``get``
+on ``nodes/configz`` (KEP-2862, kubelet 1.33; the kubelet asks the API server whether the caller may). The
+API server's node proxy needs ``get`` on ``nodes/proxy``, which also opens logs and exec of every pod on the
+node, because the API server authorises the proxy as a whole.
+"""
+
+import json
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import aiohttp
+
+from numazones_client import NO_RETRY, Client, Forbidden, load
+from numazones_client.config import SERVICE_ACCOUNT
+from numazones_client.resources import NODES, PODS
+from numazones_exporter.observation import NodePod
+from numazones_exporter.options import Options
+from numazones_exporter.sources.kubelet_config import KubeletConfigReader
+from numazones_exporter.sources.node_pods import pods_of
+from numazones_exporter.sources.problems import SourceError
+
+KUBELET_PORT = 10250
+_OK = 200
+_UNAUTHORIZED = 401
+_FORBIDDEN = 403
+
+
+class LazyClient:
+    """Opens the client when it is first needed: without API server, the sources fail one by one."""
+
+    def __init__(self, kubeconfig: Path | None, client: Client | None = None) -> None:
+        """``kubeconfig`` as in the options; a given client, which its giver closes, is used instead."""
+        self._kubeconfig = kubeconfig
+        self._given = client
+        self._own: Client | None = None
+
+    def get(self) -> Client:
+        """Return the client; raises ``numazones_client.ConfigError``."""
+        if self._given is not None:
+            return self._given
+        if self._own is None:
+            # The next cycle is the retry; waiting here would only make the source look as if it hung.
+            self._own = Client(load(self._kubeconfig), user_agent="numazones-exporter", retry=NO_RETRY)
+        return self._own
+
+    async def close(self) -> None:
+        """Close the connections of a client that was opened here."""
+        if self._own is not None:
+            await self._own.close()
+
+
+async def read_node(client: LazyClient, name: str) -> tuple[str, str]:
+    """Return the Node's uid and its kubelet's version; raises ``numazones_client.APIError``."""
+    node = await client.get().get(NODES, name)
+    info = (node.get("status") or {}).get("nodeInfo") or {}
+    return node["metadata"]["uid"], info.get("kubeletVersion") or ""
+
+
+class APIPodsReader:
+    """Asks the API server for the pods bound to the node."""
+
+    def __init__(self, client: LazyClient, node_name: str) -> None:
+        """``client`` is opened when it is first needed."""
+        self._client = client
+        self._node_name = node_name
+
+    async def read(self) -> tuple[NodePod, ...]:
+        """List the pods once; raises ``numazones_client.APIError``."""
+        client = self._client.get()
+        items = await client.list(PODS, field_selector=f"spec.nodeName={self._node_name}")
+        return pods_of(items, self._node_name)
+
+
+class APIServerConfigReader:
+    """Asks the kubelet through the API server's node proxy."""
+
+    def __init__(self, client: LazyClient, node_name: str) -> None:
+        """``client`` is opened when it is first needed."""
+        self._client = client
+        self._path = f"/api/v1/nodes/{quote(node_name, safe='')}/proxy/configz"
+
+    async def read(self) -> Mapping[str, Any]:
+        """Ask once.
+
+        Raises:
+            SourceError: not allowed, or the answer is no configuration.
+            numazones_client.APIError: the API server cannot be asked.
+        """
+        client = self._client.get()
+        try:
+            return _decoded(await client.get_raw(self._path), self._path)
+        except Forbidden as error:
+            raise SourceError(
+                "Forbidden",
+                f"{self._path}: {error}; allow get on nodes/proxy, or give --kubelet-address, "
+                "for which get on nodes/configz is enough",
+            ) from error
+
+
+class KubeletConfigzReader:
+    """Asks the kubelet itself, over TLS, with the exporter's own token."""
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        node_name: str,
+        client: LazyClient,
+        trust: tuple[Path, ...],
+    ) -> None:
+        """``trust``: certificate files, of which those that exist are trusted; ``client`` lends its token."""
+        self._url = f"https://{_host_and_port(address)}/configz"
+        self._node_name = node_name
+        self._client = client
+        self._trust = trust
+
+    async def read(self) -> Mapping[str, Any]:
+        """Ask once, on a connection of its own: this happens about once a minute.
+
+        Raises:
+            SourceError: the kubelet cannot be reached or trusted, or does not allow it.
+        """
+        token = await self._client.get().config.credentials.token()
+        connector = aiohttp.TCPConnector(ssl=self._ssl_context(), force_close=True)
+        try:
+            async with (
+                aiohttp.ClientSession(connector=connector) as session,
+                session.get(
+                    self._url,
+                    headers={"Authorization": f"Bearer {token}"} if token else {},
+                    server_hostname=self._node_name,
+                    allow_redirects=False,
+                ) as response,
+            ):
+                return self._understand(response.status, await response.read())
+        except aiohttp.ClientConnectorCertificateError as error:
+            raise SourceError(
+                "UntrustedCertificate",
+                f"{self._url}: the kubelet's certificate is not trusted: {error.certificate_error}; "
+                "name its authority with --kubelet-certificate-authority",
+            ) from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise SourceError("Unreachable", f"{self._url}: {error}; is this the node's address?") from error
+
+    def _understand(self, status: int, body: bytes) -> Mapping[str, Any]:
+        if status in (_UNAUTHORIZED, _FORBIDDEN):
+            raise SourceError(
+                "Forbidden",
+                f"{self._url}: the kubelet answered {status}; allow get on nodes/configz (kubelet 1.33 and "
+                "newer) or nodes/proxy, and enable webhook authentication in the kubelet",
+            )
+        if status != _OK:
+            raise SourceError("Unreachable", f"{self._url}: the kubelet answered {status}")
+        return _decoded(body, self._url)
+
+    def _ssl_context(self) -> ssl.SSLContext:
+        context = ssl.create_default_context()
+        for path in self._trust:
+            try:
+                context.load_verify_locations(cafile=str(path))
+            except FileNotFoundError:
+                continue
+            except (OSError, ssl.SSLError) as error:
+                raise SourceError("UntrustedCertificate", f"{path} holds no certificates: {error}") from error
+        return context
+
+
+def configz_reader(options: Options, client: LazyClient) -> KubeletConfigReader:
+    """Choose the way to the running kubelet's configuration."""
+    if not options.kubelet_address:
+        return APIServerConfigReader(client, options.node_name)
+    named = options.kubelet_certificate_authority
+    # The certificate the kubelet made for itself, if it did; the cluster's authority otherwise.
+    default = (options.kubelet_dir / "pki/kubelet.crt", SERVICE_ACCOUNT / "ca.crt")
+    return KubeletConfigzReader(
+        options.kubelet_address,
+        node_name=options.node_name,
+        client=client,
+        trust=default if named is None else (named,),
+    )
+
+
+def _decoded(body: bytes, where: str) -> Mapping[str, Any]:
+    try:
+        document = json.loads(body)
+    except ValueError as error:
+        raise SourceError("InvalidConfiguration", f"{where} answered with no JSON: {error}") from error
+    if not isinstance(document, Mapping):
+        raise SourceError("InvalidConfiguration", f"{where} answered with no object")
+    return document
+
+
+def _host_and_port(address: str) -> str:
+    """Complete an address: ``10.0.0.1`` → ``10.0.0.1:10250``, ``fd00::1`` → ``[fd00::1]:10250``."""
+    if address.count(":") > 1 and not address.startswith("["):
+        address = f"[{address}]"
+    return address if address.rpartition("]")[2].count(":") else f"{address}:{KUBELET_PORT}"

@@ -1,0 +1,69 @@
+"""The kubelet's configuration: policies, options and reservations, with the kubelet's defaults applied.
+
+A file may hold what the kubelet was started with (KubeletConfiguration, kubelet.config.k8s.io/v1beta1) or a
+saved answer of the running kubelet's /configz; asking the running kubelet is ``api``'s part.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from numazones.errors import NumazonesError
+from numazones.kubelet.config import KubeletConfiguration
+from numazones.kubelet.versions import UnsupportedVersion
+from numazones_exporter.observation import KUBELET_CONFIG, Problem
+from numazones_exporter.sources.documents import read_document
+from numazones_exporter.sources.problems import Reading, SourceError
+
+
+class KubeletConfigReader(Protocol):
+    """Something that knows the kubelet's configuration."""
+
+    async def read(self) -> Mapping[str, Any]:
+        """Return a KubeletConfiguration or a configz answer; raises ``SourceError`` or an API error."""
+        ...
+
+
+class FileConfigReader:
+    """Reads a KubeletConfiguration, or a saved configz answer, in YAML or JSON."""
+
+    def __init__(self, path: Path) -> None:
+        """``path`` of the file."""
+        self._path = path
+
+    async def read(self) -> Mapping[str, Any]:
+        """Read the file; raises ``SourceError``."""
+        return read_document(self._path)
+
+
+def understand(document: Mapping[str, Any], *, version: str | None) -> Reading[KubeletConfiguration]:
+    """Apply the kubelet's defaults to a KubeletConfiguration or configz answer.
+
+    Raises:
+        SourceError: it is neither, or a field has the wrong shape.
+    """
+    configuration = document.get("kubeletconfig", document)
+    if not isinstance(configuration, Mapping) or configuration.get("kind", "") not in (
+        "",
+        "KubeletConfiguration",
+    ):
+        raise SourceError(
+            "InvalidConfiguration",
+            "the kubelet configuration is neither a KubeletConfiguration nor an answer of /configz",
+        )
+    try:
+        if version is None:
+            return Reading(KubeletConfiguration.from_api(configuration))
+        try:
+            return Reading(KubeletConfiguration.from_api(configuration, version=version))
+        except UnsupportedVersion as error:
+            problem = Problem(
+                KUBELET_CONFIG, "UnsupportedVersion", f"{error}; predictions may be wrong for it"
+            )
+            return Reading(KubeletConfiguration.from_api(configuration), (problem,))
+    except NumazonesError as error:
+        raise SourceError("InvalidConfiguration", f"the kubelet configuration: {error}") from error
+    except (TypeError, ValueError, AttributeError) as error:
+        raise SourceError(
+            "InvalidConfiguration", f"the kubelet configuration has a field of the wrong form: {error}"
+        ) from error

@@ -1,0 +1,68 @@
+"""This node's pods, as far as they tell which of the kubelet's records still count.
+
+State files keep pods that have ended for a while, and know them by uid only; the pods give names, phases
+and QoS classes. They come from the API server or from a recorded PodList of the whole cluster.
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from numazones_exporter.observation import NodePod
+from numazones_exporter.sources.documents import read_document
+from numazones_exporter.sources.problems import SourceError
+
+_MIRROR = "kubernetes.io/config.mirror"
+_STATIC_UID = "kubernetes.io/config.hash"
+
+
+class PodsReader(Protocol):
+    """Something that knows this node's pods."""
+
+    async def read(self) -> tuple[NodePod, ...]:
+        """Return the pods, by namespace and name; raises ``SourceError`` or an API error."""
+        ...
+
+
+class FilePodsReader:
+    """Reads a recorded PodList; pods of other nodes are left out."""
+
+    def __init__(self, path: Path, node_name: str) -> None:
+        """``path`` of a PodList (or List) in JSON or YAML."""
+        self._path = path
+        self._node_name = node_name
+
+    async def read(self) -> tuple[NodePod, ...]:
+        """Read the file.
+
+        Raises:
+            SourceError: the file is missing or is no PodList.
+        """
+        items = read_document(self._path).get("items")
+        if not isinstance(items, list):
+            raise SourceError("InvalidDocument", f"{self._path} is no PodList: it has no list 'items'")
+        try:
+            return pods_of(items, self._node_name)
+        except (TypeError, AttributeError, KeyError) as error:
+            raise SourceError("InvalidDocument", f"{self._path} is no PodList: {error!r}") from error
+
+
+def pods_of(items: Iterable[Mapping[str, Any]], node_name: str) -> tuple[NodePod, ...]:
+    """Take what matters from the pods bound to a node."""
+    pods = (_pod(item) for item in items if (item.get("spec") or {}).get("nodeName") == node_name)
+    return tuple(sorted(pods, key=lambda pod: (pod.namespace, pod.name, pod.uid)))
+
+
+def _pod(item: Mapping[str, Any]) -> NodePod:
+    metadata, status = item["metadata"], item.get("status") or {}
+    annotations = metadata.get("annotations") or {}
+    uid = metadata.get("uid") or ""
+    if _MIRROR in annotations:  # the kubelet records a static pod under its own uid, not its mirror's
+        uid = annotations.get(_STATIC_UID) or annotations[_MIRROR]
+    return NodePod(
+        namespace=metadata.get("namespace") or "default",
+        name=metadata["name"],
+        uid=uid,
+        phase=status.get("phase") or "",
+        qos_class=status.get("qosClass") or "",
+    )
