@@ -283,8 +283,11 @@ class Client:
         uid: str = "",
         resource_version: str = "",
         propagation: str = "",
+        grace_seconds: int | None = None,
     ) -> None:
         """Delete an object; with uid or resource version only that very one.
+
+        With ``grace_seconds=0`` a pod is gone at once, which only its kubelet should ask for.
 
         Raises:
             NotFound: there is no such object.
@@ -298,6 +301,8 @@ class Client:
             options["preconditions"] = preconditions
         if propagation:
             options["propagationPolicy"] = propagation
+        if grace_seconds is not None:
+            options["gracePeriodSeconds"] = grace_seconds
         request = _object_request("delete", resource, name, namespace)
         path = resource.path(name, namespace=namespace)
         await self._transport.send(Call(request, "DELETE", path, body=options))
