@@ -20,6 +20,9 @@ _MAX = 2**63 - 1
 _TEXT = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?([A-Za-z]*|[eE][+-]?[0-9]+)")
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_DECIMAL_UNITS = {exponent: unit for unit, exponent in _DECIMAL.items()}
+_LARGEST_DECIMAL = 18
+_UNIT = 1024
 _BINARY_UNITS = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 # No resource is counted in such amounts; the bound keeps a mistyped exponent from eating the memory.
 _MAX_EXPONENT = 1000
@@ -40,6 +43,8 @@ class Quantity:
     """The amount in units of 10**-9."""
     integer: int | None = field(default=None, compare=False)
     """The amount as the Kubernetes library's plain 64-bit integer; None where it holds it otherwise."""
+    binary: bool = field(default=False, compare=False)
+    """Written with a binary suffix (Ki, Mi, …)."""
 
     def value(self) -> int:
         """The amount in whole units, rounded away from zero."""
@@ -55,7 +60,19 @@ class Quantity:
 
     def __add__(self, other: "Quantity") -> "Quantity":
         nanos = self.nanos + other.nanos
-        return Quantity(nanos, nanos // _NANO if nanos % _NANO == 0 else None)
+        plain = self.integer is not None and other.integer is not None
+        binary = self.binary if self.nanos else other.binary
+        return Quantity(nanos, nanos // _NANO if plain else None, binary)
+
+    def canonical(self) -> str:
+        """The text that the Kubernetes API stores: no fraction, the largest unit that divides the amount."""
+        if self.binary and self.nanos % _NANO == 0 and abs(self.nanos) >= _UNIT * _NANO:
+            return format_bytes(self.nanos // _NANO)
+        amount, exponent = self.nanos, -9
+        while amount and amount % 1000 == 0 and exponent < _LARGEST_DECIMAL:
+            amount //= 1000
+            exponent += 3
+        return f"{amount}{_DECIMAL_UNITS[exponent]}" if amount else "0"
 
     def __bool__(self) -> bool:
         return self.nanos != 0
@@ -91,8 +108,8 @@ def parse(text: str | float) -> Quantity:
 def format_bytes(amount: int) -> str:
     """Write bytes with the largest binary unit that divides them: ``16Gi``, ``1000``."""
     unit = 0
-    while amount and amount % 1024 == 0 and unit < len(_BINARY_UNITS) - 1:
-        amount //= 1024
+    while amount and amount % _UNIT == 0 and unit < len(_BINARY_UNITS) - 1:
+        amount //= _UNIT
         unit += 1
     return f"{amount}{_BINARY_UNITS[unit]}"
 
@@ -111,7 +128,7 @@ def _binary(sign: int, whole: str, fraction: str, exponent: int) -> Quantity:
     numerator = int(whole + fraction) << exponent
     nanos = min(_ceil_div(numerator * _NANO, 10 ** len(fraction)), _MAX * _NANO)
     plain = not fraction and len(whole) + exponent * 3 // 10 < _BINARY_DIGITS
-    return Quantity(sign * nanos, sign * numerator if plain else None)
+    return Quantity(sign * nanos, sign * numerator if plain else None, binary=True)
 
 
 def _decimal(sign: int, whole: str, fraction: str, exponent: int) -> Quantity:

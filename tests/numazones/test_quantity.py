@@ -105,6 +105,29 @@ def test_bytes_are_written_in_the_largest_binary_unit(amount: int, text: str) ->
     assert quantity.format_bytes(amount) == text
 
 
+@pytest.mark.parametrize(
+    ("written", "stored"),
+    [
+        ("1.5Gi", "1536Mi"),
+        ("1024Mi", "1Gi"),
+        ("0.5Ki", "512"),
+        ("2000m", "2"),
+        ("0.5", "500m"),
+        ("1000M", "1G"),
+        ("1e3", "1k"),
+        ("0Gi", "0"),
+        ("1500", "1500"),
+        ("-1Ki", "-1Ki"),
+    ],
+)
+def test_the_canonical_text_is_what_the_api_stores(written: str, stored: str) -> None:
+    assert quantity.parse(written).canonical() == stored
+
+
+def test_sums_keep_the_binary_notation() -> None:
+    assert (quantity.ZERO + quantity.parse("512Mi") + quantity.parse("512Mi")).canonical() == "1Gi"
+
+
 @pytest.mark.parametrize(("amount", "text"), [(0, "0"), (1500, "1500m"), (2000, "2"), (1, "1m")])
 def test_thousandths_are_written_short(amount: int, text: str) -> None:
     assert quantity.format_milli(amount) == text

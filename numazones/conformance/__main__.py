@@ -1,0 +1,80 @@
+"""``python -m numazones.conformance emit|check``: the command-line door to the reference vectors.
+
+``emit < scenarios.jsonl > out.jsonl`` fills in this model's outcomes. ``check FILE[.gz]`` compares
+with the recorded ones, prints JSON, and exits with 1 if anything differs.
+"""
+
+import argparse
+import gzip
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from numazones.conformance.comparison import Difference, compared_steps, differences
+from numazones.conformance.results import replay
+from numazones.errors import NumazonesError
+
+_SHOWN = 20
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one of the two commands; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m numazones.conformance", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("emit", help="read scenarios from standard input, write them with outcomes")
+    check = commands.add_parser("check", help="compare scenarios with their recorded outcomes")
+    check.add_argument("file", help="scenarios, one JSON object a line, gzipped if named *.gz")
+    check.add_argument("--show", type=int, default=_SHOWN, help="how many differences to print (%(default)s)")
+    options = parser.parse_args(arguments)
+    if options.command == "emit":
+        return _emit(sys.stdin)
+    with gzip.open(options.file, "rt") if options.file.endswith(".gz") else open(options.file) as lines:  # noqa: PTH123
+        return _check(lines, options.show)
+
+
+def _scenarios(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
+    for line in lines:
+        if line.strip():
+            yield json.loads(line)
+
+
+def _emit(lines: Iterable[str]) -> int:
+    for scenario in _scenarios(lines):
+        sys.stdout.write(json.dumps(replay(scenario), separators=(",", ":")) + "\n")
+    return 0
+
+
+def _check(lines: Iterable[str], show: int) -> int:
+    scenarios = steps = failed = 0
+    found: list[Difference] = []
+    for scenario in _scenarios(lines):
+        scenarios += 1
+        steps += compared_steps(scenario)
+        try:
+            different = list(differences(scenario, replay(scenario)))
+        except NumazonesError as error:
+            different = [Difference(str(scenario.get("id")), None, "error", None, str(error))]
+        failed += bool(different)
+        found.extend(different[: max(0, show - len(found))])
+    report = {
+        "scenarios": scenarios,
+        "agree": scenarios - failed,
+        "stepsCompared": steps,
+        "differences": [
+            {
+                "scenario": one.scenario,
+                "step": one.step,
+                "path": one.path,
+                "expected": one.expected,
+                "actual": one.actual,
+            }
+            for one in found
+        ],
+    }
+    sys.stdout.write(json.dumps(report, indent=2) + "\n")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

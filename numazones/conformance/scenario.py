@@ -1,0 +1,86 @@
+"""Reading scenarios into the library's values."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from numazones import quantity
+from numazones.kubelet.config import KubeletConfiguration, reservations
+from numazones.kubelet.device_manager import Device
+from numazones.kubelet.versions import NEWEST, release
+from numazones.machine import CPU, Machine, NUMANode
+from numazones.node import Node
+
+# The vectors were made with these gates on; a scenario's own featureGates come on top.
+_GATES = {
+    "CPUManagerPolicyAlphaOptions": True,
+    "CPUManagerPolicyBetaOptions": True,
+    "TopologyManagerPolicyAlphaOptions": True,
+    "TopologyManagerPolicyBetaOptions": True,
+}
+
+
+def machine(description: Mapping[str, Any]) -> Machine:
+    """The hardware of a scenario."""
+    return Machine(
+        cpus=tuple(
+            CPU(
+                id=cpu["cpu"], core=cpu["core"], socket=cpu["socket"], die=0, numa=cpu["numa"],
+                uncore=cpu.get("uncore"),
+            )
+            for cpu in description["cpus"]
+        ),
+        numa_nodes=tuple(
+            NUMANode(
+                id=node["id"],
+                memory=node["memory"],
+                hugepages=tuple((int(size), pages) for size, pages in (node.get("hugepages") or {}).items()),
+                distances=None if node.get("distances") is None else tuple(node["distances"]),
+            )
+            for node in description["numa"]
+        ),
+    )  # fmt: skip
+
+
+def devices(description: Mapping[str, Any]) -> dict[str, tuple[Device, ...]]:
+    """The devices of a scenario."""
+    return {
+        name: tuple(
+            Device(item["id"], tuple(item.get("numa") or ()), item.get("healthy", True)) for item in items
+        )
+        for name, items in (description or {}).items()
+    }
+
+
+def configuration(kubelet: Mapping[str, Any], *, version: str = f"1.{NEWEST}") -> KubeletConfiguration:
+    """The kubelet configuration of a scenario; what is reserved of memory is what ``reservedMemory`` adds up to."""
+    gates = {**_GATES, **(kubelet.get("featureGates") or {})}
+    return KubeletConfiguration(
+        release=release(version),
+        cpu_manager_policy=kubelet.get("cpuManagerPolicy", "none"),
+        cpu_manager_policy_options=_options(kubelet, "cpuManagerPolicyOptions"),
+        reserved_system_cpus=kubelet.get("reservedSystemCPUs", ""),
+        reserved_cpu=quantity.parse(kubelet.get("reservedCPU") or "0"),
+        memory_manager_policy=kubelet.get("memoryManagerPolicy", "None"),
+        reserved_memory=reservations(kubelet.get("reservedMemory") or ()),
+        topology_manager_policy=kubelet.get("topologyManagerPolicy", "none"),
+        topology_manager_scope=kubelet.get("topologyManagerScope", "container"),
+        topology_manager_policy_options=_options(kubelet, "topologyManagerPolicyOptions"),
+        feature_gates=tuple(sorted(gates.items())),
+    )
+
+
+def node(scenario: Mapping[str, Any]) -> Node:
+    """The node of a scenario before its first step.
+
+    Raises:
+        InvalidConfiguration: the kubelet refuses to start; the message is its own.
+    """
+    return Node.fresh(
+        machine(scenario["machine"]),
+        configuration(scenario["kubelet"]),
+        devices(scenario.get("devices") or {}),
+    )
+
+
+def _options(kubelet: Mapping[str, Any], name: str) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted((kubelet.get(name) or {}).items()))

@@ -1,0 +1,344 @@
+"""The kubelet's decision about a pod: ``admit(node, pod)`` and ``remove(node, uid)``.
+
+Rules: ``topologymanager/scope*`` of kubelet 1.36 and the life of a pod around it. Hint providers
+are asked in the order Device, CPU, Memory Manager. An admitted pod's containers are taken as
+started, which frees the memory of its ordinary init containers. A refused pod's partial grants are
+freed again; that need not restore the state before (memory groups may be drained differently, and
+single threads given out twice come back), so a refusal has a new node as well.
+
+Other admission checks of the kubelet, such as the node-resources check that follows, are not made
+here; ``allocatable`` amounts of a node are the scheduler's business.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from numazones.cpuset import CPUSet
+from numazones.kubelet.config import POLICY_NONE
+from numazones.kubelet.hints import Hint, ResourceHints
+from numazones.kubelet.memory_manager import Block, Reusable, hand_on, shrink_reused
+from numazones.kubelet.refusal import TOPOLOGY_AFFINITY, Refusal, UnmodelledFeature
+from numazones.kubelet.topology_manager import TieBreaker
+from numazones.node import Node
+from numazones.pod import Container, ContainerKind, Demand, Pod, QOSClass
+
+if TYPE_CHECKING:
+    from numazones.kubelet.explanation import Explanation
+
+_NO_AFFINITY = Hint(None, preferred=False)
+_NO_LOCALITY = "Resources cannot be allocated with Topology locality"
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerAllocation:
+    """What a container was given."""
+
+    cpus: CPUSet
+    """Exclusive CPUs; 0: none, the container runs in the shared set."""
+    memory: tuple[Block, ...]
+    devices: Mapping[str, tuple[str, ...]]
+    """Resource → device ids."""
+    device_numas: Mapping[str, tuple[int, ...]]
+    """Resource → NUMA ids of the devices, -1 for a device without topology information."""
+    affinity: Hint
+    """What the Topology Manager stored for the container."""
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """The decision about one pod."""
+
+    admitted: bool
+    reason: str
+    """Of a refusal, as in the pod's status; empty if admitted."""
+    message: str
+    """Of a refusal, as in the pod's status without ``Pod was rejected: ``; empty if admitted."""
+    containers: Mapping[str, ContainerAllocation]
+    """Container name → what it was given; empty if refused."""
+    node: Node = field(repr=False)
+    """The node afterwards."""
+    pod: Pod = field(repr=False)
+    before: Node = field(repr=False)
+    """The node decided on."""
+
+    @property
+    def explanation(self) -> "Explanation":
+        """Why: hints, merge, nearest miss. Worked out when asked for."""
+        from numazones.kubelet.explanation import explain  # noqa: PLC0415 - explanation imports this module
+
+        return explain(self.before, self.pod)
+
+
+@dataclass(frozen=True, slots=True)
+class Overlay:
+    """A node with more pods on it."""
+
+    node: Node
+    admissions: tuple[Admission, ...]
+    """One per pod that the snapshot did not know, in order."""
+
+
+Observer = Callable[[str, Sequence[ResourceHints], Hint, bool], None]
+"""Told about every merge: container (empty for a whole pod), hints, merged hint, admitted."""
+
+
+def admit(node: Node, pod: Pod) -> Admission:
+    """Decide on a pod.
+
+    Raises:
+        KubeletCrash, KubeletHang: the kubelet would not get to a verdict.
+        UnmodelledFeature: the node has the gate PodLevelResourceManagers on and the pod pod-level resources.
+    """
+    return decide(node, pod, None)
+
+
+def remove(node: Node, uid: str) -> Node:
+    """The node after a pod ended or was deleted; unknown pods change nothing."""
+    if not node.holds(uid):
+        return node
+    memory = node.memory
+    if uid in memory.assignments:
+        memory = node.kubelet.memory.release(memory, uid, sorted(memory.assignments[uid]))
+    return Node(node.kubelet, node.cpus.release(uid), memory, node.devices.release(uid))
+
+
+def overlay(node: Node, pods: Iterable[Pod]) -> Overlay:
+    """Add pods that are bound to a node but not yet in its snapshot, in the order of their creation.
+
+    Pods that hold something on the node already are skipped.
+    """
+    admissions = []
+    for pod in sorted(pods, key=lambda pod: pod.created):
+        if not node.holds(pod.uid):
+            admission = admit(node, pod)
+            admissions.append(admission)
+            node = admission.node
+    return Overlay(node, tuple(admissions))
+
+
+def decide(node: Node, pod: Pod, observer: Observer | None) -> Admission:
+    """``admit``, telling an observer about every merge of hints."""
+    if pod.pod_level and node.config.gate("PodLevelResourceManagers"):
+        raise UnmodelledFeature(
+            f"pod {pod.name} has pod-level resources and the kubelet's gate PodLevelResourceManagers is on: this alpha "
+            "feature is not modelled; switch the gate off or set resources per container"
+        )
+    attempt = _Attempt(node, pod, observer)
+    try:
+        attempt.run()
+    except Refusal as refusal:
+        return Admission(
+            False, refusal.reason, refusal.message, {}, remove(attempt.node(), pod.uid), pod, node
+        )
+    containers = {container.name: attempt.allocation(container) for container in pod.containers}
+    return Admission(True, "", "", containers, _started(attempt.node(), pod), pod, node)
+
+
+def _started(node: Node, pod: Pod) -> Node:
+    """All containers started: ordinary init containers have given their memory back."""
+    inits = [container.name for container in pod.containers if container.kind is ContainerKind.INIT]
+    if not inits or pod.uid not in node.memory.assignments:
+        return node
+    return Node(
+        node.kubelet, node.cpus, node.kubelet.memory.release(node.memory, pod.uid, inits), node.devices
+    )
+
+
+class _Attempt:
+    """One admission in progress: the states as they change from container to container."""
+
+    def __init__(self, node: Node, pod: Pod, observer: Observer | None) -> None:
+        self.kubelet = node.kubelet
+        self.pod = pod
+        self.observer = observer
+        self.cpus = node.cpus
+        self.memory = node.memory
+        self.devices = node.devices
+        # What ordinary init containers of the pod leave to its later containers.
+        self.reusable_cpus: CPUSet = 0
+        self.reusable_memory: Reusable = {}
+        self.reusable_devices: Mapping[str, int] = {}
+        self.affinities: dict[str, Hint] = {}
+        # Pod-level resources take CPU and memory out of the managers' hands.
+        self.managed = not pod.pod_level
+        self.pins_cpus = self.managed and self.kubelet.cpus.static
+        self.pins_memory = self.managed and self.kubelet.memory.static and pod.qos is QOSClass.GUARANTEED
+
+    def node(self) -> Node:
+        return Node(self.kubelet, self.cpus, self.memory, self.devices)
+
+    def run(self) -> None:
+        """Merge and allocate, container by container.
+
+        Raises:
+            Refusal: the pod is refused; grants so far are kept.
+        """
+        topology = self.kubelet.topology
+        whole = None
+        if topology.pod_scope:
+            whole = self._merged("", self._pod_hints())
+        for container, demand in zip(self.pod.containers, self.pod.demands, strict=True):
+            hint = _NO_AFFINITY
+            if whole is not None:
+                hint = whole
+            elif topology.policy != POLICY_NONE:
+                hint = self._merged(container.name, self._container_hints(container, demand))
+            self.affinities[container.name] = hint
+            self._allocate(container, demand, hint)
+
+    def _merged(self, container: str, hints: Sequence[ResourceHints]) -> Hint:
+        topology = self.kubelet.topology
+        breaker = self._most_allocated() if topology.prefer_most_allocated else None
+        hint, admitted = topology.merge(hints, breaker)
+        if self.observer is not None:
+            self.observer(container, hints, hint, admitted)
+        if not admitted:
+            raise Refusal(_NO_LOCALITY, reason=TOPOLOGY_AFFINITY)
+        return hint
+
+    def _container_hints(self, container: Container, demand: Demand) -> list[ResourceHints]:
+        uid, name = self.pod.uid, container.name
+        hints = list(
+            self.kubelet.devices.container_hints(
+                self.devices, uid, name, demand.limits, self.reusable_devices
+            )
+        )
+        if self.pins_cpus and demand.cpus:
+            hints.append(
+                self.kubelet.cpus.container_hints(self.cpus, uid, name, demand.cpus, self.reusable_cpus)
+            )
+        if self.pins_memory and demand.memory is not None:
+            hints.extend(
+                self.kubelet.memory.container_hints(
+                    self.memory, uid, name, demand.memory, self.reusable_memory
+                )
+            )
+        return hints
+
+    def _pod_hints(self) -> list[ResourceHints]:
+        pod, total = self.pod, self.pod.total
+        hints = list(self.kubelet.devices.pod_hints(self.devices, pod.uid, total.limits))
+        if self.pins_cpus and total.cpus:
+            requests = {
+                container.name: demand.cpus
+                for container, demand in zip(pod.containers, pod.demands, strict=True)
+            }
+            hints.append(
+                self.kubelet.cpus.pod_hints(self.cpus, pod.uid, requests, total.cpus, self.reusable_cpus)
+            )
+        if self.pins_memory and total.memory is not None:
+            names = [container.name for container in pod.containers]
+            hints.extend(self.kubelet.memory.pod_hints(self.memory, pod.uid, names, total.memory))
+        return hints
+
+    def _allocate(self, container: Container, demand: Demand, hint: Hint) -> None:
+        """Let each manager give the container its share; hand on what init containers leave."""
+        self._allocate_devices(container, demand, hint)
+        if self.pins_cpus and demand.cpus:
+            self._allocate_cpus(container, demand, hint)
+        if self.pins_memory:
+            self._allocate_memory(container, demand, hint)
+
+    def _allocate_devices(self, container: Container, demand: Demand, hint: Hint) -> None:
+        uid, name = self.pod.uid, container.name
+        self.devices = self.kubelet.devices.allocate(
+            self.devices,
+            uid,
+            name,
+            limits=demand.limits,
+            affinity=hint.affinity,
+            reusable=self.reusable_devices,
+            claimed=self.pod.claimed_resources,
+        )
+        held = self.devices.assignments.get(uid, {}).get(name)
+        if held:
+            left = dict(self.reusable_devices)
+            for resource, devices in held.items():
+                own = left.get(resource, 0)
+                left[resource] = own | devices if container.kind is ContainerKind.INIT else own & ~devices
+            self.reusable_devices = left
+
+    def _allocate_cpus(self, container: Container, demand: Demand, hint: Hint) -> None:
+        uid, name = self.pod.uid, container.name
+        self.cpus = self.kubelet.cpus.allocate(
+            self.cpus, uid, name, request=demand.cpus, affinity=hint.affinity, reusable=self.reusable_cpus
+        )
+        cpus = self.cpus.assignments[uid][name]
+        if container.kind is ContainerKind.INIT:
+            self.reusable_cpus |= cpus
+        else:
+            self.reusable_cpus &= ~cpus
+
+    def _allocate_memory(self, container: Container, demand: Demand, hint: Hint) -> None:
+        uid, name = self.pod.uid, container.name
+        recorded = name in self.memory.assignments.get(uid, {})
+        self.memory = self.kubelet.memory.allocate(
+            self.memory, uid, name, requests=demand.memory, hint=hint, reusable=self.reusable_memory
+        )
+        blocks = self.memory.assignments[uid][name]
+        self.reusable_memory = hand_on(
+            self.reusable_memory, blocks, init=container.kind is ContainerKind.INIT
+        )
+        if not recorded:
+            earlier = self._inits_before(container)
+            if earlier:
+                self.memory = shrink_reused(self.memory, uid, earlier=earlier, blocks=blocks)
+
+    def _inits_before(self, container: Container) -> list[str]:
+        inits = []
+        for other in self.pod.containers:
+            if other is container:
+                break
+            if other.kind is ContainerKind.INIT:
+                inits.append(other.name)
+        return inits
+
+    def allocation(self, container: Container) -> ContainerAllocation:
+        """What a container holds now."""
+        uid, name = self.pod.uid, container.name
+        resources = self.kubelet.devices.resources
+        held = self.devices.assignments.get(uid, {}).get(name, {})
+        return ContainerAllocation(
+            cpus=self.cpus.assignments.get(uid, {}).get(name, 0),
+            memory=self.memory.assignments.get(uid, {}).get(name, ()),
+            devices={kind: resources[kind].ids(devices) for kind, devices in held.items()},
+            device_numas={kind: resources[kind].numas(devices) for kind, devices in held.items()},
+            affinity=self.affinities[name],
+        )
+
+    def _most_allocated(self) -> TieBreaker:
+        """KEP-6007: of two NUMA nodes the fuller one, if the CPU and memory signals do not contradict."""
+
+        def prefer(first: int, second: int) -> int | None:
+            wins = {first: 0, second: 0}
+            for score in (self._cpu_score, self._memory_score):
+                one, other = score(first), score(second)
+                if one != other:
+                    wins[first if one > other else second] += 1
+            if wins[first] == wins[second]:
+                return None
+            return max(wins, key=lambda numa: wins[numa])
+
+        return prefer
+
+    def _cpu_score(self, numa: int) -> int:
+        """Assigned exclusive CPUs in percent of the allocatable ones; 0 without the static policy."""
+        if not self.kubelet.cpus.static:
+            return 0
+        cpus = self.kubelet.machine.cpus_of_numa.get(numa, 0)
+        return _percent(
+            (self.cpus.assigned() & cpus).bit_count(), (self.kubelet.cpus.allocatable() & cpus).bit_count()
+        )
+
+    def _memory_score(self, numa: int) -> int:
+        """Assigned regular memory in percent of the allocatable; 0 without the static policy."""
+        manager = self.kubelet.memory
+        if not manager.static:
+            return 0
+        position = manager.numas.index(numa)
+        return _percent(self.memory.reserved["memory"][position], manager.allocatable["memory"][position])
+
+
+def _percent(assigned: int, allocatable: int) -> int:
+    return min(assigned, allocatable) * 100 // allocatable if allocatable else 0

@@ -1,0 +1,208 @@
+"""The part of a kubelet's configuration that decides admissions, and what the kubelet refuses in it.
+
+Field names and defaults are those of KubeletConfiguration (kubelet.config.k8s.io/v1beta1), the
+checks those of ``pkg/kubelet/apis/config/validation``. What depends on the machine as well is
+checked by each manager when it is set up (see ``startup``).
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from numazones import quantity
+from numazones.errors import NumazonesError
+from numazones.kubelet import go
+from numazones.kubelet.versions import NEWEST, Maturity, Release, release
+from numazones.pod import HUGEPAGES
+from numazones.quantity import Quantity
+
+POLICY_NONE = "none"
+BEST_EFFORT = "best-effort"
+RESTRICTED = "restricted"
+SINGLE_NUMA_NODE = "single-numa-node"
+SCOPE_CONTAINER = "container"
+SCOPE_POD = "pod"
+
+# Defaults of the gates that admission looks at; gates of option maturities come per release.
+_GATE_DEFAULTS = {
+    "CPUManagerPolicyAlphaOptions": False,
+    "CPUManagerPolicyBetaOptions": True,
+    "TopologyManagerPolicyAlphaOptions": False,
+    "TopologyManagerPolicyBetaOptions": True,
+    "PodLevelResources": True,
+    "PodLevelResourceManagers": False,
+    "DRAExtendedResource": True,
+}
+_DEFAULT_EVICTION = "100Mi"
+
+
+class InvalidConfiguration(NumazonesError):
+    """A kubelet would refuse to start with this configuration; the message is the kubelet's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryReservation:
+    """One entry of ``reservedMemory``."""
+
+    numa: int
+    limits: tuple[tuple[str, Quantity], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KubeletConfiguration:
+    """What a kubelet was configured with, defaults applied; values are as written, valid or not."""
+
+    release: Release = field(default_factory=lambda: release(f"1.{NEWEST}"))
+    cpu_manager_policy: str = POLICY_NONE
+    cpu_manager_policy_options: tuple[tuple[str, str], ...] = ()
+    reserved_system_cpus: str = ""
+    reserved_cpu: Quantity = quantity.ZERO
+    """kubeReserved + systemReserved; counts while ``reserved_system_cpus`` is empty."""
+    memory_manager_policy: str = "None"
+    reserved_memory: tuple[MemoryReservation, ...] = ()
+    total_reserved_memory: Quantity | None = None
+    """kubeReserved + systemReserved + hard eviction threshold; None: not known, taken to fit reservedMemory."""
+    topology_manager_policy: str = POLICY_NONE
+    topology_manager_scope: str = SCOPE_CONTAINER
+    topology_manager_policy_options: tuple[tuple[str, str], ...] = ()
+    feature_gates: tuple[tuple[str, bool], ...] = ()
+
+    @classmethod
+    def from_api(
+        cls, configuration: Mapping[str, Any], *, version: str = f"1.{NEWEST}"
+    ) -> "KubeletConfiguration":
+        """Read a KubeletConfiguration (a file, or ``kubeletconfig`` of /configz) of a kubelet version.
+
+        Raises:
+            InvalidConfiguration: a field has the wrong shape.
+            InvalidQuantity: a reservation is no quantity.
+            UnsupportedVersion: the version is not modelled.
+        """
+        gates = _mapping(configuration, "featureGates")
+        return cls(
+            release=release(version),
+            cpu_manager_policy=configuration.get("cpuManagerPolicy") or POLICY_NONE,
+            cpu_manager_policy_options=_options(configuration, "cpuManagerPolicyOptions"),
+            reserved_system_cpus=configuration.get("reservedSystemCPUs") or "",
+            reserved_cpu=_reserved(configuration, "cpu"),
+            memory_manager_policy=configuration.get("memoryManagerPolicy") or "None",
+            reserved_memory=reservations(configuration.get("reservedMemory") or ()),
+            total_reserved_memory=_total_reserved_memory(configuration),
+            topology_manager_policy=configuration.get("topologyManagerPolicy") or POLICY_NONE,
+            topology_manager_scope=configuration.get("topologyManagerScope") or SCOPE_CONTAINER,
+            topology_manager_policy_options=_options(configuration, "topologyManagerPolicyOptions"),
+            feature_gates=tuple(sorted((name, bool(value)) for name, value in gates.items())),
+        )
+
+    def gate(self, name: str) -> bool:
+        """Whether a feature gate is on, by configuration or by default."""
+        return dict(self.feature_gates).get(name, _GATE_DEFAULTS[name])
+
+    def check(self) -> None:
+        """Refuse what the kubelet refuses before it looks at the machine.
+
+        Raises:
+            InvalidConfiguration: with the kubelet's message; several are listed in brackets.
+        """
+        problems = list(dict.fromkeys(_problems(self)))
+        if len(problems) == 1:
+            raise InvalidConfiguration(problems[0])
+        if problems:
+            raise InvalidConfiguration(f"[{', '.join(problems)}]")
+
+
+def option_unavailable(maturity: Maturity | None, *, alpha: bool, beta: bool) -> Maturity | None:
+    """The maturity whose gate is off and so hides an option; None where the option may be used."""
+    if maturity is Maturity.ALPHA and not alpha:
+        return maturity
+    if maturity is Maturity.BETA and not beta:
+        return maturity
+    return None
+
+
+def reservations(entries: Iterable[Mapping[str, Any]]) -> tuple[MemoryReservation, ...]:
+    """Read ``reservedMemory``."""
+    return tuple(
+        MemoryReservation(
+            numa=int(entry.get("numaNode") or 0),
+            limits=tuple(
+                sorted((name, quantity.parse(amount)) for name, amount in (entry.get("limits") or {}).items())
+            ),
+        )
+        for entry in entries
+    )
+
+
+def _mapping(configuration: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = configuration.get(name) or {}
+    if not isinstance(value, Mapping):
+        raise InvalidConfiguration(
+            f"{name} of the kubelet configuration is no mapping but {type(value).__name__}"
+        )
+    return value
+
+
+def _options(configuration: Mapping[str, Any], name: str) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted((option, str(value)) for option, value in _mapping(configuration, name).items()))
+
+
+def _reserved(configuration: Mapping[str, Any], resource: str) -> Quantity:
+    """KubeReserved + systemReserved of a resource."""
+    total = quantity.ZERO
+    for name in ("systemReserved", "kubeReserved"):
+        amounts = _mapping(configuration, name)
+        if resource in amounts:
+            total += quantity.parse(amounts[resource])
+    return total
+
+
+def _total_reserved_memory(configuration: Mapping[str, Any]) -> Quantity | None:
+    thresholds = configuration.get("evictionHard")
+    threshold = _DEFAULT_EVICTION if thresholds is None else thresholds.get("memory.available", "0")
+    if str(threshold).endswith("%"):
+        return None  # a share of a capacity that is not known here
+    return _reserved(configuration, "memory") + quantity.parse(threshold)
+
+
+def _problems(config: KubeletConfiguration) -> Iterator[str]:
+    policies = (POLICY_NONE, BEST_EFFORT, RESTRICTED, SINGLE_NUMA_NODE)
+    if config.topology_manager_policy not in policies:
+        yield (
+            "invalid configuration: topologyManagerPolicy (--topology-manager-policy) "
+            f"{go.quote(config.topology_manager_policy)} must be one of: [{' '.join(map(go.quote, policies))}]"
+        )
+    if config.topology_manager_scope not in {SCOPE_CONTAINER, SCOPE_POD}:
+        yield (
+            "invalid configuration: topologyManagerScope (--topology-manager-scope) "
+            f'{go.quote(config.topology_manager_scope)} must be one of: "container", or "pod"'
+        )
+    try:
+        go.parse_cpu_list(config.reserved_system_cpus)
+    except ValueError as error:
+        yield (
+            "invalid configuration: unable to parse reservedSystemCPUs (--reserved-cpus) "
+            f"{config.reserved_system_cpus}, error: {error}"
+        )
+    yield from _reservation_problems(config.reserved_memory)
+
+
+def _reservation_problems(entries: tuple[MemoryReservation, ...]) -> Iterator[str]:
+    seen: set[tuple[int, str]] = set()
+    for entry in entries:
+        for name, amount in entry.limits:
+            if name != "memory" and not name.startswith(HUGEPAGES):
+                yield (
+                    f"invalid configuration: the limit type {go.quote(name)} for NUMA node {entry.numa} is not "
+                    "supported, only [memory hugepages-<HugePageSize>] is accepted"
+                )
+            if not amount:
+                yield (
+                    f"invalid configuration: reserved memory may not be zero for NUMA node {entry.numa} "
+                    f"and resource {go.quote(name)}"
+                )
+            if (entry.numa, name) in seen:
+                yield (
+                    f"invalid configuration: the reserved memory has a duplicate value for NUMA node {entry.numa} "
+                    f"and resource {go.quote(name)}"
+                )
+            seen.add((entry.numa, name))

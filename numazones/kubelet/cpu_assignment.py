@@ -1,0 +1,392 @@
+"""Which CPUs the static CPU Manager takes: packed, spread or distributed.
+
+Rules: ``cpumanager/cpu_assignment`` of kubelet 1.36 and KEP-2902 for the distributed way. Sorting
+puts parts with fewer free CPUs first, so that used ones fill up. Quirks are kept: parts are claimed
+by their nominal CPUs where single threads are offline, and the distributed search keeps references
+into lists that it goes on overwriting (see ``_Slice``).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import sqrt, trunc
+
+from numazones import cpuset
+from numazones.cpuset import CPUSet
+from numazones.kubelet.cpu_topology import CPUTopology, Part
+from numazones.kubelet.refusal import KubeletHang, Refusal
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """How CPUs are chosen, as the policy options say."""
+
+    spread: bool = False
+    """distribute-cpus-across-cores"""
+    distributed: bool = False
+    """distribute-cpus-across-numa"""
+    group: int = 1
+    """CPUs that stay together in distribution: threads per core with full-pcpus-only."""
+    align_uncore: bool = False
+    """prefer-align-cpus-by-uncorecache"""
+
+
+def take(topology: CPUTopology, strategy: Strategy, available: CPUSet, count: int) -> CPUSet:
+    """Choose ``count`` of the available CPUs.
+
+    Raises:
+        Refusal: there are not enough, or the distribution miscounts.
+        KubeletHang: the distribution would never end.
+    """
+    if strategy.distributed:
+        if count % strategy.group:
+            return _take_packed(topology, available, count, spread=strategy.spread)
+        return _take_distributed(topology, strategy, available, count)
+    return _take_packed(
+        topology, available, count, spread=strategy.spread, align_uncore=strategy.align_uncore
+    )
+
+
+class _Claim:
+    """CPUs taken so far, still free and still needed, during one choice."""
+
+    __slots__ = ("free", "need", "taken", "topology")
+
+    def __init__(self, topology: CPUTopology, available: CPUSet, count: int) -> None:
+        self.topology = topology
+        self.free = available & topology.all_cpus
+        self.need = count
+        self.taken: CPUSet = 0
+
+    def take(self, cpus: CPUSet) -> None:
+        self.taken |= cpus
+        self.free &= ~cpus
+        self.need -= cpus.bit_count()
+
+    def sorted(self, parts: Sequence[Part], within: CPUSet) -> list[Part]:
+        """Parts with free CPUs inside ``within``: those with fewest free CPUs first, then by id."""
+        free = self.free
+        inside = free & within
+        keyed = [((cpus & free).bit_count(), part, cpus) for part, cpus in parts if cpus & inside]
+        keyed.sort()
+        return [(part, cpus) for _, part, cpus in keyed]
+
+    def numas(self) -> list[Part]:
+        topology = self.topology
+        if topology.numa_first:
+            return self.sorted(topology.numas, self.free)
+        return [
+            numa
+            for socket, cpus in self.sockets()
+            for numa in self.sorted(topology.numas_of_socket[socket], cpus)
+        ]
+
+    def sockets(self) -> list[Part]:
+        topology = self.topology
+        if not topology.numa_first:
+            return self.sorted(tuple(topology.sockets.items()), self.free)
+        return [
+            socket
+            for numa, cpus in self.numas()
+            for socket in self.sorted(topology.sockets_of_numa[numa], cpus)
+        ]
+
+    def cores(self) -> list[Part]:
+        topology = self.topology
+        if topology.numa_first:
+            parents, cores = self.sockets(), topology.cores_of_socket
+        else:
+            parents, cores = self.numas(), topology.cores_of_numa
+        return [core for parent, cpus in parents for core in self.sorted(cores[parent], cpus)]
+
+    def uncores(self) -> list[Part]:
+        topology = self.topology
+        return [
+            uncore
+            for numa, cpus in self.numas()
+            for uncore in self.sorted(topology.uncores_of_numa[numa], cpus)
+        ]
+
+    def take_whole(self, parts: Sequence[Part], size: int | None = None) -> None:
+        """Take the parts that are free and not larger than the need.
+
+        A part is free if all its CPUs are or, where a nominal ``size`` is given, so many of them.
+        """
+        free = self.free
+        whole = [
+            cpus
+            for _, cpus in parts
+            if (cpus & free).bit_count() == (cpus.bit_count() if size is None else size)
+        ]
+        for cpus in whole:
+            if self.need >= cpus.bit_count():
+                self.take(cpus)
+
+    def take_numas(self) -> None:
+        if self.need >= self.topology.smallest_numa:
+            self.take_whole(self.numas())
+
+    def take_sockets(self) -> None:
+        if self.need >= self.topology.smallest_socket:
+            self.take_whole(self.sockets(), self.topology.cpus_per_socket)
+
+    def take_uncores(self) -> None:
+        """Whole L3 caches first, then a part of one cache if it can serve all that is left."""
+        topology = self.topology
+        for _, cpus in self.uncores():
+            if self.need >= topology.cpus_per_uncore:
+                self.take_whole(self.uncores())
+            if self.need < 1:
+                return
+            self._take_from_uncore(cpus)
+            if self.need < 1:
+                return
+
+    def _take_from_uncore(self, uncore: CPUSet) -> None:
+        topology = self.topology
+        wanted = -(-self.need // topology.cpus_per_core)
+        inside = uncore & self.free
+        cores = [cpus for cpus in topology.cores.values() if cpus & inside][:wanted]
+        candidates = 0
+        for cpus in cores:
+            candidates |= cpus & self.free
+        odd = self.need % 2 != 0 and topology.cpus_per_core > 1
+        if odd and candidates.bit_count() > self.need:
+            candidates ^= 1 << candidates.bit_length() - 1
+        if candidates.bit_count() == self.need:
+            self.take(candidates)
+
+    def take_cores(self) -> None:
+        if self.need >= self.topology.smallest_core:
+            self.take_whole(self.cores(), self.topology.cpus_per_core)
+
+    def take_single(self, *, spread: bool) -> None:
+        """CPU by CPU: in the order of the cores, or across a socket's cores."""
+        parts = self.sockets() if spread else self.cores()
+        for cpu in [cpu for _, cpus in parts for cpu in cpuset.ids(cpus & self.free)]:
+            self.take(1 << cpu)
+            if self.need < 1:
+                return
+
+
+def _take_packed(
+    topology: CPUTopology, available: CPUSet, count: int, *, spread: bool, align_uncore: bool = False
+) -> CPUSet:
+    claim = _Claim(topology, available, count)
+    if count < 1:
+        return 0
+    if count > claim.free.bit_count():
+        raise _not_enough(count, available)
+    steps: list[Callable[[], None]] = [claim.take_numas, claim.take_sockets]
+    if not topology.numa_first:
+        steps.reverse()
+    if align_uncore:
+        steps.append(claim.take_uncores)
+    if not spread:
+        steps.append(claim.take_cores)
+    for step in steps:
+        step()
+        if claim.need < 1:
+            return claim.taken
+    claim.take_single(spread=spread)
+    if claim.need > 0:
+        raise Refusal("failed to allocate cpus")
+    return claim.taken
+
+
+def _not_enough(count: int, available: CPUSet) -> Refusal:
+    return Refusal(
+        f"not enough cpus available to satisfy request: requested={count}, available={available.bit_count()}"
+    )
+
+
+class _Slice:
+    """A Go slice: appending writes into spare room of the shared array, which other slices may see.
+
+    The distributed search keeps slices of the best combination found while later combinations are
+    appended into the same arrays. Combinations of 4, 6 to 8, 10 to 16 … members therefore change
+    after they were chosen. Room doubles from 1, as in Go.
+    """
+
+    __slots__ = ("array", "length", "room")
+
+    def __init__(self, array: list[int], length: int, room: int) -> None:
+        self.array = array
+        self.length = length
+        self.room = room
+
+    def append(self, item: int) -> "_Slice":
+        if self.length < self.room:
+            self.array[self.length : self.length + 1] = [item]
+            return _Slice(self.array, self.length + 1, self.room)
+        array = [*self.array[: self.length], item]
+        return _Slice(array, len(array), max(1, 2 * self.room))
+
+    def items(self) -> list[int]:
+        return self.array[: self.length]
+
+
+def _each_combination(items: Sequence[int], size: int, visit: Callable[[_Slice], bool]) -> None:
+    """Visit every combination in index order until ``visit`` returns False."""
+
+    def extend(chosen: _Slice, start: int, left: int) -> bool:
+        if left == 0:
+            return visit(chosen)
+        return all(
+            extend(chosen.append(items[index]), index + 1, left - 1)
+            for index in range(start, len(items) - left + 1)
+        )
+
+    if size >= 1:
+        extend(_Slice([], 0, 0), 0, size)
+
+
+def _take_distributed(topology: CPUTopology, strategy: Strategy, available: CPUSet, count: int) -> CPUSet:
+    claim = _Claim(topology, available, count)
+    if count < 1:
+        return 0
+    if count > claim.free.bit_count():
+        raise _not_enough(count, available)
+    numas = claim.numas()
+    free = {numa: (cpus & claim.free).bit_count() for numa, cpus in numas}
+    for size in _sizes(topology, strategy.group, count, len(numas)):
+        search = _Search(free, strategy.group, count, size)
+        found = search.run()
+        if found is not None:
+            return _hand_out(claim, strategy, *found)
+    return _take_packed(topology, available, count, spread=strategy.spread)
+
+
+def _sizes(topology: CPUTopology, group: int, count: int, free_numas: int) -> range:
+    """Numbers of NUMA nodes worth trying, from the nominal size of a node."""
+    groups = -(-topology.all_cpus.bit_count() // group)
+    per_numa = -(-groups // len(topology.numas))
+    needed = -(-count // group)
+    return range(-(-needed // per_numa), min(needed, free_numas) + 1)
+
+
+class _Search:
+    """The search for the best-balanced combination of a given number of NUMA nodes."""
+
+    def __init__(self, free: dict[int, int], group: int, count: int, size: int) -> None:
+        self.free = free
+        self.group = group
+        self.count = count
+        self.size = size
+        self.share = count // size // group * group
+        self.best_balance = float("inf")
+        self.best: tuple[_Slice, list[int]] | None = None
+        # Equal numbers of free CPUs give equal balances, so each pattern is weighed once.
+        self.weighed: dict[tuple[tuple[int, ...], tuple[int, ...]], tuple[float, list[int]]] = {}
+
+    def run(self) -> tuple[list[int], list[int]] | None:
+        """The chosen NUMA nodes and those that take the remainder; None if no combination serves."""
+        _each_combination(list(self.free), self.size, self._weigh)
+        if self.best is None:
+            return None
+        return self.best[0].items(), self.best[1]
+
+    def _weigh(self, combination: _Slice) -> bool:
+        if self.best_balance == 0:
+            return False
+        members = combination.items()
+        counts = [self.free[numa] for numa in members]
+        if sum(free // self.group for free in counts) * self.group < self.count or min(counts) < self.share:
+            return True
+        after = tuple(count - self.share for count in counts)
+        others = tuple(sorted(free for numa, free in self.free.items() if numa not in members))
+        if (after, others) not in self.weighed:
+            self.weighed[after, others] = self._balance(after, others)
+        balance, remainder = self.weighed[after, others]
+        if balance < self.best_balance:
+            self.best_balance = balance
+            self.best = (combination, [members[position] for position in remainder])
+        return True
+
+    def _balance(self, after: tuple[int, ...], others: tuple[int, ...]) -> tuple[float, list[int]]:
+        """Best balance for free CPUs left in the combination, and the positions that take the remainder."""
+        remainder = self.count - self.share * self.size
+        if remainder == 0:
+            return _deviation((*after, *others)), []
+        able = [position for position, free in enumerate(after) if free >= self.group]
+        best = float("inf")
+        chosen: _Slice | None = None
+
+        def weigh(subset: _Slice) -> bool:
+            nonlocal best, chosen
+            positions = subset.items()
+            left = list(after)
+            if sum(left[position] for position in positions) < remainder:
+                return True
+            self._deal(left, positions, remainder)
+            balance = _deviation((*left, *others))
+            if balance < best:
+                best, chosen = balance, subset
+            return True
+
+        for size in range(len(able), 0, -1):
+            _each_combination(able, size, weigh)
+        return best, [] if chosen is None else chosen.items()
+
+    def _deal(self, left: list[int], positions: list[int], remainder: int) -> None:
+        """Take the remainder group by group from the positions in turn."""
+        while remainder > 0:
+            before = remainder
+            for position in positions:
+                if remainder == 0:
+                    break
+                if left[position] >= self.group:
+                    left[position] -= self.group
+                    remainder -= self.group
+            if remainder == before:
+                raise _endless(self.count)
+
+
+def _endless(count: int) -> KubeletHang:
+    return KubeletHang(
+        f"distributing {count} CPUs across NUMA nodes never ends: the CPUs left over on the nodes tried are fewer "
+        "than a whole core each; free whole cores or reserve whole cores on this node"
+    )
+
+
+def _hand_out(claim: _Claim, strategy: Strategy, chosen: list[int], takers: list[int]) -> CPUSet:
+    """Take an even share from each chosen NUMA node, then the remainder in turn."""
+    topology, group, count = claim.topology, strategy.group, claim.need
+    share = count // len(chosen) // group * group
+    for numa in chosen:
+        claim.take(_take_or_nothing(claim, strategy, topology.numa_cpus[numa], share))
+    remainder = count - share * len(chosen)
+    while remainder > 0:
+        before = remainder
+        for numa in takers:
+            if remainder == 0:
+                break
+            cpus = topology.numa_cpus[numa]
+            if (cpus & claim.free).bit_count() < group:
+                continue
+            claim.take(_take_or_nothing(claim, strategy, cpus, group))
+            remainder -= group
+        if remainder == before:
+            raise _endless(count)
+    if claim.need > 0:
+        raise Refusal(f"accounting error, not enough CPUs allocated, remaining: {claim.need}")
+    if claim.need < 0:
+        raise Refusal(f"accounting error, too many CPUs allocated, remaining: {claim.need}")
+    return claim.taken
+
+
+def _take_or_nothing(claim: _Claim, strategy: Strategy, cpus: CPUSet, count: int) -> CPUSet:
+    try:
+        return _take_packed(claim.topology, cpus & claim.free, count, spread=strategy.spread)
+    except Refusal:
+        return 0
+
+
+def _deviation(values: Sequence[int]) -> float:
+    """Standard deviation as the kubelet rounds it: mean and result to three decimals, halves away from zero."""
+    mean = _round_half_away(sum(values) / len(values) * 1000) / 1000
+    return _round_half_away(sqrt(sum((value - mean) ** 2 for value in values) / len(values)) * 1000) / 1000
+
+
+def _round_half_away(value: float) -> float:
+    whole = trunc(value)
+    return float(whole + (1 if value >= 0 else -1)) if abs(value - whole) >= 0.5 else float(whole)  # noqa: PLR2004

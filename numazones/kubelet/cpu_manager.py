@@ -1,0 +1,319 @@
+"""The CPU Manager, policies none and static: reserved CPUs, hints, exclusive assignments.
+
+Rules: ``cpumanager/policy_static`` and ``policy_options`` of kubelet 1.36. The default (shared) set
+includes the reserved CPUs unless strict-cpu-reservation is on. Init containers' CPUs are handed on
+to later containers of the pod but stay recorded until the pod is removed.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from numazones import cpuset
+from numazones.cpuset import CPUSet
+from numazones.kubelet import go
+from numazones.kubelet.config import (
+    SINGLE_NUMA_NODE,
+    InvalidConfiguration,
+    KubeletConfiguration,
+    option_unavailable,
+)
+from numazones.kubelet.cpu_assignment import Strategy, take
+from numazones.kubelet.cpu_topology import CPUTopology
+from numazones.kubelet.hints import ResourceHints, masks_of_size, unsatisfiable
+from numazones.kubelet.refusal import SMT_ALIGNMENT, Refusal
+from numazones.kubelet.versions import (
+    ALIGN_BY_SOCKET,
+    DISTRIBUTE_ACROSS_CORES,
+    DISTRIBUTE_ACROSS_NUMA,
+    FULL_PCPUS_ONLY,
+    PREFER_ALIGN_BY_UNCORE,
+    STRICT_CPU_RESERVATION,
+)
+
+STATIC = "static"
+NONE = "none"
+
+Assignments = Mapping[str, Mapping[str, CPUSet]]
+"""Pod uid → container → exclusive CPUs."""
+
+
+@dataclass(frozen=True, slots=True)
+class CPUState:
+    """The CPU Manager's state: the shared set and the exclusive sets."""
+
+    default: CPUSet = 0
+    assignments: Assignments = field(default_factory=lambda: MappingProxyType({}))
+
+    def assigned(self) -> CPUSet:
+        """All CPUs that are in some exclusive set."""
+        cpus = 0
+        for containers in self.assignments.values():
+            for members in containers.values():
+                cpus |= members
+        return cpus
+
+    def assign(self, uid: str, container: str, cpus: CPUSet) -> "CPUState":
+        """Record exclusive CPUs and take them out of the shared set."""
+        containers = {**self.assignments.get(uid, {}), container: cpus}
+        return CPUState(self.default & ~cpus, {**self.assignments, uid: containers})
+
+    def release(self, uid: str) -> "CPUState":
+        """Forget a pod; its CPUs return to the shared set."""
+        if uid not in self.assignments:
+            return self
+        assignments = dict(self.assignments)
+        returned = 0
+        for cpus in assignments.pop(uid).values():
+            returned |= cpus
+        return CPUState(self.default | returned, assignments)
+
+
+@dataclass(frozen=True, slots=True)
+class CPUManager:
+    """What the CPU Manager derives from configuration and machine when the kubelet starts."""
+
+    topology: CPUTopology
+    static: bool = False
+    reserved: CPUSet = 0
+    reserved_physical: CPUSet = 0
+    """The reserved CPUs and their core siblings."""
+    strategy: Strategy = field(default_factory=Strategy)
+    full_cores_only: bool = False
+    align_by_socket: bool = False
+    strict_reservation: bool = False
+
+    @classmethod
+    def start(cls, config: KubeletConfiguration, topology: CPUTopology) -> "CPUManager":
+        """Set the policy up.
+
+        Raises:
+            InvalidConfiguration: as the kubelet refuses it.
+        """
+        if config.cpu_manager_policy == NONE:
+            if config.cpu_manager_policy_options:
+                options = go.format_map(config.cpu_manager_policy_options)
+                raise InvalidConfiguration(
+                    f"new none policy error: None policy: received unsupported options={options}"
+                )
+            return cls(topology)
+        if config.cpu_manager_policy != STATIC:
+            raise InvalidConfiguration(f'unknown policy: "{config.cpu_manager_policy}"')
+        reserved = go.parse_cpu_list(config.reserved_system_cpus)
+        count = reserved.bit_count() or config.reserved_cpu.value()
+        if count == 0:
+            raise InvalidConfiguration(
+                "[cpumanager] unable to determine reserved CPU resources for static policy"
+            )
+        try:
+            return _static(config, topology, reserved=reserved, count=count)
+        except InvalidConfiguration as error:
+            raise InvalidConfiguration(f"new static policy error: {error}") from error
+
+    def initial_state(self) -> CPUState:
+        """The state of a node without pods."""
+        if not self.static:
+            return CPUState()
+        shared = self.topology.all_cpus
+        return CPUState(shared & ~self.reserved if self.strict_reservation else shared)
+
+    def available(self, state: CPUState) -> CPUSet:
+        """CPUs that may still be given exclusively."""
+        return state.default & ~self.reserved
+
+    def allocatable(self) -> CPUSet:
+        """CPUs that may be given exclusively on an empty node."""
+        return self.topology.all_cpus & ~self.reserved if self.static else 0
+
+    def container_hints(
+        self, state: CPUState, uid: str, container: str, request: int, reusable: CPUSet
+    ) -> ResourceHints:
+        """Hints for a container's exclusive CPUs; ``request`` is positive."""
+        recorded = state.assignments.get(uid, {}).get(container)
+        if recorded is None:
+            return self._hints(self.available(state), reusable, request)
+        if recorded.bit_count() != request:
+            return unsatisfiable("cpu")
+        return self._hints(recorded, 0, request)
+
+    def pod_hints(
+        self, state: CPUState, uid: str, requests: Mapping[str, int], total: int, reusable: CPUSet
+    ) -> ResourceHints:
+        """Hints for all exclusive CPUs of a pod; ``requests`` are those of its containers."""
+        union = 0
+        for container, cpus in state.assignments.get(uid, {}).items():
+            if container in requests:
+                if cpus.bit_count() != requests[container]:
+                    return unsatisfiable("cpu")
+                union |= cpus
+        if union.bit_count() == total:
+            return self._hints(union, 0, total)
+        return self._hints(self.available(state), reusable | union, total)
+
+    def allocate(
+        self,
+        state: CPUState,
+        uid: str,
+        container: str,
+        *,
+        request: int,
+        affinity: int | None,
+        reusable: CPUSet,
+    ) -> CPUState:
+        """Give a container its exclusive CPUs.
+
+        Raises:
+            Refusal: they cannot be had.
+            KubeletHang: the kubelet would search for ever.
+        """
+        if self.full_cores_only:
+            self._check_cores(state, request)
+        if container in state.assignments.get(uid, {}):
+            return state
+        allocatable = self.available(state) | reusable
+        taken = 0
+        if affinity is not None:
+            aligned = allocatable & self._aligned_to(affinity)
+            taken = take(self.topology, self.strategy, aligned, min(request, aligned.bit_count()))
+        taken |= take(self.topology, self.strategy, allocatable & ~taken, request - taken.bit_count())
+        return state.assign(uid, container, taken)
+
+    def _check_cores(self, state: CPUState, request: int) -> None:
+        per_core = self.topology.cpus_per_core
+        if request % per_core:
+            raise Refusal(
+                f"SMT Alignment Error: requested {request} cpus not multiple cpus per core = {per_core}",
+                reason=SMT_ALIGNMENT,
+            )
+        free = (state.default & ~self.reserved_physical).bit_count()
+        if request > free:
+            raise Refusal(
+                f"SMT Alignment Error: not enough free physical CPUs: available physical CPUs = {free}, "
+                f"requested CPUs = {request}, CPUs per core = {per_core}",
+                reason=SMT_ALIGNMENT,
+            )
+
+    def _aligned_to(self, affinity: int) -> CPUSet:
+        topology = self.topology
+        cpus = topology.cpus_in(affinity)
+        if not self.align_by_socket:
+            return cpus
+        wider = 0
+        for members in topology.sockets.values():
+            if members & cpus:
+                wider |= members
+        return wider
+
+    def _hints(self, available: CPUSet, reusable: CPUSet, request: int) -> ResourceHints:
+        topology = self.topology
+        fewest = topology.fewest_numas(request)
+        reused = topology.numas_of(reusable)
+        missing = request - reusable.bit_count()
+        free = [(cpus & available).bit_count() for _, cpus in topology.numas]
+        numa_mask = topology.numa_mask
+
+        def feasible(size: int) -> Iterator[int]:
+            for mask, positions in masks_of_size(numa_mask, size):
+                if reused & ~mask == 0 and sum([free[position] for position in positions]) >= missing:
+                    yield mask
+
+        def others() -> tuple[int, ...]:
+            sizes = (size for size in range(1, len(free) + 1) if size != fewest)
+            return tuple(mask for size in sizes for mask in feasible(size))
+
+        narrowest = tuple(feasible(fewest))
+        if not self.align_by_socket:
+            return ResourceHints("cpu", narrowest, others)
+        wider = others()
+        aligned = tuple(mask for mask in wider if self._socket_aligned(mask, fewest))
+        return ResourceHints(
+            "cpu", narrowest + aligned, lambda: tuple(mask for mask in wider if mask not in aligned)
+        )
+
+    def _socket_aligned(self, mask: int, fewest: int) -> bool:
+        topology = self.topology
+        per_socket = len(topology.numas) // len(topology.sockets)
+        if per_socket == 0:
+            return False
+        cpus = topology.cpus_in(mask)
+        touched = sum(1 for members in topology.sockets.values() if members & cpus)
+        return touched == -(-fewest // per_socket)
+
+
+def _static(
+    config: KubeletConfiguration, topology: CPUTopology, *, reserved: CPUSet, count: int
+) -> CPUManager:
+    options = _options(config)
+    if options.get(ALIGN_BY_SOCKET):
+        if config.topology_manager_policy == SINGLE_NUMA_NODE:
+            raise InvalidConfiguration(
+                "Topolgy manager single-numa-node policy is incompatible with CPUManager align-by-socket policy option"
+            )
+        if len(topology.sockets) > len(topology.numas):
+            raise InvalidConfiguration(
+                "Align by socket is not compatible with hardware where number of sockets are more than number of NUMA"
+            )
+    full_cores_only = options.get(FULL_PCPUS_ONLY, False)
+    strategy = Strategy(
+        spread=options.get(DISTRIBUTE_ACROSS_CORES, False),
+        distributed=options.get(DISTRIBUTE_ACROSS_NUMA, False),
+        group=topology.cpus_per_core if full_cores_only else 1,
+        align_uncore=options.get(PREFER_ALIGN_BY_UNCORE, False),
+    )
+    if not reserved:
+        try:
+            reserved = take(topology, strategy, topology.all_cpus, count)
+        except Refusal:
+            reserved = 0
+    if reserved.bit_count() != count:
+        raise InvalidConfiguration(
+            "[cpumanager] unable to reserve the required amount of CPUs "
+            f"(size of {cpuset.format(reserved)} did not equal {count})"
+        )
+    physical = 0
+    for cpus in topology.cores.values():
+        if cpus & reserved:
+            physical |= cpus
+    return CPUManager(
+        topology,
+        static=True,
+        reserved=reserved,
+        reserved_physical=physical,
+        strategy=strategy,
+        full_cores_only=full_cores_only,
+        align_by_socket=options.get(ALIGN_BY_SOCKET, False),
+        strict_reservation=options.get(STRICT_CPU_RESERVATION, False),
+    )
+
+
+_EXCLUSIVE_PAIRS = (
+    (FULL_PCPUS_ONLY, DISTRIBUTE_ACROSS_CORES),
+    (DISTRIBUTE_ACROSS_NUMA, DISTRIBUTE_ACROSS_CORES),
+    (PREFER_ALIGN_BY_UNCORE, DISTRIBUTE_ACROSS_CORES),
+    (PREFER_ALIGN_BY_UNCORE, DISTRIBUTE_ACROSS_NUMA),
+)
+
+
+def _options(config: KubeletConfiguration) -> dict[str, bool]:
+    known = dict(config.release.cpu_options)
+    alpha, beta = config.gate("CPUManagerPolicyAlphaOptions"), config.gate("CPUManagerPolicyBetaOptions")
+    options: dict[str, bool] = {}
+    for name, value in config.cpu_manager_policy_options:
+        if name not in known:
+            raise InvalidConfiguration(f"unknown CPU Manager Policy option: {go.quote(name)}")
+        hidden = option_unavailable(known[name], alpha=alpha, beta=beta)
+        if hidden is not None:
+            raise InvalidConfiguration(
+                f"CPU Manager Policy {hidden.value.capitalize()}-level Options not enabled, "
+                f"but option {go.quote(name)} provided"
+            )
+        try:
+            options[name] = go.parse_bool(value)
+        except ValueError as error:
+            raise InvalidConfiguration(f"bad value for option {go.quote(name)}: {error}") from error
+    for first, second in _EXCLUSIVE_PAIRS:
+        if options.get(first) and options.get(second):
+            raise InvalidConfiguration(
+                f"static policy options {first} and {second} can not be used at the same time"
+            )
+    return options

@@ -1,0 +1,354 @@
+"""The Device Manager: hints and choice of devices that device plugins announce.
+
+Rules: ``devicemanager`` of kubelet 1.36. Devices of one resource are numbered in the order of their
+ids, sets of devices are masks over these numbers. Where the kubelet picks at random among devices
+that are equal to it, the lowest ids are taken here.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from numazones import cpuset
+from numazones.errors import NumazonesError
+from numazones.kubelet.hints import ResourceHints, indifferent, masks_of_size, unsatisfiable
+from numazones.kubelet.refusal import Refusal
+
+PreferredAllocation = Callable[[str, Sequence[str], Sequence[str], int], Iterable[str]]
+"""GetPreferredAllocation of a plugin: (resource, available ids, ids that must be in, size) → ids."""
+
+NO_NUMA = -1
+"""Stands for the NUMA node of a device without topology information."""
+
+
+class InvalidDevices(NumazonesError):
+    """A list of devices contradicts itself; the message names resource and device."""
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One device that a plugin announces."""
+
+    id: str
+    numa: tuple[int, ...] = ()
+    """NUMA nodes; empty: the plugin gives no topology information."""
+    healthy: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceResource:
+    """All devices of one resource."""
+
+    name: str
+    devices: tuple[Device, ...]
+    """In the order of their ids."""
+    registered: bool = True
+    """A plugin has registered the resource; False: it is only known from assignments."""
+
+    healthy: int = field(init=False, compare=False, repr=False)
+    numa_masks: tuple[int, ...] = field(init=False, compare=False, repr=False)
+    """Per device its NUMA nodes; 0: no topology information."""
+    hosting: int = field(init=False, compare=False, repr=False)
+    """NUMA nodes that host a device, healthy or not."""
+    without_topology: int = field(init=False, compare=False, repr=False)
+    by_numas: tuple[tuple[int, int], ...] = field(init=False, compare=False, repr=False)
+    """(NUMA mask, devices) for every NUMA mask that devices have."""
+    index: Mapping[str, int] = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        devices = tuple(sorted(self.devices, key=lambda device: device.id))
+        index = {device.id: number for number, device in enumerate(devices)}
+        if len(index) != len(devices):
+            raise InvalidDevices(f"{self.name}: a device id appears twice; list each device once")
+        numa_masks = tuple(cpuset.of(device.numa) for device in devices)
+        by_numas: dict[int, int] = {}
+        hosting = 0
+        for number, mask in enumerate(numa_masks):
+            by_numas[mask] = by_numas.get(mask, 0) | 1 << number
+            hosting |= mask
+        values = {
+            "devices": devices,
+            "healthy": cpuset.of(number for number, device in enumerate(devices) if device.healthy),
+            "numa_masks": numa_masks,
+            "hosting": hosting,
+            "without_topology": by_numas.pop(0, 0),
+            "by_numas": tuple(sorted(by_numas.items())),
+            "index": index,
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    def ids(self, mask: int) -> tuple[str, ...]:
+        """Ids of the devices of a mask, ascending."""
+        return tuple(self.devices[number].id for number in cpuset.ids(mask))
+
+    def numas(self, mask: int) -> tuple[int, ...]:
+        """NUMA ids of the devices of a mask, one entry per device and node, -1 for none, ascending."""
+        numas: list[int] = []
+        for number in cpuset.ids(mask):
+            numas.extend(cpuset.ids(self.numa_masks[number]) if self.numa_masks[number] else (NO_NUMA,))
+        return tuple(sorted(numas))
+
+    def touching(self, numa_mask: int) -> int:
+        """Devices that have a NUMA node in the mask."""
+        found = 0
+        for mask, devices in self.by_numas:
+            if mask & numa_mask:
+                found |= devices
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceState:
+    """Which devices containers hold."""
+
+    allocated: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    """Resource → devices in use."""
+    assignments: Mapping[str, Mapping[str, Mapping[str, int]]] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
+    """Pod uid → container → resource → devices."""
+
+    def assign(self, uid: str, container: str, resource: str, devices: int) -> "DeviceState":
+        """Record devices of a container."""
+        containers = self.assignments.get(uid, {})
+        resources = {**containers.get(container, {}), resource: devices}
+        return DeviceState(
+            {**self.allocated, resource: self.allocated.get(resource, 0) | devices},
+            {**self.assignments, uid: {**containers, container: resources}},
+        )
+
+    def release(self, uid: str) -> "DeviceState":
+        """Forget a pod."""
+        if uid not in self.assignments:
+            return self
+        assignments = {pod: containers for pod, containers in self.assignments.items() if pod != uid}
+        return DeviceState(in_use(assignments), assignments)
+
+
+def in_use(assignments: Mapping[str, Mapping[str, Mapping[str, int]]]) -> dict[str, int]:
+    """Resource → all devices that some container holds."""
+    allocated: dict[str, int] = {}
+    for containers in assignments.values():
+        for resources in containers.values():
+            for resource, devices in resources.items():
+                allocated[resource] = allocated.get(resource, 0) | devices
+    return allocated
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceManager:
+    """The devices of a node."""
+
+    resources: Mapping[str, DeviceResource] = field(hash=False)
+    numa_mask: int
+    over_hosting_nodes: bool = True
+    preferred_allocation: PreferredAllocation | None = None
+
+    @classmethod
+    def start(
+        cls,
+        devices: Mapping[str, Iterable[Device]],
+        numa_mask: int,
+        *,
+        over_hosting_nodes: bool,
+        preferred_allocation: PreferredAllocation | None = None,
+    ) -> "DeviceManager":
+        """Take stock of the devices; a resource with an empty list is registered without devices.
+
+        Raises:
+            InvalidDevices: an id appears twice in a resource.
+        """
+        resources = {name: DeviceResource(name, tuple(items)) for name, items in sorted(devices.items())}
+        return cls(resources, numa_mask, over_hosting_nodes, preferred_allocation)
+
+    def requests(
+        self, state: DeviceState, limits: tuple[tuple[str, int], ...]
+    ) -> list[tuple[DeviceResource, int]]:
+        """The limits that are the Device Manager's: of resources registered or in use."""
+        return [
+            (self.resources[name], count)
+            for name, count in limits
+            if name in self.resources and (self.resources[name].registered or name in state.allocated)
+        ]
+
+    def container_hints(
+        self,
+        state: DeviceState,
+        uid: str,
+        container: str,
+        limits: tuple[tuple[str, int], ...],
+        reusable: Mapping[str, int],
+    ) -> Iterator[ResourceHints]:
+        """Hints for a container, one list per resource."""
+        for resource, count in self.requests(state, limits):
+            held = state.assignments.get(uid, {}).get(container, {}).get(resource.name, 0)
+            yield self._hints(state, resource, count, held=held, reusable=reusable.get(resource.name, 0))
+
+    def pod_hints(
+        self, state: DeviceState, uid: str, limits: tuple[tuple[str, int], ...]
+    ) -> Iterator[ResourceHints]:
+        """Hints for a pod as a whole."""
+        for resource, count in self.requests(state, limits):
+            held = 0
+            for resources in state.assignments.get(uid, {}).values():
+                held |= resources.get(resource.name, 0)
+            yield self._hints(state, resource, count, held=held, reusable=0)
+
+    def _hints(
+        self, state: DeviceState, resource: DeviceResource, count: int, *, held: int, reusable: int
+    ) -> ResourceHints:
+        if not resource.hosting:
+            return indifferent(resource.name)
+        if held:
+            if held.bit_count() != count:
+                return unsatisfiable(resource.name)
+            return self._masks(resource, held, 0, count)
+        available = self.available(state, resource)
+        if (available | reusable).bit_count() < count:
+            return unsatisfiable(resource.name)
+        return self._masks(resource, available, reusable, count)
+
+    def available(self, state: DeviceState, resource: DeviceResource) -> int:
+        """Healthy devices that nobody holds."""
+        return resource.healthy & ~state.allocated.get(resource.name, 0)
+
+    def _masks(self, resource: DeviceResource, available: int, reusable: int, count: int) -> ResourceHints:
+        nodes = resource.hosting & self.numa_mask if self.over_hosting_nodes else 0
+        nodes = nodes or self.numa_mask
+        size_of_nodes = nodes.bit_count()
+        reusable &= ~resource.without_topology
+        missing = count - reusable.bit_count()
+
+        def enough(mask: int) -> bool:
+            touching = resource.touching(mask)
+            return reusable & ~touching == 0 and (touching & available).bit_count() >= missing
+
+        def fewest() -> int:
+            for size in range(1, size_of_nodes):
+                for mask, _ in masks_of_size(nodes, size):
+                    if resource.touching(mask).bit_count() >= count:
+                        return size
+            return size_of_nodes
+
+        narrowest = fewest()
+
+        def others() -> tuple[int, ...]:
+            sizes = (size for size in range(1, size_of_nodes + 1) if size != narrowest)
+            return tuple(mask for size in sizes for mask, _ in masks_of_size(nodes, size) if enough(mask))
+
+        preferred = tuple(mask for mask, _ in masks_of_size(nodes, narrowest) if enough(mask))
+        return ResourceHints(resource.name, preferred, others)
+
+    def allocate(
+        self,
+        state: DeviceState,
+        uid: str,
+        container: str,
+        *,
+        limits: tuple[tuple[str, int], ...],
+        affinity: int | None,
+        reusable: Mapping[str, int],
+        claimed: frozenset[tuple[str, str]] = frozenset(),
+    ) -> DeviceState:
+        """Give a container its devices.
+
+        Raises:
+            Refusal: they cannot be had.
+        """
+        for resource, count in self.requests(state, limits):
+            if (container, resource.name) in claimed:
+                continue
+            taken = self._choose(
+                state, uid, container, resource=resource, count=count, affinity=affinity,
+                reusable=reusable.get(resource.name, 0),
+            )  # fmt: skip
+            if taken:
+                state = state.assign(uid, container, resource.name, taken)
+        return state
+
+    def _choose(
+        self,
+        state: DeviceState,
+        uid: str,
+        container: str,
+        *,
+        resource: DeviceResource,
+        count: int,
+        affinity: int | None,
+        reusable: int,
+    ) -> int:
+        """Devices to add for a container; 0: none are needed."""
+        held = state.assignments.get(uid, {}).get(container, {}).get(resource.name)
+        if held is not None and held.bit_count() != count:
+            raise Refusal(
+                f'pod "{uid}" container "{container}" changed request for resource "{resource.name}" '
+                f"from {held.bit_count()} to {count}"
+            )
+        if not resource.registered:
+            raise Refusal(f"cannot allocate unregistered device {resource.name}")
+        if not resource.healthy:
+            raise Refusal(f"no healthy devices present; cannot allocate unhealthy devices {resource.name}")
+        if held is not None and held & ~resource.healthy:
+            raise Refusal(
+                "previously allocated devices are no longer healthy; "
+                f"cannot allocate unhealthy devices {resource.name}"
+            )
+        if held is not None or count == 0:
+            return 0
+        taken = _lowest(reusable, count)
+        needed = count - taken.bit_count()
+        if needed == 0:
+            return taken
+        available = self.available(state, resource) & ~taken
+        if available.bit_count() < needed:
+            raise Refusal(
+                f"requested number of devices unavailable for {resource.name}. "
+                f"Requested: {needed}, Available: {available.bit_count()}"
+            )
+        return self._from_available(
+            resource, available=available, taken=taken, count=count, affinity=affinity
+        )
+
+    def _from_available(
+        self, resource: DeviceResource, *, available: int, taken: int, count: int, affinity: int | None
+    ) -> int:
+        """Aligned devices first, then those elsewhere, then those without topology; the plugin may prefer."""
+        aligned = unaligned = 0
+        if affinity is not None and resource.hosting:
+            aligned = resource.touching(affinity) & available
+            unaligned = available & ~aligned & ~resource.without_topology
+        if count - taken.bit_count() < aligned.bit_count():
+            preferred = self._preferred(resource, aligned | taken, taken, count) & aligned
+            return _fill(taken, count, preferred, aligned)
+        with_aligned = taken | aligned
+        if with_aligned.bit_count() == count:
+            return with_aligned
+        preferred = self._preferred(resource, available | with_aligned, with_aligned, count) & available
+        return _fill(with_aligned, count, preferred, unaligned, available)
+
+    def _preferred(self, resource: DeviceResource, available: int, must_include: int, count: int) -> int:
+        if self.preferred_allocation is None:
+            return 0
+        chosen = self.preferred_allocation(
+            resource.name, resource.ids(available), resource.ids(must_include), count
+        )
+        return cpuset.of(resource.index[device] for device in chosen if device in resource.index)
+
+
+def _lowest(devices: int, count: int) -> int:
+    """The first ``count`` devices of a set, or all of it."""
+    taken = 0
+    while devices and count > 0:
+        lowest = devices & -devices
+        taken |= lowest
+        devices ^= lowest
+        count -= 1
+    return taken
+
+
+def _fill(taken: int, count: int, *pools: int) -> int:
+    """Add devices from one pool after the other until there are ``count``."""
+    for pool in pools:
+        taken |= _lowest(pool & ~taken, count - taken.bit_count())
+    return taken

@@ -1,0 +1,67 @@
+"""Topology hints: which sets of NUMA nodes could serve a request, and which of them are the best.
+
+A hint of the kubelet is a set of NUMA nodes with a flag "preferred" (KEP-693). All hints of a
+resource come from one walk over all sets of NUMA nodes, 2**n of them; most decisions are settled
+among the preferred ones alone, so the others are only worked out when something asks for them.
+"""
+
+from collections.abc import Callable
+from functools import lru_cache
+from itertools import combinations
+from typing import NamedTuple
+
+from numazones import cpuset
+
+
+class Hint(NamedTuple):
+    """An affinity to a set of NUMA nodes (a mask; None: no affinity), preferred or not."""
+
+    affinity: int | None
+    preferred: bool
+
+
+class ResourceHints(NamedTuple):
+    """The hints of one resource.
+
+    ``any_numa`` True: the resource does not care; False: it cannot be had at all; None: it can be
+    had on the masks listed (if none is listed, it cannot be had).
+    """
+
+    resource: str
+    preferred: tuple[int, ...] = ()
+    others: Callable[[], tuple[int, ...]] = tuple
+    any_numa: bool | None = None
+
+    def all(self) -> tuple[Hint, ...]:
+        """Every hint, narrow ones first, as the kubelet lists them."""
+        if self.any_numa is not None:
+            return (Hint(None, self.any_numa),)
+        hints = [Hint(mask, True) for mask in self.preferred] + [Hint(mask, False) for mask in self.others()]
+        if not hints:
+            return (Hint(None, False),)
+        return tuple(sorted(hints, key=lambda hint: enumeration_order(hint.affinity or 0)))
+
+
+def indifferent(resource: str) -> ResourceHints:
+    """The resource has no preference."""
+    return ResourceHints(resource, any_numa=True)
+
+
+def unsatisfiable(resource: str) -> ResourceHints:
+    """The resource cannot be had on any set of NUMA nodes."""
+    return ResourceHints(resource, any_numa=False)
+
+
+@lru_cache(maxsize=512)
+def masks_of_size(numa_mask: int, size: int) -> tuple[tuple[int, tuple[int, ...]], ...]:
+    """All sets of ``size`` nodes out of a set: (mask, positions of its members in the ascending set)."""
+    ids = tuple(cpuset.ids(numa_mask))
+    return tuple(
+        (sum(1 << ids[position] for position in positions), positions)
+        for positions in combinations(range(len(ids)), size)
+    )
+
+
+def enumeration_order(mask: int) -> tuple[int, tuple[int, ...]]:
+    """Sorting key that puts masks in the order in which the kubelet walks over them."""
+    return mask.bit_count(), tuple(cpuset.ids(mask))

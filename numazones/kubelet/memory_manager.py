@@ -1,0 +1,450 @@
+"""The Memory Manager, policies None and Static: tables per NUMA node, groups, hints, blocks.
+
+Rules: ``memorymanager/policy_static`` of kubelet 1.36 (KEP-1769). A NUMA node is used either alone or
+as a member of one group at a time. A block says which nodes it may come from, not how much from
+which; the free and reserved amounts per node are kept beside the blocks and cannot be derived from
+them, because releasing drains nodes in ascending order whatever they were charged.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
+
+from numazones import quantity
+from numazones.kubelet import go
+from numazones.kubelet.config import InvalidConfiguration, KubeletConfiguration, MemoryReservation
+from numazones.kubelet.hints import Hint, ResourceHints, indifferent, masks_of_size, unsatisfiable
+from numazones.kubelet.refusal import KubeletCrash, Refusal
+from numazones.machine import Machine
+from numazones.pod import HUGEPAGES
+from numazones.quantity import Quantity
+
+STATIC = "Static"
+NONE = "None"
+MEMORY = "memory"
+
+# Amounts are unsigned 64-bit integers in the kubelet: what is reserved beyond the capacity wraps around.
+_U64 = 2**64 - 1
+
+Requests = tuple[tuple[str, int], ...]
+"""(type, bytes)"""
+Reusable = Mapping[tuple[int, str], int]
+"""(NUMA mask, type) → bytes that ordinary init containers of the pod leave to later containers."""
+
+
+class Block(NamedTuple):
+    """Memory of one type given to a container: from the NUMA nodes of a mask, size in bytes."""
+
+    affinity: int
+    type: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryState:
+    """The Memory Manager's state; columns hold one entry per NUMA node, in ascending order of ids."""
+
+    users: tuple[int, ...] = ()
+    """Number of memory assignments per NUMA node."""
+    groups: tuple[int, ...] = ()
+    """Mask of the group each NUMA node is in; its own bit alone if in none."""
+    free: Mapping[str, tuple[int, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    """Type → free bytes per NUMA node."""
+    reserved: Mapping[str, tuple[int, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    """Type → bytes given to containers, per NUMA node."""
+    assignments: Mapping[str, Mapping[str, tuple[Block, ...]]] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
+    """Pod uid → container → blocks."""
+
+    def record(self, uid: str, container: str, blocks: tuple[Block, ...]) -> "MemoryState":
+        """Set a container's blocks."""
+        containers = {**self.assignments.get(uid, {}), container: blocks}
+        return MemoryState(
+            self.users, self.groups, self.free, self.reserved, {**self.assignments, uid: containers}
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryManager:
+    """What the Memory Manager derives from configuration and machine when the kubelet starts."""
+
+    numa_mask: int
+    static: bool = False
+    numas: tuple[int, ...] = ()
+    capacity: Mapping[str, tuple[int, ...]] = field(default_factory=dict, hash=False)
+    """Type → bytes per NUMA node in the hardware; the total for type memory includes hugepages."""
+    system_reserved: Mapping[str, tuple[int, ...]] = field(default_factory=dict, hash=False)
+    allocatable: Mapping[str, tuple[int, ...]] = field(default_factory=dict, hash=False)
+
+    @classmethod
+    def start(cls, config: KubeletConfiguration, machine: Machine) -> "MemoryManager":
+        """Set the policy up.
+
+        Raises:
+            InvalidConfiguration: as the kubelet refuses it.
+        """
+        policy = config.memory_manager_policy
+        if policy == NONE:
+            return cls(machine.numa_mask)
+        if policy == "BestEffort":
+            raise InvalidConfiguration('policy "BestEffort" is not available for platform "linux"')
+        if policy != STATIC:
+            raise InvalidConfiguration(f"unknown policy: {go.quote(policy)}")
+        _check_reserved(config, machine)
+        reserved = _converted(config.reserved_memory)
+        if not sum(amount for (_, kind), amount in reserved.items() if kind == MEMORY) & _U64:
+            raise InvalidConfiguration("[memorymanager] you should specify the system reserved memory")
+        return cls._static(machine, reserved)
+
+    @classmethod
+    def _static(cls, machine: Machine, reserved: Mapping[tuple[int, str], int]) -> "MemoryManager":
+        pages = {
+            node.id: {hugepage_type(size): number * size * 1024 for size, number in node.hugepages}
+            for node in machine.numa_nodes
+        }
+        types = {kind for sizes in pages.values() for kind in sizes}
+        # A type that some NUMA node lacks has no complete table; asking for it crashes the kubelet.
+        types = {kind for kind in types if all(kind in sizes for sizes in pages.values())}
+        capacity = {kind: tuple(pages[node.id][kind] for node in machine.numa_nodes) for kind in types}
+        capacity[MEMORY] = tuple(node.memory for node in machine.numa_nodes)
+        system = {
+            kind: tuple(reserved.get((node.id, kind), 0) for node in machine.numa_nodes) for kind in capacity
+        }
+        taken = tuple(sum(pages[node.id].values()) for node in machine.numa_nodes)
+        allocatable = {
+            kind: tuple(
+                (total - kept - (hugepages if kind == MEMORY else 0)) & _U64
+                for total, kept, hugepages in zip(totals, system[kind], taken, strict=True)
+            )
+            for kind, totals in capacity.items()
+        }
+        return cls(
+            numa_mask=machine.numa_mask,
+            static=True,
+            numas=tuple(node.id for node in machine.numa_nodes),
+            capacity=dict(sorted(capacity.items())),
+            system_reserved=dict(sorted(system.items())),
+            allocatable=dict(sorted(allocatable.items())),
+        )
+
+    def initial_state(self) -> MemoryState:
+        """The state of a node without pods."""
+        if not self.static:
+            return MemoryState()
+        return MemoryState(
+            users=(0,) * len(self.numas),
+            groups=tuple(1 << numa for numa in self.numas),
+            free=self.allocatable,
+            reserved={kind: (0,) * len(self.numas) for kind in self.allocatable},
+        )
+
+    def container_hints(
+        self, state: MemoryState, uid: str, container: str, requests: Requests, reusable: Reusable
+    ) -> tuple[ResourceHints, ...]:
+        """Hints for a container of a Guaranteed pod, one list per type."""
+        blocks = state.assignments.get(uid, {}).get(container)
+        if blocks is not None:
+            return _regenerated(blocks, requests)
+        return self._per_type(state, requests, reusable)
+
+    def pod_hints(
+        self, state: MemoryState, uid: str, containers: Iterable[str], total: Requests
+    ) -> tuple[ResourceHints, ...]:
+        """Hints for a Guaranteed pod as a whole.
+
+        If one of its containers has blocks already, the first such container's blocks are compared
+        with the pod's total, as the kubelet does it.
+        """
+        recorded = state.assignments.get(uid, {})
+        for container in containers:
+            if container in recorded and total:
+                return _regenerated(recorded[container], total)
+        return self._per_type(state, total, {})
+
+    def _per_type(
+        self, state: MemoryState, requests: Requests, reusable: Reusable
+    ) -> tuple[ResourceHints, ...]:
+        found = self.hints(state, requests, reusable)
+        if not found.preferred and not found.others():
+            return (indifferent(MEMORY),)
+        return tuple(ResourceHints(kind, found.preferred, found.others) for kind, _ in requests)
+
+    def hints(self, state: MemoryState, requests: Requests, reusable: Reusable) -> ResourceHints:
+        """The hints that all requested types share."""
+        self._check_types(requests)
+        wanted = tuple((self.allocatable[kind], state.free[kind], kind, amount) for kind, amount in requests)
+        fewest = self._fewest_numas(wanted)
+
+        def feasible(size: int) -> Iterator[int]:
+            for mask, positions in masks_of_size(self.numa_mask, size):
+                if _has_room(state, mask, positions) and all(
+                    _sum(allocatable, positions) >= amount
+                    and _sum(free, positions) + reusable.get((mask, kind), 0) >= amount
+                    for allocatable, free, kind, amount in wanted
+                ):
+                    yield mask
+
+        def others() -> tuple[int, ...]:
+            sizes = range(fewest + 1, len(self.numas) + 1)
+            return tuple(mask for size in sizes for mask in feasible(size))
+
+        return ResourceHints(
+            MEMORY, tuple(feasible(fewest)) if requests else (), others if requests else tuple
+        )
+
+    def _fewest_numas(self, wanted: tuple[tuple[tuple[int, ...], tuple[int, ...], str, int], ...]) -> int:
+        """The least number of NUMA nodes whose allocatable memory covers all requests; all of them if none do."""
+        for size in range(1, len(self.numas)):
+            for _, positions in masks_of_size(self.numa_mask, size):
+                if all(_sum(allocatable, positions) >= amount for allocatable, _, _, amount in wanted):
+                    return size
+        return len(self.numas)
+
+    def _check_types(self, requests: Requests) -> None:
+        for kind, _ in requests:
+            if kind not in self.allocatable:
+                raise KubeletCrash(
+                    f"the kubelet would crash: a Guaranteed pod asks for {kind}, which not every NUMA node of this "
+                    "machine has, under the static Memory Manager"
+                )
+
+    def allocate(
+        self,
+        state: MemoryState,
+        uid: str,
+        container: str,
+        *,
+        requests: Requests | None,
+        hint: Hint,
+        reusable: Reusable,
+    ) -> MemoryState:
+        """Give a container of a Guaranteed pod its memory.
+
+        Raises:
+            Refusal: it cannot be had.
+            KubeletCrash: a hugepage size that the machine lacks.
+        """
+        if container in state.assignments.get(uid, {}):
+            return state
+        if requests is None:
+            raise Refusal("[memorymanager] failed to represent quantity as int64")
+        affinity = self._usable_affinity(state, requests, hint, reusable)
+        blocks = tuple(Block(affinity, kind, amount) for kind, amount in requests)
+        for block in blocks:
+            charge = max(0, block.size - reusable.get((affinity, block.type), 0))
+            state = self._charge(state, block, charge)
+        return state.record(uid, container, blocks)
+
+    def _usable_affinity(self, state: MemoryState, requests: Requests, hint: Hint, reusable: Reusable) -> int:
+        """The hint's affinity, widened where it does not hold enough."""
+        affinity, preferred = hint
+        if affinity is None:
+            best = _best(self._listed(state, requests, reusable))
+            if best is None:
+                raise Refusal(
+                    "[memorymanager] failed to get the default NUMA affinity, "
+                    "no NUMA nodes with enough memory is available"
+                )
+            if preferred and not best.preferred:
+                raise Refusal("[memorymanager] failed to find the default preferred hint")
+            affinity, preferred = best.affinity, best.preferred
+        self._check_types(requests)
+        positions = self._positions(affinity)
+        if any(_sum(state.free[kind], positions) < amount for kind, amount in requests):
+            hints = self._listed(state, requests, reusable)
+            best = _best(found for found in hints if affinity & ~found.affinity == 0)
+            if best is None:
+                raise Refusal("[memorymanager] failed to find NUMA nodes to extend the current topology hint")
+            if preferred and not best.preferred:
+                raise Refusal("[memorymanager] failed to find the extended preferred hint")
+            affinity = best.affinity
+        if not _keeps_groups(state, affinity, self._positions(affinity)):
+            raise Refusal("[memorymanager] preferred hint violates NUMA node allocation")
+        return affinity
+
+    def _listed(self, state: MemoryState, requests: Requests, reusable: Reusable) -> list["_Candidate"]:
+        found = self.hints(state, requests, reusable)
+        return [
+            *(_Candidate(mask, True) for mask in found.preferred),
+            *(_Candidate(mask, False) for mask in found.others()),
+        ]
+
+    def _positions(self, mask: int) -> tuple[int, ...]:
+        return tuple(position for position, numa in enumerate(self.numas) if mask >> numa & 1)
+
+    def _charge(self, state: MemoryState, block: Block, charge: int) -> MemoryState:
+        """Book an assignment: every node of the affinity joins the group, free memory is taken in order."""
+        users, groups = list(state.users), list(state.groups)
+        free, reserved = list(state.free[block.type]), list(state.reserved[block.type])
+        for position in self._positions(block.affinity):
+            users[position] += 1
+            groups[position] = block.affinity
+            moved = min(charge, free[position])
+            free[position] -= moved
+            reserved[position] += moved
+            charge -= moved
+        return _with_columns(state, users, groups, block.type, free, reserved)
+
+    def release(self, state: MemoryState, uid: str, containers: Iterable[str]) -> MemoryState:
+        """Free the memory of some containers of a pod, in the order given."""
+        recorded = state.assignments.get(uid)
+        if recorded is None:
+            return state
+        left = dict(recorded)
+        for container in containers:
+            for block in left.pop(container, ()):
+                state = self._discharge(state, block)
+        assignments = dict(state.assignments)
+        if left:
+            assignments[uid] = left
+        else:
+            del assignments[uid]
+        return MemoryState(state.users, state.groups, state.free, state.reserved, assignments)
+
+    def _discharge(self, state: MemoryState, block: Block) -> MemoryState:
+        users, groups = list(state.users), list(state.groups)
+        free, reserved = list(state.free[block.type]), list(state.reserved[block.type])
+        size = block.size
+        for position in self._positions(block.affinity):
+            users[position] -= 1
+            if users[position] == 0:
+                groups[position] = 1 << self.numas[position]
+            moved = min(size, reserved[position])
+            free[position] += moved
+            reserved[position] -= moved
+            size -= moved
+        return _with_columns(state, users, groups, block.type, free, reserved)
+
+
+def hugepage_type(size_kib: int) -> str:
+    """The resource name of a hugepage size: ``hugepages-2Mi``."""
+    return HUGEPAGES + quantity.format_bytes(size_kib * 1024)
+
+
+def _with_columns(
+    state: MemoryState, users: list[int], groups: list[int], kind: str, free: list[int], reserved: list[int]
+) -> MemoryState:
+    return MemoryState(
+        tuple(users),
+        tuple(groups),
+        {**state.free, kind: tuple(free)},
+        {**state.reserved, kind: tuple(reserved)},
+        state.assignments,
+    )
+
+
+def _sum(column: tuple[int, ...], positions: tuple[int, ...]) -> int:
+    if len(positions) == 1:
+        return column[positions[0]]
+    return sum([column[position] for position in positions]) & _U64
+
+
+def _has_room(state: MemoryState, mask: int, positions: tuple[int, ...]) -> bool:
+    """Whether a mask respects the groups: no single node out of a group, no group over used nodes."""
+    if len(positions) == 1:
+        return state.groups[positions[0]].bit_count() <= 1
+    return _keeps_groups(state, mask, positions)
+
+
+def _keeps_groups(state: MemoryState, mask: int, positions: tuple[int, ...]) -> bool:
+    """Whether no node of a wide mask is in use otherwise; a single node is never checked."""
+    if len(positions) == 1:
+        return True
+    return all(not state.users[position] or state.groups[position] == mask for position in positions)
+
+
+class _Candidate(NamedTuple):
+    """A set of NUMA nodes that memory may come from."""
+
+    affinity: int
+    preferred: bool
+
+
+def _best(candidates: Iterable[_Candidate]) -> _Candidate | None:
+    return min(
+        candidates, key=lambda one: (not one.preferred, one.affinity.bit_count(), one.affinity), default=None
+    )
+
+
+def _regenerated(blocks: tuple[Block, ...], requests: Requests) -> tuple[ResourceHints, ...]:
+    """Hints that lead to the memory a container has already; indifferent where it does not fit the request."""
+    wanted = dict(requests)
+    if len(blocks) != len(wanted) or any(wanted.get(block.type) != block.size for block in blocks):
+        return (indifferent(MEMORY),)
+    masks: dict[str, list[int]] = {kind: [] for kind in wanted}
+    for block in blocks:
+        masks[block.type].append(block.affinity)
+    if not masks:
+        return (indifferent(MEMORY),)
+    return tuple(
+        ResourceHints(kind, tuple(found)) if found else unsatisfiable(kind) for kind, found in masks.items()
+    )
+
+
+def _check_reserved(config: KubeletConfiguration, machine: Machine) -> None:
+    totals: dict[str, Quantity] = {}
+    for reservation in config.reserved_memory:
+        if reservation.numa not in machine.by_numa:
+            raise InvalidConfiguration(
+                f"the reserved memory configuration references a NUMA node {reservation.numa} "
+                "that does not exist on this machine"
+            )
+        for kind, amount in reservation.limits:
+            totals[kind] = amount + totals[kind] if kind in totals else amount
+    for kind in sorted({MEMORY, *totals}):
+        reserved = totals.get(kind, quantity.ZERO)
+        expected = quantity.ZERO
+        if kind == MEMORY:
+            expected = reserved if config.total_reserved_memory is None else config.total_reserved_memory
+        if reserved != expected:
+            raise InvalidConfiguration(
+                f"the total amount {go.quote(reserved.canonical())} of type {go.quote(kind)} is not equal to the "
+                f"value {go.quote(expected.canonical())} determined by Node Allocatable feature"
+            )
+
+
+def _converted(reservations: tuple[MemoryReservation, ...]) -> dict[tuple[int, str], int]:
+    converted = {}
+    for reservation in reservations:
+        for kind, amount in reservation.limits:
+            integer = amount.as_int()
+            if integer is None:
+                raise InvalidConfiguration("could not covert a variable of type Quantity to int64")
+            converted[reservation.numa, kind] = integer
+    return converted
+
+
+def hand_on(reusable: Reusable, blocks: Iterable[Block], *, init: bool) -> Reusable:
+    """What later containers of a pod may reuse after a container got its blocks."""
+    left = dict(reusable)
+    for block in blocks:
+        key = (block.affinity, block.type)
+        held = left.get(key, 0)
+        if init:
+            left[key] = max(held, block.size)
+        elif held:
+            left[key] = max(0, held - block.size)
+    return left
+
+
+def shrink_reused(
+    state: MemoryState, uid: str, *, earlier: Iterable[str], blocks: Iterable[Block]
+) -> MemoryState:
+    """Take memory that a container reuses out of the blocks of the ordinary init containers before it."""
+    recorded = state.assignments.get(uid, {})
+    shrunk: dict[str, list[Block]] = {name: list(recorded[name]) for name in earlier if name in recorded}
+    if not shrunk:
+        return state
+    for block in blocks:
+        size = block.size
+        for own in shrunk.values():
+            for position, candidate in enumerate(own):
+                if candidate.type == block.type and candidate.affinity == block.affinity:
+                    reused = min(size, candidate.size)
+                    own[position] = candidate._replace(size=candidate.size - reused)
+                    size -= reused
+    for name, own in shrunk.items():
+        state = state.record(uid, name, tuple(own))
+    return state

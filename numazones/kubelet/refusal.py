@@ -1,0 +1,35 @@
+"""How an admission ends other than by admitting the pod.
+
+Reasons and messages are those of ``pkg/kubelet/cm/admission`` and of the managers. A kubelet that
+would crash or loop for ever gives no verdict at all; those cases are errors of their own, so that
+nobody mistakes them for an admission.
+"""
+
+from numazones.errors import NumazonesError
+
+UNEXPECTED = "UnexpectedAdmissionError"
+TOPOLOGY_AFFINITY = "TopologyAffinityError"
+SMT_ALIGNMENT = "SMTAlignmentError"
+
+
+class Refusal(Exception):
+    """A manager refuses the pod; caught by ``admission``."""
+
+    def __init__(self, message: str, *, reason: str = UNEXPECTED) -> None:
+        if reason == UNEXPECTED:
+            message = f"Allocate failed due to {message}, which is unexpected"
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+
+
+class KubeletCrash(NumazonesError):
+    """The kubelet would crash on this pod; the message says where."""
+
+
+class KubeletHang(NumazonesError):
+    """The kubelet would never finish this admission; the message says where."""
+
+
+class UnmodelledFeature(NumazonesError):
+    """The decision depends on a feature that is not modelled; the message names it and the way out."""

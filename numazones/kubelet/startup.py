@@ -1,0 +1,69 @@
+"""What a kubelet sets up when it starts: the four managers, in the order in which it refuses things.
+
+Order as in ``cmd/kubelet/app/server`` and ``container_manager_linux``: the configuration by itself,
+the reserved CPUs against the online ones, then Topology, CPU and Memory Manager.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from numazones import cpuset
+from numazones.kubelet import go
+from numazones.kubelet.config import InvalidConfiguration, KubeletConfiguration
+from numazones.kubelet.cpu_manager import CPUManager
+from numazones.kubelet.cpu_topology import CPUTopology
+from numazones.kubelet.device_manager import Device, DeviceManager, PreferredAllocation
+from numazones.kubelet.memory_manager import MemoryManager
+from numazones.kubelet.topology_manager import TopologyManager
+from numazones.machine import InvalidMachine, Machine
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kubelet:
+    """The managers of a started kubelet: everything about a node that pods do not change."""
+
+    config: KubeletConfiguration
+    machine: Machine
+    topology: TopologyManager
+    cpus: CPUManager
+    memory: MemoryManager
+    devices: DeviceManager
+
+    @classmethod
+    def start(
+        cls,
+        config: KubeletConfiguration,
+        machine: Machine,
+        devices: Mapping[str, Iterable[Device]],
+        *,
+        preferred_allocation: PreferredAllocation | None = None,
+    ) -> "Kubelet":
+        """Start a kubelet.
+
+        Raises:
+            InvalidConfiguration: the kubelet refuses the configuration on this machine.
+            InvalidMachine: the machine has no CPUs or no NUMA nodes.
+            InvalidDevices: a device id appears twice in a resource.
+        """
+        if not machine.cpus or not machine.numa_nodes:
+            raise InvalidMachine("a machine needs at least one CPU and one NUMA node")
+        config.check()
+        reserved = go.parse_cpu_list(config.reserved_system_cpus)
+        if reserved & ~machine.all_cpus:
+            raise InvalidConfiguration(
+                f"reserved-cpus: {config.reserved_system_cpus} is not a subset of "
+                f"online-cpus: {cpuset.format(machine.all_cpus)}"
+            )
+        return cls(
+            config=config,
+            machine=machine,
+            topology=TopologyManager.start(config, machine),
+            cpus=CPUManager.start(config, CPUTopology(machine)),
+            memory=MemoryManager.start(config, machine),
+            devices=DeviceManager.start(
+                devices,
+                machine.numa_mask,
+                over_hosting_nodes=config.release.device_hints_over_hosting_nodes,
+                preferred_allocation=preferred_allocation,
+            ),
+        )

@@ -1,0 +1,257 @@
+"""The Topology Manager: merging hints, four policies, two scopes (KEP-693).
+
+The kubelet walks over every combination of hints, one per resource: a product that grows beyond all
+bounds. The order of its walk does not matter, since its comparison is a total preorder, so the
+winner is found directly: first among masks that every resource prefers; only if there are none,
+under best-effort, among all intersections, which are counted with sums over supersets (the number of
+ways to reach an intersection) instead of being listed.
+
+KEP-6007's tie-break (``prefer-most-allocated-numa-node``) is not transitive and therefore is
+applied as the kubelet does it, in one pass over the candidates by increasing NUMA id.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import add, mul, sub
+
+from numazones import cpuset
+from numazones.kubelet import go
+from numazones.kubelet.config import (
+    BEST_EFFORT,
+    POLICY_NONE,
+    SCOPE_POD,
+    SINGLE_NUMA_NODE,
+    InvalidConfiguration,
+    KubeletConfiguration,
+    option_unavailable,
+)
+from numazones.kubelet.hints import Hint, ResourceHints
+from numazones.kubelet.refusal import KubeletCrash, KubeletHang
+from numazones.kubelet.versions import MAX_ALLOWABLE, PREFER_CLOSEST, PREFER_MOST_ALLOCATED
+from numazones.machine import Machine
+
+TieBreaker = Callable[[int, int], int | None]
+"""Given two NUMA ids, the one to prefer; None: undecided."""
+
+DEFAULT_MAX_NUMA_NODES = 8
+# Beyond this many NUMA nodes all their sets, 2**n, can be walked neither here nor by the kubelet.
+_MAX_ENUMERATED = 20
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyManager:
+    """What the Topology Manager derives from configuration and machine when the kubelet starts."""
+
+    policy: str
+    pod_scope: bool
+    numa_mask: int
+    prefer_closest: bool = False
+    prefer_most_allocated: bool = False
+    distances: Mapping[int, tuple[int, ...]] = field(default_factory=dict, hash=False)
+    """NUMA id → distances, indexed by NUMA id as the kubelet does."""
+
+    @classmethod
+    def start(cls, config: KubeletConfiguration, machine: Machine) -> "TopologyManager":
+        """Set the policy up.
+
+        Raises:
+            InvalidConfiguration: as the kubelet refuses it.
+        """
+        if config.topology_manager_policy == POLICY_NONE:
+            return cls(POLICY_NONE, pod_scope=False, numa_mask=machine.numa_mask)
+        options, max_allowable = _options(config)
+        closest = options.get(PREFER_CLOSEST, False)
+        if closest and any(node.distances is None for node in machine.numa_nodes):
+            raise InvalidConfiguration(
+                "cannot discover NUMA topology: error getting NUMA distances from cadvisor"
+            )
+        if len(machine.numa_nodes) > max_allowable:
+            raise InvalidConfiguration(f"unsupported on machines with more than {max_allowable} NUMA Nodes")
+        return cls(
+            policy=config.topology_manager_policy,
+            pod_scope=config.topology_manager_scope == SCOPE_POD,
+            numa_mask=machine.numa_mask,
+            prefer_closest=closest and config.topology_manager_policy != SINGLE_NUMA_NODE,
+            prefer_most_allocated=(
+                options.get(PREFER_MOST_ALLOCATED, False)
+                and config.topology_manager_policy == SINGLE_NUMA_NODE
+            ),
+            distances={node.id: node.distances or () for node in machine.numa_nodes},
+        )
+
+    def merge(
+        self, hints: Sequence[ResourceHints], tie_breaker: TieBreaker | None = None
+    ) -> tuple[Hint, bool]:
+        """The merged hint, and whether the policy admits it.
+
+        A refused hint is worked out only under best-effort, which never refuses.
+
+        Raises:
+            KubeletCrash: distances of NUMA nodes with gaps in their ids would be compared.
+            KubeletHang: there are too many NUMA nodes to walk over their sets.
+        """
+        single = self.policy == SINGLE_NUMA_NODE
+        candidates = self._preferred(hints, single=single)
+        if candidates is None:
+            return Hint(None if single else self.numa_mask, True), True
+        if candidates:
+            affinity = self._choose(candidates, tie_breaker)
+            if single and affinity == self.numa_mask:
+                return Hint(None, True), True
+            return Hint(affinity, True), True
+        if self.policy == BEST_EFFORT:
+            return self.merge_non_preferred(hints), True
+        return Hint(None, False), False
+
+    def _preferred(self, hints: Iterable[ResourceHints], *, single: bool) -> set[int] | None:
+        """Masks that every resource prefers; None: no resource cares."""
+        common: set[int] | None = None
+        for resource in hints:
+            if resource.any_numa is True:
+                continue
+            if resource.any_numa is False:
+                return set()
+            masks = {mask for mask in resource.preferred if not single or mask & mask - 1 == 0}
+            common = masks if common is None else common & masks
+            if not common:
+                return common
+        return common
+
+    def _choose(self, candidates: set[int], tie_breaker: TieBreaker | None) -> int:
+        if len(candidates) == 1:
+            return next(iter(candidates))
+        if self.prefer_most_allocated and tie_breaker is not None:
+            return _one_pass(candidates, tie_breaker)
+        if not self.prefer_closest:
+            return min(candidates, key=lambda mask: (mask.bit_count(), mask))
+        self._check_distances(candidates)
+        return min(candidates, key=self._closeness)
+
+    def _closeness(self, mask: int) -> tuple[int, int, int]:
+        """Sorting key: fewer nodes, then nearer to each other, then lower ids."""
+        ids = tuple(cpuset.ids(mask))
+        return len(ids), sum(self.distances[origin][target] for origin in ids for target in ids), mask
+
+    def _check_distances(self, candidates: Iterable[int]) -> None:
+        """The kubelet indexes lists of distances by NUMA id, which fails where ids have gaps."""
+        beyond = self.numa_mask >> len(self.distances) << len(self.distances)
+        masks = list(candidates)
+        sizes = [mask.bit_count() for mask in masks]
+        for mask in masks:
+            if mask & beyond and sizes.count(mask.bit_count()) > 1:
+                raise KubeletCrash(
+                    "the kubelet would crash: prefer-closest-numa-nodes compares distances of NUMA nodes "
+                    f"{cpuset.format(mask)}, but the ids of this machine's NUMA nodes have gaps"
+                )
+
+    def merge_non_preferred(self, hints: Sequence[ResourceHints]) -> Hint:
+        """The merged hint where no mask is preferred by every resource."""
+        masks = [(*resource.preferred, *resource.others()) for resource in hints if resource.any_numa is None]
+        # A resource without any hint cannot be had; it spoils the preference but restricts nothing.
+        masks = [listed for listed in masks if listed]
+        intersections = self._intersections(masks)
+        if not intersections:
+            return Hint(self.numa_mask, False)
+        widest_need = max((min(mask.bit_count() for mask in listed) for listed in masks), default=0)
+        if self.prefer_closest:
+            self._check_distances(intersections)
+
+        def rank(mask: int) -> tuple[int, int, int, int]:
+            size = mask.bit_count()
+            distance = self._closeness(mask)[1] if self.prefer_closest else 0
+            if size == widest_need:
+                return 0, 0, distance, mask
+            if size < widest_need:
+                return 1, -size, distance, mask
+            return 2, size, distance, mask
+
+        return Hint(min(intersections, key=rank), False)
+
+    def _intersections(self, lists: Sequence[Sequence[int]]) -> list[int]:
+        """Every non-empty intersection of one mask per list."""
+        ids = tuple(cpuset.ids(self.numa_mask))
+        if len(ids) > _MAX_ENUMERATED:
+            raise KubeletHang(
+                f"the kubelet would not finish: merging hints over {len(ids)} NUMA nodes takes 2**{len(ids)} sets of them"
+            )
+        ways = [0] * (1 << len(ids))
+        ways[-1] = 1
+        _superset_sums(ways)
+        for masks in lists:
+            listed = [0] * len(ways)
+            for mask in masks:
+                listed[_compressed(mask, ids)] += 1
+            _superset_sums(listed)
+            ways = list(map(mul, ways, listed))
+        _superset_sums(ways, undo=True)
+        return [_expanded(index, ids) for index, count in enumerate(ways) if index and count]
+
+
+def _one_pass(candidates: Iterable[int], tie_breaker: TieBreaker) -> int:
+    """Best so far against next candidate, by increasing NUMA id; ties stay with the lower id."""
+    ordered = sorted(candidates)
+    best = ordered[0]
+    for candidate in ordered[1:]:
+        if tie_breaker(best.bit_length() - 1, candidate.bit_length() - 1) == candidate.bit_length() - 1:
+            best = candidate
+    return best
+
+
+def _superset_sums(counts: list[int], *, undo: bool = False) -> None:
+    """Replace each entry by the sum over its supersets, in place; ``undo`` goes back."""
+    step = 1
+    while step < len(counts):
+        for base in range(0, len(counts), 2 * step):
+            lower, upper = slice(base, base + step), slice(base + step, base + 2 * step)
+            counts[lower] = map(sub if undo else add, counts[lower], counts[upper])
+        step *= 2
+
+
+def _compressed(mask: int, ids: tuple[int, ...]) -> int:
+    return sum(1 << position for position, numa in enumerate(ids) if mask >> numa & 1)
+
+
+def _expanded(index: int, ids: tuple[int, ...]) -> int:
+    return sum(1 << numa for position, numa in enumerate(ids) if index >> position & 1)
+
+
+def _options(config: KubeletConfiguration) -> tuple[dict[str, bool], int]:
+    """Boolean options, and the greatest number of NUMA nodes allowed."""
+    known = dict(config.release.topology_options)
+    alpha, beta = (
+        config.gate("TopologyManagerPolicyAlphaOptions"),
+        config.gate("TopologyManagerPolicyBetaOptions"),
+    )
+    options: dict[str, bool] = {}
+    max_allowable = DEFAULT_MAX_NUMA_NODES
+    for name, value in config.topology_manager_policy_options:
+        if name not in known:
+            raise InvalidConfiguration(f"unknown Topology Manager Policy option: {go.quote(name)}")
+        hidden = option_unavailable(known[name], alpha=alpha, beta=beta)
+        if hidden is not None:
+            raise InvalidConfiguration(
+                f"topology manager policy {hidden.value}-level options not enabled, "
+                f"but option {go.quote(name)} provided"
+            )
+        if name == MAX_ALLOWABLE:
+            max_allowable = _max_allowable(value)
+            continue
+        try:
+            options[name] = go.parse_bool(value)
+        except ValueError as error:
+            raise InvalidConfiguration(f"bad value for option {go.quote(name)}: {error}") from error
+    return options, max_allowable
+
+
+def _max_allowable(value: str) -> int:
+    try:
+        limit = go.parse_int(value)
+    except ValueError as error:
+        raise InvalidConfiguration(
+            f"unable to convert policy option to integer {go.quote(MAX_ALLOWABLE)}: {error}"
+        ) from error
+    if limit < DEFAULT_MAX_NUMA_NODES:
+        raise InvalidConfiguration(
+            f"the minimum value of {go.quote(MAX_ALLOWABLE)} should not be less than {DEFAULT_MAX_NUMA_NODES}"
+        )
+    return limit

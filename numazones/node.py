@@ -1,0 +1,331 @@
+"""A node as a value: machine, kubelet configuration, and what is assigned to pods.
+
+Nodes are immutable. Admission returns a new one that shares what did not change, so that a search
+over many nodes or many moves is just calling functions. A node comes from nothing (``fresh``) or
+from a snapshot of a running kubelet (``restore``): its state files, or the NUMAZones of a node.
+"""
+
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from numazones import cpuset
+from numazones.cpuset import CPUSet
+from numazones.errors import NumazonesError
+from numazones.kubelet.config import KubeletConfiguration
+from numazones.kubelet.cpu_manager import CPUState
+from numazones.kubelet.device_manager import (
+    Device,
+    DeviceManager,
+    DeviceResource,
+    DeviceState,
+    PreferredAllocation,
+    in_use,
+)
+from numazones.kubelet.memory_manager import Block, MemoryManager, MemoryState
+from numazones.kubelet.startup import Kubelet
+from numazones.machine import Machine
+
+
+class InvalidNodeState(NumazonesError):
+    """A snapshot contradicts itself or the machine; the message names the NUMA zone or the pod."""
+
+
+@dataclass(frozen=True, slots=True)
+class NUMAMemory:
+    """The Memory Manager's books of one NUMA node in a snapshot."""
+
+    assignments: int
+    """Number of memory assignments that use the node."""
+    group: tuple[int, ...]
+    """Ids of the NUMA nodes it is grouped with, itself included."""
+    free: Mapping[str, int]
+    """Type → bytes."""
+    reserved: Mapping[str, int]
+    """Type → bytes given to containers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A started kubelet and what it has assigned."""
+
+    kubelet: Kubelet = field(repr=False)
+    cpus: CPUState
+    memory: MemoryState
+    devices: DeviceState
+
+    @classmethod
+    def fresh(
+        cls,
+        machine: Machine,
+        config: KubeletConfiguration,
+        devices: Mapping[str, Iterable[Device]] | None = None,
+        *,
+        preferred_allocation: PreferredAllocation | None = None,
+    ) -> "Node":
+        """A node without pods.
+
+        ``preferred_allocation`` stands for the plugins' GetPreferredAllocation, for all resources.
+
+        Raises:
+            InvalidConfiguration: the kubelet would not start; the message is its own.
+            InvalidMachine, InvalidDevices: the description contradicts itself.
+        """
+        kubelet = Kubelet.start(config, machine, devices or {}, preferred_allocation=preferred_allocation)
+        return cls(kubelet, kubelet.cpus.initial_state(), kubelet.memory.initial_state(), DeviceState())
+
+    @classmethod
+    def restore(
+        cls,
+        machine: Machine,
+        config: KubeletConfiguration,
+        devices: Mapping[str, Iterable[Device]] | None = None,
+        *,
+        default_cpus: CPUSet | None = None,
+        cpu_assignments: Mapping[str, Mapping[str, CPUSet]] | None = None,
+        memory_state: Mapping[int, NUMAMemory] | None = None,
+        memory_assignments: Mapping[str, Mapping[str, Iterable[Block]]] | None = None,
+        device_assignments: Mapping[str, Mapping[str, Mapping[str, Iterable[str]]]] | None = None,
+        preferred_allocation: PreferredAllocation | None = None,
+    ) -> "Node":
+        """A node from a snapshot. What is None starts as on a fresh node.
+
+        Args:
+            machine: the hardware.
+            config: the kubelet's configuration.
+            devices: resource → devices; an empty list is a resource whose plugin has no devices.
+            default_cpus: the shared CPU set, reserved CPUs included as the kubelet keeps it. None: all
+                CPUs that are not assigned (nor, with strict-cpu-reservation, reserved).
+            cpu_assignments: pod uid → container → exclusive CPUs. Init containers' entries are part of it.
+            memory_state: NUMA id → books of the Memory Manager. Must cover every NUMA node: free and
+                reserved amounts of a node and its group cannot be derived from the blocks.
+            memory_assignments: pod uid → container → blocks (affinity as a NUMA mask, bytes).
+            device_assignments: pod uid → container → resource → device ids. Devices and resources that
+                are not announced (any more) are taken as unregistered or unhealthy.
+            preferred_allocation: the plugins' GetPreferredAllocation.
+
+        Raises:
+            InvalidNodeState: a snapshot that no kubelet on this machine can have, such as an assigned
+                CPU that does not exist or negative free memory.
+            InvalidConfiguration, InvalidMachine, InvalidDevices: as for ``fresh``.
+        """
+        kubelet = Kubelet.start(config, machine, devices or {}, preferred_allocation=preferred_allocation)
+        held = {
+            uid: {
+                name: {kind: tuple(ids) for kind, ids in kinds.items()} for name, kinds in containers.items()
+            }
+            for uid, containers in (device_assignments or {}).items()
+        }
+        manager = _with_unannounced(kubelet.devices, held)
+        return cls(
+            replace(kubelet, devices=manager),
+            _cpu_state(kubelet, default_cpus, cpu_assignments or {}),
+            _memory_state(kubelet.memory, memory_state, memory_assignments or {}),
+            _device_state(manager, held),
+        )
+
+    @property
+    def machine(self) -> Machine:
+        """The hardware."""
+        return self.kubelet.machine
+
+    @property
+    def config(self) -> KubeletConfiguration:
+        """The kubelet's configuration."""
+        return self.kubelet.config
+
+    def holds(self, uid: str) -> bool:
+        """Whether a pod has CPUs, memory or devices of its own here."""
+        return (
+            uid in self.cpus.assignments or uid in self.memory.assignments or uid in self.devices.assignments
+        )
+
+    @property
+    def pods(self) -> frozenset[str]:
+        """Uids of the pods that hold something here."""
+        return frozenset({*self.cpus.assignments, *self.memory.assignments, *self.devices.assignments})
+
+    @property
+    def memory_state(self) -> dict[int, NUMAMemory]:
+        """The Memory Manager's books per NUMA node, as ``restore`` takes them; empty with policy None."""
+        return {
+            numa: NUMAMemory(
+                assignments=self.memory.users[position],
+                group=tuple(cpuset.ids(self.memory.groups[position])),
+                free={kind: column[position] for kind, column in self.memory.free.items()},
+                reserved={kind: column[position] for kind, column in self.memory.reserved.items()},
+            )
+            for position, numa in enumerate(self.kubelet.memory.numas)
+        }
+
+    @property
+    def device_assignments(self) -> dict[str, dict[str, dict[str, tuple[str, ...]]]]:
+        """Pod uid → container → resource → device ids, as ``restore`` takes them."""
+        resources = self.kubelet.devices.resources
+        return {
+            uid: {
+                name: {kind: resources[kind].ids(mask) for kind, mask in kinds.items()}
+                for name, kinds in containers.items()
+            }
+            for uid, containers in self.devices.assignments.items()
+        }
+
+    @property
+    def state_key(self) -> Hashable:
+        """Equal for nodes that decide alike on pods new to them, whatever their pods and devices are called.
+
+        Devices count by NUMA nodes, health and use, in the order of their ids; so equal keys promise
+        equal verdicts, CPUs and memory, and devices of equal NUMA nodes.
+        """
+        resources = self.kubelet.devices.resources
+        return (
+            self.machine,
+            self.config,
+            self.cpus.default,
+            self.cpus.assigned(),
+            self.memory.users,
+            self.memory.groups,
+            tuple(self.memory.free.items()),
+            tuple(self.memory.reserved.items()),
+            tuple(
+                (name, item.registered, item.numa_masks, item.healthy, self.devices.allocated.get(name))
+                for name, item in resources.items()
+            ),
+        )
+
+
+def _cpu_state(
+    kubelet: Kubelet, default: CPUSet | None, assignments: Mapping[str, Mapping[str, CPUSet]]
+) -> CPUState:
+    online = kubelet.machine.all_cpus
+    assigned = 0
+    for uid, containers in assignments.items():
+        for name, cpus in containers.items():
+            if cpus & ~online:
+                raise InvalidNodeState(
+                    f"container {name} of pod {uid} holds CPUs {cpuset.format(cpus & ~online)}, which no NUMA zone of "
+                    f"this machine has (online: {cpuset.format(online)}); read the node again"
+                )
+            assigned |= cpus
+    if default is None:
+        default = kubelet.cpus.initial_state().default & ~assigned
+    elif default & ~online:
+        raise InvalidNodeState(
+            f"the shared CPU set holds CPUs {cpuset.format(default & ~online)}, which no NUMA zone of this machine "
+            f"has (online: {cpuset.format(online)}); read the node again"
+        )
+    return CPUState(default, {uid: dict(containers) for uid, containers in assignments.items()})
+
+
+def _memory_state(
+    manager: MemoryManager,
+    books: Mapping[int, NUMAMemory] | None,
+    assignments: Mapping[str, Mapping[str, Iterable[Block]]],
+) -> MemoryState:
+    initial = manager.initial_state()
+    if not manager.static:
+        return initial
+    blocks = {
+        uid: {name: tuple(Block(*block) for block in items) for name, items in containers.items()}
+        for uid, containers in assignments.items()
+    }
+    for uid, containers in blocks.items():
+        for name, items in containers.items():
+            _check_blocks(manager, f"container {name} of pod {uid}", items)
+    if books is None:
+        if blocks:
+            raise InvalidNodeState(
+                "memory is assigned but the Memory Manager's books per NUMA zone are missing; give memory_state too"
+            )
+        return initial
+    for numa in manager.numas:
+        _check_books(manager, numa, books)
+    return MemoryState(
+        users=tuple(books[numa].assignments for numa in manager.numas),
+        groups=tuple(cpuset.of(books[numa].group) for numa in manager.numas),
+        free={kind: tuple(books[numa].free[kind] for numa in manager.numas) for kind in manager.allocatable},
+        reserved={
+            kind: tuple(books[numa].reserved[kind] for numa in manager.numas) for kind in manager.allocatable
+        },
+        assignments=blocks,
+    )
+
+
+def _check_blocks(manager: MemoryManager, owner: str, blocks: Iterable[Block]) -> None:
+    for block in blocks:
+        unknown = block.affinity & ~manager.numa_mask
+        if unknown or not block.affinity:
+            raise InvalidNodeState(
+                f"{owner} holds {block.type} on NUMA zones {cpuset.format(block.affinity) or 'none'}; "
+                f"the machine has zones {cpuset.format(manager.numa_mask)}"
+            )
+        if block.type not in manager.allocatable:
+            raise InvalidNodeState(
+                f"{owner} holds {block.type} on NUMA zone {cpuset.format(block.affinity)}, which has no such memory"
+            )
+        if block.size < 0:
+            raise InvalidNodeState(
+                f"{owner} holds {block.size} bytes of {block.type} on NUMA zone {cpuset.format(block.affinity)}"
+            )
+
+
+def _check_books(manager: MemoryManager, numa: int, books: Mapping[int, NUMAMemory]) -> None:
+    book = books.get(numa)
+    if book is None:
+        raise InvalidNodeState(f"NUMA zone {numa}: the Memory Manager's books are missing")
+    if book.assignments < 0:
+        raise InvalidNodeState(
+            f"NUMA zone {numa}: the number of memory assignments is negative ({book.assignments})"
+        )
+    if numa not in book.group or cpuset.of(book.group) & ~manager.numa_mask:
+        raise InvalidNodeState(
+            f"NUMA zone {numa}: it cannot be in the memory group {sorted(book.group)} on a machine with "
+            f"NUMA zones {cpuset.format(manager.numa_mask)}"
+        )
+    for kind in manager.allocatable:
+        for title, amounts in (("free", book.free), ("assigned", book.reserved)):
+            if kind not in amounts:
+                raise InvalidNodeState(f"NUMA zone {numa}: the {title} amount of {kind} is missing")
+            if amounts[kind] < 0:
+                raise InvalidNodeState(
+                    f"NUMA zone {numa}: the {title} amount of {kind} is negative ({amounts[kind]})"
+                )
+
+
+def _with_unannounced(
+    manager: DeviceManager, held: Mapping[str, Mapping[str, Mapping[str, tuple[str, ...]]]]
+) -> DeviceManager:
+    """Add devices that containers hold although no plugin announces them now."""
+    missing: dict[str, set[str]] = {}
+    for containers in held.values():
+        for kinds in containers.values():
+            for kind, ids in kinds.items():
+                known = manager.resources[kind].index if kind in manager.resources else {}
+                unknown = {device for device in ids if device not in known}
+                if unknown or kind not in manager.resources:
+                    missing.setdefault(kind, set()).update(unknown)
+    if not missing:
+        return manager
+    resources = dict(manager.resources)
+    for kind, ids in missing.items():
+        announced = resources.get(kind)
+        gone = tuple(Device(device, healthy=False) for device in sorted(ids))
+        resources[kind] = DeviceResource(
+            kind, (*(announced.devices if announced else ()), *gone), registered=announced is not None
+        )
+    return replace(manager, resources=dict(sorted(resources.items())))
+
+
+def _device_state(
+    manager: DeviceManager, held: Mapping[str, Mapping[str, Mapping[str, tuple[str, ...]]]]
+) -> DeviceState:
+    assignments = {
+        uid: {
+            name: {
+                kind: cpuset.of(manager.resources[kind].index[device] for device in ids)
+                for kind, ids in kinds.items()
+            }
+            for name, kinds in containers.items()
+        }
+        for uid, containers in held.items()
+    }
+    return DeviceState(in_use(assignments), assignments)
