@@ -1,0 +1,104 @@
+"""Says that the node's zones are watched over, without rewriting them: a coordination.k8s.io Lease per node.
+
+As with the kubelet's node leases (KEP-589), the renewal time is the message: as long as it is younger than
+``leaseDurationSeconds``, what the zones say holds. It is renewed only while reading and publishing work,
+so that an exporter that runs but cannot see leaves its node to be taken as stale. The Lease belongs to the
+Node and vanishes with it. Renewals follow a monotonic clock; only the time written is the wall clock's.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from numazones.api.meta import NODE_LABEL
+from numazones_client import APIError
+from numazones_client.resources import LEASES
+from numazones_exporter.publish import Writer
+
+RENEWALS_PER_DURATION = 3
+"""Two renewals may be lost before the node counts as stale."""
+
+_log = logging.getLogger(__name__)
+
+
+def lease_name(node_name: str) -> str:
+    """Return the name of the Lease of a node's exporter."""
+    return f"numazones-exporter-{node_name}"
+
+
+def lease(
+    node_name: str, *, namespace: str, node_uid: str, duration: float, renewed_at: datetime
+) -> dict[str, Any]:
+    """Describe the Lease; ``duration`` in seconds, written as whole ones (at least 1)."""
+    return {
+        "apiVersion": LEASES.api_version,
+        "kind": "Lease",
+        "metadata": {
+            "name": lease_name(node_name),
+            "namespace": namespace,
+            "labels": {NODE_LABEL: node_name},
+            "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": node_name, "uid": node_uid}],
+        },
+        "spec": {
+            "holderIdentity": node_name,
+            "leaseDurationSeconds": max(1, round(duration)),
+            "renewTime": renewed_at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        },
+    }
+
+
+class LeaseKeeper:
+    """Renews the Lease of one node while the exporter does its work."""
+
+    def __init__(
+        self,
+        writer: Writer,
+        node_name: str,
+        *,
+        namespace: str,
+        duration: float,
+        current: Callable[[], bool],
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        """``current`` tells whether the published zones can be vouched for."""
+        self._writer = writer
+        self._node_name = node_name
+        self._namespace = namespace
+        self._duration = duration
+        self._current = current
+        self._now = now
+        self._node_uid: str | None = None
+        self._owned = asyncio.Event()
+
+    def owned_by(self, node_uid: str) -> None:
+        """Set the uid of the Node, known since the first publish."""
+        self._node_uid = node_uid
+        self._owned.set()
+
+    async def run(self) -> None:
+        """Renew until cancelled, from the moment the owner is known."""
+        await self._owned.wait()
+        while True:
+            if self._current():
+                try:
+                    await self.renew()
+                except APIError as error:
+                    _log.warning("the node's Lease was not renewed: %s", error)
+            await asyncio.sleep(self._duration / RENEWALS_PER_DURATION)
+
+    async def renew(self) -> None:
+        """Write the Lease once.
+
+        Raises:
+            APIError: the request failed.
+        """
+        body = lease(
+            self._node_name,
+            namespace=self._namespace,
+            node_uid=self._node_uid or "",
+            duration=self._duration,
+            renewed_at=self._now(),
+        )
+        await self._writer.apply("Lease", LEASES, body, namespace=self._namespace)

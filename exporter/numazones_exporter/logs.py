@@ -1,0 +1,34 @@
+"""How the daemon logs: one JSON object a line for machines, or plain lines for people."""
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import TextIO
+
+
+class JSONFormatter(logging.Formatter):
+    """Writes a record as one line of JSON."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return time (UTC), level, logger, message and, if there is one, the exception."""
+        entry = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            entry["exception"] = self.formatException(record.exc_info)
+        return json.dumps(entry, ensure_ascii=False)
+
+
+def configure(*, style: str, level: str, stream: TextIO = sys.stderr) -> None:
+    """Send all logs to ``stream``, as ``json`` or ``text``, from ``level`` up; replaces earlier set-ups."""
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(
+        JSONFormatter()
+        if style == "json"
+        else logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
+    )
+    logging.basicConfig(handlers=[handler], level=level.upper(), force=True)

@@ -1,0 +1,212 @@
+"""Brings the API server's NUMAZones of this node to what was read, with as few writes as possible.
+
+Written is what differs from what the API server holds: its objects are listed at the start (so a
+restart writes nothing), after any failure, and every ``RESYNC_SECONDS`` in case somebody else changed
+or deleted one. Writes go zone by zone, ascending, by server-side apply: labels, owner and spec through
+the object, everything else through its status. All zones of one reading carry one snapshot id, which
+the zones' builder derives from their content; when writing is cut in the middle, the zones disagree in
+it, readers leave the node aside, and the next attempt completes it.
+
+The times at which conditions changed are kept here, not by the builder, which knows no time: a
+condition whose status stays keeps the time that the API server holds.
+"""
+
+import json
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from numazones.api.meta import NODE_LABEL
+from numazones.api.numazone import NUMAZone
+from numazones.errors import NumazonesError
+from numazones_client import APIError, Client, NotFound, Resource
+from numazones_client.resources import NUMAZONES
+from numazones_exporter.metrics import Metrics
+
+FIELD_MANAGER = "numazones-exporter"
+RESYNC_SECONDS = 600.0
+
+_log = logging.getLogger(__name__)
+
+
+class MissingOwner(NumazonesError):
+    """The Node that zones must belong to is not known; the message names it and the cure."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """What the API server holds of one zone, as far as this program writes it."""
+
+    identity: str
+    """Canonical JSON of our label, the owners and the spec."""
+    status: str
+    """Canonical JSON of the status without transition times."""
+    since: Mapping[str, tuple[str, str]]
+    """Type of each condition → its status, and since when."""
+
+
+class Writer:
+    """Applies and deletes objects under one field manager, and counts every attempt."""
+
+    def __init__(self, client: Client, metrics: Metrics) -> None:
+        self.client = client
+        self._metrics = metrics
+
+    async def apply(
+        self,
+        kind: str,
+        resource: Resource,
+        body: Mapping[str, Any],
+        *,
+        namespace: str = "",
+        subresource: str = "",
+    ) -> None:
+        """Apply the body; ``kind`` is what the metric calls it."""
+        try:
+            await self.client.apply(
+                resource, body, field_manager=FIELD_MANAGER, namespace=namespace, subresource=subresource
+            )
+        except APIError as error:
+            self._count(kind, error)
+            raise
+        self._count(kind, None)
+
+    async def delete(self, kind: str, resource: Resource, name: str) -> None:
+        """Delete an object; that it is gone already is as good."""
+        try:
+            await self.client.delete(resource, name)
+        except NotFound as error:
+            self._count(kind, error)
+        except APIError as error:
+            self._count(kind, error)
+            raise
+        else:
+            self._count(kind, None)
+
+    def _count(self, kind: str, error: APIError | None) -> None:
+        result = "ok" if error is None else str(error.code) if error.code else "unreachable"
+        self._metrics.api_writes.labels(kind, result).inc()
+
+
+class ZonePublisher:
+    """Publishes the zones of one node."""
+
+    def __init__(
+        self,
+        writer: Writer,
+        node_name: str,
+        *,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Nothing is asked of the API server yet. ``now`` stamps conditions, ``clock`` measures time."""
+        self._writer = writer
+        self._node_name = node_name
+        self._now = now
+        self._clock = clock
+        self._held: dict[str, _Held] | None = None
+        self._listed_at = 0.0
+
+    async def publish(self, zones: Sequence[NUMAZone]) -> int:
+        """Write what differs, delete zones that vanished; return the number of writes.
+
+        Raises:
+            MissingOwner: a zone has no owner reference.
+            APIError: a request failed; what was written stays, the next call completes it.
+        """
+        for zone in zones:
+            if not zone.metadata.owner_references:
+                raise MissingOwner(
+                    f"cannot publish {zone.metadata.name}: the API server did not tell the uid of Node "
+                    f"{self._node_name}; check --node-name against kubectl get nodes"
+                )
+        if self._held is None or self._clock() - self._listed_at >= RESYNC_SECONDS:
+            self._held = await self._list()
+            self._listed_at = self._clock()
+        try:
+            return await self._bring(sorted(zones, key=lambda zone: zone.spec.numa_id), self._held)
+        except BaseException:
+            # What the server made of the request is unknown, so it is asked before the next attempt.
+            self._held = None
+            raise
+
+    async def _list(self) -> dict[str, _Held]:
+        items = await self._writer.client.list(NUMAZONES, label_selector=f"{NODE_LABEL}={self._node_name}")
+        return {item["metadata"]["name"]: _held(item) for item in items}
+
+    async def _bring(self, zones: Sequence[NUMAZone], held: dict[str, _Held]) -> int:
+        writes = 0
+        for zone in zones:
+            writes += await self._bring_zone(zone, held)
+        for name in sorted(held.keys() - {zone.metadata.name for zone in zones}):
+            await self._writer.delete("NUMAZone", NUMAZONES, name)
+            del held[name]
+            writes += 1
+        return writes
+
+    async def _bring_zone(self, zone: NUMAZone, held: dict[str, _Held]) -> int:
+        body = zone.to_api()
+        name = zone.metadata.name
+        status = body.pop("status", {})
+        before = held.get(name)
+        wanted = _held({**body, "status": status})
+        writes = 0
+        if before is None or before.identity != wanted.identity:
+            await self._writer.apply("NUMAZone", NUMAZONES, body)
+            writes += 1
+        if before is None or before.status != wanted.status:
+            since = self._stamp(status, before.since if before is not None else {})
+            head = {"apiVersion": body["apiVersion"], "kind": body["kind"], "metadata": {"name": name}}
+            await self._writer.apply("NUMAZone", NUMAZONES, {**head, "status": status}, subresource="status")
+            wanted = _Held(wanted.identity, wanted.status, since)
+            writes += 1
+        elif before is not None:
+            wanted = before
+        held[name] = wanted
+        return writes
+
+    def _stamp(
+        self, status: Mapping[str, Any], since: Mapping[str, tuple[str, str]]
+    ) -> dict[str, tuple[str, str]]:
+        """Put transition times into the conditions; return them by type for the next time."""
+        now = self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        stamped = {}
+        for condition in status.get("conditions", ()):
+            kind, value = condition["type"], condition["status"]
+            old_value, old_time = since.get(kind, ("", now))
+            condition["lastTransitionTime"] = old_time if old_value == value else now
+            stamped[kind] = (value, condition["lastTransitionTime"])
+        return stamped
+
+
+def canonical(value: Any) -> str:
+    """Write JSON so that equal values give equal texts."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+def _held(body: Mapping[str, Any]) -> _Held:
+    metadata = body["metadata"]
+    status = dict(body.get("status") or {})
+    conditions = status.get("conditions") or []
+    if conditions:
+        status["conditions"] = [
+            {key: value for key, value in condition.items() if key != "lastTransitionTime"}
+            for condition in conditions
+        ]
+    return _Held(
+        identity=canonical(
+            [
+                (metadata.get("labels") or {}).get(NODE_LABEL),
+                metadata.get("ownerReferences") or [],
+                body.get("spec"),
+            ]
+        ),
+        status=canonical(status),
+        since={
+            condition["type"]: (condition["status"], condition.get("lastTransitionTime") or "")
+            for condition in conditions
+        },
+    )

@@ -1,0 +1,118 @@
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime, timedelta, timezone
+
+import kubernetes_validate
+import pytest
+from aiohttp.test_utils import TestServer
+from prometheus_client import CollectorRegistry
+
+from numazones_client import NO_RETRY, Client, ClusterConfig
+from numazones_exporter.lease import LeaseKeeper, lease, lease_name
+from numazones_exporter.metrics import Metrics
+from numazones_exporter.publish import Writer
+
+from .fake_api import FakeAPI
+
+PATH = "/apis/coordination.k8s.io/v1/namespaces/numazones-system/leases/numazones-exporter-worker-3"
+NOON = datetime(2026, 1, 31, 12, 0, 0, 5, tzinfo=UTC)
+
+
+def test_the_lease_is_the_nodes_and_valid() -> None:
+    body = lease("worker-3", namespace="numazones-system", node_uid="u", duration=180, renewed_at=NOON)
+    kubernetes_validate.validate(body, "1.36", strict=True)
+    assert body["metadata"]["name"] == lease_name("worker-3") == "numazones-exporter-worker-3"
+    assert body["metadata"]["ownerReferences"] == [
+        {"apiVersion": "v1", "kind": "Node", "name": "worker-3", "uid": "u"}
+    ]
+    assert body["spec"] == {
+        "holderIdentity": "worker-3",
+        "leaseDurationSeconds": 180,
+        "renewTime": "2026-01-31T12:00:00.000005Z",
+    }
+
+
+def test_times_are_written_in_utc_whatever_the_clocks_zone() -> None:
+    there = NOON.astimezone(timezone(timedelta(hours=9)))
+    body = lease("n", namespace="s", node_uid="u", duration=0.2, renewed_at=there)
+    assert body["spec"]["renewTime"] == "2026-01-31T12:00:00.000005Z"
+    assert body["spec"]["leaseDurationSeconds"] == 1
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[tuple[FakeAPI, Writer]]:
+    fake = FakeAPI()
+    async with TestServer(fake.application) as server:
+        config = ClusterConfig(str(server.make_url("/")).rstrip("/"))
+        async with Client(config, retry=NO_RETRY) as client:
+            yield fake, Writer(client, Metrics(CollectorRegistry(), version="test"))
+
+
+class Health:
+    current = True
+
+
+def keeper(writer: Writer, health: Health, *, duration: float = 0.15) -> LeaseKeeper:
+    return LeaseKeeper(
+        writer,
+        "worker-3",
+        namespace="numazones-system",
+        duration=duration,
+        current=lambda: health.current,
+        now=lambda: NOON,
+    )
+
+
+async def until(condition: Callable[[], object], seconds: float = 5) -> None:
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110 - what is waited for happens in a server
+            await asyncio.sleep(0.01)
+
+
+async def test_it_is_renewed_thrice_per_duration_from_the_first_publish_on(
+    api: tuple[FakeAPI, Writer],
+) -> None:
+    fake, writer = api
+    lease_keeper = keeper(writer, Health())
+    task = asyncio.create_task(lease_keeper.run())
+    await asyncio.sleep(0.1)
+    assert fake.requests == []
+    lease_keeper.owned_by("node-uid")
+    await until(lambda: len(fake.requests) >= 3)
+    task.cancel()
+    assert set(fake.requests) == {("PATCH", PATH)}
+    assert fake.others[PATH]["metadata"]["ownerReferences"][0]["uid"] == "node-uid"
+
+
+async def test_an_exporter_that_cannot_see_lets_its_lease_expire(api: tuple[FakeAPI, Writer]) -> None:
+    fake, writer = api
+    health = Health()
+    lease_keeper = keeper(writer, health)
+    lease_keeper.owned_by("node-uid")
+    task = asyncio.create_task(lease_keeper.run())
+    await until(lambda: fake.requests)
+    health.current = False
+    await asyncio.sleep(0.06)
+    fake.requests.clear()
+    await asyncio.sleep(0.2)
+    assert fake.requests == []
+    health.current = True
+    await until(lambda: fake.requests)
+    task.cancel()
+
+
+async def test_a_failed_renewal_is_logged_and_the_next_one_tried(
+    api: tuple[FakeAPI, Writer], caplog: pytest.LogCaptureFixture
+) -> None:
+    fake, writer = api
+    fake.fail(404, 'namespaces "numazones-system" not found', details={"name": "numazones-system"})
+    lease_keeper = keeper(writer, Health())
+    lease_keeper.owned_by("node-uid")
+    task = asyncio.create_task(lease_keeper.run())
+    await until(lambda: len(fake.requests) >= 2)
+    task.cancel()
+    assert (
+        "the node's Lease was not renewed: patch leases.coordination.k8s.io numazones-system/" in caplog.text
+    )
+    assert 'namespaces "numazones-system" not found' in caplog.text
+    assert PATH in fake.others
