@@ -1,0 +1,495 @@
+"""The kubelet's state files: CPU manager, memory manager and device manager, read and written exactly.
+
+``cpu_manager_state`` and ``memory_manager_state`` lie in the kubelet's root directory,
+``kubelet_internal_checkpoint`` in its ``device-plugins`` folder. All are one line of JSON that Go wrote,
+with a checksum over the Go values (see ``checkpoint_dump``). Formats are those of kubelet 1.36
+(``cpumanager/state``, ``memorymanager/state``, ``devicemanager/checkpoint``). The CPU file has a second
+version with container names (V2, kubelet 1.18) and a third with pod-level sets (V3, feature gate
+PodLevelResourceManagers); the memory file likewise V1 and V2. A file does not say its version, so what
+is accepted is a checksum that fits one of them.
+"""
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from numazones import cpuset
+from numazones.cpuset import CPUSet
+from numazones.errors import NumazonesError
+from numazones.kubelet import checkpoint_dump
+from numazones.kubelet.checkpoint_dump import checksum
+
+CPU_MANAGER_STATE = "cpu_manager_state"
+MEMORY_MANAGER_STATE = "memory_manager_state"
+DEVICE_CHECKPOINT = "kubelet_internal_checkpoint"
+
+NO_NUMA = -1
+"""Stands for the NUMA node of devices without topology information."""
+
+_UINT64 = 1 << 64
+_T = TypeVar("_T")
+
+
+class InvalidCheckpoint(NumazonesError):
+    """A state file cannot be used; the message names the file and the cure."""
+
+    def __init__(self, file: str, problem: str, *, cure: str = "") -> None:
+        """Describe the problem; the usual cure is to let the kubelet write the file anew."""
+        usual = (
+            "drain the node and delete the file before restarting the kubelet if the kubelet refuses it too"
+        )
+        super().__init__(f"{file}: {problem}; {cure or usual}")
+        self.file = file
+
+
+class WrongChecksum(InvalidCheckpoint):
+    """The content of a state file does not match its checksum."""
+
+    def __init__(self, file: str, *, stored: int, computed: int) -> None:
+        """Name both numbers."""
+        super().__init__(file, f"checksum {stored} is stored but {computed} fits the content")
+        self.stored = stored
+        self.computed = computed
+
+
+@dataclass(frozen=True, slots=True)
+class CPUManagerState:
+    """Content of ``cpu_manager_state``."""
+
+    policy: str
+    default: CPUSet
+    entries: Mapping[str, Mapping[str, CPUSet]] = field(default_factory=dict)
+    """Pod uid → container → exclusive CPUs."""
+    pod_entries: Mapping[str, CPUSet] | None = None
+    """Pod uid → CPUs of the pod as a whole; None in V2 files, which have none."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryTable:
+    """One type of memory on one NUMA node, in bytes."""
+
+    total: int
+    system_reserved: int
+    allocatable: int
+    reserved: int
+    free: int
+
+
+@dataclass(frozen=True, slots=True)
+class NUMANodeState:
+    """The memory manager's state of one NUMA node."""
+
+    assignments: int
+    """Number of blocks that count on the node."""
+    memory: Mapping[str, MemoryTable]
+    """Type (memory, hugepages-<size>) → amounts."""
+    cells: int
+    """Mask of the NUMA nodes bound together with this one."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryBlock:
+    """Memory given to a container."""
+
+    numa: int
+    """Mask of the NUMA nodes it may come from."""
+    type: str
+    size: int
+    """Bytes, over all NUMA nodes together."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryManagerState:
+    """Content of ``memory_manager_state``."""
+
+    policy: str
+    machine: Mapping[int, NUMANodeState]
+    """NUMA id → state."""
+    entries: Mapping[str, Mapping[str, tuple[MemoryBlock, ...]]] = field(default_factory=dict)
+    """Pod uid → container → blocks."""
+    pod_entries: Mapping[str, tuple[MemoryBlock, ...]] | None = None
+    """Pod uid → blocks of the pod as a whole; None in V1 files, which have none."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodDevices:
+    """Devices of one resource that a container holds."""
+
+    pod_uid: str
+    container: str
+    resource: str
+    devices: Mapping[int, tuple[str, ...]]
+    """NUMA id (or ``NO_NUMA``) → ids; a device of several NUMA nodes is listed under each."""
+    response: bytes | None = b""
+    """The plugin's ContainerAllocateResponse as protobuf."""
+
+    def numa_of(self) -> dict[str, int]:
+        """Return device id → mask of its NUMA nodes, 0 for none."""
+        masks: dict[str, int] = {}
+        for numa, ids in self.devices.items():
+            for device in ids:
+                masks[device] = masks.get(device, 0) | (1 << numa if numa >= 0 else 0)
+        return masks
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceManagerState:
+    """Content of ``kubelet_internal_checkpoint``."""
+
+    entries: tuple[PodDevices, ...] = ()
+    registered: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Resource → ids of its healthy devices."""
+
+
+def parse_cpu_manager_state(blob: bytes) -> CPUManagerState:
+    """Read ``cpu_manager_state`` in its second or third version.
+
+    Raises:
+        InvalidCheckpoint: no JSON, a field of the wrong type, a bad CPU list, or the first version.
+        WrongChecksum: something else than the kubelet changed the content.
+    """
+    reader = _Reader(CPU_MANAGER_STATE)
+    fields = reader.document(blob)
+    policy = reader.text(fields.get("policyname"), "policyName")
+    default = reader.text(fields.get("defaultcpuset"), "defaultCpuSet")
+    entries = reader.mapping(fields.get("entries"), "entries")
+    if any(isinstance(value, str) for value in entries.values()):
+        raise InvalidCheckpoint(
+            CPU_MANAGER_STATE,
+            "entries have the V1 format of kubelets before 1.18, which names container ids instead of pods",
+            cure="start the node's present kubelet once, it rewrites the file",
+        )
+    containers = {
+        uid: {
+            name: reader.text(cpus, f"entries.{uid}.{name}")
+            for name, cpus in reader.mapping(value, f"entries.{uid}").items()
+        }
+        for uid, value in entries.items()
+    }
+    pods = {
+        uid: reader.text(reader.fields(value, f"podEntries.{uid}").get("cpuset"), f"podEntries.{uid}.cpuSet")
+        for uid, value in reader.mapping(fields.get("podentries"), "podEntries").items()
+    }
+    parsed_pods = {uid: reader.cpus(text, f"podEntries.{uid}") for uid, text in pods.items()}
+    older = checkpoint_dump.cpu_manager(policy, default, containers)
+    newer = checkpoint_dump.cpu_manager(policy, default, containers, parsed_pods)
+    version3 = reader.verify(fields, older=None if pods else older, newer=newer)
+    return CPUManagerState(
+        policy=policy,
+        default=reader.cpus(default, "defaultCpuSet"),
+        entries={
+            uid: {name: reader.cpus(text, f"entries.{uid}.{name}") for name, text in values.items()}
+            for uid, values in containers.items()
+        },
+        pod_entries=parsed_pods if version3 else None,
+    )
+
+
+def dump_cpu_manager_state(state: CPUManagerState) -> bytes:
+    """Write ``cpu_manager_state`` as the kubelet does."""
+    containers = {
+        uid: {name: cpuset.format(cpus) for name, cpus in values.items()}
+        for uid, values in state.entries.items()
+    }
+    default = cpuset.format(state.default)
+    document: dict[str, Any] = {"policyName": state.policy, "defaultCpuSet": default}
+    if containers:
+        document["entries"] = containers
+    if state.pod_entries:
+        document["podEntries"] = {
+            uid: {"cpuSet": cpuset.format(cpus)} if cpus else {} for uid, cpus in state.pod_entries.items()
+        }
+    text = checkpoint_dump.cpu_manager(state.policy, default, containers, state.pod_entries)
+    return _go_json(document | {"checksum": checksum(text)})
+
+
+def parse_memory_manager_state(blob: bytes) -> MemoryManagerState:
+    """Read ``memory_manager_state`` in its first or second version.
+
+    Raises:
+        InvalidCheckpoint: no JSON or a field of the wrong type.
+        WrongChecksum: something else than the kubelet changed the content.
+    """
+    reader = _Reader(MEMORY_MANAGER_STATE)
+    fields = reader.document(blob)
+    policy = reader.text(fields.get("policyname"), "policyName")
+    machine = {
+        reader.numa_id(key, "machineState"): _node_state(reader, value, f"machineState.{key}")
+        for key, value in reader.mapping(fields.get("machinestate"), "machineState").items()
+    }
+    entries = {
+        uid: {
+            name: _blocks(reader, blocks, f"entries.{uid}.{name}")
+            for name, blocks in reader.mapping(value, f"entries.{uid}").items()
+        }
+        for uid, value in reader.mapping(fields.get("entries"), "entries").items()
+    }
+    pods = {
+        uid: _blocks(
+            reader, reader.fields(value, f"podEntries.{uid}").get("memoryblocks"), f"podEntries.{uid}"
+        )
+        for uid, value in reader.mapping(fields.get("podentries"), "podEntries").items()
+    }
+    older = checkpoint_dump.memory_manager(MemoryManagerState(policy, machine, entries))
+    newer = checkpoint_dump.memory_manager(MemoryManagerState(policy, machine, entries, pods))
+    version2 = reader.verify(fields, older=None if pods else older, newer=newer)
+    return MemoryManagerState(policy, machine, entries, pods if version2 else None)
+
+
+def dump_memory_manager_state(state: MemoryManagerState) -> bytes:
+    """Write ``memory_manager_state`` as the kubelet does."""
+    document: dict[str, Any] = {
+        "policyName": state.policy,
+        "machineState": {str(numa): _node_document(node) for numa, node in state.machine.items()},
+    }
+    if state.entries:
+        document["entries"] = {
+            uid: {name: [_block_document(block) for block in blocks] for name, blocks in values.items()}
+            for uid, values in state.entries.items()
+        }
+    if state.pod_entries:
+        document["podEntries"] = {
+            uid: {"memoryBlocks": [_block_document(block) for block in blocks]} if blocks else {}
+            for uid, blocks in state.pod_entries.items()
+        }
+    return _go_json(document | {"checksum": checksum(checkpoint_dump.memory_manager(state))})
+
+
+def parse_device_manager_state(blob: bytes) -> DeviceManagerState:
+    """Read ``kubelet_internal_checkpoint``.
+
+    Raises:
+        InvalidCheckpoint: no JSON or a field of the wrong type.
+        WrongChecksum: something else than the kubelet changed the content.
+    """
+    reader = _Reader(DEVICE_CHECKPOINT)
+    fields = reader.document(blob)
+    data = reader.fields(fields.get("data"), "Data")
+    raw_entries = data.get("poddeviceentries")
+    raw_registered = data.get("registereddevices")
+    entries = tuple(
+        _pod_devices(reader, value, f"Data.PodDeviceEntries[{index}]")
+        for index, value in enumerate(reader.sequence(raw_entries, "Data.PodDeviceEntries"))
+    )
+    registered = {
+        resource: reader.texts(ids, f"Data.RegisteredDevices.{resource}")
+        for resource, ids in reader.mapping(raw_registered, "Data.RegisteredDevices").items()
+    }
+    state = DeviceManagerState(entries, registered)
+    text = checkpoint_dump.device_manager(
+        state, no_entries=raw_entries is None, no_registered=raw_registered is None
+    )
+    stored = reader.stored_checksum(fields)
+    if stored != checksum(text):
+        raise WrongChecksum(DEVICE_CHECKPOINT, stored=stored, computed=checksum(text))
+    return state
+
+
+def dump_device_manager_state(state: DeviceManagerState) -> bytes:
+    """Write ``kubelet_internal_checkpoint`` as the kubelet does."""
+    entries = [
+        {
+            "PodUID": entry.pod_uid,
+            "ContainerName": entry.container,
+            "ResourceName": entry.resource,
+            "DeviceIDs": {str(numa): list(ids) for numa, ids in entry.devices.items()},
+            "AllocResp": None if entry.response is None else base64.b64encode(entry.response).decode(),
+        }
+        for entry in state.entries
+    ]
+    registered = {resource: list(ids) for resource, ids in state.registered.items()}
+    text = checkpoint_dump.device_manager(state)
+    data = {"PodDeviceEntries": entries, "RegisteredDevices": registered}
+    return _go_json({"Data": data, "Checksum": checksum(text)})
+
+
+def _node_state(reader: "_Reader", value: Any, where: str) -> NUMANodeState:
+    fields = reader.fields(value, where)
+    tables = reader.mapping(fields.get("memorymap"), f"{where}.memoryMap")
+    return NUMANodeState(
+        assignments=reader.integer(fields.get("numberofassignments"), f"{where}.numberOfAssignments"),
+        memory={name: _table(reader, table, f"{where}.memoryMap.{name}") for name, table in tables.items()},
+        cells=reader.numa_mask(fields.get("cells"), f"{where}.cells"),
+    )
+
+
+def _table(reader: "_Reader", value: Any, where: str) -> MemoryTable:
+    fields = reader.fields(value, where)
+    names = ("total", "systemReserved", "allocatable", "reserved", "free")
+    return MemoryTable(*(reader.integer(fields.get(name.lower()), f"{where}.{name}") for name in names))
+
+
+def _blocks(reader: "_Reader", value: Any, where: str) -> tuple[MemoryBlock, ...]:
+    blocks = []
+    for index, block in enumerate(reader.sequence(value, where)):
+        fields = reader.fields(block, f"{where}[{index}]")
+        blocks.append(
+            MemoryBlock(
+                numa=reader.numa_mask(fields.get("numaaffinity"), f"{where}[{index}].numaAffinity"),
+                type=reader.text(fields.get("type"), f"{where}[{index}].type"),
+                size=reader.integer(fields.get("size"), f"{where}[{index}].size"),
+            )
+        )
+    return tuple(blocks)
+
+
+def _pod_devices(reader: "_Reader", value: Any, where: str) -> PodDevices:
+    fields = reader.fields(value, where)
+    return PodDevices(
+        pod_uid=reader.text(fields.get("poduid"), f"{where}.PodUID"),
+        container=reader.text(fields.get("containername"), f"{where}.ContainerName"),
+        resource=reader.text(fields.get("resourcename"), f"{where}.ResourceName"),
+        devices={
+            reader.numa_id(key, f"{where}.DeviceIDs"): reader.texts(ids, f"{where}.DeviceIDs.{key}")
+            for key, ids in reader.mapping(fields.get("deviceids"), f"{where}.DeviceIDs").items()
+        },
+        response=reader.binary(fields.get("allocresp"), f"{where}.AllocResp"),
+    )
+
+
+def _node_document(node: NUMANodeState) -> dict[str, Any]:
+    return {
+        "numberOfAssignments": node.assignments,
+        "memoryMap": {
+            name: {
+                "total": table.total,
+                "systemReserved": table.system_reserved,
+                "allocatable": table.allocatable,
+                "reserved": table.reserved,
+                "free": table.free,
+            }
+            for name, table in sorted(node.memory.items())
+        },
+        "cells": list(cpuset.ids(node.cells)),
+    }
+
+
+def _block_document(block: MemoryBlock) -> dict[str, Any]:
+    return {"numaAffinity": list(cpuset.ids(block.numa)), "type": block.type, "size": block.size}
+
+
+# Structures keep the order of Go's fields, maps are sorted by key: these are the maps.
+_MAPS = frozenset({"entries", "podEntries", "machineState", "memoryMap", "DeviceIDs", "RegisteredDevices"})
+
+
+def _go_json(document: Mapping[str, Any]) -> bytes:
+    """Encode as Go's encoding/json does: compact, maps sorted by key, HTML characters escaped."""
+    text = json.dumps(_sorted_maps(document), separators=(",", ":"), ensure_ascii=False)
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text.encode()
+
+
+def _sorted_maps(document: Mapping[str, Any]) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for key, value in document.items():
+        if key in _MAPS:
+            result[key] = _sorted(value, depth=2 if key == "entries" else 1)
+        elif key == "Data":
+            result[key] = _sorted_maps(value)
+        elif key == "PodDeviceEntries":
+            result[key] = [_sorted_maps(entry) for entry in value]
+        else:
+            result[key] = value
+    return result
+
+
+def _sorted(value: Mapping[str, Any], *, depth: int) -> dict[str, Any]:
+    return {
+        key: _sorted(value[key], depth=depth - 1) if depth > 1 else value[key]
+        for key in sorted(value, key=str.encode)
+    }
+
+
+class _Reader:
+    """Checks types the way Go's decoder does and names the place that is wrong."""
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+
+    def document(self, blob: bytes) -> dict[str, Any]:
+        """Decode the file; field names lower case, because Go matches them in any case."""
+        if not blob.strip():
+            raise InvalidCheckpoint(self._file, "the file is empty")
+        try:
+            value = json.loads(blob)
+        except (ValueError, RecursionError) as error:
+            raise InvalidCheckpoint(self._file, f"the file is cut off or no JSON ({error})") from error
+        return self.fields(value, "the file")
+
+    def fields(self, value: Any, where: str) -> dict[str, Any]:
+        return {key.lower(): item for key, item in self.mapping(value, where).items()}
+
+    def mapping(self, value: Any, where: str) -> dict[str, Any]:
+        return self._typed(value, dict, {}, where, "an object")
+
+    def sequence(self, value: Any, where: str) -> list[Any]:
+        return self._typed(value, list, [], where, "a list")
+
+    def text(self, value: Any, where: str) -> str:
+        return self._typed(value, str, "", where, "a string")
+
+    def texts(self, value: Any, where: str) -> tuple[str, ...]:
+        return tuple(
+            self.text(item, f"{where}[{index}]") for index, item in enumerate(self.sequence(value, where))
+        )
+
+    def integer(self, value: Any, where: str) -> int:
+        number = self._typed(value, int, 0, where, "an integer")
+        if isinstance(value, bool) or not 0 <= number < _UINT64:
+            raise InvalidCheckpoint(self._file, f"{where} must be an unsigned 64-bit integer, not {value}")
+        return number
+
+    def numa_id(self, key: str, where: str) -> int:
+        try:
+            numa = int(key)
+        except ValueError:
+            numa = NO_NUMA - 1
+        if not NO_NUMA <= numa <= cpuset.MAX_ID:
+            raise InvalidCheckpoint(self._file, f"{where} has the key {key!r}, which is no NUMA node id")
+        return numa
+
+    def numa_mask(self, value: Any, where: str) -> int:
+        ids = [self.integer(item, where) for item in self.sequence(value, where)]
+        if any(numa > cpuset.MAX_ID for numa in ids):
+            raise InvalidCheckpoint(self._file, f"{where} names NUMA node {max(ids)}, which cannot exist")
+        return cpuset.of(ids)
+
+    def cpus(self, text: str, where: str) -> CPUSet:
+        try:
+            return cpuset.parse(text)
+        except cpuset.InvalidCPUSet as error:
+            raise InvalidCheckpoint(self._file, f"{where}: {error}") from error
+
+    def binary(self, value: Any, where: str) -> bytes | None:
+        if value is None:
+            return None
+        try:
+            return base64.b64decode(self.text(value, where), validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise InvalidCheckpoint(self._file, f"{where} must be base64 ({error})") from error
+
+    def stored_checksum(self, fields: Mapping[str, Any]) -> int:
+        return self.integer(fields.get("checksum"), "checksum")
+
+    def verify(self, fields: Mapping[str, Any], *, older: str | None, newer: str) -> bool:
+        """Compare the checksum with the older and the newer form; tell whether the newer one fits.
+
+        The older form may have no checksum at all (0).
+        """
+        stored = self.stored_checksum(fields)
+        if older is not None and stored in {0, checksum(older)}:
+            return False
+        if stored == checksum(newer):
+            return True
+        raise WrongChecksum(self._file, stored=stored, computed=checksum(newer if older is None else older))
+
+    def _typed(self, value: Any, kind: type[_T], absent: _T, where: str, noun: str) -> _T:
+        if value is None:
+            return absent
+        if not isinstance(value, kind):
+            raise InvalidCheckpoint(self._file, f"{where} must be {noun}, not {value!r:.60}")
+        return value
