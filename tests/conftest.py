@@ -1,16 +1,24 @@
-"""What all tests share: where the reference material lies."""
+"""What all tests share: where the reference material lies, and a real API server where there is one."""
 
+import asyncio
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from . import real_apiserver as real
 
 ROOT = Path(__file__).resolve().parents[1]
 
 # Deadlines per example fail on a busy machine and say nothing about the law under test.
 settings.register_profile("numazones", deadline=None, print_blob=True)
 settings.load_profile("numazones")
+
+# Asked for the current event loop, asyncio makes one on first use, which nobody closes; pytest-asyncio asks
+# before each test. Saying that there is none keeps the ResourceWarning, here an error, out of innocent tests.
+asyncio.set_event_loop(None)
 
 
 @pytest.fixture(scope="session")
@@ -22,3 +30,12 @@ def shared() -> Path:
             f"no reference material in {folder}; set NUMAZONES_SHARED (the project's own sample is tested)"
         )
     return folder
+
+
+@pytest.fixture(scope="session")
+def real_apiserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[real.RealAPIServer]:
+    """A real kube-apiserver; skips where KUBEBUILDER_ASSETS does not name one."""
+    if not real.ASSETS:
+        pytest.skip("KUBEBUILDER_ASSETS names no folder with kube-apiserver, etcd and kubectl")
+    with real.run(tmp_path_factory.mktemp("real-apiserver")) as server:
+        yield server
