@@ -1,0 +1,145 @@
+"""PodDisruptionBudgets: whether the API server would let a pod be evicted, over all moves of a plan.
+
+Rules are those of the eviction subresource in kube-apiserver 1.36 (policy/v1). Only the API server enforces
+budgets, and only at the moment of the eviction; a plan must know before. Each planned eviction uses up
+one of ``status.disruptionsAllowed``, though replacements may give it back while the plan is carried out:
+what has not happened yet is not counted on.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from numazones.cluster import ClusterPod
+from numazones.rebalance.selectors import InvalidSelector, LabelSelector
+
+ALWAYS_ALLOW = "AlwaysAllow"
+_MAX_DISRUPTED_PODS = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """One PodDisruptionBudget."""
+
+    namespace: str
+    name: str
+    selector: LabelSelector | None
+    """None where it selects nothing, because there is none or because it cannot be read."""
+    disruptions_allowed: int = 0
+    current_healthy: int = 0
+    desired_healthy: int = 0
+    unhealthy_pod_eviction_policy: str = "IfHealthyBudget"
+    disrupted_pods: int = 0
+    """How many evictions the disruption controller has yet to confirm."""
+    observed: bool = True
+    """Whether the status belongs to the current spec."""
+
+    @classmethod
+    def from_api(cls, body: Mapping[str, Any]) -> Self:
+        """Read a policy/v1 PodDisruptionBudget."""
+        metadata, spec, status = body["metadata"], body.get("spec") or {}, body.get("status") or {}
+        return cls(
+            namespace=metadata.get("namespace", ""),
+            name=metadata["name"],
+            selector=_selector(spec),
+            disruptions_allowed=status.get("disruptionsAllowed", 0),
+            current_healthy=status.get("currentHealthy", 0),
+            desired_healthy=status.get("desiredHealthy", 0),
+            unhealthy_pod_eviction_policy=spec.get("unhealthyPodEvictionPolicy") or "IfHealthyBudget",
+            disrupted_pods=len(status.get("disruptedPods") or ()),
+            observed=status.get("observedGeneration", 0) >= metadata.get("generation", 0),
+        )
+
+    def selects(self, pod: ClusterPod) -> bool:
+        """Whether the budget protects the pod."""
+        selector = self.selector if pod.namespace == self.namespace else None
+        return selector is not None and selector.matches(pod.labels)
+
+    def spares(self, pod: ClusterPod) -> bool:
+        """Whether an eviction of the pod would not count, because the pod is unhealthy."""
+        if pod.ready:
+            return False
+        return self.unhealthy_pod_eviction_policy == ALWAYS_ALLOW or (
+            self.current_healthy >= self.desired_healthy > 0
+        )
+
+    def refusal(self, *, used: int) -> str:
+        """Why one more eviction is refused after ``used`` planned ones; empty if it is not."""
+        name = f"{self.namespace}/{self.name}"
+        if not self.observed:
+            return f"PodDisruptionBudget {name} is still being processed by the disruption controller"
+        if self.disruptions_allowed < 0:
+            return f"PodDisruptionBudget {name} states a negative number of allowed disruptions"
+        if self.disrupted_pods + used > _MAX_DISRUPTED_PODS:
+            return f"PodDisruptionBudget {name} has too many evictions that are not confirmed yet"
+        if self.disruptions_allowed > used:
+            return ""
+        if used:
+            return (
+                f"blocked by PodDisruptionBudget {name}: all {self.disruptions_allowed} it allows are planned"
+            )
+        return (
+            f"blocked by PodDisruptionBudget {name}: needs {self.desired_healthy} healthy pods, "
+            f"has {self.current_healthy}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Headroom:
+    """What budgets still allow after some planned evictions."""
+
+    budgets: Mapping[str, tuple[Budget, ...]] = field(default_factory=dict)
+    """Namespace → its budgets."""
+    used: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """(namespace, name) → planned evictions that count."""
+
+    @classmethod
+    def of(cls, budgets: Iterable[Budget]) -> Self:
+        """Headroom before any eviction."""
+        grouped: dict[str, tuple[Budget, ...]] = {}
+        for budget in budgets:
+            grouped[budget.namespace] = (*grouped.get(budget.namespace, ()), budget)
+        return cls(grouped)
+
+    def selecting(self, pod: ClusterPod) -> tuple[Budget, ...]:
+        """The budgets that protect the pod."""
+        return tuple(budget for budget in self.budgets.get(pod.namespace, ()) if budget.selects(pod))
+
+    def refusal(self, pod: ClusterPod) -> str:
+        """Why the API server would refuse to evict the pod now; empty if it would not."""
+        if _ignores_budgets(pod):
+            return ""
+        selecting = self.selecting(pod)
+        if len(selecting) > 1:
+            names = ", ".join(f"{budget.namespace}/{budget.name}" for budget in selecting)
+            return f"more than one PodDisruptionBudget selects the pod, which the API server refuses: {names}"
+        for budget in selecting:
+            if not budget.spares(pod):
+                return budget.refusal(used=self.used.get((budget.namespace, budget.name), 0))
+        return ""
+
+    def after(self, pod: ClusterPod) -> "Headroom":
+        """Headroom after the pod's eviction."""
+        if _ignores_budgets(pod):
+            return self
+        used = dict(self.used)
+        for budget in self.selecting(pod):
+            if not budget.spares(pod):
+                key = (budget.namespace, budget.name)
+                used[key] = used.get(key, 0) + 1
+        return Headroom(self.budgets, used) if used != self.used else self
+
+
+def _ignores_budgets(pod: ClusterPod) -> bool:
+    """Whether the API server deletes the pod without a look at budgets: it disrupts nothing."""
+    return pod.terminal or pod.phase == "Pending" or pod.deleting
+
+
+def _selector(spec: Mapping[str, Any]) -> LabelSelector | None:
+    body = spec.get("selector")
+    if body is None:
+        return None
+    try:
+        return LabelSelector.from_api(body)
+    except InvalidSelector:
+        return None

@@ -1,0 +1,231 @@
+"""Which pods may be evicted: every rule that speaks against a pod, and the order of those without one.
+
+The rules are those of the descheduler's DefaultEvictor (its ``Filter`` and ``PreEvictionFilter``) with
+koordinator's ``eviction-cost``. All rules are evaluated, since people ask "why not this pod". We differ in
+one place: mirror, static and terminating pods are refused even with the evict annotation, because evicting
+them does nothing.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from numazones import scheduling
+from numazones.cluster import MIRROR, Cluster, ClusterPod
+from numazones.rebalance import protections as names
+from numazones.rebalance.budgets import Headroom
+from numazones.rebalance.protections import Protections
+
+EVICT = "descheduler.alpha.kubernetes.io/evict"
+PREFER_NO_EVICTION = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
+EVICTION_COST = "scheduling.koordinator.sh/eviction-cost"
+SOURCE = "kubernetes.io/config.source"
+NEVER = 2**31 - 1
+"""Eviction cost of a pod that must not be evicted."""
+
+_QOS_ORDER = {"BestEffort": 0, "Burstable": 1, "Guaranteed": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Objection:
+    """One rule that speaks against evicting a pod."""
+
+    rule: str
+    """Name of the protection, as in the policy."""
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the rules need to know beside the pod."""
+
+    now: datetime
+    """Aware of its time zone."""
+    replicas: Mapping[str, int] = field(default_factory=dict)
+    """Owner UID → number of its pods."""
+    headroom: Headroom = field(default_factory=Headroom)
+    storage_classes: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """(namespace, PersistentVolumeClaim) → storage class; claims that are not there are unknown."""
+    namespace_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    @staticmethod
+    def count_replicas(pods: Iterable[ClusterPod]) -> dict[str, int]:
+        """Count the pods of each owner, by UID."""
+        counts: dict[str, int] = {}
+        for pod in pods:
+            for owner in pod.owners:
+                counts[owner.uid] = counts.get(owner.uid, 0) + 1
+        return counts
+
+
+def objections(
+    pod: ClusterPod, protections: Protections, surroundings: Surroundings, *, cluster: Cluster | None = None
+) -> tuple[Objection, ...]:
+    """Return everything that speaks against evicting the pod; nothing means that it may be evicted.
+
+    ``cluster`` is needed for the node-fit rule alone.
+    """
+    found = list(_unmovable(pod))
+    if EVICT not in pod.annotations:
+        found += _protected(pod, protections)
+        found += _protected_by_storage(pod, protections, surroundings)
+        found += _protected_by_selection(pod, protections)
+        found += _protected_by_age_or_number(pod, protections, surroundings)
+    found += _protected_before_eviction(pod, protections, surroundings, cluster)
+    return tuple(found)
+
+
+def order(pod: ClusterPod) -> tuple[bool, int, int, bool, int, str, str, str]:
+    """Return the key that sorts pods by how gladly they are evicted; a total order.
+
+    Pods without a priority first, then by priority, QoS class, wish to stay and eviction cost.
+    """
+    return (
+        pod.priority is not None,
+        pod.priority or 0,
+        qos_rank(pod),
+        PREFER_NO_EVICTION in pod.annotations,
+        eviction_cost(pod),
+        pod.namespace,
+        pod.name,
+        pod.uid,
+    )
+
+
+def qos_rank(pod: ClusterPod) -> int:
+    """Return 0 for BestEffort, 1 for Burstable, 2 for Guaranteed or unknown."""
+    return 2 if pod.admission is None else _QOS_ORDER[pod.admission.qos.value]
+
+
+def eviction_cost(pod: ClusterPod) -> int:
+    """Return koordinator's eviction cost; 0 where it is absent or no canonical 32-bit number."""
+    text = pod.annotations.get(EVICTION_COST, "")
+    digits = text[1:] if text[:1] in {"-", "+"} else text
+    if not (digits.isascii() and digits.isdigit()) or (len(digits) > 1 and digits[0] == "0"):
+        return 0
+    cost = int(text)
+    return cost if -(2**31) <= cost < 2**31 else 0
+
+
+def _unmovable(pod: ClusterPod) -> Iterator[Objection]:
+    if MIRROR in pod.annotations:
+        yield Objection("MirrorPods", "pod is a mirror pod")
+    if pod.annotations.get(SOURCE, "api") != "api":
+        yield Objection("StaticPods", "pod is a static pod")
+    if pod.deleting:
+        yield Objection("TerminatingPods", "pod is terminating")
+
+
+def _protected(pod: ClusterPod, protections: Protections) -> Iterator[Objection]:
+    if PREFER_NO_EVICTION in pod.annotations and protections.no_eviction_policy == names.MANDATORY:
+        yield Objection("PreferNoEviction", "pod asks not to be evicted and the policy makes that mandatory")
+    if eviction_cost(pod) == NEVER:
+        yield Objection("EvictionCost", "pod has the highest eviction cost, which means never")
+    if names.SYSTEM_CRITICAL in protections:
+        yield from _protected_by_priority(pod, protections)
+    if not pod.owners:
+        if names.BARE in protections:
+            yield Objection(names.BARE, "pod does not have any ownerRefs")
+        elif pod.phase != "Failed":
+            yield Objection(names.BARE, "pod does not have any ownerRefs and is not in phase Failed")
+    if names.DAEMON_SET in protections and any(owner.kind == "DaemonSet" for owner in pod.owners):
+        yield Objection(names.DAEMON_SET, "daemonset pods are protected against eviction")
+    if names.RESOURCE_CLAIMS in protections and pod.resource_claims:
+        yield Objection(names.RESOURCE_CLAIMS, "pod has ResourceClaims and is protected against eviction")
+
+
+def _protected_by_priority(pod: ClusterPod, protections: Protections) -> Iterator[Objection]:
+    if pod.priority is None:
+        return
+    if pod.priority >= names.HIGHEST_USER_PRIORITY:
+        yield Objection(
+            names.SYSTEM_CRITICAL, "pod has system critical priority and is protected against eviction"
+        )
+    threshold = protections.priority_threshold
+    if threshold is not None and pod.priority >= threshold:
+        yield Objection(
+            "PriorityThreshold",
+            f"pod has higher priority than specified priority class threshold: {pod.priority} ≥ {threshold}",
+        )
+
+
+def _protected_by_storage(
+    pod: ClusterPod, protections: Protections, surroundings: Surroundings
+) -> Iterator[Objection]:
+    if names.LOCAL_STORAGE in protections and pod.local_storage:
+        yield Objection(names.LOCAL_STORAGE, "pod has local storage and is protected against eviction")
+    if names.PVC in protections:
+        for claim in pod.volume_claims:
+            yield from _protected_by_claim(pod, claim, protections, surroundings)
+    if names.WITHOUT_PDB in protections and not surroundings.headroom.selecting(pod):
+        yield Objection(
+            names.WITHOUT_PDB, "pod does not have a PodDisruptionBudget and is protected against eviction"
+        )
+
+
+def _protected_by_claim(
+    pod: ClusterPod, claim: str, protections: Protections, surroundings: Surroundings
+) -> Iterator[Objection]:
+    if not protections.storage_classes:
+        yield Objection(names.PVC, f"pod with PVC {claim} is protected against eviction")
+        return
+    storage_class = surroundings.storage_classes.get((pod.namespace, claim))
+    if storage_class is None:
+        yield Objection(names.PVC, f"storage class of PVC {claim} is unknown, so the pod is protected")
+    elif storage_class in protections.storage_classes:
+        yield Objection(names.PVC, f"pod using protected storage class {storage_class} (PVC {claim})")
+
+
+def _protected_by_selection(pod: ClusterPod, protections: Protections) -> Iterator[Objection]:
+    selector = protections.label_selector
+    if selector is not None and not selector.matches(pod.labels):
+        yield Objection("LabelSelector", "pod labels do not match the labelSelector of the policy")
+    included, excluded = protections.included_namespaces, protections.excluded_namespaces
+    if pod.namespace in excluded or (included and pod.namespace not in included):
+        yield Objection("Namespaces", f"namespace {pod.namespace} is outside the policy")
+
+
+def _protected_by_age_or_number(
+    pod: ClusterPod, protections: Protections, surroundings: Surroundings
+) -> Iterator[Objection]:
+    if protections.min_replicas > 1 and len(pod.owners) == 1:
+        number = surroundings.replicas.get(pod.owners[0].uid, 0)
+        if number < protections.min_replicas:
+            yield Objection(
+                "MinReplicas",
+                f"owner has {number} replicas which is less than minReplicas of {protections.min_replicas}",
+            )
+    age = protections.min_pod_age
+    if age is not None and (not pod.started or surroundings.now - datetime.fromisoformat(pod.started) < age):
+        yield Objection("MinPodAge", f"pod age is not older than MinPodAge: {age}")
+
+
+def _protected_before_eviction(
+    pod: ClusterPod, protections: Protections, surroundings: Surroundings, cluster: Cluster | None
+) -> Iterator[Objection]:
+    selector = protections.namespace_label_selector
+    if selector is not None and not selector.matches(surroundings.namespace_labels.get(pod.namespace, {})):
+        yield Objection(
+            "NamespaceLabelSelector", "labels of the pod's namespace do not match namespaceLabelSelector"
+        )
+    if protections.node_fit and cluster is not None and not _fits_elsewhere(pod, cluster):
+        yield Objection(
+            "NodeFit",
+            "pod does not fit on any other node because of nodeSelector(s), Taint(s), requests, "
+            "or nodes marked as unschedulable",
+        )
+    if (
+        protections.node_selector is not None
+        and cluster is not None
+        and pod.node in cluster.nodes
+        and not protections.node_selector.matches(cluster.nodes[pod.node].labels)
+    ):
+        yield Objection("NodeSelector", f"node {pod.node} is outside the policy's nodeSelector")
+
+
+def _fits_elsewhere(pod: ClusterPod, cluster: Cluster) -> bool:
+    return any(
+        node.ready and not scheduling.obstacles(pod.constraints, pod.requests, node)
+        for node in cluster.nodes.values()
+        if node.name != pod.node
+    )

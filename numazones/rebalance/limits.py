@@ -1,0 +1,123 @@
+"""How many evictions a plan may ask for: in total, per node, per namespace, per workload.
+
+Total, node and namespace are the descheduler's (``maxNoOfPodsToEvictTotal``, ``…PerNode`` (the node that
+the pod leaves), ``…PerNamespace``), tested in that order and with its result labels. The limit per
+workload is koordinator's: by the number of replicas, unless one is set.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from numazones.cluster import ClusterPod
+from numazones.errors import NumazonesError
+
+TOTAL_REACHED = "maximum number of evicted pods per a descheduling cycle reached"
+NODE_REACHED = "maximum number of evicted pods per node reached"
+NAMESPACE_REACHED = "maximum number of evicted pods per namespace reached"
+WORKLOAD_REACHED = "maximum number of evicted pods per workload reached"
+ONLY_REPLICA = "pod is the only replica of its workload"
+
+# koordinator: up to 3 replicas one at a time, up to 10 two, above them a tenth.
+_FEW, _SOME = 4, 10
+
+
+class InvalidLimits(NumazonesError):
+    """A limit is no number of evictions; the message names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds on evictions in one plan; None stands for no bound, 0 for no eviction at all."""
+
+    total: int | None = None
+    per_node: int | None = None
+    per_namespace: int | None = None
+    per_workload: int | None = None
+    """None: by the number of replicas."""
+    single_replicas: bool = False
+    """Whether the only replica of a workload may be evicted (koordinator refuses it for good)."""
+
+    def __post_init__(self) -> None:
+        for name in ("total", "per_node", "per_namespace", "per_workload"):
+            value = getattr(self, name)
+            if value is not None and value < 0:
+                raise InvalidLimits(f"limit {name}: {value} is no number of evictions; write 0 or more")
+
+    @classmethod
+    def from_api(cls, body: Mapping[str, Any]) -> Self:
+        """Read limits under the descheduler's names, ``maxNoOfPodsToEvictTotal`` and so on.
+
+        Raises:
+            InvalidLimits: a limit is negative.
+        """
+        return cls(
+            total=body.get("maxNoOfPodsToEvictTotal"),
+            per_node=body.get("maxNoOfPodsToEvictPerNode"),
+            per_namespace=body.get("maxNoOfPodsToEvictPerNamespace"),
+            per_workload=body.get("maxNoOfPodsToEvictPerWorkload"),
+            single_replicas=bool(body.get("evictSingleReplicas")),
+        )
+
+    def of_workload(self, replicas: int) -> int:
+        """How many pods of a workload may be evicted in one plan."""
+        if replicas <= 1:
+            return 1 if self.single_replicas else 0
+        if self.per_workload is not None:
+            return min(self.per_workload, replicas)
+        return default_per_workload(replicas)
+
+
+def default_per_workload(replicas: int) -> int:
+    """Return how many pods of a workload koordinator lets go at a time, replicas permitting."""
+    if replicas > _SOME:
+        return replicas // 10
+    return min(replicas, 2 if replicas >= _FEW else 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """Planned evictions against their limits."""
+
+    limits: Limits
+    replicas: Mapping[str, int] = field(default_factory=dict)
+    """Owner UID → number of its pods."""
+    total: int = 0
+    nodes: Mapping[str, int] = field(default_factory=dict)
+    namespaces: Mapping[str, int] = field(default_factory=dict)
+    workloads: Mapping[str, int] = field(default_factory=dict)
+
+    def refusal(self, pod: ClusterPod) -> str:
+        """Which limit one more eviction, of this pod, would break: its result label, or empty."""
+        limits = self.limits
+        if limits.total is not None and self.total + 1 > limits.total:
+            return TOTAL_REACHED
+        if limits.per_node is not None and self.nodes.get(pod.node, 0) + 1 > limits.per_node:
+            return NODE_REACHED
+        if limits.per_namespace is not None and (
+            self.namespaces.get(pod.namespace, 0) + 1 > limits.per_namespace
+        ):
+            return NAMESPACE_REACHED
+        for owner in pod.owners:
+            replicas = self.replicas.get(owner.uid, 1)
+            if self.workloads.get(owner.uid, 0) + 1 > limits.of_workload(replicas):
+                return WORKLOAD_REACHED if replicas > 1 else ONLY_REPLICA
+        return ""
+
+    def after(self, pod: ClusterPod) -> "Tally":
+        """The tally with this pod's eviction planned."""
+        workloads = self.workloads
+        for owner in pod.owners:
+            workloads = _plus_one(workloads, owner.uid)
+        return Tally(
+            self.limits,
+            self.replicas,
+            self.total + 1,
+            _plus_one(self.nodes, pod.node),
+            _plus_one(self.namespaces, pod.namespace),
+            workloads,
+        )
+
+
+def _plus_one(counts: Mapping[str, int], key: str) -> Mapping[str, int]:
+    return {**counts, key: counts.get(key, 0) + 1}

@@ -1,0 +1,147 @@
+"""PodDisruptionBudgets over a whole plan: what the API server would say to each eviction in turn."""
+
+from typing import Any
+
+import pytest
+
+from numazones.cluster import ClusterPod
+from numazones.rebalance.budgets import Budget, Headroom
+
+
+def pod(name: str = "web-1", *, app: str = "web", ready: bool = True, **fields: Any) -> ClusterPod:
+    fields = {"phase": "Running", "node": "n1", **fields}
+    return ClusterPod(namespace="shop", name=name, uid=name, labels={"app": app}, ready=ready, **fields)
+
+
+def budget(name: str = "web", *, allowed: int = 1, **changes: Any) -> Budget:
+    body = {
+        "metadata": {"namespace": "shop", "name": name, "generation": 2},
+        "spec": {"selector": {"matchLabels": {"app": "web"}}, **changes.pop("spec", {})},
+        "status": {
+            "observedGeneration": 2,
+            "disruptionsAllowed": allowed,
+            "currentHealthy": 3,
+            "desiredHealthy": 2,
+            **changes,
+        },
+    }
+    return Budget.from_api(body)
+
+
+AT_LIMIT = "blocked by PodDisruptionBudget shop/web: needs 2 healthy pods, has 2"
+USED_UP = "blocked by PodDisruptionBudget shop/web: all 1 it allows are planned"
+SEVERAL = (
+    "more than one PodDisruptionBudget selects the pod, which the API server refuses: shop/web, shop/all"
+)
+OTHER = {"selector": {"matchLabels": {"app": "other"}}}
+
+ONE_EVICTION = [
+    ("no budget", [], pod(), ""),
+    ("a budget with room", [budget()], pod(), ""),
+    ("a budget at its limit", [budget(allowed=0, currentHealthy=2)], pod(), AT_LIMIT),
+    ("a budget of other pods", [budget(allowed=0, spec=OTHER)], pod(), ""),
+    ("a budget without selector", [budget(allowed=0, spec={"selector": None})], pod(), ""),
+    (
+        "a budget with an empty selector",
+        [budget(allowed=0, currentHealthy=2, spec={"selector": {}})],
+        pod(),
+        AT_LIMIT,
+    ),
+    ("several budgets, all with room", [budget(), budget("all", spec={"selector": {}})], pod(), SEVERAL),
+    (
+        "several budgets, one of them for others",
+        [budget(), budget("other", allowed=0, spec=OTHER)],
+        pod(),
+        "",
+    ),
+    (
+        "a budget in another namespace",
+        [Budget.from_api({"metadata": {"namespace": "bank", "name": "b"}, "spec": {"selector": {}}})],
+        pod(),
+        "",
+    ),
+    (
+        "a status older than the spec",
+        [budget(observedGeneration=1)],
+        pod(),
+        "PodDisruptionBudget shop/web is still being processed by the disruption controller",
+    ),
+    (
+        "a negative number",
+        [budget(allowed=-1)],
+        pod(),
+        "PodDisruptionBudget shop/web states a negative number of allowed disruptions",
+    ),
+    (
+        "too many unconfirmed evictions",
+        [budget(disruptedPods={f"p{index}": "" for index in range(2001)})],
+        pod(),
+        "PodDisruptionBudget shop/web has too many evictions that are not confirmed yet",
+    ),
+    ("an unhealthy pod of a healthy application", [budget(allowed=0)], pod(ready=False), ""),
+    (
+        "an unhealthy pod of an application at its limit",
+        [budget(allowed=0, currentHealthy=2)],
+        pod(ready=False),
+        "",
+    ),
+    (
+        "an unhealthy pod of an unhealthy application",
+        [budget(allowed=0, currentHealthy=1)],
+        pod(ready=False),
+        "blocked by PodDisruptionBudget shop/web: needs 2 healthy pods, has 1",
+    ),
+    (
+        "an unhealthy pod under a budget that wants none",
+        [budget(allowed=0, currentHealthy=0, desiredHealthy=0)],
+        pod(ready=False),
+        "blocked by PodDisruptionBudget shop/web: needs 0 healthy pods, has 0",
+    ),
+    (
+        "an unhealthy pod under AlwaysAllow",
+        [budget(allowed=0, currentHealthy=1, spec={"unhealthyPodEvictionPolicy": "AlwaysAllow"})],
+        pod(ready=False),
+        "",
+    ),
+    (
+        "a healthy pod under AlwaysAllow",
+        [budget(allowed=0, currentHealthy=2, spec={"unhealthyPodEvictionPolicy": "AlwaysAllow"})],
+        pod(),
+        AT_LIMIT,
+    ),
+    ("a pod that has not started", [budget(allowed=0)], pod(phase="Pending"), ""),
+    ("a pod that has failed", [budget(allowed=0)], pod(phase="Failed"), ""),
+    ("a pod that is going", [budget(allowed=0)], pod(deleting=True), ""),
+]
+
+
+@pytest.mark.parametrize(
+    ("budgets", "subject", "message"), [row[1:] for row in ONE_EVICTION], ids=[row[0] for row in ONE_EVICTION]
+)
+def test_what_the_api_server_says_to_one_eviction(
+    budgets: list[Budget], subject: ClusterPod, message: str
+) -> None:
+    assert Headroom.of(budgets).refusal(subject) == message
+
+
+def test_the_second_eviction_of_a_plan_meets_a_budget_of_one() -> None:
+    headroom = Headroom.of([budget()])
+    assert headroom.refusal(pod("a")) == ""
+    assert headroom.after(pod("a")).refusal(pod("b")) == USED_UP
+    assert headroom.refusal(pod("b")) == ""
+
+
+def test_evictions_that_do_not_count_use_nothing_up() -> None:
+    headroom = Headroom.of([budget()])
+    for spared in (pod("a", ready=False), pod("b", phase="Pending"), pod("c", app="other")):
+        headroom = headroom.after(spared)
+    assert headroom.refusal(pod("d")) == ""
+
+
+def test_budgets_are_used_up_one_by_one() -> None:
+    headroom = Headroom.of([budget(), budget("other", allowed=2, spec=OTHER)])
+    headroom = headroom.after(pod("a")).after(pod("b", app="other"))
+    assert headroom.refusal(pod("c", app="other")) == ""
+    assert headroom.after(pod("c", app="other")).refusal(pod("d", app="other")) == (
+        "blocked by PodDisruptionBudget shop/other: all 2 it allows are planned"
+    )

@@ -1,0 +1,99 @@
+"""How many evictions a plan may ask for, and which limit stops it."""
+
+import pytest
+
+from numazones.cluster import ClusterPod, Owner
+from numazones.rebalance.limits import (
+    NAMESPACE_REACHED,
+    NODE_REACHED,
+    ONLY_REPLICA,
+    TOTAL_REACHED,
+    WORKLOAD_REACHED,
+    InvalidLimits,
+    Limits,
+    Tally,
+    default_per_workload,
+)
+
+
+def pod(name: str, *, node: str = "n1", namespace: str = "shop", owner: str = "") -> ClusterPod:
+    owners = (Owner("ReplicaSet", owner, owner, controller=True),) if owner else ()
+    return ClusterPod(namespace=namespace, name=name, uid=name, node=node, owners=owners)
+
+
+def planned(limits: Limits, *pods: ClusterPod, replicas: dict[str, int] | None = None) -> list[str]:
+    """The result of each eviction in turn; refused ones do not count."""
+    tally, results = Tally(limits, replicas or {}), []
+    for each in pods:
+        results.append(tally.refusal(each))
+        if not results[-1]:
+            tally = tally.after(each)
+    return results
+
+
+A, B = pod("a"), pod("b")
+
+ROWS = [
+    ("no limit", Limits(), (A, B), ["", ""]),
+    ("a total of one", Limits(total=1), (A, B), ["", TOTAL_REACHED]),
+    ("a total of nothing", Limits(total=0), (A,), [TOTAL_REACHED]),
+    ("per node", Limits(per_node=1), (A, B, pod("c", node="n2")), ["", NODE_REACHED, ""]),
+    (
+        "per namespace",
+        Limits(per_namespace=1),
+        (A, B, pod("c", namespace="bank")),
+        ["", NAMESPACE_REACHED, ""],
+    ),
+    ("total is named before node", Limits(total=1, per_node=1), (A, B), ["", TOTAL_REACHED]),
+    ("node is named before namespace", Limits(per_node=1, per_namespace=1), (A, B), ["", NODE_REACHED]),
+]
+
+
+@pytest.mark.parametrize(
+    ("limits", "pods", "results"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS]
+)
+def test_limits_in_the_order_of_the_descheduler(
+    limits: Limits, pods: tuple[ClusterPod, ...], results: list[str]
+) -> None:
+    assert planned(limits, *pods) == results
+
+
+@pytest.mark.parametrize(
+    ("replicas", "allowed"), [(2, 1), (3, 1), (4, 2), (10, 2), (11, 1), (19, 1), (20, 2), (100, 10)]
+)
+def test_the_limit_per_workload_follows_koordinator(replicas: int, allowed: int) -> None:
+    assert default_per_workload(replicas) == allowed
+    pods = [pod(f"p{index}", node=f"n{index}", owner="rs") for index in range(replicas)]
+    results = planned(Limits(), *pods, replicas={"rs": replicas})
+    assert results == [""] * allowed + [WORKLOAD_REACHED] * (replicas - allowed)
+
+
+def test_the_only_replica_stays_unless_the_policy_lets_it_go() -> None:
+    only = pod("a", owner="rs")
+    assert planned(Limits(), only, replicas={"rs": 1}) == [ONLY_REPLICA]
+    assert planned(Limits(single_replicas=True), only, replicas={"rs": 1}) == [""]
+
+
+def test_a_limit_per_workload_that_is_set_replaces_the_default() -> None:
+    pods = [pod(f"p{index}", owner="rs") for index in range(4)]
+    results = planned(Limits(per_workload=3), *pods, replicas={"rs": 11})
+    assert results == ["", "", "", WORKLOAD_REACHED]
+
+
+def test_limits_are_read_under_the_names_of_the_descheduler() -> None:
+    body = {
+        "maxNoOfPodsToEvictTotal": 10,
+        "maxNoOfPodsToEvictPerNode": 0,
+        "maxNoOfPodsToEvictPerNamespace": 3,
+        "maxNoOfPodsToEvictPerWorkload": 1,
+        "evictSingleReplicas": True,
+    }
+    assert Limits.from_api(body) == Limits(
+        total=10, per_node=0, per_namespace=3, per_workload=1, single_replicas=True
+    )
+    assert Limits.from_api({}) == Limits()
+
+
+def test_a_negative_limit_is_refused() -> None:
+    with pytest.raises(InvalidLimits, match="limit per_node: -1 is no number of evictions"):
+        Limits(per_node=-1)
