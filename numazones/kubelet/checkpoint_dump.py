@@ -69,7 +69,7 @@ def memory_manager(state: "MemoryManagerState") -> str:
         f"MachineState:(state.NUMANodeMap){machine}",
         f"Entries:(state.ContainerMemoryAssignments){entries}",
     ]
-    if state.pod_entries is not None:
+    if state.pod_level:
         pods = _map({uid: _memory_pod_entry(blocks) for uid, blocks in state.pod_entries.items()})
         fields.append(f"PodEntries:(state.PodMemoryAssignments){pods}")
     return f"(*state.MemoryManagerCheckpoint){{{' '.join([*fields, _NO_CHECKSUM])}}}"

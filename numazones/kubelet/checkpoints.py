@@ -63,8 +63,10 @@ class CPUManagerState:
     default: CPUSet
     entries: Mapping[str, Mapping[str, CPUSet]] = field(default_factory=dict)
     """Pod uid → container → exclusive CPUs."""
-    pod_entries: Mapping[str, CPUSet] | None = None
-    """Pod uid → CPUs of the pod as a whole; None in V2 files, which have none."""
+    pod_entries: Mapping[str, CPUSet] = field(default_factory=dict)
+    """Pod uid → CPUs of the pod as a whole."""
+    pod_level: bool = False
+    """Whether the file has the V3 form, which knows pod-level CPUs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +112,10 @@ class MemoryManagerState:
     """NUMA id → state."""
     entries: Mapping[str, Mapping[str, tuple[MemoryBlock, ...]]] = field(default_factory=dict)
     """Pod uid → container → blocks."""
-    pod_entries: Mapping[str, tuple[MemoryBlock, ...]] | None = None
-    """Pod uid → blocks of the pod as a whole; None in V1 files, which have none."""
+    pod_entries: Mapping[str, tuple[MemoryBlock, ...]] = field(default_factory=dict)
+    """Pod uid → blocks of the pod as a whole."""
+    pod_level: bool = False
+    """Whether the file has the V2 form, which knows pod-level memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +188,8 @@ def parse_cpu_manager_state(blob: bytes) -> CPUManagerState:
             uid: {name: reader.cpus(text, f"entries.{uid}.{name}") for name, text in values.items()}
             for uid, values in containers.items()
         },
-        pod_entries=parsed_pods if version3 else None,
+        pod_entries=parsed_pods,
+        pod_level=version3,
     )
 
 
@@ -198,11 +203,12 @@ def dump_cpu_manager_state(state: CPUManagerState) -> bytes:
     document: dict[str, Any] = {"policyName": state.policy, "defaultCpuSet": default}
     if containers:
         document["entries"] = containers
-    if state.pod_entries:
+    if state.pod_level and state.pod_entries:
         document["podEntries"] = {
             uid: {"cpuSet": cpuset.format(cpus)} if cpus else {} for uid, cpus in state.pod_entries.items()
         }
-    text = checkpoint_dump.cpu_manager(state.policy, default, containers, state.pod_entries)
+    pods = state.pod_entries if state.pod_level else None
+    text = checkpoint_dump.cpu_manager(state.policy, default, containers, pods)
     return _go_json(document | {"checksum": checksum(text)})
 
 
@@ -234,9 +240,10 @@ def parse_memory_manager_state(blob: bytes) -> MemoryManagerState:
         for uid, value in reader.mapping(fields.get("podentries"), "podEntries").items()
     }
     older = checkpoint_dump.memory_manager(MemoryManagerState(policy, machine, entries))
-    newer = checkpoint_dump.memory_manager(MemoryManagerState(policy, machine, entries, pods))
+    newer_state = MemoryManagerState(policy, machine, entries, pods, pod_level=True)
+    newer = checkpoint_dump.memory_manager(newer_state)
     version2 = reader.verify(fields, older=None if pods else older, newer=newer)
-    return MemoryManagerState(policy, machine, entries, pods if version2 else None)
+    return newer_state if version2 else MemoryManagerState(policy, machine, entries)
 
 
 def dump_memory_manager_state(state: MemoryManagerState) -> bytes:
@@ -250,7 +257,7 @@ def dump_memory_manager_state(state: MemoryManagerState) -> bytes:
             uid: {name: [_block_document(block) for block in blocks] for name, blocks in values.items()}
             for uid, values in state.entries.items()
         }
-    if state.pod_entries:
+    if state.pod_level and state.pod_entries:
         document["podEntries"] = {
             uid: {"memoryBlocks": [_block_document(block) for block in blocks]} if blocks else {}
             for uid, blocks in state.pod_entries.items()
