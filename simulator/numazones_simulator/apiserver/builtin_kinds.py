@@ -1,0 +1,642 @@
+"""The built-in kinds that are served, and what is particular to each.
+
+The table is kube-apiserver 1.36's discovery for the kinds that nodes, workloads, operators and
+kubectl need; the small strategies below it say how each kind starts out and what it refuses.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from numazones_simulator.apiserver import definitions, errors
+from numazones_simulator.apiserver.builtin_columns import columns_of, get
+from numazones_simulator.apiserver.errors import FieldError, Object
+from numazones_simulator.apiserver.kinds import Column, Kind, Strategy
+from numazones_simulator.apiserver.pods import PodStrategy, PriorityOf, check_spec, default_spec
+
+Check = Callable[[Object, Object | None], Iterable[FieldError]]
+
+
+def _nothing_wrong(_obj: Object, _old: Object | None) -> Iterable[FieldError]:
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """Objects that are stored as they are, with defaults; `status` names a status subresource."""
+
+    defaults: Callable[[Object], Object] = lambda obj: obj
+    has_status: bool = False
+    initial_status: Object | None = None
+    keeps_status: bool = False
+    """Whether a created object keeps the status it came with, as nodes do."""
+    check: Check = field(default=_nothing_wrong)
+
+    def for_create(self, obj: Object) -> Object:
+        """The object with its defaults and its initial status."""
+        obj = self.defaults(obj)
+        if self.has_status and not self.keeps_status:
+            obj = {key: value for key, value in obj.items() if key != "status"}
+        if self.initial_status is not None and "status" not in obj:
+            obj = {**obj, "status": dict(self.initial_status)}
+        return obj
+
+    def for_update(self, obj: Object, old: Object) -> Object:
+        """The object with its defaults; the status stays as it was."""
+        obj = self.defaults(obj)
+        if not self.has_status:
+            return obj
+        obj = {key: value for key, value in obj.items() if key != "status"}
+        return {**obj, "status": old["status"]} if "status" in old else obj
+
+    def for_status(self, obj: Object, old: Object) -> Object:
+        """Status and metadata from the new object, the rest from the old one."""
+        kept = {key: value for key, value in old.items() if key not in ("status", "metadata")}
+        result = {**kept, "metadata": obj["metadata"]}
+        return {**result, "status": obj["status"]} if "status" in obj else result
+
+
+# --- defaults --------------------------------------------------------------------------------
+
+
+def _namespace(obj: Object) -> Object:
+    labels = {**(obj["metadata"].get("labels") or {}), "kubernetes.io/metadata.name": obj["metadata"]["name"]}
+    spec = {**(obj.get("spec") or {})}
+    spec.setdefault("finalizers", ["kubernetes"])
+    return {**obj, "metadata": {**obj["metadata"], "labels": labels}, "spec": spec}
+
+
+def _spec_defaults(**values: Any) -> Callable[[Object], Object]:
+    return lambda obj: {**obj, "spec": {**values, **(obj.get("spec") or {})}}
+
+
+def _top_defaults(**values: Any) -> Callable[[Object], Object]:
+    return lambda obj: {**values, **obj}
+
+
+def _with_template(obj: Object) -> Object:
+    spec = obj.get("spec") or {}
+    template = spec.get("template")
+    if not isinstance(template, dict):
+        return obj
+    metadata = {"creationTimestamp": None, **(template.get("metadata") or {})}
+    filled = {**template, "metadata": metadata, "spec": default_spec(template.get("spec") or {})}
+    return {**obj, "spec": {**spec, "template": filled}}
+
+
+_ROLLING: Final = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "25%", "maxSurge": "25%"}}
+
+
+def _deployment(obj: Object) -> Object:
+    defaults = {
+        "replicas": 1,
+        "strategy": _ROLLING,
+        "revisionHistoryLimit": 10,
+        "progressDeadlineSeconds": 600,
+    }
+    return _with_template(_spec_defaults(**defaults)(obj))
+
+
+def _replica_set(obj: Object) -> Object:
+    return _with_template(_spec_defaults(replicas=1)(obj))
+
+
+def _stateful_set(obj: Object) -> Object:
+    strategy = {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}}
+    retention = {"whenDeleted": "Retain", "whenScaled": "Retain"}
+    defaults = {
+        "replicas": 1,
+        "podManagementPolicy": "OrderedReady",
+        "updateStrategy": strategy,
+        "revisionHistoryLimit": 10,
+        "persistentVolumeClaimRetentionPolicy": retention,
+    }
+    return _with_template(_spec_defaults(**defaults)(obj))
+
+
+def _daemon_set(obj: Object) -> Object:
+    strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}}
+    return _with_template(_spec_defaults(updateStrategy=strategy, revisionHistoryLimit=10)(obj))
+
+
+def _job(obj: Object) -> Object:
+    spec = obj.get("spec") or {}
+    defaults: Object = {
+        "parallelism": 1,
+        "backoffLimit": 6,
+        "completionMode": "NonIndexed",
+        "suspend": False,
+        "manualSelector": False,
+        "podReplacementPolicy": "TerminatingOrFailed",
+    }
+    if "parallelism" not in spec:
+        defaults["completions"] = 1
+    uid = obj["metadata"].get("uid", "")
+    if not spec.get("manualSelector") and "selector" not in spec and uid:
+        own = {"batch.kubernetes.io/controller-uid": uid}
+        labels = {**own, "batch.kubernetes.io/job-name": obj["metadata"]["name"], "controller-uid": uid}
+        labels["job-name"] = obj["metadata"]["name"]
+        template = spec.get("template") or {}
+        metadata = template.get("metadata") or {}
+        metadata = {**metadata, "labels": {**(metadata.get("labels") or {}), **labels}}
+        defaults["selector"] = {"matchLabels": own}
+        spec = {**spec, "template": {**template, "metadata": metadata}}
+    return _with_template({**obj, "spec": {**defaults, **spec}})
+
+
+def _service(obj: Object) -> Object:
+    spec = {
+        "type": "ClusterIP",
+        "sessionAffinity": "None",
+        "internalTrafficPolicy": "Cluster",
+        "ipFamilies": ["IPv4"],
+        "ipFamilyPolicy": "SingleStack",
+        **(obj.get("spec") or {}),
+    }
+    if "ports" in spec:
+        spec["ports"] = [
+            {"protocol": "TCP", "targetPort": port.get("port"), **port} for port in spec["ports"]
+        ]
+    return {**obj, "spec": spec}
+
+
+def _binding(obj: Object) -> Object:
+    groups = {"User": "rbac.authorization.k8s.io", "Group": "rbac.authorization.k8s.io"}
+    subjects = [
+        {"apiGroup": groups[one["kind"]], **one} if one.get("kind") in groups else one
+        for one in obj.get("subjects") or ()
+    ]
+    role = {"apiGroup": "rbac.authorization.k8s.io", **(obj.get("roleRef") or {})}
+    return {**obj, "roleRef": role, **({"subjects": subjects} if subjects else {})}
+
+
+def _secret(obj: Object) -> Object:
+    plain = obj.get("stringData")
+    obj = {"type": "Opaque", **obj}
+    if not plain:
+        return obj
+    encoded = {key: base64.b64encode(value.encode()).decode() for key, value in plain.items()}
+    return {
+        **{key: value for key, value in obj.items() if key != "stringData"},
+        "data": {**(obj.get("data") or {}), **encoded},
+    }
+
+
+# --- checks ----------------------------------------------------------------------------------
+
+
+def _check_workload(obj: Object, old: Object | None) -> Iterator[FieldError]:
+    spec = obj.get("spec") or {}
+    selector = get(spec, "selector", "matchLabels", default={})
+    labels = get(spec, "template", "metadata", "labels", default={})
+    if "selector" not in spec:
+        yield errors.required("spec.selector")
+    elif any(labels.get(key) != value for key, value in selector.items()):
+        yield errors.invalid_value(
+            "spec.template.metadata.labels", labels, "`selector` does not match template `labels`"
+        )
+    if old is not None and get(old, "spec", "selector") != spec.get("selector"):
+        yield errors.invalid_value("spec.selector", spec.get("selector"), "field is immutable")
+    yield from check_spec(get(spec, "template", "spec", default={}), "spec.template.spec")
+
+
+def _check_budget(obj: Object, _old: Object | None) -> Iterator[FieldError]:
+    spec = obj.get("spec") or {}
+    if "minAvailable" in spec and "maxUnavailable" in spec:
+        yield errors.invalid_value(
+            "spec",
+            {key: spec[key] for key in ("minAvailable", "maxUnavailable")},
+            "minAvailable and maxUnavailable cannot be both set",
+        )
+
+
+def _check_lease(obj: Object, _old: Object | None) -> Iterator[FieldError]:
+    seconds = get(obj, "spec", "leaseDurationSeconds")
+    if seconds is not None and seconds <= 0:
+        yield errors.invalid_value("spec.leaseDurationSeconds", seconds, "must be greater than 0")
+    transitions = get(obj, "spec", "leaseTransitions")
+    if transitions is not None and transitions < 0:
+        yield errors.invalid_value("spec.leaseTransitions", transitions, "must be greater than or equal to 0")
+
+
+def _check_immutable_data(obj: Object, old: Object | None) -> Iterator[FieldError]:
+    if old is None or not old.get("immutable"):
+        return
+    for name in ("immutable", "data", "binaryData"):
+        if obj.get(name) != old.get(name):
+            yield errors.forbidden_field(name, "field is immutable when `immutable` is set")
+
+
+def _check_event(obj: Object, _old: Object | None) -> Iterator[FieldError]:
+    namespace = get(obj, "involvedObject", "namespace", default="")
+    if namespace and namespace != obj["metadata"].get("namespace", ""):
+        yield errors.invalid_value("involvedObject.namespace", namespace, "does not match event.namespace")
+
+
+def _check_role_ref(obj: Object, old: Object | None) -> Iterator[FieldError]:
+    if old is not None and obj.get("roleRef") != old.get("roleRef"):
+        yield errors.invalid_value("roleRef", obj.get("roleRef"), "cannot change roleRef")
+
+
+# --- events in two groups --------------------------------------------------------------------
+
+_EVENT_NAMES: Final = {
+    "involvedObject": "regarding",
+    "message": "note",
+    "source": "deprecatedSource",
+    "firstTimestamp": "deprecatedFirstTimestamp",
+    "lastTimestamp": "deprecatedLastTimestamp",
+    "count": "deprecatedCount",
+    "reportingComponent": "reportingController",
+}
+
+
+def event_to_new(obj: Object) -> Object:
+    """A core/v1 Event as events.k8s.io/v1 shows it."""
+    return {_EVENT_NAMES.get(key, key): value for key, value in obj.items()} | {
+        "apiVersion": "events.k8s.io/v1"
+    }
+
+
+def event_to_core(obj: Object) -> Object:
+    """An events.k8s.io/v1 Event in the form that is stored."""
+    old = {new: name for name, new in _EVENT_NAMES.items()}
+    return {old.get(key, key): value for key, value in obj.items()} | {"apiVersion": "v1"}
+
+
+# --- the table -------------------------------------------------------------------------------
+
+
+def _reader(*path: str, default: str = "") -> Callable[[Object], str]:
+    def read(obj: Object) -> str:
+        value = get(obj, *path, default=default)
+        return str(value).lower() if isinstance(value, bool) else str(value)
+
+    return read
+
+
+def metadata_fields(*, namespaced: bool) -> dict[str, Callable[[Object], str]]:
+    """The fields that every kind can be selected by."""
+    fields = {"metadata.name": _reader("metadata", "name")}
+    if namespaced:
+        fields["metadata.namespace"] = _reader("metadata", "namespace")
+    return fields
+
+
+def _fields(*paths: str) -> dict[str, Callable[[Object], str]]:
+    return {path: _reader(*path.split(".")) for path in paths}
+
+
+_EVENT_FIELDS: Final = {
+    **_fields(
+        *(
+            f"involvedObject.{name}"
+            for name in ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+        ),
+        "reason",
+        "reportingComponent",
+        "type",
+    ),
+    "source": lambda obj: str(get(obj, "source", "component") or obj.get("reportingComponent", "")),
+}
+_NEW_EVENT_FIELDS: Final = {
+    name.replace("involvedObject", "regarding").replace("reportingComponent", "reportingController"): reader
+    for name, reader in _EVENT_FIELDS.items()
+    if name != "source"
+}
+_POD_FIELDS: Final = {
+    **_fields("spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName"),
+    **_fields("status.phase", "status.nominatedNodeName", "status.podIP"),
+    "spec.hostNetwork": _reader("spec", "hostNetwork", default="false"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One line of the table of built-in kinds."""
+
+    group: str
+    plural: str
+    kind: str
+    strategy: Strategy = field(default_factory=Plain)
+    namespaced: bool = True
+    short: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    subresources: tuple[str, ...] = ()
+    selectable: Mapping[str, Callable[[Object], str]] = field(default_factory=dict)
+    generations: bool = False
+
+
+_APPS = ("all",)
+_EXTENSIONS = ("api-extensions",)
+_BUDGET_STATUS: Final = {"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0}
+
+
+def _workload(defaults: Callable[[Object], Object], status: Object) -> Plain:
+    return Plain(defaults=defaults, has_status=True, initial_status=status, check=_check_workload)
+
+
+def _core(pods: PodStrategy) -> list[_Row]:
+    plain = Plain()
+    unlocked = Plain(check=_check_immutable_data)
+    return [
+        _Row(
+            "",
+            "namespaces",
+            "Namespace",
+            Plain(_namespace, True, {"phase": "Active"}),
+            False,
+            ("ns",),
+            (),
+            ("status", "finalize"),
+            _fields("status.phase"),
+        ),
+        _Row(
+            "",
+            "nodes",
+            "Node",
+            Plain(has_status=True, keeps_status=True),
+            False,
+            ("no",),
+            (),
+            ("status", "proxy"),
+            {"spec.unschedulable": _reader("spec", "unschedulable", default="false")},
+        ),
+        _Row(
+            "",
+            "pods",
+            "Pod",
+            pods,
+            True,
+            ("po",),
+            ("all",),
+            ("status", "binding", "eviction"),
+            _POD_FIELDS,
+            True,
+        ),
+        _Row("", "events", "Event", Plain(check=_check_event), True, ("ev",), selectable=_EVENT_FIELDS),
+        _Row("", "configmaps", "ConfigMap", unlocked, True, ("cm",)),
+        _Row(
+            "", "secrets", "Secret", Plain(_secret, check=_check_immutable_data), selectable=_fields("type")
+        ),
+        _Row("", "serviceaccounts", "ServiceAccount", Plain(), True, ("sa",)),
+        _Row(
+            "",
+            "services",
+            "Service",
+            Plain(_service, True, {"loadBalancer": {}}),
+            True,
+            ("svc",),
+            ("all",),
+            ("status",),
+            _fields("spec.clusterIP", "spec.type"),
+        ),
+        _Row(
+            "",
+            "persistentvolumeclaims",
+            "PersistentVolumeClaim",
+            Plain(_spec_defaults(volumeMode="Filesystem"), True, {"phase": "Pending"}),
+            True,
+            ("pvc",),
+            (),
+            ("status",),
+        ),
+        _Row(
+            "",
+            "persistentvolumes",
+            "PersistentVolume",
+            Plain(
+                _spec_defaults(volumeMode="Filesystem", persistentVolumeReclaimPolicy="Retain"),
+                True,
+                {"phase": "Pending"},
+            ),
+            False,
+            ("pv",),
+            (),
+            ("status",),
+        ),
+        _Row(
+            "events.k8s.io",
+            "events",
+            "Event",
+            Plain(check=lambda obj, old: _check_event(event_to_core(obj), old)),
+            True,
+            ("ev",),
+            selectable=_NEW_EVENT_FIELDS,
+        ),
+        _Row("coordination.k8s.io", "leases", "Lease", Plain(check=_check_lease)),
+        _Row(
+            "policy",
+            "poddisruptionbudgets",
+            "PodDisruptionBudget",
+            Plain(has_status=True, initial_status=_BUDGET_STATUS, check=_check_budget),
+            True,
+            ("pdb",),
+            (),
+            ("status",),
+            {},
+            True,
+        ),
+        _Row(
+            "scheduling.k8s.io",
+            "priorityclasses",
+            "PriorityClass",
+            Plain(_top_defaults(preemptionPolicy="PreemptLowerPriority")),
+            False,
+            ("pc",),
+            generations=True,
+        ),
+        _Row(
+            "storage.k8s.io",
+            "storageclasses",
+            "StorageClass",
+            Plain(_top_defaults(reclaimPolicy="Delete", volumeBindingMode="Immediate")),
+            False,
+            ("sc",),
+        ),
+        _Row(
+            "apps",
+            "deployments",
+            "Deployment",
+            _workload(_deployment, {}),
+            True,
+            ("deploy",),
+            _APPS,
+            ("status", "scale"),
+            {},
+            True,
+        ),
+        _Row(
+            "apps",
+            "replicasets",
+            "ReplicaSet",
+            _workload(_replica_set, {"replicas": 0}),
+            True,
+            ("rs",),
+            _APPS,
+            ("status", "scale"),
+            _fields("status.replicas"),
+            True,
+        ),
+        _Row(
+            "apps",
+            "statefulsets",
+            "StatefulSet",
+            _workload(_stateful_set, {"replicas": 0, "availableReplicas": 0}),
+            True,
+            ("sts",),
+            _APPS,
+            ("status", "scale"),
+            {},
+            True,
+        ),
+        _Row(
+            "apps",
+            "daemonsets",
+            "DaemonSet",
+            _workload(
+                _daemon_set,
+                {
+                    "currentNumberScheduled": 0,
+                    "numberMisscheduled": 0,
+                    "desiredNumberScheduled": 0,
+                    "numberReady": 0,
+                },
+            ),
+            True,
+            ("ds",),
+            _APPS,
+            ("status",),
+            {},
+            True,
+        ),
+        _Row(
+            "batch",
+            "jobs",
+            "Job",
+            Plain(_job, True, {}),
+            True,
+            (),
+            _APPS,
+            ("status",),
+            _fields("status.successful"),
+            True,
+        ),
+        _Row("rbac.authorization.k8s.io", "roles", "Role"),
+        _Row("rbac.authorization.k8s.io", "clusterroles", "ClusterRole", Plain(), False),
+        _Row(
+            "rbac.authorization.k8s.io", "rolebindings", "RoleBinding", Plain(_binding, check=_check_role_ref)
+        ),
+        _Row(
+            "rbac.authorization.k8s.io",
+            "clusterrolebindings",
+            "ClusterRoleBinding",
+            Plain(_binding, check=_check_role_ref),
+            False,
+        ),
+        _Row(
+            "admissionregistration.k8s.io",
+            "validatingadmissionpolicies",
+            "ValidatingAdmissionPolicy",
+            Plain(_spec_defaults(failurePolicy="Fail"), True, {}),
+            False,
+            (),
+            _EXTENSIONS,
+            ("status",),
+            {},
+            True,
+        ),
+        _Row(
+            "admissionregistration.k8s.io",
+            "validatingadmissionpolicybindings",
+            "ValidatingAdmissionPolicyBinding",
+            Plain(),
+            False,
+            (),
+            _EXTENSIONS,
+            generations=True,
+        ),
+        _Row(
+            "admissionregistration.k8s.io",
+            "validatingwebhookconfigurations",
+            "ValidatingWebhookConfiguration",
+            plain,
+            False,
+            (),
+            _EXTENSIONS,
+            generations=True,
+        ),
+        _Row(
+            "admissionregistration.k8s.io",
+            "mutatingwebhookconfigurations",
+            "MutatingWebhookConfiguration",
+            plain,
+            False,
+            (),
+            _EXTENSIONS,
+            generations=True,
+        ),
+    ]
+
+
+def builtin_kinds(priority_of: PriorityOf, definitions_strategy: Strategy) -> list[Kind]:
+    """All built-in kinds; `definitions_strategy` is how CustomResourceDefinitions are written."""
+    rows = _core(PodStrategy(priority_of))
+    rows.append(
+        _Row(
+            "apiextensions.k8s.io",
+            "customresourcedefinitions",
+            "CustomResourceDefinition",
+            definitions_strategy,
+            False,
+            ("crd", "crds"),
+            _EXTENSIONS,
+            ("status",),
+            {},
+            True,
+        )
+    )
+    return [_kind(row) for row in rows]
+
+
+_SCALE: Final = {
+    "specReplicasPath": ".spec.replicas",
+    "statusReplicasPath": ".status.replicas",
+    "labelSelectorPath": ".spec.selector",
+}
+
+
+def _columns_of_new_events() -> tuple[Column, ...]:
+    """The columns of core/v1 events, read from their newer form."""
+
+    def reading(cell: Callable[[Object], Any]) -> Callable[[Object], Any]:
+        return lambda obj: cell(event_to_core(obj))
+
+    return tuple(replace(column, cell=reading(column.cell)) for column in columns_of("Event"))
+
+
+def _kind(row: _Row) -> Kind:
+    in_two_groups = row.group == "events.k8s.io"
+    return Kind(
+        group=row.group,
+        version="v1",
+        plural=row.plural,
+        kind=row.kind,
+        singular=row.kind.lower(),
+        namespaced=row.namespaced,
+        load_schema=lambda: definitions.schema_of(row.group, "v1", row.kind),
+        strategy=row.strategy,
+        columns=_columns_of_new_events() if in_two_groups else columns_of(row.kind),
+        short_names=row.short,
+        categories=row.categories,
+        subresources=frozenset(row.subresources),
+        selectable={**metadata_fields(namespaced=row.namespaced), **row.selectable},
+        generations=row.generations,
+        shelf=("", "events") if in_two_groups else (row.group, row.plural),
+        from_storage=event_to_new if in_two_groups else None,
+        to_storage=event_to_core if in_two_groups else None,
+        scale=_SCALE if "scale" in row.subresources else None,
+    )

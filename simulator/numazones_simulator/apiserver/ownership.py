@@ -1,0 +1,232 @@
+"""Who owns which field: `metadata.managedFields`, kept on every write, and server-side apply.
+
+KEP-555. An apply merges the configuration into the live object, takes away what its manager
+applied before and does not any more (unless another manager owns it), and conflicts where it
+would change what another manager owns; any other write takes ownership of what it changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from numazones_simulator.apiserver import errors, fieldsets
+from numazones_simulator.apiserver.errors import Object
+from numazones_simulator.apiserver.fieldsets import FieldSet
+from numazones_simulator.apiserver.schema import Schema
+
+# Fields that nobody owns: identity, and what the server alone writes.
+_UNOWNED: Final[FieldSet] = frozenset(
+    [("f:apiVersion",), ("f:kind",), ("f:metadata",)]
+    + [
+        ("f:metadata", f"f:{name}")
+        for name in (
+            "name",
+            "namespace",
+            "creationTimestamp",
+            "selfLink",
+            "uid",
+            "clusterName",
+            "generation",
+            "managedFields",
+            "resourceVersion",
+        )
+    ]
+)
+_BEFORE_FIRST_APPLY: Final = "before-first-apply"
+_MAX_UPDATERS: Final = 10
+_ANCIENT: Final = "ancient-changes"
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """Who writes and how: one entry of managedFields belongs to each distinct writer."""
+
+    manager: str
+    operation: str
+    api_version: str
+    subresource: str = ""
+
+    def __str__(self) -> str:
+        text = f'"{self.manager}"'
+        if self.subresource:
+            text += f' with subresource "{self.subresource}"'
+        if self.operation == "Update":
+            text += f" using {self.api_version}"
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """The fields of one writer and since when the set is as it is."""
+
+    fields: FieldSet
+    time: str
+
+
+Ownership = dict[Writer, Owned]
+
+
+def read(managed_fields: Iterable[Mapping[str, Any]] | None) -> Ownership:
+    """The ownership that an object's managedFields record."""
+    ownership: Ownership = {}
+    for entry in managed_fields or ():
+        writer = Writer(
+            entry.get("manager", ""),
+            entry.get("operation", ""),
+            entry.get("apiVersion", ""),
+            entry.get("subresource", ""),
+        )
+        fields = fieldsets.from_fields_v1(entry.get("fieldsV1") or {})
+        ownership[writer] = Owned(fields, entry.get("time", ""))
+    return ownership
+
+
+def write(ownership: Ownership) -> list[Object]:
+    """The managedFields entries: applied ones first, then by age and name, as the real server orders them."""
+    entries = []
+    order = sorted(
+        ownership.items(),
+        key=lambda item: (
+            item[0].operation != "Apply",
+            item[1].time,
+            item[0].manager,
+            item[0].api_version,
+            item[0].subresource,
+        ),
+    )
+    for writer, owned in order:
+        entry: Object = {
+            "manager": writer.manager,
+            "operation": writer.operation,
+            "apiVersion": writer.api_version,
+            "time": owned.time,
+            "fieldsType": "FieldsV1",
+            "fieldsV1": fieldsets.to_fields_v1(owned.fields),
+        }
+        if writer.subresource:
+            entry["subresource"] = writer.subresource
+        entries.append(entry)
+    return entries
+
+
+def _ownable(fields: Iterable[fieldsets.Path], reset: FieldSet) -> FieldSet:
+    return fieldsets.without_subtrees(frozenset(fields) - _UNOWNED, reset)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a write does to ownership is decided against this: the kind's schema, the time, what it cannot set."""
+
+    schema: Schema
+    now: str
+    reset: FieldSet = fieldsets.EMPTY
+
+
+def is_reset(managed_fields: Any) -> bool:
+    """Whether a written object asks to forget all ownership: a single empty entry."""
+    return isinstance(managed_fields, list) and len(managed_fields) == 1 and not managed_fields[0]
+
+
+def update(
+    live: Object | None, new: Object, writer: Writer, ownership: Ownership, change: Change
+) -> Ownership:
+    """The ownership after a create, update or patch: the writer owns what it changed."""
+    after, comparison = _settle(live or {}, new, writer, ownership, change)
+    owned = after.get(writer, Owned(fieldsets.EMPTY, change.now)).fields
+    owned = (owned - comparison.removed) | _ownable(comparison.modified | comparison.added, change.reset)
+    after[writer] = Owned(owned, change.now)
+    return _capped(_dated(after, ownership))
+
+
+def apply(
+    live: Object,
+    config: Object,
+    writer: Writer,
+    ownership: Ownership,
+    change: Change,
+    *,
+    force: bool,
+) -> tuple[Object, Ownership]:
+    """The object and the ownership after an apply; raises ApiError 409 on conflicts."""
+    before = dict(ownership)
+    if not before and live.get("metadata", {}).get("uid"):
+        first = Writer(_BEFORE_FIRST_APPLY, "Update", writer.api_version)
+        before[first] = Owned(_ownable(fieldsets.fields_of(live, change.schema), fieldsets.EMPTY), change.now)
+    last = before.get(writer)
+    fields = _ownable(fieldsets.fields_of(config, change.schema), change.reset)
+    claimed = {**before, writer: Owned(fields, change.now)}
+    merged = fieldsets.merge(live, config, change.schema)
+    if last is not None and not last.fields <= fields:
+        merged = _take_away(merged, last.fields, claimed, change.schema)
+    after, _ = _settle(live, merged, writer, claimed, change, force=force)
+    return merged, _dated(after, before)
+
+
+def _take_away(merged: Object, last: FieldSet, ownership: Ownership, schema: Schema) -> Object:
+    """Remove what the manager applied before and nobody claims now."""
+    named = fieldsets.with_named_parents
+    pruned = fieldsets.remove(merged, schema, named(last, schema))
+    everything = named(fieldsets.fields_of(merged, schema), schema)
+    claimed = named(frozenset().union(*(owned.fields for owned in ownership.values())), schema)
+    rest = named(fieldsets.fields_of(pruned, schema), schema)
+    pruned = fieldsets.remove(merged, schema, everything - (rest | claimed))
+    rest = named(fieldsets.fields_of(pruned, schema), schema)
+    return fieldsets.remove(merged, schema, (everything - rest) & named(last, schema))  # type: ignore[no-any-return]
+
+
+def _settle(
+    live: Object, new: Object, writer: Writer, ownership: Ownership, change: Change, *, force: bool = True
+) -> tuple[Ownership, fieldsets.Comparison]:
+    """Take from other owners what the write changes; raises ApiError 409 when it may not."""
+    comparison = fieldsets.compare(live, new, change.schema)
+    changed = _ownable(comparison.modified | comparison.added, change.reset)
+    removed = _ownable(comparison.removed, change.reset)
+    contested = {
+        other: owned.fields & changed
+        for other, owned in ownership.items()
+        if other != writer and owned.fields & changed
+    }
+    if contested and not force:
+        raise errors.apply_conflict(
+            [
+                (str(other), fieldsets.shown(path))
+                for other in sorted(contested, key=str)
+                for path in sorted(contested[other])
+            ]
+        )
+    after: Ownership = {}
+    for other, owned in ownership.items():
+        left = owned.fields if other == writer else owned.fields - changed - removed
+        if left:
+            after[other] = replace(owned, fields=left)
+    return after, comparison
+
+
+def _dated(after: Ownership, before: Ownership) -> Ownership:
+    """Entries whose fields did not change keep their time; empty ones go."""
+    dated = {}
+    for writer, owned in after.items():
+        was = before.get(writer)
+        if was is not None and was.fields == owned.fields:
+            dated[writer] = was
+        elif owned.fields or writer.operation == "Apply":
+            dated[writer] = owned
+    return dated
+
+
+def _capped(ownership: Ownership) -> Ownership:
+    """At most ten updaters are told apart; the oldest beyond that become one entry per API version."""
+    updaters = [(writer, owned) for writer, owned in ownership.items() if writer.operation == "Update"]
+    if len(updaters) <= _MAX_UPDATERS:
+        return ownership
+    updaters.sort(key=lambda item: (item[1].time, item[0].manager))
+    after = dict(ownership)
+    while sum(writer.operation == "Update" for writer in after) > _MAX_UPDATERS and updaters:
+        writer, owned = updaters.pop(0)
+        ancient = Writer(_ANCIENT, "Update", writer.api_version)
+        del after[writer]
+        merged = after.get(ancient, Owned(fieldsets.EMPTY, owned.time))
+        after[ancient] = Owned(merged.fields | owned.fields, max(merged.time, owned.time))
+    return after

@@ -1,0 +1,85 @@
+"""What a request asks for, read from its method, path and query.
+
+Paths are those of the Kubernetes API: `/api/v1/...` for the core group, `/apis/GROUP/VERSION/...`
+for the others, `namespaces/NAMESPACE/` before namespaced resources.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from numazones_simulator.apiserver import errors
+
+_VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch"}
+
+
+@dataclass(frozen=True, slots=True)
+class RequestInfo:
+    """A request for a resource."""
+
+    verb: str
+    group: str
+    version: str
+    resource: str
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+    rest: str = ""
+
+
+def read(method: str, path: str, query: Mapping[str, str]) -> RequestInfo | None:
+    """What is asked of which resource; None when the path is not a resource's."""
+    parts = [part for part in path.split("/") if part]
+    if parts[:1] == ["api"] and len(parts) > 2:
+        group, version, rest = "", parts[1], parts[2:]
+    elif parts[:1] == ["apis"] and len(parts) > 3:
+        group, version, rest = parts[1], parts[2], parts[3:]
+    else:
+        return None
+    namespace = ""
+    if rest[0] == "namespaces" and len(rest) > 2 and rest[2] not in ("status", "finalize"):
+        namespace, rest = rest[1], rest[2:]
+    resource, name = rest[0], rest[1] if len(rest) > 1 else ""
+    subresource = rest[2] if len(rest) > 2 else ""
+    verb = _verb(method, name, query)
+    return RequestInfo(verb, group, version, resource, namespace, name, subresource, "/".join(rest[3:]))
+
+
+def _verb(method: str, name: str, query: Mapping[str, str]) -> str:
+    if method in _VERBS:
+        return _VERBS[method]
+    if method == "DELETE":
+        return "delete" if name else "deletecollection"
+    if method not in ("GET", "HEAD"):
+        raise errors.method_not_allowed()
+    if not name and flag(query, "watch"):
+        return "watch"
+    return "get" if name else "list"
+
+
+def flag(query: Mapping[str, str], name: str) -> bool:
+    """A boolean parameter: absent and `false` are no, anything else that parses is yes."""
+    return query.get(name, "").lower() in ("1", "true", "t")
+
+
+def number(query: Mapping[str, str], name: str) -> int | None:
+    """A whole number; raises ApiError 400."""
+    text = query.get(name, "")
+    if not text:
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise errors.bad_request(f'parameter {name} must be a whole number, not "{text}"') from None
+
+
+def resource_version(query: Mapping[str, str]) -> int | None:
+    """The resourceVersion parameter, None when it is absent; raises ApiError 400."""
+    text = query.get("resourceVersion", "")
+    if not text:
+        return None
+    if not text.isdigit():
+        raise errors.bad_request(f'Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax')
+    return int(text)

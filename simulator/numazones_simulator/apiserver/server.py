@@ -1,0 +1,671 @@
+"""The HTTP side: reading requests, choosing what answers them, writing answers.
+
+What is decided about objects is decided in `writes`, `lists`, `watches` and `budgets`; here are
+authentication, content types, verbs, and the public `ApiServer`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import secrets
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, Self
+
+import orjson
+import yaml
+from aiohttp import web
+
+from numazones.errors import NumazonesError
+from numazones_simulator.apiserver import (
+    custom_kinds,
+    discovery,
+    errors,
+    kubeconfig,
+    lists,
+    patches,
+    pods,
+    requests,
+    scales,
+    selectors,
+    tables,
+    watches,
+)
+from numazones_simulator.apiserver.budgets import Budgets
+from numazones_simulator.apiserver.builtin_kinds import builtin_kinds
+from numazones_simulator.apiserver.controllers import Controllers
+from numazones_simulator.apiserver.errors import ApiError, Object
+from numazones_simulator.apiserver.faults import ConnectionBroken, Faults, OpenWatch
+from numazones_simulator.apiserver.kinds import Kind, Registry
+from numazones_simulator.apiserver.objects import Validation, now
+from numazones_simulator.apiserver.openapi import OpenAPI
+from numazones_simulator.apiserver.requests import RequestInfo, flag, number
+from numazones_simulator.apiserver.selectors import Selection
+from numazones_simulator.apiserver.store import Store
+from numazones_simulator.apiserver.watches import Rendering, Watch
+from numazones_simulator.apiserver.writes import DeleteOptions, WriteOptions, Writes
+
+NodeProxy = Callable[[str, str], Awaitable[Object]]
+"""Answers GET nodes/NAME/proxy/PATH, as the node's kubelet would: takes the node's name and the path."""
+
+VERSION: Final = {
+    "major": "1",
+    "minor": "36",
+    "gitVersion": "v1.36.0+numazones-simulator",
+    "gitCommit": "",
+    "gitTreeState": "clean",
+    "buildDate": "2026-01-01T00:00:00Z",
+    "goVersion": "python",
+    "compiler": "cpython",
+    "platform": "linux/amd64",
+}
+_BODY_LIMIT: Final = 3 * 1024 * 1024
+_JSON: Final = "application/json"
+_YAML: Final = "application/yaml"
+_INITIAL_NAMESPACES: Final = ("default", "kube-system", "kube-public", "kube-node-lease")
+_DEFAULT_WATCH_SECONDS: Final = 1800.0
+_PATCH_TYPES: Final = (patches.JSON, patches.MERGE, patches.STRATEGIC, patches.APPLY)
+
+
+class NotLoopbackError(NumazonesError):
+    """The server was asked to listen where others could reach it."""
+
+
+class ApiServer:
+    """A Kubernetes API server in this process, for tests, demos and simulations.
+
+    An async context manager; stopping and starting again keeps the objects and the port.
+    """
+
+    def __init__(
+        self,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        token: str = "",
+        history: int = 10_000,
+        bookmark_seconds: float = 10.0,
+        node_proxy: NodeProxy | None = None,
+    ) -> None:
+        """Prepare a server.
+
+        Args:
+            host: a loopback address; nothing else is listened on.
+            port: 0 takes a free one.
+            token: when given, requests must bear it, else they get 401.
+            history: how many changes of each resource are remembered for watches and pages.
+            bookmark_seconds: how often a watch that asked for bookmarks gets one.
+            node_proxy: answers what is asked of kubelets through the API server (`nodes/NAME/proxy/configz`).
+
+        Raises:
+            NotLoopbackError: the host is not a loopback address.
+        """
+        if not ipaddress.ip_address("127.0.0.1" if host == "localhost" else host).is_loopback:
+            raise NotLoopbackError(
+                f"the embedded API server listens on loopback only, not on {host}; use 127.0.0.1 or ::1"
+            )
+        self._host, self._port, self._token = host, port, token
+        self._bookmark_seconds = bookmark_seconds
+        self.node_proxy = node_proxy
+        self.store = Store(history=history)
+        self.registry = Registry(builtin_kinds(self._priority_of, custom_kinds.DefinitionStrategy()))
+        self.writes = Writes(self.store, self.registry)
+        self.budgets = Budgets(self.writes)
+        self.faults = Faults()
+        self.requests_served = 0
+        self._controllers = Controllers(self.writes, self.budgets)
+        self._openapi = OpenAPI(self.registry)
+        self._runner: web.AppRunner | None = None
+        self._controlling: asyncio.Task[None] | None = None
+        for name in _INITIAL_NAMESPACES:
+            self._create_namespace(name)
+
+    # --- life ---------------------------------------------------------------------------------
+
+    @property
+    def url(self) -> str:
+        """Where the server is, `http://127.0.0.1:PORT`; known once it has been started."""
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"http://{host}:{self._port}"
+
+    async def start(self) -> None:
+        """Listen; a port once taken is kept."""
+        app = web.Application(client_max_size=_BODY_LIMIT)
+        app.router.add_route("*", "/{path:.*}", self._handle)
+        self._runner = web.AppRunner(
+            app, access_log=None, handler_cancellation=True, shutdown_timeout=0.1, keepalive_timeout=300
+        )
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, self._host, self._port, reuse_address=True)
+        await site.start()
+        server = site._server  # noqa: SLF001 - aiohttp has no public way to learn an ephemeral port of one site
+        if isinstance(server, asyncio.Server) and server.sockets:
+            self._port = server.sockets[0].getsockname()[1]
+        self._controlling = asyncio.create_task(self._controllers.run(), name="apiserver-controllers")
+
+    async def stop(self) -> None:
+        """Cut all connections and stop listening; objects stay."""
+        self.faults.drop_watches()
+        if self._controlling is not None:
+            self._controlling.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._controlling
+            self._controlling = None
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    def kubeconfig(self, path: str | Path) -> Path:
+        """Write a kubeconfig for this server; returns its path."""
+        return kubeconfig.write(Path(path), self.url, self._token)
+
+    def compact(self) -> int:
+        """Forget the history, so that watches and pages that need it get 410; returns the current revision."""
+        return self.store.compact()
+
+    async def settle(self) -> None:
+        """Wait until the cluster's own controllers have nothing left to do."""
+        await self._controllers.settle()
+
+    # --- objects without HTTP -----------------------------------------------------------------
+
+    def kind(self, plural: str, group: str = "", version: str = "v1") -> Kind:
+        """A served kind by the names of its path; raises ApiError 404."""
+        found = self.registry.find(group, version, plural)
+        if found is None:
+            raise errors.no_such_resource()
+        return found
+
+    def _create_namespace(self, name: str) -> None:
+        kind = self.kind("namespaces")
+        self.writes.create(kind, "", {"metadata": {"name": name}}, WriteOptions("kube-apiserver"))
+
+    def _priority_of(self, name: str) -> tuple[int, str] | None:
+        """What a priority class is worth and whether it preempts; None for an unknown name."""
+        system = {"system-node-critical": 2000001000, "system-cluster-critical": 2000000000}
+        if name in system:
+            return system[name], "PreemptLowerPriority"
+        shelf = self.store.shelf("scheduling.k8s.io", "priorityclasses")
+        for version in shelf.versions():
+            one = version.object
+            if one["metadata"]["name"] == name or (not name and one.get("globalDefault")):
+                return int(one.get("value", 0)), one.get("preemptionPolicy", "PreemptLowerPriority")
+        return None if name else (0, "PreemptLowerPriority")
+
+    # --- requests -----------------------------------------------------------------------------
+
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
+        self.requests_served += 1
+        try:
+            self._authenticate(request)
+            info = requests.read(request.method, request.path, request.query)
+            if info is None:
+                return self._answer_path(request)
+            await self.faults.strike(info)
+            return await self._answer(request, info)
+        except ApiError as error:
+            return _json(error.status(), error.code, error.headers)
+        except ConnectionBroken:
+            return _cut(request)
+        except web.HTTPRequestEntityTooLarge:
+            message = f"Request entity too large: limit is {_BODY_LIMIT}"
+            return _json(ApiError(413, "RequestEntityTooLarge", message).status(), 413)
+
+    def _authenticate(self, request: web.Request) -> None:
+        if not self._token:
+            return
+        given = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        if not secrets.compare_digest(given.encode(), self._token.encode()):
+            raise ApiError(401, "Unauthorized", "Unauthorized")
+
+    def _answer_path(self, request: web.Request) -> web.Response:
+        """Everything that is not a resource: discovery, OpenAPI, health, version."""
+        path = request.path.strip("/")
+        if request.method not in ("GET", "HEAD"):
+            raise errors.method_not_allowed()
+        if path in ("healthz", "livez", "readyz"):
+            return web.Response(text="ok")
+        if path == "version":
+            return _json(VERSION)
+        if path in ("api", "apis") and "as=APIGroupDiscoveryList" in request.headers.get("Accept", ""):
+            document = discovery.aggregated(self.registry, core=path == "api")
+            return web.Response(
+                body=orjson.dumps(document), headers={"Content-Type": discovery.AGGREGATED, "Vary": "Accept"}
+            )
+        document_or_none = self._document(path)
+        if document_or_none is None:
+            return web.Response(status=404, text="404 page not found\n")
+        return _json(document_or_none)
+
+    def _document(self, path: str) -> Object | bytes | None:
+        if path == "":
+            return {"paths": ["/api", "/apis", "/healthz", "/openapi/v3", "/version"]}
+        if path == "api":
+            return discovery.api_versions(self.url.removeprefix("http://"))
+        if path == "apis":
+            return discovery.groups(self.registry)
+        if path == "openapi/v3":
+            return self._openapi.index()
+        if path.startswith("openapi/v3/"):
+            return self._openapi.document(path.removeprefix("openapi/v3/"))
+        parts = path.split("/")
+        if parts == ["api", "v1"]:
+            return discovery.resources("v1", self.registry.of("", "v1"))
+        if parts[0] == "apis" and parts[1] in self.registry.groups():
+            versions = self.registry.groups()[parts[1]]
+            if len(parts) == 2:  # noqa: PLR2004 - apis, group
+                return discovery.group(parts[1], versions)
+            if parts[2] in versions:
+                return discovery.resources(f"{parts[1]}/{parts[2]}", self.registry.of(parts[1], parts[2]))
+        return None
+
+    async def _answer(self, request: web.Request, info: RequestInfo) -> web.StreamResponse:
+        kind = self.registry.find(info.group, info.version, info.resource)
+        if kind is None:
+            return web.Response(status=404, text="404 page not found\n") if not self._is_group(info) else _raise_missing()
+        if not kind.namespaced and info.namespace:
+            raise errors.no_such_resource()
+        if kind.namespaced and info.name and not info.namespace:
+            raise errors.no_such_resource()
+        if info.subresource and info.subresource not in kind.subresources:
+            raise errors.no_such_resource()
+        if info.verb == "watch":
+            return await self._watch(request, info, kind)
+        if info.verb == "list":
+            return self._list(request, info, kind)
+        if info.subresource in ("binding", "eviction", "proxy", "scale", "finalize"):
+            return await self._subresource(request, info, kind)
+        return await self._object(request, info, kind)
+
+    def _is_group(self, info: RequestInfo) -> bool:
+        return bool(self.registry.of(info.group, info.version))
+
+    async def _object(self, request: web.Request, info: RequestInfo, kind: Kind) -> web.Response:
+        warnings: list[str] = []
+        code = 200
+        if info.verb == "get":
+            obj = self.writes.get(kind, info.namespace, info.name)
+        elif info.verb == "delete":
+            obj = self.writes.delete(kind, info.namespace, info.name, _delete_options(request, await _body(request)))
+        elif info.verb == "deletecollection":
+            obj = self._delete_collection(info, kind, request, _delete_options(request, await _body(request)))
+        else:
+            obj, code, warnings = await self._write(request, info, kind)
+        return _respond(request, kind, obj, code, warnings)
+
+    async def _write(self, request: web.Request, info: RequestInfo, kind: Kind) -> tuple[Object, int, list[str]]:
+        options = _write_options(request, info)
+        body = await _body(request, patch=info.verb == "patch")
+        code = 200
+        if info.verb == "create":
+            if info.name or (kind.namespaced and not info.namespace):
+                raise errors.method_not_allowed()
+            obj, code = self.writes.create(kind, info.namespace, body, options), 201
+        elif not info.name:
+            raise errors.method_not_allowed()
+        elif info.verb == "update":
+            obj = self.writes.replace(kind, info.namespace, info.name, body, options)
+        else:
+            obj, code = self._patch(request, info, kind, body, options)
+        warnings = list(options.validation.warnings)
+        if kind.plural == "customresourcedefinitions":
+            warnings += custom_kinds.warnings(obj)
+        return obj, code, warnings
+
+    def _patch(
+        self, request: web.Request, info: RequestInfo, kind: Kind, body: Any, options: WriteOptions
+    ) -> tuple[Object, int]:
+        media = request.content_type
+        accepted = [one for one in _PATCH_TYPES if not (kind.custom and one == patches.STRATEGIC)]
+        if media not in accepted:
+            raise errors.unsupported_media_type(accepted)
+        if media != patches.APPLY:
+            if "force" in request.query:
+                raise _invalid_patch_option("force", "Forbidden: may not be specified for non-apply patch", forbidden=True)
+            return self.writes.patch(kind, info.namespace, info.name, media, body, options), 200
+        if "fieldManager" not in request.query:
+            raise _invalid_patch_option("fieldManager", "Required value: is required for apply patch")
+        if body is None:
+            raise errors.bad_request("the apply configuration is empty")
+        obj, created = self.writes.apply(kind, info.namespace, info.name, body, options)
+        return obj, 201 if created else 200
+
+    def _delete_collection(
+        self, info: RequestInfo, kind: Kind, request: web.Request, options: DeleteOptions
+    ) -> Object:
+        selection = self._selection(request.query, kind)
+        deleted = []
+        for version in list(self.writes.shelf(kind).versions(info.namespace)):
+            obj = version.object
+            if selection.matches(kind.from_storage(obj) if kind.from_storage is not None else obj):
+                metadata = obj["metadata"]
+                self.writes.delete(kind, metadata.get("namespace", ""), metadata["name"], replace(options, uid="", resource_version=""))
+                deleted.append(obj)
+        metadata = {"resourceVersion": str(self.store.revision)}
+        return {"kind": kind.list_name, "apiVersion": kind.api_version, "metadata": metadata, "items": deleted}
+
+    # --- subresources -------------------------------------------------------------------------
+
+    async def _subresource(self, request: web.Request, info: RequestInfo, kind: Kind) -> web.Response:
+        if info.subresource == "proxy":
+            return await self._proxy(info)
+        if info.subresource == "scale":
+            return await self._scale(request, info, kind)
+        body = await _body(request)
+        if info.subresource == "finalize":
+            if info.verb != "update":
+                raise errors.method_not_allowed()
+            return _json(self.writes.replace(kind, "", info.name, body, _write_options(request, info)))
+        if info.verb != "create":
+            raise errors.method_not_allowed()
+        if not isinstance(body, dict):
+            raise errors.bad_request("the body of the request is no object")
+        if info.subresource == "binding":
+            self._bind(request, info, body)
+        else:
+            self._evict(request, info, body)
+        return _json({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}, 201)
+
+    def _bind(self, request: web.Request, info: RequestInfo, body: Object) -> None:
+        target = body.get("target") or {}
+        if not target.get("name"):
+            error = errors.required("target.name")
+            raise errors.invalid("", "Binding", info.name, [error])
+        if target.get("kind") not in (None, "", "Node"):
+            error = errors.unsupported("target.kind", target["kind"], ("Node", "<empty>"))
+            raise errors.invalid("", "Binding", info.name, [error])
+        annotations = (body.get("metadata") or {}).get("annotations")
+        node = str(target["name"])
+        self.writes.bind(
+            info.namespace, info.name, lambda pod: pods.bound(pod, node, annotations, now()), _write_options(request, info)
+        )
+
+    def _evict(self, request: web.Request, info: RequestInfo, body: Object) -> None:
+        name = (body.get("metadata") or {}).get("name")
+        if name not in (None, "", info.name):
+            raise errors.bad_request("name in URL does not match name in Eviction object")
+        options = _delete_options(request, body.get("deleteOptions"))
+        self.budgets.evict(info.namespace, info.name, options)
+
+    async def _proxy(self, info: RequestInfo) -> web.Response:
+        """What the node's kubelet says."""
+        if info.verb != "get":
+            raise errors.method_not_allowed()
+        self.writes.get(self.kind("nodes"), "", info.name)
+        if self.node_proxy is None:
+            raise ApiError(503, "ServiceUnavailable", f"error trying to reach service: no kubelet answers for {info.name}")
+        return _json(await self.node_proxy(info.name, info.rest))
+
+    async def _scale(self, request: web.Request, info: RequestInfo, kind: Kind) -> web.Response:
+        live = self.writes.get(kind, info.namespace, info.name)
+        current = scales.scale_of(kind, live)
+        if info.verb == "get":
+            return _json(current)
+        body = await _body(request, patch=info.verb == "patch")
+        if info.verb == "patch":
+            if request.content_type not in (patches.JSON, patches.MERGE, patches.STRATEGIC):
+                raise errors.unsupported_media_type((patches.JSON, patches.MERGE, patches.STRATEGIC))
+            body = patches.json_patch(current, body) if request.content_type == patches.JSON else patches.merge(current, body)
+        options = _write_options(request, replace(info, subresource="scale"))
+        changed = scales.with_replicas(kind, live, body)
+        obj = self.writes.replace(kind, info.namespace, info.name, changed, options)
+        return _json(scales.scale_of(kind, obj))
+
+    # --- lists and watches --------------------------------------------------------------------
+
+    def _selection(self, query: Mapping[str, str], kind: Kind) -> Selection:
+        return Selection(
+            selectors.parse_labels(query.get("labelSelector", "")),
+            selectors.parse_fields(query.get("fieldSelector", ""), kind.selectable),
+        )
+
+    def _list(self, request: web.Request, info: RequestInfo, kind: Kind) -> web.Response:
+        selection = self._selection(request.query, kind)
+        shelf = self.writes.shelf(kind)
+        page = lists.page(self.store, shelf, info.namespace, selection, request.query, kind)
+        form = _form(request)
+        if form == "":
+            return _json(lists.body(page, kind))
+        objects = [
+            kind.from_storage(version.object) if kind.from_storage is not None else version.object for version in page.versions
+        ]
+        if form == "Table":
+            include = request.query.get("includeObject", "Metadata")
+            return _json(tables.table(kind.columns, objects, page.metadata, include=include))
+        items = [tables.partial(obj) for obj in objects]
+        document = {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": page.metadata, "items": items}
+        return _json(document)
+
+    async def _watch(self, request: web.Request, info: RequestInfo, kind: Kind) -> web.StreamResponse:
+        selection = self._selection(request.query, kind)
+        fields = dict(request.query)
+        if info.name:
+            name = info.name
+            selection = replace(selection, fields=(*selection.fields, *selectors.parse_fields(f"metadata.name={name}", kind.selectable)))
+        watch = Watch(self.store, self.writes.shelf(kind), kind, info.namespace, selection, _rendering(request, kind))
+        seconds = number(fields, "timeoutSeconds")
+        deadline = time.monotonic() + (float(seconds) if seconds else _DEFAULT_WATCH_SECONDS)
+        first: list[bytes] = []
+        with _told_as_events(first):
+            first.extend(watch.start(fields))
+        response = web.StreamResponse(headers={"Content-Type": _JSON, "Cache-Control": "no-cache, private"})
+        await response.prepare(request)
+        if first and first[-1].startswith(b'{"type":"ERROR"'):
+            await response.write(b"".join(first))
+            return response
+        try:
+            async for frames in self._frames(watch, OpenWatch(info, asyncio.Event()), deadline, b"".join(first)):
+                await response.write(frames)
+        except ConnectionBroken:
+            _cut(request)
+        except ConnectionResetError:
+            pass  # the client has gone, which is how watches usually end
+        return response
+
+    async def _frames(self, watch: Watch, open_watch: OpenWatch, deadline: float, first: bytes) -> AsyncIterator[bytes]:
+        """The stream of a watch until its deadline, in as few pieces as the pace of changes allows."""
+        wake = open_watch.wake
+        watch.shelf.waiting.add(wake)
+        self.faults.watches.add(open_watch)
+        bookmark_at = time.monotonic() + self._bookmark_seconds
+        try:
+            if first:
+                yield first
+            while True:
+                wake.clear()
+                frames: list[bytes] = []
+                with _told_as_events(frames):
+                    if isinstance(open_watch.ending, ApiError):
+                        raise open_watch.ending
+                    frames.extend(watch.pending())
+                if isinstance(open_watch.ending, ConnectionBroken):
+                    raise open_watch.ending
+                clock = time.monotonic()
+                ended = clock >= deadline or self.registry.find(watch.kind.group, watch.kind.version, watch.kind.plural) is None
+                failed = bool(frames) and frames[-1].startswith(b'{"type":"ERROR"')
+                if watch.bookmarks and not failed and (ended or clock >= bookmark_at):
+                    frames.append(watch.bookmark())
+                    bookmark_at = clock + self._bookmark_seconds
+                if frames:
+                    yield b"".join(frames)
+                if ended or failed:
+                    return
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(max(min(deadline, bookmark_at) - clock, 0.0)):
+                        await wake.wait()
+                if clock >= bookmark_at and not watch.bookmarks:
+                    bookmark_at = clock + self._bookmark_seconds
+        finally:
+            watch.shelf.waiting.discard(wake)
+            self.faults.watches.discard(open_watch)
+
+
+@contextlib.contextmanager
+def _told_as_events(frames: list[bytes]) -> Any:
+    """In a stream, 410 is an event; other errors are answers."""
+    try:
+        yield
+    except ApiError as error:
+        if error.code != 410:  # noqa: PLR2004 - Gone
+            raise
+        frames.append(watches.error_frame(error))
+
+
+def _raise_missing() -> web.Response:
+    raise errors.no_such_resource()
+
+
+def _cut(request: web.Request) -> web.Response:
+    """Cut the connection instead of answering."""
+    if request.transport is not None:
+        request.transport.abort()
+    return web.Response()
+
+
+def _json(document: Object | bytes | Mapping[str, Any], code: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
+    body = document if isinstance(document, bytes) else orjson.dumps(document)
+    return web.Response(body=body, status=code, headers={"Content-Type": _JSON, **(headers or {})})
+
+
+def _form(request: web.Request) -> str:
+    """What the client wants to see, by its Accept header: Table, PartialObjectMetadata(List) or "" for objects."""
+    for part in request.headers.get("Accept", "").split(","):
+        media, *parameters = (one.strip() for one in part.split(";"))
+        wanted = dict(one.partition("=")[::2] for one in parameters)
+        if wanted.get("as") in ("Table", "PartialObjectMetadata", "PartialObjectMetadataList") and media == _JSON:
+            if wanted.get("v") == "v1" and wanted.get("g") == "meta.k8s.io":
+                return "Table" if wanted["as"] == "Table" else "Partial"
+        elif media in (_JSON, "application/*", "*/*", _YAML, "") and "as" not in wanted:
+            return ""
+    if request.headers.get("Accept"):
+        message = f"only the following media types are accepted: {_JSON}"
+        raise ApiError(406, "NotAcceptable", message)
+    return ""
+
+
+def _rendering(request: web.Request, kind: Kind) -> Rendering | None:
+    form = _form(request)
+    if form == "Partial":
+        return tables.partial
+    if form == "":
+        return None
+    include = request.query.get("includeObject", "Metadata")
+    told = False
+
+    def row(obj: Object) -> Object:
+        nonlocal told
+        heads, told = not told, True
+        metadata = {"resourceVersion": obj["metadata"]["resourceVersion"]}
+        if len(obj) == 3:  # noqa: PLR2004 - a bookmark: kind, apiVersion, metadata
+            return tables.table(kind.columns, (), metadata, heads=heads)
+        return tables.table(kind.columns, (obj,), metadata, include=include, heads=heads)
+
+    return row
+
+
+def _respond(request: web.Request, kind: Kind, obj: Object, code: int, warnings: list[str]) -> web.Response:
+    headers = [("Content-Type", _JSON)]
+    headers += [("Warning", f'299 - "{_escaped(text)}"') for text in warnings]
+    form = _form(request)
+    if obj.get("kind") == kind.kind and form:
+        metadata = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
+        include = request.query.get("includeObject", "Metadata")
+        obj = tables.table(kind.columns, (obj,), metadata, include=include) if form == "Table" else tables.partial(obj)
+    from multidict import CIMultiDict  # noqa: PLC0415
+
+    return web.Response(body=orjson.dumps(obj), status=code, headers=CIMultiDict(headers))
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ").replace("\r", " ")
+
+
+async def _body(request: web.Request, *, patch: bool = False) -> Any:
+    """The request's body as an object; None when there is none. Raises ApiError 400 or 415."""
+    raw = await request.read()
+    if not raw:
+        return None
+    media = request.content_type
+    if media in (_YAML, patches.APPLY):
+        try:
+            return yaml.load(raw, Loader=_YAML_LOADER)  # noqa: S506 - a safe loader
+        except yaml.YAMLError as error:
+            raise errors.bad_request(f"error decoding YAML: {error}") from error
+    if media not in (_JSON, "application/octet-stream", "text/plain") and not (patch and media in _PATCH_TYPES):
+        accepted = [one for one in _PATCH_TYPES] if patch else [_JSON, _YAML]
+        raise errors.unsupported_media_type(accepted)
+    try:
+        return orjson.loads(raw)
+    except orjson.JSONDecodeError as error:
+        raise errors.bad_request(f"couldn't decode the request's body as JSON: {error}") from error
+
+
+class _Timeless(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """Reads YAML as JSON would be read: times stay text."""
+
+
+_Timeless.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_YAML_LOADER: Final = _Timeless
+
+
+def _invalid_patch_option(field: str, message: str, *, forbidden: bool = False) -> ApiError:
+    reason = "FieldValueForbidden" if forbidden else "FieldValueRequired"
+    return errors.invalid("meta.k8s.io", "PatchOptions", "", [errors.FieldError(reason, field, message)])
+
+
+def _dry_run(values: list[str]) -> bool:
+    wrong = [value for value in values if value not in ("All", "")]
+    if wrong:
+        error = errors.unsupported("dryRun", wrong, ("All",))
+        raise errors.invalid("meta.k8s.io", "Options", "", [error])
+    return "All" in values
+
+
+def _write_options(request: web.Request, info: RequestInfo) -> WriteOptions:
+    query = request.query
+    manager = query.get("fieldManager") or request.headers.get("User-Agent", "unknown").partition("/")[0] or "unknown"
+    mode = query.get("fieldValidation") or "Warn"
+    if mode not in ("Ignore", "Warn", "Strict"):
+        error = errors.unsupported("fieldValidation", mode, ("", "Ignore", "Strict", "Warn"))
+        raise errors.invalid("meta.k8s.io", "CreateOptions", "", [error])
+    return WriteOptions(
+        manager=manager,
+        subresource=info.subresource,
+        dry_run=_dry_run(query.getall("dryRun", [])),
+        force=flag(query, "force"),
+        validation=Validation(mode),
+    )
+
+
+def _delete_options(request: web.Request, body: Any) -> DeleteOptions:
+    options = body if isinstance(body, dict) else {}
+    query = request.query
+    preconditions = options.get("preconditions") or {}
+    propagation = options.get("propagationPolicy") or query.get("propagationPolicy", "")
+    if options.get("orphanDependents") is not None:
+        propagation = "Orphan" if options["orphanDependents"] else "Background"
+    if propagation not in ("", "Background", "Foreground", "Orphan"):
+        error = errors.unsupported("propagationPolicy", propagation, ("Background", "Foreground", "Orphan"))
+        raise errors.invalid("meta.k8s.io", "DeleteOptions", "", [error])
+    grace = options.get("gracePeriodSeconds")
+    return DeleteOptions(
+        grace=int(grace) if grace is not None else number(query, "gracePeriodSeconds"),
+        propagation=propagation,
+        uid=preconditions.get("uid") or "",
+        resource_version=preconditions.get("resourceVersion") or "",
+        dry_run=_dry_run([*(options.get("dryRun") or ()), *query.getall("dryRun", [])]),
+    )

@@ -1,0 +1,111 @@
+"""One simulated kubelet: the pods it runs, and its decision about each new one.
+
+No I/O happens here; ``agent`` connects a kubelet to the API server and to its files. Order of decisions as in
+the kubelet: the topology manager with all allocation first, then the node-resources check. A pod that the
+latter rejects has been given CPUs, memory and devices, which go back when the next pod comes; since nobody
+is admitted in between, they are returned at once here.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from numazones.cluster import ClusterNode, ClusterPod
+from numazones.errors import NumazonesError
+from numazones.kubelet import admission
+from numazones.node import Node
+from numazones.pod import Pod
+from numazones_simulator.kubelet import node_resources
+from numazones_simulator.kubelet.node_resources import Rejection
+from numazones_simulator.kubelet.node_spec import NodeSpec, node_object
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the kubelet decided about a pod."""
+
+    qos_class: str
+    rejection: Rejection | None = None
+    """None: the pod runs."""
+
+
+class Undecidable(NumazonesError):
+    """The kubelet comes to no decision, such as where a real one would crash; the message says why."""
+
+
+class Kubelet:
+    """Holds a node and admits pods to it, one by one.
+
+    Raises:
+        InvalidConfiguration: a kubelet would not start with the configuration on this machine.
+    """
+
+    def __init__(self, spec: NodeSpec) -> None:
+        self.spec = spec
+        self.node: Node = spec.empty_node()
+        self._scheduled = ClusterNode.from_api(node_object(spec, now=""))
+        self._pods: dict[str, Pod] = {}
+
+    @property
+    def pods(self) -> list[Pod]:
+        """The active pods, in order of admission."""
+        return list(self._pods.values())
+
+    def runs(self, uid: str) -> bool:
+        """Whether a pod was admitted and has not been removed."""
+        return uid in self._pods
+
+    def admit(self, body: Mapping[str, Any]) -> Verdict:
+        """Decide on a pod as the API server serves it; if admitted, it is active from now on.
+
+        Raises:
+            Undecidable: the pod makes no sense, or the kubelet would not get to a verdict.
+        """
+        pod = ClusterPod.from_api(body)
+        if pod.admission is None:
+            raise Undecidable(f"pod {pod.namespace}/{pod.name}: {pod.problem}")
+        try:
+            decision = admission.admit(self.node, pod.admission)
+        except NumazonesError as error:
+            raise Undecidable(
+                f"pod {pod.namespace}/{pod.name}: the kubelet does not decide: {error}"
+            ) from error
+        qos_class = pod.admission.qos.value
+        if not decision.admitted:
+            self.node = decision.node
+            return Verdict(qos_class, Rejection(decision.reason, decision.message))
+        objection = node_resources.rejection(pod, self._scheduled)
+        if objection is not None:
+            self.node = admission.remove(decision.node, pod.uid)
+            return Verdict(qos_class, objection)
+        self.node = decision.node
+        self._scheduled = self._scheduled.with_pod(pod)
+        self._pods[pod.uid] = pod.admission
+        return Verdict(qos_class)
+
+    def set_device_health(self, resource: str, device: str, *, healthy: bool) -> None:
+        """A device plugin reports a device as faulty, or as mended."""
+        devices = tuple(
+            replace(item, healthy=healthy) if item.id == device else item
+            for item in self.spec.devices[resource]
+        )
+        self.spec = replace(self.spec, devices={**self.spec.devices, resource: devices})
+        node = self.node
+        self.node = Node.restore(
+            node.machine,
+            node.config,
+            self.spec.devices,
+            default_cpus=node.cpus.default,
+            cpu_assignments=node.cpus.assignments,
+            memory_state=node.memory_state,
+            memory_assignments=node.memory.assignments,
+            device_assignments=node.device_assignments,
+        )
+        allocatable = ClusterNode.from_api(node_object(self.spec, now="")).allocatable
+        self._scheduled = replace(self._scheduled, allocatable=allocatable)
+
+    def remove(self, uid: str) -> None:
+        """A pod has ended: it holds nothing any more."""
+        self._pods.pop(uid, None)
+        self._scheduled = self._scheduled.without_pod(uid)
+        self.node = admission.remove(self.node, uid)

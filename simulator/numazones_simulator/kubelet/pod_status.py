@@ -1,0 +1,108 @@
+"""The status that a kubelet writes to a pod: rejected, or running with containers.
+
+Shapes and figures are those that kubelet 1.36 writes (compare the recordings): a rejected pod has phase
+Failed, reason and message and no containers; of a running one, ordinary init containers have ended and
+sidecars and app containers run. Simulated containers start at once and never end by themselves.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+_PREFIX = "Pod was rejected: "
+_CONDITIONS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
+
+Body = Mapping[str, Any]
+
+
+def rejected(pod: Body, *, reason: str, message: str, qos_class: str, now: str) -> dict[str, Any]:
+    """The status of a pod that the kubelet refuses to run.
+
+    Args:
+        pod: the pod as the API server has it.
+        reason: CamelCase, such as TopologyAffinityError.
+        message: without the prefix that all rejections have.
+        qos_class: of the pod.
+        now: time as the API writes it.
+    """
+    return {
+        "observedGeneration": pod["metadata"].get("generation", 1),
+        "phase": "Failed",
+        "reason": reason,
+        "message": _PREFIX + message,
+        "startTime": now,
+        "qosClass": qos_class,
+    }
+
+
+def running(pod: Body, *, qos_class: str, host_ip: str, pod_ip: str, now: str) -> dict[str, Any]:
+    """The status of a pod all of whose containers run.
+
+    Args:
+        pod: the pod as the API server has it.
+        qos_class: of the pod.
+        host_ip: address of the node.
+        pod_ip: address of the pod.
+        now: time as the API writes it.
+    """
+    spec, generation = pod["spec"], pod["metadata"].get("generation", 1)
+    status: dict[str, Any] = {
+        "observedGeneration": generation,
+        "phase": "Running",
+        "conditions": [
+            {
+                "type": name,
+                "observedGeneration": generation,
+                "status": "True",
+                "lastProbeTime": None,
+                "lastTransitionTime": now,
+            }
+            for name in _CONDITIONS
+        ],
+        "hostIP": host_ip,
+        "hostIPs": [{"ip": host_ip}],
+        "podIP": pod_ip,
+        "podIPs": [{"ip": pod_ip}],
+        "startTime": now,
+        "containerStatuses": [_container(pod, container, now) for container in spec["containers"]],
+        "qosClass": qos_class,
+    }
+    if spec.get("initContainers"):
+        status["initContainerStatuses"] = [
+            _container(pod, container, now, ended=container.get("restartPolicy") != "Always")
+            for container in spec["initContainers"]
+        ]
+    return status
+
+
+def _container(pod: Body, container: Body, now: str, *, ended: bool = False) -> dict[str, Any]:
+    seed = f"{pod['metadata'].get('uid')}/{container['name']}"
+    container_id = f"simulated://{hashlib.sha256(seed.encode()).hexdigest()}"
+    state: dict[str, Any] = {"running": {"startedAt": now}}
+    if ended:
+        state = {
+            "terminated": {
+                "exitCode": 0,
+                "reason": "Completed",
+                "startedAt": now,
+                "finishedAt": now,
+                "containerID": container_id,
+            }
+        }
+    status: dict[str, Any] = {
+        "name": container["name"],
+        "state": state,
+        "lastState": {},
+        "ready": True,
+        "restartCount": 0,
+        "image": container.get("image", ""),
+        "imageID": container.get("image", ""),
+        "containerID": container_id,
+        "started": not ended,
+    }
+    resources = container.get("resources") or {}
+    if resources.get("requests"):
+        status["allocatedResources"] = dict(resources["requests"])
+    if resources:
+        status["resources"] = dict(resources)
+    return status

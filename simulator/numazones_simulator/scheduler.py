@@ -1,0 +1,196 @@
+"""A plain scheduler: looks at allocatable amounts only and spreads pods, as the default one does.
+
+It filters with the library's copy of the scheduler's filters and scores by least-allocated cpu and memory
+(kube-scheduler's NodeResourcesFit with its default strategy). It knows nothing of NUMA nodes on purpose:
+what it binds, a kubelet may still reject. Priorities, preemption, volumes and rules between pods are left out.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from numazones import scheduling
+from numazones.cluster import Cluster, ClusterNode, ClusterPod
+from numazones_client import APIError, Client, NotFound
+from numazones_client.resources import NODES, PODS
+from numazones_simulator import clock
+from numazones_simulator.watching import Change, changes
+
+NAME = "default-scheduler"
+_SCORED = ("cpu", "memory")
+_RETRY = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The node for a pod, or why there is none."""
+
+    node: str | None
+    message: str = ""
+
+
+def choose(pod: ClusterPod, nodes: Iterable[ClusterNode]) -> Choice:
+    """Choose the least allocated of the nodes that fit; equals go to the first by name."""
+    fitting: list[tuple[float, str]] = []
+    reasons: Counter[str] = Counter()
+    count = 0
+    for node in nodes:
+        count += 1
+        # The scheduler stops at the first filter that fails, but tells every lacking resource.
+        obstacles = scheduling.placement_obstacles(pod.constraints, node)[:1] or (
+            scheduling.resource_obstacles(pod.requests, node)
+        )
+        if obstacles:
+            reasons.update(obstacles)
+        else:
+            fitting.append((-_free_share(pod, node), node.name))
+    if fitting:
+        return Choice(min(fitting)[1])
+    listed = ", ".join(sorted(f"{number} {reason}" for reason, number in reasons.items()))
+    return Choice(None, f"0/{count} nodes are available: {listed}." if listed else "no nodes available")
+
+
+def _free_share(pod: ClusterPod, node: ClusterNode) -> float:
+    shares = [
+        1 - (node.requested.get(resource, 0) + pod.requests.get(resource, 0)) / node.allocatable[resource]
+        for resource in _SCORED
+        if node.allocatable.get(resource)
+    ]
+    return sum(shares) / len(shares) if shares else 0.0
+
+
+class Scheduler:
+    """Binds pods of the default scheduler's name as they come; run ``run`` as a task."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._cluster = Cluster()
+        self._homeless: dict[str, ClusterPod] = {}
+        """Pods bound to nodes that are not known (yet)."""
+        self._told: dict[str, str] = {}
+        """Pod uid → what its condition PodScheduled says already."""
+        self._waiting: dict[str, ClusterPod] = {}
+        self._work = asyncio.Event()
+
+    async def run(self) -> None:
+        """Schedule until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._follow_nodes())
+            tasks.create_task(self._follow_pods())
+            tasks.create_task(self._bind_all())
+
+    async def _follow_nodes(self) -> None:
+        async for batch in changes(self._client, NODES):
+            for change in batch:
+                self._see_node(change)
+            self._work.set()
+
+    async def _follow_pods(self) -> None:
+        async for batch in changes(self._client, PODS):
+            for change in batch:
+                self._see_pod(change)
+            self._work.set()
+
+    def _see_node(self, change: Change) -> None:
+        name = change.object["metadata"]["name"]
+        if change.deleted:
+            self._cluster = self._cluster.without_node(name)
+            return
+        known = self._cluster.nodes.get(name)
+        pods = [*(known.pods.values() if known else ())]
+        pods += [pod for pod in self._homeless.values() if pod.node == name]
+        self._cluster = self._cluster.with_node(ClusterNode.from_api(change.object).with_pods(pods))
+
+    def _see_pod(self, change: Change) -> None:
+        pod = ClusterPod.from_api(change.object)
+        self._forget(pod)
+        if change.deleted or pod.terminal:
+            return
+        if not pod.node:
+            if is_schedulable(change.object):
+                self._waiting[pod.uid] = pod
+        elif pod.node in self._cluster.nodes:
+            self._cluster = self._cluster.with_pod(pod)
+        else:
+            self._homeless[pod.uid] = pod
+
+    def _forget(self, pod: ClusterPod) -> None:
+        self._waiting.pop(pod.uid, None)
+        self._homeless.pop(pod.uid, None)
+        for node in self._cluster.nodes.values():
+            if pod.uid in node.pods:
+                self._cluster = self._cluster.with_node(node.without_pod(pod.uid))
+                break
+
+    async def _bind_all(self) -> None:
+        while True:
+            await self._work.wait()
+            self._work.clear()
+            for pod in sorted(self._waiting.values(), key=lambda pod: (-(pod.priority or 0), pod.created)):
+                try:
+                    await self._schedule(pod)
+                except NotFound:
+                    self._waiting.pop(pod.uid, None)
+                except APIError:
+                    await asyncio.sleep(_RETRY)
+                    self._work.set()
+
+    async def _schedule(self, pod: ClusterPod) -> None:
+        if pod.uid not in self._waiting:  # deleted or bound by somebody else meanwhile
+            return
+        choice = choose(pod, self._cluster.nodes.values())
+        if choice.node is None:
+            await self._tell(pod, choice.message)
+            return
+        await self._client.create(
+            PODS, _binding(pod, choice.node), namespace=pod.namespace, subresource="binding"
+        )
+        self._waiting.pop(pod.uid, None)
+        self._told.pop(pod.uid, None)
+        if choice.node in self._cluster.nodes:
+            self._cluster = self._cluster.with_pod(pod.placed(choice.node))
+
+    async def _tell(self, pod: ClusterPod, message: str) -> None:
+        """Say in the pod's status why it is not scheduled, once per reason."""
+        if self._told.get(pod.uid) == message:
+            return
+        self._told[pod.uid] = message
+        now = clock.now()
+        condition = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "Unschedulable",
+            "message": message,
+            "lastProbeTime": None,
+            "lastTransitionTime": now,
+        }
+        await self._client.patch(
+            PODS,
+            pod.name,
+            {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}},
+            namespace=pod.namespace,
+            subresource="status",
+            media_type="application/strategic-merge-patch+json",
+        )
+
+
+def is_schedulable(body: Mapping[str, Any]) -> bool:
+    """Whether a pod waits for this scheduler: no node, no gates, not being deleted, its name."""
+    spec, metadata = body["spec"], body["metadata"]
+    return (
+        not spec.get("nodeName")
+        and not spec.get("schedulingGates")
+        and not metadata.get("deletionTimestamp")
+        and spec.get("schedulerName", NAME) == NAME
+    )
+
+
+def _binding(pod: ClusterPod, node: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+    }
