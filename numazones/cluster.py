@@ -32,6 +32,21 @@ _KEPT_ANNOTATIONS = (
 _TERMINAL = frozenset({"Succeeded", "Failed"})
 
 
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """Why a node's admission state is not known."""
+
+    reason: str
+    """One word in CamelCase that nodes with the same trouble share."""
+    message: str
+    """The particulars, with the cure."""
+
+
+NO_ZONES = Unknown(
+    "NoZones", "no NUMAZones have been published for the node; see whether the exporter runs there"
+)
+
+
 class NoSuchNode(NumazonesError):
     """A pod is to be put on a node that the cluster does not have; the message names both."""
 
@@ -171,8 +186,8 @@ class ClusterNode:
     pod_slots: int = 110
     state: Node | None = field(default=None, repr=False)
     """What the kubelet's admission decides from; None where unknown, ``unknown`` says why."""
-    unknown: str = "no zones have been published for the node"
-    """Why ``state`` is None: stale, incomplete or contradicting zones; meaningless otherwise."""
+    unknown: Unknown | None = NO_ZONES
+    """Why ``state`` is None, such as stale, incomplete or contradicting zones; None otherwise."""
     approximate: bool = False
     """Whether the state was inferred from amounts alone (NodeResourceTopology): answers may be off."""
     pods: Mapping[str, ClusterPod] = field(default_factory=dict, hash=False, repr=False)
@@ -207,10 +222,10 @@ class ClusterNode:
 
     def with_state(self, state: Node, *, approximate: bool = False) -> "ClusterNode":
         """The node with a known admission state."""
-        return replace(self, state=state, unknown="", approximate=approximate)
+        return replace(self, state=state, unknown=None, approximate=approximate)
 
-    def with_unknown_state(self, why: str) -> "ClusterNode":
-        """The node with its admission state unknown for a reason, a sentence without a full stop."""
+    def with_unknown_state(self, why: Unknown) -> "ClusterNode":
+        """The node with its admission state unknown for a reason."""
         return replace(self, state=None, unknown=why, approximate=False)
 
     def with_pods(self, pods: Iterable[ClusterPod]) -> "ClusterNode":

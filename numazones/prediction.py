@@ -1,0 +1,400 @@
+"""Where a pod would be admitted, why not elsewhere, and which node to prefer.
+
+Two deciders stand between a pod and a node: the scheduler's filters (``numazones.scheduling``) and the
+kubelet's admission (``numazones.kubelet.admission``). An answer per node comes from asking both; a
+prediction sums the answers up. A node whose state is unknown gives no answer, and a prediction that would
+hang on such nodes is Unknown: never is the unknown taken for "fits".
+
+``predict`` answers once. ``Forecast`` holds the answers of all nodes for one kind of pod and renews those
+of the nodes that changed; nodes in equal states are decided once.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum, StrEnum
+from heapq import nsmallest
+from typing import Any, Final
+
+from numazones import fragmentation, scheduling
+from numazones.cluster import ClusterNode, ClusterPod, Unknown
+from numazones.constraints import Constraints
+from numazones.errors import NumazonesError
+from numazones.kubelet.admission import Admission, admit
+from numazones.node import Node
+from numazones.pod import HUGEPAGES, Pod, QOSClass
+from numazones.shortfall import Shortfall, sentence_of, shortfall
+
+ADMISSIBLE: Final = "Admissible"
+INADMISSIBLE: Final = "Inadmissible"
+UNKNOWN: Final = "Unknown"
+
+UNREADABLE_POD: Final = "UnreadablePod"
+UNDECIDED: Final = "UndecidedByModel"
+"""Reason where the model declines: the kubelet would crash or hang, or a feature is not modelled."""
+NO_NODES: Final = "NoNodes"
+
+_PLAIN = frozenset({"cpu", "memory", "ephemeral-storage"})
+# States of past nodes are remembered up to this many times the number of nodes.
+_REMEMBERED = 4
+_WHOLE = 100
+
+
+class Source(StrEnum):
+    """Who stands in the way."""
+
+    SCHEDULER = "Scheduler"
+    KUBELET = "Kubelet"
+    UNKNOWN = "Unknown"
+
+
+class Standing(Enum):
+    """What a node says to a pod."""
+
+    ADMITS = "admits"
+    REFUSES = "refuses"
+    UNKNOWN = "unknown"
+    EXCLUDED = "excluded"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one node says; the same for all nodes in the same position."""
+
+    standing: Standing
+    source: Source = Source.KUBELET
+    obstacles: tuple[tuple[str, str], ...] = ()
+    """(reason, message); messages are empty where the reason says it all."""
+    shortfall: Shortfall | None = None
+    zones: tuple[int, ...] = ()
+    """NUMA nodes the pod would get something of."""
+    score: int = 0
+    hole: int = 0
+    """The most exclusive CPUs that one NUMA node could still give afterwards."""
+    approximate: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why some nodes do not take the pod."""
+
+    reason: str
+    """The scheduler's words, or the reason that the kubelet would write into the pod's status."""
+    source: Source
+    count: int
+    node: str
+    """An example: the node that comes nearest, else the first by name."""
+    message: str = ""
+    """What the kubelet would say, or why the node is unknown."""
+    sentence: str = ""
+    """The same in plain words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A node that would admit the pod."""
+
+    node: str
+    zones: tuple[int, ...]
+    score: int
+    """0 to 100: how little usable room the placement costs."""
+    hole: int
+    approximate: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What is known about a pod on all nodes together."""
+
+    verdict: str
+    evaluated: int = 0
+    """Nodes that the scheduler could choose."""
+    admissible: int = 0
+    stale: int = 0
+    """Nodes that the scheduler could choose but whose state is unknown."""
+    excluded: int = 0
+    """Nodes that the scheduler passes over."""
+    reasons: tuple[Reason, ...] = ()
+    """Most frequent first."""
+    candidates: tuple[Candidate, ...] = ()
+    """Best first."""
+
+    @property
+    def sentence(self) -> str:
+        """The prediction in one sentence."""
+        if self.verdict == ADMISSIBLE:
+            best = self.candidates[0]
+            zones = f" on NUMA node {', '.join(map(str, best.zones))}" if best.zones else ""
+            return f"{self.admissible} of {self.evaluated} nodes would admit it; best is {best.node}{zones}"
+        if not self.reasons:
+            return "the cluster has no nodes"
+        first = self.reasons[0]
+        return first.sentence or first.message or first.reason
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Everything about a pod that answers depend on: pods of one template are of one kind."""
+
+    admission: Pod = field(compare=False)
+    constraints: Constraints
+    requests: tuple[tuple[str, int], ...]
+    containers: tuple[Any, ...]
+    """What tells apart admission's view of two pods, their names aside."""
+
+    @classmethod
+    def of(cls, pod: ClusterPod) -> "Kind | None":
+        """Return the kind of a pod, or None if the pod cannot be read."""
+        admission = pod.admission
+        if admission is None:
+            return None
+        return cls(
+            admission,
+            pod.constraints,
+            tuple(sorted(pod.requests.items())),
+            (
+                admission.containers,
+                admission.pod_requests,
+                admission.pod_limits,
+                admission.has_pod_resources,
+                admission.qos,
+                admission.claimed_resources,
+            ),
+        )
+
+
+def relevant(pod: ClusterPod) -> bool:
+    """Whether NUMA placement concerns the pod: Guaranteed, or asking for hugepages or devices.
+
+    A pod that cannot be read is relevant, so that somebody hears of it.
+    """
+    admission = pod.admission
+    if admission is None:
+        return True
+    if admission.qos is QOSClass.GUARANTEED:
+        return True
+    return any(
+        name not in _PLAIN and amount.nanos > 0
+        for container in admission.containers
+        for name, amount in (*container.requests, *container.limits)
+    ) or any(name.startswith(HUGEPAGES) for name, _ in (*admission.pod_requests, *admission.pod_limits))
+
+
+def predict(pod: ClusterPod, nodes: Iterable[ClusterNode], *, candidates: int = 5) -> Prediction:
+    """Say where a pod would be admitted, on the nodes as they are."""
+    kind = Kind.of(pod)
+    if kind is None:
+        return unreadable(pod)
+    forecast = Forecast(kind)
+    forecast.renew(nodes)
+    return forecast.prediction(candidates=candidates)
+
+
+def unreadable(pod: ClusterPod) -> Prediction:
+    """Return the prediction for a pod that makes no sense."""
+    reason = Reason(
+        UNREADABLE_POD, Source.UNKNOWN, 0, "", pod.problem, f"the pod cannot be read: {pod.problem}"
+    )
+    return Prediction(UNKNOWN, reasons=(reason,))
+
+
+def ask(kind: Kind, node: ClusterNode) -> Answer:
+    """Ask scheduler and kubelet about one node."""
+    excluded = scheduling.obstacles(kind.constraints, dict(kind.requests), node)
+    if excluded:
+        return Answer(Standing.EXCLUDED, Source.SCHEDULER, tuple((reason, "") for reason in excluded))
+    if node.state is None:
+        return _unanswered(node.unknown)
+    return ask_kubelet(kind.admission, node.state, approximate=node.approximate)
+
+
+def ask_kubelet(pod: Pod, state: Node, *, approximate: bool = False) -> Answer:
+    """Ask the kubelet's admission alone; the pod must be new to the node."""
+    try:
+        admission = admit(state, pod)
+    except NumazonesError as error:
+        return Answer(Standing.UNKNOWN, Source.UNKNOWN, ((UNDECIDED, str(error)),), approximate=approximate)
+    return answer(admission, approximate=approximate)
+
+
+def answer(admission: Admission, *, approximate: bool = False) -> Answer:
+    """Turn an admission into an answer."""
+    if not admission.admitted:
+        return Answer(
+            Standing.REFUSES,
+            Source.KUBELET,
+            ((admission.reason, admission.message),),
+            shortfall=shortfall(admission.pod, admission.before),
+            approximate=approximate,
+        )
+    before, after = fragmentation.room(admission.before), fragmentation.room(admission.node)
+    return Answer(
+        Standing.ADMITS,
+        zones=fragmentation.zones_of(admission.node, admission.pod.uid),
+        score=round(_WHOLE * fragmentation.packing(before, after)),
+        hole=max(after.get(fragmentation.CPU, {}).values(), default=0),
+        approximate=approximate,
+    )
+
+
+def _unanswered(unknown: Unknown | None) -> Answer:
+    obstacle = ("", "") if unknown is None else (unknown.reason, unknown.message)
+    return Answer(Standing.UNKNOWN, Source.UNKNOWN, (obstacle,))
+
+
+class Forecast:
+    """The answers of all nodes to one kind of pod, renewed node by node."""
+
+    def __init__(self, kind: Kind) -> None:
+        self.kind = kind
+        self._requests = dict(kind.requests)
+        self._answers: dict[str, Answer] = {}
+        self._nodes: dict[Answer, dict[str, None]] = {}
+        """Answer → the nodes that give it."""
+        self._by_state: dict[Any, Answer] = {}
+
+    def renew(self, nodes: Iterable[ClusterNode]) -> bool:
+        """Ask nodes that are new or have changed; return whether any answer differs from before."""
+        changed = False
+        for node in nodes:
+            changed |= self._file(node.name, self._ask(node))
+        return changed
+
+    def forget(self, name: str) -> bool:
+        """Drop a node that is gone; return whether it was known."""
+        old = self._answers.pop(name, None)
+        if old is None:
+            return False
+        self._withdraw(name, old)
+        return True
+
+    def answer_of(self, name: str) -> Answer | None:
+        """Return what a node says; None if it was never asked."""
+        return self._answers.get(name)
+
+    @property
+    def admitting(self) -> tuple[str, ...]:
+        """Names of the nodes that would admit the pod, best first."""
+        return tuple(candidate.node for candidate in self._candidates(len(self._answers)))
+
+    def prediction(self, *, candidates: int = 5) -> Prediction:
+        """Sum the answers up."""
+        counts = dict.fromkeys(Standing, 0)
+        for answer_, names in self._nodes.items():
+            counts[answer_.standing] += len(names)
+        asked = sum(counts.values()) - counts[Standing.EXCLUDED]
+        if counts[Standing.ADMITS]:
+            verdict = ADMISSIBLE
+        else:
+            verdict = UNKNOWN if counts[Standing.UNKNOWN] or not self._answers else INADMISSIBLE
+        return Prediction(
+            verdict,
+            evaluated=asked,
+            admissible=counts[Standing.ADMITS],
+            stale=counts[Standing.UNKNOWN],
+            excluded=counts[Standing.EXCLUDED],
+            reasons=self._reasons(),
+            candidates=tuple(self._candidates(candidates)),
+        )
+
+    def _ask(self, node: ClusterNode) -> Answer:
+        excluded = scheduling.obstacles(self.kind.constraints, self._requests, node)
+        if excluded:
+            return Answer(Standing.EXCLUDED, Source.SCHEDULER, tuple((reason, "") for reason in excluded))
+        if node.state is None:
+            return _unanswered(node.unknown)
+        key = (node.state.state_key, node.approximate)
+        known = self._by_state.get(key)
+        if known is None:
+            if len(self._by_state) > _REMEMBERED * max(len(self._answers), 64):
+                self._by_state.clear()
+            known = ask_kubelet(self.kind.admission, node.state, approximate=node.approximate)
+            self._by_state[key] = known
+        return known
+
+    def _file(self, name: str, new: Answer) -> bool:
+        old = self._answers.get(name)
+        if old == new:
+            return False
+        if old is not None:
+            self._withdraw(name, old)
+        self._answers[name] = new
+        self._nodes.setdefault(new, {})[name] = None
+        return True
+
+    def _withdraw(self, name: str, old: Answer) -> None:
+        names = self._nodes[old]
+        del names[name]
+        if not names:
+            del self._nodes[old]
+
+    def _candidates(self, number: int) -> list[Candidate]:
+        ranked = sorted(
+            (answer_ for answer_ in self._nodes if answer_.standing is Standing.ADMITS),
+            key=lambda answer_: (answer_.approximate, -answer_.score, -answer_.hole, answer_.zones),
+        )
+        best: list[Candidate] = []
+        for position, answer_ in enumerate(ranked):
+            names = nsmallest(number, self._nodes[answer_])
+            best.extend(
+                Candidate(name, answer_.zones, answer_.score, answer_.hole, answer_.approximate)
+                for name in names
+            )
+            following = ranked[position + 1] if position + 1 < len(ranked) else None
+            if len(best) >= number and following is not None and _rank(following) != _rank(answer_):
+                break
+        best.sort(key=lambda item: (item.approximate, -item.score, -item.hole, item.node))
+        return best[:number]
+
+    def _reasons(self) -> tuple[Reason, ...]:
+        groups: dict[tuple[Source, str], _Group] = {}
+        for answer_, names in self._nodes.items():
+            for reason, message in answer_.obstacles:
+                group = groups.setdefault((answer_.source, reason), _Group())
+                group.add(answer_.shortfall, message, names)
+        reasons = [group.summary(source, reason) for (source, reason), group in groups.items()]
+        if not self._answers:
+            reasons = [Reason(NO_NODES, Source.UNKNOWN, 0, "", "the cluster has no nodes")]
+        order = list(Source)
+        return tuple(
+            sorted(
+                reasons,
+                key=lambda item: (_ORDER[item.source], -item.count, order.index(item.source), item.reason),
+            )
+        )
+
+
+# What the kubelet says is what people ask this project for; then what keeps it from saying anything.
+_ORDER = {Source.KUBELET: 0, Source.UNKNOWN: 1, Source.SCHEDULER: 2}
+
+
+def _rank(answer_: Answer) -> tuple[bool, int, int]:
+    return (answer_.approximate, answer_.score, answer_.hole)
+
+
+@dataclass(slots=True)
+class _Group:
+    """Nodes that share a reason, while they are being counted."""
+
+    count: int = 0
+    nearest: Shortfall | None = None
+    node: str = ""
+    message: str = ""
+
+    def add(self, short: Shortfall | None, message: str, names: Mapping[str, None]) -> None:
+        first = min(names)
+        nearer = not self.count or _nearness(short) > _nearness(self.nearest)
+        if nearer or (_nearness(short) == _nearness(self.nearest) and first < self.node):
+            self.nearest, self.node, self.message = short, first, message
+        self.count += len(names)
+
+    def summary(self, source: Source, reason: str) -> Reason:
+        short = self.nearest
+        sentence = "" if short is None else sentence_of(short, self.node)
+        return Reason(reason, source, self.count, self.node, self.message, sentence)
+
+
+def _nearness(short: Shortfall | None) -> float:
+    """How much of what is needed is offered; a sentence about all resources at once is nearer still."""
+    if short is None:
+        return -1.0
+    return short.offered / short.needed if short.resource else 1.0

@@ -1,0 +1,155 @@
+"""The cluster as a value: what is kept of nodes and pods, and deriving one cluster from another."""
+
+from typing import Any
+
+import pytest
+
+from numazones.cluster import Cluster, ClusterNode, ClusterPod, NoSuchNode, Owner, Unknown
+
+
+def pod(name: str, *, node: str = "", cpu: str = "1", phase: str = "Pending") -> ClusterPod:
+    return ClusterPod.from_api(pod_body(name, node=node, cpu=cpu, phase=phase))
+
+
+def pod_body(name: str, *, node: str = "", cpu: str = "1", phase: str = "Pending") -> dict[str, Any]:
+    resources = {"requests": {"cpu": cpu, "memory": "1Gi"}, "limits": {"cpu": cpu, "memory": "1Gi"}}
+    spec: dict[str, Any] = {"containers": [{"name": "main", "resources": resources}]}
+    if node:
+        spec["nodeName"] = node
+    return {
+        "metadata": {"namespace": "default", "name": name, "uid": f"uid-{name}"},
+        "spec": spec,
+        "status": {"phase": phase},
+    }
+
+
+def test_of_a_pod_only_what_some_rule_needs_is_kept() -> None:
+    body = pod_body("web", node="worker-1")
+    body["metadata"] |= {
+        "creationTimestamp": "2026-01-31T08:00:00Z",
+        "deletionTimestamp": "2026-01-31T09:00:00Z",
+        "labels": {"app": "web"},
+        "annotations": {
+            "kubectl.kubernetes.io/last-applied-configuration": "{…}",
+            "descheduler.alpha.kubernetes.io/prefer-no-eviction": "",
+        },
+        "ownerReferences": [
+            {"kind": "ReplicaSet", "name": "web-1", "uid": "u", "controller": True, "apiVersion": "apps/v1"}
+        ],
+        "managedFields": [{"manager": "x"}],
+    }
+    body["spec"] |= {
+        "priority": 100,
+        "volumes": [
+            {"name": "a", "emptyDir": {}},
+            {"name": "b", "persistentVolumeClaim": {"claimName": "data"}},
+        ],
+        "schedulingGates": [{"name": "numazones.io/admission"}],
+    }
+    body["status"] = {
+        "phase": "Running",
+        "startTime": "2026-01-31T08:01:00Z",
+        "conditions": [{"type": "Ready", "status": "True"}],
+        "containerStatuses": [{"name": "main"}],
+    }
+    kept = ClusterPod.from_api(body)
+    assert kept.node == "worker-1"
+    assert kept.phase == "Running"
+    assert kept.deleting
+    assert kept.ready
+    assert kept.acknowledged
+    assert kept.created < kept.started
+    assert kept.priority == 100
+    assert kept.owners == (Owner("ReplicaSet", "web-1", "u", controller=True),)
+    assert kept.controller == kept.owners[0]
+    assert kept.labels == {"app": "web"}
+    assert kept.annotations == {"descheduler.alpha.kubernetes.io/prefer-no-eviction": ""}
+    assert kept.requests == {"cpu": 1000, "memory": 2**30}
+    assert kept.local_storage
+    assert kept.volume_claims == ("data",)
+    assert kept.constraints.scheduling_gates == ("numazones.io/admission",)
+    assert kept.admission is not None
+    assert kept.admission.total.cpus == 1
+    assert not kept.problem
+
+
+def test_a_pod_that_makes_no_sense_is_kept_with_its_problem() -> None:
+    broken = pod("odd", cpu="twelve")
+    assert broken.admission is None
+    assert "'twelve'" in broken.problem
+    empty = ClusterPod.from_api({"metadata": {"name": "empty"}, "spec": {"containers": []}})
+    assert empty.admission is None
+    assert empty.problem
+
+
+def test_a_static_pod_goes_by_the_uid_that_its_kubelet_gave_it() -> None:
+    body = pod_body("etcd-worker-1")
+    assert ClusterPod.from_api(body).kubelet_uid == "uid-etcd-worker-1"
+    body["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "0123abcd"}
+    assert ClusterPod.from_api(body).kubelet_uid == "0123abcd"
+
+
+def test_a_node_keeps_what_the_scheduler_filters_by() -> None:
+    node = ClusterNode.from_api(
+        {
+            "metadata": {"name": "worker-1", "uid": "n1", "labels": {"zone": "a"}},
+            "spec": {"unschedulable": True, "taints": [{"key": "gpu", "effect": "NoSchedule"}]},
+            "status": {
+                "allocatable": {"cpu": "3800m", "memory": "8Gi", "pods": "110"},
+                "conditions": [{"type": "Ready", "status": "True"}],
+            },
+        }
+    )
+    assert node.allocatable == {"cpu": 3800, "memory": 8 * 2**30}
+    assert node.pod_slots == 110
+    assert node.unschedulable
+    assert node.ready
+    assert node.taints[0].key == "gpu"
+    assert node.state is None
+    assert node.unknown is not None
+    assert node.unknown.reason == "NoZones"
+
+
+def test_pods_on_a_node_hold_slots_and_requests_until_they_end() -> None:
+    node = ClusterNode("worker-1").with_pods([pod("a"), pod("b", cpu="2"), pod("done", phase="Succeeded")])
+    assert node.pod_count == 2
+    assert node.requested == {"cpu": 3000, "memory": 2 * 2**30}
+    assert node.with_pod(pod("c")).requested["cpu"] == 4000
+    assert node.with_pod(pod("b", cpu="5")).requested["cpu"] == 6000
+    assert node.without_pod("uid-b").requested == {"cpu": 1000, "memory": 2**30}
+    assert node.without_pod("unknown") is node
+    assert node.with_pod(pod("b", phase="Failed")).pod_count == 1
+
+
+def test_a_derived_cluster_shares_what_did_not_change() -> None:
+    nodes = [ClusterNode(f"worker-{number}") for number in range(3)]
+    moving = pod("a", node="worker-0")
+    before = Cluster.of(nodes, [moving, pod("b", node="worker-1"), pod("c"), pod("gone", node="nowhere")])
+    after = before.with_pod_moved(moving, "worker-2")
+    assert moving.uid in before.nodes["worker-0"].pods
+    assert moving.uid not in after.nodes["worker-0"].pods
+    assert after.nodes["worker-2"].pods[moving.uid].node == "worker-2"
+    assert after.nodes["worker-1"] is before.nodes["worker-1"]
+    assert after.pending is before.pending
+    assert list(before.pending) == ["uid-c"]
+
+
+def test_pending_pods_come_and_go() -> None:
+    waiting = pod("a")
+    cluster = Cluster.of([ClusterNode("worker-0")], [])
+    with_pod = cluster.with_pod(waiting)
+    assert with_pod.pending == {"uid-a": waiting}
+    assert with_pod.without_pod(waiting) == cluster
+    assert cluster.without_pod(waiting) is cluster
+    assert with_pod.with_pod_moved(waiting, "worker-0").nodes["worker-0"].pod_count == 1
+    assert with_pod.without_node("worker-0").nodes == {}
+
+
+def test_a_pod_cannot_be_put_on_a_node_that_is_not_there() -> None:
+    with pytest.raises(NoSuchNode, match="default/a names node nowhere"):
+        Cluster().with_pod(pod("a", node="nowhere"))
+
+
+def test_a_node_says_why_its_state_is_unknown() -> None:
+    stale = Unknown("LeaseExpired", "the exporter's Lease was not renewed for 200 s")
+    assert ClusterNode("worker-1").with_unknown_state(stale).unknown == stale

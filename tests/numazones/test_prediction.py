@@ -1,0 +1,311 @@
+"""Where a pod would be admitted, why not elsewhere, which node first: as people and programs read it."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numazones import cpuset, prediction
+from numazones.cluster import ClusterNode, ClusterPod, Unknown
+from numazones.kubelet.admission import admit
+from numazones.kubelet.config import KubeletConfiguration
+from numazones.kubelet.device_manager import Device
+from numazones.machine import CPU, Machine, NUMANode
+from numazones.node import Node
+from numazones.prediction import ADMISSIBLE, INADMISSIBLE, UNKNOWN, Forecast, Kind, Source, predict
+
+GIB = 2**30
+NIC = "vendor.example/nic"
+STALE = Unknown("LeaseExpired", "the exporter's Lease was not renewed for 200 s")
+
+
+def machine(*, zones: int = 2, cores: int = 8) -> Machine:
+    """Zones of 2 * cores CPUs, sibling threads next to each other, and 32 GiB each."""
+    size = 2 * cores
+    cpus = tuple(CPU(id=i, core=i // 2, socket=i // size, die=0, numa=i // size) for i in range(zones * size))
+    return Machine(cpus, tuple(NUMANode(id=n, memory=32 * GIB) for n in range(zones)))
+
+
+def node_state(
+    *, policy: str = "single-numa-node", held: tuple[int, int] = (0, 0), nics: int = 0, **config: Any
+) -> Node:
+    """A node with CPUs 0,1 of zone 0 reserved and ``held`` CPUs given away per zone; NICs are at zone 1."""
+    configuration = KubeletConfiguration.from_api(
+        {
+            "cpuManagerPolicy": "static",
+            "reservedSystemCPUs": "0,1",
+            "memoryManagerPolicy": "Static",
+            "systemReserved": {"memory": "924Mi"},
+            "reservedMemory": [{"numaNode": 0, "limits": {"memory": "1Gi"}}],
+            "topologyManagerPolicy": policy,
+            **config,
+        }
+    )
+    taken = {
+        f"uid-held-{zone}": {"main": cpuset.of(range(16 * zone + 16 - cpus, 16 * zone + 16))}
+        for zone, cpus in enumerate(held)
+        if cpus
+    }
+    devices = {NIC: [Device(f"nic-{number}", numa=(1,)) for number in range(nics)]} if nics else {}
+    return Node.restore(machine(), configuration, devices, cpu_assignments=taken)
+
+
+def worker(name: str, state: Node | None = None, **values: Any) -> ClusterNode:
+    node = ClusterNode(name, allocatable={"cpu": 30000, "memory": 62 * GIB, NIC: 4}, **values)
+    return node.with_unknown_state(STALE) if state is None else node.with_state(state)
+
+
+def pod(name: str, *, cpu: int | str = 1, memory: str = "1Gi", nics: int = 0, **spec: Any) -> ClusterPod:
+    amounts: Mapping[str, str] = {"cpu": str(cpu), "memory": memory} | ({NIC: str(nics)} if nics else {})
+    container = {"name": "main", "resources": {"requests": amounts, "limits": amounts}}
+    return ClusterPod.from_api(
+        {
+            "metadata": {"namespace": "default", "name": name, "uid": f"uid-{name}"},
+            "spec": {"containers": [container], **spec},
+        }
+    )
+
+
+def test_the_verdict_is_admissible_if_one_node_admits() -> None:
+    full, empty = worker("worker-1", node_state(held=(14, 16))), worker("worker-2", node_state())
+    result = predict(pod("big", cpu=16), [full, empty])
+    assert result.verdict == ADMISSIBLE
+    assert (result.evaluated, result.admissible, result.stale, result.excluded) == (2, 1, 0, 0)
+    assert [(item.node, item.zones) for item in result.candidates] == [("worker-2", (1,))]
+    assert result.sentence == "1 of 2 nodes would admit it; best is worker-2 on NUMA node 1"
+
+
+def test_a_refusal_is_told_with_the_kubelets_words_and_in_plain_ones() -> None:
+    nodes = [
+        worker("worker-1", node_state(held=(10, 10))),
+        worker("worker-2", node_state(held=(10, 4))),
+        worker("worker-3", node_state(held=(14, 12))),
+    ]
+    result = predict(pod("big", cpu=16), nodes)
+    assert result.verdict == INADMISSIBLE
+    (reason,) = result.reasons
+    assert reason.reason == "TopologyAffinityError"
+    assert reason.source is Source.KUBELET
+    assert reason.message == "Resources cannot be allocated with Topology locality"
+    assert reason.count == 3
+    assert reason.node == "worker-2"
+    assert reason.sentence == "needs 16 CPUs on one NUMA node; the fullest offer is 12, worker-2 zone 1"
+    assert result.sentence == reason.sentence
+
+
+def test_a_node_whose_state_is_unknown_never_counts_as_fitting() -> None:
+    result = predict(pod("a"), [worker("worker-1")])
+    assert result.verdict == UNKNOWN
+    assert (result.evaluated, result.stale, result.admissible) == (1, 1, 0)
+    assert result.reasons[0].reason == "LeaseExpired"
+    assert result.reasons[0].message == STALE.message
+
+
+def test_one_unknown_node_makes_a_refusal_by_all_others_unknown_but_not_an_admission() -> None:
+    stale, full, empty = (
+        worker("worker-1"),
+        worker("worker-2", node_state(held=(14, 16))),
+        worker("worker-3", node_state()),
+    )
+    assert predict(pod("a", cpu=4), [stale, full]).verdict == UNKNOWN
+    assert predict(pod("a", cpu=4), [stale, full, empty]).verdict == ADMISSIBLE
+
+
+def test_nodes_that_the_scheduler_passes_over_are_not_asked() -> None:
+    cordoned = worker("worker-1", node_state(), unschedulable=True)
+    stale_but_cordoned = worker("worker-2", unschedulable=True)
+    result = predict(pod("a", cpu=4), [cordoned, stale_but_cordoned])
+    assert result.verdict == INADMISSIBLE
+    assert (result.evaluated, result.excluded, result.stale) == (0, 2, 0)
+    assert [(item.reason, item.count) for item in result.reasons] == [("node(s) were unschedulable", 2)]
+
+
+def test_no_nodes_at_all_is_unknown() -> None:
+    result = predict(pod("a"), [])
+    assert result.verdict == UNKNOWN
+    assert result.sentence == "the cluster has no nodes"
+
+
+def test_a_pod_that_cannot_be_read_is_unknown_and_says_why() -> None:
+    result = predict(pod("a", cpu="twelve"), [worker("worker-1", node_state())])
+    assert result.verdict == UNKNOWN
+    assert "twelve" in result.sentence
+
+
+def test_what_the_model_declines_is_unknown() -> None:
+    gated = node_state(featureGates={"PodLevelResourceManagers": True})
+    amounts = {"cpu": "4", "memory": "1Gi"}
+    result = predict(
+        pod("a", resources={"requests": amounts, "limits": amounts}), [worker("worker-1", gated)]
+    )
+    assert result.verdict == UNKNOWN
+    assert "not modelled" in result.reasons[0].message
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        (pod("a"), True),
+        (pod("a", memory="0"), False),
+        (pod("a", nics=1, memory="0"), True),
+        (pod("a", cpu="twelve"), True),
+    ],
+)
+def test_which_pods_numa_placement_concerns(wanted: ClusterPod, *, expected: bool) -> None:
+    assert prediction.relevant(wanted) is expected
+
+
+def test_a_burstable_pod_with_hugepages_is_concerned() -> None:
+    container = {
+        "name": "c",
+        "resources": {"requests": {"hugepages-2Mi": "2Mi"}, "limits": {"hugepages-2Mi": "2Mi"}},
+    }
+    body = {"metadata": {"name": "h"}, "spec": {"containers": [container]}}
+    assert prediction.relevant(ClusterPod.from_api(body))
+
+
+@pytest.mark.parametrize(
+    ("policy", "wanted", "held", "sentence"),
+    [
+        (
+            "single-numa-node",
+            pod("p", cpu=4, memory="40Gi"),
+            (0, 0),
+            "needs 40Gi of memory on one NUMA node; the fullest offer is 32Gi, worker-1 zone 1",
+        ),
+        (
+            "single-numa-node",
+            pod("p", cpu=4, nics=2),
+            (0, 0),
+            "needs 2 vendor.example/nic on one NUMA node; the fullest offer is 1, worker-1 zone 1",
+        ),
+        (
+            "single-numa-node",
+            pod("p", cpu=10, nics=1),
+            (4, 8),
+            "needs everything on one NUMA node at once; worker-1 has each resource, but on different ones",
+        ),
+        (
+            "restricted",
+            pod("p", cpu=20),
+            (10, 4),
+            "needs 20 CPUs on 2 NUMA nodes; the fullest offer is 16, worker-1 zones 0 and 1",
+        ),
+    ],
+)
+def test_the_sentence_names_what_is_short(
+    policy: str, wanted: ClusterPod, held: tuple[int, int], sentence: str
+) -> None:
+    result = predict(wanted, [worker("worker-1", node_state(policy=policy, held=held, nics=1))])
+    assert result.verdict == INADMISSIBLE
+    assert result.sentence == sentence
+
+
+def test_the_best_node_is_the_one_whose_hole_the_pod_fills() -> None:
+    nodes = [
+        worker("empty", node_state()),
+        worker("snug", node_state(held=(10, 16))),
+        worker("loose", node_state(held=(6, 16))),
+    ]
+    result = predict(pod("p", cpu=4), nodes)
+    assert [item.node for item in result.candidates] == ["snug", "loose", "empty"]
+    scores = [item.score for item in result.candidates]
+    assert scores == sorted(scores, reverse=True)
+    assert result.candidates[2].hole == 16
+
+
+def test_a_node_that_binds_to_one_zone_is_preferred_to_one_that_spreads() -> None:
+    spread = worker("spread", node_state(policy="best-effort", held=(12, 13)))
+    tight = worker("tight", node_state(policy="best-effort", held=(10, 12)))
+    result = predict(pod("p", cpu=4), [spread, tight])
+    assert [(item.node, item.zones) for item in result.candidates] == [("tight", (0,)), ("spread", (0, 1))]
+
+
+def test_a_node_without_any_pinning_is_the_last_choice() -> None:
+    loose = worker("floating", Node.fresh(machine(), KubeletConfiguration()))
+    result = predict(pod("p", cpu=4), [loose, worker("pinned", node_state())])
+    assert [item.node for item in result.candidates] == ["pinned", "floating"]
+    assert result.candidates[1].score == 0
+    assert result.candidates[1].zones == ()
+
+
+def test_exact_nodes_come_before_approximate_ones() -> None:
+    inferred = replace(worker("a"), state=node_state(held=(10, 16)), approximate=True)
+    result = predict(pod("p", cpu=4), [inferred, worker("b", node_state())])
+    assert [(item.node, item.approximate) for item in result.candidates] == [("b", False), ("a", True)]
+
+
+def test_candidates_are_limited_and_in_a_stable_order() -> None:
+    state = node_state()
+    nodes = [worker(f"worker-{number:02}", state) for number in range(20)]
+    result = predict(pod("p", cpu=4), reversed(nodes), candidates=3)
+    assert [item.node for item in result.candidates] == ["worker-00", "worker-01", "worker-02"]
+    assert result.admissible == 20
+
+
+def test_nodes_in_equal_states_are_decided_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Node] = []
+
+    def counting(pod_: Any, state: Node, *, approximate: bool = False) -> prediction.Answer:
+        asked.append(state)
+        return real(pod_, state, approximate=approximate)
+
+    real = prediction.ask_kubelet
+    monkeypatch.setattr(prediction, "ask_kubelet", counting)
+    # Other pods, in the same places: to a newcomer the nodes are the same.
+    one, other = (
+        admit(node_state(), prediction.Kind.of(pod(name, cpu=4)).admission).node  # type: ignore[union-attr]
+        for name in ("one", "other")
+    )
+    predict(pod("p", cpu=4), [worker("a", one), worker("b", other), worker("c", one)])
+    assert len(asked) == 1
+
+
+def forecast(wanted: ClusterPod) -> Forecast:
+    kind = Kind.of(wanted)
+    assert kind is not None
+    return Forecast(kind)
+
+
+def test_a_forecast_follows_the_nodes_that_change() -> None:
+    outlook = forecast(pod("p", cpu=16))
+    assert outlook.renew([worker("a", node_state()), worker("b", node_state(held=(4, 4)))])
+    assert outlook.prediction().admissible == 1
+    assert not outlook.renew([worker("a", node_state())])
+    assert outlook.renew([worker("a", node_state(held=(0, 2)))])
+    assert outlook.prediction().verdict == INADMISSIBLE
+    assert outlook.renew([worker("b", node_state())])
+    assert outlook.admitting == ("b",)
+    assert outlook.forget("b")
+    assert not outlook.forget("b")
+    assert outlook.prediction().evaluated == 1
+
+
+def test_pods_of_one_template_are_of_one_kind() -> None:
+    assert Kind.of(pod("a", cpu=4)) == Kind.of(pod("b", cpu=4))
+    assert Kind.of(pod("a", cpu=4)) != Kind.of(pod("a", cpu=5))
+    assert Kind.of(pod("a", cpu=4)) != Kind.of(pod("a", cpu=4, nodeSelector={"zone": "a"}))
+    assert Kind.of(pod("a", cpu="x")) is None
+
+
+HELD = st.tuples(st.integers(0, 14), st.integers(0, 16))
+STEPS = st.lists(
+    st.tuples(st.sampled_from("abcd"), st.one_of(st.none(), st.just("stale"), HELD)), min_size=1, max_size=12
+)
+
+
+@given(steps=STEPS, cpus=st.integers(1, 16))
+def test_a_renewed_forecast_equals_one_made_afresh(steps: list[tuple[str, Any]], cpus: int) -> None:
+    outlook = forecast(pod("p", cpu=cpus))
+    nodes: dict[str, ClusterNode] = {}
+    for name, held in steps:
+        if held is None:
+            nodes.pop(name, None)
+            outlook.forget(name)
+            continue
+        nodes[name] = worker(name, None if held == "stale" else node_state(held=held))
+        outlook.renew([nodes[name]])
+    assert outlook.prediction() == predict(pod("p", cpu=cpus), nodes.values())
