@@ -108,3 +108,10 @@ def test_two_exporters_in_one_process_do_not_share_metrics() -> None:
     first, second = (Metrics(CollectorRegistry(), version="1") for _ in range(2))
     first.wakeups.labels("pods").inc()
     assert samples(second, "numazones_exporter_wakeups_total") == []
+
+
+def test_the_reference_lists_every_metric_and_no_other(metrics: Metrics) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "reference" / "exporter-metrics.md").read_text()
+    served = re.findall(r"^# TYPE (\S+) ", generate_latest(metrics.registry).decode(), re.MULTILINE)
+    listed = re.findall(r"^\| `(numazones_\w+)`", page, re.MULTILINE)
+    assert sorted(listed) == sorted(name for name in served if not name.endswith("_created"))
