@@ -225,7 +225,7 @@ class Device(APIModel):
     )
     assigned_to: ContainerName | None = Field(
         default=None,
-        description="Container that holds the device; of several in one pod, the last to be given it.",
+        description="Container that holds the device; one of them where init containers handed it on.",
     )
 
 
@@ -272,7 +272,7 @@ class Assignment(APIModel):
     devices: tuple[DeviceIDs, ...] = Field(
         default=(),
         max_length=64,
-        description="Devices listed in this zone that the container holds though assignedTo does not name it.",
+        description="Devices of this zone that the container holds though assignedTo does not name it.",
         json_schema_extra=ATOMIC,
     )
 

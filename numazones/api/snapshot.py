@@ -1,0 +1,128 @@
+"""All that is known about a node at one moment, as plain values, before it becomes NUMAZones.
+
+The exporter fills a ``NodeSnapshot`` from what it has read, ``numazones.api.zones`` from an admission
+state. Masks and byte counts as everywhere in the library; what is not known is None, never guessed.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from numazones.api.meta import Condition
+from numazones.api.numazone import Kubelet
+from numazones.cpuset import CPUSet
+from numazones.kubelet.config import KubeletConfiguration
+from numazones.machine import Machine
+
+# Gates that decide whether a policy option may be used, or how pods are admitted.
+_GATES = frozenset(
+    {
+        "CPUManagerPolicyAlphaOptions",
+        "CPUManagerPolicyBetaOptions",
+        "TopologyManagerPolicyAlphaOptions",
+        "TopologyManagerPolicyBetaOptions",
+        "PodLevelResources",
+        "PodLevelResourceManagers",
+        "DRAExtendedResource",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownCache:
+    """A last-level cache of the hardware and all CPUs that share it."""
+
+    level: int
+    id: int
+    cpus: CPUSet
+
+
+@dataclass(frozen=True, slots=True)
+class KnownDevice:
+    """A device that a plugin announces, or that a container still holds."""
+
+    resource: str
+    id: str
+    numa: int
+    """Mask of NUMA nodes, 0 where the plugin reports none."""
+    healthy: bool = True
+    registered: bool = True
+    """False: its resource has no plugin (any more)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Memory given to a container: from the NUMA nodes of a mask, bytes over all of them."""
+
+    type: str
+    numa: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """What one container holds; a pod as a whole where ``container`` is empty."""
+
+    namespace: str
+    pod: str
+    uid: str
+    container: str
+    cpus: CPUSet = 0
+    memory: tuple[Block, ...] = ()
+    devices: frozenset[tuple[str, str]] = frozenset()
+    """(resource, device id)"""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryBooks:
+    """The memory manager's books under policy Static."""
+
+    groups: Mapping[int, int]
+    """NUMA id → mask of the NUMA nodes bound together with it."""
+    assignments: Mapping[int, int]
+    """NUMA id → number of blocks that count on it."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSnapshot:
+    """All that is known about a node at one moment; None means not known."""
+
+    node_name: str
+    machine: Machine
+    kubelet: Kubelet | None = None
+    reserved_cpus: CPUSet | None = None
+    """CPUs kept from pods; empty under policy none."""
+    default_cpus: CPUSet | None = None
+    """The CPU manager's default set, None also under policy none."""
+    exclusive_cpus: CPUSet | None = None
+    """All exclusively held CPUs."""
+    memory_reserved: Mapping[tuple[int, str], int] | None = None
+    """(NUMA id, type) → bytes kept from pods; absent keys are 0."""
+    memory_assigned: Mapping[tuple[int, str], int] | None = None
+    """(NUMA id, type) → bytes given to containers; absent keys are 0."""
+    memory_books: MemoryBooks | None = None
+    memory_unknown: int = 0
+    """Mask of the NUMA nodes whose memory size is not known."""
+    devices: tuple[KnownDevice, ...] = ()
+    resources_without_devices: frozenset[str] = frozenset()
+    """Resources of plugins that announce no device at all."""
+    holders: tuple[Holder, ...] = ()
+    offline: Mapping[int, CPUSet] = field(default_factory=dict)
+    """NUMA id → CPUs that are there but offline."""
+    isolated: CPUSet = 0
+    caches: tuple[KnownCache, ...] = ()
+    pods_fingerprint: str = ""
+    conditions: tuple[Condition, ...] = ()
+
+
+def kubelet_settings(config: KubeletConfiguration, *, version: str) -> Kubelet:
+    """Return the published form of a kubelet's configuration."""
+    return Kubelet(
+        version=version,
+        cpu_manager_policy=config.cpu_manager_policy,
+        cpu_manager_policy_options=dict(config.cpu_manager_policy_options),
+        memory_manager_policy=config.memory_manager_policy,
+        topology_manager_policy=config.topology_manager_policy,
+        topology_manager_scope=config.topology_manager_scope,
+        topology_manager_policy_options=dict(config.topology_manager_policy_options),
+        feature_gates={name: on for name, on in config.feature_gates if name in _GATES},
+    )
