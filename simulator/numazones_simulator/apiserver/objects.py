@@ -66,7 +66,7 @@ def generated_name(prefix: str) -> str:
 
 
 def decoded(kind: Kind, obj: Object, validation: Validation, *, defaults: bool = True) -> Object:
-    """The object without unknown fields and, if asked, with its schema's defaults; raises ApiError 400."""
+    """The object without unknown fields and, if asked, with defaults and canonical quantities; raises ApiError 400."""
     unknown: list[str] = []
     schema = kind.schema
     if not kind.custom:
@@ -85,6 +85,8 @@ def decoded(kind: Kind, obj: Object, validation: Validation, *, defaults: bool =
     if kind.custom:
         pruned = drop_nulls(pruned, schema)
         return apply_defaults(pruned, schema) if defaults else pruned  # type: ignore[no-any-return]
+    if not defaults:
+        return pruned  # type: ignore[no-any-return]
     try:
         return normalised(pruned, schema)  # type: ignore[no-any-return]
     except InvalidQuantity as error:

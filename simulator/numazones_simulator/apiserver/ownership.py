@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+import orjson
+
 from numazones_simulator.apiserver import errors, fieldsets
 from numazones_simulator.apiserver.errors import Object
 from numazones_simulator.apiserver.fieldsets import FieldSet
@@ -35,6 +37,7 @@ _UNOWNED: Final[FieldSet] = frozenset(
     ]
 )
 _BEFORE_FIRST_APPLY: Final = "before-first-apply"
+_LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _MAX_UPDATERS: Final = 10
 _ANCIENT: Final = "ancient-changes"
 
@@ -101,10 +104,11 @@ def write(ownership: Ownership) -> list[Object]:
             "manager": writer.manager,
             "operation": writer.operation,
             "apiVersion": writer.api_version,
-            "time": owned.time,
             "fieldsType": "FieldsV1",
             "fieldsV1": fieldsets.to_fields_v1(owned.fields),
         }
+        if owned.time:
+            entry["time"] = owned.time
         if writer.subresource:
             entry["subresource"] = writer.subresource
         entries.append(entry)
@@ -134,10 +138,11 @@ def update(
 ) -> Ownership:
     """The ownership after a create, update or patch: the writer owns what it changed."""
     after, comparison = _settle(live or {}, new, writer, ownership, change)
-    owned = after.get(writer, Owned(fieldsets.EMPTY, change.now)).fields
-    owned = (owned - comparison.removed) | _ownable(comparison.modified | comparison.added, change.reset)
-    after[writer] = Owned(owned, change.now)
-    return _capped(_dated(after, ownership))
+    taken = _ownable(comparison.modified | comparison.added, change.reset)
+    if taken:
+        before = after.get(writer)
+        after[writer] = Owned(taken | before.fields if before is not None else taken, change.now)
+    return _capped(after)
 
 
 def apply(
@@ -156,12 +161,45 @@ def apply(
         before[first] = Owned(_ownable(fieldsets.fields_of(live, change.schema), fieldsets.EMPTY), change.now)
     last = before.get(writer)
     fields = _ownable(fieldsets.fields_of(config, change.schema), change.reset)
-    claimed = {**before, writer: Owned(fields, change.now)}
-    merged = fieldsets.merge(live, config, change.schema)
+    merged = fieldsets.merge(live, _refreshed(live, config, writer), change.schema)
+    claimed = {**before, writer: Owned(fields, last.time if last is not None else "")}
     if last is not None and not last.fields <= fields:
         merged = _take_away(merged, last.fields, claimed, change.schema)
     after, _ = _settle(live, merged, writer, claimed, change, force=force)
-    return merged, _dated(after, before)
+    if merged != live:
+        after[writer] = Owned(fields, change.now)
+    return merged, after
+
+
+def _last_applied(obj: Object) -> Any:
+    """What `kubectl apply` noted in its annotation when it last applied from the client's side."""
+    annotations = obj.get("metadata", {}).get("annotations") or {}
+    try:
+        return orjson.loads(annotations.get(_LAST_APPLIED, "null"))
+    except orjson.JSONDecodeError:
+        return None
+
+
+def _allowed_by_last_applied(live: Object, schema: Schema) -> FieldSet:
+    """Fields that may be taken over from client-side apply: still as its annotation says."""
+    last = _last_applied(live)
+    if not isinstance(last, dict):
+        return fieldsets.EMPTY
+    difference = fieldsets.compare(live, last, schema)
+    return fieldsets.fields_of(last, schema) - difference.modified - difference.added - difference.removed
+
+
+def _refreshed(live: Object, config: Object, writer: Writer) -> Object:
+    """The configuration with kubectl's annotation brought up to date where the object carries one."""
+    if writer.manager != "kubectl" or _last_applied(live) is None:
+        return config
+    metadata = config.get("metadata") or {}
+    annotations = {key: value for key, value in (metadata.get("annotations") or {}).items() if key != _LAST_APPLIED}
+    bare = {**config, "metadata": {key: value for key, value in metadata.items() if key != "annotations"}}
+    if annotations:
+        bare["metadata"]["annotations"] = annotations
+    text = orjson.dumps(bare, option=orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE).decode()
+    return {**config, "metadata": {**metadata, "annotations": {**annotations, _LAST_APPLIED: text}}}
 
 
 def _take_away(merged: Object, last: FieldSet, ownership: Ownership, schema: Schema) -> Object:
@@ -189,6 +227,9 @@ def _settle(
         if other != writer and owned.fields & changed
     }
     if contested and not force:
+        allowed = _allowed_by_last_applied(live, change.schema)
+        contested = {other: left for other, fields in contested.items() if (left := fields - allowed)}
+    if contested and not force:
         raise errors.apply_conflict(
             [
                 (str(other), fieldsets.shown(path))
@@ -198,22 +239,12 @@ def _settle(
         )
     after: Ownership = {}
     for other, owned in ownership.items():
-        left = owned.fields if other == writer else owned.fields - changed - removed
-        if left:
+        # The writer keeps what it applies; an updater's own fields go where its write removed them.
+        applies = other == writer and writer.operation == "Apply"
+        left = owned.fields if applies else owned.fields - changed - removed
+        if left or applies:
             after[other] = replace(owned, fields=left)
     return after, comparison
-
-
-def _dated(after: Ownership, before: Ownership) -> Ownership:
-    """Entries whose fields did not change keep their time; empty ones go."""
-    dated = {}
-    for writer, owned in after.items():
-        was = before.get(writer)
-        if was is not None and was.fields == owned.fields:
-            dated[writer] = was
-        elif owned.fields or writer.operation == "Apply":
-            dated[writer] = owned
-    return dated
 
 
 def _capped(ownership: Ownership) -> Ownership:

@@ -25,6 +25,7 @@ _SERVER_OWNED: Final = ("uid", "creationTimestamp", "deletionTimestamp", "deleti
 # Groups whose objects may only be updated by somebody who says which version he has seen.
 _CONDITIONAL: Final = ("coordination.k8s.io", "policy", "apiextensions.k8s.io", "admissionregistration.k8s.io")
 _RETURNED: Final = ("pods", "serviceaccounts", "services", "persistentvolumes", "persistentvolumeclaims")
+_PERMANENT: Final = ("default", "kube-system", "kube-public")
 _STATUS_RESET: Final = frozenset({("f:spec",)})
 
 
@@ -212,7 +213,7 @@ class Writes:
         said = metadata.pop("managedFields", None)
         forgets = ownership.is_reset(said)
         new = self._prepared(kind, live, {**obj, "metadata": metadata}, options)
-        if _same(new, live) and not forgets:
+        if _same(new, live) and (not said or said == before.get("managedFields")):
             return live
         owners: Ownership = {}
         if not forgets:
@@ -328,6 +329,8 @@ class Writes:
         """Delete an object, or begin to; the answer is the object or a `Status`."""
         live = self.live(kind, namespace, name).object
         metadata = live["metadata"]
+        if kind.plural == "namespaces" and not kind.group and name in _PERMANENT:
+            raise errors.forbidden("", "namespaces", name, "this namespace may not be deleted")
         if options.uid and options.uid != metadata["uid"]:
             why = f"Precondition failed: UID in precondition: {options.uid}, UID in object meta: {metadata['uid']}"
             raise errors.conflict(kind.group, kind.plural, name, why)
