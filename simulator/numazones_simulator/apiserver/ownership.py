@@ -161,14 +161,14 @@ def apply(
         before[first] = Owned(_ownable(fieldsets.fields_of(live, change.schema), fieldsets.EMPTY), change.now)
     last = before.get(writer)
     fields = _ownable(fieldsets.fields_of(config, change.schema), change.reset)
-    merged = fieldsets.merge(live, _refreshed(live, config, writer), change.schema)
+    merged = fieldsets.merge(live, config, change.schema)
     claimed = {**before, writer: Owned(fields, last.time if last is not None else "")}
     if last is not None and not last.fields <= fields:
         merged = _take_away(merged, last.fields, claimed, change.schema)
     after, _ = _settle(live, merged, writer, claimed, change, force=force)
     if merged != live:
         after[writer] = Owned(fields, change.now)
-    return merged, after
+    return _refreshed(merged, config, writer), after
 
 
 def _last_applied(obj: Object) -> Any:
@@ -189,17 +189,18 @@ def _allowed_by_last_applied(live: Object, schema: Schema) -> FieldSet:
     return fieldsets.fields_of(last, schema) - difference.modified - difference.added - difference.removed
 
 
-def _refreshed(live: Object, config: Object, writer: Writer) -> Object:
-    """The configuration with kubectl's annotation brought up to date where the object carries one."""
-    if writer.manager != "kubectl" or _last_applied(live) is None:
-        return config
+def _refreshed(merged: Object, config: Object, writer: Writer) -> Object:
+    """The object with kubectl's annotation, where it carries one, saying what was applied now."""
+    if writer.manager != "kubectl" or _last_applied(merged) is None:
+        return merged
     metadata = config.get("metadata") or {}
     annotations = {key: value for key, value in (metadata.get("annotations") or {}).items() if key != _LAST_APPLIED}
     bare = {**config, "metadata": {key: value for key, value in metadata.items() if key != "annotations"}}
     if annotations:
         bare["metadata"]["annotations"] = annotations
     text = orjson.dumps(bare, option=orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE).decode()
-    return {**config, "metadata": {**metadata, "annotations": {**annotations, _LAST_APPLIED: text}}}
+    noted = {**merged["metadata"]["annotations"], _LAST_APPLIED: text}
+    return {**merged, "metadata": {**merged["metadata"], "annotations": noted}}
 
 
 def _take_away(merged: Object, last: FieldSet, ownership: Ownership, schema: Schema) -> Object:
