@@ -183,13 +183,13 @@ def summary_of(resources: Iterable[Resource]) -> Summary:
     devices = [name for name in by_name if name not in {CPU, MEMORY} and not name.startswith(HUGEPAGES)]
     short = [name.rpartition("/")[2] for name in devices]
     parts = [
-        f"{last if short.count(last) == 1 else name} {by_name[name].available}/{by_name[name].allocatable}"
+        f"{last if short.count(last) == 1 else name}:{by_name[name].available}/{by_name[name].allocatable}"
         for name, last in zip(devices, short, strict=True)
     ]
     return Summary(
         memory=readable_bytes(memory.capacity),
         memory_free=readable_bytes(memory.available),
-        devices=", ".join(parts)[:_MAX_SUMMARY],
+        devices=",".join(parts)[:_MAX_SUMMARY],
     )
 
 

@@ -70,6 +70,8 @@ class Holder:
     memory: tuple[Block, ...] = ()
     devices: frozenset[tuple[str, str]] = frozenset()
     """(resource, device id)"""
+    claims: frozenset[tuple[str, str]] = frozenset()
+    """Dynamic resources, (driver, ``pool/device``); nobody tells their NUMA nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,8 @@ class NodeSnapshot:
 
     node_name: str
     machine: Machine
+    node_uid: str | None = None
+    """metadata.uid of the Node, which becomes the zones' owner."""
     kubelet: Kubelet | None = None
     reserved_cpus: CPUSet | None = None
     """CPUs kept from pods; empty under policy none."""

@@ -12,7 +12,7 @@ from itertools import groupby
 
 from numazones import cpuset
 from numazones.api.amounts import headroom_of, resources_of, summary_of
-from numazones.api.meta import NODE_LABEL, ObjectMeta
+from numazones.api.meta import NODE_LABEL, ObjectMeta, OwnerReference
 from numazones.api.numazone import (
     Assignment,
     Cache,
@@ -42,14 +42,25 @@ def build_zones(snapshot: NodeSnapshot) -> list[NUMAZone]:
     identity = _identity(snapshot.node_name, statuses)
     return [
         NUMAZone(
-            metadata=ObjectMeta(
-                name=zone_name(snapshot.node_name, numa), labels={NODE_LABEL: snapshot.node_name}
-            ),
+            metadata=_metadata(snapshot, numa),
             spec=NUMAZoneSpec(node_name=snapshot.node_name, numa_id=numa),
             status=status.model_copy(update={"snapshot": identity}),
         )
         for numa, status in statuses.items()
     ]
+
+
+def _metadata(snapshot: NodeSnapshot, numa: int) -> ObjectMeta:
+    owner = (
+        ()
+        if snapshot.node_uid is None
+        else (OwnerReference(api_version="v1", kind="Node", name=snapshot.node_name, uid=snapshot.node_uid),)
+    )
+    return ObjectMeta(
+        name=zone_name(snapshot.node_name, numa),
+        labels={NODE_LABEL: snapshot.node_name},
+        owner_references=owner,
+    )
 
 
 def _identity(node_name: str, statuses: Mapping[int, NUMAZoneStatus]) -> str:
@@ -209,8 +220,9 @@ def _holders_of(
                 if block.numa >> numa & 1 or (first and not block.numa & machine.numa_mask)
             ),
             holder.devices & listed,
+            holder.claims if first else frozenset(),
         )
-        if part.cpus or part.memory or part.devices:
+        if part.cpus or part.memory or part.devices or part.claims:
             yield part
 
 
@@ -243,7 +255,7 @@ def _device(device: KnownDevice, named: Mapping[tuple[str, str], Holder], numa: 
 
 
 def _assignment(holder: Holder, named: Mapping[tuple[str, str], Holder], numa: int) -> Assignment:
-    unnamed = sorted(device for device in holder.devices if named.get(device) is not holder)
+    unnamed = {device for device in holder.devices if named.get(device) is not holder} | holder.claims
     return Assignment(
         namespace=holder.namespace,
         pod=holder.pod,
@@ -260,6 +272,6 @@ def _assignment(holder: Holder, named: Mapping[tuple[str, str], Holder], numa: i
         ),
         devices=tuple(
             DeviceIDs(resource=resource, ids=tuple(device for _, device in found))
-            for resource, found in groupby(unnamed, lambda device: device[0])
+            for resource, found in groupby(sorted(unnamed), lambda device: device[0])
         ),
     )
