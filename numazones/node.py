@@ -202,16 +202,16 @@ def _cpu_state(
         for name, cpus in containers.items():
             if cpus & ~online:
                 raise InvalidNodeState(
-                    f"container {name} of pod {uid} holds CPUs {cpuset.format(cpus & ~online)}, which no NUMA zone of "
-                    f"this machine has (online: {cpuset.format(online)}); read the node again"
+                    f"container {name} of pod {uid} holds CPUs {cpuset.format(cpus & ~online)}, "
+                    f"which no NUMA zone of this machine has (online: {cpuset.format(online)}); read the node again"
                 )
             assigned |= cpus
     if default is None:
         default = kubelet.cpus.initial_state().default & ~assigned
     elif default & ~online:
         raise InvalidNodeState(
-            f"the shared CPU set holds CPUs {cpuset.format(default & ~online)}, which no NUMA zone of this machine "
-            f"has (online: {cpuset.format(online)}); read the node again"
+            f"the shared CPU set holds CPUs {cpuset.format(default & ~online)}, "
+            f"which no NUMA zone of this machine has (online: {cpuset.format(online)}); read the node again"
         )
     return CPUState(default, {uid: dict(containers) for uid, containers in assignments.items()})
 
@@ -234,7 +234,8 @@ def _memory_state(
     if books is None:
         if blocks:
             raise InvalidNodeState(
-                "memory is assigned but the Memory Manager's books per NUMA zone are missing; give memory_state too"
+                "memory is assigned but the Memory Manager's books per NUMA zone are missing; "
+                "give memory_state too"
             )
         return initial
     for numa in manager.numas:
@@ -260,11 +261,13 @@ def _check_blocks(manager: MemoryManager, owner: str, blocks: Iterable[Block]) -
             )
         if block.type not in manager.allocatable:
             raise InvalidNodeState(
-                f"{owner} holds {block.type} on NUMA zone {cpuset.format(block.affinity)}, which has no such memory"
+                f"{owner} holds {block.type} on NUMA zone {cpuset.format(block.affinity)}, "
+                "which has no such memory"
             )
         if block.size < 0:
             raise InvalidNodeState(
-                f"{owner} holds {block.size} bytes of {block.type} on NUMA zone {cpuset.format(block.affinity)}"
+                f"{owner} holds a negative amount of {block.type} ({block.size} bytes) "
+                f"on NUMA zone {cpuset.format(block.affinity)}"
             )
 
 
@@ -300,15 +303,15 @@ def _with_unannounced(
         for kinds in containers.values():
             for kind, ids in kinds.items():
                 known = manager.resources[kind].index if kind in manager.resources else {}
-                unknown = {device for device in ids if device not in known}
+                unknown = set(ids) - set(known)
                 if unknown or kind not in manager.resources:
                     missing.setdefault(kind, set()).update(unknown)
     if not missing:
         return manager
     resources = dict(manager.resources)
-    for kind, ids in missing.items():
+    for kind, unknown in missing.items():
         announced = resources.get(kind)
-        gone = tuple(Device(device, healthy=False) for device in sorted(ids))
+        gone = tuple(Device(device, healthy=False) for device in sorted(unknown))
         resources[kind] = DeviceResource(
             kind, (*(announced.devices if announced else ()), *gone), registered=announced is not None
         )

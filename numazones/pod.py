@@ -9,7 +9,7 @@ PodLevelResourceManagers is off, as it is by default in 1.36.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import Enum, StrEnum
 from typing import Any
 
 from numazones import quantity
@@ -25,7 +25,7 @@ class InvalidPod(NumazonesError):
     """A mapping is no pod that a kubelet could get; the message names the field."""
 
 
-class QOSClass(str, Enum):
+class QOSClass(StrEnum):
     """Quality-of-service class of a pod."""
 
     GUARANTEED = "Guaranteed"

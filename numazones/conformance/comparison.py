@@ -26,7 +26,7 @@ def compared_steps(scenario: Mapping[str, Any]) -> int:
     """How many steps of a scenario are reliable."""
     steps = len(scenario.get("steps", []))
     if scenario.get("nondeterministic"):
-        return min(steps, scenario.get("nondeterministicFrom", 0))
+        return min(steps, int(scenario.get("nondeterministicFrom", 0)))
     return steps
 
 

@@ -52,7 +52,7 @@ def devices(description: Mapping[str, Any]) -> dict[str, tuple[Device, ...]]:
 
 
 def configuration(kubelet: Mapping[str, Any], *, version: str = f"1.{NEWEST}") -> KubeletConfiguration:
-    """The kubelet configuration of a scenario; what is reserved of memory is what ``reservedMemory`` adds up to."""
+    """The configuration of a scenario; the memory reserved in total is what ``reservedMemory`` adds up to."""
     gates = {**_GATES, **(kubelet.get("featureGates") or {})}
     return KubeletConfiguration(
         release=release(version),

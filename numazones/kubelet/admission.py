@@ -12,6 +12,7 @@ here; ``allocatable`` amounts of a node are the scheduler's business.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import TYPE_CHECKING
 
 from numazones.cpuset import CPUSet
@@ -80,7 +81,7 @@ class Overlay:
 
 
 Observer = Callable[[str, Sequence[ResourceHints], Hint, bool], None]
-"""Told about every merge: container (empty for a whole pod), hints, merged hint, admitted."""
+"""Told about every merge: container (empty: the pod as a whole), hints, merged hint, admitted."""
 
 
 def admit(node: Node, pod: Pod) -> Admission:
@@ -90,7 +91,15 @@ def admit(node: Node, pod: Pod) -> Admission:
         KubeletCrash, KubeletHang: the kubelet would not get to a verdict.
         UnmodelledFeature: the node has the gate PodLevelResourceManagers on and the pod pod-level resources.
     """
-    return decide(node, pod, None)
+    check_modelled(node, pod)
+    attempt = Attempt(node, pod)
+    try:
+        attempt.run()
+    except Refusal as refusal:
+        after = remove(attempt.node(), pod.uid)
+        return Admission(False, refusal.reason, refusal.message, {}, after, pod, node)
+    containers = {container.name: attempt.allocation(container) for container in pod.containers}
+    return Admission(True, "", "", containers, _started(attempt.node(), pod), pod, node)
 
 
 def remove(node: Node, uid: str) -> Node:
@@ -117,22 +126,17 @@ def overlay(node: Node, pods: Iterable[Pod]) -> Overlay:
     return Overlay(node, tuple(admissions))
 
 
-def decide(node: Node, pod: Pod, observer: Observer | None) -> Admission:
-    """``admit``, telling an observer about every merge of hints."""
+def check_modelled(node: Node, pod: Pod) -> None:
+    """Refuse to decide where the decision depends on what is not modelled.
+
+    Raises:
+        UnmodelledFeature: with the feature and the way out.
+    """
     if pod.pod_level and node.config.gate("PodLevelResourceManagers"):
         raise UnmodelledFeature(
-            f"pod {pod.name} has pod-level resources and the kubelet's gate PodLevelResourceManagers is on: this alpha "
-            "feature is not modelled; switch the gate off or set resources per container"
+            f"pod {pod.name} has pod-level resources and the kubelet's gate PodLevelResourceManagers is on: "
+            "this alpha feature is not modelled; switch the gate off or set resources per container"
         )
-    attempt = _Attempt(node, pod, observer)
-    try:
-        attempt.run()
-    except Refusal as refusal:
-        return Admission(
-            False, refusal.reason, refusal.message, {}, remove(attempt.node(), pod.uid), pod, node
-        )
-    containers = {container.name: attempt.allocation(container) for container in pod.containers}
-    return Admission(True, "", "", containers, _started(attempt.node(), pod), pod, node)
 
 
 def _started(node: Node, pod: Pod) -> Node:
@@ -145,10 +149,18 @@ def _started(node: Node, pod: Pod) -> Node:
     )
 
 
-class _Attempt:
+class Manager(Enum):
+    """The managers that give containers their share."""
+
+    DEVICE = "Device Manager"
+    CPU = "CPU Manager"
+    MEMORY = "Memory Manager"
+
+
+class Attempt:
     """One admission in progress: the states as they change from container to container."""
 
-    def __init__(self, node: Node, pod: Pod, observer: Observer | None) -> None:
+    def __init__(self, node: Node, pod: Pod, observer: Observer | None = None) -> None:
         self.kubelet = node.kubelet
         self.pod = pod
         self.observer = observer
@@ -160,12 +172,17 @@ class _Attempt:
         self.reusable_memory: Reusable = {}
         self.reusable_devices: Mapping[str, int] = {}
         self.affinities: dict[str, Hint] = {}
+        # Who is being served: a container's name, or "" for the pod as a whole.
+        self.asking = ""
+        self.demand = pod.total
+        self.serving: Manager | None = None
         # Pod-level resources take CPU and memory out of the managers' hands.
         self.managed = not pod.pod_level
         self.pins_cpus = self.managed and self.kubelet.cpus.static
         self.pins_memory = self.managed and self.kubelet.memory.static and pod.qos is QOSClass.GUARANTEED
 
     def node(self) -> Node:
+        """The node with what has been given so far."""
         return Node(self.kubelet, self.cpus, self.memory, self.devices)
 
     def run(self) -> None:
@@ -177,22 +194,23 @@ class _Attempt:
         topology = self.kubelet.topology
         whole = None
         if topology.pod_scope:
-            whole = self._merged("", self._pod_hints())
+            whole = self._merged(self._pod_hints())
         for container, demand in zip(self.pod.containers, self.pod.demands, strict=True):
+            self.asking, self.demand = container.name, demand
             hint = _NO_AFFINITY
             if whole is not None:
                 hint = whole
             elif topology.policy != POLICY_NONE:
-                hint = self._merged(container.name, self._container_hints(container, demand))
+                hint = self._merged(self._container_hints(container, demand))
             self.affinities[container.name] = hint
             self._allocate(container, demand, hint)
 
-    def _merged(self, container: str, hints: Sequence[ResourceHints]) -> Hint:
+    def _merged(self, hints: Sequence[ResourceHints]) -> Hint:
         topology = self.kubelet.topology
         breaker = self._most_allocated() if topology.prefer_most_allocated else None
         hint, admitted = topology.merge(hints, breaker)
         if self.observer is not None:
-            self.observer(container, hints, hint, admitted)
+            self.observer(self.asking, hints, hint, admitted)
         if not admitted:
             raise Refusal(_NO_LOCALITY, reason=TOPOLOGY_AFFINITY)
         return hint
@@ -234,10 +252,13 @@ class _Attempt:
 
     def _allocate(self, container: Container, demand: Demand, hint: Hint) -> None:
         """Let each manager give the container its share; hand on what init containers leave."""
+        self.serving = Manager.DEVICE
         self._allocate_devices(container, demand, hint)
         if self.pins_cpus and demand.cpus:
+            self.serving = Manager.CPU
             self._allocate_cpus(container, demand, hint)
         if self.pins_memory:
+            self.serving = Manager.MEMORY
             self._allocate_memory(container, demand, hint)
 
     def _allocate_devices(self, container: Container, demand: Demand, hint: Hint) -> None:

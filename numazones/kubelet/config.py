@@ -61,7 +61,7 @@ class KubeletConfiguration:
     memory_manager_policy: str = "None"
     reserved_memory: tuple[MemoryReservation, ...] = ()
     total_reserved_memory: Quantity | None = None
-    """kubeReserved + systemReserved + hard eviction threshold; None: not known, taken to fit reservedMemory."""
+    """kubeReserved + systemReserved + hard eviction threshold; None: not known, taken to fit."""
     topology_manager_policy: str = POLICY_NONE
     topology_manager_scope: str = SCOPE_CONTAINER
     topology_manager_policy_options: tuple[tuple[str, str], ...] = ()
@@ -147,7 +147,7 @@ def _options(configuration: Mapping[str, Any], name: str) -> tuple[tuple[str, st
 
 
 def _reserved(configuration: Mapping[str, Any], resource: str) -> Quantity:
-    """KubeReserved + systemReserved of a resource."""
+    """What kubeReserved and systemReserved add up to for a resource."""
     total = quantity.ZERO
     for name in ("systemReserved", "kubeReserved"):
         amounts = _mapping(configuration, name)
@@ -169,7 +169,8 @@ def _problems(config: KubeletConfiguration) -> Iterator[str]:
     if config.topology_manager_policy not in policies:
         yield (
             "invalid configuration: topologyManagerPolicy (--topology-manager-policy) "
-            f"{go.quote(config.topology_manager_policy)} must be one of: [{' '.join(map(go.quote, policies))}]"
+            f"{go.quote(config.topology_manager_policy)} must be one of: "
+            f"[{' '.join(map(go.quote, policies))}]"
         )
     if config.topology_manager_scope not in {SCOPE_CONTAINER, SCOPE_POD}:
         yield (
@@ -192,8 +193,8 @@ def _reservation_problems(entries: tuple[MemoryReservation, ...]) -> Iterator[st
         for name, amount in entry.limits:
             if name != "memory" and not name.startswith(HUGEPAGES):
                 yield (
-                    f"invalid configuration: the limit type {go.quote(name)} for NUMA node {entry.numa} is not "
-                    "supported, only [memory hugepages-<HugePageSize>] is accepted"
+                    f"invalid configuration: the limit type {go.quote(name)} for NUMA node {entry.numa} "
+                    "is not supported, only [memory hugepages-<HugePageSize>] is accepted"
                 )
             if not amount:
                 yield (
@@ -202,7 +203,7 @@ def _reservation_problems(entries: tuple[MemoryReservation, ...]) -> Iterator[st
                 )
             if (entry.numa, name) in seen:
                 yield (
-                    f"invalid configuration: the reserved memory has a duplicate value for NUMA node {entry.numa} "
-                    f"and resource {go.quote(name)}"
+                    "invalid configuration: the reserved memory has a duplicate value "
+                    f"for NUMA node {entry.numa} and resource {go.quote(name)}"
                 )
             seen.add((entry.numa, name))

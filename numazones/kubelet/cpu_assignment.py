@@ -343,8 +343,8 @@ class _Search:
 
 def _endless(count: int) -> KubeletHang:
     return KubeletHang(
-        f"distributing {count} CPUs across NUMA nodes never ends: the CPUs left over on the nodes tried are fewer "
-        "than a whole core each; free whole cores or reserve whole cores on this node"
+        f"distributing {count} CPUs across NUMA nodes never ends: the CPUs left over on the nodes tried are "
+        "fewer than a whole core each; free whole cores or reserve whole cores on this node"
     )
 
 
@@ -382,7 +382,7 @@ def _take_or_nothing(claim: _Claim, strategy: Strategy, cpus: CPUSet, count: int
 
 
 def _deviation(values: Sequence[int]) -> float:
-    """Standard deviation as the kubelet rounds it: mean and result to three decimals, halves away from zero."""
+    """Standard deviation; mean and result rounded to three decimals, halves away from zero."""
     mean = _round_half_away(sum(values) / len(values) * 1000) / 1000
     return _round_half_away(sqrt(sum((value - mean) ** 2 for value in values) / len(values)) * 1000) / 1000
 

@@ -178,6 +178,16 @@ class CPUManager:
         taken |= take(self.topology, self.strategy, allocatable & ~taken, request - taken.bit_count())
         return state.assign(uid, container, taken)
 
+    def offer(self, state: CPUState, numa_mask: int, reusable: CPUSet) -> int:
+        """CPUs that NUMA nodes could give exclusively now; reusable ones count if none lies elsewhere."""
+        inside = self.topology.cpus_in(numa_mask)
+        free = (self.available(state) & inside).bit_count()
+        return free if reusable & ~inside else free + reusable.bit_count()
+
+    def capacity(self, numa_mask: int) -> int:
+        """CPUs that NUMA nodes could give exclusively on an empty node."""
+        return (self.allocatable() & self.topology.cpus_in(numa_mask)).bit_count()
+
     def _check_cores(self, state: CPUState, request: int) -> None:
         per_core = self.topology.cpus_per_core
         if request % per_core:
@@ -247,11 +257,13 @@ def _static(
     if options.get(ALIGN_BY_SOCKET):
         if config.topology_manager_policy == SINGLE_NUMA_NODE:
             raise InvalidConfiguration(
-                "Topolgy manager single-numa-node policy is incompatible with CPUManager align-by-socket policy option"
+                "Topolgy manager single-numa-node policy is incompatible "
+                "with CPUManager align-by-socket policy option"
             )
         if len(topology.sockets) > len(topology.numas):
             raise InvalidConfiguration(
-                "Align by socket is not compatible with hardware where number of sockets are more than number of NUMA"
+                "Align by socket is not compatible with hardware where "
+                "number of sockets are more than number of NUMA"
             )
     full_cores_only = options.get(FULL_PCPUS_ONLY, False)
     strategy = Strategy(

@@ -214,8 +214,7 @@ class DeviceManager:
         return resource.healthy & ~state.allocated.get(resource.name, 0)
 
     def _masks(self, resource: DeviceResource, available: int, reusable: int, count: int) -> ResourceHints:
-        nodes = resource.hosting & self.numa_mask if self.over_hosting_nodes else 0
-        nodes = nodes or self.numa_mask
+        nodes = self._nodes(resource)
         size_of_nodes = nodes.bit_count()
         reusable &= ~resource.without_topology
         missing = count - reusable.bit_count()
@@ -224,14 +223,7 @@ class DeviceManager:
             touching = resource.touching(mask)
             return reusable & ~touching == 0 and (touching & available).bit_count() >= missing
 
-        def fewest() -> int:
-            for size in range(1, size_of_nodes):
-                for mask, _ in masks_of_size(nodes, size):
-                    if resource.touching(mask).bit_count() >= count:
-                        return size
-            return size_of_nodes
-
-        narrowest = fewest()
+        narrowest = self.fewest_numas(resource, count)
 
         def others() -> tuple[int, ...]:
             sizes = (size for size in range(1, size_of_nodes + 1) if size != narrowest)
@@ -239,6 +231,27 @@ class DeviceManager:
 
         preferred = tuple(mask for mask, _ in masks_of_size(nodes, narrowest) if enough(mask))
         return ResourceHints(resource.name, preferred, others)
+
+    def fewest_numas(self, resource: DeviceResource, count: int) -> int:
+        """The least number of NUMA nodes whose devices, in use or not, are enough, or all of them."""
+        nodes = self._nodes(resource)
+        for size in range(1, nodes.bit_count()):
+            for mask, _ in masks_of_size(nodes, size):
+                if resource.touching(mask).bit_count() >= count:
+                    return size
+        return nodes.bit_count()
+
+    def _nodes(self, resource: DeviceResource) -> int:
+        """NUMA nodes that hints are made over."""
+        hosting = resource.hosting & self.numa_mask if self.over_hosting_nodes else 0
+        return hosting or self.numa_mask
+
+    def offer(self, state: DeviceState, resource: DeviceResource, numa_mask: int, reusable: int) -> int:
+        """Devices that NUMA nodes could give now; reusable ones count if none lies elsewhere."""
+        touching = resource.touching(numa_mask)
+        free = (self.available(state, resource) & touching).bit_count()
+        reusable &= ~resource.without_topology
+        return free if reusable & ~touching else free + reusable.bit_count()
 
     def allocate(
         self,

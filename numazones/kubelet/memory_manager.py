@@ -194,8 +194,30 @@ class MemoryManager:
             MEMORY, tuple(feasible(fewest)) if requests else (), others if requests else tuple
         )
 
+    def offer(self, state: MemoryState, kind: str, numa_mask: int, reusable: Reusable) -> int:
+        """Bytes of a type that NUMA nodes could give together now; 0 if memory groups forbid it."""
+        positions = self._positions(numa_mask)
+        if kind not in self.allocatable or not _has_room(state, numa_mask, positions):
+            return 0
+        return _sum(state.free[kind], positions) + reusable.get((numa_mask, kind), 0)
+
+    def blocked(self, state: MemoryState, numa_mask: int) -> bool:
+        """Whether memory groups or other users keep NUMA nodes from being used together."""
+        return not _has_room(state, numa_mask, self._positions(numa_mask))
+
+    def total_allocatable(self, kind: str, numa_mask: int) -> int:
+        """Bytes of a type that NUMA nodes could give together on an empty node."""
+        return _sum(self.allocatable[kind], self._positions(numa_mask)) if kind in self.allocatable else 0
+
+    def fewest_numas(self, requests: Requests) -> int:
+        """The least number of NUMA nodes that hold the requests on an empty node, or all of them."""
+        self._check_types(requests)
+        return self._fewest_numas(
+            tuple((self.allocatable[kind], self.allocatable[kind], kind, amount) for kind, amount in requests)
+        )
+
     def _fewest_numas(self, wanted: tuple[tuple[tuple[int, ...], tuple[int, ...], str, int], ...]) -> int:
-        """The least number of NUMA nodes whose allocatable memory covers all requests; all of them if none do."""
+        """The least number of NUMA nodes whose allocatable memory covers all requests, or all of them."""
         for size in range(1, len(self.numas)):
             for _, positions in masks_of_size(self.numa_mask, size):
                 if all(_sum(allocatable, positions) >= amount for allocatable, _, _, amount in wanted):
@@ -206,8 +228,8 @@ class MemoryManager:
         for kind, _ in requests:
             if kind not in self.allocatable:
                 raise KubeletCrash(
-                    f"the kubelet would crash: a Guaranteed pod asks for {kind}, which not every NUMA node of this "
-                    "machine has, under the static Memory Manager"
+                    f"the kubelet would crash: a Guaranteed pod asks for {kind}, which not every NUMA node "
+                    "of this machine has, under the static Memory Manager"
                 )
 
     def allocate(
@@ -369,7 +391,7 @@ def _best(candidates: Iterable[_Candidate]) -> _Candidate | None:
 
 
 def _regenerated(blocks: tuple[Block, ...], requests: Requests) -> tuple[ResourceHints, ...]:
-    """Hints that lead to the memory a container has already; indifferent where it does not fit the request."""
+    """Hints that lead to the memory a container has already; indifferent where it is not as requested."""
     wanted = dict(requests)
     if len(blocks) != len(wanted) or any(wanted.get(block.type) != block.size for block in blocks):
         return (indifferent(MEMORY),)
@@ -400,8 +422,8 @@ def _check_reserved(config: KubeletConfiguration, machine: Machine) -> None:
             expected = reserved if config.total_reserved_memory is None else config.total_reserved_memory
         if reserved != expected:
             raise InvalidConfiguration(
-                f"the total amount {go.quote(reserved.canonical())} of type {go.quote(kind)} is not equal to the "
-                f"value {go.quote(expected.canonical())} determined by Node Allocatable feature"
+                f"the total amount {go.quote(reserved.canonical())} of type {go.quote(kind)} is not equal "
+                f"to the value {go.quote(expected.canonical())} determined by Node Allocatable feature"
             )
 
 

@@ -172,7 +172,8 @@ class TopologyManager:
         ids = tuple(cpuset.ids(self.numa_mask))
         if len(ids) > _MAX_ENUMERATED:
             raise KubeletHang(
-                f"the kubelet would not finish: merging hints over {len(ids)} NUMA nodes takes 2**{len(ids)} sets of them"
+                f"the kubelet would not finish: merging hints over {len(ids)} NUMA nodes "
+                f"means walking over 2**{len(ids)} sets of them"
             )
         ways = [0] * (1 << len(ids))
         ways[-1] = 1
