@@ -44,7 +44,7 @@ def resources_of(
     )
     for kind, total in pages.items():
         yield _memory_resource(snapshot, node.id, kind, total)
-    yield from _device_resources(devices, holders, node.id)
+    yield from _device_resources(devices, holders, node.id, complete=snapshot.devices_complete)
     if first:
         for name in sorted(snapshot.resources_without_devices):
             yield _amounts(name, capacity=0, reserved=0, allocatable=0, assigned=0, available=0)
@@ -90,12 +90,15 @@ def _memory_resource(
 
 
 def _device_resources(
-    devices: Iterable[KnownDevice], holders: Iterable[Holder], numa: int
+    devices: Iterable[KnownDevice], holders: Iterable[Holder], numa: int, *, complete: bool
 ) -> Iterator[Resource]:
     held = {device for holder in holders for device in holder.devices}
     close = [device for device in devices if device.numa >> numa & 1]
     for name, found in groupby(close, lambda device: device.resource):
         members = list(found)
+        if not complete:
+            yield _amounts(name, assigned=sum((name, device.id) in held for device in members))
+            continue
         usable = [device for device in members if device.healthy and device.registered]
         yield _amounts(
             name,

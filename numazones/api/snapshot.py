@@ -107,6 +107,8 @@ class NodeSnapshot:
     memory_unknown: int = 0
     """Mask of the NUMA nodes whose memory size is not known."""
     devices: tuple[KnownDevice, ...] = ()
+    devices_complete: bool = True
+    """False: only the devices that containers hold are known, so that nothing else of them can be counted."""
     resources_without_devices: frozenset[str] = frozenset()
     """Resources of plugins that announce no device at all."""
     holders: tuple[Holder, ...] = ()
