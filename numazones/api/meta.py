@@ -32,6 +32,12 @@ ATOMIC: dict[str, Any] = {"x-kubernetes-list-type": "atomic"}
 """Marks a list that is always replaced as a whole; keeps managedFields small."""
 
 
+IMMUTABLE: dict[str, Any] = {
+    "x-kubernetes-validations": [{"rule": "self == oldSelf", "message": "it cannot be changed"}]
+}
+"""Marks a part that stays as it was created."""
+
+
 def list_map(*keys: str) -> dict[str, Any]:
     """Mark a list whose items are told apart by the given keys."""
     return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}
@@ -146,7 +152,6 @@ class Column:
     json_path: str
     description: str
     type: str = "string"
-    format: str = ""
     priority: int = 0
 
 
@@ -161,6 +166,8 @@ class ResourceType:
     scope: Literal["Cluster", "Namespaced"]
     columns: tuple[Column, ...]
     description: str
+    rules: tuple[tuple[str, str], ...] = ()
+    """CEL rules over the whole object, with the message for who breaks them."""
 
     @property
     def crd_name(self) -> str:

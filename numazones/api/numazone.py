@@ -13,6 +13,7 @@ from pydantic import Field
 
 from numazones.api.meta import (
     ATOMIC,
+    IMMUTABLE,
     MAX_LABEL,
     MAX_NAME,
     NUMAID,
@@ -376,6 +377,12 @@ NUMAZONE = ResourceType(
     short_names=("nz",),
     scope="Cluster",
     description="One NUMA node of a Kubernetes node: its hardware, what is given away and what is left.",
+    rules=(
+        (
+            "self.metadata.name == self.spec.nodeName + '-numa-' + string(self.spec.numaID)",
+            "the name must be <nodeName>-numa-<numaID>",
+        ),
+    ),
     columns=(
         Column("Node", ".spec.nodeName", "Kubernetes node"),
         Column("NUMA", ".spec.numaID", "NUMA node", type="integer"),
@@ -420,7 +427,10 @@ class NUMAZone(APIObject):
 
     RESOURCE: ClassVar[ResourceType] = NUMAZONE
 
-    spec: NUMAZoneSpec = Field(description="Which NUMA node the object describes; immutable.")
+    spec: NUMAZoneSpec = Field(
+        description="Which NUMA node the object describes; immutable.",
+        json_schema_extra=IMMUTABLE,
+    )
     status: NUMAZoneStatus | None = Field(default=None, description="What is in the zone and who holds it.")
 
 

@@ -1,0 +1,221 @@
+"""CustomResourceDefinitions from the pydantic models: structural schemas, columns, rules.
+
+Rules: structural schemas of apiextensions/v1
+(https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/).
+References are inlined, ``None`` becomes ``nullable``, integers are int64. Defaults are written only
+under ``spec``, where people leave things out; in ``status`` an absent field means what its
+description says. Run as a program it writes or checks the generated files (``make crds``).
+"""
+
+import argparse
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from numazones.api.meta import GROUP, VERSION, APIObject, Column
+from numazones.api.numazone import NUMAZone
+from numazones.errors import NumazonesError
+
+KINDS: tuple[type[APIObject], ...] = (NUMAZone,)
+"""Every kind of the group."""
+
+CATEGORY = "numa"
+"""``kubectl get numa`` lists objects of all kinds of the group."""
+
+_HEADER = "# Generated from numazones/api by `make crds`; do not edit.\n"
+
+# Keywords that mean the same in JSON Schema and in a structural schema.
+_KEPT = frozenset(
+    {
+        "type",
+        "format",
+        "description",
+        "enum",
+        "minimum",
+        "maximum",
+        "minLength",
+        "maxLength",
+        "minItems",
+        "maxItems",
+        "minProperties",
+        "maxProperties",
+        "pattern",
+    }
+)
+_DROPPED = frozenset({"title", "$defs", "properties", "required", "items", "additionalProperties", "default"})
+
+
+class UnsupportedSchema(NumazonesError):
+    """A model uses something that a structural schema cannot say; the message names field and keyword."""
+
+
+def crd(kind: type[APIObject]) -> dict[str, Any]:
+    """Return the CustomResourceDefinition of a kind.
+
+    Raises:
+        UnsupportedSchema: the model cannot be said in a structural schema.
+    """
+    resource = kind.RESOURCE
+    version = {
+        "name": VERSION,
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": _root(kind)},
+        "subresources": {"status": {}},
+        "additionalPrinterColumns": [_column(column) for column in resource.columns],
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": resource.crd_name},
+        "spec": {
+            "group": GROUP,
+            "names": {
+                "kind": resource.kind,
+                "listKind": f"{resource.kind}List",
+                "plural": resource.plural,
+                "singular": resource.singular,
+                "shortNames": list(resource.short_names),
+                "categories": [CATEGORY],
+            },
+            "scope": resource.scope,
+            "versions": [version],
+        },
+    }
+
+
+def files() -> dict[str, str]:
+    """Return file name → content of the folder ``crds``."""
+    return {
+        f"{kind.RESOURCE.plural}.yaml": _HEADER
+        + yaml.safe_dump(crd(kind), sort_keys=False, width=110, allow_unicode=True)
+        for kind in KINDS
+    }
+
+
+def _column(column: Column) -> dict[str, Any]:
+    entry: dict[str, Any] = {
+        "name": column.name,
+        "type": column.type,
+        "jsonPath": column.json_path,
+        "description": column.description,
+    }
+    if column.priority:
+        entry["priority"] = column.priority
+    return entry
+
+
+def _root(kind: type[APIObject]) -> dict[str, Any]:
+    schema = kind.model_json_schema(by_alias=True)
+    definitions = schema.get("$defs", {})
+    properties: dict[str, Any] = {
+        "apiVersion": {"type": "string", "description": f"Version of the schema, {GROUP}/{VERSION}."},
+        "kind": {"type": "string", "description": f"{kind.RESOURCE.kind}."},
+        "metadata": {"type": "object"},
+    }
+    for part in ("spec", "status"):
+        properties[part] = _structural(
+            schema["properties"][part], definitions, path=part, defaults=part == "spec"
+        )
+        properties[part].pop("nullable", None)
+    root: dict[str, Any] = {
+        "type": "object",
+        "description": kind.RESOURCE.description,
+        "required": ["spec"],
+        "properties": properties,
+    }
+    if kind.RESOURCE.rules:
+        root["x-kubernetes-validations"] = [
+            {"rule": rule, "message": message} for rule, message in kind.RESOURCE.rules
+        ]
+    return root
+
+
+def _structural(
+    schema: Mapping[str, Any], definitions: Mapping[str, Any], *, path: str, defaults: bool
+) -> dict[str, Any]:
+    """Turn one JSON Schema into a structural one."""
+    schema = _resolved(schema, definitions)
+    unknown = [key for key in schema if key not in _KEPT | _DROPPED and not key.startswith("x-kubernetes-")]
+    if unknown and set(unknown) != {"nullable"}:
+        raise UnsupportedSchema(f"{path}: {', '.join(unknown)} cannot be said in a structural schema")
+    result = {key: value for key, value in schema.items() if key in _KEPT or key.startswith("x-kubernetes-")}
+    if schema.get("nullable"):
+        result["nullable"] = True
+    if schema.get("type") == "integer":
+        result["format"] = "int64"
+    if schema.get("x-kubernetes-int-or-string"):
+        del result["type"]
+        result["anyOf"] = [{"type": "integer"}, {"type": "string"}]
+    if defaults and schema.get("default") is not None:
+        result["default"] = schema["default"]
+    _add_children(result, schema, definitions, path=path, defaults=defaults)
+    return result
+
+
+def _add_children(
+    result: dict[str, Any],
+    schema: Mapping[str, Any],
+    definitions: Mapping[str, Any],
+    *,
+    path: str,
+    defaults: bool,
+) -> None:
+    if "required" in schema:
+        result["required"] = schema["required"]
+    if "properties" in schema:
+        result["properties"] = {
+            name: _structural(value, definitions, path=f"{path}.{name}", defaults=defaults)
+            for name, value in schema["properties"].items()
+        }
+    if "items" in schema:
+        result["items"] = _structural(schema["items"], definitions, path=f"{path}[]", defaults=defaults)
+    if isinstance(schema.get("additionalProperties"), Mapping):
+        result["additionalProperties"] = _structural(
+            schema["additionalProperties"], definitions, path=f"{path}{{}}", defaults=defaults
+        )
+
+
+def _resolved(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
+    """Inline a reference and fold ``X or null`` into X; what stands beside them wins."""
+    resolved = dict(schema)
+    if reference := resolved.pop("$ref", None):
+        return _resolved({**definitions[reference.rpartition("/")[2]], **resolved}, definitions)
+    if alternatives := resolved.pop("anyOf", None):
+        present = [option for option in alternatives if option != {"type": "null"}]
+        if len(present) != 1 or len(present) == len(alternatives):
+            raise UnsupportedSchema(f"a choice between {alternatives} cannot be said in a structural schema")
+        return {**_resolved(present[0], definitions), **resolved, "nullable": True}
+    return resolved
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Write the definitions, or check that the files are up to date; 1 when they are not."""
+    parser = argparse.ArgumentParser(prog="python -m numazones.api.crd", description=main.__doc__)
+    action = parser.add_mutually_exclusive_group(required=True)
+    action.add_argument("--write", metavar="FOLDER", help="write one file per kind")
+    action.add_argument("--check", metavar="FOLDER", help="compare the files with the models")
+    options = parser.parse_args(arguments)
+    if options.write:
+        for name, content in files().items():
+            with open(f"{options.write}/{name}", "w", encoding="utf-8") as file:  # noqa: PTH123 - no paths here
+                file.write(content)
+        return 0
+    stale = [name for name, content in files().items() if _read(f"{options.check}/{name}") != content]
+    for name in stale:
+        sys.stderr.write(f"{options.check}/{name} differs from the models; run make crds\n")
+    return 1 if stale else 0
+
+
+def _read(path: str) -> str | None:
+    try:
+        with open(path, encoding="utf-8") as file:  # noqa: PTH123 - no paths here
+            return file.read()
+    except FileNotFoundError:
+        return None
+
+
+if __name__ == "__main__":
+    sys.exit(main())
