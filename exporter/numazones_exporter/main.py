@@ -65,7 +65,7 @@ conditions), 1 the hardware could not be read, 2 a setting is wrong.
 """
 
 
-class _Duration(click.ParamType):
+class _Duration(click.ParamType):  # type: ignore[type-arg] # generic in new releases of click only
     """Seconds, written as 60s, 1m30s, 500ms."""
 
     name = "duration"
@@ -77,7 +77,7 @@ class _Duration(click.ParamType):
             self.fail(str(error), param, ctx)
 
 
-class _Publish(click.ParamType):
+class _Publish(click.ParamType):  # type: ignore[type-arg] # generic in new releases of click only
     """A comma-separated list, or a list in the file."""
 
     name = "kinds"
@@ -95,7 +95,7 @@ class _Publish(click.ParamType):
         return tuple(kind for kind in PUBLISHABLE if kind in kinds)
 
 
-class _Source(click.ParamType):
+class _Source(click.ParamType):  # type: ignore[type-arg] # generic in new releases of click only
     """Where to read: a bare word, or ``scheme:PATH``."""
 
     name = "source"
@@ -114,7 +114,7 @@ class _Source(click.ParamType):
         return text
 
 
-class _NodeName(click.ParamType):
+class _NodeName(click.ParamType):  # type: ignore[type-arg] # generic in new releases of click only
     """A node's name: a DNS subdomain."""
 
     name = "name"
@@ -142,7 +142,7 @@ def _setting(
     envvar: str | None = None,
 ) -> Callable[[_Command], _Command]:
     """Declare one setting; its default is that of ``Options`` unless given."""
-    field_default = Options.__dataclass_fields__[name].default if default is None else default
+    field_default: Any = Options.__dataclass_fields__[name].default if default is None else default
     if isinstance(kind, _Duration):
         field_default = format_duration(field_default)
     elif isinstance(kind, _Publish):
@@ -294,7 +294,7 @@ def _settings_of_file(ctx: click.Context, path: Path, content: Mapping[str, Any]
 @click.option("--dump-config", is_flag=True, help="Print the effective settings, with origins, and end.")
 @click.version_option(version("numazones"), prog_name="numazones-exporter")
 @click.pass_context
-def main(ctx: click.Context, *, dump_config: bool, **_settings: Any) -> None:
+def main(ctx: click.Context, /, *, dump_config: bool, **_settings: Any) -> None:
     """Read one node and publish what each of its NUMA zones has, keeps and has given away.
 
     Reads the hardware (sysfs), the kubelet (podresources, configuration, state files) and the node's pods;

@@ -6,9 +6,8 @@ to ``zones.build`` (which is pure). A source that failed is ``None`` here and ha
 
 from dataclasses import dataclass
 
-from numazones.kubelet.checkpoints import CPUManagerState, DeviceManagerState, MemoryManagerState
-
 from numazones.cpuset import CPUSet
+from numazones.kubelet.checkpoints import CPUManagerState, DeviceManagerState, MemoryBlock, MemoryManagerState
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.machine import Machine
 
@@ -31,6 +30,9 @@ ORDER = (
     NODE,
 )
 """The sources in the order in which people are told about them."""
+
+DISAGREE = "SourcesDisagree"
+"""Reason of a problem that is a contradiction between two sources."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -78,15 +80,6 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryBlock:
-    """Memory or hugepages in bytes on the NUMA nodes of a mask; the split between them is not told."""
-
-    type: str
-    numa: int
-    size: int
-
-
-@dataclass(frozen=True, slots=True)
 class ContainerResources:
     """What podresources says one container holds (or a pod: ``name`` is empty then)."""
 
@@ -96,6 +89,16 @@ class ContainerResources:
     devices: tuple[Device, ...]
     claimed: tuple[tuple[str, str], ...] = ()
     """Dynamic resources (DRA): (driver, ``pool/device``); podresources does not tell their NUMA nodes."""
+
+    @property
+    def blocks(self) -> tuple[MemoryBlock, ...]:
+        """Memory that is really held: blocks of size zero are left-overs."""
+        return tuple(block for block in self.memory if block.size)
+
+    @property
+    def device_ids(self) -> frozenset[tuple[str, str]]:
+        """(resource, id) of the devices of device plugins."""
+        return frozenset((device.resource, device.id) for device in self.devices)
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,10 +73,10 @@ class Options:
     origins: Mapping[str, str] = field(default_factory=dict, compare=False)
     """Field → ``default``, ``file PATH``, ``environment`` or ``flag``."""
 
-    @property
-    def podresources_endpoint(self) -> str:
-        """Where podresources are read, with the default filled in."""
-        return self.podresources or f"unix:{self.kubelet_dir}/pod-resources/kubelet.sock"
+    def __post_init__(self) -> None:
+        if not self.podresources:
+            socket = f"unix:{self.kubelet_dir}/pod-resources/kubelet.sock"
+            object.__setattr__(self, "podresources", socket)
 
     @property
     def asks_api_server(self) -> bool:

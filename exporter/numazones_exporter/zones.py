@@ -1,11 +1,41 @@
 """From one observation to the node's zones: pure, deterministic, independent of time.
 
-The same observation always gives the same objects in the same order, and all zones of a node carry one
-snapshot id that is derived from their content, so that nothing is written when nothing changed.
+What was read is joined here into one ``NodeSnapshot``; the figures of the zones, their order and their
+snapshot id, which is derived from their content, are ``numazones.api.snapshot``'s part.
 """
 
-from numazones.api.numazone import NUMAZone
-from numazones_exporter.observation import Observation
+from collections.abc import Mapping
+from dataclasses import replace
+
+from numazones.api.fingerprint import fingerprint
+from numazones.api.meta import OwnerReference
+from numazones.api.numazone import Kubelet, NUMAZone
+from numazones.api.snapshot import (
+    Block,
+    Holder,
+    KnownCache,
+    KnownDevice,
+    MemoryBooks,
+    NodeSnapshot,
+    kubelet_settings,
+)
+from numazones.api.zones import build_zones
+from numazones.cpuset import CPUSet
+from numazones.kubelet.memory_manager import MEMORY, hugepage_type
+from numazones.machine import Machine
+from numazones_exporter.conditions import conditions_of
+from numazones_exporter.consistency import contradictions
+from numazones_exporter.devices import NodeDevices, devices_of
+from numazones_exporter.holdings import Holding, Holdings, holdings_of
+from numazones_exporter.observation import Hardware, Observation
+from numazones_exporter.reserved import (
+    STATIC_CPU,
+    STATIC_MEMORY,
+    cpu_policy,
+    memory_policy,
+    reserved_cpus,
+    reserved_memory,
+)
 
 
 def build(observation: Observation) -> list[NUMAZone]:
@@ -13,4 +43,147 @@ def build(observation: Observation) -> list[NUMAZone]:
 
     The list is empty when the hardware could not be read; conditions carry no transition times.
     """
-    raise NotImplementedError
+    hardware = observation.hardware
+    if hardware is None:
+        return []
+    zones = build_zones(_snapshot(observation, _with_known_memory(observation, hardware)))
+    owners = tuple(
+        OwnerReference(api_version="v1", kind="Node", name=observation.node_name, uid=uid)
+        for uid in (observation.node_uid,)
+        if uid is not None
+    )
+    return [
+        zone.model_copy(update={"metadata": zone.metadata.model_copy(update={"owner_references": owners})})
+        for zone in zones
+    ]
+
+
+def _snapshot(observation: Observation, hardware: Hardware) -> NodeSnapshot:
+    holdings = holdings_of(observation)
+    devices = devices_of(observation, holdings)
+    reserved = reserved_cpus(observation, hardware)
+    problems = (
+        *observation.problems,
+        *reserved.problems,
+        *holdings.problems,
+        *devices.problems,
+        *contradictions(observation, hardware, holdings),
+    )
+    accounts = holdings.memory
+    return NodeSnapshot(
+        node_name=observation.node_name,
+        machine=hardware.machine,
+        kubelet=_kubelet(observation),
+        reserved_cpus=reserved.cpus,
+        default_cpus=_default_cpus(observation, holdings, hardware.machine),
+        exclusive_cpus=holdings.cpus,
+        memory_reserved=_memory_reserved(observation, hardware.machine),
+        memory_assigned=None if accounts is None else accounts.assigned,
+        memory_books=_memory_books(observation, holdings, hardware.machine),
+        memory_unknown=hardware.memory_unknown,
+        devices=tuple(_known_devices(devices, holdings)),
+        resources_without_devices=devices.resources_without_devices,
+        devices_complete=devices.offer_known,
+        holders=tuple(map(_holder, holdings.containers)),
+        offline=dict(hardware.offline),
+        isolated=hardware.isolated,
+        caches=tuple(KnownCache(cache.level, cache.id, cache.cpus) for cache in hardware.caches),
+        pods_fingerprint=_fingerprint(observation),
+        conditions=conditions_of(observation, problems),
+    )
+
+
+def _with_known_memory(observation: Observation, hardware: Hardware) -> Hardware:
+    """Where sysfs does not tell a node's memory, take what the memory manager saw when it started."""
+    state = observation.memory_manager
+    if not hardware.memory_unknown or state is None:
+        return hardware
+    unknown, nodes = hardware.memory_unknown, []
+    for node in hardware.machine.numa_nodes:
+        known = state.machine.get(node.id)
+        table = known.memory.get(MEMORY) if known is not None else None
+        if unknown >> node.id & 1 and table is not None:
+            unknown &= ~(1 << node.id)
+            nodes.append(replace(node, memory=table.total))
+        else:
+            nodes.append(node)
+    machine = Machine(hardware.machine.cpus, tuple(nodes))
+    return replace(hardware, machine=machine, memory_unknown=unknown)
+
+
+def _kubelet(observation: Observation) -> Kubelet | None:
+    version = observation.kubelet_version or ""
+    if observation.kubelet is not None:
+        return kubelet_settings(observation.kubelet, version=version)
+    return Kubelet(version=version) if version else None
+
+
+def _default_cpus(observation: Observation, holdings: Holdings, machine: Machine) -> CPUSet | None:
+    """The default set as it is once the kubelet has released what ended pods held."""
+    state = observation.cpu_manager
+    if state is None or cpu_policy(observation) != STATIC_CPU:
+        return None
+    recorded = 0
+    for containers in state.entries.values():
+        for cpus in containers.values():
+            recorded |= cpus
+    for cpus in (state.pod_entries or {}).values():
+        recorded |= cpus
+    returned = recorded & ~(holdings.cpus or 0)
+    return (state.default | returned) & machine.all_cpus
+
+
+def _memory_reserved(observation: Observation, machine: Machine) -> Mapping[tuple[int, str], int] | None:
+    """Bytes kept from pods by NUMA id and type; None where nothing tells."""
+    amounts: dict[tuple[int, str], int] = {}
+    for node in machine.numa_nodes:
+        for kind in (MEMORY, *(hugepage_type(size) for size, _ in node.hugepages)):
+            amount = reserved_memory(observation, node.id, kind)
+            if amount is None:
+                return None
+            amounts[node.id, kind] = amount
+    return amounts
+
+
+def _memory_books(observation: Observation, holdings: Holdings, machine: Machine) -> MemoryBooks | None:
+    if holdings.memory is None or memory_policy(observation) != STATIC_MEMORY:
+        return None
+    groups, assignments = holdings.memory.groups, holdings.memory.assignments
+    return MemoryBooks(
+        groups={node.id: groups.get(node.id, 1 << node.id) for node in machine.numa_nodes},
+        assignments={node.id: assignments.get(node.id, 0) for node in machine.numa_nodes},
+    )
+
+
+def _known_devices(devices: NodeDevices, holdings: Holdings) -> list[KnownDevice]:
+    """Devices of plugins, and those of dynamic resources, which no plugin lists and no zone counts."""
+    claimed = {item for holding in holdings.containers for item in holding.resources.claimed}
+    return [
+        *(KnownDevice(item.resource, item.id, item.numa, item.healthy) for item in devices.devices),
+        *(KnownDevice(driver, name, 0, registered=False) for driver, name in sorted(claimed)),
+    ]
+
+
+def _holder(holding: Holding) -> Holder:
+    resources = holding.resources
+    return Holder(
+        namespace=holding.namespace,
+        pod=holding.pod,
+        uid=holding.uid,
+        container=resources.name,
+        cpus=resources.cpus,
+        memory=tuple(Block(block.type, block.numa, block.size) for block in resources.memory),
+        devices=resources.device_ids | frozenset(resources.claimed),
+    )
+
+
+def _fingerprint(observation: Observation) -> str:
+    """Over the pods that the kubelet takes for active, as other exporters compute it; empty where unknown."""
+    ended = {(pod.namespace, pod.name) for pod in observation.pods or () if not pod.active}
+    if observation.podresources is not None:
+        names = {(pod.namespace, pod.name) for pod in observation.podresources.pods} - ended
+    elif observation.pods is not None:
+        names = {(pod.namespace, pod.name) for pod in observation.pods if pod.active}
+    else:
+        return ""
+    return fingerprint(sorted(names))

@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 import aiohttp
 
-from numazones_client import NO_RETRY, Client, Forbidden, load
+from numazones_client import NO_RETRY, Client, ClusterConfig, Forbidden, load
 from numazones_client.config import SERVICE_ACCOUNT
 from numazones_client.resources import NODES, PODS
 from numazones_exporter.observation import NodePod
@@ -38,6 +38,7 @@ class LazyClient:
         self._kubeconfig = kubeconfig
         self._given = client
         self._own: Client | None = None
+        self._config: ClusterConfig | None = None
 
     def get(self) -> Client:
         """Return the client; raises ``numazones_client.ConfigError``."""
@@ -47,6 +48,12 @@ class LazyClient:
             # The next cycle is the retry; waiting here would only make the source look as if it hung.
             self._own = Client(load(self._kubeconfig), user_agent="numazones-exporter", retry=NO_RETRY)
         return self._own
+
+    async def token(self) -> str:
+        """The token for the API server, empty for none; raises ``numazones_client.ConfigError``."""
+        if self._config is None:
+            self._config = load(self._kubeconfig)
+        return await self._config.credentials.token()
 
     async def close(self) -> None:
         """Close the connections of a client that was opened here."""
@@ -125,7 +132,7 @@ class KubeletConfigzReader:
         Raises:
             SourceError: the kubelet cannot be reached or trusted, or does not allow it.
         """
-        token = await self._client.get().config.credentials.token()
+        token = await self._client.token()
         connector = aiohttp.TCPConnector(ssl=self._ssl_context(), force_close=True)
         try:
             async with (

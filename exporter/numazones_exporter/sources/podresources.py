@@ -19,11 +19,11 @@ from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
 
 from numazones import cpuset
 from numazones.cpuset import CPUSet
+from numazones.kubelet.checkpoints import MemoryBlock
 from numazones_exporter import podresources_pb2 as pb
 from numazones_exporter.observation import (
     ContainerResources,
     Device,
-    MemoryBlock,
     PodResources,
     PodResourcesAnswer,
 )
@@ -108,9 +108,8 @@ def _explain(path: Path, error: Exception) -> SourceError:
             else "is the kubelet running?"
         )
         return SourceError("CannotConnect", f"{path}: {error.strerror or error}; {cure}")
-    return SourceError(
-        "ConnectionLost", f"{path}: {error or 'the connection broke'}; the next cycle connects again"
-    )
+    cause = str(error) or "the connection broke"
+    return SourceError("ConnectionLost", f"{path}: {cause}; the next cycle connects again")
 
 
 class _LimitedCodec(ProtoCodec):
@@ -232,7 +231,9 @@ def _container(container: pb.ContainerResources) -> ContainerResources:
 
 
 def _memory(blocks: Iterable[pb.ContainerMemory]) -> tuple[MemoryBlock, ...]:
-    found = (MemoryBlock(block.memory_type, _numas(block.topology), block.size) for block in blocks)
+    found = (
+        MemoryBlock(numa=_numas(block.topology), type=block.memory_type, size=block.size) for block in blocks
+    )
     return tuple(sorted(found, key=lambda block: (block.type, block.numa, block.size)))
 
 

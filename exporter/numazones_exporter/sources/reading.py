@@ -77,7 +77,7 @@ class Sources:
         self.options = options
         self.sysfs = SysfsReader(options.sysfs, options.procfs)
         self.state_files = StateFiles(options.kubelet_dir)
-        self.podresources: PodResourcesReader = reader_for(options.podresources_endpoint)
+        self.podresources: PodResourcesReader = reader_for(options.podresources)
         self.kubelet_config: KubeletConfigReader | None = None
         self.pods: PodsReader | None = None
         self.node: _Remembered[tuple[str, str]] | None = None
@@ -125,7 +125,7 @@ async def observe(sources: Sources) -> Observation:
     kubelet = None
     if document is not None:
         kubelet = scan.take(KUBELET_CONFIG, lambda: understand(document, version=version or None))
-    return replace(
+    observation: Observation = replace(
         local,
         node_uid=uid or None,
         kubelet_version=version or None,
@@ -133,6 +133,7 @@ async def observe(sources: Sources) -> Observation:
         problems=tuple(sorted(scan.problems, key=lambda problem: (ORDER.index(problem.source), problem))),
         durations=tuple(sorted(scan.durations.items())),
     )
+    return observation
 
 
 async def _local(scan: "_Scan", sources: Sources) -> Observation:

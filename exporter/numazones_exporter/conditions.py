@@ -1,0 +1,89 @@
+"""What a zone's conditions say about the reading it comes from.
+
+``Ready`` is True when everything was read and nothing contradicts; Unknown when amounts may be missing or
+wrong, with the reason and the cure; False when there is no kubelet to be seen, so that only the hardware is
+shown. ``Consistent`` tells apart whether sources that describe the same thing agree.
+"""
+
+from collections.abc import Iterable
+
+from numazones.api.meta import Condition
+from numazones.api.numazone import READY
+from numazones_exporter.observation import (
+    CPU_MANAGER_STATE,
+    DEVICE_CHECKPOINT,
+    DISAGREE,
+    MEMORY_MANAGER_STATE,
+    Observation,
+    Problem,
+)
+from numazones_exporter.reserved import STATIC_CPU, STATIC_MEMORY, cpu_policy, memory_policy
+
+CONSISTENT = "Consistent"
+
+_LONGEST_MESSAGE = 1000
+"""Characters; conditions are on every zone, and zones stay small."""
+
+
+def conditions_of(observation: Observation, problems: Iterable[Problem]) -> tuple[Condition, ...]:
+    """Judge the reading; the same on all zones of the node, without transition times."""
+    matter = [problem for problem in problems if not _expected(observation, problem)]
+    disagreements = [problem for problem in matter if problem.reason == DISAGREE]
+    gaps = [problem for problem in matter if problem.reason != DISAGREE]
+    return _ready(observation, gaps, disagreements), _consistent(disagreements)
+
+
+def _ready(observation: Observation, gaps: list[Problem], disagreements: list[Problem]) -> Condition:
+    if not _sees_kubelet(observation):
+        message = f"no kubelet was found, so only the hardware is shown: {_messages(gaps)}"
+        return Condition(type=READY, status="False", reason="KubeletNotFound", message=_short(message))
+    if gaps:
+        return Condition(type=READY, status="Unknown", reason=gaps[0].reason, message=_short(_messages(gaps)))
+    if disagreements:
+        message = f"sources contradict each other, see the condition {CONSISTENT}"
+        return Condition(type=READY, status="Unknown", reason=DISAGREE, message=message)
+    return Condition(type=READY, status="True", reason="Complete", message="")
+
+
+def _consistent(disagreements: list[Problem]) -> Condition:
+    if not disagreements:
+        return Condition(type=CONSISTENT, status="True", reason="SourcesAgree", message="")
+    return Condition(
+        type=CONSISTENT, status="False", reason=DISAGREE, message=_short(_messages(disagreements))
+    )
+
+
+def _sees_kubelet(observation: Observation) -> bool:
+    return any(
+        part is not None
+        for part in (
+            observation.kubelet,
+            observation.podresources,
+            observation.cpu_manager,
+            observation.memory_manager,
+            observation.devices,
+        )
+    )
+
+
+def _expected(observation: Observation, problem: Problem) -> bool:
+    """Whether a missing state file is no gap: a manager without policy, or without devices, writes none."""
+    if problem.reason != "NotFound" or not _sees_kubelet(observation):
+        return False
+    if problem.source == CPU_MANAGER_STATE:
+        return cpu_policy(observation) not in (None, STATIC_CPU)
+    if problem.source == MEMORY_MANAGER_STATE:
+        return memory_policy(observation) not in (None, STATIC_MEMORY)
+    if problem.source == DEVICE_CHECKPOINT:
+        return observation.podresources is not None and not observation.podresources.allocatable_devices
+    return False
+
+
+def _messages(problems: Iterable[Problem]) -> str:
+    return "; ".join(dict.fromkeys(problem.message for problem in problems))
+
+
+def _short(message: str) -> str:
+    if len(message) <= _LONGEST_MESSAGE:
+        return message
+    return message[: _LONGEST_MESSAGE - 1].rsplit(" ", 1)[0] + "…"

@@ -1,0 +1,175 @@
+"""Where sources that describe the same thing contradict each other.
+
+The kubelet looks at the machine and at its configuration once, when it starts; sysfs and the configuration
+are read as they are now. What differs is named, because predictions would be made for another kubelet than
+the one that runs. Nothing here changes an amount.
+"""
+
+from collections.abc import Iterator
+
+from numazones import cpuset
+from numazones.kubelet.memory_manager import MEMORY, hugepage_type
+from numazones.kubelet.versions import STRICT_CPU_RESERVATION
+from numazones.machine import NUMANode
+from numazones_exporter.holdings import Holdings
+from numazones_exporter.observation import (
+    CPU_MANAGER_STATE,
+    DEVICE_CHECKPOINT,
+    DISAGREE,
+    MEMORY_MANAGER_STATE,
+    Hardware,
+    Observation,
+    Problem,
+)
+from numazones_exporter.reserved import STATIC_CPU, STATIC_MEMORY, configured_memory
+
+_RESTART = "was the kubelet restarted since the change?"
+
+
+def contradictions(observation: Observation, hardware: Hardware, holdings: Holdings) -> Iterator[Problem]:
+    """Compare state files with machine, configuration and podresources."""
+    yield from _policies(observation)
+    yield from _cpus(observation, hardware)
+    yield from _shared_twice(holdings)
+    yield from _memory(observation, hardware)
+    yield from _registered_devices(observation)
+
+
+def _policies(observation: Observation) -> Iterator[Problem]:
+    kubelet = observation.kubelet
+    if kubelet is None:
+        return
+    for source, state, configured in (
+        (CPU_MANAGER_STATE, observation.cpu_manager, kubelet.cpu_manager_policy),
+        (MEMORY_MANAGER_STATE, observation.memory_manager, kubelet.memory_manager_policy),
+    ):
+        if state is not None and state.policy != configured:
+            yield Problem(
+                source,
+                DISAGREE,
+                f"{source} was written under policy {state.policy}, the kubelet configuration says "
+                f"{configured}; {_RESTART}",
+            )
+
+
+def _cpus(observation: Observation, hardware: Hardware) -> Iterator[Problem]:
+    """The shared set and the exclusive sets together are all CPUs, but for strictly reserved ones."""
+    state = observation.cpu_manager
+    if state is None or state.policy != STATIC_CPU:
+        return
+    covered = state.default
+    for containers in state.entries.values():
+        for cpus in containers.values():
+            covered |= cpus
+    for cpus in (state.pod_entries or {}).values():
+        covered |= cpus
+    online = hardware.machine.all_cpus
+    if covered & ~online:
+        yield Problem(
+            CPU_MANAGER_STATE,
+            DISAGREE,
+            f"{CPU_MANAGER_STATE} has CPUs {cpuset.format(covered & ~online)}, which are not online",
+        )
+    missing = online & ~covered
+    if missing and not _keeps_reserved_apart(observation):
+        yield Problem(
+            CPU_MANAGER_STATE,
+            DISAGREE,
+            f"CPUs {cpuset.format(missing)} are online, but not in {CPU_MANAGER_STATE}; {_RESTART}",
+        )
+
+
+def _keeps_reserved_apart(observation: Observation) -> bool:
+    if observation.kubelet is None:
+        return True  # it may; nothing can be said
+    return dict(observation.kubelet.cpu_manager_policy_options).get(STRICT_CPU_RESERVATION, "") in _TRUE
+
+
+_TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
+
+
+def _shared_twice(holdings: Holdings) -> Iterator[Problem]:
+    """Exclusive CPUs have one pod."""
+    owners: dict[int, tuple[str, str, str]] = {}
+    for holding in holdings.containers:
+        owner = (holding.namespace, holding.pod, holding.uid)
+        for cpu in cpuset.ids(holding.resources.cpus):
+            other = owners.setdefault(cpu, owner)
+            if other != owner:
+                yield Problem(
+                    CPU_MANAGER_STATE,
+                    DISAGREE,
+                    f"CPU {cpu} is held by two pods, {_name(other)} and {_name(owner)}",
+                )
+                return
+
+
+def _name(owner: tuple[str, str, str]) -> str:
+    namespace, pod, uid = owner
+    return f"{namespace}/{pod}" if pod else f"uid {uid}"
+
+
+def _memory(observation: Observation, hardware: Hardware) -> Iterator[Problem]:
+    state = observation.memory_manager
+    if state is None or state.policy != STATIC_MEMORY:
+        return
+    nodes = {node.id: node for node in hardware.machine.numa_nodes}
+    if state.machine.keys() != nodes.keys():
+        yield Problem(
+            MEMORY_MANAGER_STATE,
+            DISAGREE,
+            f"{MEMORY_MANAGER_STATE} has NUMA nodes {cpuset.format(cpuset.of(state.machine))}, the machine "
+            f"has {cpuset.format(cpuset.of(nodes))}; {_RESTART}",
+        )
+    for numa, node in sorted(nodes.items()):
+        for kind, amount in _amounts(node):
+            known = state.machine.get(numa)
+            table = known.memory.get(kind) if known is not None else None
+            if table is None:
+                continue
+            unknown = kind == MEMORY and hardware.memory_unknown >> numa & 1
+            if table.total != amount and not unknown:
+                yield _differs(numa, kind, table.total, f"sysfs {amount}")
+            configured = configured_memory(observation, numa, kind)
+            if configured is not None and configured != table.system_reserved:
+                yield _differs(
+                    numa, f"reserved {kind}", table.system_reserved, f"the configuration {configured}"
+                )
+
+
+def _amounts(node: NUMANode) -> Iterator[tuple[str, int]]:
+    yield MEMORY, node.memory
+    for size, pages in node.hugepages:
+        yield hugepage_type(size), size * 1024 * pages
+
+
+def _differs(numa: int, what: str, stated: int, other: str) -> Problem:
+    return Problem(
+        MEMORY_MANAGER_STATE,
+        DISAGREE,
+        f"NUMA node {numa}: {MEMORY_MANAGER_STATE} has {stated} bytes of {what}, {other}; {_RESTART}",
+    )
+
+
+def _registered_devices(observation: Observation) -> Iterator[Problem]:
+    """Both list healthy devices; the checkpoint is written whenever that list changes."""
+    if observation.devices is None or observation.podresources is None:
+        return
+    registered = {
+        (resource, device) for resource, ids in observation.devices.registered.items() for device in ids
+    }
+    offered = {(device.resource, device.id) for device in observation.podresources.allocatable_devices}
+    difference = sorted(registered ^ offered)
+    if difference:
+        resource, device = difference[0]
+        has, lacks = (
+            (DEVICE_CHECKPOINT, "podresources")
+            if difference[0] in registered
+            else ("podresources", DEVICE_CHECKPOINT)
+        )
+        more = f" (and {len(difference) - 1} more)" if len(difference) > 1 else ""
+        yield Problem(
+            DEVICE_CHECKPOINT,
+            DISAGREE,
+            f"device {device} of {resource}{more} is in {has}, but not in {lacks}",
+        )

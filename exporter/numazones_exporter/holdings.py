@@ -1,0 +1,307 @@
+"""Who holds what: state files and podresources joined, cleared of ended pods, contradictions named.
+
+The state files are the exact source: they alone know init containers' CPUs and how a memory block over
+several NUMA nodes is split. Where one cannot be read, podresources stand in. Memory of ended pods is given
+back the way the memory manager does it (kubelet 1.36, static policy): block by block, NUMA nodes ascending,
+as much from each as is reserved there; a node's group dissolves with its last assignment.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from numazones import cpuset
+from numazones.cpuset import CPUSet
+from numazones.kubelet.checkpoints import MemoryBlock
+from numazones_exporter.liveness import Liveness, judge
+from numazones_exporter.observation import (
+    CPU_MANAGER_STATE,
+    DEVICE_CHECKPOINT,
+    DISAGREE,
+    MEMORY_MANAGER_STATE,
+    ContainerResources,
+    Device,
+    Observation,
+    PodResources,
+    Problem,
+)
+from numazones_exporter.records import POD, Records, of_state_files
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What one container holds; of a pod as a whole where ``resources.name`` is empty."""
+
+    namespace: str
+    pod: str
+    uid: str
+    resources: ContainerResources
+
+    @property
+    def key(self) -> tuple[str, str, str, str]:
+        """What holdings are ordered by."""
+        return self.namespace, self.pod, self.uid, self.resources.name
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryAccounts:
+    """What the memory manager has given away, per NUMA node."""
+
+    assigned: Mapping[tuple[int, str], int]
+    """(NUMA id, type) → bytes."""
+    groups: Mapping[int, int] = field(default_factory=dict)
+    """NUMA id → mask of the nodes bound together with it."""
+    assignments: Mapping[int, int] = field(default_factory=dict)
+    """NUMA id → number of blocks counted on it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holdings:
+    """Everything that is held on the node."""
+
+    containers: tuple[Holding, ...]
+    cpus: CPUSet | None
+    """All exclusively held CPUs; None where neither source could be read."""
+    memory: MemoryAccounts | None
+    problems: tuple[Problem, ...]
+    """Contradictions between sources, and stand-ins that are not exact."""
+
+
+def holdings_of(observation: Observation) -> Holdings:
+    """Find out who holds what."""
+    records = of_state_files(observation)
+    liveness = judge(observation, records)
+    live = {uid: containers for uid, containers in records.items() if uid not in liveness.ended}
+    joined = _join(observation, live, liveness)
+    memory, guesses = _memory(observation, records, liveness.ended, joined)
+    return Holdings(
+        containers=joined,
+        cpus=_exclusive(observation, joined),
+        memory=memory,
+        problems=(*_contradictions(observation, live, liveness), *_stand_ins(observation), *guesses),
+    )
+
+
+def _join(observation: Observation, live: Records, liveness: Liveness) -> tuple[Holding, ...]:
+    """Every container that holds something: as recorded, with podresources standing in where needed."""
+    joined: dict[tuple[str, str, str, str], Holding] = {}
+    for uid, containers in live.items():
+        namespace, pod = liveness.names.get(uid, ("", ""))
+        for resources in containers.values():
+            _add(joined, Holding(namespace, pod, uid, resources))
+    uids = {name: uid for uid, name in liveness.names.items()}
+    for listed in _listed_active(observation):
+        uid = uids.get((listed.namespace, listed.name), "")
+        for resources in _stand_in(observation, listed):
+            _add(joined, Holding(listed.namespace, listed.name, uid, resources))
+    return tuple(joined[key] for key in sorted(joined) if _holds(joined[key].resources))
+
+
+def _add(joined: dict[tuple[str, str, str, str], Holding], holding: Holding) -> None:
+    known = joined.get(holding.key)
+    if known is None:
+        joined[holding.key] = holding
+        return
+    first, second = known.resources, holding.resources
+    resources = ContainerResources(
+        first.name,
+        first.cpus | second.cpus,
+        first.memory + second.memory,
+        first.devices + second.devices,
+        first.claimed + second.claimed,
+    )
+    joined[holding.key] = replace(known, resources=resources)
+
+
+def _holds(resources: ContainerResources) -> bool:
+    return bool(resources.cpus or resources.memory or resources.devices or resources.claimed)
+
+
+def _listed_active(observation: Observation) -> Iterator[PodResources]:
+    """Pods that podresources lists, without those that kubelets before 1.34 list after their end."""
+    if observation.podresources is None:
+        return
+    ended = {(pod.namespace, pod.name) for pod in observation.pods or () if not pod.active}
+    ended -= {(pod.namespace, pod.name) for pod in observation.pods or () if pod.active}
+    for pod in observation.podresources.pods:
+        if (pod.namespace, pod.name) not in ended:
+            yield pod
+
+
+def _stand_in(observation: Observation, pod: PodResources) -> Iterator[ContainerResources]:
+    """What podresources contribute for a pod: dynamic resources always, the rest for unreadable state."""
+    cpus, memory = observation.cpu_manager is None, observation.memory_manager is None
+    devices = observation.devices is None
+    whole = pod.pod_level
+    for container in pod.containers:
+        yield ContainerResources(
+            name=container.name,
+            cpus=container.cpus if cpus else 0,
+            memory=container.memory if memory and whole is None else (),
+            devices=container.devices if devices else (),
+            claimed=container.claimed,
+        )
+    if whole is not None:  # overlaps the containers' values, so memory counts here and not there
+        yield ContainerResources(POD, whole.cpus if cpus else 0, whole.memory if memory else (), ())
+
+
+def _exclusive(observation: Observation, joined: Iterable[Holding]) -> CPUSet | None:
+    """All exclusively held CPUs; None where nothing tells."""
+    unknown = observation.cpu_manager is None and observation.podresources is None
+    if unknown and (observation.kubelet is None or observation.kubelet.cpu_manager_policy != "none"):
+        return None
+    cpus = 0
+    for holding in joined:
+        cpus |= holding.resources.cpus
+    return cpus
+
+
+def _memory(
+    observation: Observation, records: Records, ended: Iterable[str], joined: Iterable[Holding]
+) -> tuple[MemoryAccounts | None, list[Problem]]:
+    """What the memory manager has given away, and whether a split had to be guessed."""
+    if observation.memory_manager is not None:
+        accounts = _Accounts(observation)
+        for uid in sorted(ended):
+            accounts.release(records[uid])
+        return accounts.frozen(), []
+    if observation.podresources is not None:
+        return _from_blocks(observation, joined)
+    if observation.kubelet is not None and observation.kubelet.memory_manager_policy == "None":
+        return MemoryAccounts({}), []
+    return None, []
+
+
+class _Accounts:
+    """The memory manager's tables, while ended pods' blocks are given back."""
+
+    def __init__(self, observation: Observation) -> None:
+        state = observation.memory_manager
+        assert state is not None  # noqa: S101 - the caller asked
+        self._assigned: dict[tuple[int, str], int] = {}
+        self._groups: dict[int, int] = {}
+        self._assignments: dict[int, int] = {}
+        for numa, node in state.machine.items():
+            self._groups[numa] = node.cells
+            self._assignments[numa] = node.assignments
+            for kind, table in node.memory.items():
+                self._assigned[numa, kind] = table.reserved
+
+    def release(self, containers: Mapping[str, ContainerResources]) -> None:
+        """Give back what a pod holds; pod-level blocks stand for those of the pod's containers."""
+        whole = containers.get(POD)
+        for resources in [whole] if whole is not None else containers.values():
+            for block in resources.memory:
+                self._release(block)
+
+    def _release(self, block: MemoryBlock) -> None:
+        left = block.size
+        for numa in cpuset.ids(block.numa):
+            if numa not in self._assignments:
+                continue
+            self._assignments[numa] -= 1
+            if self._assignments[numa] <= 0:
+                self._assignments[numa] = 0
+                self._groups[numa] = 1 << numa
+            returned = min(left, self._assigned.get((numa, block.type), 0))
+            if returned:
+                self._assigned[numa, block.type] -= returned
+                left -= returned
+
+    def frozen(self) -> MemoryAccounts:
+        return MemoryAccounts(self._assigned, self._groups, self._assignments)
+
+
+def _from_blocks(observation: Observation, joined: Iterable[Holding]) -> tuple[MemoryAccounts, list[Problem]]:
+    """Stand in for memory_manager_state; blocks over several NUMA nodes fill them in ascending order."""
+    assert observation.podresources is not None  # noqa: S101 - the caller asked
+    room = {(block.numa, block.type): block.size for block in observation.podresources.allocatable_memory}
+    assigned: dict[tuple[int, str], int] = {}
+    groups: dict[int, int] = {}
+    assignments: dict[int, int] = {}
+    split = False
+    blocks = [block for holding in joined for block in holding.resources.memory]
+    for block in sorted(blocks, key=lambda block: (block.numa.bit_count(), block.numa, block.type)):
+        left = block.size
+        *others, last = cpuset.ids(block.numa) if block.numa else (-1,)
+        for numa in others:
+            free = room.get((1 << numa, block.type), 0) - assigned.get((numa, block.type), 0)
+            part = max(0, min(left, free))
+            assigned[numa, block.type] = assigned.get((numa, block.type), 0) + part
+            left -= part
+        if last >= 0:
+            assigned[last, block.type] = assigned.get((last, block.type), 0) + left
+        split = split or bool(others)
+        for numa in cpuset.ids(block.numa):
+            groups[numa] = block.numa
+            assignments[numa] = assignments.get(numa, 0) + 1
+    problems = []
+    if split:
+        message = (
+            "podresources do not tell how memory over several NUMA nodes is split; the split is estimated, "
+            "lowest NUMA node first, until memory_manager_state can be read"
+        )
+        problems.append(Problem(MEMORY_MANAGER_STATE, "EstimatedSplit", message))
+    return MemoryAccounts(assigned, groups, assignments), problems
+
+
+_MOST_NAMED = 3
+"""Contradictions named one by one; the rest is counted, so that conditions stay short."""
+
+
+def _contradictions(observation: Observation, live: Records, liveness: Liveness) -> list[Problem]:
+    """Compare the state files with podresources, container by container."""
+    uids = {name: uid for uid, name in liveness.names.items() if uid in live}
+    found: dict[str, list[str]] = {}
+    for pod in _listed_active(observation):
+        recorded = live.get(uids.get((pod.namespace, pod.name), ""), {})
+        for container in pod.containers:
+            known = recorded.get(container.name, ContainerResources(container.name, 0, (), ()))
+            for source, stated, listed in _differences(observation, known, container):
+                found.setdefault(source, []).append(
+                    f"{pod.namespace}/{pod.name} container {container.name} holds {stated or 'nothing'} "
+                    f"by {source} and {listed or 'nothing'} by podresources"
+                )
+    return [Problem(source, DISAGREE, _few(messages)) for source, messages in found.items()]
+
+
+def _differences(
+    observation: Observation, recorded: ContainerResources, listed: ContainerResources
+) -> Iterator[tuple[str, str, str]]:
+    """(state file, what it says, what podresources say) for each part that differs."""
+    if observation.cpu_manager is not None and recorded.cpus != listed.cpus:
+        yield CPU_MANAGER_STATE, _cpus_text(recorded.cpus), _cpus_text(listed.cpus)
+    if observation.memory_manager is not None and recorded.blocks != listed.blocks:
+        yield MEMORY_MANAGER_STATE, _memory_text(recorded.blocks), _memory_text(listed.blocks)
+    if observation.devices is not None and recorded.device_ids != listed.device_ids:
+        yield DEVICE_CHECKPOINT, _devices_text(recorded.devices), _devices_text(listed.devices)
+
+
+def _cpus_text(cpus: CPUSet) -> str:
+    return f"CPUs {cpuset.format(cpus)}" if cpus else ""
+
+
+def _memory_text(blocks: Iterable[MemoryBlock]) -> str:
+    return " + ".join(
+        f"{block.size} bytes of {block.type} on NUMA {cpuset.format(block.numa)}" for block in blocks
+    )
+
+
+def _devices_text(devices: Iterable[Device]) -> str:
+    return " + ".join(sorted({f"{device.resource} {device.id}" for device in devices}))
+
+
+def _few(messages: list[str]) -> str:
+    more = len(messages) - _MOST_NAMED
+    return "; ".join(messages[:_MOST_NAMED]) + (f"; and {more} more" if more > 0 else "")
+
+
+def _stand_ins(observation: Observation) -> Iterator[Problem]:
+    """Say where podresources stand in and cannot know everything."""
+    if observation.podresources is None or observation.cpu_manager is not None:
+        return
+    if any(container.cpus for pod in observation.podresources.pods for container in pod.containers):
+        yield Problem(
+            CPU_MANAGER_STATE,
+            "InitContainersUnseen",
+            "podresources stand in for cpu_manager_state; CPUs that init containers hold are not seen",
+        )

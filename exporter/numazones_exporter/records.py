@@ -1,0 +1,64 @@
+"""What the kubelet's state files say each container holds, in the same form as podresources says it.
+
+Keys are pod uid and container name; pod-level entries (PodLevelResourceManagers) have the name "". Memory
+blocks of size zero stay: the memory manager leaves them behind where a later container took over an init
+container's memory, and counts them as assignments.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+from numazones.kubelet import checkpoints
+from numazones_exporter.observation import ContainerResources, Device, Observation
+
+Records: TypeAlias = dict[str, dict[str, ContainerResources]]
+"""Pod uid → container → what it holds."""
+
+POD = ""
+"""Stands for the container's name in what a pod holds as a whole."""
+
+
+def of_state_files(observation: Observation) -> Records:
+    """Join the three state files, as far as they could be read."""
+    records: Records = {}
+    if observation.cpu_manager is not None:
+        _add_cpus(records, observation.cpu_manager)
+    if observation.memory_manager is not None:
+        _add_memory(records, observation.memory_manager)
+    if observation.devices is not None:
+        _add_devices(records, observation.devices)
+    return records
+
+
+def _add_cpus(records: Records, state: checkpoints.CPUManagerState) -> None:
+    for uid, containers in state.entries.items():
+        for name, cpus in containers.items():
+            _record(records, uid, name, cpus=cpus)
+    for uid, cpus in (state.pod_entries or {}).items():
+        _record(records, uid, POD, cpus=cpus)
+
+
+def _add_memory(records: Records, state: checkpoints.MemoryManagerState) -> None:
+    for uid, containers in state.entries.items():
+        for name, blocks in containers.items():
+            _record(records, uid, name, memory=_ordered(blocks))
+    for uid, blocks in (state.pod_entries or {}).items():
+        _record(records, uid, POD, memory=_ordered(blocks))
+
+
+def _ordered(blocks: Iterable[checkpoints.MemoryBlock]) -> tuple[checkpoints.MemoryBlock, ...]:
+    return tuple(sorted(blocks, key=lambda block: (block.type, block.numa, block.size)))
+
+
+def _add_devices(records: Records, state: checkpoints.DeviceManagerState) -> None:
+    for entry in sorted(state.entries, key=lambda entry: (entry.pod_uid, entry.container, entry.resource)):
+        known = records.get(entry.pod_uid, {}).get(entry.container)
+        devices = [Device(entry.resource, device, numa) for device, numa in sorted(entry.numa_of().items())]
+        before = () if known is None else known.devices
+        _record(records, entry.pod_uid, entry.container, devices=(*before, *devices))
+
+
+def _record(records: Records, uid: str, name: str, **parts: Any) -> None:
+    containers = records.setdefault(uid, {})
+    containers[name] = replace(containers.get(name, ContainerResources(name, 0, (), ())), **parts)
