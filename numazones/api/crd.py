@@ -120,17 +120,12 @@ def _root(kind: type[APIObject]) -> dict[str, Any]:
             schema["properties"][part], definitions, path=part, defaults=part == "spec"
         )
         properties[part].pop("nullable", None)
-    root: dict[str, Any] = {
+    return {
         "type": "object",
         "description": kind.RESOURCE.description,
         "required": ["spec"],
         "properties": properties,
     }
-    if kind.RESOURCE.rules:
-        root["x-kubernetes-validations"] = [
-            {"rule": rule, "message": message} for rule, message in kind.RESOURCE.rules
-        ]
-    return root
 
 
 def _structural(

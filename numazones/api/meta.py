@@ -166,8 +166,6 @@ class ResourceType:
     scope: Literal["Cluster", "Namespaced"]
     columns: tuple[Column, ...]
     description: str
-    rules: tuple[tuple[str, str], ...] = ()
-    """CEL rules over the whole object, with the message for who breaks them."""
 
     @property
     def crd_name(self) -> str:

@@ -377,12 +377,6 @@ NUMAZONE = ResourceType(
     short_names=("nz",),
     scope="Cluster",
     description="One NUMA node of a Kubernetes node: its hardware, what is given away and what is left.",
-    rules=(
-        (
-            "self.metadata.name == self.spec.nodeName + '-numa-' + string(self.spec.numaID)",
-            "the name must be <nodeName>-numa-<numaID>",
-        ),
-    ),
     columns=(
         Column("Node", ".spec.nodeName", "Kubernetes node"),
         Column("NUMA", ".spec.numaID", "NUMA node", type="integer"),
