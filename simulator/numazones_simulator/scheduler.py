@@ -1,8 +1,8 @@
 """A plain scheduler: looks at allocatable amounts only and spreads pods, as the default one does.
 
 It filters with the library's copy of the scheduler's filters and scores by least-allocated cpu and memory
-(kube-scheduler's NodeResourcesFit with its default strategy). It knows nothing of NUMA nodes on purpose:
-what it binds, a kubelet may still reject. Priorities, preemption, volumes and rules between pods are left out.
+(NodeResourcesFit of kube-scheduler with its default strategy). It knows nothing of NUMA nodes on purpose:
+what it binds, a kubelet may still reject. Preemption, volumes and rules between pods are left out.
 """
 
 import asyncio

@@ -1,0 +1,199 @@
+"""Connects one simulated kubelet to the world: pods come in, statuses, a Node, Leases and files go out.
+
+What the API server and the node's files see is what a real kubelet shows: the Node with its conditions, the
+Lease in kube-node-lease (KEP-589), pod statuses by the status subresource, and, with a directory, the node's
+sysfs, procfs, state files and podresources socket, so that the real exporter runs unchanged against it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from numazones_client import AlreadyExists, APIError, Client, NotFound
+from numazones_client.resources import LEASES, NODES, PODS
+from numazones_simulator import clock, machine_tree
+from numazones_simulator.kubelet import pod_status
+from numazones_simulator.kubelet.kubelet import Kubelet, Undecidable
+from numazones_simulator.kubelet.node_spec import node_object
+from numazones_simulator.kubelet.podresources import PodResourcesServer
+from numazones_simulator.kubelet.state_files import StateFiles
+from numazones_simulator.watching import Change
+
+FIELD_MANAGER = "kubelet"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+LEASE_NAMESPACE = "kube-node-lease"
+
+_LEASE_SECONDS = 40
+_RENEWAL_SECONDS = 10.0
+_PAUSE = 0.5
+_ENDED = ("Failed", "Succeeded")
+
+_log = logging.getLogger(__name__)
+
+
+class Agent:
+    """Runs one kubelet.
+
+    Args:
+        kubelet: what decides.
+        client: how to reach the API server.
+        number: of the node in its cluster; gives its pods their addresses.
+        directory: where the node's files go; None: it has none.
+    """
+
+    def __init__(
+        self, kubelet: Kubelet, client: Client, *, number: int = 0, directory: Path | None = None
+    ) -> None:
+        self.kubelet = kubelet
+        self.directory = directory
+        self._client = client
+        self._number = number
+        self._pods_seen = 0
+        self._undecided: set[str] = set()
+        self._changes: asyncio.Queue[list[Change]] = asyncio.Queue()
+        self._files = StateFiles(directory / "kubelet") if directory else None
+
+    @property
+    def name(self) -> str:
+        """Name of the node."""
+        return self.kubelet.spec.name
+
+    def tell(self, changes: list[Change]) -> None:
+        """Hand over what happened to pods of this node."""
+        self._changes.put_nowait(changes)
+
+    async def run(self) -> None:
+        """Register the node and look after its pods until cancelled."""
+        if self.directory is not None:
+            await asyncio.to_thread(machine_tree.write, self.kubelet.spec.machine, self.directory)
+            self._write_files()
+            socket = self.directory / "kubelet" / "pod-resources" / "kubelet.sock"
+            async with PodResourcesServer(socket, lambda: (self.kubelet.node, self.kubelet.pods)):
+                await self._run()
+        else:
+            await self._run()
+
+    async def _run(self) -> None:
+        await self._persist(self.register)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._renew_lease())
+            tasks.create_task(self._look_after_pods())
+
+    async def register(self) -> None:
+        """Create the Node, or bring an existing one up to date."""
+        body = node_object(self.kubelet.spec, now=clock.now())
+        try:
+            await self._client.create(NODES, body)
+        except AlreadyExists:
+            await self._client.patch(NODES, self.name, {"status": body["status"]}, subresource="status")
+
+    async def _renew_lease(self) -> None:
+        while True:
+            body = {
+                "apiVersion": LEASES.api_version,
+                "kind": "Lease",
+                "metadata": {"name": self.name, "namespace": LEASE_NAMESPACE},
+                "spec": {
+                    "holderIdentity": self.name,
+                    "leaseDurationSeconds": _LEASE_SECONDS,
+                    "renewTime": clock.now_micro(),
+                },
+            }
+            try:
+                await self._client.apply(LEASES, body, field_manager=FIELD_MANAGER, namespace=LEASE_NAMESPACE)
+            except APIError as error:
+                _log.warning("%s: the node's lease was not renewed: %s", self.name, error)
+            await asyncio.sleep(_RENEWAL_SECONDS)
+
+    async def _look_after_pods(self) -> None:
+        while True:
+            for change in in_creation_order(await self._changes.get()):
+                await self._persist(self._look_after, change)
+
+    async def _look_after(self, change: Change) -> None:
+        """Bring one pod to where it belongs: gone, ended, running or rejected."""
+        metadata = change.object["metadata"]
+        phase = (change.object.get("status") or {}).get("phase")
+        if change.deleted:
+            self._remove(change.uid)
+        elif metadata.get("deletionTimestamp"):
+            self._remove(change.uid)
+            await self._client.delete(
+                PODS, metadata["name"], namespace=metadata["namespace"], uid=change.uid, grace_seconds=0
+            )
+        elif phase in _ENDED:
+            self._remove(change.uid)
+        elif not self.kubelet.runs(change.uid) and change.uid not in self._undecided:
+            await self._admit(change.object)
+
+    def _remove(self, uid: str) -> None:
+        self._undecided.discard(uid)
+        self.kubelet.remove(uid)
+        self._write_files()
+
+    async def _admit(self, pod: Mapping[str, Any]) -> None:
+        try:
+            verdict = self.kubelet.admit(pod)
+        except Undecidable as error:
+            self._undecided.add(pod["metadata"]["uid"])
+            _log.warning("%s: %s; the pod stays Pending", self.name, error)
+            return
+        self._write_files()
+        if verdict.rejection is not None:
+            status = pod_status.rejected(
+                pod,
+                reason=verdict.rejection.reason,
+                message=verdict.rejection.message,
+                qos_class=verdict.qos_class,
+                now=clock.now(),
+            )
+        else:
+            status = pod_status.running(
+                pod,
+                qos_class=verdict.qos_class,
+                host_ip=self.kubelet.spec.address,
+                pod_ip=self._next_pod_ip(),
+                now=clock.now(),
+            )
+        await self._persist(self._write_status, pod, status)
+
+    async def _write_status(self, pod: Mapping[str, Any], status: Mapping[str, Any]) -> None:
+        metadata = pod["metadata"]
+        await self._client.patch(
+            PODS,
+            metadata["name"],
+            {"metadata": {"uid": metadata["uid"]}, "status": status},
+            namespace=metadata["namespace"],
+            subresource="status",
+            media_type=STRATEGIC_PATCH,
+            params={"fieldManager": FIELD_MANAGER},
+        )
+
+    def _next_pod_ip(self) -> str:
+        self._pods_seen += 1
+        third, fourth = divmod(self._pods_seen, 254)
+        return f"10.{100 + self._number % 100}.{third % 256}.{fourth + 1}"
+
+    def _write_files(self) -> None:
+        if self._files is not None:
+            self._files.write(self.kubelet.node)
+
+    async def _persist(self, write: Any, *arguments: Any) -> None:
+        """Do something at the API server, again and again until it is there to answer."""
+        while True:
+            try:
+                await write(*arguments)
+            except NotFound:
+                return  # the pod is gone already; the watch tells
+            except APIError as error:
+                _log.info("%s: %s; trying again", self.name, error)
+                await asyncio.sleep(_PAUSE)
+            else:
+                return
+
+
+def in_creation_order(changes: Iterable[Change]) -> list[Change]:
+    """Changes by the creation time of their pods, as the kubelet admits a batch; equals stay in order."""
+    return sorted(changes, key=lambda change: change.object["metadata"].get("creationTimestamp") or "")

@@ -1,0 +1,81 @@
+"""Runs many simulated kubelets on one connection: one watch of all pods, handed out by node."""
+
+import asyncio
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from numazones.errors import NumazonesError
+from numazones_client import Client
+from numazones_client.resources import PODS
+from numazones_simulator.apiserver import ApiError
+from numazones_simulator.kubelet.agent import Agent
+from numazones_simulator.kubelet.kubelet import Kubelet
+from numazones_simulator.kubelet.node_spec import NodeSpec
+from numazones_simulator.watching import Change, changes
+
+_LONGEST_SOCKET_PATH = 107  # sockaddr_un on Linux, without the closing zero
+
+
+class SocketPathTooLong(NumazonesError):
+    """Unix sockets have short paths; the message names the path."""
+
+
+class Fleet:
+    """Kubelets of one cluster; run ``run`` as a task.
+
+    Args:
+        client: how to reach the API server.
+        specs: the nodes.
+        directory: below it each node gets a directory of its name; None: nodes have no files.
+
+    Raises:
+        InvalidConfiguration: a kubelet would not start with its configuration on its machine.
+        SocketPathTooLong: the directory's path leaves no room for the podresources socket.
+    """
+
+    def __init__(self, client: Client, specs: Iterable[NodeSpec], *, directory: Path | None = None) -> None:
+        self._client = client
+        self.agents: dict[str, Agent] = {}
+        for number, spec in enumerate(specs):
+            place = None if directory is None else directory / spec.name
+            _check(place)
+            self.agents[spec.name] = Agent(Kubelet(spec), client, number=number, directory=place)
+
+    async def run(self) -> None:
+        """Run all kubelets until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for agent in self.agents.values():
+                tasks.create_task(agent.run())
+            tasks.create_task(self._follow_pods())
+
+    async def _follow_pods(self) -> None:
+        async for batch in changes(self._client, PODS):
+            by_node: dict[str, list[Change]] = {}
+            for change in batch:
+                by_node.setdefault(change.object["spec"].get("nodeName") or "", []).append(change)
+            for node, items in by_node.items():
+                if node in self.agents:
+                    self.agents[node].tell(items)
+
+    async def answer(self, node: str, path: str) -> dict[str, Any]:
+        """Answer what is asked of a node's kubelet through the API server: its configuration.
+
+        Raises:
+            ApiError: no kubelet of that name, or it does not serve the path.
+        """
+        agent = self.agents.get(node)
+        if agent is None or path.strip("/") != "configz":
+            raise ApiError(404, "NotFound", f"no simulated kubelet answers {path!r} for node {node!r}")
+        return {"kubeletconfig": dict(agent.kubelet.spec.configuration)}
+
+
+def _check(directory: Path | None) -> None:
+    if directory is None:
+        return
+    path = directory / "kubelet" / "pod-resources" / "kubelet.sock"
+    if len(str(path)) > _LONGEST_SOCKET_PATH:
+        raise SocketPathTooLong(
+            f"{path} is longer than the {_LONGEST_SOCKET_PATH} characters a socket's path may have; "
+            "use a directory with a shorter path"
+        )
