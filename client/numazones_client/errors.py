@@ -89,7 +89,7 @@ class UnknownResource(NotFound):
 
     def _cure(self) -> str:
         return (
-            f"install the definition of {self.request.resource or 'this resource'} (kubectl apply -f crds/)"
+            f"install the definition of {self.request.resource or 'this resource'} (kubectl apply -k crds)"
         )
 
 
@@ -114,7 +114,7 @@ class Gone(APIError):
 class Invalid(APIError):
     """422: the object does not satisfy its schema or rules."""
 
-    cure = "correct the object, or bring its definition up to date (kubectl apply -f crds/)"
+    cure = "correct the object, or bring its definition up to date (kubectl apply -k crds)"
 
 
 class TooManyRequests(APIError):

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Protocol
 
 from numazones.api.meta import NODE_LABEL
 from numazones.api.numazone import NUMAZone
@@ -34,6 +34,14 @@ _log = logging.getLogger(__name__)
 
 class MissingOwner(NumazonesError):
     """The Node that zones must belong to is not known; the message names it and the cure."""
+
+
+class Publisher(Protocol):
+    """Keeps one kind of object current."""
+
+    async def publish(self, zones: Sequence[NUMAZone]) -> int:
+        """Write what differs; return the number of writes. Raises ``NumazonesError``."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

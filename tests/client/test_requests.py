@@ -106,7 +106,7 @@ async def test_a_budget_that_forbids_an_eviction_is_told_at_once(
         (400, "BadRequest", {}, BadRequest, "fault of the program"),
         (403, "Forbidden", {}, Forbidden, "grant get on numazones.numazones.io"),
         (404, "NotFound", {"name": "z"}, NotFound, "does not exist, or no longer"),
-        (404, "NotFound", {}, UnknownResource, r"kubectl apply -f crds/"),
+        (404, "NotFound", {}, UnknownResource, r"kubectl apply -k crds"),
         (409, "Conflict", {}, Conflict, "read it again"),
         (409, "AlreadyExists", {}, AlreadyExists, "update it instead"),
         (410, "Expired", {}, Gone, "list again"),

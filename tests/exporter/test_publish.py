@@ -300,7 +300,7 @@ async def test_without_owner_nothing_is_published_and_the_cure_is_named(
             UnknownResource,
             (
                 "list numazones.numazones.io: the server could not find the requested resource; "
-                "install the definition of numazones.numazones.io (kubectl apply"
+                "install the definition of numazones.numazones.io (kubectl apply -k crds)"
             ),
         ),
         (401, {"message": "Unauthorized"}, Unauthorized, "the token or certificate has expired"),
@@ -352,7 +352,7 @@ async def test_a_refused_list_says_what_to_do(
             422,
             'NUMAZone "worker-3-numa-0" is invalid: status.zones: must be less',
             Invalid,
-            "correct the object, or bring its definition up to date (kubectl apply",
+            "correct the object, or bring its definition up to date (kubectl apply -k crds)",
         ),
         (
             403,

@@ -43,7 +43,9 @@ def container(pod: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("folder", [BASE, PODMONITOR, TOPOLOGIES], ids=lambda folder: folder.name)
+@pytest.mark.parametrize(
+    "folder", [ROOT / "crds", BASE, PODMONITOR, TOPOLOGIES], ids=lambda folder: folder.name
+)
 def test_a_kustomization_lists_every_file_beside_it_and_no_missing_one(folder: Path) -> None:
     listed = set(yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"])
     assert {path.name for path in folder.glob("*.yaml")} - {"kustomization.yaml"} <= listed

@@ -1,0 +1,255 @@
+"""The exporter as it runs on a node: read, publish what changed, and wait for a reason to read again.
+
+One loop does the work; around it run the watch of the kubelet's files, the watch of the node's pods, the
+Lease and the HTTP server. What fails is tried again: at the next interval, at the next event, or, where
+publishing failed, after a pause that grows and that respects what the API server asked for. Nothing here
+reads the wall clock, so that a clock that jumps neither hurries nor stops it.
+"""
+
+import asyncio
+import logging
+import random
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from importlib.metadata import version
+
+from prometheus_client import CollectorRegistry
+
+from numazones.api.numazone import NUMAZone
+from numazones.errors import NumazonesError
+from numazones_client import APIError, Client, load
+from numazones_exporter import health, logs, zones
+from numazones_exporter.health import PUBLISH, SCAN, Health
+from numazones_exporter.lease import LeaseKeeper
+from numazones_exporter.metrics import AMOUNTS, Metrics, ZoneAmounts, amount
+from numazones_exporter.observation import (
+    CPU_MANAGER_STATE,
+    DEVICE_CHECKPOINT,
+    KUBELET_CONFIG,
+    MEMORY_MANAGER_STATE,
+    NODE,
+    PODRESOURCES,
+    PODS,
+    SYSFS,
+    Observation,
+    Problem,
+)
+from numazones_exporter.options import NODE_RESOURCE_TOPOLOGIES, NUMAZONES, Options
+from numazones_exporter.publish import Publisher, Writer, ZonePublisher
+from numazones_exporter.sources import Sources, observe
+from numazones_exporter.triggers import KUBELET, KubeletFilesWatch, Wakeups
+from numazones_exporter.watched_pods import WatchedPods
+
+SHUTDOWN_SECONDS = 5.0
+"""How long a publish that has begun may take to end when the exporter is stopped."""
+
+_FIRST_PAUSE = 1.0
+_START = "start"
+_STOP = "stop"
+
+_log = logging.getLogger(__name__)
+
+
+def run(options: Options) -> int:
+    """Run until SIGTERM or SIGINT; return the exit status.
+
+    Raises:
+        NumazonesError: it cannot start: no API server is configured, the address is taken, …
+    """
+    logs.configure(style=options.log_format, level=options.log_level)
+    asyncio.run(_run_until_signalled(options))
+    return 0
+
+
+async def _run_until_signalled(options: Options) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    async with Client(load(options.kubeconfig), user_agent="numazones-exporter") as client:
+        await serve(options, client, stop=stop)
+    _log.info("stopped")
+
+
+async def serve(
+    options: Options,
+    client: Client,
+    *,
+    stop: asyncio.Event,
+    registry: CollectorRegistry | None = None,
+    listening: "asyncio.Future[int] | None" = None,
+) -> None:
+    """Export the node until ``stop`` is set; ``listening`` receives the port of the HTTP server."""
+    metrics = Metrics(registry or CollectorRegistry(), version=version("numazones"))
+    state = Health(options.interval)
+    async with health.serve(options.metrics_address, state, metrics.registry) as port:
+        if listening is not None:
+            listening.set_result(port)
+        _log.info("exporting node %s; metrics on port %d", options.node_name, port)
+        exporter = Exporter(options, client, metrics=metrics, state=state)
+        try:
+            await exporter.run(stop)
+        finally:
+            await exporter.close()
+
+
+class Exporter:
+    """Reads one node and keeps its objects current."""
+
+    def __init__(self, options: Options, client: Client, *, metrics: Metrics, state: Health) -> None:
+        """Connect the parts; nothing runs yet."""
+        self._interval = options.interval
+        self._metrics = metrics
+        self._health = state
+        self._wakeups = Wakeups()
+        self._files = KubeletFilesWatch(options.kubelet_dir, self._wakeups)
+        self._sources = Sources(options, client=client)
+        self._pods: WatchedPods | None = None
+        if options.pods == "api" and self._sources.pods is not None:
+            self._pods = WatchedPods(client, options.node_name, self._wakeups, otherwise=self._sources.pods)
+            self._sources.pods = self._pods
+        writer = Writer(client, metrics)
+        self._publishers: list[Publisher] = []
+        if NUMAZONES in options.publish:
+            self._publishers.append(ZonePublisher(writer, options.node_name))
+        if NODE_RESOURCE_TOPOLOGIES in options.publish:
+            # Its models are in memory only where they are needed.
+            from numazones_exporter.noderesourcetopology import (  # noqa: PLC0415
+                NodeResourceTopologyPublisher,
+            )
+
+            self._publishers.append(NodeResourceTopologyPublisher(writer, options.node_name))
+        self._lease = LeaseKeeper(
+            writer,
+            options.node_name,
+            namespace=options.lease_namespace,
+            duration=options.lease_duration,
+            current=lambda: not state.problems(),
+        )
+        self._last: tuple[Observation, list[NUMAZone]] | None = None
+        self._problems: frozenset[Problem] = frozenset()
+        self._pause = 0.0
+        self._stopping = False
+
+    async def close(self) -> None:
+        """Close the sources' connections."""
+        await self._sources.close()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Work until ``stop`` is set; a publish that has begun may end."""
+        async with asyncio.TaskGroup() as tasks:
+            around = [tasks.create_task(self._files.run()), tasks.create_task(self._lease.run())]
+            if self._pods is not None:
+                around.append(tasks.create_task(self._pods.run()))
+            work = tasks.create_task(self._work())
+            await stop.wait()
+            self._stopping = True
+            self._wakeups.wake(_STOP)
+            for task in around:
+                task.cancel()
+            await asyncio.wait((work,), timeout=SHUTDOWN_SECONDS)
+            work.cancel()
+
+    async def _work(self) -> None:
+        """Read and publish, again and again."""
+        clock = asyncio.get_running_loop().time
+        reasons = frozenset({_START})
+        while not self._stopping:
+            due = clock() + self._interval
+            for reason in reasons:
+                self._metrics.wakeups.labels(reason).inc()
+            if KUBELET in reasons:
+                self._sources.forget()
+            await self._cycle()
+            reasons = await self._wakeups.wait(self._pause or max(0.0, due - clock()))
+
+    async def _cycle(self) -> None:
+        """Read the node once and publish what changed; sets how long to pause where that failed."""
+        observation = await self._read()
+        node_zones = self._describe(observation)
+        if not node_zones:
+            return
+        try:
+            writes = 0
+            for publisher in self._publishers:
+                writes += await publisher.publish(node_zones)
+        except NumazonesError as error:
+            self._health.failed(PUBLISH, str(error))
+            self._pause = self._longer_pause(error)
+            _log.warning("publishing failed and is tried again in %.0f s: %s", self._pause, error)
+            return
+        self._pause = 0.0
+        self._health.succeeded(PUBLISH)
+        self._metrics.published.set_to_current_time()
+        self._lease.owned_by(node_zones[0].metadata.owner_references[0].uid)
+        if writes:
+            _log.info("published %d zones with %d writes", len(node_zones), writes)
+
+    async def _read(self) -> Observation:
+        started = time.perf_counter()
+        observation = await observe(self._sources)
+        self._metrics.scan_seconds.observe(time.perf_counter() - started)
+        for source, seconds in observation.durations:
+            self._metrics.source_seconds.labels(source).observe(seconds)
+        failures = [problem for problem in observation.problems if _is_failure(observation, problem)]
+        for problem in failures:
+            self._metrics.source_errors.labels(problem.source).inc()
+        if failures:
+            self._health.failed(SCAN, "; ".join(problem.message for problem in failures))
+        else:
+            self._health.succeeded(SCAN)
+        self._tell(frozenset(observation.problems))
+        return observation
+
+    def _describe(self, observation: Observation) -> list[NUMAZone]:
+        """Build the zones, unless the node looks exactly as the last time."""
+        facts = replace(observation, durations=())
+        if self._last is None or self._last[0] != facts:
+            node_zones = zones.build(facts)
+            self._last = (facts, node_zones)
+            self._metrics.show(_amounts(node_zones))
+        return self._last[1]
+
+    def _tell(self, problems: frozenset[Problem]) -> None:
+        """Log what is new, not what is known."""
+        for problem in sorted(problems - self._problems, key=lambda problem: problem.source):
+            _log.warning("%s: %s: %s", problem.source, problem.reason, problem.message)
+        for problem in sorted(self._problems - problems, key=lambda problem: problem.source):
+            _log.info("%s: no longer: %s", problem.source, problem.reason)
+        self._problems = problems
+
+    def _longer_pause(self, error: NumazonesError) -> float:
+        asked = error.retry_after or 0.0 if isinstance(error, APIError) else 0.0
+        grown = min(max(_FIRST_PAUSE, 2 * self._pause), self._interval)
+        return max(asked, grown * random.uniform(0.5, 1.0))
+
+
+_FACTS = {
+    SYSFS: "hardware",
+    PODRESOURCES: "podresources",
+    KUBELET_CONFIG: "kubelet",
+    CPU_MANAGER_STATE: "cpu_manager",
+    MEMORY_MANAGER_STATE: "memory_manager",
+    DEVICE_CHECKPOINT: "devices",
+    PODS: "pods",
+    NODE: "node_uid",
+}
+
+
+def _is_failure(observation: Observation, problem: Problem) -> bool:
+    """Tell a source that could not be read from one that was read and contradicts another."""
+    return getattr(observation, _FACTS[problem.source]) is None
+
+
+def _amounts(node_zones: Sequence[NUMAZone]) -> Iterator[ZoneAmounts]:
+    for zone in node_zones:
+        for resource in zone.status.resources if zone.status is not None else ():
+            amounts = {name: getattr(resource, name) for name in AMOUNTS}
+            yield ZoneAmounts(
+                node=zone.spec.node_name,
+                numa_id=zone.spec.numa_id,
+                resource=resource.name,
+                amounts={name: None if text is None else amount(text) for name, text in amounts.items()},
+            )

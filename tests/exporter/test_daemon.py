@@ -1,0 +1,438 @@
+"""The exporter end to end: a simulated node with real files and a real socket; the embedded API server."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from aiohttp import ClientSession, web
+from prometheus_client import CollectorRegistry
+
+from numazones_client import Client, ClusterConfig, RetryPolicy
+from numazones_client.resources import LEASES, NODES, NUMAZONES, PODS, Resource
+from numazones_exporter import daemon
+from numazones_exporter.options import Options
+from numazones_simulator import machine_tree, machines
+from numazones_simulator.apiserver import ApiServer
+from numazones_simulator.apiserver.requests import RequestInfo
+from numazones_simulator.kubelet.kubelet import Kubelet
+from numazones_simulator.kubelet.node_spec import NodeSpec, configuration, node_object
+from numazones_simulator.kubelet.podresources import PodResourcesServer
+from numazones_simulator.kubelet.state_files import StateFiles
+
+ROOT = Path(__file__).resolve().parents[2]
+NODE = "worker-3"
+NAMESPACE = "numazones-system"
+DEFINITIONS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
+NAMESPACES = Resource("", "v1", "namespaces", namespaced=False)
+QUICK = RetryPolicy(attempts=2, initial=0.01, maximum=0.02)
+SHAPE = machines.Shape(sockets=2, cores_per_numa=4, memory_per_numa=8 << 30)
+
+
+# The scheduler plugins' own definition says more; here it only has to be served.
+TOPOLOGIES = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {
+        "name": "noderesourcetopologies.topology.node.k8s.io",
+        "annotations": {"api-approved.kubernetes.io": "https://github.com/kubernetes/enhancements/pull/1870"},
+    },
+    "spec": {
+        "group": "topology.node.k8s.io",
+        "names": {
+            "kind": "NodeResourceTopology",
+            "plural": "noderesourcetopologies",
+            "singular": "noderesourcetopology",
+        },
+        "scope": "Cluster",
+        "versions": [
+            {
+                "name": "v1alpha2",
+                "served": True,
+                "storage": True,
+                "schema": {
+                    "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+                },
+            }
+        ],
+    },
+}
+
+
+class RecordingServer(ApiServer):
+    """Remembers what the exporter asked, as RBAC sees it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[tuple[str, str, str]] = []
+        """Verb, group, resource with subresource."""
+
+    async def _answer(self, request: web.Request, info: RequestInfo) -> web.StreamResponse:
+        answer = await super()._answer(request, info)
+        resource = f"{info.resource}/{info.subresource}" if info.subresource else info.resource
+        if request.headers.get("User-Agent") == "numazones-exporter":
+            self.asked.append((info.verb, info.group, resource))
+            if info.verb == "patch" and answer.status == 201:  # applying made a new object
+                self.asked.append(("create", info.group, resource))
+        return answer
+
+    @property
+    def written(self) -> list[tuple[str, str, str]]:
+        return [asked for asked in self.asked if asked[0] not in {"get", "list", "watch"}]
+
+
+@dataclass
+class SimulatedNode:
+    """A node with its files, its socket, and its cluster."""
+
+    folder: Path
+    server: RecordingServer
+    client: Client
+    kubelet: Kubelet
+    files: StateFiles
+    options: Options
+    registry: CollectorRegistry = field(default_factory=CollectorRegistry)
+
+    async def admit(self, name: str, *, cpus: int) -> None:
+        """The pod is bound to the node, admitted, and in the state files."""
+        amounts = {"cpu": str(cpus), "memory": "1Gi"}
+        resources = {"requests": amounts, "limits": amounts}
+        body = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {
+                "nodeName": NODE,
+                "containers": [{"name": "app", "image": "x", "resources": resources}],
+            },
+        }
+        verdict = self.kubelet.admit(await self.client.create(PODS, body, namespace="default"))
+        assert verdict.rejection is None
+        self.files.write(self.kubelet.node)
+
+    async def install(self, *names: str) -> None:
+        for name in names:
+            definition = yaml.safe_load((ROOT / "crds" / name).read_text())
+            await self.client.create(DEFINITIONS, definition)
+
+    @asynccontextmanager
+    async def exporting(self, **changes: Any) -> AsyncIterator[str]:
+        """Run the exporter in this process; yields the address of its HTTP server."""
+        stop = asyncio.Event()
+        listening: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        async with Client(
+            ClusterConfig(self.server.url), user_agent="numazones-exporter", retry=QUICK
+        ) as client:
+            running = asyncio.create_task(
+                daemon.serve(
+                    replace(self.options, **changes),
+                    client,
+                    stop=stop,
+                    registry=self.registry,
+                    listening=listening,
+                )
+            )
+            await asyncio.wait((running, listening), return_when=asyncio.FIRST_COMPLETED)
+            if running.done():
+                await running
+            yield f"http://127.0.0.1:{listening.result()}"
+            stop.set()
+            await running
+
+    async def zones(self) -> list[dict[str, Any]]:
+        return await self.client.list(NUMAZONES, label_selector=f"numazones.io/node={NODE}")
+
+    async def assigned(self) -> list[str]:
+        """Assigned CPUs of each zone; empty while the zones disagree about the snapshot."""
+        zones = await self.zones()
+        if len({zone["status"]["snapshot"] for zone in zones if "status" in zone}) != 1:
+            return []
+        return [
+            resource["assigned"]
+            for zone in zones
+            for resource in zone["status"]["resources"]
+            if resource["name"] == "cpu"
+        ]
+
+    def counted(self, name: str, **labels: str) -> float:
+        return self.registry.get_sample_value(name, labels) or 0.0
+
+
+@pytest.fixture
+async def node(tmp_path: Path) -> AsyncIterator[SimulatedNode]:
+    machine = machines.build(SHAPE)
+    config = configuration(machine, topology_manager_policy="single-numa-node", reserved_cpus="0,4")
+    kubelet = Kubelet(NodeSpec(NODE, machine, config))
+    tree = machine_tree.write(machine, tmp_path)
+    files = StateFiles(tmp_path / "kubelet")
+    files.write(kubelet.node)
+    (tmp_path / "kubelet.json").write_text(json.dumps(config))
+    options = Options(
+        node_name=NODE,
+        sysfs=tree.sysfs,
+        procfs=tree.procfs,
+        kubelet_dir=tmp_path / "kubelet",
+        kubelet_config=f"file:{tmp_path / 'kubelet.json'}",
+        metrics_address="127.0.0.1:0",
+        lease_namespace=NAMESPACE,
+        log_format="json",
+    )
+    endpoint = tmp_path / "kubelet" / "pod-resources" / "kubelet.sock"
+    async with (
+        RecordingServer() as server,
+        PodResourcesServer(endpoint, lambda: (kubelet.node, kubelet.pods)),
+        Client(ClusterConfig(server.url), retry=QUICK) as client,
+    ):
+        await client.create(NODES, node_object(kubelet.spec, now="2026-01-31T08:00:00Z"))
+        await client.create(
+            NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+        )
+        made = SimulatedNode(tmp_path, server, client, kubelet, files, options)
+        await made.install("numazones.yaml")
+        yield made
+
+
+async def until(condition: Callable[[], Any], *, seconds: float = 10) -> None:
+    """Wait for a condition, which may be a coroutine function."""
+    async with asyncio.timeout(seconds):
+        while True:
+            found = condition()
+            if await found if asyncio.iscoroutine(found) else found:
+                return
+            await asyncio.sleep(0.02)
+
+
+async def status_of(url: str) -> tuple[int, str]:
+    async with ClientSession() as http, http.get(url) as answer:
+        return answer.status, await answer.text()
+
+
+async def ready(url: str) -> None:
+    async def is_ready() -> bool:
+        return (await status_of(f"{url}/readyz"))[0] == 200
+
+    await until(is_ready)
+
+
+async def test_the_zones_of_the_node_are_published_and_owned_by_it(node: SimulatedNode) -> None:
+    await node.admit("first", cpus=2)
+    async with node.exporting() as url:
+        await ready(url)
+        zones = await node.zones()
+        uid = (await node.client.get(NODES, NODE))["metadata"]["uid"]
+        assert [zone["metadata"]["name"] for zone in zones] == ["worker-3-numa-0", "worker-3-numa-1"]
+        for zone in zones:
+            (owner,) = zone["metadata"]["ownerReferences"]
+            assert (owner["kind"], owner["name"], owner["uid"]) == ("Node", NODE, uid)
+            (ready_condition,) = (
+                condition for condition in zone["status"]["conditions"] if condition["type"] == "Ready"
+            )
+            assert ready_condition["status"] == "True", ready_condition
+            assert ready_condition["lastTransitionTime"]
+        assert sorted(await node.assigned()) == ["0", "2"]
+        text = (await status_of(f"{url}/metrics"))[1]
+        assert 'numazones_zone_assigned{node="worker-3",numa_node="0",resource="cpu",unit="core"} 2.0' in text
+
+
+async def test_the_lease_follows_the_first_publish(node: SimulatedNode) -> None:
+    async with node.exporting() as url:
+        await ready(url)
+        await until(lambda: ("create", "coordination.k8s.io", "leases") in node.server.asked)
+        lease = await node.client.get(LEASES, "numazones-exporter-worker-3", namespace=NAMESPACE)
+        assert lease["spec"]["leaseDurationSeconds"] == node.options.lease_duration
+        assert lease["metadata"]["ownerReferences"][0]["kind"] == "Node"
+
+
+async def test_nothing_is_written_when_nothing_changed_not_even_after_a_restart(
+    node: SimulatedNode,
+) -> None:
+    await node.admit("first", cpus=2)
+    async with node.exporting() as url:
+        await ready(url)
+    node.server.asked.clear()
+    cycles = node.counted("numazones_exporter_scan_duration_seconds_count")
+    node.registry = CollectorRegistry()
+    assert cycles >= 1
+    async with node.exporting(interval=0.05) as url:
+        await ready(url)
+        await until(lambda: node.counted("numazones_exporter_scan_duration_seconds_count") >= 10)
+    assert {write for write in node.server.written if write[2] != "leases"} == set()
+
+
+async def test_a_changed_state_file_changes_the_objects_within_a_second(node: SimulatedNode) -> None:
+    async with node.exporting() as url:
+        await ready(url)
+        await asyncio.sleep(0.5)  # what the start itself set off is over
+        assert await node.assigned() == ["0", "0"]
+        took = []
+        for number in range(3):
+            start = time.monotonic()
+            await node.admit(f"pod-{number}", cpus=2)
+
+            async def shown(expected: int = 2 * number + 2) -> bool:
+                return sum(map(int, await node.assigned())) == expected
+
+            await until(shown)
+            took.append(time.monotonic() - start)
+        assert max(took) <= 1.0, took
+        assert node.counted("numazones_exporter_wakeups_total", reason="state-files") >= 3
+
+
+async def test_a_pod_that_ends_gives_back_what_it_held(node: SimulatedNode) -> None:
+    await node.admit("first", cpus=2)
+    async with node.exporting() as url:
+        await ready(url)
+        # The kubelet forgets the pod at once, its state files lag until the next admission.
+        (pod,) = node.kubelet.pods
+        node.kubelet._pods.clear()
+        status = {"status": {"phase": "Succeeded"}}
+        await node.client.patch(PODS, pod.name, status, namespace="default", subresource="status")
+
+        async def given_back() -> bool:
+            return await node.assigned() == ["0", "0"]
+
+        await until(given_back)
+        assert node.counted("numazones_exporter_wakeups_total", reason="pods") >= 1
+
+
+async def test_missing_definitions_are_named_with_the_cure_and_waited_for(
+    node: SimulatedNode, caplog: pytest.LogCaptureFixture
+) -> None:
+    await node.client.delete(DEFINITIONS, "numazones.numazones.io")
+    async with node.exporting(interval=0.1) as url:
+
+        async def unhealthy() -> bool:
+            return (await status_of(f"{url}/healthz"))[0] == 500
+
+        await until(unhealthy)
+        problem = (await status_of(f"{url}/healthz"))[1]
+        assert problem.startswith("publishing the zones has not succeeded for")
+        assert "install the definition of numazones.numazones.io (kubectl apply -k crds)" in problem
+        assert (await status_of(f"{url}/readyz"))[0] == 503
+        assert "publishing failed and is tried again in" in caplog.text
+        await node.install("numazones.yaml")
+        await ready(url)
+        assert (await status_of(f"{url}/healthz"))[0] == 200
+
+
+async def test_an_api_server_that_comes_back_gets_what_it_missed(node: SimulatedNode) -> None:
+    async with node.exporting(interval=0.3) as url:
+        await ready(url)
+        await node.server.stop()
+        (body,) = [  # admitted while nobody could be told
+            {
+                "metadata": {"name": "late", "namespace": "default", "uid": "u"},
+                "spec": {
+                    "nodeName": NODE,
+                    "containers": [
+                        {
+                            "name": "app",
+                            "resources": {
+                                "requests": {"cpu": "2", "memory": "1Gi"},
+                                "limits": {"cpu": "2", "memory": "1Gi"},
+                            },
+                        }
+                    ],
+                },
+            }
+        ]
+        assert node.kubelet.admit(body).rejection is None
+        node.files.write(node.kubelet.node)
+        failed = "numazones_exporter_source_errors_total"
+        await until(lambda: node.counted(failed, source="pods") >= 1)
+        await node.server.start()
+
+        async def shown() -> bool:
+            return sorted(await node.assigned()) == ["0", "2"]
+
+        await until(shown, seconds=20)
+
+
+async def test_a_source_that_fails_for_three_intervals_makes_it_unhealthy_and_is_published(
+    node: SimulatedNode,
+) -> None:
+    async with node.exporting(interval=0.1, podresources="unix:/nowhere/kubelet.sock") as url:
+        await ready(url)
+
+        async def unhealthy() -> bool:
+            return (await status_of(f"{url}/healthz"))[0] == 500
+
+        await until(unhealthy)
+        assert "reading the node has not succeeded for" in (await status_of(f"{url}/healthz"))[1]
+        assert node.counted("numazones_exporter_source_errors_total", source="podresources") >= 3
+        for zone in await node.zones():
+            (condition,) = (entry for entry in zone["status"]["conditions"] if entry["type"] == "Ready")
+            assert condition["status"] != "True"
+
+
+async def test_rbac_grants_exactly_what_the_exporter_calls(node: SimulatedNode) -> None:
+    await node.client.create(DEFINITIONS, TOPOLOGIES)
+    async with node.exporting(publish=("numazones", "noderesourcetopologies")) as url:
+        await node.admit("first", cpus=2)
+        await ready(url)
+        await until(lambda: ("create", "coordination.k8s.io", "leases") in node.server.asked)
+        await until(lambda: ("watch", "", "pods") in node.server.asked)
+    # A zone that vanished, seen at the next start.
+    extra = (await node.zones())[0] | {"spec": {"nodeName": NODE, "numaID": 9}}
+    extra["metadata"] = {"name": "worker-3-numa-9", "labels": {"numazones.io/node": NODE}}
+    await node.client.create(NUMAZONES, extra)
+    called = set(node.server.asked)
+    node.server.asked.clear()
+    node.registry = CollectorRegistry()
+    async with node.exporting() as url:
+        await ready(url)
+    called |= set(node.server.asked)
+    granted = {
+        (verb, group, resource)
+        for folder in ("exporter", "overlays/noderesourcetopologies")
+        for document in yaml.safe_load_all((ROOT / "manifests" / folder / "rbac.yaml").read_text())
+        for rule in document.get("rules", [])
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    assert granted - {("get", "", "nodes/configz")} == called
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_the_real_program_logs_json_and_stops_when_told(
+    node: SimulatedNode, number: signal.Signals
+) -> None:
+    kubeconfig = node.server.kubeconfig(node.folder / "kubeconfig")
+    options = node.options
+    process = await asyncio.create_subprocess_exec(
+        str(Path(sys.executable).with_name("numazones-exporter")),
+        f"--node-name={NODE}",
+        f"--sysfs={options.sysfs}",
+        f"--procfs={options.procfs}",
+        f"--kubelet-dir={options.kubelet_dir}",
+        f"--kubelet-config={options.kubelet_config}",
+        f"--kubeconfig={kubeconfig}",
+        "--metrics-address=127.0.0.1:0",
+        stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, "PYTHONWARNINGS": "error"},
+    )
+
+    async def published() -> bool:
+        return await node.assigned() == ["0", "0"]
+
+    try:
+        await until(published, seconds=30)
+    finally:
+        process.send_signal(number)
+        _, errors = await asyncio.wait_for(process.communicate(), 15)
+    assert process.returncode == 0
+    lines = [json.loads(line) for line in errors.decode().splitlines()]
+    assert {line.keys() >= {"time", "level", "logger", "message"} for line in lines} == {True}
+    messages = [line["message"] for line in lines]
+    assert messages[0].startswith("exporting node worker-3; metrics on port ")
+    assert messages[-1] == "stopped"
