@@ -11,6 +11,7 @@ from numazones.api.meta import Condition
 from numazones.api.numazone import Kubelet
 from numazones.cpuset import CPUSet
 from numazones.kubelet.config import KubeletConfiguration
+from numazones.kubelet.versions import STRICT_CPU_RESERVATION
 from numazones.machine import Machine
 
 # Gates that decide whether a policy option may be used, or how pods are admitted.
@@ -132,3 +133,9 @@ def kubelet_settings(config: KubeletConfiguration, *, version: str) -> Kubelet:
         topology_manager_policy_options=dict(config.topology_manager_policy_options),
         feature_gates={name: on for name, on in config.feature_gates if name in _GATES},
     )
+
+
+def is_strict(kubelet: Kubelet | None) -> bool:
+    """Tell whether strict-cpu-reservation keeps the reserved CPUs out of the default set."""
+    options = kubelet.cpu_manager_policy_options if kubelet is not None else {}
+    return options.get(STRICT_CPU_RESERVATION, "").lower() in {"1", "t", "true"}

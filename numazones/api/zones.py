@@ -1,277 +1,435 @@
-"""NUMAZones of a node: made from what is known, read back into the exact admission state.
+"""Between the NUMAZones of a node and the exact state from which its kubelet decides.
 
-``build_zones`` is the one place where zones come into being. ``node_from_zones`` gives the ``Node`` that
-decides on the next pod as the kubelet would; zones that disagree, are missing, or say themselves that
-they are not complete are refused by name, so that nobody predicts from half a node.
+``node_from_zones`` gives the ``Node`` that admits the next pod as the kubelet would. Zones that are
+missing, disagree, or say themselves that they are not complete are refused by name, so that nobody
+predicts from half a node. ``zones_from_node`` is the way back, and loses nothing that admission needs:
+reserved amounts become explicit reservations (``reservedSystemCPUs``, ``reservedMemory``), which a kubelet
+treats the same as amounts it has worked out itself.
 """
 
-import hashlib
-import json
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import groupby
+from collections.abc import Iterable, Mapping
+from typing import NoReturn
 
-from numazones import cpuset
-from numazones.api.amounts import headroom_of, resources_of, summary_of
-from numazones.api.meta import NODE_LABEL, ObjectMeta, OwnerReference
-from numazones.api.numazone import (
-    Assignment,
-    Cache,
-    ContainerName,
-    CPUGroup,
-    CPUSets,
-    Device,
-    DeviceIDs,
-    Distance,
-    Kubelet,
-    MemoryBlock,
-    NUMAZone,
-    NUMAZoneSpec,
-    NUMAZoneStatus,
-    Topology,
-    zone_name,
+from numazones import cpuset, quantity
+from numazones.api.meta import Condition
+from numazones.api.numazone import READY, Assignment, Kubelet, NUMAZone, NUMAZoneStatus, Resource, Topology
+from numazones.api.snapshot import (
+    Block,
+    Holder,
+    KnownDevice,
+    MemoryBooks,
+    NodeSnapshot,
+    is_strict,
+    kubelet_settings,
 )
-from numazones.api.snapshot import Holder, KnownDevice, NodeSnapshot
+from numazones.api.zone_building import build_zones
 from numazones.cpuset import CPUSet
-from numazones.kubelet.versions import STRICT_CPU_RESERVATION
-from numazones.machine import Machine, NUMANode
+from numazones.errors import NumazonesError
+from numazones.kubelet.config import KubeletConfiguration, MemoryReservation
+from numazones.kubelet.cpu_manager import STATIC as STATIC_CPUS
+from numazones.kubelet.device_manager import Device
+from numazones.kubelet.memory_manager import MEMORY
+from numazones.kubelet.memory_manager import STATIC as STATIC_MEMORY
+from numazones.kubelet.memory_manager import Block as AssignedBlock
+from numazones.kubelet.versions import release
+from numazones.machine import CPU, Machine, NUMANode
+from numazones.node import Node, NUMAMemory
+from numazones.pod import HUGEPAGES
+
+__all__ = ["IncompleteZones", "ZonesNotReady", "build_zones", "node_from_zones", "zones_from_node"]
+
+_KIB = 1024
 
 
-def build_zones(snapshot: NodeSnapshot) -> list[NUMAZone]:
-    """Return the node's zones by ascending NUMA id, with one snapshot id made from their content."""
-    statuses = {node.id: _status(snapshot, node) for node in snapshot.machine.numa_nodes}
-    identity = _identity(snapshot.node_name, statuses)
-    return [
-        NUMAZone(
-            metadata=_metadata(snapshot, numa),
-            spec=NUMAZoneSpec(node_name=snapshot.node_name, numa_id=numa),
-            status=status.model_copy(update={"snapshot": identity}),
-        )
-        for numa, status in statuses.items()
-    ]
+class IncompleteZones(NumazonesError):
+    """Not all zones of a node are there, or they are not of one moment; the next cycle usually helps."""
 
 
-def _metadata(snapshot: NodeSnapshot, numa: int) -> ObjectMeta:
-    owner = (
-        ()
-        if snapshot.node_uid is None
-        else (OwnerReference(api_version="v1", kind="Node", name=snapshot.node_name, uid=snapshot.node_uid),)
-    )
-    return ObjectMeta(
-        name=zone_name(snapshot.node_name, numa),
-        labels={NODE_LABEL: snapshot.node_name},
-        owner_references=owner,
-    )
+class ZonesNotReady(NumazonesError):
+    """Zones say themselves, or lack so much, that the node's state is not known."""
 
 
-def _identity(node_name: str, statuses: Mapping[int, NUMAZoneStatus]) -> str:
-    """Hash what the zones say; when a condition last changed is no part of it."""
-    content = {}
-    for numa, status in statuses.items():
-        document = status.to_api()
-        for condition in document.get("conditions", ()):
-            condition.pop("lastTransitionTime", None)
-        content[numa] = document
-    text = json.dumps([node_name, content], sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+def node_from_zones(zones: Iterable[NUMAZone]) -> Node:
+    """Return the admission state that the zones of one node describe.
 
-
-def _status(snapshot: NodeSnapshot, node: NUMANode) -> NUMAZoneStatus:
-    machine, numa = snapshot.machine, node.id
-    first = numa == machine.numa_nodes[0].id
-    devices = _devices_of(snapshot.devices, machine, numa, first=first)
-    holders = list(_holders_of(snapshot.holders, devices, machine, numa, first=first))
-    named = _named_holders(holders)
-    resources = tuple(resources_of(snapshot, node, devices, holders, first=first))
-    return NUMAZoneStatus(
-        zones=len(machine.numa_nodes),
-        topology=_topology(snapshot, node),
-        kubelet=snapshot.kubelet,
-        resources=resources,
-        cpus=_cpu_sets(snapshot, machine.cpus_of_numa[numa]),
-        memory_group=_group(snapshot, numa),
-        memory_assignments=None if snapshot.memory_books is None else snapshot.memory_books.assignments[numa],
-        devices=tuple(_device(device, named, numa) for device in devices),
-        assignments=tuple(_assignment(holder, named, numa) for holder in holders),
-        headroom=headroom_of(snapshot, numa, resources),
-        summary=summary_of(resources),
-        pods_fingerprint=snapshot.pods_fingerprint,
-        conditions=snapshot.conditions,
+    Raises:
+        IncompleteZones: a zone is missing, comes twice, or belongs to another node or moment.
+        ZonesNotReady: the exporter could not read something, which the message tells.
+        InvalidConfiguration, InvalidNodeState, InvalidMachine, InvalidQuantity, InvalidCPUSet,
+        UnsupportedVersion: what the zones describe cannot be, or is not modelled.
+    """
+    statuses = _agreeing(zones)
+    kubelet = _ready(statuses)
+    machine = _machine(statuses)
+    holders = _Holders(statuses)
+    static_memory = kubelet.memory_manager_policy == STATIC_MEMORY
+    static_cpus = kubelet.cpu_manager_policy == STATIC_CPUS
+    return Node.restore(
+        machine,
+        _configuration(kubelet, statuses),
+        _devices(statuses),
+        default_cpus=_default_cpus(kubelet, statuses) if static_cpus else None,
+        cpu_assignments=holders.cpus,
+        memory_state=_books(statuses) if static_memory else None,
+        memory_assignments=holders.memory,
+        device_assignments=holders.devices,
     )
 
 
-def _topology(snapshot: NodeSnapshot, node: NUMANode) -> Topology:
-    machine = snapshot.machine
-    own = machine.cpus_of_numa[node.id]
-    members = [machine.by_cpu[cpu] for cpu in cpuset.ids(own)]
-    cores = sorted(
-        (cpus for (numa, _, _), cpus in machine.cpus_of_core.items() if numa == node.id),
-        key=lambda cpus: cpus & -cpus,
-    )
-    dies = {(cpu.socket, cpu.die) for cpu in members}
-    return Topology(
-        cpus=cpuset.format(own),
-        offline=cpuset.format(snapshot.offline.get(node.id, 0)),
-        isolated=cpuset.format(snapshot.isolated & own),
-        cores=tuple(cpuset.format(cpus) for cpus in cores),
-        sockets=_groups(((cpu.socket, cpu.id) for cpu in members), own),
-        dies=_groups(((cpu.die, cpu.id) for cpu in members), own)
-        if len(dies) > len({cpu.socket for cpu in members})
-        else (),
-        caches=tuple(_caches(snapshot, own)),
-        distances=tuple(
-            Distance(numa_id=other.id, distance=distance)
-            for other, distance in zip(machine.numa_nodes, node.distances or (), strict=False)
-        ),
-    )
+def zones_from_node(
+    node: Node,
+    *,
+    node_name: str,
+    pods: Mapping[str, tuple[str, str]],
+    version: str = "",
+    conditions: Iterable[Condition] = (Condition(type=READY, status="True", reason="Complete"),),
+    pods_fingerprint: str = "",
+) -> list[NUMAZone]:
+    """Return the zones that describe an admission state.
 
-
-def _groups(pairs: Iterable[tuple[int, int]], own: CPUSet) -> tuple[CPUGroup, ...]:
-    ordered = sorted(pairs)
-    groups = {
-        key: cpuset.of(cpu for _, cpu in found) for key, found in groupby(ordered, lambda pair: pair[0])
-    }
-    return tuple(
-        CPUGroup(id=key, cpus=None if cpus == own else cpuset.format(cpus)) for key, cpus in groups.items()
-    )
-
-
-def _caches(snapshot: NodeSnapshot, own: CPUSet) -> Iterator[Cache]:
-    """Yield the hardware's caches, then those the kubelet alone tells of."""
-    seen = {key: cpus & own for key, cpus in snapshot.machine.cpus_of_uncore.items() if cpus & own}
-    for cache in sorted(snapshot.caches, key=lambda cache: (cache.level, cache.id)):
-        if cpus := cache.cpus & own:
-            uncore = seen.get(cache.id) == cpus
-            yield _cache(cache.level, cache.id, cpus, own, uncore=uncore)
-            if uncore:
-                del seen[cache.id]
-    for key, cpus in sorted(seen.items()):
-        yield _cache(3, key, cpus, own, uncore=True)
-
-
-def _cache(level: int, key: int, cpus: CPUSet, own: CPUSet, *, uncore: bool) -> Cache:
-    return Cache(level=level, id=key, cpus=None if cpus == own else cpuset.format(cpus), uncore=uncore)
-
-
-def _cpu_sets(snapshot: NodeSnapshot, own: CPUSet) -> CPUSets | None:
-    if snapshot.reserved_cpus is None or snapshot.exclusive_cpus is None:
-        return None
-    reserved = snapshot.reserved_cpus & own
-    exclusive = snapshot.exclusive_cpus & own
-    if snapshot.default_cpus is None:
-        return CPUSets(
-            reserved=cpuset.format(reserved),
-            exclusive=cpuset.format(exclusive),
-            shared=cpuset.format(own & ~reserved & ~exclusive),
-        )
-    default = snapshot.default_cpus & own
-    usual = default & ~reserved if is_strict(snapshot.kubelet) else default | reserved
-    return CPUSets(
-        reserved=cpuset.format(reserved),
-        exclusive=cpuset.format(exclusive),
-        shared=cpuset.format(default & ~reserved),
-        default=None if default == usual else cpuset.format(default),
-    )
-
-
-def is_strict(kubelet: Kubelet | None) -> bool:
-    """Tell whether strict-cpu-reservation keeps the reserved CPUs out of the default set."""
-    options = kubelet.cpu_manager_policy_options if kubelet is not None else {}
-    return options.get(STRICT_CPU_RESERVATION, "").lower() in {"1", "t", "true"}
-
-
-def _group(snapshot: NodeSnapshot, numa: int) -> tuple[int, ...]:
-    if snapshot.memory_books is None:
-        return ()
-    return tuple(cpuset.ids(snapshot.memory_books.groups[numa]))
-
-
-# Who holds which devices
-
-
-def _devices_of(
-    devices: Iterable[KnownDevice], machine: Machine, numa: int, *, first: bool
-) -> list[KnownDevice]:
-    """Return the devices listed in a zone; those close to no NUMA node of the machine are in the first."""
-    return sorted(
-        (
-            device
-            for device in devices
-            if device.numa >> numa & 1 or (first and not device.numa & machine.numa_mask)
-        ),
-        key=lambda device: (device.resource, device.id),
-    )
-
-
-def _holders_of(
-    holders: Iterable[Holder], devices: Iterable[KnownDevice], machine: Machine, numa: int, *, first: bool
-) -> Iterator[Holder]:
-    """Yield the containers that touch a zone, with only what they hold there."""
-    listed = {(device.resource, device.id) for device in devices}
-    for holder in sorted(holders, key=lambda item: (item.namespace, item.pod, item.uid, item.container)):
-        part = Holder(
-            holder.namespace,
-            holder.pod,
-            holder.uid,
-            holder.container,
-            holder.cpus & machine.cpus_of_numa[numa],
-            tuple(
-                block
-                for block in holder.memory
-                if block.numa >> numa & 1 or (first and not block.numa & machine.numa_mask)
-            ),
-            holder.devices & listed,
-            holder.claims if first else frozenset(),
-        )
-        if part.cpus or part.memory or part.devices or part.claims:
-            yield part
-
-
-def _named_holders(holders: Iterable[Holder]) -> dict[tuple[str, str], Holder]:
-    """Return device → the container ``assignedTo`` names, one whose names are unmistakable in the zone."""
-    seen: dict[tuple[str, str, str], int] = {}
-    holders = list(holders)
-    for holder in holders:
-        names = (holder.namespace, holder.pod, holder.container)
-        seen[names] = seen.get(names, 0) + 1
-    named: dict[tuple[str, str], Holder] = {}
-    for holder in holders:
-        if holder.pod and seen[holder.namespace, holder.pod, holder.container] == 1:
-            named |= dict.fromkeys(holder.devices, holder)
-    return named
-
-
-def _device(device: KnownDevice, named: Mapping[tuple[str, str], Holder], numa: int) -> Device:
-    holder = named.get((device.resource, device.id))
-    return Device(
-        resource=device.resource,
-        id=device.id,
-        numa_ids=None if device.numa == 1 << numa else tuple(cpuset.ids(device.numa)),
-        healthy=device.healthy,
-        registered=device.registered,
-        assigned_to=None
-        if holder is None
-        else ContainerName(namespace=holder.namespace, pod=holder.pod, container=holder.container),
-    )
-
-
-def _assignment(holder: Holder, named: Mapping[tuple[str, str], Holder], numa: int) -> Assignment:
-    unnamed = {device for device in holder.devices if named.get(device) is not holder} | holder.claims
-    return Assignment(
-        namespace=holder.namespace,
-        pod=holder.pod,
-        uid=holder.uid,
-        container=holder.container,
-        cpus=cpuset.format(holder.cpus),
-        memory=tuple(
-            MemoryBlock(
-                type=block.type,
-                bytes=block.size,
-                numa_ids=None if block.numa == 1 << numa else tuple(cpuset.ids(block.numa)),
+    Args:
+        node: the state.
+        node_name: name of the Kubernetes node.
+        pods: uid → (namespace, name) of the pods that hold something; unknown ones stay nameless.
+        version: the kubelet's version; its release where left out.
+        conditions: what to say about the zones.
+        pods_fingerprint: checksum of the node's pods.
+    """
+    config, static_memory = node.config, node.kubelet.memory.static
+    numas = node.kubelet.memory.numas
+    return build_zones(
+        NodeSnapshot(
+            node_name=node_name,
+            machine=node.machine,
+            kubelet=kubelet_settings(config, version=version or f"v{config.release}"),
+            reserved_cpus=node.kubelet.cpus.reserved,
+            default_cpus=node.cpus.default if node.kubelet.cpus.static else None,
+            exclusive_cpus=node.cpus.assigned(),
+            memory_reserved=_by_numa(numas, node.kubelet.memory.system_reserved),
+            memory_assigned=_by_numa(numas, node.memory.reserved),
+            memory_books=MemoryBooks(
+                groups=dict(zip(numas, node.memory.groups, strict=True)),
+                assignments=dict(zip(numas, node.memory.users, strict=True)),
             )
-            for block in holder.memory
-        ),
-        devices=tuple(
-            DeviceIDs(resource=resource, ids=tuple(device for _, device in found))
-            for resource, found in groupby(sorted(unnamed), lambda device: device[0])
-        ),
+            if static_memory
+            else None,
+            devices=tuple(
+                KnownDevice(name, device.id, cpuset.of(device.numa), device.healthy, resource.registered)
+                for name, resource in node.kubelet.devices.resources.items()
+                for device in resource.devices
+            ),
+            resources_without_devices=frozenset(
+                name for name, resource in node.kubelet.devices.resources.items() if not resource.devices
+            ),
+            holders=tuple(_holders_of(node, pods)),
+            pods_fingerprint=pods_fingerprint,
+            conditions=tuple(conditions),
+        )
     )
+
+
+def _by_numa(numas: Iterable[int], columns: Mapping[str, tuple[int, ...]]) -> dict[tuple[int, str], int]:
+    return {
+        (numa, kind): amount
+        for kind, column in columns.items()
+        for numa, amount in zip(numas, column, strict=True)
+    }
+
+
+def _holders_of(node: Node, pods: Mapping[str, tuple[str, str]]) -> Iterable[Holder]:
+    held = node.device_assignments
+    for uid in sorted(node.pods):
+        cpus = node.cpus.assignments.get(uid, {})
+        memory = node.memory.assignments.get(uid, {})
+        devices = held.get(uid, {})
+        for container in sorted({*cpus, *memory, *devices}):
+            yield Holder(
+                *pods.get(uid, ("", "")),
+                uid,
+                container,
+                cpus.get(container, 0),
+                tuple(Block(block.type, block.affinity, block.size) for block in memory.get(container, ())),
+                frozenset(
+                    (resource, device)
+                    for resource, ids in devices.get(container, {}).items()
+                    for device in ids
+                ),
+            )
+
+
+def _agreeing(zones: Iterable[NUMAZone]) -> dict[int, NUMAZoneStatus]:
+    """Return NUMA id → status, once all zones of one node and moment are there."""
+    zones = sorted(zones, key=lambda zone: zone.spec.numa_id)
+    if not zones:
+        raise IncompleteZones("there are no NUMAZones; does the exporter run on the node?")
+    name = zones[0].spec.node_name
+    if any(zone.spec.node_name != name for zone in zones):
+        raise IncompleteZones(f"node {name}: zones of several nodes were given; select those of one node")
+    statuses = {zone.spec.numa_id: zone.status for zone in zones}
+    if len(statuses) != len(zones):
+        raise IncompleteZones(f"node {name}: a NUMA zone was given twice; list the zones again")
+    known: dict[int, NUMAZoneStatus] = {}
+    for numa, status in statuses.items():
+        if status is None or not status.snapshot:
+            raise IncompleteZones(f"node {name}: zone {numa} has no status yet; wait for the exporter")
+        known[numa] = status
+    first = known[zones[0].spec.numa_id]
+    if any(status.snapshot != first.snapshot for status in known.values()):
+        raise IncompleteZones(f"node {name}: its zones were written at different moments; wait for the rest")
+    if first.zones != len(known):
+        raise IncompleteZones(
+            f"node {name}: {len(known)} of {first.zones} zones are there; wait for the rest"
+        )
+    return known
+
+
+def _ready(statuses: Mapping[int, NUMAZoneStatus]) -> Kubelet:
+    """Return the kubelet's settings once every zone says that it is complete."""
+    kubelets = []
+    for numa, status in statuses.items():
+        ready = next((condition for condition in status.conditions if condition.type == READY), None)
+        if ready is None or ready.status != "True":
+            said = "it says nothing about it" if ready is None else f"{ready.reason}: {ready.message}"
+            raise ZonesNotReady(f"zone {numa} is not ready ({said}); see the exporter on the node")
+        if status.kubelet is None or status.topology is None:
+            raise ZonesNotReady(f"zone {numa} lacks the kubelet's settings or the topology; see the exporter")
+        kubelets.append(status.kubelet)
+    if any(kubelet != kubelets[0] for kubelet in kubelets):
+        raise IncompleteZones("the zones tell different settings of their kubelet; wait for the exporter")
+    return kubelets[0]
+
+
+# The machine
+
+
+def _machine(statuses: Mapping[int, NUMAZoneStatus]) -> Machine:
+    cpus: list[CPU] = []
+    nodes: list[NUMANode] = []
+    for numa, status in statuses.items():
+        topology = status.topology or Topology()
+        cpus += _cpus(numa, topology)
+        distances = {entry.numa_id: entry.distance for entry in topology.distances}
+        if distances and set(distances) != set(statuses):
+            raise ZonesNotReady(f"zone {numa} tells distances to other NUMA nodes than there are zones")
+        nodes.append(
+            NUMANode(
+                id=numa,
+                memory=_amount(numa, _row(status, MEMORY), "capacity"),
+                hugepages=tuple(
+                    (_page_kib(row.name), _amount(numa, row, "capacity") // _page_kib(row.name) // _KIB)
+                    for row in status.resources
+                    if row.name.startswith(HUGEPAGES)
+                ),
+                distances=tuple(distances[other] for other in sorted(statuses)) if distances else None,
+            )
+        )
+    return Machine(tuple(cpus), tuple(nodes))
+
+
+def _cpus(numa: int, topology: Topology) -> list[CPU]:
+    own = cpuset.parse(topology.cpus)
+    core = {cpu: cpus & -cpus for cpus in map(cpuset.parse, topology.cores) for cpu in cpuset.ids(cpus)}
+    socket = _members((group.id, group.cpus) for group in topology.sockets)
+    die = _members((group.id, group.cpus) for group in topology.dies)
+    uncore = _members((cache.id, cache.cpus) for cache in topology.caches if cache.uncore)
+    cpus = []
+    for cpu in cpuset.ids(own):
+        if cpu not in core:
+            raise ZonesNotReady(f"zone {numa}: CPU {cpu} is in no core; see the exporter on the node")
+        cpus.append(
+            CPU(
+                id=cpu,
+                core=core[cpu].bit_length() - 1,
+                socket=_of(socket, cpu) or 0,
+                die=_of(die, cpu) or 0,
+                numa=numa,
+                uncore=_of(uncore, cpu),
+            )
+        )
+    return cpus
+
+
+def _members(groups: Iterable[tuple[int, str | None]]) -> list[tuple[int, CPUSet]]:
+    """Return (id, CPUs); a group that names no CPUs has all of the zone."""
+    return [(key, -1 if cpus is None else cpuset.parse(cpus)) for key, cpus in groups]
+
+
+def _of(groups: Iterable[tuple[int, CPUSet]], cpu: int) -> int | None:
+    return next((key for key, cpus in groups if cpus >> cpu & 1), None)
+
+
+def _page_kib(resource: str) -> int:
+    return quantity.parse(resource.removeprefix(HUGEPAGES)).value() // _KIB
+
+
+def _row(status: NUMAZoneStatus, name: str) -> Resource:
+    return next((row for row in status.resources if row.name == name), Resource(name=name))
+
+
+def _amount(numa: int, row: Resource, which: str) -> int:
+    text: str | None = getattr(row, which)
+    if text is None:
+        raise ZonesNotReady(f"zone {numa} does not tell the {which} of {row.name}; see the exporter")
+    return quantity.parse(text).value()
+
+
+# The kubelet
+
+
+def _configuration(kubelet: Kubelet, statuses: Mapping[int, NUMAZoneStatus]) -> KubeletConfiguration:
+    return KubeletConfiguration(
+        release=release(kubelet.version),
+        cpu_manager_policy=kubelet.cpu_manager_policy,
+        cpu_manager_policy_options=tuple(sorted(kubelet.cpu_manager_policy_options.items())),
+        reserved_system_cpus=cpuset.format(_reserved_cpus(statuses))
+        if kubelet.cpu_manager_policy == STATIC_CPUS
+        else "",
+        memory_manager_policy=kubelet.memory_manager_policy,
+        reserved_memory=tuple(_reservations(statuses))
+        if kubelet.memory_manager_policy == STATIC_MEMORY
+        else (),
+        topology_manager_policy=kubelet.topology_manager_policy,
+        topology_manager_scope=kubelet.topology_manager_scope,
+        topology_manager_policy_options=tuple(sorted(kubelet.topology_manager_policy_options.items())),
+        feature_gates=tuple(sorted(kubelet.feature_gates.items())),
+    )
+
+
+def _reserved_cpus(statuses: Mapping[int, NUMAZoneStatus]) -> CPUSet:
+    reserved = 0
+    for numa, status in statuses.items():
+        if status.cpus is None:
+            raise ZonesNotReady(f"zone {numa} does not tell how its CPUs are used; see the exporter")
+        reserved |= cpuset.parse(status.cpus.reserved)
+    return reserved
+
+
+def _reservations(statuses: Mapping[int, NUMAZoneStatus]) -> Iterable[MemoryReservation]:
+    for numa, status in statuses.items():
+        limits = tuple(
+            (row.name, quantity.parse(row.reserved))
+            for row in status.resources
+            if _is_memory(row) and row.reserved is not None and quantity.parse(row.reserved)
+        )
+        if limits:
+            yield MemoryReservation(numa, tuple(sorted(limits, key=lambda limit: limit[0])))
+
+
+def _is_memory(row: Resource) -> bool:
+    return row.name == MEMORY or row.name.startswith(HUGEPAGES)
+
+
+# What is assigned
+
+
+def _default_cpus(kubelet: Kubelet, statuses: Mapping[int, NUMAZoneStatus]) -> CPUSet:
+    default = 0
+    for status in statuses.values():
+        if status.cpus is None:
+            continue  # refused by _reserved_cpus
+        if status.cpus.default is not None:
+            default |= cpuset.parse(status.cpus.default)
+            continue
+        default |= cpuset.parse(status.cpus.shared)
+        if not is_strict(kubelet):
+            default |= cpuset.parse(status.cpus.reserved)
+    return default
+
+
+def _books(statuses: Mapping[int, NUMAZoneStatus]) -> dict[int, NUMAMemory]:
+    books = {}
+    for numa, status in statuses.items():
+        if status.memory_assignments is None or not status.memory_group:
+            raise ZonesNotReady(f"zone {numa} lacks the memory manager's books; see the exporter")
+        rows = [row for row in status.resources if _is_memory(row)]
+        hugepages = sum(_amount(numa, row, "capacity") for row in rows if row.name != MEMORY)
+        free, reserved = {}, {}
+        for row in rows:
+            reserved[row.name] = _amount(numa, row, "assigned")
+            kept = _amount(numa, row, "reserved") + (hugepages if row.name == MEMORY else 0)
+            free[row.name] = _amount(numa, row, "capacity") - kept - reserved[row.name]
+        books[numa] = NUMAMemory(status.memory_assignments, status.memory_group, free, reserved)
+    return books
+
+
+def _devices(statuses: Mapping[int, NUMAZoneStatus]) -> dict[str, list[Device]]:
+    """Return what plugins announce: resource → devices, an empty list where a plugin has none."""
+    found: dict[str, dict[str, Device]] = {}
+    listed: set[str] = set()
+    for numa, status in statuses.items():
+        for device in status.devices:
+            listed.add(device.resource)
+            if device.registered:
+                numas = (numa,) if device.numa_ids is None else tuple(sorted(device.numa_ids))
+                found.setdefault(device.resource, {})[device.id] = Device(device.id, numas, device.healthy)
+    without = {
+        row.name
+        for status in statuses.values()
+        for row in status.resources
+        if row.name != "cpu" and not _is_memory(row)
+    } - listed
+    return {name: list(devices.values()) for name, devices in found.items()} | {name: [] for name in without}
+
+
+class _Holders:
+    """What each container holds, joined from the zones it touches."""
+
+    def __init__(self, statuses: Mapping[int, NUMAZoneStatus]) -> None:
+        self.cpus: dict[str, dict[str, CPUSet]] = {}
+        self.memory: dict[str, dict[str, list[AssignedBlock]]] = {}
+        self.devices: dict[str, dict[str, dict[str, set[str]]]] = {}
+        known = set(statuses)
+        for numa, status in statuses.items():
+            self._add_devices(status)
+            for assignment in status.assignments:
+                self._add(numa, assignment, first_of=known)
+
+    def _add(self, numa: int, assignment: Assignment, *, first_of: set[int]) -> None:
+        uid, container = assignment.uid, assignment.container
+        if not uid:
+            _refuse(assignment, "its pod's uid is not known; let the exporter see the node's pods")
+        if not container:
+            _refuse(assignment, "pod-level resource managers are not modelled")
+        if assignment.cpus:
+            cpus = self.cpus.setdefault(uid, {})
+            cpus[container] = cpus.get(container, 0) | cpuset.parse(assignment.cpus)
+        for block in assignment.memory:
+            numas = (numa,) if block.numa_ids is None else block.numa_ids
+            # Listed in each of its zones, a block counts in the first.
+            if numa == min(first_of.intersection(numas), default=min(first_of)):
+                blocks = self.memory.setdefault(uid, {}).setdefault(container, [])
+                blocks.append(AssignedBlock(cpuset.of(numas), block.type, block.bytes))
+
+    def _add_devices(self, status: NUMAZoneStatus) -> None:
+        by_name = {(item.namespace, item.pod, item.container): item for item in status.assignments}
+        listed = {(device.resource, device.id) for device in status.devices}
+        for device in status.devices:
+            if device.assigned_to is None:
+                continue
+            names = device.assigned_to
+            holder = by_name.get((names.namespace, names.pod, names.container))
+            if holder is None:
+                raise ZonesNotReady(
+                    f"device {device.resource} {device.id} is assigned to {names.namespace}/{names.pod}, "
+                    "which holds nothing by the zone's assignments; see the exporter"
+                )
+            self._hold(holder, device.resource, device.id)
+        for holder in status.assignments:
+            for devices in holder.devices:
+                for device_id in devices.ids:
+                    # What is not among the zone's devices was claimed through DRA, which admission ignores.
+                    if (devices.resource, device_id) in listed:
+                        self._hold(holder, devices.resource, device_id)
+
+    def _hold(self, holder: Assignment, resource: str, device: str) -> None:
+        containers = self.devices.setdefault(holder.uid, {})
+        containers.setdefault(holder.container, {}).setdefault(resource, set()).add(device)
+
+
+def _refuse(assignment: Assignment, why: str) -> NoReturn:
+    who = (
+        f"{assignment.namespace}/{assignment.pod}"
+        if assignment.pod
+        else f"pod {assignment.uid or '(unknown)'}"
+    )
+    raise ZonesNotReady(f"container {assignment.container or '(pod level)'} of {who}: {why}")
