@@ -71,19 +71,22 @@ def find(directory: Path | None = None) -> list[Recording]:
     """Recorded nodes by name: those of a directory, else the shared ones, else the project's own sample.
 
     Raises:
-        BadRecording: a directory was named, and there is none in it.
+        BadRecording: there is none.
     """
     if directory is not None:
-        found = _in(directory)
-        if not found:
-            raise BadRecording(f"{directory} holds no recorded node: no directory in it has a {_ARCHIVE}")
-        return found
-    shared = os.environ.get(ENVIRONMENT)
-    candidates = [
-        Path(shared) / "recordings" if shared else _REPOSITORY.parent / "shared" / "recordings",
-        _REPOSITORY / "tests" / "data" / "recordings",
-    ]
-    return next((found for candidate in candidates if (found := _in(candidate))), [])
+        candidates = [directory]
+    else:
+        shared = os.environ.get(ENVIRONMENT)
+        candidates = [
+            Path(shared) / "recordings" if shared else _REPOSITORY.parent / "shared" / "recordings",
+            _REPOSITORY / "tests" / "data" / "recordings",
+        ]
+    for candidate in candidates:
+        found = _in(candidate)
+        if found:
+            return found
+    places = " and ".join(map(str, candidates))
+    raise BadRecording(f"no recorded nodes in {places}: no directory there has a {_ARCHIVE}")
 
 
 def lay_out(recording: Recording, directory: Path) -> NodeDirectories:

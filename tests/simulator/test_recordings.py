@@ -42,7 +42,7 @@ def test_the_environment_says_where_recordings_are(cluster: Path, monkeypatch: p
 
 
 def test_a_directory_without_recordings_is_named(tmp_path: Path) -> None:
-    with pytest.raises(BadRecording, match=f"{tmp_path} holds no recorded node"):
+    with pytest.raises(BadRecording, match=f"no recorded nodes in {tmp_path}"):
         recordings.find(tmp_path)
 
 

@@ -1,0 +1,84 @@
+"""Starts one real exporter per node, and waits until they have published."""
+
+import asyncio
+from pathlib import Path
+
+from numazones.errors import NumazonesError
+from numazones_client import Client
+from numazones_client.resources import NUMAZONES
+from numazones_simulator.control_plane import NAMESPACE
+from numazones_simulator.programs import Programs
+from numazones_simulator.recordings import NodeDirectories
+
+_POLL = 0.2
+
+
+class NotPublished(NumazonesError):
+    """Zones of a node did not appear in time; the message names node and log."""
+
+
+def command(
+    node_name: str,
+    directories: NodeDirectories,
+    *,
+    kubeconfig: Path,
+    podresources: str = "",
+    interval: float = 60.0,
+) -> list[str]:
+    """The command line of the exporter of a node whose files are in some directories.
+
+    Args:
+        node_name: the node.
+        directories: its files.
+        kubeconfig: how to reach the API server.
+        podresources: as ``--podresources`` takes it; empty: the socket in the kubelet's directory.
+        interval: seconds between readings when nothing happens.
+    """
+    arguments = {
+        "node-name": node_name,
+        "sysfs": str(directories.sysfs),
+        "procfs": str(directories.procfs),
+        "kubelet-dir": str(directories.kubelet),
+        "kubelet-config": "configz",
+        "pods": "api",
+        "kubeconfig": str(kubeconfig),
+        "lease-namespace": NAMESPACE,
+        "interval": f"{interval:g}s",
+        "metrics-address": "127.0.0.1:0",
+        "log-format": "text",
+    } | ({"podresources": podresources} if podresources else {})
+    return ["numazones-exporter", *(f"--{name}={value}" for name, value in arguments.items())]
+
+
+async def wait_for_zones(
+    client: Client, nodes: set[str], programs: Programs, *, patience: float = 60.0
+) -> None:
+    """Wait until every node has a complete set of zones.
+
+    Raises:
+        NotPublished: some node has none after ``patience`` seconds.
+        ProgramFailed: an exporter ended.
+    """
+    missing = set(nodes)
+    try:
+        async with asyncio.timeout(patience):
+            while missing:
+                await asyncio.sleep(_POLL)
+                programs.check()
+                missing = nodes - await _published(client)
+    except TimeoutError:
+        raise NotPublished(
+            f"no zones of {', '.join(sorted(missing))} after {patience:g} s; "
+            f"the exporters' logs are in {programs.log_directory}"
+        ) from None
+
+
+async def _published(client: Client) -> set[str]:
+    """Nodes all of whose zones are there."""
+    counts: dict[str, int] = {}
+    expected: dict[str, int] = {}
+    for zone in await client.list(NUMAZONES):
+        node = zone["spec"]["nodeName"]
+        counts[node] = counts.get(node, 0) + 1
+        expected[node] = (zone.get("status") or {}).get("zones", 0)
+    return {node for node, count in counts.items() if count == expected[node]}

@@ -1,0 +1,47 @@
+"""What the simulator's commands say while they work: a progress line on a terminal, plain lines elsewhere."""
+
+import sys
+from typing import TextIO
+
+import click
+
+_CLEAR = "\r\x1b[2K"
+
+
+class Screen:
+    """Writes results to one stream and progress to another.
+
+    Args:
+        out: where results go; the standard output.
+        err: where progress goes; the standard error.
+    """
+
+    def __init__(self, out: TextIO | None = None, err: TextIO | None = None) -> None:
+        self._out = out or sys.stdout
+        self._err = err or sys.stderr
+        self._line_open = False
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether a person is looking at the results."""
+        return self._out.isatty()
+
+    def progress(self, text: str) -> None:
+        """Say what is being done now; on a terminal the next message takes its place."""
+        if self._err.isatty():
+            click.echo(f"{_CLEAR}… {text}", file=self._err, nl=False)
+            self._line_open = True
+        else:
+            click.echo(f"… {text}", file=self._err)
+
+    def say(self, text: str = "") -> None:
+        """Write a line of the result."""
+        if self._line_open:
+            click.echo(_CLEAR, file=self._err, nl=False)
+            self._line_open = False
+        click.echo(text, file=self._out)
+
+    def title(self, text: str) -> None:
+        """Write a heading, with a blank line before it."""
+        self.say()
+        self.say(click.style(text, bold=True) if self.is_terminal else text)
