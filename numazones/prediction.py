@@ -10,7 +10,7 @@ of the nodes that changed; nodes in equal states are decided once.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, StrEnum
 from heapq import nsmallest
 from typing import Any, Final
@@ -37,6 +37,8 @@ _PLAIN = frozenset({"cpu", "memory", "ephemeral-storage"})
 # States of past nodes are remembered up to this many times the number of nodes.
 _REMEMBERED = 4
 _WHOLE = 100
+# Stands for every pod of a kind, also beside pods of the kind that a node holds already.
+_NEWCOMER = "newcomer"
 
 
 class Source(StrEnum):
@@ -204,7 +206,12 @@ def ask(kind: Kind, node: ClusterNode) -> Answer:
         return Answer(Standing.EXCLUDED, Source.SCHEDULER, tuple((reason, "") for reason in excluded))
     if node.state is None:
         return _unanswered(node.unknown)
-    return ask_kubelet(kind.admission, node.state, approximate=node.approximate)
+    return ask_kubelet(newcomer(kind.admission), node.state, approximate=node.approximate)
+
+
+def newcomer(pod: Pod) -> Pod:
+    """Return a pod like this one that no node knows yet."""
+    return replace(pod, uid=_NEWCOMER)
 
 
 def ask_kubelet(pod: Pod, state: Node, *, approximate: bool = False) -> Answer:
@@ -246,6 +253,7 @@ class Forecast:
 
     def __init__(self, kind: Kind) -> None:
         self.kind = kind
+        self._pod = newcomer(kind.admission)
         self._requests = dict(kind.requests)
         self._answers: dict[str, Answer] = {}
         self._nodes: dict[Answer, dict[str, None]] = {}
@@ -307,7 +315,7 @@ class Forecast:
         if known is None:
             if len(self._by_state) > _REMEMBERED * max(len(self._answers), 64):
                 self._by_state.clear()
-            known = ask_kubelet(self.kind.admission, node.state, approximate=node.approximate)
+            known = ask_kubelet(self._pod, node.state, approximate=node.approximate)
             self._by_state[key] = known
         return known
 

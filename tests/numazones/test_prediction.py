@@ -284,6 +284,13 @@ def test_a_forecast_follows_the_nodes_that_change() -> None:
     assert outlook.prediction().evaluated == 1
 
 
+def test_a_pod_of_the_kind_that_a_node_holds_already_does_not_count_as_the_newcomer() -> None:
+    outlook = forecast(pod("p", cpu=10))
+    holding = admit(node_state(), outlook.kind.admission).node
+    outlook.renew([worker("a", holding)])
+    assert outlook.prediction().candidates[0].zones == (1,)
+
+
 def test_pods_of_one_template_are_of_one_kind() -> None:
     assert Kind.of(pod("a", cpu=4)) == Kind.of(pod("b", cpu=4))
     assert Kind.of(pod("a", cpu=4)) != Kind.of(pod("a", cpu=5))
