@@ -18,6 +18,7 @@ from numazones_exporter.observation import (
     DEVICE_CHECKPOINT,
     DISAGREE,
     MEMORY_MANAGER_STATE,
+    PODS,
     ContainerResources,
     Device,
     Observation,
@@ -77,7 +78,12 @@ def holdings_of(observation: Observation) -> Holdings:
         containers=joined,
         cpus=_exclusive(observation, joined),
         memory=memory,
-        problems=(*_contradictions(observation, live, liveness), *_stand_ins(observation), *guesses),
+        problems=(
+            *_contradictions(observation, live, liveness),
+            *_stand_ins(observation),
+            *_unjudged(observation, records),
+            *guesses,
+        ),
     )
 
 
@@ -293,6 +299,17 @@ def _devices_text(devices: Iterable[Device]) -> str:
 def _few(messages: list[str]) -> str:
     more = len(messages) - _MOST_NAMED
     return "; ".join(messages[:_MOST_NAMED]) + (f"; and {more} more" if more > 0 else "")
+
+
+def _unjudged(observation: Observation, records: Records) -> Iterator[Problem]:
+    """Say where records count that may be of pods that have ended."""
+    if records and observation.pods is None and observation.podresources is None:
+        yield Problem(
+            PODS,
+            "EndedPodsUnknown",
+            "neither the node's pods nor podresources could be read; state files are taken as they are, "
+            "pods that have ended included",
+        )
 
 
 def _stand_ins(observation: Observation) -> Iterator[Problem]:

@@ -17,27 +17,24 @@ async def run(options: Options, *, out: TextIO, err: TextIO) -> int:
         observation = await observe(sources)
     finally:
         await sources.close()
-    err.writelines(
-        f"numazones-exporter: {problem.source}: {problem.message}\n" for problem in observation.problems
-    )
     found = zones.build(observation)
-    err.writelines(f"numazones-exporter: {message}\n" for message in _judgements(observation, found))
+    err.writelines(f"numazones-exporter: {line}\n" for line in _told(observation, found))
     if not found:
         return 1
     out.write(render(found, options.output))
     return 0
 
 
-def _judgements(observation: Observation, found: list[NUMAZone]) -> list[str]:
-    """What the zones' conditions say beyond the problems of single sources; it is the same on all zones."""
-    said = {problem.message for problem in observation.problems}
+def _told(observation: Observation, found: list[NUMAZone]) -> list[str]:
+    """What went wrong, each thing once, and what the zones' conditions make of it."""
+    sources: dict[str, list[str]] = {}
+    for problem in zones.problems_of(observation):
+        sources.setdefault(problem.message, []).append(problem.source)
+    lines = [f"{', '.join(dict.fromkeys(names))}: {message}" for message, names in sources.items()]
     status = found[0].status if found else None
     conditions = status.conditions if status is not None else ()
-    return [
-        f"{condition.type} is {condition.status} ({condition.reason}): {condition.message}"
-        for condition in conditions
-        if condition.status != "True" and condition.message not in said
-    ]
+    verdicts = [f"{item.type}={item.status} ({item.reason})" for item in conditions if item.status != "True"]
+    return [*lines, f"conditions of the zones: {', '.join(verdicts)}"] if verdicts else lines
 
 
 def render(found: list[NUMAZone], output: Output) -> str:

@@ -6,6 +6,7 @@ snapshot id, which is derived from their content, are ``numazones.api.snapshot``
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 from numazones.api.fingerprint import fingerprint
 from numazones.api.meta import OwnerReference
@@ -27,7 +28,7 @@ from numazones_exporter.conditions import conditions_of
 from numazones_exporter.consistency import contradictions
 from numazones_exporter.devices import NodeDevices, devices_of
 from numazones_exporter.holdings import Holding, Holdings, holdings_of
-from numazones_exporter.observation import Hardware, Observation
+from numazones_exporter.observation import Hardware, Observation, Problem
 from numazones_exporter.reserved import (
     STATIC_CPU,
     STATIC_MEMORY,
@@ -58,7 +59,23 @@ def build(observation: Observation) -> list[NUMAZone]:
     ]
 
 
-def _snapshot(observation: Observation, hardware: Hardware) -> NodeSnapshot:
+def problems_of(observation: Observation) -> tuple[Problem, ...]:
+    """Everything that could not be read or contradicts, as the zones' conditions sum it up."""
+    if observation.hardware is None:
+        return observation.problems
+    return _joined(observation, observation.hardware).problems
+
+
+class _Joined(NamedTuple):
+    """What the sources say together."""
+
+    holdings: Holdings
+    devices: NodeDevices
+    reserved: CPUSet | None
+    problems: tuple[Problem, ...]
+
+
+def _joined(observation: Observation, hardware: Hardware) -> _Joined:
     holdings = holdings_of(observation)
     devices = devices_of(observation, holdings)
     reserved = reserved_cpus(observation, hardware)
@@ -69,12 +86,17 @@ def _snapshot(observation: Observation, hardware: Hardware) -> NodeSnapshot:
         *devices.problems,
         *contradictions(observation, hardware, holdings),
     )
+    return _Joined(holdings, devices, reserved.cpus, problems)
+
+
+def _snapshot(observation: Observation, hardware: Hardware) -> NodeSnapshot:
+    holdings, devices, reserved, problems = _joined(observation, hardware)
     accounts = holdings.memory
     return NodeSnapshot(
         node_name=observation.node_name,
         machine=hardware.machine,
         kubelet=_kubelet(observation),
-        reserved_cpus=reserved.cpus,
+        reserved_cpus=reserved,
         default_cpus=_default_cpus(observation, holdings, hardware.machine),
         exclusive_cpus=holdings.cpus,
         memory_reserved=_memory_reserved(observation, hardware.machine),

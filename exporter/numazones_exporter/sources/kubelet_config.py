@@ -24,6 +24,14 @@ class KubeletConfigReader(Protocol):
         ...
 
 
+class NoConfigReader:
+    """Stands in where the configuration is not to be read."""
+
+    async def read(self) -> Mapping[str, Any]:
+        """Say that nobody is asked; raises ``SourceError``."""
+        raise SourceError("NotAsked", "the kubelet's configuration is not read (--kubelet-config none)")
+
+
 class FileConfigReader:
     """Reads a KubeletConfiguration, or a saved configz answer, in YAML or JSON."""
 

@@ -27,7 +27,12 @@ from numazones_exporter.observation import (
     Problem,
 )
 from numazones_exporter.options import Options, format_duration
-from numazones_exporter.sources.kubelet_config import FileConfigReader, KubeletConfigReader, understand
+from numazones_exporter.sources.kubelet_config import (
+    FileConfigReader,
+    KubeletConfigReader,
+    NoConfigReader,
+    understand,
+)
 from numazones_exporter.sources.node_pods import FilePodsReader, PodsReader
 from numazones_exporter.sources.podresources import PodResourcesReader, reader_for
 from numazones_exporter.sources.problems import Reading, SourceError
@@ -78,7 +83,7 @@ class Sources:
         self.sysfs = SysfsReader(options.sysfs, options.procfs)
         self.state_files = StateFiles(options.kubelet_dir)
         self.podresources: PodResourcesReader = reader_for(options.podresources)
-        self.kubelet_config: KubeletConfigReader | None = None
+        self.kubelet_config: KubeletConfigReader = NoConfigReader()
         self.pods: PodsReader | None = None
         self.node: _Remembered[tuple[str, str]] | None = None
         self._close: list[Callable[[], Awaitable[None]]] = [self.podresources.close]
@@ -118,7 +123,7 @@ async def observe(sources: Sources) -> Observation:
     scan = _Scan(sources.options.source_timeout)
     (uid, version), document, local = await asyncio.gather(
         _node(scan, sources),
-        scan.ask(KUBELET_CONFIG, sources.kubelet_config.read) if sources.kubelet_config else _nothing(),
+        scan.ask(KUBELET_CONFIG, sources.kubelet_config.read),
         _local(scan, sources),
     )
     version = sources.options.kubelet_version or version
@@ -159,10 +164,6 @@ async def _node(scan: "_Scan", sources: Sources) -> tuple[str, str]:
     if sources.node is None:
         return "", ""
     return await scan.ask(NODE, sources.node.read) or ("", "")
-
-
-async def _nothing() -> None:
-    return None
 
 
 class _Scan:
