@@ -123,6 +123,25 @@ class Node:
             _device_state(manager, held),
         )
 
+    def with_devices(self, devices: Mapping[str, Iterable[Device]]) -> "Node":
+        """The node after its plugins announced other devices, or others as healthy; assignments stay.
+
+        Raises:
+            InvalidDevices: a device id appears twice in a resource.
+        """
+        before = self.kubelet.devices
+        held = self.device_assignments
+        manager = DeviceManager.start(
+            devices,
+            before.numa_mask,
+            over_hosting_nodes=before.over_hosting_nodes,
+            preferred_allocation=before.preferred_allocation,
+        )
+        manager = _with_unannounced(manager, held)
+        return replace(
+            self, kubelet=replace(self.kubelet, devices=manager), devices=_device_state(manager, held)
+        )
+
     @property
     def machine(self) -> Machine:
         """The hardware."""
@@ -203,7 +222,8 @@ def _cpu_state(
             if cpus & ~online:
                 raise InvalidNodeState(
                     f"container {name} of pod {uid} holds CPUs {cpuset.format(cpus & ~online)}, "
-                    f"which no NUMA zone of this machine has (online: {cpuset.format(online)}); read the node again"
+                    f"which no NUMA zone of this machine has (online: {cpuset.format(online)}); "
+                    "read the node again"
                 )
             assigned |= cpus
     if default is None:

@@ -9,6 +9,7 @@ into lists that it goes on overwriting (see ``_Slice``).
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import sqrt, trunc
+from typing import NamedTuple
 
 from numazones import cpuset
 from numazones.cpuset import CPUSet
@@ -248,9 +249,9 @@ def _take_distributed(topology: CPUTopology, strategy: Strategy, available: CPUS
         raise _not_enough(count, available)
     numas = claim.numas()
     free = {numa: (cpus & claim.free).bit_count() for numa, cpus in numas}
-    for size in _sizes(topology, strategy.group, count, len(numas)):
+    for size in _sizes(topology, strategy.group, count, len(free)):
         search = _Search(free, strategy.group, count, size)
-        found = search.run()
+        found = search.run([numa for numa, _ in numas])
         if found is not None:
             return _hand_out(claim, strategy, *found)
     return _take_packed(topology, available, count, spread=strategy.spread)
@@ -262,6 +263,17 @@ def _sizes(topology: CPUTopology, group: int, count: int, free_numas: int) -> ra
     per_numa = -(-groups // len(topology.numas))
     needed = -(-count // group)
     return range(-(-needed // per_numa), min(needed, free_numas) + 1)
+
+
+class _Pattern(NamedTuple):
+    """What decides the balance of a combination."""
+
+    after: tuple[int, ...]
+    """Free CPUs per NUMA node of the combination, its even share taken."""
+    places: tuple[int, ...]
+    """The combination as indexes into ``after``."""
+    others: tuple[int, ...]
+    """Free CPUs of the NUMA nodes that are not in it."""
 
 
 class _Search:
@@ -276,11 +288,14 @@ class _Search:
         self.best_balance = float("inf")
         self.best: tuple[_Slice, list[int]] | None = None
         # Equal numbers of free CPUs give equal balances, so each pattern is weighed once.
-        self.weighed: dict[tuple[tuple[int, ...], tuple[int, ...]], tuple[float, list[int]]] = {}
+        self.weighed: dict[_Pattern, tuple[float, list[int]]] = {}
 
-    def run(self) -> tuple[list[int], list[int]] | None:
-        """The chosen NUMA nodes and those that take the remainder; None if no combination serves."""
-        _each_combination(list(self.free), self.size, self._weigh)
+    def run(self, numas: list[int]) -> tuple[list[int], list[int]] | None:
+        """The chosen NUMA nodes and those that take the remainder; None if no combination serves.
+
+        A NUMA node whose CPUs belong to several sockets may be listed, and then chosen, repeatedly.
+        """
+        _each_combination(numas, self.size, self._weigh)
         if self.best is None:
             return None
         return self.best[0].items(), self.best[1]
@@ -289,35 +304,44 @@ class _Search:
         if self.best_balance == 0:
             return False
         members = combination.items()
+        distinct = list(dict.fromkeys(members))
         counts = [self.free[numa] for numa in members]
-        if sum(free // self.group for free in counts) * self.group < self.count or min(counts) < self.share:
+        if (
+            sum(free // self.group for free in counts) * self.group < self.count
+            or min(counts) < self.share
+            or (len(distinct) < self.size and sum(self.free[numa] for numa in distinct) < self.count)
+        ):
             return True
-        after = tuple(count - self.share for count in counts)
-        others = tuple(sorted(free for numa, free in self.free.items() if numa not in members))
-        if (after, others) not in self.weighed:
-            self.weighed[after, others] = self._balance(after, others)
-        balance, remainder = self.weighed[after, others]
+        pattern = _Pattern(
+            after=tuple(self.free[numa] - self.share * members.count(numa) for numa in distinct),
+            places=tuple(distinct.index(numa) for numa in members),
+            others=tuple(sorted(free for numa, free in self.free.items() if numa not in distinct)),
+        )
+        if pattern not in self.weighed:
+            self.weighed[pattern] = self._balance(pattern)
+        balance, remainder = self.weighed[pattern]
         if balance < self.best_balance:
             self.best_balance = balance
-            self.best = (combination, [members[position] for position in remainder])
+            self.best = (combination, [distinct[place] for place in remainder])
         return True
 
-    def _balance(self, after: tuple[int, ...], others: tuple[int, ...]) -> tuple[float, list[int]]:
-        """Best balance for free CPUs left in the combination, and the positions that take the remainder."""
+    def _balance(self, pattern: _Pattern) -> tuple[float, list[int]]:
+        """The best balance, and the places that take the remainder."""
+        after, places, others = pattern
         remainder = self.count - self.share * self.size
         if remainder == 0:
             return _deviation((*after, *others)), []
-        able = [position for position, free in enumerate(after) if free >= self.group]
+        able = [place for place in places if after[place] >= self.group]
         best = float("inf")
         chosen: _Slice | None = None
 
         def weigh(subset: _Slice) -> bool:
             nonlocal best, chosen
-            positions = subset.items()
+            takers = subset.items()
             left = list(after)
-            if sum(left[position] for position in positions) < remainder:
+            if sum(left[place] for place in takers) < remainder:
                 return True
-            self._deal(left, positions, remainder)
+            self._deal(left, takers, remainder)
             balance = _deviation((*left, *others))
             if balance < best:
                 best, chosen = balance, subset
@@ -327,15 +351,15 @@ class _Search:
             _each_combination(able, size, weigh)
         return best, [] if chosen is None else chosen.items()
 
-    def _deal(self, left: list[int], positions: list[int], remainder: int) -> None:
-        """Take the remainder group by group from the positions in turn."""
+    def _deal(self, left: list[int], takers: list[int], remainder: int) -> None:
+        """Take the remainder group by group from the takers in turn."""
         while remainder > 0:
             before = remainder
-            for position in positions:
+            for place in takers:
                 if remainder == 0:
                     break
-                if left[position] >= self.group:
-                    left[position] -= self.group
+                if left[place] >= self.group:
+                    left[place] -= self.group
                     remainder -= self.group
             if remainder == before:
                 raise _endless(self.count)
