@@ -9,6 +9,7 @@ hang on such nodes is Unknown: never is the unknown taken for "fits".
 of the nodes that changed; nodes in equal states are decided once.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, StrEnum
@@ -20,9 +21,9 @@ from numazones.cluster import ClusterNode, ClusterPod, Unknown
 from numazones.constraints import Constraints
 from numazones.errors import NumazonesError
 from numazones.kubelet.admission import Admission, admit
+from numazones.kubelet.config import SCOPE_POD
 from numazones.node import Node
-from numazones.pod import HUGEPAGES, Pod, QOSClass
-from numazones.shortfall import Shortfall, sentence_of, shortfall
+from numazones.pod import HUGEPAGES, Demand, Pod, QOSClass
 
 ADMISSIBLE: Final = "Admissible"
 INADMISSIBLE: Final = "Inadmissible"
@@ -39,6 +40,7 @@ _REMEMBERED = 4
 _WHOLE = 100
 # Stands for every pod of a kind, also beside pods of the kind that a node holds already.
 _NEWCOMER = "newcomer"
+_ENDS_WITH_ZONES = re.compile(r"NUMA nodes? [0-9][0-9, and]*$")
 
 
 class Source(StrEnum):
@@ -66,7 +68,9 @@ class Answer:
     source: Source = Source.KUBELET
     obstacles: tuple[tuple[str, str], ...] = ()
     """(reason, message); messages are empty where the reason says it all."""
-    shortfall: Shortfall | None = None
+    closeness: float = 0.0
+    """Of a refusal: the share of what is needed that one NUMA node offers, of the scarcest resource."""
+    refusal: Admission | None = field(default=None, compare=False, repr=False)
     zones: tuple[int, ...] = ()
     """NUMA nodes the pod would get something of."""
     score: int = 0
@@ -230,7 +234,8 @@ def answer(admission: Admission, *, approximate: bool = False) -> Answer:
             Standing.REFUSES,
             Source.KUBELET,
             ((admission.reason, admission.message),),
-            shortfall=shortfall(admission.pod, admission.before),
+            closeness=_closeness(admission.pod, admission.before),
+            refusal=admission,
             approximate=approximate,
         )
     before, after = fragmentation.room(admission.before), fragmentation.room(admission.node)
@@ -321,11 +326,11 @@ class Forecast:
 
     def _file(self, name: str, new: Answer) -> bool:
         old = self._answers.get(name)
+        self._answers[name] = new
         if old == new:
             return False
         if old is not None:
             self._withdraw(name, old)
-        self._answers[name] = new
         self._nodes.setdefault(new, {})[name] = None
         return True
 
@@ -357,9 +362,18 @@ class Forecast:
         groups: dict[tuple[Source, str], _Group] = {}
         for answer_, names in self._nodes.items():
             for reason, message in answer_.obstacles:
-                group = groups.setdefault((answer_.source, reason), _Group())
-                group.add(answer_.shortfall, message, names)
-        reasons = [group.summary(source, reason) for (source, reason), group in groups.items()]
+                groups.setdefault((answer_.source, reason), _Group()).add(answer_, message, names)
+        reasons = [
+            Reason(
+                reason,
+                source,
+                group.count,
+                group.node,
+                group.message,
+                _sentence(self._answers[group.node], group.node),
+            )
+            for (source, reason), group in groups.items()
+        ]
         if not self._answers:
             reasons = [Reason(NO_NODES, Source.UNKNOWN, 0, "", "the cluster has no nodes")]
         order = list(Source)
@@ -384,25 +398,35 @@ class _Group:
     """Nodes that share a reason, while they are being counted."""
 
     count: int = 0
-    nearest: Shortfall | None = None
+    closeness: float = -1.0
     node: str = ""
     message: str = ""
 
-    def add(self, short: Shortfall | None, message: str, names: Mapping[str, None]) -> None:
+    def add(self, answer_: Answer, message: str, names: Mapping[str, None]) -> None:
         first = min(names)
-        nearer = not self.count or _nearness(short) > _nearness(self.nearest)
-        if nearer or (_nearness(short) == _nearness(self.nearest) and first < self.node):
-            self.nearest, self.node, self.message = short, first, message
+        if answer_.closeness > self.closeness or (answer_.closeness == self.closeness and first < self.node):
+            self.closeness, self.node, self.message = answer_.closeness, first, message
         self.count += len(names)
 
-    def summary(self, source: Source, reason: str) -> Reason:
-        short = self.nearest
-        sentence = "" if short is None else sentence_of(short, self.node)
-        return Reason(reason, source, self.count, self.node, self.message, sentence)
+
+def _sentence(answer_: Answer, node: str) -> str:
+    """Say what a refusing node lacks: ``… the fullest offer is 12, on NUMA node 1 of worker-3``."""
+    if answer_.refusal is None:
+        return ""
+    miss = answer_.refusal.explanation.nearest_miss
+    return f"{miss} of {node}" if _ENDS_WITH_ZONES.search(miss) else f"{miss} ({node})"
 
 
-def _nearness(short: Shortfall | None) -> float:
-    """How much of what is needed is offered; a sentence about all resources at once is nearer still."""
-    if short is None:
-        return -1.0
-    return short.offered / short.needed if short.resource else 1.0
+def _closeness(pod: Pod, node: Node) -> float:
+    """Tell nodes that nearly fit from those that do not by far, cheaply; the explanation is exact."""
+    whole: tuple[Demand, ...] = (pod.total,)
+    free = fragmentation.room(node)
+    shares = [1.0]
+    for demand in whole if node.config.topology_manager_scope == SCOPE_POD else pod.demands:
+        needs = {**dict(demand.limits), **dict(demand.memory or ()), fragmentation.CPU: demand.cpus}
+        shares.extend(
+            max(zones.values(), default=0) / needs[name]
+            for name, zones in free.items()
+            if needs.get(name, 0) > 0
+        )
+    return min(shares)

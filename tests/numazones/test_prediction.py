@@ -92,7 +92,10 @@ def test_a_refusal_is_told_with_the_kubelets_words_and_in_plain_ones() -> None:
     assert reason.message == "Resources cannot be allocated with Topology locality"
     assert reason.count == 3
     assert reason.node == "worker-2"
-    assert reason.sentence == "needs 16 CPUs on one NUMA node; the fullest offer is 12, worker-2 zone 1"
+    assert (
+        reason.sentence
+        == "needs 16 exclusive CPUs on one NUMA node; the fullest offer is 12, on NUMA node 1 of worker-2"
+    )
     assert result.sentence == reason.sentence
 
 
@@ -172,27 +175,24 @@ def test_a_burstable_pod_with_hugepages_is_concerned() -> None:
     [
         (
             "single-numa-node",
-            pod("p", cpu=4, memory="40Gi"),
-            (0, 0),
-            "needs 40Gi of memory on one NUMA node; the fullest offer is 32Gi, worker-1 zone 1",
-        ),
-        (
-            "single-numa-node",
             pod("p", cpu=4, nics=2),
             (0, 0),
-            "needs 2 vendor.example/nic on one NUMA node; the fullest offer is 1, worker-1 zone 1",
+            "needs 2 vendor.example/nic on one NUMA node, more than any holds even when empty; "
+            + "the fullest offer is 1, on NUMA node 1 of worker-1",
         ),
         (
             "single-numa-node",
             pod("p", cpu=10, nics=1),
             (4, 8),
-            "needs everything on one NUMA node at once; worker-1 has each resource, but on different ones",
+            "no NUMA node offers everything at once; the nearest, NUMA node 1, lacks 2 of the 10 exclusive CPUs "
+            + "(worker-1)",
         ),
         (
             "restricted",
             pod("p", cpu=20),
             (10, 4),
-            "needs 20 CPUs on 2 NUMA nodes; the fullest offer is 16, worker-1 zones 0 and 1",
+            "memory would fit on one NUMA node, cpu only on two; policy restricted wants all on the same NUMA nodes "
+            + "(worker-1)",
         ),
     ],
 )
