@@ -177,22 +177,28 @@ def test_a_burstable_pod_with_hugepages_is_concerned() -> None:
             "single-numa-node",
             pod("p", cpu=4, nics=2),
             (0, 0),
-            "needs 2 vendor.example/nic on one NUMA node, more than any holds even when empty; "
-            + "the fullest offer is 1, on NUMA node 1 of worker-1",
+            (
+                "needs 2 vendor.example/nic on one NUMA node, more than any holds even when empty; "
+                "the fullest offer is 1, on NUMA node 1 of worker-1"
+            ),
         ),
         (
             "single-numa-node",
             pod("p", cpu=10, nics=1),
             (4, 8),
-            "no NUMA node offers everything at once; the nearest, NUMA node 1, lacks 2 of the 10 exclusive CPUs "
-            + "(worker-1)",
+            (
+                "no NUMA node offers everything at once; the nearest, NUMA node 1, lacks 2 of the 10 "
+                "exclusive CPUs (worker-1)"
+            ),
         ),
         (
             "restricted",
             pod("p", cpu=20),
             (10, 4),
-            "memory would fit on one NUMA node, cpu only on two; policy restricted wants all on the same NUMA nodes "
-            + "(worker-1)",
+            (
+                "memory would fit on one NUMA node, cpu only on two; policy restricted wants all on the "
+                "same NUMA nodes (worker-1)"
+            ),
         ),
     ],
 )
