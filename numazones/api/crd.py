@@ -16,9 +16,16 @@ import yaml
 
 from numazones.api.meta import GROUP, VERSION, APIObject, Column
 from numazones.api.numazone import NUMAZone
+from numazones.api.prediction import AdmissionPrediction
+from numazones.api.rebalance import RebalancePolicy, RebalanceRecommendation
 from numazones.errors import NumazonesError
 
-KINDS: tuple[type[APIObject], ...] = (NUMAZone,)
+KINDS: tuple[type[APIObject], ...] = (
+    NUMAZone,
+    AdmissionPrediction,
+    RebalancePolicy,
+    RebalanceRecommendation,
+)
 """Every kind of the group."""
 
 CATEGORY = "numa"
@@ -87,12 +94,18 @@ def crd(kind: type[APIObject]) -> dict[str, Any]:
 
 
 def files() -> dict[str, str]:
-    """Return file name → content of the folder ``crds``."""
-    return {
-        f"{kind.RESOURCE.plural}.yaml": _HEADER
-        + yaml.safe_dump(crd(kind), sort_keys=False, width=110, allow_unicode=True)
-        for kind in KINDS
+    """Return file name → content of the folder ``crds``, which ``kubectl apply -k`` takes as it is."""
+    definitions = {f"{kind.RESOURCE.plural}.yaml": _yaml(crd(kind)) for kind in KINDS}
+    kustomization = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": list(definitions),
     }
+    return {**definitions, "kustomization.yaml": _yaml(kustomization)}
+
+
+def _yaml(document: Mapping[str, Any]) -> str:
+    return _HEADER + yaml.safe_dump(document, sort_keys=False, width=110, allow_unicode=True)
 
 
 def _column(column: Column) -> dict[str, Any]:
@@ -144,7 +157,7 @@ def _structural(
     if schema.get("x-kubernetes-int-or-string"):
         del result["type"]
         result["anyOf"] = [{"type": "integer"}, {"type": "string"}]
-    if defaults and schema.get("default") is not None:
+    if defaults and schema.get("default") not in (None, "", []):
         result["default"] = schema["default"]
     _add_children(result, schema, definitions, path=path, defaults=defaults)
     return result

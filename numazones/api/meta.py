@@ -26,7 +26,7 @@ NODE_LABEL = f"{GROUP}/node"
 MAX_NAME = 253
 MAX_LABEL = 63
 
-_INITIALISMS = {"cpu": "CPU", "cpus": "CPUs", "id": "ID", "ids": "IDs", "numa": "NUMA"}
+_INITIALISMS = {"cpu": "CPU", "cpus": "CPUs", "id": "ID", "ids": "IDs", "numa": "NUMA", "uid": "UID"}
 
 ATOMIC: dict[str, Any] = {"x-kubernetes-list-type": "atomic"}
 """Marks a list that is always replaced as a whole; keeps managedFields small."""

@@ -277,6 +277,8 @@ def _amount(numa: int, row: Resource, which: str) -> int:
 
 
 def _configuration(kubelet: Kubelet, statuses: Mapping[int, NUMAZoneStatus]) -> KubeletConfiguration:
+    if not kubelet.version:
+        raise ZonesNotReady("the zones do not tell the kubelet's version; see the exporter on the node")
     return KubeletConfiguration(
         release=release(kubelet.version),
         cpu_manager_policy=kubelet.cpu_manager_policy,

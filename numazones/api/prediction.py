@@ -1,0 +1,150 @@
+"""AdmissionPrediction: where a pod would be admitted, why not elsewhere, and whether that was right.
+
+Named like its pod and owned by it, so it goes with it. Written by the operator from
+``numazones.prediction``; reasons carry the words of the scheduler and of the kubelet (1.36) as users know
+them. A node whose state is unknown counts as stale, never as admitting.
+"""
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from numazones.api.meta import (
+    ATOMIC,
+    IMMUTABLE,
+    MAX_NAME,
+    NUMAID,
+    APIModel,
+    APIObject,
+    Column,
+    ResourceType,
+    Timestamp,
+)
+
+_MAX_MESSAGE = 4096
+
+
+class AdmissionPredictionSpec(APIModel):
+    """Which pod the object is about; it never changes."""
+
+    pod_uid: str = Field(max_length=128, description="UID of the pod of the same name.")
+
+
+class NodeCounts(APIModel):
+    """How many nodes were asked."""
+
+    evaluated: int = Field(default=0, ge=0, description="Nodes that the scheduler could choose.")
+    admissible: int = Field(default=0, ge=0, description="Those of them whose kubelet would admit the pod.")
+    stale: int = Field(default=0, ge=0, description="Those of them whose state is not known now.")
+    excluded: int = Field(default=0, ge=0, description="Nodes that the scheduler passes over.")
+
+
+class PredictionReason(APIModel):
+    """Why some nodes do not take the pod."""
+
+    reason: str = Field(
+        max_length=256,
+        description="Words of the scheduler, or the reason the kubelet would write into the pod's status.",
+    )
+    source: str = Field(
+        default="", max_length=32, description="Who stands in the way: Scheduler, Kubelet or Unknown."
+    )
+    count: int = Field(ge=0, description="Number of nodes.")
+    node: str = Field(default="", max_length=MAX_NAME, description="An example: the node that comes nearest.")
+    message: str = Field(
+        default="",
+        max_length=_MAX_MESSAGE,
+        description="What the kubelet would say there, or why the node is unknown.",
+    )
+    sentence: str = Field(default="", max_length=_MAX_MESSAGE, description="The same in plain words.")
+
+
+class PredictionCandidate(APIModel):
+    """A node that would admit the pod."""
+
+    node: str = Field(max_length=MAX_NAME, description="Name of the node.")
+    numa_ids: tuple[NUMAID, ...] = Field(
+        default=(),
+        max_length=1024,
+        description="NUMA nodes the pod would get something of.",
+        json_schema_extra=ATOMIC,
+    )
+    score: int = Field(
+        ge=0, le=100, description="How little usable room the placement costs; 100 is the best."
+    )
+    largest_zone: int = Field(
+        default=0,
+        ge=0,
+        description="The most exclusive CPUs that one NUMA node could still give afterwards.",
+    )
+    approximate: bool = Field(
+        default=False, description="The node publishes no NUMAZones; its NodeResourceTopology was used."
+    )
+
+
+class PredictionOutcome(APIModel):
+    """What became of the pod, against what was predicted for its node at that moment."""
+
+    node: str = Field(max_length=MAX_NAME, description="Node the pod was bound to.")
+    predicted: str = Field(
+        max_length=32, description="Verdict for that node: Admissible, Inadmissible or Unknown."
+    )
+    actual: str = Field(
+        default="",
+        max_length=32,
+        description="Admitted or Rejected; left out while the kubelet has not decided.",
+    )
+    reason: str = Field(default="", max_length=256, description="The kubelet's reason for a rejection.")
+    message: str = Field(default="", max_length=_MAX_MESSAGE, description="The kubelet's message.")
+
+
+class AdmissionPredictionStatus(APIModel):
+    """The prediction and, later, the outcome."""
+
+    verdict: str = Field(default="", max_length=32, description="Admissible, Inadmissible or Unknown.")
+    message: str = Field(default="", max_length=_MAX_MESSAGE, description="The prediction in one sentence.")
+    nodes: NodeCounts | None = Field(default=None, description="How many nodes were asked.")
+    reasons: tuple[PredictionReason, ...] = Field(
+        default=(), max_length=64, description="Most frequent first.", json_schema_extra=ATOMIC
+    )
+    candidates: tuple[PredictionCandidate, ...] = Field(
+        default=(), max_length=64, description="Best first.", json_schema_extra=ATOMIC
+    )
+    changed: Timestamp | None = Field(default=None, description="When the verdict last changed.")
+    outcome: PredictionOutcome | None = Field(
+        default=None, description="What became of the pod once it had a node."
+    )
+
+
+ADMISSION_PREDICTION = ResourceType(
+    kind="AdmissionPrediction",
+    plural="admissionpredictions",
+    singular="admissionprediction",
+    short_names=("ap",),
+    scope="Namespaced",
+    description="Where the pod of the same name would be admitted, why not elsewhere, and if that was right.",
+    columns=(
+        Column("Verdict", ".status.verdict", "Admissible, Inadmissible or Unknown"),
+        Column("Admissible", ".status.nodes.admissible", "Nodes that would admit it", type="integer"),
+        Column("Evaluated", ".status.nodes.evaluated", "Nodes the scheduler could choose", type="integer"),
+        Column("Stale", ".status.nodes.stale", "Nodes whose state is not known", type="integer"),
+        Column("Best", ".status.candidates[0].node", "Best candidate"),
+        Column("Zones", ".status.candidates[0].numaIDs", "NUMA nodes it would get there"),
+        Column("Actual", ".status.outcome.actual", "What the kubelet decided"),
+        Column("Age", ".metadata.creationTimestamp", "Time since the first prediction", type="date"),
+        Column("Message", ".status.message", "The prediction in one sentence", priority=1),
+    ),
+)
+
+
+class AdmissionPrediction(APIObject):
+    """Where a pod would be admitted."""
+
+    RESOURCE: ClassVar[ResourceType] = ADMISSION_PREDICTION
+
+    spec: AdmissionPredictionSpec = Field(
+        description="Which pod the object is about; immutable.", json_schema_extra=IMMUTABLE
+    )
+    status: AdmissionPredictionStatus | None = Field(
+        default=None, description="The prediction and, later, the outcome."
+    )

@@ -1,0 +1,464 @@
+"""RebalancePolicy and RebalanceRecommendation: what may be moved, and what should be.
+
+A policy is written by people, a recommendation by the operator. Protections and limits keep the names of
+the descheduler's DefaultEvictor and DeschedulerPolicy (v1alpha2). A recommendation is an immutable plan;
+only ``spec.approved`` is for people, and only in mode Approve.
+"""
+
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field
+
+from numazones.api.meta import (
+    ATOMIC,
+    IMMUTABLE,
+    MAX_LABEL,
+    MAX_NAME,
+    NUMAID,
+    APIModel,
+    APIObject,
+    Column,
+    Condition,
+    Quantity,
+    ResourceType,
+    Timestamp,
+    list_map,
+)
+
+_MAX_MESSAGE = 4096
+_MAX_LABEL_KEY = MAX_NAME + 1 + MAX_LABEL
+
+Duration = Annotated[str, Field(max_length=32, pattern=r"^([0-9]+(\.[0-9]+)?(h|ms|m|s))+$")]
+"""A duration as Go writes it: 90s, 1h30m."""
+
+Name = Annotated[str, Field(max_length=MAX_NAME)]
+Namespace = Annotated[str, Field(max_length=MAX_LABEL)]
+
+
+def _one_of(*values: str) -> dict[str, Any]:
+    """Let the API server refuse other values; readers keep what they get."""
+    return {"enum": list(values)}
+
+
+class TargetShape(APIModel):
+    """A shape of pod for which single NUMA nodes are to have room."""
+
+    name: str = Field(min_length=1, max_length=MAX_LABEL, description="Name that plans and metrics use.")
+    resources: dict[str, Quantity] = Field(
+        min_length=1,
+        max_length=32,
+        description="What one pod needs on one NUMA node, such as cpu, memory and vendor.example/nic.",
+    )
+    count: int | None = Field(
+        default=None, ge=1, description="How many should fit; as many as possible where left out."
+    )
+
+
+class FreeZone(APIModel):
+    """A node, or one NUMA node of it, that is to become free of pods."""
+
+    node_name: str = Field(min_length=1, max_length=MAX_NAME, description="Name of the node.")
+    numa_id: NUMAID | None = Field(default=None, description="NUMA node; the whole node where left out.")
+
+
+class Goals(APIModel):
+    """What plans are for."""
+
+    pending_pods: bool = Field(default=True, description="Make room for pending pods that no node admits.")
+    shapes: tuple[TargetShape, ...] = Field(
+        default=(),
+        max_length=32,
+        description="Raise how many pods of these shapes would fit.",
+        json_schema_extra=list_map("name"),
+    )
+    free: FreeZone | None = Field(default=None, description="Free one node or one NUMA node.")
+
+
+class SelectorRequirement(APIModel):
+    """One requirement of a label selector."""
+
+    key: str = Field(max_length=_MAX_LABEL_KEY, description="Label.")
+    operator: str = Field(
+        max_length=16,
+        description="In, NotIn, Exists or DoesNotExist.",
+        json_schema_extra=_one_of("In", "NotIn", "Exists", "DoesNotExist"),
+    )
+    values: tuple[Annotated[str, Field(max_length=MAX_LABEL)], ...] = Field(
+        default=(), max_length=64, description="Values for In and NotIn.", json_schema_extra=ATOMIC
+    )
+
+
+class Selector(APIModel):
+    """A label selector (metav1.LabelSelector); an empty one selects everything."""
+
+    match_labels: dict[str, Annotated[str, Field(max_length=MAX_LABEL)]] = Field(
+        default_factory=dict, max_length=64, description="Labels and the values they must have."
+    )
+    match_expressions: tuple[SelectorRequirement, ...] = Field(
+        default=(), max_length=64, description="Further requirements.", json_schema_extra=ATOMIC
+    )
+
+
+class PriorityThreshold(APIModel):
+    """Pods of this priority or above are never moved; one of name and value."""
+
+    name: str = Field(default="", max_length=MAX_NAME, description="PriorityClass whose value counts.")
+    value: int | None = Field(default=None, ge=-(2**31), le=2**31 - 1, description="The priority itself.")
+
+
+class Namespaces(APIModel):
+    """Namespaces that pods may be moved in; one of include and exclude."""
+
+    include: tuple[Namespace, ...] = Field(
+        default=(), max_length=256, description="Only these.", json_schema_extra=ATOMIC
+    )
+    exclude: tuple[Namespace, ...] = Field(
+        default=(), max_length=256, description="All but these.", json_schema_extra=ATOMIC
+    )
+
+
+class StorageClassName(APIModel):
+    """A storage class by name."""
+
+    name: str = Field(min_length=1, max_length=MAX_NAME, description="Name of the storage class.")
+
+
+class PVCProtection(APIModel):
+    """Which claims the protection PodsWithPVC is about."""
+
+    protected_storage_classes: tuple[StorageClassName, ...] = Field(
+        default=(),
+        max_length=64,
+        description="Claims of these storage classes; all claims where left out.",
+        json_schema_extra=ATOMIC,
+    )
+
+
+class PodProtectionConfig(APIModel):
+    """Details of single protections."""
+
+    pods_with_pvc: PVCProtection | None = Field(
+        default=None, alias="PodsWithPVC", description="Details of PodsWithPVC."
+    )
+
+
+class PodProtections(APIModel):
+    """Which kinds of pods are protected from eviction."""
+
+    default_disabled: tuple[Name, ...] = Field(
+        default=(),
+        max_length=16,
+        description=(
+            "Protections to lift: PodsWithLocalStorage, SystemCriticalPods, FailedBarePods, DaemonSetPods."
+        ),
+        json_schema_extra=ATOMIC,
+    )
+    extra_enabled: tuple[Name, ...] = Field(
+        default=(),
+        max_length=16,
+        description="Protections to add: PodsWithPVC, PodsWithoutPDB, PodsWithResourceClaims.",
+        json_schema_extra=ATOMIC,
+    )
+    config: PodProtectionConfig | None = Field(default=None, description="Details of single protections.")
+
+
+class Protections(APIModel):
+    """Which pods are not moved, in the terms of the descheduler's DefaultEvictor."""
+
+    pod_protections: PodProtections | None = Field(
+        default=None, description="Kinds of pods; the descheduler's default kinds where left out."
+    )
+    priority_threshold: PriorityThreshold | None = Field(
+        default=None, description="Pods of this priority or above are not moved."
+    )
+    label_selector: Selector | None = Field(default=None, description="Only pods with these labels may move.")
+    namespaces: Namespaces | None = Field(default=None, description="Where pods may be moved.")
+    namespace_label_selector: Selector | None = Field(
+        default=None, description="Only pods in namespaces with these labels may move."
+    )
+    node_selector: Selector | None = Field(
+        default=None, description="Only pods on nodes with these labels may move."
+    )
+    min_replicas: int | None = Field(
+        default=None, ge=0, description="Pods of workloads with fewer replicas are not moved."
+    )
+    min_pod_age: Duration | None = Field(default=None, description="Younger pods are not moved.")
+    no_eviction_policy: str = Field(
+        default="Preferred",
+        max_length=16,
+        description="Whether pods that prefer no eviction move last (Preferred) or never (Mandatory).",
+        json_schema_extra=_one_of("Preferred", "Mandatory"),
+    )
+    node_fit: bool = Field(
+        default=False, description="Only pods move that the scheduler would place on another node."
+    )
+
+
+class EvictionLimits(APIModel):
+    """How many evictions one plan may hold; no bound where left out."""
+
+    max_no_of_pods_to_evict_total: int | None = Field(default=None, ge=0, description="In all.")
+    max_no_of_pods_to_evict_per_node: int | None = Field(default=None, ge=0, description="From one node.")
+    max_no_of_pods_to_evict_per_namespace: int | None = Field(
+        default=None, ge=0, description="In one namespace."
+    )
+    max_no_of_pods_to_evict_per_workload: int | None = Field(
+        default=None, ge=0, description="Of one workload; by its number of replicas where left out."
+    )
+    evict_single_replicas: bool = Field(
+        default=False, description="Whether the only replica of a workload may be moved."
+    )
+
+
+class Schedule(APIModel):
+    """When plans are made."""
+
+    interval: Duration = Field(default="5m", description="Time between two searches.")
+    suspend: bool = Field(default=False, description="Make no plans and carry none out.")
+
+
+class RebalancePolicySpec(APIModel):
+    """What plans are for, what may move, and who decides."""
+
+    mode: str = Field(
+        default="Recommend",
+        max_length=16,
+        description=(
+            "Recommend only writes recommendations, Approve carries out those that people approve, "
+            "Auto carries them out by itself."
+        ),
+        json_schema_extra=_one_of("Recommend", "Approve", "Auto"),
+    )
+    goals: Goals = Field(default_factory=Goals, description="What plans are for.")
+    target: str = Field(
+        default="Any",
+        max_length=16,
+        description="Where replacements may go: Other nodes, the Same node, or Any.",
+        json_schema_extra=_one_of("Other", "Same", "Any"),
+    )
+    protections: Protections = Field(default_factory=Protections, description="Which pods are not moved.")
+    limits: EvictionLimits = Field(
+        default_factory=EvictionLimits, description="How many evictions one plan may hold."
+    )
+    min_gain: int = Field(default=1, ge=1, description="Plans that gain less are not made (hysteresis).")
+    cooldown: Duration = Field(
+        default="1h", description="How long the pods of an owner rest on a node after one of them moved."
+    )
+    schedule: Schedule = Field(default_factory=Schedule, description="When plans are made.")
+    search_time: Duration = Field(default="10s", description="How long the search for one plan may take.")
+    expiry: Duration = Field(default="15m", description="How long a recommendation is valid.")
+
+
+class RebalancePolicyStatus(APIModel):
+    """What the operator makes of the policy."""
+
+    observed_generation: int | None = Field(
+        default=None, ge=0, description="The metadata.generation the status is about."
+    )
+    last_search: Timestamp | None = Field(default=None, description="When the last search ended.")
+    recommendation: str = Field(
+        default="", max_length=MAX_NAME, description="Name of the recommendation in force."
+    )
+    conditions: tuple[Condition, ...] = Field(
+        default=(),
+        max_length=16,
+        description="Ready is False, with a reason, when the policy cannot be followed.",
+        json_schema_extra=list_map("type"),
+    )
+
+
+REBALANCE_POLICY = ResourceType(
+    kind="RebalancePolicy",
+    plural="rebalancepolicies",
+    singular="rebalancepolicy",
+    short_names=("rbp",),
+    scope="Cluster",
+    description="What rebalancing is for, which pods it may move, and who decides.",
+    columns=(
+        Column("Mode", ".spec.mode", "Recommend, Approve or Auto"),
+        Column("Target", ".spec.target", "Where replacements may go"),
+        Column("Ready", '.status.conditions[?(@.type=="Ready")].status', "Whether it can be followed"),
+        Column("Recommendation", ".status.recommendation", "Recommendation in force"),
+        Column("Last-Search", ".status.lastSearch", "Time since the last search", type="date"),
+        Column("Age", ".metadata.creationTimestamp", "Time since creation", type="date"),
+        Column("Interval", ".spec.schedule.interval", "Time between searches", priority=1),
+        Column("Suspended", ".spec.schedule.suspend", "Whether it rests", type="boolean", priority=1),
+    ),
+)
+
+
+class RebalancePolicy(APIObject):
+    """What rebalancing may do."""
+
+    RESOURCE: ClassVar[ResourceType] = REBALANCE_POLICY
+
+    spec: RebalancePolicySpec = Field(description="What plans are for, what may move, and who decides.")
+    status: RebalancePolicyStatus | None = Field(
+        default=None, description="What the operator makes of the policy."
+    )
+
+
+class Place(APIModel):
+    """A node and the NUMA nodes of it that are concerned."""
+
+    node: str = Field(max_length=MAX_NAME, description="Name of the node.")
+    numa_ids: tuple[NUMAID, ...] = Field(
+        default=(), max_length=1024, description="NUMA nodes.", json_schema_extra=ATOMIC
+    )
+
+
+class PodReference(APIModel):
+    """A pod, and no other of the same name."""
+
+    namespace: str = Field(max_length=MAX_LABEL, description="Namespace.")
+    name: str = Field(max_length=MAX_NAME, description="Name.")
+    uid: str = Field(default="", max_length=128, description="UID.")
+
+
+class RecommendedMove(APIModel):
+    """One pod to evict, and where its replacement is to run."""
+
+    pod: PodReference = Field(description="Pod to evict.")
+    source: Place = Field(description="Where it runs.")
+    target: Place = Field(description="Where its replacement is to run.")
+    affinity: tuple[Name, ...] = Field(
+        default=(),
+        max_length=64,
+        description="Nodes the replacement must be confined to for the plan to hold.",
+        json_schema_extra=ATOMIC,
+    )
+    after_pending: bool = Field(
+        default=False, description="Whether pending pods must be placed before the replacement is."
+    )
+    why: str = Field(default="", max_length=1024, description="What the move makes possible.")
+
+
+class RecommendedPlacement(APIModel):
+    """A pending pod and where it runs once the plan is carried out."""
+
+    pod: PodReference = Field(description="Pending pod.")
+    target: Place = Field(description="Where it is to run.")
+
+
+class Gain(APIModel):
+    """What the goal counts before and after the plan."""
+
+    before: int = Field(description="What it counts now.")
+    after: int = Field(description="What it counts when all moves are made.")
+    total: int = Field(description="The difference.")
+    minimal: bool = Field(
+        default=False, description="Whether no plan with fewer evictions is known to reach the same."
+    )
+
+
+class DisruptionCost(APIModel):
+    """What the evictions disturb together."""
+
+    evictions: int = Field(ge=0, description="Number of evictions.")
+    cpus: Quantity = Field(description="CPUs that are moved.")
+    priority: int = Field(default=0, description="Sum of the pods' priorities.")
+    reluctant: int = Field(default=0, ge=0, description="Pods that prefer no eviction.")
+    cost: int = Field(default=0, description="Sum of the pods' eviction costs.")
+
+
+class RebalanceRecommendationSpec(APIModel):
+    """The plan, which never changes, and the approval."""
+
+    policy: str = Field(
+        max_length=MAX_NAME, description="Policy that the plan obeys.", json_schema_extra=IMMUTABLE
+    )
+    goal: str = Field(
+        max_length=1024, description="What the plan is for, in one line.", json_schema_extra=IMMUTABLE
+    )
+    moves: tuple[RecommendedMove, ...] = Field(
+        max_length=256,
+        description="Moves in the order in which they must be made.",
+        json_schema_extra=ATOMIC | IMMUTABLE,
+    )
+    placements: tuple[RecommendedPlacement, ...] = Field(
+        default=(),
+        max_length=256,
+        description="Pending pods that will fit.",
+        json_schema_extra=ATOMIC | IMMUTABLE,
+    )
+    gain: Gain = Field(description="What the plan brings.", json_schema_extra=IMMUTABLE)
+    disruption: DisruptionCost = Field(description="What the plan costs.", json_schema_extra=IMMUTABLE)
+    digest: str = Field(
+        max_length=64, description="Equal for plans that would do the same.", json_schema_extra=IMMUTABLE
+    )
+    expires: Timestamp | None = Field(default=None, description="When the plan is no longer valid.")
+    approved: bool = Field(default=False, description="Set by people to have the plan carried out.")
+
+
+class MoveProgress(APIModel):
+    """How far one move is."""
+
+    pod: PodReference = Field(description="Pod of the move.")
+    phase: str = Field(
+        max_length=32,
+        description="Pending, Evicting, Evicted, Placed, Verified or Failed.",
+    )
+    node: str = Field(default="", max_length=MAX_NAME, description="Where the replacement runs.")
+    message: str = Field(default="", max_length=_MAX_MESSAGE, description="What happened.")
+
+
+class RebalanceRecommendationStatus(APIModel):
+    """What has become of the plan."""
+
+    phase: str = Field(
+        default="",
+        max_length=32,
+        description="Proposed, Approved, Executing, Succeeded, Failed, Expired or Superseded.",
+    )
+    mode: str = Field(default="", max_length=16, description="Mode of the policy when the plan was made.")
+    message: str = Field(default="", max_length=_MAX_MESSAGE, description="Why, in one sentence.")
+    evictions: int = Field(default=0, ge=0, description="Evictions made so far.")
+    progress: tuple[MoveProgress, ...] = Field(
+        default=(), max_length=256, description="How far each move is.", json_schema_extra=ATOMIC
+    )
+    realized: int | None = Field(
+        default=None, description="What the goal counted after the last move, by what zones published."
+    )
+    superseded_by: str = Field(
+        default="", max_length=MAX_NAME, description="Recommendation that takes its place."
+    )
+    conditions: tuple[Condition, ...] = Field(
+        default=(),
+        max_length=16,
+        description="State for programs; Complete is True once the plan has ended.",
+        json_schema_extra=list_map("type"),
+    )
+
+
+REBALANCE_RECOMMENDATION = ResourceType(
+    kind="RebalanceRecommendation",
+    plural="rebalancerecommendations",
+    singular="rebalancerecommendation",
+    short_names=("rbr",),
+    scope="Cluster",
+    description="Moves of pods that were proven by simulation to reach a goal.",
+    columns=(
+        Column("Goal", ".spec.goal", "What the plan is for"),
+        Column("Moves", ".spec.disruption.evictions", "Pods to move", type="integer"),
+        Column("Evictions", ".status.evictions", "Evictions made", type="integer"),
+        Column("Gain", ".spec.gain.total", "How much the goal gains", type="integer"),
+        Column("Phase", ".status.phase", "How far it is"),
+        Column("Age", ".metadata.creationTimestamp", "Time since it was made", type="date"),
+        Column("Policy", ".spec.policy", "Policy that it obeys", priority=1),
+        Column("Expires", ".spec.expires", "When it is no longer valid", priority=1),
+        Column("Message", ".status.message", "Why it is in this phase", priority=1),
+    ),
+)
+
+
+class RebalanceRecommendation(APIObject):
+    """Moves that would gain something."""
+
+    RESOURCE: ClassVar[ResourceType] = REBALANCE_RECOMMENDATION
+
+    spec: RebalanceRecommendationSpec = Field(
+        description="The plan and its approval; all but approved is immutable."
+    )
+    status: RebalanceRecommendationStatus | None = Field(
+        default=None, description="What has become of the plan."
+    )
