@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from numazones.cluster import ClusterPod
 from numazones.errors import NumazonesError
+from numazones.rebalance.budgets import Headroom
 
 TOTAL_REACHED = "maximum number of evicted pods per a descheduling cycle reached"
 NODE_REACHED = "maximum number of evicted pods per node reached"
@@ -117,6 +118,22 @@ class Tally:
             _plus_one(self.namespaces, pod.namespace),
             workloads,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """What limits and budgets still allow in a plan."""
+
+    tally: Tally
+    headroom: Headroom = field(default_factory=Headroom)
+
+    def refusal(self, pod: ClusterPod) -> str:
+        """Why one more eviction, of this pod, is not allowed; empty if it is."""
+        return self.tally.refusal(pod) or self.headroom.refusal(pod)
+
+    def after(self, pod: ClusterPod) -> "Allowance":
+        """What is left after the pod's eviction."""
+        return Allowance(self.tally.after(pod), self.headroom.after(pod))
 
 
 def _plus_one(counts: Mapping[str, int], key: str) -> Mapping[str, int]:

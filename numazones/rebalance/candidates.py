@@ -1,0 +1,85 @@
+"""The pods that a plan may draw on, and why the others stay.
+
+To the rules of ``filter`` come those that a plan needs: the pod runs on a node whose state is known, an
+owner will replace it, its replacement can be foreseen, and it has not been moved just before. Budgets and
+limits depend on the plan's other moves; the search asks them move by move.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from numazones.cluster import Cluster, ClusterPod
+from numazones.rebalance import filter as rules
+from numazones.rebalance.filter import Objection, Surroundings
+from numazones.rebalance.goals import is_known
+from numazones.rebalance.history import History
+from numazones.rebalance.moves import Disruption, replacement
+from numazones.rebalance.policy import Policy
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A pod that may be evicted."""
+
+    pod: ClusterPod
+    replacement: ClusterPod
+    disruption: Disruption
+    index: int
+    """Position in the order of candidates."""
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """The cluster and all that the rules ask about beside it."""
+
+    cluster: Cluster
+    surroundings: Surroundings
+    templates: Mapping[str, ClusterPod] = field(default_factory=dict)
+    """Owner UID → a pod made from the owner's template."""
+    history: History = field(default_factory=History)
+
+
+def candidates(situation: Situation, policy: Policy) -> tuple[Candidate, ...]:
+    """Return the pods that nothing speaks against, in the order in which they are gladly evicted."""
+    pods = [
+        pod
+        for node in situation.cluster.nodes.values()
+        for pod in node.pods.values()
+        if not why_not(pod, situation, policy)
+    ]
+    return tuple(
+        Candidate(pod, replacement(pod, situation.templates), Disruption.of(pod), index)
+        for index, pod in enumerate(sorted(pods, key=rules.order))
+    )
+
+
+def why_not(pod: ClusterPod, situation: Situation, policy: Policy) -> tuple[Objection, ...]:
+    """Return everything that speaks against moving a pod, its node and its past included."""
+    found = rules.objections(pod, policy.protections, situation.surroundings, cluster=situation.cluster)
+    return (*found, *_unforeseeable(pod, situation), *_recent(pod, situation, policy))
+
+
+def _unforeseeable(pod: ClusterPod, situation: Situation) -> Iterator[Objection]:
+    if pod.phase != "Running":
+        yield Objection("Phase", f"pod is {pod.phase}, not Running")
+    node = situation.cluster.nodes.get(pod.node)
+    if node is None or not is_known(node):
+        yield Objection("NodeState", f"the state of node {pod.node or '(none)'} is not known for certain")
+    owner = pod.controller
+    if pod.owners and owner is None:
+        yield Objection("Replacement", "no owner of the pod is its controller, so nothing would replace it")
+    if pod.admission is None:
+        yield Objection("Replacement", f"pod cannot be read: {pod.problem}")
+    elif owner is not None and situation.templates.get(owner.uid, pod).admission is None:
+        problem = situation.templates[owner.uid].problem
+        yield Objection("Replacement", f"template of {owner.kind} {owner.name} cannot be read: {problem}")
+
+
+def _recent(pod: ClusterPod, situation: Situation, policy: Policy) -> Iterator[Objection]:
+    until = situation.history.cooling_until(pod, policy.cooldown)
+    if until is not None and situation.surroundings.now < until:
+        yield Objection(
+            "Cooldown",
+            f"a pod of the same owner was moved from or to node {pod.node}; "
+            f"its pods there stay until {until.isoformat(timespec='seconds')}",
+        )

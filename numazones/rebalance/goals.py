@@ -1,0 +1,253 @@
+"""What a plan is for, and how its gain is counted.
+
+Two goals: that more pods of some kinds fit (pods that no node admits now, or the shapes a policy wants to
+keep room for), and that one node or one NUMA zone of it becomes free. Both are sums over nodes, so that a
+move changes the count of two nodes at most. A kind fits as often as scheduler and kubelet would take it one
+after the other; nodes whose state is unknown or only approximate count as offering nothing.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from numazones import fragmentation, scheduling
+from numazones.cluster import MIRROR, Cluster, ClusterNode, ClusterPod
+from numazones.errors import NumazonesError
+from numazones.fragmentation import Shape
+from numazones.kubelet.admission import admit
+from numazones.kubelet.config import SINGLE_NUMA_NODE
+from numazones.node import Node
+from numazones.pod import Pod, QOSClass
+from numazones.prediction import Kind
+
+Counts = tuple[int, ...]
+_MANY = 256
+
+
+class InvalidGoal(NumazonesError):
+    """A goal that cannot be pursued; the message says what is wrong with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A kind of pod that is to fit, and how often."""
+
+    name: str
+    """Of the shape, or namespace/name of a pending pod."""
+    example: ClusterPod
+    count: int | None = None
+    """None: as often as possible."""
+    pods: tuple[ClusterPod, ...] = ()
+    """The pending pods of this kind; empty for a shape."""
+
+    @classmethod
+    def shape(cls, name: str, shape: Shape, *, count: int | None = None) -> "Wanted":
+        """Want room for Guaranteed pods of one container that have a shape."""
+        amounts = {resource: str(amount) for resource, amount in shape.resources}
+        amounts.setdefault("memory", "1Mi")  # without memory the pod would not be Guaranteed
+        body = {
+            "metadata": {"namespace": "", "name": name, "uid": f"shape/{name}"},
+            "spec": {"containers": [{"name": name, "resources": {"requests": amounts, "limits": amounts}}]},
+        }
+        return cls(name, ClusterPod.from_api(body), count)
+
+
+class Goal(Protocol):
+    """What the search asks of a goal."""
+
+    def worth(self, node: ClusterNode) -> Counts:
+        """What one node contributes."""
+
+    def total(self, counts: Counts) -> int:
+        """Turn the sum of all contributions into the number that is to grow."""
+
+    def ceiling(self, node: ClusterNode) -> Counts:
+        """Bound from above, by amounts alone, what one node contributes."""
+
+    @property
+    def aim(self) -> int | None:
+        """The number at which the goal is reached; None: the more the better."""
+
+    @property
+    def gain_per_eviction(self) -> int | None:
+        """The most that one eviction can gain; None where there is no bound."""
+
+
+@dataclass(frozen=True, slots=True)
+class FitMore:
+    """More pods of some kinds fit."""
+
+    wanted: tuple[Wanted, ...]
+    _numbered: tuple[tuple[Pod, ...], ...] = field(init=False, repr=False, compare=False)
+    """Per kind, pods that differ in their UID alone, to be admitted one after the other."""
+
+    def __post_init__(self) -> None:
+        for wanted in self.wanted:
+            if wanted.example.admission is None:
+                raise InvalidGoal(f"{wanted.name} cannot be read: {wanted.example.problem}")
+        object.__setattr__(self, "_numbered", tuple(map(_numbered, self.wanted)))
+
+    @property
+    def aim(self) -> int | None:
+        """All counts together, None if one of them is open."""
+        counts = [wanted.count for wanted in self.wanted]
+        return None if None in counts else sum(count for count in counts if count is not None)
+
+    @property
+    def gain_per_eviction(self) -> int | None:
+        """No bound: one large pod may make room for many small ones."""
+        return None
+
+    def total(self, counts: Counts) -> int:
+        """How many fit; of each kind no more count than are wanted."""
+        return sum(
+            number if wanted.count is None else min(number, wanted.count)
+            for wanted, number in zip(self.wanted, counts, strict=True)
+        )
+
+    def worth(self, node: ClusterNode) -> Counts:
+        """How many of each kind the node would take, each kind for itself."""
+        if not is_known(node):
+            return (0,) * len(self.wanted)
+        room = None if node.state is None else fragmentation.room(node.state)
+        return tuple(
+            _fitting(node, wanted.example, pods, _ceiling(node, wanted.example, room))
+            for wanted, pods in zip(self.wanted, self._numbered, strict=True)
+        )
+
+    def ceiling(self, node: ClusterNode) -> Counts:
+        """How many of each kind the node's free resources allow by amount alone."""
+        if not is_known(node):
+            return (0,) * len(self.wanted)
+        room = None if node.state is None else fragmentation.room(node.state)
+        return tuple(_ceiling(node, wanted.example, room) for wanted in self.wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class Vacate:
+    """A node, or one NUMA zone of it, holds no pods any more that could run elsewhere."""
+
+    node: str
+    zone: int | None = None
+
+    @property
+    def aim(self) -> int | None:
+        """No pods left."""
+        return 0
+
+    @property
+    def gain_per_eviction(self) -> int | None:
+        """One pod less in the way."""
+        return 1
+
+    def total(self, counts: Counts) -> int:
+        """Minus the number of pods that are still there."""
+        return counts[0]
+
+    def worth(self, node: ClusterNode) -> Counts:
+        """Minus the number of pods that are in the way."""
+        return (-len(self.occupants(node)),) if node.name == self.node else (0,)
+
+    def ceiling(self, node: ClusterNode) -> Counts:
+        """The same: there is nothing to estimate."""
+        return self.worth(node)
+
+    def occupants(self, node: ClusterNode) -> list[ClusterPod]:
+        """The pods that are in the way: in the zone, or anywhere on the node but those bound to it."""
+        if self.zone is None:
+            return [pod for pod in node.pods.values() if not _belongs_to_node(pod)]
+        state = node.state
+        if state is None:
+            return []
+        return [
+            pod for pod in node.pods.values() if self.zone in fragmentation.zones_of(state, pod.kubelet_uid)
+        ]
+
+
+def pending(pods: Iterable[ClusterPod]) -> tuple[FitMore, ...]:
+    """Return the goals that make pending pods fit, one per kind, in the order of the scheduler's queue.
+
+    Raises:
+        InvalidGoal: a pod cannot be read.
+    """
+    groups: dict[Kind, list[ClusterPod]] = {}
+    for pod in sorted(pods, key=lambda pod: (-(pod.priority or 0), pod.created, pod.namespace, pod.name)):
+        kind = Kind.of(pod)
+        if kind is None:
+            raise InvalidGoal(f"pod {pod.namespace}/{pod.name} cannot be read: {pod.problem}")
+        groups.setdefault(kind, []).append(pod)
+    return tuple(
+        FitMore((Wanted(f"{group[0].namespace}/{group[0].name}", group[0], len(group), tuple(group)),))
+        for group in groups.values()
+    )
+
+
+def measure(goal: Goal, cluster: Cluster) -> int:
+    """Count what a cluster is worth to a goal."""
+    columns = [goal.worth(node) for node in cluster.nodes.values()]
+    return goal.total(tuple(map(sum, zip(*columns, strict=True)))) if columns else 0
+
+
+def is_known(node: ClusterNode) -> bool:
+    """Whether answers about the node can be relied on."""
+    return node.ready and node.state is not None and not node.approximate
+
+
+def _belongs_to_node(pod: ClusterPod) -> bool:
+    return MIRROR in pod.annotations or any(owner.kind in {"DaemonSet", "Node"} for owner in pod.owners)
+
+
+def _numbered(wanted: Wanted) -> tuple[Pod, ...]:
+    admission = wanted.example.admission
+    if admission is None:
+        return ()
+    number = _MANY if wanted.count is None else min(wanted.count, _MANY)
+    return tuple(replace(admission, uid=f"{admission.uid}#{index}") for index in range(number))
+
+
+def _fitting(node: ClusterNode, example: ClusterPod, pods: tuple[Pod, ...], ceiling: int) -> int:
+    if ceiling <= 0 or node.state is None or scheduling.placement_obstacles(example.constraints, node):
+        return 0
+    state = node.state
+    for number, pod in enumerate(pods[:ceiling]):
+        try:
+            admission = admit(state, pod)
+        except NumazonesError:  # the kubelet would get to no verdict: nothing to rely on
+            return number
+        if not admission.admitted:
+            return number
+        state = admission.node
+    return min(ceiling, len(pods))
+
+
+def _ceiling(node: ClusterNode, example: ClusterPod, room: Mapping[str, Mapping[int, int]] | None) -> int:
+    """Bound from above how many fit, by the scheduler's books and by what zones could give exclusively."""
+    most = node.pod_slots - node.pod_count
+    for resource, amount in example.requests.items():
+        if amount > 0:
+            free = node.allocatable.get(resource, 0) - node.requested.get(resource, 0)
+            most = min(most, free // amount)
+    if most <= 0 or node.state is None or room is None or example.admission is None:
+        return max(most, 0)
+    return max(0, min(most, _by_zones(node.state, example.admission, room)))
+
+
+def _by_zones(state: Node, pod: Pod, room: Mapping[str, Mapping[int, int]]) -> int:
+    whole = pod.total
+    memory = (whole.memory or ()) if pod.qos is QOSClass.GUARANTEED else ()
+    devices = [(name, count) for name, count in whole.limits if not _is_plain(name)]
+    needs = [
+        (room[name], amount)
+        for name, amount in (("cpu", whole.cpus), *memory, *devices)
+        if amount > 0 and name in room
+    ]
+    if not needs or pod.pod_level:
+        return _MANY
+    if state.config.topology_manager_policy == SINGLE_NUMA_NODE and len(pod.containers) == 1:
+        numas = {numa for zones, _ in needs for numa in zones}
+        return sum(min(zones.get(numa, 0) // amount for zones, amount in needs) for numa in numas)
+    return min(sum(zones.values()) // amount for zones, amount in needs)
+
+
+def _is_plain(resource: str) -> bool:
+    return resource == "cpu" or fragmentation.is_bytes(resource)

@@ -1,0 +1,187 @@
+"""Moves and plans as values, and what a move does to a node.
+
+A move is an eviction and the landing of the replacement that the pod's owner makes from its template. The
+two halves are ``evict`` and ``land``; both the search and the proof are built of them and of nothing else.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from numazones import fragmentation, scheduling
+from numazones.cluster import ClusterNode, ClusterPod
+from numazones.errors import NumazonesError
+from numazones.kubelet.admission import admit, remove
+from numazones.rebalance.filter import PREFER_NO_EVICTION, eviction_cost, qos_rank
+from numazones.rebalance.goals import is_known
+
+
+class Disruption(NamedTuple):
+    """How much an eviction, or a plan of them, disturbs; compared and added up field by field."""
+
+    priority: int = 0
+    qos: int = 0
+    """Burstable pods count one, Guaranteed ones two."""
+    reluctant: int = 0
+    """Pods that prefer no eviction."""
+    cost: int = 0
+    """Of koordinator's eviction-cost annotations."""
+
+    @classmethod
+    def of(cls, pod: ClusterPod) -> "Disruption":
+        """What evicting a pod disturbs."""
+        return cls(
+            pod.priority or 0, qos_rank(pod), int(PREFER_NO_EVICTION in pod.annotations), eviction_cost(pod)
+        )
+
+    def plus(self, other: "Disruption") -> "Disruption":
+        """Both together."""
+        return Disruption(*map(sum, zip(self, other, strict=True)))
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One pod's eviction and where its replacement is to run."""
+
+    pod: ClusterPod
+    """As it runs now."""
+    replacement: ClusterPod
+    """As its owner will make it, without a node."""
+    node: str
+    """Where the replacement is to land; may be the node it leaves."""
+    zones: tuple[int, ...] = ()
+    """NUMA nodes the pod holds something of now."""
+    target_zones: tuple[int, ...] = ()
+    """Those that the replacement will get, if nothing else happens."""
+    affinity: tuple[str, ...] = ()
+    """Nodes that the replacement must be confined to for the plan to hold; empty: any choice is right."""
+    after_pending: bool = False
+    """Whether the pending pods must be placed before the replacement is."""
+    why: str = ""
+
+    @property
+    def cpus(self) -> int:
+        """Milli-CPUs that are moved."""
+        return self.pod.requests.get("cpu", 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A pending pod and the node that takes it once the plan is carried out."""
+
+    pod: ClusterPod
+    node: str
+    zones: tuple[int, ...] = ()
+    affinity: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Moves in their order and what they bring."""
+
+    moves: tuple[Move, ...]
+    before: int
+    """What the goal counts now."""
+    after: int
+    """What it counts when all moves are made."""
+    placements: tuple[Placement, ...] = ()
+    minimal: bool = False
+    """Whether it is known that no plan with fewer evictions reaches the same."""
+
+    @property
+    def gain(self) -> int:
+        """How much the plan brings."""
+        return self.after - self.before
+
+    @property
+    def disruption(self) -> Disruption:
+        """What all evictions disturb together."""
+        total = Disruption()
+        for move in self.moves:
+            total = total.plus(Disruption.of(move.pod))
+        return total
+
+    @property
+    def cpus(self) -> int:
+        """Milli-CPUs that are moved."""
+        return sum(move.cpus for move in self.moves)
+
+    @property
+    def rank(self) -> tuple[int, Disruption, int]:
+        """What plans of equal gain are compared by: evictions, disruption, CPUs moved."""
+        return (len(self.moves), self.disruption, self.cpus)
+
+    @property
+    def digest(self) -> str:
+        """Equal for plans that would do the same to the same pods."""
+        return digest((move.pod.uid, move.node) for move in self.moves)
+
+
+def digest(moves: Iterable[tuple[str, str]]) -> str:
+    """Return the digest of a plan's moves, each the UID of a pod and the node it goes to."""
+    text = "\n".join(" ".join(move) for move in moves)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True)
+class Landing:
+    """What became of a pod on a node: the node with it, or why it is not there."""
+
+    node: ClusterNode | None
+    refusals: tuple[str, ...] = field(default=())
+
+
+def replacement(pod: ClusterPod, templates: Mapping[str, ClusterPod]) -> ClusterPod:
+    """Return the pod that the owner will make in place of one that is evicted.
+
+    ``templates`` holds, by the owner's UID, a pod made from the owner's template; without one, the
+    running pod stands for its template. The real name and UID are not known yet.
+    """
+    owner = pod.controller
+    model = pod if owner is None else templates.get(owner.uid, pod)
+    uid = f"{pod.uid}~"
+    return replace(
+        model,
+        namespace=pod.namespace,
+        name=pod.name,
+        uid=uid,
+        node="",
+        phase="Pending",
+        reason="",
+        message="",
+        started="",
+        ready=False,
+        acknowledged=False,
+        owners=pod.owners,
+        admission=None if model.admission is None else replace(model.admission, uid=uid),
+    )
+
+
+def evict(node: ClusterNode, pod: ClusterPod) -> ClusterNode:
+    """Return the node without the pod."""
+    without = node.without_pod(pod.uid)
+    return without if node.state is None else without.with_state(remove(node.state, pod.kubelet_uid))
+
+
+def land(node: ClusterNode, pod: ClusterPod) -> Landing:
+    """Return the node with the pod, if the scheduler could choose it and the kubelet admits the pod."""
+    if not is_known(node) or node.state is None:
+        return Landing(None, (f"the state of node {node.name} is not known for certain",))
+    if pod.admission is None:
+        return Landing(None, (pod.problem or "the pod cannot be read",))
+    obstacles = scheduling.obstacles(pod.constraints, pod.requests, node)
+    if obstacles:
+        return Landing(None, obstacles)
+    try:
+        admission = admit(node.state, pod.admission)
+    except NumazonesError as error:
+        return Landing(None, (str(error),))
+    if not admission.admitted:
+        return Landing(None, (f"{admission.reason}: {admission.message}",))
+    return Landing(node.with_state(admission.node).with_pod(pod.placed(node.name)))
+
+
+def zones_of(node: ClusterNode, pod: ClusterPod) -> tuple[int, ...]:
+    """Return the NUMA nodes that a pod on the node holds something of."""
+    return () if node.state is None else fragmentation.zones_of(node.state, pod.kubelet_uid)

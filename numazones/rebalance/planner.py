@@ -1,0 +1,246 @@
+"""From a goal to a proven plan.
+
+Small clusters are searched in full, so that the plan has the fewest evictions there can be. In large ones
+the search is confined (see ``search``), and gain is sought one by one, each step on the cluster as the
+steps before leave it. In both cases a plan is what ``prove`` has confirmed; replacements whose landing
+decides over the plan are confined by node affinity, and only those.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from numazones.cluster import Cluster, ClusterNode, ClusterPod
+from numazones.fragmentation import largest_hole
+from numazones.quantity import format_milli
+from numazones.rebalance.candidates import Candidate, Situation, candidates
+from numazones.rebalance.goals import FitMore, Goal, Vacate
+from numazones.rebalance.limits import Allowance, Tally
+from numazones.rebalance.moves import Disruption, Move, Placement, Plan, evict, land, zones_of
+from numazones.rebalance.policy import Policy
+from numazones.rebalance.proof import Proof, prove
+from numazones.rebalance.search import Breadth, Expired, Found, Search, Step
+
+_Item = TypeVar("_Item")
+
+SMALL = 400
+"""Up to this number of movable pods times nodes, every plan is tried."""
+BREADTH = Breadth(nodes=16, destinations=3)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of planning."""
+
+    plan: Plan | None
+    reason: str = ""
+    """Why there is no plan."""
+    before: int = 0
+    """What the goal counts now."""
+    movable: int = 0
+    """How many pods could be moved at all."""
+
+
+def plan(goal: Goal, situation: Situation, policy: Policy, *, expired: Expired) -> Outcome:
+    """Return a proven plan towards a goal, or why there is none.
+
+    ``expired`` is asked again and again whether the time is up; the best plan so far is returned then.
+    """
+    return _Planning(goal, situation, policy, expired).outcome()
+
+
+class _Planning:
+    def __init__(self, goal: Goal, situation: Situation, policy: Policy, expired: Expired) -> None:
+        self._goal = goal
+        self._situation = situation
+        self._policy = policy
+        self._expired = expired
+        self._movable = candidates(situation, policy)
+        surroundings = situation.surroundings
+        self._allowance = Allowance(Tally(policy.limits, surroundings.replicas), surroundings.headroom)
+
+    def outcome(self) -> Outcome:
+        search = self._search(self._situation.cluster, self._movable)
+        before = search.total
+        aim = self._goal.aim
+        if aim is not None and before >= aim:
+            return self._without("the goal is reached without any move", before)
+        steps, minimal = self._steps(search)
+        if not steps:
+            return self._without(self._why_nothing(), before)
+        made = self._proven(self._drafted(steps, before, minimal=minimal))
+        if isinstance(made, Proof):
+            return self._without(f"the plan found does not hold: {made.reason}", before)
+        if made.gain < self._policy.min_gain:
+            return self._without(
+                f"the best plan gains {made.gain}, less than minGain of {self._policy.min_gain}", before
+            )
+        if made.digest in self._situation.history.failed:
+            return self._without("the best plan has failed before and nothing has changed since", before)
+        return Outcome(made, "", before, len(self._movable))
+
+    def _without(self, reason: str, before: int) -> Outcome:
+        return Outcome(None, reason, before, len(self._movable))
+
+    def _why_nothing(self) -> str:
+        if not self._movable:
+            return "no pod may be moved"
+        within = f"{self._policy.max_evictions} evictions"
+        if self._expired():
+            return f"no plan was found within {within} before time was up"
+        return f"no plan was found within {within}"
+
+    def _search(self, cluster: Cluster, movable: Sequence[Candidate]) -> Search:
+        return Search(
+            cluster,
+            self._goal,
+            movable,
+            target=self._policy.target,
+            expired=self._expired,
+            pending=_the_pending_pod(self._goal),
+            failed=self._situation.history.failed,
+        )
+
+    def _steps(self, search: Search) -> tuple[list[Step], bool]:
+        """The moves, and whether there are no fewer that bring as much."""
+        size = len(self._movable) * len(self._situation.cluster.nodes)
+        breadth = None if size <= SMALL else BREADTH
+        aim, most = self._goal.aim, self._policy.max_evictions
+        whole = breadth is None or isinstance(self._goal, Vacate)
+        if aim is not None and whole and aim - search.total > 1:
+            found = search.find(aim, self._allowance, at_most=most, breadth=breadth)
+            if found is not None:
+                return list(found.steps), found.minimal
+        return self._one_by_one(search, breadth, most)
+
+    def _one_by_one(self, search: Search, breadth: Breadth | None, most: int) -> tuple[list[Step], bool]:
+        steps: list[Step] = []
+        cluster, movable, allowance = self._situation.cluster, self._movable, self._allowance
+        minimal = True
+        while len(steps) < most and not self._reached(search):
+            found: Found | None = search.find(
+                search.total + 1, allowance, at_most=most - len(steps), breadth=breadth
+            )
+            if found is None:
+                break
+            minimal = found.minimal and not steps
+            steps += found.steps
+            for step in found.steps:
+                allowance = allowance.after(step.candidate.pod)
+            if found.steps[-1].after_pending:
+                break
+            cluster = _after(cluster, found.steps)
+            gone = {step.candidate.index for step in found.steps}
+            movable = tuple(candidate for candidate in movable if candidate.index not in gone)
+            search = self._search(cluster, movable)
+        return steps, minimal
+
+    def _reached(self, search: Search) -> bool:
+        aim = self._goal.aim
+        return aim is not None and search.total >= aim
+
+    def _drafted(self, steps: Iterable[Step], before: int, *, minimal: bool) -> Plan:
+        """The plan with every replacement and every pending pod confined to one node."""
+        cluster = self._situation.cluster
+        pods = list(_pending_pods(self._goal))
+        moves: list[Move] = []
+        placements: list[Placement] = []
+        for step in steps:
+            source = cluster.nodes[step.candidate.pod.node]
+            freed = evict(source, step.candidate.pod)
+            cluster = cluster.with_node(freed)
+            if step.after_pending:
+                cluster, placements = _placed(pods, cluster, [step.node])
+            target = land(cluster.nodes[step.node], step.candidate.replacement).node
+            if target is None:  # cannot be: the search went the same way
+                break
+            cluster = cluster.with_node(target)
+            moves.append(
+                Move(
+                    pod=step.candidate.pod,
+                    replacement=step.candidate.replacement,
+                    node=step.node,
+                    zones=zones_of(source, step.candidate.pod),
+                    target_zones=zones_of(target, step.candidate.replacement),
+                    affinity=(step.node,),
+                    after_pending=step.after_pending,
+                    why=_why(step, source.name, _hole(source), _hole(freed)),
+                )
+            )
+        after = self._search(cluster, ()).total
+        if pods and not placements:
+            likely = [move.pod.node for move in moves] + list(cluster.nodes)
+            _, placements = _placed(pods[:after], cluster, likely)
+        if any(move.after_pending for move in moves):
+            after = before + 1
+        return Plan(tuple(moves), before, after, tuple(placements), minimal)
+
+    def _proven(self, draft: Plan) -> Plan | Proof:
+        """The plan with no more affinities than it needs, or why it does not hold."""
+        proof = self._prove(draft)
+        if not proof.holds:
+            return proof
+        for index, move in enumerate(draft.moves):
+            freer = replace(draft, moves=_with(draft.moves, index, replace(move, affinity=())))
+            if self._prove(freer).holds:
+                draft = freer
+        for index, placement in enumerate(draft.placements):
+            freer = replace(draft, placements=_with(draft.placements, index, replace(placement, affinity=())))
+            if self._prove(freer).holds:
+                draft = freer
+        return draft
+
+    def _prove(self, draft: Plan) -> Proof:
+        return prove(draft, self._goal, self._situation, self._policy)
+
+
+def _after(cluster: Cluster, steps: Iterable[Step]) -> Cluster:
+    """The cluster after some steps of a search, which have been seen to work."""
+    for step in steps:
+        cluster = cluster.with_node(evict(cluster.nodes[step.candidate.pod.node], step.candidate.pod))
+        landed = land(cluster.nodes[step.node], step.candidate.replacement).node
+        if landed is not None:
+            cluster = cluster.with_node(landed)
+    return cluster
+
+
+def _pending_pods(goal: Goal) -> tuple[ClusterPod, ...]:
+    return tuple(pod for wanted in goal.wanted for pod in wanted.pods) if isinstance(goal, FitMore) else ()
+
+
+def _the_pending_pod(goal: Goal) -> Candidate | None:
+    """The pending pod, as something that lands; None unless the goal is about exactly one."""
+    pods = _pending_pods(goal)
+    return Candidate(pods[0], pods[0], Disruption(), -1) if len(pods) == 1 else None
+
+
+def _placed(
+    pods: Iterable[ClusterPod], cluster: Cluster, names: Iterable[str]
+) -> tuple[Cluster, list[Placement]]:
+    """Place pending pods one after the other, each on the first of the nodes that takes it."""
+    placements: list[Placement] = []
+    likely = list(dict.fromkeys(names))
+    for pod in pods:
+        for name in likely:
+            node = land(cluster.nodes[name], pod).node
+            if node is not None:
+                cluster = cluster.with_node(node)
+                placements.append(Placement(pod, name, zones_of(node, pod), (name,)))
+                break
+    return cluster, placements
+
+
+def _hole(node: ClusterNode) -> int:
+    return 0 if node.state is None else largest_hole(node.state)
+
+
+def _why(step: Step, source: str, before: int, after: int) -> str:
+    pod = step.candidate.pod
+    if after > before:
+        return f"the largest free zone of {source} grows from {before} to {after} CPUs"
+    amount = format_milli(pod.requests.get("cpu", 0))
+    return f"gives back {amount} CPUs on {source}"
+
+
+def _with(items: tuple[_Item, ...], index: int, item: _Item) -> tuple[_Item, ...]:
+    return (*items[:index], item, *items[index + 1 :])

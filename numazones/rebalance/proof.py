@@ -1,0 +1,173 @@
+"""Plays a plan through once more, apart from the search that found it.
+
+Nothing is taken over from the search: every pod must still be movable, every eviction allowed by budgets
+and limits after the ones before, and every replacement is admitted by the kubelet on every node that the
+scheduler could choose for it: all of them, unless the plan confines the replacement by node affinity.
+Only then does the count at the end matter. Where free choices multiply beyond what can be played through,
+the plan counts as unproven.
+"""
+
+from dataclasses import dataclass
+
+from numazones import scheduling
+from numazones.cluster import Cluster, ClusterNode, ClusterPod
+from numazones.errors import NumazonesError
+from numazones.rebalance.candidates import Situation, why_not
+from numazones.rebalance.goals import Counts, Goal
+from numazones.rebalance.limits import Allowance, Tally
+from numazones.rebalance.moves import Move, Placement, Plan, evict, land
+from numazones.rebalance.policy import Policy, Target
+
+_MAX_COURSES = 256
+"""How many courses of events are played through."""
+
+
+class Disproved(NumazonesError):
+    """A plan does not hold; the message says which move fails and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """Whether a plan holds."""
+
+    holds: bool
+    reason: str = ""
+    """Why it does not."""
+    courses: int = 0
+    """How many courses of events were played through."""
+
+
+def prove(plan: Plan, goal: Goal, situation: Situation, policy: Policy) -> Proof:
+    """Return whether a plan holds in a situation."""
+    play = _Play(plan, goal, situation, policy)
+    try:
+        play.run()
+    except Disproved as error:
+        return Proof(holds=False, reason=str(error), courses=play.courses)
+    return Proof(holds=True, courses=play.courses)
+
+
+def choices(pod: ClusterPod, cluster: Cluster, affinity: tuple[str, ...] = ()) -> list[ClusterNode]:
+    """Return the nodes that the scheduler could choose for a pod, confined to some by affinity if given."""
+    names = [name for name in affinity if name in cluster.nodes] if affinity else list(cluster.nodes)
+    nodes = [cluster.nodes[name] for name in names]
+    return [node for node in nodes if not scheduling.obstacles(pod.constraints, pod.requests, node)]
+
+
+class _Play:
+    def __init__(self, plan: Plan, goal: Goal, situation: Situation, policy: Policy) -> None:
+        self._plan = plan
+        self._goal = goal
+        self._situation = situation
+        self._policy = policy
+        self._base = situation.cluster.nodes
+        self._counts: dict[str, Counts] = {}
+        self.courses = 0
+
+    def run(self) -> None:
+        self._check_rules()
+        self._move(0, self._situation.cluster)
+
+    def _check_rules(self) -> None:
+        surroundings = self._situation.surroundings
+        allowance = Allowance(Tally(self._policy.limits, surroundings.replicas), surroundings.headroom)
+        for move in self._plan.moves:
+            node = self._base.get(move.pod.node)
+            pod = None if node is None else node.pods.get(move.pod.uid)
+            if pod is None:
+                raise Disproved(f"pod {_name(move.pod)} is not on node {move.pod.node} any more")
+            objections = why_not(pod, self._situation, self._policy)
+            if objections:
+                raise Disproved(f"pod {_name(pod)} may not be moved: {objections[0].message}")
+            refusal = allowance.refusal(pod)
+            if refusal:
+                raise Disproved(f"pod {_name(pod)} may not be moved: {refusal}")
+            allowance = allowance.after(pod)
+
+    def _move(self, index: int, cluster: Cluster) -> None:
+        if index == len(self._plan.moves):
+            if any(move.after_pending for move in self._plan.moves):
+                self._finish()
+            else:
+                self._place(0, cluster)
+            return
+        move = self._plan.moves[index]
+        cluster = cluster.with_node(evict(cluster.nodes[move.pod.node], move.pod))
+        if move.after_pending:
+            for placement in self._plan.placements:
+                cluster = self._placed_before(placement, cluster)
+        options = self._options(move.replacement, cluster, move.affinity)
+        for node in options:
+            self._check_target(move, node)
+            landing = land(node, move.replacement)
+            if landing.node is None:
+                raise Disproved(
+                    f"the replacement of {_name(move.pod)} may be put on node {node.name}, "
+                    f"which does not take it: {'; '.join(landing.refusals)}"
+                )
+            self._move(index + 1, cluster.with_node(landing.node))
+
+    def _check_target(self, move: Move, node: ClusterNode) -> None:
+        excluded = Target.OTHER if node.name == move.pod.node else Target.SAME
+        if self._policy.target is excluded:
+            raise Disproved(
+                f"the replacement of {_name(move.pod)} may be put on node {node.name}, "
+                f"but the policy's target is {self._policy.target}"
+            )
+
+    def _options(self, pod: ClusterPod, cluster: Cluster, affinity: tuple[str, ...]) -> list[ClusterNode]:
+        options = choices(pod, cluster, affinity)
+        if not options:
+            raise Disproved(f"no node that the scheduler could choose is left for {_name(pod)}")
+        if len(options) > _MAX_COURSES:
+            raise Disproved(f"the scheduler could choose any of {len(options)} nodes for {_name(pod)}")
+        return options
+
+    def _placed_before(self, placement: Placement, cluster: Cluster) -> Cluster:
+        options = self._options(placement.pod, cluster, (placement.node,))
+        landing = land(options[0], placement.pod)
+        if landing.node is None:
+            raise Disproved(f"node {placement.node} does not take pod {_name(placement.pod)}")
+        return cluster.with_node(landing.node)
+
+    def _place(self, index: int, cluster: Cluster) -> None:
+        if index == 0:
+            self._check_count(cluster)
+        if index == len(self._plan.placements):
+            self._finish()
+            return
+        placement = self._plan.placements[index]
+        for node in self._options(placement.pod, cluster, placement.affinity):
+            landing = land(node, placement.pod)
+            if landing.node is None:
+                raise Disproved(
+                    f"pod {_name(placement.pod)} may be put on node {node.name}, "
+                    f"which does not take it: {'; '.join(landing.refusals)}"
+                )
+            self._place(index + 1, cluster.with_node(landing.node))
+
+    def _check_count(self, cluster: Cluster) -> None:
+        total = self._goal.total(self._summed(cluster))
+        if total < self._plan.after:
+            raise Disproved(f"the goal would count {total}, not {self._plan.after}")
+
+    def _summed(self, cluster: Cluster) -> Counts:
+        columns = [
+            self._base_worth(name) if self._base[name] is node else self._goal.worth(node)
+            for name, node in cluster.nodes.items()
+        ]
+        return tuple(map(sum, zip(*columns, strict=True)))
+
+    def _base_worth(self, name: str) -> Counts:
+        if name not in self._counts:
+            self._counts[name] = self._goal.worth(self._base[name])
+        return self._counts[name]
+
+    def _finish(self) -> None:
+        self.courses += 1
+        if self.courses > _MAX_COURSES:
+            raise Disproved(f"more than {_MAX_COURSES} courses of events are possible")
+
+
+def _name(pod: ClusterPod) -> str:
+    return f"{pod.namespace}/{pod.name}"

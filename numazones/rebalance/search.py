@@ -1,0 +1,414 @@
+"""Search for the fewest, gentlest moves that bring a goal to a given number.
+
+Iterative deepening over the number of evictions: whatever is found first is minimal among what was
+searched. Nodes in a state are values, so what follows from a state (its count, the state after an
+eviction, the state after a landing) is worked out once and remembered.
+
+What keeps the tree small, without losing plans:
+
+- a state that more evictions cannot bring to the number is left (bound: every movable pod of as many nodes
+  as evictions are left is gone);
+- before the last landing, the number must be reached without the pod: landing takes room, never makes it;
+- a plan that is already dearer than the best one known is not carried on;
+- a state reached before with as many evictions left is not searched again.
+
+Where a cluster is too large for all of that, ``Breadth`` confines what comes before the last eviction to the
+most promising nodes and destinations; the last eviction is always sought among all pods.
+"""
+
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import NamedTuple
+
+from numazones import fragmentation
+from numazones.cluster import Cluster, ClusterNode
+from numazones.rebalance.candidates import Candidate
+from numazones.rebalance.goals import Counts, Goal, is_known
+from numazones.rebalance.limits import Allowance
+from numazones.rebalance.moves import Disruption, digest, evict, land
+from numazones.rebalance.policy import Target
+
+Expired = Callable[[], bool]
+"""Says whether the time for a search is up; the library reads no clock."""
+
+
+class _TimeIsUp(Exception):
+    """Ends a search."""
+
+
+@dataclass(frozen=True, slots=True)
+class Breadth:
+    """How many nodes and destinations are tried before the last eviction."""
+
+    nodes: int
+    destinations: int
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One move of a plan that was found."""
+
+    candidate: Candidate
+    node: str
+    after_pending: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The best plan of a search."""
+
+    steps: tuple[Step, ...]
+    minimal: bool
+    """Whether all smaller ones were tried in full."""
+
+
+class Place:
+    """A node in one state, with everything that follows from it remembered."""
+
+    __slots__ = ("_ceiling", "_evicted", "_goal", "_hole", "_landed", "_worth", "key", "node")
+
+    def __init__(self, node: ClusterNode, goal: Goal, key: Hashable) -> None:
+        self.node = node
+        self.key = key
+        self._goal = goal
+        self._worth: Counts | None = None
+        self._ceiling: Counts | None = None
+        self._hole: int | None = None
+        self._evicted: dict[str, Place] = {}
+        self._landed: dict[str, Place | None] = {}
+
+    @property
+    def worth(self) -> Counts:
+        """What the node contributes to the goal."""
+        if self._worth is None:
+            self._worth = self._goal.worth(self.node)
+        return self._worth
+
+    @property
+    def ceiling(self) -> Counts:
+        """What it could contribute at most, by amounts; exact once its worth has been asked for."""
+        if self._worth is not None:
+            return self._worth
+        if self._ceiling is None:
+            self._ceiling = self._goal.ceiling(self.node)
+        return self._ceiling
+
+    @property
+    def hole(self) -> int:
+        """The most exclusive CPUs that one zone could still give."""
+        if self._hole is None:
+            self._hole = 0 if self.node.state is None else fragmentation.largest_hole(self.node.state)
+        return self._hole
+
+    def without(self, candidate: Candidate) -> "Place":
+        """The place after an eviction."""
+        uid = candidate.pod.uid
+        if uid not in self._evicted:
+            self._evicted[uid] = self._derived(evict(self.node, candidate.pod))
+        return self._evicted[uid]
+
+    def with_replacement(self, candidate: Candidate) -> "Place | None":
+        """The place after the candidate's replacement has landed; None where it does not."""
+        uid = candidate.pod.uid
+        if uid not in self._landed:
+            node = land(self.node, candidate.replacement).node
+            self._landed[uid] = None if node is None else self._derived(node)
+        return self._landed[uid]
+
+    def _derived(self, node: ClusterNode) -> "Place":
+        return Place(node, self._goal, place_key(node))
+
+
+def place_key(node: ClusterNode) -> Hashable:
+    """Return what tells states of one node apart: its pods and what each of them holds."""
+    state = node.state
+    if state is None:
+        return frozenset(node.pods)
+    return (
+        frozenset(node.pods),
+        frozenset((uid, *containers.values()) for uid, containers in state.cpus.assignments.items()),
+        state.memory.groups,
+        tuple(state.memory.free.values()),
+        tuple(state.devices.allocated.items()),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """All places, as they are after some moves."""
+
+    base: Mapping[str, Place]
+    changed: Mapping[str, Place]
+    counts: Counts
+
+    def __getitem__(self, node: str) -> Place:
+        return self.changed.get(node) or self.base[node]
+
+    def put(self, name: str, place: Place) -> "View":
+        """The view with one place in another state."""
+        old, new = self[name].worth, place.worth
+        counts = self.counts if old == new else tuple(map(_shifted, self.counts, old, new))
+        return View(self.base, {**self.changed, name: place}, counts)
+
+    @property
+    def key(self) -> Hashable:
+        """Equal for views in the same state."""
+        return frozenset((name, place.key) for name, place in self.changed.items())
+
+
+def _shifted(count: int, old: int, new: int) -> int:
+    return count - old + new
+
+
+class Search:
+    """Looks for plans in one cluster for one goal.
+
+    Args:
+        cluster: the cluster as it is.
+        goal: what is counted.
+        candidates: the pods that may be moved, in their order.
+        target: where replacements may go.
+        expired: says when time is up.
+        pending: the pod that the goal is about if it is about one: it may land before the last replacement.
+        failed: digests of plans not to be found again.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        goal: Goal,
+        candidates: Sequence[Candidate],
+        *,
+        target: Target,
+        expired: Expired,
+        pending: Candidate | None = None,
+        failed: Collection[str] = (),
+    ) -> None:
+        self._goal = goal
+        self._candidates = candidates
+        self._target = target
+        self._expired = expired
+        self._pending = pending
+        self._failed = failed
+        base = {name: Place(node, goal, place_key(node)) for name, node in cluster.nodes.items()}
+        columns = [place.worth for place in base.values()]
+        counts = tuple(map(sum, zip(*columns, strict=True))) if columns else ()
+        self._start = View(base, {}, counts)
+        self._by_node: dict[str, list[Candidate]] = {}
+        for candidate in candidates:
+            self._by_node.setdefault(candidate.pod.node, []).append(candidate)
+        known = [name for name, place in base.items() if is_known(place.node)]
+        self._destinations = sorted(known, key=lambda name: (base[name].hole, name))
+        self._gains: dict[tuple[str, Hashable], int] = {}
+        # Of the search that is going on:
+        self._want = 0
+        self._breadth: Breadth | None = None
+        self._best: _Best | None = None
+        self._seen: dict[Hashable, int] = {}
+
+    @property
+    def total(self) -> int:
+        """What the goal counts before any move."""
+        return self._goal.total(self._start.counts) if self._start.counts else 0
+
+    def find(
+        self, want: int, allowance: Allowance, *, at_most: int, breadth: Breadth | None = None
+    ) -> Found | None:
+        """Return the best plan that brings the goal to ``want``; None where none was found in time."""
+        self._want, self._breadth = want, breadth
+        for depth in range(1, at_most + 1):
+            best, in_time = self._best_of(depth, allowance)
+            if best is not None:
+                return Found(best[1], minimal=breadth is None or depth == 1)
+            if not in_time:
+                return None
+        return None
+
+    def _best_of(self, depth: int, allowance: Allowance) -> "tuple[_Best | None, bool]":
+        """The best plan of exactly so many evictions, and whether all were tried."""
+        self._seen, self._best = {}, None
+        try:
+            self._descend(self._start, (), depth, allowance)
+        except _TimeIsUp:
+            return self._best, False
+        return self._best, True
+
+    def _descend(self, view: View, steps: tuple[Step, ...], left: int, allowance: Allowance) -> None:
+        if not self._worth_going_on(view, steps, left):
+            return
+        moved = {step.candidate.index for step in steps}
+        sources = [each for each in self._sources(view, steps, left) if each.index not in moved]
+        floor = _cheapest(sources, left - 1).plus(_cost(steps))
+        for candidate in sources:
+            if self._expired():
+                raise _TimeIsUp
+            if self._is_too_dear(floor.plus(_cost_of(candidate))) or allowance.refusal(candidate.pod):
+                continue
+            name = candidate.pod.node
+            place = view[name].without(candidate)
+            if left > 1 or self._reaches(view, name, place):
+                after = allowance.after(candidate.pod)
+                for step, landed in self._landings(view.put(name, place), candidate, left):
+                    if left == 1:
+                        self._record((*steps, step))
+                        break  # other destinations cost the same
+                    self._descend(landed, (*steps, step), left - 1, after)
+
+    def _record(self, steps: tuple[Step, ...]) -> None:
+        cost = _cost(steps)
+        if self._failed and digest((step.candidate.pod.uid, step.node) for step in steps) in self._failed:
+            return
+        if self._best is None or cost < self._best[0]:
+            self._best = (cost, steps)
+
+    # What need not be searched
+
+    def _is_too_dear(self, least: "_Cost") -> bool:
+        return self._best is not None and least >= self._best[0]
+
+    def _worth_going_on(self, view: View, steps: tuple[Step, ...], left: int) -> bool:
+        if steps:
+            key = view.key
+            if self._seen.get(key, 0) >= left:
+                return False
+            self._seen[key] = left
+            if self._breadth is not None:
+                return True  # few states; their bounds would cost more than they save
+        return left == 1 or self._bound(view, left) >= self._want
+
+    def _bound(self, view: View, left: int) -> int:
+        """The most that the goal could reach by so many evictions, landings set aside."""
+        gains = sorted((self._emptied_gain(view, name) for name in self._by_node), reverse=True)
+        most = sum(gains[:left])
+        if self._goal.gain_per_eviction is not None:
+            most = min(most, left * self._goal.gain_per_eviction)
+        return self._goal.total(view.counts) + most
+
+    def _emptied_gain(self, view: View, name: str) -> int:
+        """What a node would contribute more if every movable pod left it."""
+        place = view[name]
+        key = (name, place.key)
+        if key not in self._gains:
+            empty = place
+            for candidate in self._by_node[name]:
+                if candidate.pod.uid in empty.node.pods:
+                    empty = empty.without(candidate)
+            pairs = zip(empty.worth, place.worth, strict=True)
+            self._gains[key] = sum(max(0, after - before) for after, before in pairs)
+        return self._gains[key]
+
+    def _reaches(self, view: View, name: str, place: Place) -> bool:
+        """Whether the number is reached with one place in another state."""
+        most = tuple(map(_shifted, view.counts, view[name].worth, place.ceiling))
+        return (
+            self._goal.total(most) >= self._want
+            and self._goal.total(view.put(name, place).counts) >= self._want
+        )
+
+    # What is searched, and in which order
+
+    def _sources(self, view: View, steps: tuple[Step, ...], left: int) -> Sequence[Candidate]:
+        """The pods to evict next, in the order in which they are gladly evicted."""
+        if self._goal.gain_per_eviction is not None and (
+            self._want - self._goal.total(view.counts) == left * self._goal.gain_per_eviction
+        ):
+            return [each for each in self._candidates if self._gains_by(view, each)]
+        if self._breadth is None or (left == 1 and not steps):
+            return self._candidates
+        names = [*view.changed, *self._promising(view, self._breadth.nodes)]
+        listed = [candidate for name in names for candidate in self._by_node.get(name, ())]
+        return sorted(listed, key=lambda candidate: candidate.index)
+
+    def _gains_by(self, view: View, candidate: Candidate) -> bool:
+        name = candidate.pod.node
+        return candidate.pod.uid in view[name].node.pods and (
+            view[name].without(candidate).worth > view[name].worth
+        )
+
+    def _promising(self, view: View, number: int) -> list[str]:
+        """The nodes that would gain something if emptied, those with the largest holes first."""
+        names = [name for name in self._by_node if name not in view.changed]
+        names.sort(key=lambda name: (-view[name].hole, name))
+        gaining = (name for name in names if self._emptied_gain(view, name) > 0)
+        return list(islice(gaining, number))
+
+    def _landings(self, view: View, candidate: Candidate, left: int) -> Iterator[tuple[Step, View]]:
+        """Where the replacement lands, and the view then; only what reaches the number if it is the last."""
+        tried = 0
+        for name in self._nodes_for(view, candidate, left):
+            place = view[name].with_replacement(candidate)
+            if place is None:
+                continue
+            landed = view.put(name, place)
+            if left == 1 and self._goal.total(landed.counts) < self._want:
+                continue
+            yield Step(candidate, name), landed
+            tried += 1
+            if left > 1 and self._breadth is not None and tried == self._breadth.destinations:
+                return
+        if left == 1 and not tried:
+            yield from self._landing_after_pending(view, candidate)
+
+    def _landing_after_pending(self, view: View, candidate: Candidate) -> Iterator[tuple[Step, View]]:
+        """Landing on the node it leaves once the pending pod has taken its place there."""
+        name = candidate.pod.node
+        if self._pending is None or self._target is Target.OTHER:
+            return
+        taken = view[name].with_replacement(self._pending)
+        place = None if taken is None else taken.with_replacement(candidate)
+        if place is not None:
+            yield Step(candidate, name, after_pending=True), view
+
+    def _nodes_for(self, view: View, candidate: Candidate, left: int) -> Iterator[str]:
+        """Where the replacement may go, the fullest nodes first."""
+        source = candidate.pod.node
+        names: Iterable[str] = self._destinations
+        if self._target is Target.SAME:
+            names = (source,)
+        elif (
+            self._breadth is not None
+            and left == 1
+            and len(view.changed) > 1
+            and (view.base[source].without(candidate) is view.changed[source])
+        ):
+            names = view.changed  # elsewhere it would have landed without the moves before
+        for name in names:
+            if self._expired():
+                raise _TimeIsUp
+            if name != source or self._target is not Target.OTHER:
+                yield name
+
+
+class _Cost(NamedTuple):
+    """What plans of as many evictions are compared by."""
+
+    disruption: Disruption = Disruption()
+    cpus: int = 0
+
+    def plus(self, other: "_Cost") -> "_Cost":
+        return _Cost(self.disruption.plus(other.disruption), self.cpus + other.cpus)
+
+
+_Best = tuple[_Cost, tuple[Step, ...]]
+
+
+def _cost_of(candidate: Candidate) -> _Cost:
+    return _Cost(candidate.disruption, candidate.pod.requests.get("cpu", 0))
+
+
+def _cost(steps: Iterable[Step]) -> _Cost:
+    cost = _Cost()
+    for step in steps:
+        cost = cost.plus(_cost_of(step.candidate))
+    return cost
+
+
+def _cheapest(candidates: Sequence[Candidate], number: int) -> _Cost:
+    """The least that so many of the candidates could cost together."""
+    if not number:
+        return _Cost()
+    disruption = Disruption()
+    for each in sorted(candidate.disruption for candidate in candidates)[:number]:
+        disruption = disruption.plus(each)
+    return _Cost(disruption, sum(sorted(_cost_of(each).cpus for each in candidates)[:number]))
