@@ -1,0 +1,157 @@
+"""The kinds of nodes that simulated clusters are made of: machines and kubelet settings seen in the field.
+
+Each kind differs from the others in what decides admissions: topology policy and scope, CPU manager options,
+the layout of the machine, devices with one, several or no NUMA nodes, hugepages.
+"""
+
+from collections.abc import Callable, Iterator
+from itertools import cycle, islice
+
+from numazones.kubelet.device_manager import Device
+from numazones.machine import Machine
+from numazones_simulator import machines
+from numazones_simulator.kubelet.node_spec import NodeSpec, configuration
+from numazones_simulator.machines import Shape
+
+GPU = "vendor.example/gpu"
+NIC = "vendor.example/nic"
+LICENCE = "vendor.example/licence"
+
+KIND_LABEL = "simulator.numazones.io/kind"
+
+_GIB = 1 << 30
+_TWO_SOCKETS = Shape(cores_per_numa=16, memory_per_numa=64 * _GIB)
+_INTERLEAVED = Shape(
+    cores_per_numa=12,
+    memory_per_numa=48 * _GIB,
+    interleaved=True,
+    hugepages_per_numa=((2048, 1024), (1048576, 0)),
+)
+_SUB_NUMA = Shape(numa_per_socket=2, cores_per_numa=8, memory_per_numa=32 * _GIB)
+_CHIPLETS = Shape(
+    sockets=1,
+    numa_per_socket=4,
+    cores_per_numa=8,
+    memory_per_numa=32 * _GIB,
+    hugepages_per_numa=((2048, 512), (1048576, 2)),
+    cores_per_cache=4,
+)
+
+Kind = Callable[[str, str], NodeSpec]
+"""Makes a node from its name and address."""
+
+
+def single_numa_node(name: str, address: str) -> NodeSpec:
+    """Latency-sensitive work: every container on one NUMA node, reserved CPUs chosen by the administrator."""
+    machine = machines.build(_TWO_SOCKETS)
+    return NodeSpec(
+        name,
+        machine,
+        configuration(machine, topology_manager_policy="single-numa-node", reserved_cpus="0,16,32,48"),
+        {GPU: _devices(machine, per_numa=2), NIC: _devices(machine, per_numa=4)},
+        address=address,
+        labels={KIND_LABEL: "single-numa-node"},
+    )
+
+
+def restricted_pods(name: str, address: str) -> NodeSpec:
+    """Whole pods kept together where capacity allows, CPUs spread over the NUMA nodes of wide ones."""
+    machine = machines.build(_INTERLEAVED)
+    return NodeSpec(
+        name,
+        machine,
+        configuration(
+            machine,
+            topology_manager_policy="restricted",
+            topology_manager_scope="pod",
+            cpu_manager_policy_options={"distribute-cpus-across-numa": "true"},
+        ),
+        {NIC: _devices(machine, per_numa=3), LICENCE: (Device("licence-0"), Device("licence-1"))},
+        address=address,
+        labels={KIND_LABEL: "restricted-pods"},
+    )
+
+
+def best_effort_full_cores(name: str, address: str) -> NodeSpec:
+    """Whole cores only, NUMA placement as a wish; GPUs hang between two NUMA nodes."""
+    machine = machines.build(_SUB_NUMA)
+    pairs = tuple(
+        Device(f"gpu-{first}-{number}", (first, first + 1)) for first in (0, 2) for number in range(2)
+    )
+    return NodeSpec(
+        name,
+        machine,
+        configuration(
+            machine,
+            topology_manager_policy="best-effort",
+            cpu_manager_policy_options={"full-pcpus-only": "true"},
+            topology_manager_policy_options={"prefer-closest-numa-nodes": "true"},
+            reserved_cpus="0,32",
+        ),
+        {GPU: pairs, NIC: _devices(machine, per_numa=2)},
+        address=address,
+        labels={KIND_LABEL: "best-effort-full-cores"},
+    )
+
+
+def single_numa_node_pods(name: str, address: str) -> NodeSpec:
+    """Whole pods on one small NUMA node of a chiplet machine, CPUs aligned to L3 caches; hugepages."""
+    machine = machines.build(_CHIPLETS)
+    return NodeSpec(
+        name,
+        machine,
+        configuration(
+            machine,
+            topology_manager_policy="single-numa-node",
+            topology_manager_scope="pod",
+            cpu_manager_policy_options={"prefer-align-cpus-by-uncorecache": "true"},
+            reserved_cpus="0,32",
+        ),
+        {NIC: _devices(machine, per_numa=2)},
+        address=address,
+        labels={KIND_LABEL: "single-numa-node-pods"},
+    )
+
+
+def unaligned(name: str, address: str) -> NodeSpec:
+    """Exclusive CPUs, but no topology policy at all."""
+    machine = machines.build(_TWO_SOCKETS)
+    return NodeSpec(
+        name,
+        machine,
+        configuration(machine, topology_manager_policy="none", reserved_cpus="0,32"),
+        {NIC: _devices(machine, per_numa=2)},
+        address=address,
+        labels={KIND_LABEL: "unaligned"},
+    )
+
+
+KINDS: tuple[Kind, ...] = (
+    single_numa_node,
+    restricted_pods,
+    best_effort_full_cores,
+    single_numa_node_pods,
+    unaligned,
+)
+
+
+def mixed(count: int) -> list[NodeSpec]:
+    """Nodes of all kinds in turn, named ``node-1`` and so on."""
+    return [kind(f"node-{number}", _address(number)) for number, kind in enumerate(_kinds(count), start=1)]
+
+
+def _kinds(count: int) -> Iterator[Kind]:
+    return islice(cycle(KINDS), count)
+
+
+def _address(number: int) -> str:
+    high, low = divmod(number, 250)
+    return f"10.77.{high}.{low + 1}"
+
+
+def _devices(machine: Machine, *, per_numa: int) -> tuple[Device, ...]:
+    return tuple(
+        Device(f"{node.id:02}-{number}", (node.id,))
+        for node in machine.numa_nodes
+        for number in range(per_numa)
+    )
