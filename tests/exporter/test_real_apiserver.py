@@ -1,0 +1,189 @@
+"""The real program, its manifests and the definitions against a real kube-apiserver."""
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from numazones_simulator import machine_tree, machines
+from numazones_simulator.kubelet.kubelet import Kubelet
+from numazones_simulator.kubelet.node_spec import NodeSpec, configuration, node_object
+from numazones_simulator.kubelet.podresources import PodResourcesServer
+from numazones_simulator.kubelet.state_files import StateFiles
+
+from ..real_apiserver import RealAPIServer  # noqa: TID252 - test folders are not packages
+
+ROOT = Path(__file__).resolve().parents[2]
+NAMESPACE, ACCOUNT = "numazones-system", "numazones-exporter"
+NODE, OTHER = "real-worker-1", "real-worker-2"
+
+pytestmark = pytest.mark.real_apiserver
+
+
+def make(server: RealAPIServer, body: dict[str, Any]) -> dict[str, Any]:
+    made: dict[str, Any] = json.loads(
+        server.kubectl("create", "-o", "json", "-f", "-", stdin=json.dumps(body))
+    )
+    return made
+
+
+def pod(name: str, namespace: str, **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"nodeName": NODE, **spec},
+    }
+
+
+class Node:
+    """A simulated node that the real API server knows, with the token of its exporter's pod."""
+
+    def __init__(self, server: RealAPIServer, folder: Path) -> None:
+        self.server = server
+        self.folder = folder
+        machine = machines.build(machines.Shape(cores_per_numa=4))
+        config = configuration(machine, topology_manager_policy="restricted", reserved_cpus="0,4")
+        self.kubelet = Kubelet(NodeSpec(NODE, machine, config))
+        self.tree = machine_tree.write(machine, folder)
+        self.files = StateFiles(folder / "kubelet")
+        self.files.write(self.kubelet.node)
+        (folder / "kubelet.json").write_text(json.dumps(config))
+        for name in (NODE, OTHER):
+            node = node_object(NodeSpec(name, machine, config), now="2026-01-31T08:00:00Z")
+            make(server, node)
+            server.kubectl(
+                "patch",
+                "node",
+                name,
+                "--subresource=status",
+                "--type=merge",
+                "-p",
+                json.dumps({"status": node["status"]}),
+            )
+        agent = pod(
+            "exporter", NAMESPACE, serviceAccountName=ACCOUNT, containers=[{"name": "e", "image": "e"}]
+        )
+        make(server, agent)
+        token = server.kubectl(
+            *("-n", NAMESPACE, "create", "token", ACCOUNT),
+            *("--bound-object-kind=Pod", "--bound-object-name=exporter"),
+        ).strip()
+        self.kubeconfig = server.kubeconfig_for(token, folder / "kubeconfig")
+
+    def admit(self, name: str, *, cpus: int) -> None:
+        amounts = {"cpu": str(cpus), "memory": "1Gi"}
+        resources = {"requests": amounts, "limits": amounts}
+        body = pod(name, "default", containers=[{"name": "app", "image": "x", "resources": resources}])
+        assert self.kubelet.admit(make(self.server, body)).rejection is None
+        self.files.write(self.kubelet.node)
+
+    @asynccontextmanager
+    async def exporting(self, node_name: str = NODE) -> AsyncIterator[Path]:
+        """Run the program; yields its log."""
+        log = self.folder / "exporter.log"
+        socket = self.folder / "kubelet" / "pod-resources" / "kubelet.sock"
+        async with PodResourcesServer(socket, lambda: (self.kubelet.node, self.kubelet.pods)):
+            with log.open("wb") as output:
+                process = await asyncio.create_subprocess_exec(
+                    str(Path(sys.executable).with_name("numazones-exporter")),
+                    f"--node-name={node_name}",
+                    f"--sysfs={self.tree.sysfs}",
+                    f"--procfs={self.tree.procfs}",
+                    f"--kubelet-dir={self.folder / 'kubelet'}",
+                    f"--kubelet-config=file:{self.folder / 'kubelet.json'}",
+                    f"--kubeconfig={self.kubeconfig}",
+                    "--interval=300ms",
+                    "--metrics-address=127.0.0.1:0",
+                    stderr=output,
+                )
+            try:
+                yield log
+            finally:
+                if process.returncode is None:
+                    process.terminate()
+                await process.wait()
+
+    def zones(self, node_name: str = NODE) -> list[dict[str, Any]]:
+        found = self.server.kubectl("get", "numazones", "-l", f"numazones.io/node={node_name}", "-o", "json")
+        items: list[dict[str, Any]] = json.loads(found)["items"]
+        return items
+
+    def versions(self) -> list[tuple[str, str]]:
+        return [(zone["metadata"]["name"], zone["metadata"]["resourceVersion"]) for zone in self.zones()]
+
+    async def assigned(self, expected: int) -> None:
+        """Wait until the zones agree on so many assigned CPUs."""
+        async with asyncio.timeout(30):
+            while True:
+                zones = [zone["status"] for zone in self.zones() if "status" in zone]
+                cpus = [
+                    int(resource["assigned"])
+                    for zone in zones
+                    for resource in zone["resources"]
+                    if resource["name"] == "cpu"
+                ]
+                if len({zone["snapshot"] for zone in zones}) == 1 and sum(cpus) == expected:
+                    return
+                await asyncio.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def node(real_apiserver: RealAPIServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    manifests = ("-k", str(ROOT / "manifests" / "exporter"))
+    applied = real_apiserver.kubectl("apply", *manifests)
+    assert "warning" not in applied.lower(), applied
+    real_apiserver.kubectl("wait", "--for=condition=Established", "crd/numazones.numazones.io")
+    if "default" not in real_apiserver.kubectl("get", "serviceaccounts", "-n", "default", "-o", "name"):
+        real_apiserver.kubectl("create", "serviceaccount", "default", "-n", "default")
+    yield Node(real_apiserver, tmp_path_factory.mktemp("node"))
+    real_apiserver.kubectl("delete", "--ignore-not-found", "--wait=false", *manifests)
+    real_apiserver.kubectl("delete", "node", NODE, OTHER)
+
+
+async def test_zones_are_published_and_shown(node: Node) -> None:
+    node.admit("first", cpus=2)
+    async with node.exporting():
+        await node.assigned(2)
+    header, *rows = node.server.kubectl("get", "numazones", "-o", "wide").splitlines()
+    assert header.startswith("NAME"), header
+    assert header.split()[1:9] == ["NODE", "NUMA", "POLICY", "CPU", "RESERVED", "ASSIGNED", "FREE", "MEMORY"]
+    assert [row.split()[:2] for row in rows] == [[f"{NODE}-numa-{number}", NODE] for number in (0, 1)]
+    explained = node.server.kubectl("explain", "numazone.status")
+    assert "snapshot\t<string>" in explained
+    assert "DESCRIPTION:" in explained
+    lease = node.server.kubectl("get", "lease", "-n", NAMESPACE, "-o", "name")
+    assert f"numazones-exporter-{NODE}" in lease
+
+
+async def test_nothing_is_written_when_nothing_changed_not_even_after_restarts(node: Node) -> None:
+    before = node.versions()
+    for _ in range(2):
+        async with node.exporting():
+            await asyncio.sleep(3)  # some ten cycles
+    assert node.versions() == before
+
+
+async def test_a_change_is_published(node: Node) -> None:
+    async with node.exporting():
+        await asyncio.sleep(2)
+        node.admit("second", cpus=2)
+        await node.assigned(4)
+
+
+async def test_the_exporter_of_one_node_cannot_publish_another(node: Node) -> None:
+    def refusals(log: Path) -> list[str]:
+        messages = [json.loads(line)["message"] for line in log.read_text().splitlines()]
+        return [message for message in messages if message.startswith("publishing failed")]
+
+    async with node.exporting(OTHER) as log, asyncio.timeout(30):
+        while not refusals(log):  # noqa: ASYNC110 - another process writes it
+            await asyncio.sleep(0.05)
+    message = refusals(log)[0]
+    assert f"the exporter of node {NODE} may not write numazones {OTHER}-numa-0" in message
+    assert node.zones(OTHER) == []
