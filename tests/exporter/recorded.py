@@ -1,4 +1,4 @@
-"""Recorded nodes as the tests use them: where their files are, and the flags that point the exporter there."""
+"""Recorded nodes as the tests use them: where their files are, and the flags that point there."""
 
 import tarfile
 from dataclasses import dataclass

@@ -1,0 +1,260 @@
+"""The machine as the kubelet sees it, whole, unusual or damaged; every problem names its file."""
+
+from pathlib import Path
+
+import pytest
+
+from numazones import cpuset
+from numazones_exporter.observation import Hardware, Problem
+from numazones_exporter.sources.problems import SourceError
+from numazones_exporter.sources.sysfs import SysfsReader
+
+from .sysfs_tree import CPU, NODE, Tree
+
+KIB = 1024
+
+
+def read(tree: Tree) -> tuple[Hardware, list[Problem]]:
+    reading = SysfsReader(tree.sysfs, tree.procfs).read()
+    return reading.value, list(reading.problems)
+
+
+def only(problems: list[Problem]) -> Problem:
+    assert len(problems) == 1, problems
+    return problems[0]
+
+
+def test_cpus_cores_sockets_memory_hugepages_and_distances_are_read(tmp_path: Path) -> None:
+    hardware, problems = read(Tree(tmp_path, {0: "0-1,4-5", 1: "2-3,6-7"}, threads=2).write())
+    machine = hardware.machine
+    assert problems == []
+    assert {numa: cpuset.format(cpus) for numa, cpus in machine.cpus_of_numa.items()} == {
+        0: "0-1,4-5",
+        1: "2-3,6-7",
+    }
+    assert sorted(map(cpuset.format, machine.cpus_of_core.values())) == ["0,4", "1,5", "2,6", "3,7"]
+    assert {cpu.socket for cpu in machine.cpus} == {0, 1}
+    assert [(node.memory, node.hugepages, node.distances) for node in machine.numa_nodes] == [
+        (1048576 * KIB, ((2048, 3),), (10, 21)),
+        (1048576 * KIB, ((2048, 3),), (21, 10)),
+    ]
+
+
+def test_hugepages_of_every_size_are_read(tmp_path: Path) -> None:
+    tree = Tree(tmp_path, {0: "0"}).write()
+    for size, pages in ((64, 7), (32768, 1), (1048576, 2), (16777216, 0)):
+        tree.put(f"{NODE}/node0/hugepages/hugepages-{size}kB/nr_hugepages", str(pages))
+    hardware, _ = read(tree)
+    assert hardware.machine.numa_nodes[0].hugepages == (
+        (64, 7),
+        (2048, 3),
+        (32768, 1),
+        (1048576, 2),
+        (16777216, 0),
+    )
+
+
+def test_numa_ids_with_gaps_nodes_without_cpus_and_without_memory_are_kept(tmp_path: Path) -> None:
+    tree = Tree(tmp_path, {0: "0-1", 3: "", 8: "2-3"}).write()
+    tree.put(f"{NODE}/node3/meminfo", "Node 3 MemTotal:  2097152 kB")
+    tree.put(f"{NODE}/node8/meminfo", "Node 8 MemTotal:  0 kB")
+    hardware, problems = read(tree)
+    nodes = hardware.machine.numa_nodes
+    assert problems == []
+    assert [(node.id, node.memory // KIB) for node in nodes] == [(0, 1048576), (3, 2097152), (8, 0)]
+    assert [hardware.machine.cpus_of_numa[node.id].bit_count() for node in nodes] == [2, 0, 2]
+    assert hardware.memory_unknown == 0
+    assert nodes[2].distances == (21, 21, 10)
+
+
+def test_thirty_four_numa_nodes_of_which_two_have_cpus(tmp_path: Path) -> None:
+    tree = Tree(tmp_path, {0: "0-71", 1: "72-143", **dict.fromkeys(range(2, 34), "")}).write()
+    hardware, problems = read(tree)
+    assert problems == []
+    assert len(hardware.machine.numa_nodes) == 34
+    assert [len(node.distances or ()) for node in hardware.machine.numa_nodes] == [34] * 34
+    assert cpuset.format(hardware.machine.cpus_of_numa[1]) == "72-143"
+
+
+def test_core_ids_need_be_unique_in_their_socket_only(tmp_path: Path) -> None:
+    tree = Tree(tmp_path, {0: "0-1", 1: "2-3"}).write()
+    for cpu, core in ((0, 0), (1, 1), (2, 0), (3, 1)):
+        tree.put(f"{CPU}/cpu{cpu}/topology/core_id", str(core))
+    hardware, _ = read(tree)
+    assert len(hardware.machine.cpus_of_core) == 4
+
+
+@pytest.mark.parametrize(
+    ("caches", "uncore"),
+    [
+        pytest.param({0: "0-3", 1: "4-7"}, [None] * 8, id="an L3 of the whole NUMA node is none"),
+        pytest.param(
+            {0: "0-1", 1: "2-3", 2: "4-5", 3: "6-7"}, [0, 0, 1, 1, 2, 2, 3, 3], id="an L3 of some cores is"
+        ),
+        pytest.param({7: "0-7"}, [7] * 8, id="an L3 of several NUMA nodes is"),
+    ],
+)
+def test_an_l3_cache_counts_as_uncore_cache_as_for_the_kubelet(
+    tmp_path: Path, caches: dict[int, str], uncore: list[int | None]
+) -> None:
+    hardware, _ = read(Tree(tmp_path, {0: "0-3", 1: "4-7"}, caches=caches).write())
+    assert [cpu.uncore for cpu in hardware.machine.cpus] == uncore
+    assert {cache.id: cpuset.format(cache.cpus) for cache in hardware.caches} == caches
+
+
+def test_a_core_with_an_offline_thread_sees_the_nodes_l3_as_uncore_cache(tmp_path: Path) -> None:
+    """cAdvisor multiplies the core's own threads with the node's cores and compares with the sharers."""
+    tree = Tree(tmp_path, {0: "0-3"}, threads=2, offline="3", caches={0: "0-2"}).write()
+    hardware, _ = read(tree)
+    # Core 0 has two threads: 2·2 = 4 ≠ 3 sharers. Core 1 has one: 1·2 = 2 ≠ 3.
+    assert [cpu.uncore for cpu in hardware.machine.cpus] == [0, 0, 0]
+    tree.put(f"{CPU}/cpu1/cache/index3/shared_cpu_map", "3")
+    hardware, _ = read(tree)
+    assert [cpu.uncore for cpu in hardware.machine.cpus] == [0, None, 0]
+
+
+def test_offline_cpus_are_no_cpus_of_the_machine_but_shown(tmp_path: Path) -> None:
+    hardware, problems = read(Tree(tmp_path, {0: "0-3", 1: "4-7"}, offline="2,5-6").write())
+    assert problems == []
+    assert cpuset.format(hardware.machine.all_cpus) == "0-1,3-4,7"
+    assert [(numa, cpuset.format(cpus)) for numa, cpus in hardware.offline] == [(0, "2"), (1, "5-6")]
+
+
+def test_cpus_that_could_be_plugged_in_are_not_offline_cpus(tmp_path: Path) -> None:
+    tree = Tree(tmp_path, {0: "0-3"}).write()
+    tree.put(f"{CPU}/offline", "4-239")
+    hardware, _ = read(tree)
+    assert hardware.offline == ()
+
+
+def test_isolated_cpus_are_shown(tmp_path: Path) -> None:
+    tree = Tree(tmp_path, {0: "0-3"}).write()
+    tree.put(f"{CPU}/isolated", "2-3")
+    assert cpuset.format(read(tree)[0].isolated) == "2-3"
+
+
+@pytest.mark.parametrize("name", ["isolated", "offline"])
+def test_a_bad_cpu_list_is_a_problem_and_no_crash(tmp_path: Path, name: str) -> None:
+    tree = Tree(tmp_path, {0: "0-3"}).write()
+    tree.put(f"{CPU}/{name}", "0-")
+    hardware, problems = read(tree)
+    assert hardware.machine.all_cpus == 0b1111
+    assert only(problems).reason == "InvalidCPUList"
+    assert only(problems).message == (
+        f"{tree.root / CPU / name}: '0-' is no CPU list: '0-' is neither a CPU nor a range such as 0-3; "
+        f"no CPU is shown as {name}"
+    )
+
+
+def test_with_a_bad_list_of_online_cpus_each_cpu_says_so_itself(tmp_path: Path) -> None:
+    tree = Tree(tmp_path, {0: "0-3"}, offline="3").write()
+    tree.put(f"{CPU}/online", "0-")
+    hardware, problems = read(tree)
+    assert cpuset.format(hardware.machine.all_cpus) == "0-2"
+    assert only(problems).message.endswith(
+        "'0-' is neither a CPU nor a range such as 0-3; the CPUs' own files cpuN/online are used instead"
+    )
+
+
+def test_with_a_bad_list_of_a_nodes_cpus_its_entries_are_used(tmp_path: Path) -> None:
+    tree = Tree(tmp_path, {0: "0-1", 1: "2-3"}).write()
+    tree.put(f"{NODE}/node1/cpulist", "2-")
+    hardware, problems = read(tree)
+    assert cpuset.format(hardware.machine.cpus_of_numa[1]) == "2-3"
+    assert only(problems).message.endswith("the directory's cpuN entries are used instead")
+
+
+def test_without_entries_a_nodes_cpu_list_is_used(tmp_path: Path) -> None:
+    tree = Tree(tmp_path, {0: "0-1"}).write()
+    for cpu in (0, 1):
+        tree.remove(f"{NODE}/node0/cpu{cpu}/online")
+        (tree.root / NODE / f"node0/cpu{cpu}").rmdir()
+    assert read(tree)[0].machine.all_cpus == 0b11
+
+
+def test_missing_meminfo_leaves_the_memory_unknown(tmp_path: Path) -> None:
+    tree = Tree(tmp_path, {0: "0-1", 1: "2-3"}).write()
+    tree.remove(f"{NODE}/node1/meminfo")
+    hardware, problems = read(tree)
+    assert hardware.memory_unknown == 0b10
+    assert only(problems).reason == "MeminfoMissing"
+    assert only(problems).message == (
+        f"{tree.root / NODE}/node1/meminfo cannot be read; the memory of node1 is unknown"
+    )
+
+
+def test_meminfo_without_total_leaves_the_memory_unknown(tmp_path: Path) -> None:
+    tree = Tree(tmp_path, {0: "0", 1: "1"}).write()
+    tree.put(f"{NODE}/node0/meminfo", "Node 0 MemFree: 17 kB")
+    hardware, problems = read(tree)
+    assert hardware.memory_unknown == 0b01
+    assert only(problems).message.endswith(
+        "node0/meminfo has no line MemTotal; the memory of node0 is unknown"
+    )
+
+
+def test_unreadable_hugepages_are_left_out(tmp_path: Path) -> None:
+    tree = Tree(tmp_path, {0: "0"}).write()
+    tree.put(f"{NODE}/node0/hugepages/hugepages-2048kB/nr_hugepages", "many")
+    hardware, problems = read(tree)
+    assert hardware.machine.numa_nodes[0].hugepages == ()
+    assert only(problems).message.endswith("nr_hugepages holds no number; these pages are left out")
+
+
+@pytest.mark.parametrize("text", ["10", "10 21 21", "10 far"])
+def test_distances_that_do_not_fit_are_left_out(tmp_path: Path, text: str) -> None:
+    tree = Tree(tmp_path, {0: "0", 1: "1"}).write()
+    tree.put(f"{NODE}/node0/distance", text)
+    hardware, problems = read(tree)
+    assert [node.distances for node in hardware.machine.numa_nodes] == [None, (21, 10)]
+    assert only(problems).message.endswith(
+        f"distance holds {text!r}, not 2 numbers; the distances are left out"
+    )
+
+
+def test_a_cpu_without_topology_is_left_out_as_the_kubelet_does(tmp_path: Path) -> None:
+    tree = Tree(tmp_path, {0: "0-1"}).write()
+    tree.remove(f"{CPU}/cpu1/topology/core_id")
+    hardware, problems = read(tree)
+    assert hardware.machine.all_cpus == 0b01
+    assert only(problems).message.endswith("CPU 1 is left out, as the kubelet leaves it out")
+
+
+def test_a_kernel_without_numa_shows_one_zone_with_the_machines_memory(tmp_path: Path) -> None:
+    tree = Tree(tmp_path, {}).write()
+    for cpu in range(2):
+        tree.put(f"{CPU}/cpu{cpu}/topology/core_id", str(cpu))
+        tree.put(f"{CPU}/cpu{cpu}/topology/physical_package_id", "0")
+    tree.put(f"{CPU}/online", "0-1")
+    tree.put("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "5")
+    hardware, problems = read(tree)
+    (node,) = hardware.machine.numa_nodes
+    assert (node.id, node.memory, node.hugepages) == (0, 1048576 * KIB, ((2048, 5),))
+    assert only(problems).reason == "NoNUMANodes"
+
+
+def test_a_directory_that_is_no_sysfs_is_refused_with_the_cure(tmp_path: Path) -> None:
+    with pytest.raises(
+        SourceError, match="--sysfs must name the directory that is mounted as /sys"
+    ) as caught:
+        SysfsReader(tmp_path, tmp_path).read()
+    assert str(tmp_path / "devices/system/cpu") in str(caught.value)
+
+
+def test_a_cpu_that_goes_offline_between_two_readings_is_noticed(tmp_path: Path) -> None:
+    tree = Tree(tmp_path, {0: "0-3"}).write()
+    reader = SysfsReader(tree.sysfs, tree.procfs)
+    assert reader.read().value.machine.all_cpus == 0b1111
+    tree.put(f"{CPU}/online", "0-2")
+    tree.put(f"{CPU}/offline", "3")
+    assert reader.read().value.machine.all_cpus == 0b0111
+
+
+def test_memory_and_hugepages_are_read_every_time(tmp_path: Path) -> None:
+    tree = Tree(tmp_path, {0: "0"}).write()
+    reader = SysfsReader(tree.sysfs, tree.procfs)
+    reader.read()
+    tree.put(f"{NODE}/node0/meminfo", "Node 0 MemTotal: 4 kB")
+    tree.put(f"{NODE}/node0/hugepages/hugepages-2048kB/nr_hugepages", "9")
+    (node,) = reader.read().value.machine.numa_nodes
+    assert (node.memory, node.hugepages) == (4 * KIB, ((2048, 9),))
