@@ -16,7 +16,7 @@ from numazones_simulator.apiserver.errors import ApiError, Object
 from numazones_simulator.apiserver.kinds import Kind, name_of, namespace_of
 from numazones_simulator.apiserver.objects import now
 from numazones_simulator.apiserver.tables import instant
-from numazones_simulator.apiserver.writes import DeleteOptions, Writes
+from numazones_simulator.apiserver.writes import DeleteOptions, Writes, check_preconditions
 
 _DELETION_TIMEOUT: Final = 120
 """Seconds for which an evicted pod that is still there counts as gone."""
@@ -147,7 +147,7 @@ class Budgets:
         if not self._is_unprotected(pod):
             self._spend(pod, dry_run=options.dry_run)
         if not options.dry_run:
-            self._check_preconditions(pod, options)
+            check_preconditions(self._pods, pod["metadata"], options)
             pod = self._mark(pod)
             if options.resource_version:
                 version = pod["metadata"]["resourceVersion"]
@@ -159,22 +159,6 @@ class Budgets:
     def _is_unprotected(pod: Object) -> bool:
         phase = (pod.get("status") or {}).get("phase")
         return phase in ("Succeeded", "Failed", "Pending") or bool(pod["metadata"].get("deletionTimestamp"))
-
-    @staticmethod
-    def _check_preconditions(pod: Object, options: DeleteOptions) -> None:
-        metadata = pod["metadata"]
-        if options.uid and options.uid != metadata["uid"]:
-            why = (
-                f"the UID in the precondition ({options.uid}) does not match the UID in record ({metadata['uid']}). "
-                "The object might have been deleted and then recreated"
-            )
-            raise errors.conflict("", "Pod", metadata["name"], why)
-        if options.resource_version and options.resource_version != metadata["resourceVersion"]:
-            why = (
-                f"the ResourceVersion in the precondition ({options.resource_version}) does not match the "
-                f"ResourceVersion in record ({metadata['resourceVersion']}). The object might have been modified"
-            )
-            raise errors.conflict("", "Pod", metadata["name"], why)
 
     def _mark(self, pod: Object) -> Object:
         """Tell on the pod that it is being evicted."""

@@ -32,7 +32,7 @@ class ApiError(NumazonesError):
         self.code = code
         self.reason = reason
         self.message = message
-        self.details = details or {}
+        self.details = details
         self.headers = headers or {}
 
     def status(self) -> Object:
@@ -43,9 +43,10 @@ class ApiError(NumazonesError):
             "metadata": {},
             "status": "Failure",
             "message": self.message,
-            "reason": self.reason,
         }
-        if self.details:
+        if self.reason:
+            body["reason"] = self.reason
+        if self.details is not None:
             body["details"] = self.details
         body["code"] = self.code
         return body
@@ -223,6 +224,11 @@ def unsupported_media_type(accepted: Iterable[str]) -> ApiError:
     listing = ", ".join(accepted)
     message = f"the body of the request was in an unknown format - accepted media types include: {listing}"
     return ApiError(415, "UnsupportedMediaType", message)
+
+
+def internal(message: str) -> ApiError:
+    """500: what the real server did not foresee a reason for."""
+    return ApiError(500, "", message)
 
 
 def forbidden(group: str, plural: str, name: str, why: str) -> ApiError:

@@ -42,7 +42,7 @@ def _read_token(text: str) -> tuple[int, tuple[str, str]]:
         namespace, name = token["start"]
         return int(token["rv"]), (str(namespace), str(name))
     except (binascii.Error, ValueError, KeyError, TypeError) as error:
-        raise errors.bad_request(f"continue key is not valid: {error}") from error
+        raise errors.bad_request(f"invalid continue token: continue key is not valid: {error}") from error
 
 
 def check_options(query: Mapping[str, str], *, watch: bool) -> None:

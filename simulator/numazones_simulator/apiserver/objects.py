@@ -43,6 +43,17 @@ _SUFFIX_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 _MAX_NAME: Final = 253
 _MAX_LABEL: Final = 63
 _MAX_GENERATED: Final = 58
+_BLOCKING: Final = (
+    "FieldValueNotSupported",
+    "FieldValueRequired",
+    "FieldValueTooLong",
+    "FieldValueTooMany",
+    "FieldValueTypeInvalid",
+)
+_UNCHECKED: Final = (
+    "Invalid value: null: some validation rules were not checked because the object was invalid; "
+    "correct the existing errors to complete validation"
+)
 _ANNOTATIONS_BYTES: Final = 256 * 1024
 
 
@@ -90,7 +101,7 @@ def decoded(kind: Kind, obj: Object, validation: Validation, *, defaults: bool =
     try:
         return normalised(pruned, schema)  # type: ignore[no-any-return]
     except InvalidQuantity as error:
-        message = f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: quantities must match the regular expression \'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$\': {error}'
+        message = f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: quantities must match the regular expression \'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$\''
         raise errors.bad_request(message) from error
 
 
@@ -117,7 +128,7 @@ def _undecodable(kind: Kind, error: FieldError) -> ApiError:
     message = (
         f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: json: cannot unmarshal '
         f"{'bool' if got == 'boolean' else 'number' if got == 'integer' else got} into Go struct field "
-        f"{kind.kind}.{error.field} of type {wanted}"
+        f"{kind.kind}.{re.sub(r'[[][0-9]+[]]', '', error.field)} of type {wanted}"
     )
     return errors.bad_request(message)
 
@@ -147,7 +158,10 @@ def checked(kind: Kind, obj: Object, old: Object | None) -> None:
 
 def _check_schema(kind: Kind, obj: Object, old: Object | None) -> Iterator[FieldError]:
     if kind.custom:
-        yield from validate(obj, kind.schema, "", old if old is not None else MISSING)
+        found = list(validate(obj, kind.schema, "", old if old is not None else MISSING))
+        yield from found
+        if kind.schema.has_rules and any(error.reason in _BLOCKING for error in found):
+            yield FieldError("FieldValueInvalid", "<nil>", _UNCHECKED)
         return
     # Status is written by controllers whose types fill in what the published schema calls required.
     for name, child in kind.schema.properties.items():
@@ -204,12 +218,12 @@ def _check_name(kind: Kind, name: str) -> Iterator[FieldError]:
             yield errors.invalid_value("metadata.name", name, "may not contain '/' or '%'")
     elif kind.plural in ("namespaces", "services") and not kind.group:
         if len(name) > _MAX_LABEL:
-            yield errors.invalid_value("metadata.name", name, "must be no more than 63 bytes")
+            yield errors.invalid_value("metadata.name", name, "must be no more than 63 characters")
         if not _LABEL.fullmatch(name):
             yield errors.invalid_value("metadata.name", name, LABEL_DETAIL)
     else:
         if len(name) > _MAX_NAME:
-            yield errors.invalid_value("metadata.name", name, "must be no more than 253 bytes")
+            yield errors.invalid_value("metadata.name", name, "must be no more than 253 characters")
         if not _SUBDOMAIN.fullmatch(name):
             yield errors.invalid_value("metadata.name", name, _SUBDOMAIN_DETAIL)
 

@@ -72,7 +72,7 @@ def number(query: Mapping[str, str], name: str) -> int | None:
     try:
         return int(text)
     except ValueError:
-        raise errors.bad_request(f'parameter {name} must be a whole number, not "{text}"') from None
+        raise errors.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
 
 
 def resource_version(query: Mapping[str, str]) -> int | None:
@@ -81,5 +81,5 @@ def resource_version(query: Mapping[str, str]) -> int | None:
     if not text:
         return None
     if not text.isdigit():
-        raise errors.bad_request(f'Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax')
+        raise errors.bad_request(f'invalid resource version: resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax')
     return int(text)

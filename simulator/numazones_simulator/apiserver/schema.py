@@ -63,6 +63,8 @@ class Schema:
     merge_key: str = ""
     patch_strategy: str = ""
     rules: tuple[TransitionRule, ...] = ()
+    has_rules: bool = False
+    """Whether there are validation rules here or below, evaluated or not."""
     alternatives: tuple[tuple[str, tuple[Schema, ...]], ...] = ()
 
     def field(self, name: str) -> Schema | None:
@@ -117,6 +119,9 @@ def compile_schema(
     schema.default = source.get("default", MISSING)
     _compile_structure(schema, source, resolve)
     _compile_merging(schema, source)
+    schema.has_rules = bool(source.get("x-kubernetes-validations")) or any(
+        child.has_rules for child in (*schema.properties.values(), schema.values, schema.items) if child is not None
+    )
     schema.alternatives = tuple(
         (
             word,
@@ -342,7 +347,7 @@ def _validate_string(value: str, schema: Schema, path: str) -> Iterator[FieldErr
         yield errors.invalid_value(path, value, f"{path} in body should match '{schema.pattern}'")
     if schema.format and not _has_format(value, schema.format):
         detail = f"{path} in body must be of type {schema.format}: {errors.shown(value)}"
-        yield errors.invalid_value(path, value, detail)
+        yield FieldError("FieldValueTypeInvalid", path, f"Invalid value: {errors.shown(value)}: {detail}")
 
 
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")

@@ -79,7 +79,7 @@ class _Parser:
         return tokens
 
     def error(self, why: str) -> ApiError:
-        return bad_request(f"unable to parse requirement: {why} in label selector {self.text!r}")
+        return bad_request(f"unable to parse requirement: {why}")
 
     def next(self) -> str:
         if self.at >= len(self.tokens):
@@ -100,7 +100,7 @@ class _Parser:
             if separator == "":
                 return found
             if separator != ",":
-                raise self.error(f"found '{separator}', expected: ',' or 'end of string'")
+                raise bad_request(f"found '{separator}', expected: ',' or 'end of string'")
 
     def key(self) -> str:
         key = self.next()
@@ -138,8 +138,9 @@ class _Parser:
         return Requirement(key, "notin" if operator == "!=" else "in", frozenset([value]))
 
     def values(self) -> list[str]:
-        if self.next() != "(":
-            raise self.error("expected '(' after the operator")
+        opening = self.next()
+        if opening != "(":
+            raise self.error(f"found '{opening}' expected: '('")
         values: list[str] = []
         expects_value = True
         while True:
@@ -207,10 +208,15 @@ def _split_fields(text: str) -> Iterable[tuple[str, bool, str]]:
         yield found.group(1).strip(), found.group(2) == "!=", value.strip()
 
 
-def parse_fields(text: str, readers: Mapping[str, Callable[[Object], str]]) -> tuple[FieldTerm, ...]:
+def parse_fields(
+    text: str, readers: Mapping[str, Callable[[Object], str]], *, custom: bool = False
+) -> tuple[FieldTerm, ...]:
     """A field selector; `readers` are the kind's selectable fields. Raises ApiError 400."""
     terms = []
     for field, negated, value in _split_fields(text):
+        if field not in readers and set(readers) <= {"metadata.name", "metadata.namespace"} and not custom:
+            known = ", ".join(f'"{name}"' for name in readers)
+            raise bad_request(f'"{field}" is not a known field selector: only {known}')
         if field not in readers:
             raise bad_request(f"field label not supported: {field}")
         terms.append(FieldTerm(field, value, negated, readers[field]))

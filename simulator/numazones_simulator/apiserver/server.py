@@ -329,7 +329,9 @@ class ApiServer:
         media = request.content_type
         accepted = [one for one in _PATCH_TYPES if not (kind.custom and one == patches.STRATEGIC)]
         if media not in accepted:
-            raise errors.unsupported_media_type(accepted)
+            if kind.custom:
+                raise errors.unsupported_media_type(accepted)
+            raise ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", details={})
         if media != patches.APPLY:
             if "force" in request.query:
                 raise _invalid_patch_option("force", "Forbidden: may not be specified for non-apply patch", forbidden=True)
@@ -380,8 +382,7 @@ class ApiServer:
     def _bind(self, request: web.Request, info: RequestInfo, body: Object) -> None:
         target = body.get("target") or {}
         if not target.get("name"):
-            error = errors.required("target.name")
-            raise errors.invalid("", "Binding", info.name, [error])
+            raise errors.internal(str(errors.required("target.name")))
         if target.get("kind") not in (None, "", "Node"):
             error = errors.unsupported("target.kind", target["kind"], ("Node", "<empty>"))
             raise errors.invalid("", "Binding", info.name, [error])
@@ -427,7 +428,7 @@ class ApiServer:
     def _selection(self, query: Mapping[str, str], kind: Kind) -> Selection:
         return Selection(
             selectors.parse_labels(query.get("labelSelector", "")),
-            selectors.parse_fields(query.get("fieldSelector", ""), kind.selectable),
+            selectors.parse_fields(query.get("fieldSelector", ""), kind.selectable, custom=kind.custom),
         )
 
     def _list(self, request: web.Request, info: RequestInfo, kind: Kind) -> web.Response:
@@ -549,8 +550,8 @@ def _form(request: web.Request) -> str:
         elif media in (_JSON, "application/*", "*/*", _YAML, "") and "as" not in wanted:
             return ""
     if request.headers.get("Accept"):
-        message = f"only the following media types are accepted: {_JSON}"
-        raise ApiError(406, "NotAcceptable", message)
+        message = f"406: Not Acceptable\n\nAvailable representations: {_JSON}, {_JSON};stream=watch"
+        raise ApiError(406, "NotAcceptable", message, details={})
     return ""
 
 
@@ -627,11 +628,14 @@ def _invalid_patch_option(field: str, message: str, *, forbidden: bool = False) 
     return errors.invalid("meta.k8s.io", "PatchOptions", "", [errors.FieldError(reason, field, message)])
 
 
-def _dry_run(values: list[str]) -> bool:
+_OPTIONS: Final = {"create": "CreateOptions", "update": "UpdateOptions", "patch": "PatchOptions"}
+
+
+def _dry_run(values: list[str], options: str) -> bool:
     wrong = [value for value in values if value not in ("All", "")]
     if wrong:
         error = errors.unsupported("dryRun", wrong, ("All",))
-        raise errors.invalid("meta.k8s.io", "Options", "", [error])
+        raise errors.invalid("meta.k8s.io", options, "", [error])
     return "All" in values
 
 
@@ -639,13 +643,14 @@ def _write_options(request: web.Request, info: RequestInfo) -> WriteOptions:
     query = request.query
     manager = query.get("fieldManager") or request.headers.get("User-Agent", "unknown").partition("/")[0] or "unknown"
     mode = query.get("fieldValidation") or "Warn"
+    options = _OPTIONS.get(info.verb, "CreateOptions")
     if mode not in ("Ignore", "Warn", "Strict"):
         error = errors.unsupported("fieldValidation", mode, ("", "Ignore", "Strict", "Warn"))
-        raise errors.invalid("meta.k8s.io", "CreateOptions", "", [error])
+        raise errors.invalid("meta.k8s.io", options, "", [error])
     return WriteOptions(
         manager=manager,
         subresource=info.subresource,
-        dry_run=_dry_run(query.getall("dryRun", [])),
+        dry_run=_dry_run(query.getall("dryRun", []), options),
         force=flag(query, "force"),
         validation=Validation(mode),
     )
@@ -667,5 +672,5 @@ def _delete_options(request: web.Request, body: Any) -> DeleteOptions:
         propagation=propagation,
         uid=preconditions.get("uid") or "",
         resource_version=preconditions.get("resourceVersion") or "",
-        dry_run=_dry_run([*(options.get("dryRun") or ()), *query.getall("dryRun", [])]),
+        dry_run=_dry_run([*(options.get("dryRun") or ()), *query.getall("dryRun", [])], "DeleteOptions"),
     )

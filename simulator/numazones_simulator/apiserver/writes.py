@@ -83,7 +83,7 @@ class Writes:
         obj = self._identified(kind, namespace, obj)
         metadata = obj["metadata"]
         if metadata.get("resourceVersion"):
-            raise errors.bad_request("resourceVersion should not be set on objects to be created")
+            raise errors.internal("resourceVersion should not be set on objects to be created")
         tries = 8 if not metadata.get("name") and metadata.get("generateName") else 1
         for left in range(tries - 1, -1, -1):
             named = obj
@@ -129,13 +129,12 @@ class Writes:
         if found.object["metadata"].get("deletionTimestamp"):
             why = f"unable to create new content in namespace {namespace} because it is being terminated"
             error = errors.forbidden(kind.group, kind.plural, name, why)
-            error.details["causes"] = [
-                {
-                    "reason": "NamespaceTerminating",
-                    "message": f"namespace {namespace} is being terminated",
-                    "field": "metadata.namespace",
-                }
-            ]
+            cause = {
+                "reason": "NamespaceTerminating",
+                "message": f"namespace {namespace} is being terminated",
+                "field": "metadata.namespace",
+            }
+            error.details = {**(error.details or {}), "causes": [cause]}
             raise error
 
     def _identified(self, kind: Kind, namespace: str, obj: Any, name: str = "") -> Object:
@@ -143,6 +142,12 @@ class Writes:
         if not isinstance(obj, dict):
             raise errors.bad_request("the body of the request is no object")
         said = (obj.get("apiVersion") or kind.api_version, obj.get("kind") or kind.kind)
+        if said != (kind.api_version, kind.kind) and not kind.custom:
+            version = said[0].rpartition("/")[2]
+            raise errors.bad_request(
+                f'{said[1]} in version "{version}" cannot be handled as a {kind.kind}: '
+                f'no kind "{said[1]}" is registered for version "{said[0]}"'
+            )
         if said != (kind.api_version, kind.kind):
             raise errors.bad_request(
                 f"the API version in the data ({said[0]}, Kind={said[1]}) does not match the expected API version "
@@ -226,10 +231,15 @@ class Writes:
         self, kind: Kind, namespace: str, name: str, config: Any, options: WriteOptions
     ) -> tuple[Object, bool]:
         """Server-side apply; returns the object and whether it was created. Raises ApiError 409 on conflicts."""
+        if not isinstance(config, dict) or not config.get("apiVersion") or not config.get("kind"):
+            said = config if isinstance(config, dict) else {}
+            group, _, version = str(said.get("apiVersion", "")).rpartition("/")
+            raise errors.bad_request(f"invalid object type: {group}/{version}, Kind={said.get('kind', '')}")
+        place = f"{(config.get('metadata') or {}).get('namespace', '')}/{name}"
         config = self._identified(kind, namespace, config, name)
         if config["metadata"].get("managedFields"):
             raise errors.bad_request("metadata.managedFields must be nil")
-        config = self._applied(kind, config)
+        config = self._applied(kind, config, place)
         writer = Writer(options.manager, "Apply", kind.api_version, options.subresource)
         change = self._change(kind, options.subresource)
         if (namespace, name) not in self.shelf(kind).objects:
@@ -252,15 +262,14 @@ class Writes:
             return live, False
         return self._stored(kind, _owned(new, owners), options), False
 
-    def _applied(self, kind: Kind, config: Object) -> Object:
+    def _applied(self, kind: Kind, config: Object, place: str) -> Object:
         """The configuration, refused where it names fields that do not exist."""
         unknown = Validation("Warn")
         known = decoded(kind, config, unknown, defaults=False)
         if unknown.fields:
             listing = "\n".join(f".{path}: field not declared in schema" for path in unknown.fields)
-            name, space = name_of(config), config["metadata"].get("namespace", "")
-            where = f"{space}/{name}; {kind.api_version}, Kind={kind.kind}"
-            raise ApiError(500, "InternalError", f"failed to create typed patch object ({where}): {listing}")
+            what = f"{kind.group}/{kind.version}, Kind={kind.kind}"
+            raise errors.internal(f"failed to create typed patch object ({place}; {what}): {listing}")
         return known
 
     def _prepared(self, kind: Kind, live: Object, obj: Object, options: WriteOptions) -> Object:
@@ -331,15 +340,7 @@ class Writes:
         metadata = live["metadata"]
         if kind.plural == "namespaces" and not kind.group and name in _PERMANENT:
             raise errors.forbidden("", "namespaces", name, "this namespace may not be deleted")
-        if options.uid and options.uid != metadata["uid"]:
-            why = f"Precondition failed: UID in precondition: {options.uid}, UID in object meta: {metadata['uid']}"
-            raise errors.conflict(kind.group, kind.plural, name, why)
-        if options.resource_version and options.resource_version != metadata["resourceVersion"]:
-            why = (
-                f"Precondition failed: ResourceVersion in precondition: {options.resource_version}, "
-                f"ResourceVersion in object meta: {metadata['resourceVersion']}"
-            )
-            raise errors.conflict(kind.group, kind.plural, name, why)
+        check_preconditions(kind, metadata, options)
         dying = _dying(kind, live, options)
         if dying is live:
             return live
@@ -351,6 +352,22 @@ class Writes:
             return dying
         stored = self.store.put(self.shelf(kind), dying).object
         return kind.from_storage(stored) if kind.from_storage is not None else stored
+
+
+def check_preconditions(kind: Kind, metadata: Object, options: DeleteOptions) -> None:
+    """Raise ApiError 409 unless the object is the one, and the version of it, that is to be deleted."""
+    if options.uid and options.uid != metadata["uid"]:
+        why = (
+            f"the UID in the precondition ({options.uid}) does not match the UID in record ({metadata['uid']}). "
+            "The object might have been deleted and then recreated"
+        )
+        raise errors.conflict(kind.group, kind.kind, metadata["name"], why)
+    if options.resource_version and options.resource_version != metadata["resourceVersion"]:
+        why = (
+            f"the ResourceVersion in the precondition ({options.resource_version}) does not match the "
+            f"ResourceVersion in record ({metadata['resourceVersion']}). The object might have been modified"
+        )
+        raise errors.conflict(kind.group, kind.kind, metadata["name"], why)
 
 
 def _owned(obj: Object, owners: Ownership) -> Object:
