@@ -1,0 +1,379 @@
+"""NodeResourceTopology (topology.node.k8s.io/v1alpha2): the object that scheduler plugins read.
+
+Written from NUMAZones so that existing schedulers work beside this project, and read where another
+exporter (node-feature-discovery, resource-topology-exporter) is all a node has. One object per node, named
+after it; zones are ``type: Node``, ``name: node-<id>``. The object tells amounts only: neither which CPUs
+nor who holds what, so a state read from it is an approximation (``node_from_topology``).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Self
+
+from pydantic import Field, ValidationError
+
+from numazones import cpuset, quantity
+from numazones.api.fingerprint import ALL
+from numazones.api.meta import APIModel, InvalidObject, ObjectMeta, Quantity
+from numazones.api.numazone import Kubelet, NUMAZone, NUMAZoneStatus, Resource
+from numazones.kubelet.config import (
+    BEST_EFFORT,
+    POLICY_NONE,
+    RESTRICTED,
+    SCOPE_CONTAINER,
+    SCOPE_POD,
+    SINGLE_NUMA_NODE,
+    KubeletConfiguration,
+    MemoryReservation,
+)
+from numazones.kubelet.cpu_manager import NONE as NO_CPUS
+from numazones.kubelet.cpu_manager import STATIC as STATIC_CPUS
+from numazones.kubelet.device_manager import Device
+from numazones.kubelet.memory_manager import MEMORY
+from numazones.kubelet.memory_manager import NONE as NO_MEMORY
+from numazones.kubelet.memory_manager import STATIC as STATIC_MEMORY
+from numazones.kubelet.versions import MAX_ALLOWABLE, PREFER_CLOSEST, PREFER_MOST_ALLOCATED
+from numazones.machine import CPU, Machine, NUMANode
+from numazones.node import Node, NUMAMemory
+from numazones.pod import HUGEPAGES
+
+API_VERSION = "topology.node.k8s.io/v1alpha2"
+KIND = "NodeResourceTopology"
+FINGERPRINT_ANNOTATION = "topology.node.k8s.io/fingerprint"
+
+POLICY = "topologyManagerPolicy"
+SCOPE = "topologyManagerScope"
+MAX_NUMA_NODES = "topologyManagerMaxNUMANodes"
+OPTION = "topologyManagerOption"
+FINGERPRINT = "nodeTopologyPodsFingerprint"
+FINGERPRINT_METHOD = "nodeTopologyPodsFingerprintMethod"
+
+_ZONE_TYPE = "Node"
+_ZONE_PREFIX = "node-"
+_CPU = "cpu"
+_KIB = 1024
+_DEFAULT_MAX_NUMA_NODES = 8
+_SOMEBODY = "somebody"
+"""Uid and container of whoever holds what is not available."""
+
+_LEGACY_NAMES = {SINGLE_NUMA_NODE: "SingleNUMANode", RESTRICTED: "Restricted", BEST_EFFORT: "BestEffort"}
+_LEGACY_SCOPES = {SCOPE_CONTAINER: "ContainerLevel", SCOPE_POD: "PodLevel"}
+
+
+class Attribute(APIModel):
+    """A named text."""
+
+    name: str
+    value: str
+
+
+class Cost(APIModel):
+    """Distance to another zone."""
+
+    name: str
+    value: int
+
+
+class ResourceInfo(APIModel):
+    """Amounts of one resource in a zone."""
+
+    name: str
+    capacity: Quantity
+    allocatable: Quantity
+    available: Quantity
+
+
+class Zone(APIModel):
+    """One NUMA node."""
+
+    name: str
+    type: str
+    parent: str = ""
+    costs: tuple[Cost, ...] = ()
+    attributes: tuple[Attribute, ...] = ()
+    resources: tuple[ResourceInfo, ...] = ()
+
+
+class NodeResourceTopology(APIModel):
+    """The NUMA nodes of one Kubernetes node, in the vocabulary of scheduler plugins."""
+
+    metadata: ObjectMeta
+    topology_policies: tuple[str, ...] = ()
+    """Deprecated by ``attributes``, still read by older schedulers."""
+    attributes: tuple[Attribute, ...] = ()
+    zones: tuple[Zone, ...] = Field(default=())
+
+    @classmethod
+    def from_api(cls, body: Mapping[str, Any]) -> Self:
+        """Read an object as the API server gives it.
+
+        Raises:
+            InvalidObject: it does not have the form of v1alpha2.
+        """
+        try:
+            return cls.model_validate(body)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            where = ".".join(str(part) for part in first["loc"])
+            name = (body.get("metadata") or {}).get("name", "(unnamed)")
+            raise InvalidObject(
+                f"{KIND} {name}: {where}: {first['msg']}; see the exporter that writes it"
+            ) from error
+
+    def to_api(self) -> dict[str, Any]:
+        """Return the object as it is sent."""
+        return {"apiVersion": API_VERSION, "kind": KIND, "zones": [], **super().to_api()}
+
+    def attribute(self, name: str) -> str:
+        """Return the value of an attribute, empty where there is none."""
+        return next((entry.value for entry in self.attributes if entry.name == name), "")
+
+
+def from_zones(zones: Iterable[NUMAZone]) -> NodeResourceTopology:
+    """Return the object that says what the zones of one node say, as far as it can."""
+    zones = sorted(zones, key=lambda zone: zone.spec.numa_id)
+    first = zones[0]
+    status = first.status or NUMAZoneStatus()
+    annotations = {FINGERPRINT_ANNOTATION: status.pods_fingerprint} if status.pods_fingerprint else {}
+    return NodeResourceTopology(
+        metadata=ObjectMeta(
+            name=first.spec.node_name,
+            annotations=annotations,
+            owner_references=first.metadata.owner_references,
+        ),
+        topology_policies=_legacy_policies(status.kubelet),
+        attributes=tuple(_attributes(status)),
+        zones=tuple(_zone(zone) for zone in zones),
+    )
+
+
+def _zone(zone: NUMAZone) -> Zone:
+    status = zone.status or NUMAZoneStatus()
+    distances = status.topology.distances if status.topology is not None else ()
+    return Zone(
+        name=f"{_ZONE_PREFIX}{zone.spec.numa_id}",
+        type=_ZONE_TYPE,
+        costs=tuple(Cost(name=f"{_ZONE_PREFIX}{entry.numa_id}", value=entry.distance) for entry in distances),
+        resources=tuple(info for row in status.resources if (info := _resource_info(row)) is not None),
+    )
+
+
+def _resource_info(row: Resource) -> ResourceInfo | None:
+    """Return the amounts of a row; a row that lacks one of them cannot be said."""
+    if row.capacity is None or row.allocatable is None or row.available is None:
+        return None
+    return ResourceInfo(
+        name=row.name, capacity=row.capacity, allocatable=row.allocatable, available=row.available
+    )
+
+
+def _attributes(status: NUMAZoneStatus) -> Iterable[Attribute]:
+    kubelet = status.kubelet
+    if kubelet is not None and kubelet.topology_manager_policy:
+        yield Attribute(name=POLICY, value=kubelet.topology_manager_policy)
+        yield Attribute(name=SCOPE, value=kubelet.topology_manager_scope)
+        options = kubelet.topology_manager_policy_options
+        limit = options.get(MAX_ALLOWABLE, str(_DEFAULT_MAX_NUMA_NODES))
+        yield Attribute(name=MAX_NUMA_NODES, value=limit)
+        for option, value in sorted(options.items()):
+            yield Attribute(name=_option_attribute(option), value=value)
+    if status.pods_fingerprint:
+        yield Attribute(name=FINGERPRINT, value=status.pods_fingerprint)
+        yield Attribute(name=FINGERPRINT_METHOD, value=ALL)
+
+
+def _option_attribute(option: str) -> str:
+    return OPTION + "".join(word.capitalize() for word in option.split("-"))
+
+
+def _legacy_policies(kubelet: Kubelet | None) -> tuple[str, ...]:
+    if kubelet is None or not kubelet.topology_manager_policy:
+        return ()
+    if kubelet.topology_manager_policy == POLICY_NONE:
+        return ("None",)
+    name = _LEGACY_NAMES.get(kubelet.topology_manager_policy)
+    scope = _LEGACY_SCOPES.get(kubelet.topology_manager_scope)
+    return (name + scope,) if name is not None and scope is not None else ()
+
+
+# Reading
+
+
+def policy_and_scope(topology: NodeResourceTopology) -> tuple[str, str]:
+    """Return the topology manager's policy and scope; attributes win over the deprecated names.
+
+    Raises:
+        InvalidObject: neither tells the policy.
+    """
+    if policy := topology.attribute(POLICY):
+        return policy, topology.attribute(SCOPE) or SCOPE_CONTAINER
+    for text in topology.topology_policies:
+        if text == "None":
+            return POLICY_NONE, SCOPE_CONTAINER
+        for policy, name in _LEGACY_NAMES.items():
+            for scope, suffix in _LEGACY_SCOPES.items():
+                if text == name + suffix or (text == name and scope == SCOPE_CONTAINER):
+                    return policy, scope
+    raise InvalidObject(
+        f"{KIND} {topology.metadata.name} tells no topology manager policy; see the exporter that writes it"
+    )
+
+
+def node_from_topology(body: Mapping[str, Any]) -> Node:
+    """Imagine an admission state of the amounts that a NodeResourceTopology tells; an approximation.
+
+    CPUs get made-up numbers, each a core of its own; what is not available is held by somebody; reserved
+    is what is not allocatable. The kubelet is taken to be of the newest release known.
+
+    Raises:
+        InvalidObject: not of v1alpha2, or it tells neither policy nor zones.
+        InvalidConfiguration, InvalidQuantity: what it tells cannot be.
+    """
+    topology = NodeResourceTopology.from_api(body)
+    policy, scope = policy_and_scope(topology)
+    zones = {
+        _numa_id(topology, zone): {info.name: info for info in zone.resources}
+        for zone in topology.zones
+        if zone.type == _ZONE_TYPE
+    }
+    if not zones:
+        raise InvalidObject(f"{KIND} {topology.metadata.name} has no zones of type {_ZONE_TYPE}")
+    imagined = _Imagined(zones)
+    static_memory = any(MEMORY in infos for infos in zones.values())
+    config = KubeletConfiguration(
+        cpu_manager_policy=STATIC_CPUS if imagined.reserved else NO_CPUS,
+        reserved_system_cpus=cpuset.format(imagined.reserved),
+        memory_manager_policy=STATIC_MEMORY if static_memory else NO_MEMORY,
+        reserved_memory=tuple(imagined.reservations) if static_memory else (),
+        topology_manager_policy=policy,
+        topology_manager_scope=scope,
+        topology_manager_policy_options=_options(topology, len(zones)),
+        feature_gates=(("TopologyManagerPolicyAlphaOptions", True),),
+    )
+    machine = Machine(
+        tuple(imagined.cpus),
+        tuple(
+            NUMANode(numa, imagined.memory[numa], imagined.hugepages[numa], distances)
+            for numa, distances in _distances(topology, sorted(zones)).items()
+        ),
+    )
+    return Node.restore(
+        machine,
+        config,
+        imagined.devices,
+        cpu_assignments={_SOMEBODY: {_SOMEBODY: imagined.held_cpus}} if imagined.held_cpus else {},
+        memory_state=imagined.books if static_memory else None,
+        device_assignments={_SOMEBODY: {_SOMEBODY: imagined.held_devices}} if imagined.held_devices else {},
+    )
+
+
+def _numa_id(topology: NodeResourceTopology, zone: Zone) -> int:
+    text = zone.name.removeprefix(_ZONE_PREFIX)
+    if not text.isdecimal() or len(text) > 5:  # noqa: PLR2004 - far beyond any NUMA id
+        raise InvalidObject(
+            f"{KIND} {topology.metadata.name}: zone {zone.name!r} is not named {_ZONE_PREFIX}<id>"
+        )
+    return int(text)
+
+
+def _options(topology: NodeResourceTopology, zones: int) -> tuple[tuple[str, str], ...]:
+    """Return the options that attributes tell; exporters differ in how they write NUMA."""
+    told = {entry.name.lower(): entry.value for entry in topology.attributes}
+    options = {
+        option: told[_option_attribute(option).lower()]
+        for option in (PREFER_CLOSEST, PREFER_MOST_ALLOCATED)
+        if _option_attribute(option).lower() in told
+    }
+    if zones > _DEFAULT_MAX_NUMA_NODES:  # a kubelet with fewer allowed would not run there
+        options[MAX_ALLOWABLE] = str(zones)
+    return tuple(sorted(options.items()))
+
+
+def _distances(topology: NodeResourceTopology, numas: Sequence[int]) -> dict[int, tuple[int, ...] | None]:
+    costs = {zone.name: {cost.name: cost.value for cost in zone.costs} for zone in topology.zones}
+    names = [f"{_ZONE_PREFIX}{numa}" for numa in numas]
+    complete = all(other in costs[name] for name in names for other in names)
+    return {
+        numa: tuple(costs[name][other] for other in names) if complete else None
+        for numa, name in zip(numas, names, strict=True)
+    }
+
+
+class _Imagined:
+    """A machine and its state, made up from amounts."""
+
+    def __init__(self, zones: Mapping[int, Mapping[str, ResourceInfo]]) -> None:
+        self.cpus: list[CPU] = []
+        self.reserved = 0
+        self.held_cpus = 0
+        self.memory: dict[int, int] = {}
+        self.hugepages: dict[int, tuple[tuple[int, int], ...]] = {}
+        self.reservations: list[MemoryReservation] = []
+        self.books: dict[int, NUMAMemory] = {}
+        self.devices: dict[str, list[Device]] = {}
+        self.held_devices: dict[str, list[str]] = {}
+        sizes = sorted({name for infos in zones.values() for name in infos if name.startswith(HUGEPAGES)})
+        for number, numa in enumerate(sorted(zones)):
+            infos = zones[numa]
+            # A static policy must reserve something: where nothing is, the first zone gets a little more.
+            spare = int(number == 0)
+            self._add_cpus(numa, infos.get(_CPU), spare=spare)
+            self._add_memory(numa, infos, sizes, spare=spare * _KIB)
+            for name, info in infos.items():
+                if name not in {_CPU, MEMORY} and not name.startswith(HUGEPAGES):
+                    self._add_devices(numa, name, info)
+
+    def _add_cpus(self, numa: int, info: ResourceInfo | None, *, spare: int) -> None:
+        capacity, allocatable, available = _amounts(info)
+        reserved = max(capacity - allocatable, spare)
+        first = len(self.cpus)
+        held = first + reserved
+        end = held + allocatable
+        self.cpus += [CPU(cpu, cpu, numa, 0, numa) for cpu in range(first, end)]
+        self.reserved |= cpuset.of(range(first, held))
+        self.held_cpus |= cpuset.of(range(held, end - available))
+
+    def _add_memory(
+        self, numa: int, infos: Mapping[str, ResourceInfo], sizes: Iterable[str], *, spare: int
+    ) -> None:
+        capacity, allocatable, available = _amounts(infos.get(MEMORY))
+        pages = {name: _amounts(infos.get(name)) for name in sizes}
+        hugepages = sum(amounts[1] for amounts in pages.values())
+        reserved = max(capacity - allocatable - hugepages, spare)
+        self.memory[numa] = allocatable + reserved + hugepages
+        self.hugepages[numa] = tuple(
+            sorted(
+                (_page_kib(name), amounts[1] // _page_kib(name) // _KIB) for name, amounts in pages.items()
+            )
+        )
+        if reserved:
+            limits = ((MEMORY, quantity.parse(str(reserved))),)
+            self.reservations.append(MemoryReservation(numa, limits))
+        free = {MEMORY: available} | {name: amounts[2] for name, amounts in pages.items()}
+        held = {MEMORY: allocatable - available}
+        held |= {name: amounts[1] - amounts[2] for name, amounts in pages.items()}
+        # Whoever holds memory is taken to hold it here alone, as NUMA nodes mostly are used.
+        self.books[numa] = NUMAMemory(int(any(held.values())), (numa,), free, held)
+
+    def _add_devices(self, numa: int, resource: str, info: ResourceInfo) -> None:
+        capacity, allocatable, available = _amounts(info)
+        ids = [f"{numa}-{number}" for number in range(capacity)]
+        self.devices.setdefault(resource, []).extend(
+            Device(device, (numa,), healthy=number < allocatable) for number, device in enumerate(ids)
+        )
+        if held := ids[available:allocatable]:
+            self.held_devices.setdefault(resource, []).extend(held)
+
+
+def _amounts(info: ResourceInfo | None) -> tuple[int, int, int]:
+    """Return capacity, allocatable, available in whole units, each no larger than the one before."""
+    if info is None:
+        return 0, 0, 0
+    capacity, allocatable, available = (
+        max(0, quantity.parse(text).milli() // 1000)
+        for text in (info.capacity, info.allocatable, info.available)
+    )
+    return capacity, min(capacity, allocatable), min(capacity, allocatable, available)
+
+
+def _page_kib(resource: str) -> int:
+    return quantity.parse(resource.removeprefix(HUGEPAGES)).value() // _KIB
