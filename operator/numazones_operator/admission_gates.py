@@ -1,0 +1,253 @@
+"""The scheduling gate ``numazones.io/admission``: a pod waits until some node would admit it.
+
+A ReplicaSet answers a rejected pod with a new one, which is rejected again, hundreds of times. Pods that
+carry the gate, in namespaces that opt in, are not scheduled before a node would admit them, and then only
+to such nodes: the gate is taken away and node affinity is added in one patch, as Kubernetes allows for gated
+pods alone (KEP-3838: a term may only become stricter, and terms may only be added where there are none).
+
+Pods that were released but have no node yet count as if they were on every node they may go to, so that
+ten pods are never released for one slot. Nobody waits for ever: after a time-out the gate goes anyway.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+from numazones import scheduling
+from numazones.cluster import ClusterNode, ClusterPod
+from numazones.errors import NumazonesError
+from numazones.kubelet.admission import admit
+from numazones.prediction import Kind, Standing, ask
+from numazones_client import APIError, Client, Conflict, Invalid, NotFound, Unreachable
+from numazones_client.client import JSON_PATCH
+from numazones_client.resources import PODS
+from numazones_operator.cluster_state import ClusterState
+from numazones_operator.live_forecasts import LiveForecasts
+from numazones_operator.metrics import Metrics
+
+GATE = "numazones.io/admission"
+OPT_IN = ("numazones.io/admission-gate", "enabled")
+"""Label of the namespaces whose pods are released."""
+RELEASED = "numazones.io/admission-released"
+"""Annotation of a released pod: when."""
+
+_HOSTNAME = "kubernetes.io/hostname"
+_MOST_NODES = 16
+"""More nodes give the scheduler more choice, but hold more room for pods that are on their way."""
+_ON_ITS_WAY = 60.0
+"""Seconds after which a released pod without a node no longer holds room."""
+_PERIOD = 1.0
+
+_log = logging.getLogger(__name__)
+
+
+class AdmissionGates:
+    """Releases gated pods."""
+
+    def __init__(
+        self,
+        client: Client,
+        state: ClusterState,
+        forecasts: LiveForecasts,
+        *,
+        leading: asyncio.Event,
+        timeout: float,
+        metrics: Metrics,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        """``timeout``: seconds after which a pod is released although nothing would admit it."""
+        self._client = client
+        self._state = state
+        self._forecasts = forecasts
+        self._leading = leading
+        self._timeout = timeout
+        self._metrics = metrics
+        self._wall = wall
+        self._changed = asyncio.Event()
+        self._released: dict[str, tuple[ClusterPod, tuple[str, ...], float]] = {}
+        """UID → pod, the nodes it may go to, when: until the watch shows it, or it has a node."""
+
+    def wake(self) -> None:
+        """Have another look soon: predictions have changed."""
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Release pods until cancelled."""
+        while True:
+            await self._leading.wait()
+            try:
+                await self.release()
+            except APIError as error:
+                _log.warning("gated pods could not be released: %s", error)
+                await asyncio.sleep(_PERIOD)
+            self._changed.clear()
+            try:
+                async with asyncio.timeout(_PERIOD):
+                    await self._changed.wait()
+            except TimeoutError:
+                continue
+
+    async def release(self) -> None:
+        """Release every gated pod that can go now, the oldest first."""
+        waiting = sorted(self._gated(), key=lambda pod: (pod.created, pod.namespace, pod.name))
+        claims = self._claims() if waiting else {}
+        for pod in waiting:
+            nodes = self._free_nodes(pod, claims)
+            if nodes:
+                await self._release(pod, nodes)
+                for name in nodes:
+                    claims.setdefault(name, []).append(pod)
+            elif self._wall() - _timestamp(pod.created, self._wall()) >= self._timeout:
+                await self._release(pod, ())
+
+    def _gated(self) -> Iterator[ClusterPod]:
+        for pod in self._state.pending.values():
+            namespace = self._state.namespaces.get(pod.namespace)
+            opted_in = namespace is not None and namespace.labels.get(OPT_IN[0]) == OPT_IN[1]
+            if opted_in and GATE in pod.constraints.scheduling_gates and pod.uid not in self._released:
+                yield pod
+
+    def _claims(self) -> dict[str, list[ClusterPod]]:
+        """Return node → pods that were released and may be on their way to it."""
+        now = self._wall()
+        for uid, (_, _, released) in list(self._released.items()):
+            if uid not in self._state.pending or now - released >= _ON_ITS_WAY:
+                del self._released[uid]
+        claims: dict[str, list[ClusterPod]] = {}
+        for pod in self._state.pending.values():
+            if pod.uid in self._released:
+                nodes = self._released[pod.uid][1]
+            elif now - _timestamp(pod.annotations.get(RELEASED, ""), 0.0) < _ON_ITS_WAY:
+                nodes = tuple(
+                    node.name
+                    for node in self._state.all_nodes()
+                    if scheduling.selects(pod.constraints, node.name, node.labels)
+                )
+            else:
+                continue
+            for name in nodes:
+                claims.setdefault(name, []).append(pod)
+        return claims
+
+    def _free_nodes(self, pod: ClusterPod, claims: dict[str, list[ClusterPod]]) -> tuple[str, ...]:
+        """Return nodes that admit the pod beside all that may be on their way to them, best first."""
+        forecast = self._forecasts.forecast_of(pod.uid)
+        kind = Kind.of(pod)
+        if forecast is None or kind is None:
+            return ()
+        found: list[str] = []
+        for name in forecast.admitting:
+            node = self._state.node(name)
+            if node is not None and _has_room(kind, node, claims.get(name, ())):
+                found.append(name)
+                if len(found) == _MOST_NODES:
+                    break
+        return tuple(found)
+
+    async def _release(self, pod: ClusterPod, nodes: tuple[str, ...]) -> None:
+        reason = "admissible" if nodes else "timeout"
+        try:
+            body = await self._client.get(PODS, pod.name, namespace=pod.namespace)
+            if body["metadata"].get("uid") != pod.uid:
+                return
+            patch = release_patch(body, self._names(nodes), now=_written(self._wall()))
+            if patch:
+                await self._client.patch(
+                    PODS, pod.name, patch, namespace=pod.namespace, media_type=JSON_PATCH
+                )
+                self._metrics.api_writes.labels(PODS.plural, "ok").inc()
+        except (NotFound, Conflict, Invalid) as error:
+            self._metrics.api_writes.labels(PODS.plural, str(error.code)).inc()
+            _log.info("pod %s/%s was not released: %s", pod.namespace, pod.name, error)
+            return
+        except APIError as error:
+            result = "unreachable" if isinstance(error, Unreachable) else str(error.code)
+            self._metrics.api_writes.labels(PODS.plural, result).inc()
+            raise
+        self._released[pod.uid] = (pod, nodes, self._wall())
+        self._metrics.gates_released.labels(reason).inc()
+
+    def _names(self, nodes: tuple[str, ...]) -> list[tuple[str, str | None]]:
+        """Return (name, value of the label kubernetes.io/hostname) of nodes."""
+        found = []
+        for name in nodes:
+            node = self._state.node(name)
+            found.append((name, None if node is None else node.labels.get(_HOSTNAME)))
+        return found
+
+
+def _has_room(kind: Kind, node: ClusterNode, claimed: list[ClusterPod] | tuple[()]) -> bool:
+    state = node.state
+    try:
+        for other in claimed:
+            if state is None or other.admission is None:
+                return False
+            state = admit(state, other.admission).node
+            node = node.with_pod(other)
+    except NumazonesError:
+        return False
+    return state is not None and ask(kind, node.with_state(state)).standing is Standing.ADMITS
+
+
+def release_patch(
+    pod: dict[str, Any], nodes: list[tuple[str, str | None]], *, now: str
+) -> list[dict[str, Any]]:
+    """Return the JSON patch that takes the gate away and binds the pod to nodes; empty if it has no gate.
+
+    ``nodes`` as (name, host name label); none leaves the affinity as it is.
+    """
+    spec = pod.get("spec") or {}
+    gates = spec.get("schedulingGates") or []
+    left = [gate for gate in gates if gate.get("name") != GATE]
+    if len(left) == len(gates):
+        return []
+    patch: list[dict[str, Any]] = [
+        {"op": "test", "path": "/metadata/uid", "value": pod["metadata"]["uid"]},
+        {"op": "test", "path": "/spec/schedulingGates", "value": gates},
+        {"op": "replace", "path": "/spec/schedulingGates", "value": left},
+    ]
+    if nodes:
+        patch.append(
+            {"op": "add", "path": "/spec/affinity", "value": _narrowed(spec.get("affinity") or {}, nodes)}
+        )
+    annotations = {**(pod["metadata"].get("annotations") or {}), RELEASED: now}
+    patch.append({"op": "add", "path": "/metadata/annotations", "value": annotations})
+    return patch
+
+
+def _narrowed(affinity: dict[str, Any], nodes: list[tuple[str, str | None]]) -> dict[str, Any]:
+    """Return the affinity with every term of required node affinity limited to the nodes."""
+    required_key = "requiredDuringSchedulingIgnoredDuringExecution"
+    node_affinity = affinity.get("nodeAffinity") or {}
+    terms = (node_affinity.get(required_key) or {}).get("nodeSelectorTerms") or []
+    hosts = [host for _, host in nodes if host is not None]
+    if terms:
+        only = {"key": _HOSTNAME, "operator": "In", "values": hosts}
+        # A term without any requirement selects nothing, and must stay that way.
+        narrowed = [
+            {**term, "matchExpressions": [*(term.get("matchExpressions") or []), only]} if term else term
+            for term in terms
+        ]
+    else:
+        narrowed = [
+            {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]}
+            for name, _ in nodes
+        ]
+    return {
+        **affinity,
+        "nodeAffinity": {**node_affinity, required_key: {"nodeSelectorTerms": narrowed}},
+    }
+
+
+def _timestamp(text: str, default: float) -> float:
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        return default
+
+
+def _written(moment: float) -> str:
+    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

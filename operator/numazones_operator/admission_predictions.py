@@ -1,0 +1,141 @@
+"""Between predictions and AdmissionPrediction objects: what is written, and what is known to be written.
+
+An object is named like its pod and owned by it, so it goes with it.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from numazones.api.meta import API_VERSION, ObjectMeta, OwnerReference
+from numazones.api.prediction import (
+    AdmissionPrediction,
+    AdmissionPredictionSpec,
+    AdmissionPredictionStatus,
+    NodeCounts,
+    PredictionCandidate,
+    PredictionOutcome,
+    PredictionReason,
+)
+from numazones.cluster import ClusterPod
+from numazones.prediction import Prediction
+from numazones_client.resources import Resource
+from numazones_operator.truth import ADMITTED, Verification
+
+ADMISSION_PREDICTIONS = Resource("numazones.io", "v1alpha1", "admissionpredictions")
+
+_LONGEST_MESSAGE = 1024
+_MOST_REASONS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What the API server holds for one pod."""
+
+    key: str
+    """namespace/name"""
+    pod_uid: str
+    verdict: str
+    changed: str
+    """When the verdict last changed."""
+    digest: str
+    """Of the status without that time."""
+
+    @classmethod
+    def from_api(cls, body: Mapping[str, Any]) -> "Published":
+        """Read an AdmissionPrediction."""
+        metadata, status = body["metadata"], body.get("status") or {}
+        return cls(
+            f"{metadata['namespace']}/{metadata['name']}",
+            (body.get("spec") or {}).get("podUID") or "",
+            status.get("verdict") or "",
+            status.get("changed") or "",
+            digest(status),
+        )
+
+
+def digest(status: Mapping[str, Any]) -> str:
+    """Return a short fingerprint of a status; when it changed is not part of it."""
+    content = {key: value for key, value in status.items() if key != "changed"}
+    return hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=12).hexdigest()
+
+
+def key_of(pod: ClusterPod) -> str:
+    """Return the key of a pod's object."""
+    return f"{pod.namespace}/{pod.name}"
+
+
+def object_of(pod: ClusterPod) -> dict[str, Any]:
+    """Return the object without its status."""
+    return AdmissionPrediction(
+        metadata=ObjectMeta(
+            name=pod.name,
+            namespace=pod.namespace,
+            owner_references=(OwnerReference(api_version="v1", kind="Pod", name=pod.name, uid=pod.uid),),
+        ),
+        spec=AdmissionPredictionSpec(pod_uid=pod.uid),
+    ).to_api()
+
+
+def with_status(pod: ClusterPod, status: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is applied to the status subresource."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": AdmissionPrediction.RESOURCE.kind,
+        "metadata": {"name": pod.name, "namespace": pod.namespace},
+        "status": dict(status),
+    }
+
+
+def status_of(prediction: Prediction | None, verification: Verification | None = None) -> dict[str, Any]:
+    """Write a prediction, and its outcome if there is one, as the object's status."""
+    outcome = None if verification is None else _outcome(verification)
+    if prediction is None:
+        predicted = "" if outcome is None else outcome.predicted
+        return AdmissionPredictionStatus(verdict=predicted, outcome=outcome).to_api()
+    return AdmissionPredictionStatus(
+        verdict=prediction.verdict,
+        message=prediction.sentence[:_LONGEST_MESSAGE],
+        nodes=NodeCounts(
+            evaluated=prediction.evaluated,
+            admissible=prediction.admissible,
+            stale=prediction.stale,
+            excluded=prediction.excluded,
+        ),
+        reasons=tuple(
+            PredictionReason(
+                reason=reason.reason,
+                source=str(reason.source),
+                count=reason.count,
+                node=reason.node,
+                message=reason.message[:_LONGEST_MESSAGE],
+                sentence=reason.sentence[:_LONGEST_MESSAGE],
+            )
+            for reason in prediction.reasons[:_MOST_REASONS]
+        ),
+        candidates=tuple(
+            PredictionCandidate(
+                node=candidate.node,
+                numa_ids=candidate.zones,
+                score=candidate.score,
+                largest_zone=candidate.hole,
+                approximate=candidate.approximate,
+            )
+            for candidate in prediction.candidates
+        ),
+        outcome=outcome,
+    ).to_api()
+
+
+def _outcome(verification: Verification) -> PredictionOutcome:
+    expectation = verification.expectation
+    rejected = verification.actual != ADMITTED
+    return PredictionOutcome(
+        node=expectation.pod.node,
+        predicted=expectation.predicted,
+        actual="Rejected" if rejected else ADMITTED,
+        reason=verification.actual if rejected else "",
+        message=verification.message[:_LONGEST_MESSAGE] if rejected else "",
+    )

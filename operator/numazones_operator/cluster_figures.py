@@ -1,0 +1,220 @@
+"""What the cluster's zones hold, as gauges: amounts, headroom, spread, fragmentation, stale nodes.
+
+Figures of a node are worked out once after it has changed, when Prometheus asks, and kept. Sums over the
+cluster are kept up by difference.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from prometheus_client.core import GaugeMetricFamily
+
+from numazones import fragmentation
+from numazones.cluster import ClusterNode
+from numazones.fragmentation import Fragmentation, Shape
+from numazones.node import Node
+from numazones_operator.cluster_state import ClusterState
+
+AMOUNTS = {
+    "capacity": "What the hardware of the zone has.",
+    "reserved": "What the kubelet keeps from pods in the zone.",
+    "allocatable": "What pods can be given exclusively in the zone.",
+    "assigned": "What pods hold exclusively in the zone, those just bound included.",
+    "available": "What the zone could still give.",
+}
+_LABELS = ("node", "numa_node", "resource", "unit")
+
+
+@dataclass(frozen=True, slots=True)
+class ZoneFigures:
+    """Amounts of one resource in one zone, in base units."""
+
+    numa_id: int
+    resource: str
+    capacity: int
+    reserved: int
+    allocatable: int
+    assigned: int
+
+    @property
+    def available(self) -> int:
+        """What the zone could still give."""
+        return self.allocatable - self.assigned
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFigures:
+    """What is shown of one node."""
+
+    zones: tuple[ZoneFigures, ...] = ()
+    spread: tuple[tuple[int, int], ...] = ()
+    """(NUMA id, exclusive CPUs)"""
+    headroom: tuple[tuple[int, int, int], ...] = ()
+    """(NUMA id, largest request for exclusive CPUs, largest on whole cores)"""
+    shapes: tuple[Fragmentation, ...] = ()
+    stale: str = ""
+    """Why the state is unknown; empty where it is known."""
+
+
+class ClusterFigures:
+    """Gauges of the cluster, renewed node by node."""
+
+    def __init__(self, state: ClusterState, shapes: tuple[Shape, ...]) -> None:
+        self._state = state
+        self._shapes = shapes
+        self._seen: dict[str, ClusterNode] = {}
+        self._figures: dict[str, NodeFigures] = {}
+
+    def renew(self) -> Mapping[str, NodeFigures]:
+        """Bring the figures of changed nodes up to date and return those of all."""
+        present = set()
+        for node in self._state.all_nodes():
+            present.add(node.name)
+            seen = self._seen.get(node.name)
+            if seen is None or seen.state is not node.state or seen.unknown != node.unknown:
+                self._figures[node.name] = figures_of(node, self._shapes)
+            self._seen[node.name] = node
+        for name in self._seen.keys() - present:
+            del self._seen[name]
+            del self._figures[name]
+        return self._figures
+
+    def families(self) -> Iterator[GaugeMetricFamily]:
+        """Yield the gauges of this moment."""
+        figures = self.renew()
+        yield from self._zone_families(figures)
+        yield _spread_family(figures)
+        yield from _headroom_families(figures)
+        yield from self._shape_families(figures)
+        stale: dict[str, int] = {}
+        for node in figures.values():
+            if node.stale:
+                stale[node.stale] = stale.get(node.stale, 0) + 1
+        nodes = GaugeMetricFamily("numazones_nodes", "Nodes in the cluster.")
+        nodes.add_metric((), len(figures))
+        yield nodes
+        family = GaugeMetricFamily(
+            "numazones_stale_nodes", "Nodes whose admission state is unknown, by reason.", labels=("reason",)
+        )
+        for reason in ("NoZones", *sorted(stale.keys() - {"NoZones"})):
+            family.add_metric((reason,), stale.get(reason, 0))
+        yield family
+
+    def _zone_families(self, figures: Mapping[str, NodeFigures]) -> Iterator[GaugeMetricFamily]:
+        for amount, text in AMOUNTS.items():
+            family = GaugeMetricFamily(f"numazones_cluster_zone_{amount}", text, labels=_LABELS)
+            for name, node in figures.items():
+                for zone in node.zones:
+                    family.add_metric(
+                        (name, str(zone.numa_id), zone.resource, unit(zone.resource)), getattr(zone, amount)
+                    )
+            yield family
+
+    def _shape_families(self, figures: Mapping[str, NodeFigures]) -> Iterator[GaugeMetricFamily]:
+        ratio = GaugeMetricFamily(
+            "numazones_fragmentation_ratio",
+            "Share of the cluster's free exclusive CPUs that no further pod of the shape could use.",
+            labels=("shape",),
+        )
+        fitting = GaugeMetricFamily(
+            "numazones_shape_fitting_pods",
+            "How many further pods of the shape fit, each on one NUMA node.",
+            labels=("shape",),
+        )
+        for position, shape in enumerate(self._shapes):
+            whole = fragmentation.total(node.shapes[position] for node in figures.values() if node.shapes)
+            ratio.add_metric((str(shape),), whole.share)
+            fitting.add_metric((str(shape),), whole.fitting)
+        yield ratio
+        yield fitting
+
+
+def figures_of(node: ClusterNode, shapes: tuple[Shape, ...]) -> NodeFigures:
+    """Work out what is shown of a node."""
+    state = node.state
+    if state is None:
+        return NodeFigures(stale=node.unknown.reason if node.unknown is not None else "Unknown")
+    cores = fragmentation.full_core_cpus(state)
+    cpus = fragmentation.room(state).get(fragmentation.CPU, {})
+    return NodeFigures(
+        zones=tuple(_zones(state)),
+        spread=tuple(fragmentation.exclusive_cpus(state).items()),
+        headroom=tuple((numa, count, cores[numa]) for numa, count in cpus.items()),
+        shapes=tuple(fragmentation.fragmentation(state, shape) for shape in shapes),
+    )
+
+
+def _zones(node: Node) -> Iterator[ZoneFigures]:
+    kubelet = node.kubelet
+    assigned = node.cpus.assigned()
+    for numa, cpus in node.machine.cpus_of_numa.items():
+        reserved = kubelet.cpus.reserved & cpus
+        yield ZoneFigures(
+            numa,
+            "cpu",
+            capacity=cpus.bit_count(),
+            reserved=reserved.bit_count(),
+            allocatable=(cpus & ~reserved).bit_count(),
+            assigned=(assigned & cpus).bit_count(),
+        )
+    for position, numa in enumerate(kubelet.memory.numas):
+        for kind, column in kubelet.memory.allocatable.items():
+            yield ZoneFigures(
+                numa,
+                kind,
+                capacity=kubelet.memory.capacity[kind][position],
+                reserved=kubelet.memory.system_reserved[kind][position],
+                allocatable=column[position],
+                assigned=column[position] - node.memory.free[kind][position],
+            )
+    for name, resource in kubelet.devices.resources.items():
+        held = node.devices.allocated.get(name, 0)
+        for numa in node.machine.by_numa:
+            here = resource.touching(1 << numa)
+            if here:
+                yield ZoneFigures(
+                    numa,
+                    name,
+                    capacity=here.bit_count(),
+                    reserved=0,
+                    allocatable=(here & resource.healthy).bit_count(),
+                    assigned=(here & resource.healthy & held).bit_count(),
+                )
+
+
+def unit(resource: str) -> str:
+    """Name the unit of a resource's amounts, as kube-state-metrics does."""
+    if resource == "cpu":
+        return "core"
+    return "byte" if fragmentation.is_bytes(resource) else "integer"
+
+
+def _spread_family(figures: Mapping[str, NodeFigures]) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(
+        "cpu_manager_numa_allocation_spread",
+        "CPUs that pods hold exclusively, by NUMA node (KEP-2902).",
+        labels=("node", "numa_node"),
+    )
+    for name, node in figures.items():
+        for numa, count in node.spread:
+            family.add_metric((name, str(numa)), count)
+    return family
+
+
+def _headroom_families(figures: Mapping[str, NodeFigures]) -> Iterator[GaugeMetricFamily]:
+    largest = GaugeMetricFamily(
+        "numazones_zone_largest_request_cpus",
+        "The most exclusive CPUs that one container could still get in the zone.",
+        labels=("node", "numa_node"),
+    )
+    whole = GaugeMetricFamily(
+        "numazones_zone_largest_request_full_core_cpus",
+        "The same, counting whole physical cores only.",
+        labels=("node", "numa_node"),
+    )
+    for name, node in figures.items():
+        for numa, count, cores in node.headroom:
+            largest.add_metric((name, str(numa)), count)
+            whole.add_metric((name, str(numa)), cores)
+    yield largest
+    yield whole

@@ -1,0 +1,224 @@
+"""The one in-memory cluster: fed by reflectors, asked by everything else.
+
+Tables hold what was read; this module keeps, per node, what it means (``NodeRecord``), and remembers which
+nodes and pods have changed and since when, for those who make predictions of it. It runs on one event loop
+and waits for nothing.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from numazones import prediction
+from numazones.cluster import Cluster, ClusterNode, ClusterPod
+from numazones_operator.decoding import Heartbeat, NamespaceLabels, TopologyReport, ZoneReport
+from numazones_operator.node_record import NodeRecord, Pulse
+from numazones_operator.sharing import Sharing
+from numazones_operator.tables import Table
+from numazones_operator.topologies import approximate
+
+Clock = Callable[[], float]
+
+
+class ClusterState:
+    """Nodes and pods as the API server last told of them."""
+
+    def __init__(self, *, settle: float, clock: Clock = time.monotonic, wall: Clock = time.time) -> None:
+        """``settle``: how long zones may contradict each other, seconds."""
+        self._settle = settle
+        self._clock = clock
+        self._wall = wall
+        self.sharing = Sharing()
+        self._records: dict[str, NodeRecord] = {}
+        self._current: dict[str, ClusterNode] = {}
+        self._sequence = 0
+        self.pending: dict[str, ClusterPod] = {}
+        """UID → pod without a node that NUMA placement concerns."""
+        self.changed_nodes: dict[str, float] = {}
+        """Name → when it first changed since somebody looked; monotonic seconds."""
+        self.changed_pods: dict[str, float] = {}
+        """The same for pods without a node, by UID."""
+        self.on_change: Callable[[], None] = lambda: None
+        self.on_bound: Callable[[ClusterPod, NodeRecord], None] = lambda _pod, _record: None
+        """Told of a pod that was seen to get a node, before the node counts it."""
+        self.on_pod: Callable[[ClusterPod | None, ClusterPod | None], None] = lambda _old, _new: None
+        """Told of every change of a pod, after it was taken in."""
+        self.pods: Table[ClusterPod] = Table(lambda pod: pod.uid, self._pod_changed)
+        self.nodes: Table[ClusterNode] = Table(lambda node: node.name, self._node_changed)
+        self.zones: Table[ZoneReport] = Table(
+            lambda zone: zone.name, self._zone_changed, kept=lambda zone: replace(zone, body=None)
+        )
+        self.heartbeats: Table[Heartbeat] = Table(lambda beat: beat.node, self._heartbeat_changed)
+        self.topologies: Table[TopologyReport] = Table(
+            lambda report: report.node, self._topology_changed, kept=lambda report: replace(report, body={})
+        )
+        self.namespaces: Table[NamespaceLabels] = Table(lambda namespace: namespace.name)
+
+    # Asking
+
+    def node(self, name: str) -> ClusterNode | None:
+        """Return a node as predictions take it; None if there is no such Node."""
+        known = self._current.get(name)
+        if known is None:
+            record = self._records.get(name)
+            known = None if record is None else record.current(self._clock(), settle=self._settle)
+            if known is not None:
+                self._current[name] = known
+        return known
+
+    def all_nodes(self) -> Iterator[ClusterNode]:
+        """Yield every node."""
+        for name in list(self._records):
+            node = self.node(name)
+            if node is not None:
+                yield node
+
+    def cluster(self) -> Cluster:
+        """Return everything as one value."""
+        return Cluster(
+            nodes={node.name: node for node in self.all_nodes()},
+            pending={pod.uid: pod for pod in self.pods if not pod.node and not pod.terminal},
+        )
+
+    def record(self, name: str) -> NodeRecord | None:
+        """Return what is known about a node."""
+        return self._records.get(name)
+
+    def expire(self) -> None:
+        """Notice what time alone has changed: Leases that ran out, contradictions that lasted too long."""
+        now = self._clock()
+        for name, record in self._records.items():
+            current = self._current.get(name)
+            if current is None or current.state is None:
+                continue
+            if not current.approximate and record.doubt(now, settle=self._settle) is not None:
+                self._touch(name)
+
+    # Taking in
+
+    def _record_of(self, name: str) -> NodeRecord:
+        record = self._records.get(name)
+        if record is None:
+            record = self._records[name] = NodeRecord(name)
+        return record
+
+    def _touch(self, name: str) -> None:
+        self._current.pop(name, None)
+        record = self._records.get(name)
+        if record is not None and not record.known:
+            del self._records[name]
+        self.changed_nodes.setdefault(name, self._clock())
+        self.on_change()
+
+    def _node_changed(self, old: ClusterNode | None, new: ClusterNode | None) -> None:
+        if new is None:
+            if old is not None:
+                self._record_of(old.name).node = None
+                self._touch(old.name)
+            return
+        self._record_of(new.name).node = new
+        if old != new:  # a node's heartbeat changes nothing that is kept
+            self._touch(new.name)
+
+    def _zone_changed(self, old: ZoneReport | None, new: ZoneReport | None) -> None:
+        if old is not None and (new is None or new.node != old.node):
+            record = self._record_of(old.node)
+            record.reports.pop(old.numa_id, None)
+            self._judge(record)
+        if new is not None:
+            record = self._record_of(new.node)
+            if (
+                old is not None
+                and record.snapshot == new.snapshot == old.snapshot
+                and record.state is not None
+            ):
+                return  # listed again, or rewritten for reasons that do not concern admission
+            record.reports[new.numa_id] = new
+            self._judge(record)
+
+    def _judge(self, record: NodeRecord) -> None:
+        before = (record.state, record.trouble)
+        record.read_zones(self._clock())
+        if record.state is not None and record.state is not before[0]:
+            record.state = self.sharing.node(record.state)
+        if record.state is not before[0] or (record.trouble != before[1] and record.state is None):
+            self._touch(record.name)
+
+    def _heartbeat_changed(self, old: Heartbeat | None, new: Heartbeat | None) -> None:
+        now = self._clock()
+        if new is None:
+            if old is not None:
+                self._record_of(old.node).pulse = None
+                self._touch(old.node)
+            return
+        record = self._record_of(new.node)
+        dead = record.pulse is None or now >= record.pulse.until
+        if record.pulse is None:
+            record.pulse = Pulse.first(new, now=now, wall=self._wall())
+        else:
+            record.pulse = record.pulse.next(new, now=now)
+        if dead and now < record.pulse.until:
+            self._touch(new.node)
+
+    def _topology_changed(self, old: TopologyReport | None, new: TopologyReport | None) -> None:
+        report = new or old
+        if report is None:
+            return
+        record = self._record_of(report.node)
+        record.topology, record.topology_trouble = (None, None) if new is None else approximate(new.body)
+        if record.state is None:
+            self._touch(report.node)
+
+    def _pod_changed(self, old: ClusterPod | None, new: ClusterPod | None) -> None:
+        if old is not None and old.active and (new is None or not new.active or new.node != old.node):
+            self._leave(old)
+        if new is not None and new.active:
+            self._enter(old, new)
+        self._wait(old, new)
+        self.on_pod(old, new)
+
+    def _leave(self, pod: ClusterPod) -> None:
+        record = self._record_of(pod.node)
+        record.pods.pop(pod.uid, None)
+        record.order.pop(pod.uid, None)
+        if record.state is not None and record.state.holds(pod.kubelet_uid):
+            record.gone[pod.kubelet_uid] = None
+        self._touch(pod.node)
+
+    def _enter(self, old: ClusterPod | None, new: ClusterPod) -> None:
+        record = self._record_of(new.node)
+        known = record.pods.get(new.uid)
+        if known is None:
+            self.on_bound(new, record)
+            # Pods found together, as in a list, count as bound together: creation time decides among them.
+            self._sequence += old is not None
+            record.order[new.uid] = self._sequence
+        record.pods[new.uid] = new
+        if known is None or known.requests != new.requests or known.admission != new.admission:
+            self._touch(new.node)
+        else:
+            self._current.pop(new.node, None)
+
+    def _wait(self, old: ClusterPod | None, new: ClusterPod | None) -> None:
+        """Keep the pods that wait for a node, and note those whose prediction may change."""
+        waits = new is not None and not new.node and not new.terminal and not new.deleting
+        if new is not None and waits and prediction.relevant(new):
+            self.pending[new.uid] = new
+            if old is None or _asks_differently(old, new):
+                self.changed_pods.setdefault(new.uid, self._clock())
+                self.on_change()
+        else:
+            pod = new or old
+            if pod is not None and self.pending.pop(pod.uid, None) is not None:
+                self.changed_pods.setdefault(pod.uid, self._clock())
+                self.on_change()
+
+
+def _asks_differently(old: ClusterPod, new: ClusterPod) -> bool:
+    return (old.constraints, old.admission, old.requests, old.problem, old.node) != (
+        new.constraints,
+        new.admission,
+        new.requests,
+        new.problem,
+        new.node,
+    )

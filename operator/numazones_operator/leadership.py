@@ -1,0 +1,151 @@
+"""Which of several replicas writes: leader election on a coordination.k8s.io Lease.
+
+The rules are client-go's ``tools/leaderelection``: a Lease names its holder and when it renewed; others
+judge its age by their own clocks, from when they saw it change, so clocks need not agree; every write
+carries the resource version that was read, so that of two candidates one loses. A leader that cannot renew
+within the deadline steps down before the others may take over.
+
+Written here, in a page, rather than taken from ``kubernetes.aio.leaderelection``, because that would bring
+the official client with its own configuration, connections and some 20 MiB into a process that talks to
+the API server in one way already (figures in docs/decisions.md).
+"""
+
+import asyncio
+import contextlib
+import logging
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from numazones_client import AlreadyExists, APIError, Client, Conflict, NotFound
+from numazones_client.resources import LEASES
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """How patient candidates and leaders are; seconds."""
+
+    lease_duration: float
+    renew_deadline: float
+    retry_period: float
+
+
+class Leadership:
+    """Holds, or tries to get, the Lease; ``leading`` is set while this replica may write."""
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        name: str,
+        namespace: str,
+        identity: str,
+        term: Term,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._client = client
+        self._name = name
+        self._namespace = namespace
+        self._identity = identity
+        self._term = term
+        self._clock = clock
+        self._seen: tuple[Any, Any] | None = None
+        self._seen_at = 0.0
+        self.leading = asyncio.Event()
+        self.on_change: Callable[[bool], None] = lambda _leading: None
+        """Told when this replica begins or ceases to lead."""
+
+    async def run(self) -> None:
+        """Campaign and lead until cancelled; then give the Lease back, so that another need not wait."""
+        renewed = 0.0
+        try:
+            while True:
+                try:
+                    async with asyncio.timeout(self._term.renew_deadline):
+                        held = await self._attempt()
+                except (APIError, TimeoutError) as error:
+                    _log.warning(
+                        "the leader's Lease could not be read or written: %s",
+                        error if isinstance(error, APIError) else "timed out",
+                    )
+                    held = None
+                now = self._clock()
+                if held:
+                    renewed = now
+                    self._lead(leading=True)
+                elif held is False or now - renewed > self._term.renew_deadline:
+                    self._lead(leading=False)
+                await asyncio.sleep(self._term.retry_period * (0.8 + 0.4 * random.random()))
+        finally:
+            if self.leading.is_set():
+                self._lead(leading=False)
+                with contextlib.suppress(APIError, TimeoutError):
+                    async with asyncio.timeout(2):
+                        await self._release()
+
+    def _lead(self, *, leading: bool) -> None:
+        if leading == self.leading.is_set():
+            return
+        _log.info("%s %s", self._identity, "leads" if leading else "stands by")
+        if leading:
+            self.leading.set()
+        else:
+            self.leading.clear()
+        self.on_change(leading)
+
+    async def _attempt(self) -> bool:
+        """Renew or acquire; return whether this replica holds the Lease now."""
+        try:
+            lease = await self._client.get(LEASES, self._name, namespace=self._namespace)
+        except NotFound:
+            try:
+                await self._client.create(LEASES, self._lease({}, 0), namespace=self._namespace)
+            except AlreadyExists:
+                return False
+            return True
+        spec = lease.get("spec") or {}
+        holder = spec.get("holderIdentity") or ""
+        if holder and holder != self._identity and not self._abandoned(spec):
+            return False
+        changes = int(spec.get("leaseTransitions") or 0) + (holder != self._identity)
+        body = self._lease(spec if holder == self._identity else {}, changes)
+        body["metadata"] |= {"resourceVersion": lease["metadata"]["resourceVersion"]}
+        try:
+            await self._client.replace(LEASES, body, namespace=self._namespace)
+        except Conflict:
+            return False if holder != self._identity else await self._attempt()
+        return True
+
+    def _abandoned(self, spec: dict[str, Any]) -> bool:
+        """Whether the holder has not renewed for as long as it said it would."""
+        record = (spec.get("holderIdentity"), spec.get("renewTime"))
+        if record != self._seen:
+            self._seen, self._seen_at = record, self._clock()
+        duration = float(spec.get("leaseDurationSeconds") or self._term.lease_duration)
+        return self._clock() - self._seen_at >= duration
+
+    def _lease(self, before: dict[str, Any], transitions: int) -> dict[str, Any]:
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        return {
+            "apiVersion": LEASES.api_version,
+            "kind": "Lease",
+            "metadata": {"name": self._name, "namespace": self._namespace},
+            "spec": {
+                "holderIdentity": self._identity,
+                "leaseDurationSeconds": max(1, round(self._term.lease_duration)),
+                "acquireTime": before.get("acquireTime") or now,
+                "renewTime": now,
+                "leaseTransitions": transitions,
+            },
+        }
+
+    async def _release(self) -> None:
+        lease = await self._client.get(LEASES, self._name, namespace=self._namespace)
+        if (lease.get("spec") or {}).get("holderIdentity") == self._identity:
+            lease["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1}
+            await self._client.replace(LEASES, lease, namespace=self._namespace)

@@ -1,0 +1,162 @@
+"""Every metric of the operator, in one registry that is handed in.
+
+Names begin with ``numazones_``, units are base units, nothing is labelled by pod. The one exception is
+``cpu_manager_numa_allocation_spread``, which KEP-2902 names; ``numazones_topology_manager_admission_*`` and
+``numazones_container_aligned_compute_resources_*`` mirror the kubelet's metrics of these names for the
+admissions that the model makes. What the cluster holds is reported by the leader alone, so that sums over
+replicas count nothing twice; ``docs/reference/metrics.md`` lists everything.
+"""
+
+import platform
+from collections.abc import Iterator
+from importlib.metadata import version
+from typing import Protocol
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+# The kubelet's own buckets for an admission, doubling from 50 µs.
+_ADMISSION_SECONDS = tuple(0.00005 * 2**power for power in range(15))
+
+
+class WatchMetrics(Protocol):
+    """What a reflector reports."""
+
+    def restarted(self, resource: str, reason: str) -> None:
+        """Count the end of a watch."""
+
+    def listed(self, resource: str, seconds: float) -> None:
+        """Take the time of a whole list."""
+
+
+class Metrics:
+    """The operator's counters and histograms; gauges about the cluster come from collectors."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.registry = registry
+        build = Gauge(
+            "numazones_operator_build_info",
+            "Always 1; the labels say what is running.",
+            ("version", "python_version"),
+            registry=registry,
+        )
+        build.labels(version("numazones"), platform.python_version()).set(1)
+        self.leader = Gauge(
+            "numazones_operator_leader", "1 on the replica that writes, 0 on the others.", registry=registry
+        )
+        self.watch_restarts = Counter(
+            "numazones_operator_watch_restarts_total",
+            "Watches that ended, by resource and reason: ended (by the server, as agreed), broken, expired "
+            "(410 Gone), refused, unreachable.",
+            ("resource", "reason"),
+            registry=registry,
+        )
+        self.list_seconds = Histogram(
+            "numazones_operator_list_duration_seconds",
+            "Time to list all objects of a resource.",
+            ("resource",),
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self.api_writes = Counter(
+            "numazones_operator_api_writes_total",
+            "Writes to the API server, by resource and result: ok, or the HTTP status, or unreachable.",
+            ("resource", "result"),
+            registry=registry,
+        )
+        self.events_dropped = Counter(
+            "numazones_operator_events_dropped_total",
+            "Events on pods that were not posted, to keep within the rate.",
+            registry=registry,
+        )
+        self.lag_seconds = Histogram(
+            "numazones_operator_lag_seconds",
+            "Time from the change that was seen to the prediction that was published for it.",
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self.compute_seconds = Histogram(
+            "numazones_operator_compute_duration_seconds",
+            "Time to renew all predictions after a batch of changes.",
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self.outcomes = Counter(
+            "numazones_prediction_outcomes_total",
+            "Pods that got a node, by what was predicted for that node and what its kubelet did: Admitted, "
+            "or the reason of the rejection.",
+            ("predicted", "actual"),
+            registry=registry,
+        )
+        self.gates_released = Counter(
+            "numazones_admission_gates_released_total",
+            "Pods whose scheduling gate was taken away, by reason: admissible or timeout.",
+            ("reason",),
+            registry=registry,
+        )
+        self._admission_metrics(registry)
+
+    def _admission_metrics(self, registry: CollectorRegistry) -> None:
+        self.admission_requests = Counter(
+            "numazones_topology_manager_admission_requests_total",
+            "Admissions of pods to the nodes they were bound to, as the model played them.",
+            registry=registry,
+        )
+        self.admission_errors = Counter(
+            "numazones_topology_manager_admission_errors_total",
+            "Those that the model refused, by the kubelet's reason.",
+            ("reason",),
+            registry=registry,
+        )
+        self.admission_seconds = Histogram(
+            "numazones_topology_manager_admission_duration_seconds",
+            "Time the model took for one of them.",
+            buckets=_ADMISSION_SECONDS,
+            registry=registry,
+        )
+        self.aligned = Counter(
+            "numazones_container_aligned_compute_resources_count",
+            "Containers, or whole pods, that the model aligned; scope and boundary as the kubelet has them.",
+            ("scope", "boundary"),
+            registry=registry,
+        )
+        self.unaligned = Counter(
+            "numazones_container_aligned_compute_resources_failure_count",
+            "Those that it could not align, so that the pod was refused.",
+            ("scope", "boundary"),
+            registry=registry,
+        )
+
+    def restarted(self, resource: str, reason: str) -> None:
+        """Count the end of a watch."""
+        self.watch_restarts.labels(resource, reason).inc()
+
+    def listed(self, resource: str, seconds: float) -> None:
+        """Take the time of a whole list."""
+        self.list_seconds.labels(resource).observe(seconds)
+
+
+class Figures(Protocol):
+    """What gauges are made of when Prometheus asks."""
+
+    def families(self) -> Iterator[GaugeMetricFamily]:
+        """Yield the gauges of this moment."""
+
+
+class FiguresCollector(Collector):
+    """Shows figures only while this replica leads."""
+
+    def __init__(self, figures: Figures, leader: Gauge) -> None:
+        self._figures = figures
+        self._leader = leader
+
+    def describe(self) -> list[Metric]:
+        """Return nothing: what there is to show is known when it is shown."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the gauges of this moment, or none on a replica that stands by."""
+        if self._leader._value.get():  # noqa: SLF001 - prometheus_client has no public way to read a gauge
+            yield from self._figures.families()

@@ -1,0 +1,174 @@
+"""The operator's settings: one frozen value, whatever mixture of file, environment and flags it came from.
+
+Precedence: defaults < YAML file (``--config``) < environment < flags. Each field carries its help text;
+``command`` makes the flags of them, click merges the layers, and ``--dump-config`` shows the result with the
+origin of each value. Keys of the YAML file are the fields' names in camelCase, as in Kubernetes' own files.
+"""
+
+# ruff: noqa: RUF009 - a setting is declared by a call, as with dataclasses.field itself
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from numazones.errors import NumazonesError
+from numazones.fragmentation import Shape
+
+_SECONDS_PER_UNIT = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|s|m|h))+")
+_DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
+
+
+class InvalidOptions(NumazonesError):
+    """A setting cannot be used; the message names it and the cure."""
+
+
+def _setting(default: Any, text: str, *, kind: str = "", metavar: str | None = None) -> Any:
+    """Declare a setting: its default, its help, and how it is written (``kind``)."""
+    return field(default=default, metadata={"help": text, "kind": kind, "metavar": metavar})
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Every setting of the operator; durations in seconds."""
+
+    kubeconfig: Path | None = _setting(
+        None,
+        "How to reach the API server.  [default: $KUBECONFIG, the pod's service account, ~/.kube/config]",
+        kind="path",
+        metavar="FILE",
+    )
+    namespace: str = _setting(
+        "numazones-system",
+        "Namespace of the Leases: the exporters' and the one that replicas elect their leader with.",
+        metavar="NAMESPACE",
+    )
+    metrics_address: str = _setting(
+        ":9407", "Where to serve /metrics, /healthz and /readyz.", metavar="HOST:PORT"
+    )
+    identity: str = _setting(
+        "", "Name of this replica in the leader's Lease.  [default: host name and a random part]"
+    )
+    leader_elect: bool = _setting(True, "Let one of several replicas write, and the others stand by.")
+    leader_elect_lease_duration: float = _setting(
+        9.0, "How long a silent leader is waited for before another replica takes over.", kind="duration"
+    )
+    leader_elect_renew_deadline: float = _setting(
+        6.0, "How long a leader that cannot renew its Lease goes on before it steps down.", kind="duration"
+    )
+    leader_elect_retry_period: float = _setting(
+        1.5, "Time between attempts to renew or to acquire the Lease.", kind="duration"
+    )
+    debounce: float = _setting(
+        0.05, "How long changes are collected before predictions are made anew.", kind="duration"
+    )
+    settle: float = _setting(
+        10.0,
+        "How long zones of a node may contradict each other, as they do while they are being written, "
+        "before the node counts as stale.",
+        kind="duration",
+    )
+    candidates: int = _setting(5, "How many of the best nodes a prediction names.")
+    write_rate: float = _setting(
+        100.0, "Most writes to the API server per second; a burst of twice as many is let through."
+    )
+    event_rate: float = _setting(5.0, "Most events per second; a burst of ten times as many is let through.")
+    event_interval: float = _setting(
+        60.0, "Least time between two events about the verdict on one pod.", kind="duration"
+    )
+    admission_gate: bool = _setting(
+        False,
+        "Release pods that carry the scheduling gate numazones.io/admission, in namespaces labelled "
+        "numazones.io/admission-gate=enabled, as soon as a node would admit them.",
+    )
+    admission_gate_timeout: float = _setting(
+        300.0, "When a gated pod is released although no node would admit it.", kind="duration"
+    )
+    shapes: tuple[str, ...] = _setting(
+        ("cpu=4", "cpu=8", "cpu=16"),
+        "Shapes of pods to report the cluster's fragmentation for, such as cpu=16,memory=32Gi; several are "
+        "separated by blanks.",
+        kind="shapes",
+        metavar="SHAPE…",
+    )
+    page_size: int = _setting(500, "Objects per page when listing.")
+    watch_duration: float = _setting(300.0, "How long one watch lasts.", kind="duration")
+    watch_silence: float = _setting(
+        90.0, "How long a watch may say nothing before it counts as dead.", kind="duration"
+    )
+    log_level: str = _setting("info", "What to log.", kind="debug|info|warning|error")
+    log_format: str = _setting("json", "How to log.", kind="json|text")
+    origins: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """Field → ``default``, ``file PATH``, ``environment`` or ``flag``."""
+
+    def __post_init__(self) -> None:
+        if not self.leader_elect_retry_period < self.leader_elect_renew_deadline:
+            raise InvalidOptions(
+                "--leader-elect-retry-period must be shorter than --leader-elect-renew-deadline"
+            )
+        if not self.leader_elect_renew_deadline < self.leader_elect_lease_duration:
+            raise InvalidOptions(
+                "--leader-elect-renew-deadline must be shorter than --leader-elect-lease-duration"
+            )
+        for name in ("candidates", "write_rate", "event_rate", "page_size"):
+            if getattr(self, name) <= 0:
+                raise InvalidOptions(f"--{name.replace('_', '-')} must be more than 0")
+
+    @property
+    def target_shapes(self) -> tuple[Shape, ...]:
+        """The shapes, read."""
+        return tuple(Shape.parse(text) for text in self.shapes)
+
+
+def settings() -> list[Any]:
+    """Return the fields that are settings, in order."""
+    return [item for item in fields(Options) if item.name != "origins"]
+
+
+def file_key(name: str) -> str:
+    """Turn a field's name into its key in the YAML file: ``write_rate`` → ``writeRate``."""
+    first, *rest = name.split("_")
+    return first + "".join(part.capitalize() for part in rest)
+
+
+def parse_duration(text: str | float) -> float:
+    """Read seconds from ``90``, ``90s``, ``1m30s``, ``500ms`` or ``2h``.
+
+    Raises:
+        InvalidOptions: the text is no positive duration.
+    """
+    stripped = str(text).strip()
+    if _DURATION.fullmatch(stripped):
+        seconds = sum(
+            float(amount) * _SECONDS_PER_UNIT[unit] for amount, unit in _DURATION_PART.findall(stripped)
+        )
+    else:
+        try:
+            seconds = float(stripped)
+        except ValueError:
+            seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise InvalidOptions(f"{text!r} is no duration; write a positive time such as 60s, 1m30s or 500ms")
+    return seconds
+
+
+def format_duration(seconds: float) -> str:
+    """Write seconds so that ``parse_duration`` reads them again: ``60s``, ``500ms``."""
+    return f"{int(seconds)}s" if seconds == int(seconds) else f"{seconds * 1000:g}ms"
+
+
+def as_file(options: Options) -> list[tuple[str, Any, str]]:
+    """Rows (key, plain value, origin) of the effective configuration, in the fields' order."""
+    rows = []
+    for item in settings():
+        value = getattr(options, item.name)
+        if item.metadata["kind"] == "duration":
+            value = format_duration(value)
+        elif isinstance(value, tuple):
+            value = list(value)
+        elif isinstance(value, Path):
+            value = str(value)
+        rows.append((file_key(item.name), value, options.origins.get(item.name, "default")))
+    return rows

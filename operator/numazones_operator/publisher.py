@@ -1,0 +1,247 @@
+"""Writes AdmissionPredictions: only what changed, only while leading, no faster than agreed.
+
+Of several predictions for one pod that wait to be written, the latest is written and the others never are.
+Changes of verdict go before changes of mere numbers. What the API server holds is known from a watch, so
+that a replica that takes over writes only what differs, and what somebody else changed is put right.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from numazones.cluster import ClusterPod
+from numazones.prediction import Prediction
+from numazones_client import AlreadyExists, APIError, Client, Forbidden, Invalid, NotFound, Unreachable
+from numazones_operator.admission_predictions import (
+    ADMISSION_PREDICTIONS,
+    Published,
+    digest,
+    key_of,
+    object_of,
+    status_of,
+    with_status,
+)
+from numazones_operator.announcements import Announcements
+from numazones_operator.metrics import Metrics
+from numazones_operator.pacing import TokenBucket
+from numazones_operator.reflector import Backoff
+from numazones_operator.tables import Table
+from numazones_operator.truth import Verification
+
+FIELD_MANAGER = "numazones-operator"
+_WORKERS = 16
+_TRIES = 5
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Order:
+    """What is to be written for one pod."""
+
+    pod: ClusterPod
+    prediction: Prediction | None
+    status: dict[str, Any]
+    since: float
+    tries: int = 0
+
+
+class Publisher:
+    """Keeps the API server's AdmissionPredictions equal to the predictions."""
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        leading: asyncio.Event,
+        rate: float,
+        metrics: Metrics,
+        announcements: Announcements,
+        wanted: Callable[[ClusterPod], bool],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``rate`` in writes per second; ``wanted`` tells whether a pod is still there."""
+        self._client = client
+        self._leading = leading
+        self._bucket = TokenBucket(rate, 2 * rate, clock=clock)
+        self._metrics = metrics
+        self._announcements = announcements
+        self._wanted = wanted
+        self._clock = clock
+        self._urgent: dict[str, _Order] = {}
+        self._normal: dict[str, _Order] = {}
+        self._writing: set[str] = set()
+        self._verifications: dict[str, Verification] = {}
+        self._latest: dict[str, Prediction] = {}
+        self._waiting = asyncio.Event()
+        self.published: Table[Published] = Table(lambda item: item.key)
+
+    @property
+    def depth(self) -> int:
+        """How many objects wait to be written or are being written."""
+        return len(self._urgent) + len(self._normal) + len(self._writing)
+
+    def offer(self, pod: ClusterPod, prediction: Prediction, since: float) -> None:
+        """Take the latest prediction for a pod; ``since`` when its cause was seen, monotonic seconds."""
+        self._latest[pod.uid] = prediction
+        if self._leading.is_set():
+            self._enqueue(_Order(pod, prediction, status_of(prediction), since))
+
+    def verified(self, pod: ClusterPod, verification: Verification) -> None:
+        """Take the outcome of a prediction. Pods that were never told about are, if all is not well."""
+        prediction = self._latest.pop(pod.uid, None)
+        known = self.published.get(key_of(pod))
+        told = known is not None and known.pod_uid == pod.uid
+        if not self._leading.is_set() or not (told or verification.actual != "Admitted"):
+            return
+        self._enqueue(_Order(pod, prediction, status_of(prediction, verification), self._clock()))
+
+    def forget(self, uid: str, key: str) -> None:
+        """Drop everything about a pod that is gone."""
+        self._latest.pop(uid, None)
+        for queue in (self._urgent, self._normal):
+            order = queue.get(key)
+            if order is not None and order.pod.uid == uid:
+                del queue[key]
+        self._announcements.forget(uid)
+
+    def stand_by(self) -> None:
+        """Drop all that waits to be written; another replica writes now."""
+        self._urgent.clear()
+        self._normal.clear()
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        async with asyncio.TaskGroup() as workers:
+            for number in range(_WORKERS):
+                workers.create_task(self._work(), name=f"writer {number}")
+
+    async def drained(self, patience: float) -> None:
+        """Wait until everything is written, for ``patience`` seconds at most."""
+        deadline = self._clock() + patience
+        # Several queues and workers have to be idle at once, so looking now and then is simplest.
+        while self.depth and self._leading.is_set() and self._clock() < deadline:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+    def _enqueue(self, order: _Order) -> None:
+        key = key_of(order.pod)
+        known = self.published.get(key)
+        waiting = self._urgent.get(key) or self._normal.get(key)
+        same = known is not None and known.pod_uid == order.pod.uid and known.digest == digest(order.status)
+        if same and waiting is None and key not in self._writing:
+            return
+        if waiting is not None and waiting.pod.uid == order.pod.uid:
+            order.since = min(order.since, waiting.since)
+        urgent = known is None or known.verdict != order.status.get("verdict") or "outcome" in order.status
+        self._urgent.pop(key, None)
+        self._normal.pop(key, None)
+        (self._urgent if urgent else self._normal)[key] = order
+        self._waiting.set()
+
+    def _next(self) -> tuple[str, _Order] | None:
+        """Take the first order whose object nobody is writing."""
+        for queue in (self._urgent, self._normal):
+            for key in queue:
+                if key not in self._writing:
+                    return key, queue.pop(key)
+        return None
+
+    async def _work(self) -> None:
+        backoff = Backoff()
+        while True:
+            found = self._next()
+            if found is None:
+                self._waiting.clear()
+                await self._waiting.wait()
+                continue
+            key, order = found
+            self._writing.add(key)
+            try:
+                await self._bucket.wait()
+                if self._leading.is_set():
+                    await self._write(key, order)
+                backoff.reset()
+            except APIError as error:
+                self._count(error)
+                self._retry(key, order, error)
+                await asyncio.sleep(max(backoff.delay(), error.retry_after or 0.0))
+            finally:
+                self._writing.discard(key)
+                if self._urgent or self._normal:
+                    self._waiting.set()
+
+    async def _write(self, key: str, order: _Order) -> None:
+        known = self.published.get(key)
+        fingerprint = digest(order.status)
+        if known is not None and known.pod_uid == order.pod.uid and known.digest == fingerprint:
+            return
+        if not self._wanted(order.pod):
+            return
+        if known is None or known.pod_uid != order.pod.uid:
+            await self._create(order, known)
+            known = None
+        verdict = str(order.status.get("verdict") or "")
+        same_verdict = known is not None and known.verdict == verdict and known.changed
+        changed = known.changed if known is not None and same_verdict else _now()
+        await self._client.apply(
+            ADMISSION_PREDICTIONS,
+            with_status(order.pod, {**order.status, "changed": changed}),
+            field_manager=FIELD_MANAGER,
+            namespace=order.pod.namespace,
+            subresource="status",
+        )
+        self._metrics.api_writes.labels(ADMISSION_PREDICTIONS.plural, "ok").inc()
+        self._metrics.lag_seconds.observe(self._clock() - order.since)
+        self.published.put(Published(key, order.pod.uid, verdict, changed, fingerprint))
+        if order.prediction is not None and "outcome" not in order.status:
+            before = "" if known is None else known.verdict
+            self._announcements.verdict(order.pod, order.prediction, before=before)
+
+    async def _create(self, order: _Order, known: Published | None) -> None:
+        """Create the object; one of an earlier pod of the same name makes way."""
+        pod = order.pod
+        if known is not None:
+            await self._make_way(pod)
+        try:
+            await self._client.create(ADMISSION_PREDICTIONS, object_of(pod), namespace=pod.namespace)
+            self._metrics.api_writes.labels(ADMISSION_PREDICTIONS.plural, "ok").inc()
+        except AlreadyExists:
+            found = Published.from_api(
+                await self._client.get(ADMISSION_PREDICTIONS, pod.name, namespace=pod.namespace)
+            )
+            if found.pod_uid != pod.uid:
+                await self._make_way(pod)
+                await self._client.create(ADMISSION_PREDICTIONS, object_of(pod), namespace=pod.namespace)
+
+    async def _make_way(self, pod: ClusterPod) -> None:
+        try:
+            await self._client.delete(ADMISSION_PREDICTIONS, pod.name, namespace=pod.namespace)
+        except NotFound:
+            return
+
+    def _retry(self, key: str, order: _Order, error: APIError) -> None:
+        """Try again later, unless the pod or its namespace is gone, or a newer order waits."""
+        known = self.published.get(key)
+        if isinstance(error, NotFound) and known is not None:
+            self.published.remove(known)  # somebody deleted the object; it is made again
+        order.tries += 1
+        hopeless = isinstance(error, Invalid | Forbidden) or order.tries >= _TRIES
+        waiting = key in self._urgent or key in self._normal
+        if waiting or not self._wanted(order.pod):
+            return
+        if hopeless and not isinstance(error, Unreachable):
+            _log.warning("the prediction for pod %s could not be written: %s", key, error)
+            return
+        self._normal[key] = order
+
+    def _count(self, error: APIError) -> None:
+        result = "unreachable" if isinstance(error, Unreachable) else str(error.code)
+        self._metrics.api_writes.labels(ADMISSION_PREDICTIONS.plural, result).inc()
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,59 @@
+"""One kind of object, mirrored by key, with somebody told of every change.
+
+The narrow waist between reflectors, which know the API's protocol, and ``ClusterState``, which knows what
+the objects mean. Everything runs on one event loop, so a change is seen by nobody half made.
+"""
+
+from collections.abc import Callable, Collection, Iterator
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+Change = Callable[[T | None, T | None], None]
+"""Told (before, after): None before for a new object, None after for one that is gone."""
+
+
+class Table(Generic[T]):
+    """Objects by key."""
+
+    def __init__(
+        self,
+        key: Callable[[T], str],
+        changed: Change[T] | None = None,
+        *,
+        kept: Callable[[T], T] = lambda item: item,
+    ) -> None:
+        """``kept``: what to remember of an object after ``changed`` has seen all of it."""
+        self.key = key
+        self._changed = changed
+        self._kept = kept
+        self._items: dict[str, T] = {}
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._items.values())
+
+    def get(self, key: str) -> T | None:
+        """Return the object of that key, or None."""
+        return self._items.get(key)
+
+    def put(self, item: T) -> None:
+        """Take in an object that is new or has changed."""
+        key = self.key(item)
+        old = self._items.get(key)
+        self._items[key] = self._kept(item)
+        if self._changed is not None:
+            self._changed(old, item)
+
+    def remove(self, item: T) -> None:
+        """Forget an object; ``item`` is its last state."""
+        old = self._items.pop(self.key(item), None)
+        if old is not None and self._changed is not None:
+            self._changed(old, None)
+
+    def retain(self, keys: Collection[str]) -> None:
+        """Forget every object whose key is not among these."""
+        for key in [key for key in self._items if key not in keys]:
+            self.remove(self._items[key])

@@ -1,0 +1,177 @@
+"""Was the prediction right? Compares what was predicted for a pod's node with what its kubelet did.
+
+The prediction is made at the moment the binding is seen, from the state in which the kubelet will find the
+node; the outcome is what the kubelet writes into the pod's status. A miss is either a fact the model does
+not know or a bug, so it is logged with the model's whole explanation.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from numazones import prediction
+from numazones.cluster import ClusterPod, Unknown
+from numazones.errors import NumazonesError
+from numazones.kubelet.admission import Admission, admit
+from numazones.kubelet.config import SCOPE_POD, SINGLE_NUMA_NODE
+from numazones.kubelet.refusal import SMT_ALIGNMENT, TOPOLOGY_AFFINITY
+from numazones_operator.metrics import Metrics
+from numazones_operator.node_record import NodeRecord
+
+ADMITTED = "Admitted"
+REJECTED = "Pod was rejected: "
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """What was predicted for a pod on the node that it was bound to."""
+
+    pod: ClusterPod
+    predicted: str
+    """Admissible, Inadmissible or Unknown."""
+    reason: str = ""
+    """The kubelet's reason for a predicted refusal, or why nothing could be predicted."""
+    message: str = ""
+    admission: Admission | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """A prediction beside its outcome."""
+
+    expectation: Expectation
+    actual: str
+    """Admitted, or the reason in the pod's status."""
+    message: str = ""
+
+    @property
+    def hit(self) -> bool | None:
+        """Whether the prediction was right; None if there was none."""
+        match self.expectation.predicted:
+            case prediction.ADMISSIBLE:
+                return self.actual == ADMITTED
+            case prediction.INADMISSIBLE:
+                return self.actual == self.expectation.reason
+            case _:
+                return None
+
+
+class Truth:
+    """Holds expectations until their outcome is seen."""
+
+    def __init__(
+        self, *, settle: float, metrics: Metrics, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._settle = settle
+        self._metrics = metrics
+        self._clock = clock
+        self._expectations: dict[str, Expectation] = {}
+        self.on_verified: Callable[[ClusterPod, Verification], None] = lambda _pod, _verification: None
+
+    def bound(self, pod: ClusterPod, record: NodeRecord) -> None:
+        """Predict for a pod that was just seen to get a node, unless its outcome is known already."""
+        if outcome(pod) is None and pod.phase == "Pending" and prediction.relevant(pod):
+            self._expectations[pod.uid] = self._predict(pod, record)
+
+    def pod_changed(self, old: ClusterPod | None, new: ClusterPod | None) -> None:
+        """Look for an outcome in a pod that has changed."""
+        if new is None:
+            if old is not None:
+                self._expectations.pop(old.uid, None)
+            return
+        actual = outcome(new)
+        expectation = None if actual is None else self._expectations.pop(new.uid, None)
+        if actual is None or expectation is None:
+            return
+        verification = Verification(expectation, actual, new.message.removeprefix(REJECTED))
+        self._metrics.outcomes.labels(expectation.predicted, actual).inc()
+        if verification.hit is False:
+            _log.warning("%s", miss_report(verification), extra={"fields": {"miss": True, "pod": _name(new)}})
+        self.on_verified(new, verification)
+
+    def _predict(self, pod: ClusterPod, record: NodeRecord) -> Expectation:
+        state = record.state_before(pod, self._clock(), settle=self._settle)
+        if pod.admission is None:
+            return Expectation(pod, prediction.UNKNOWN, prediction.UNREADABLE_POD, pod.problem)
+        if isinstance(state, Unknown):
+            return Expectation(pod, prediction.UNKNOWN, state.reason, state.message)
+        started = time.perf_counter()
+        try:
+            admission = admit(state, pod.admission)
+        except NumazonesError as error:
+            return Expectation(pod, prediction.UNKNOWN, prediction.UNDECIDED, str(error))
+        self._metrics.admission_seconds.observe(time.perf_counter() - started)
+        self._count(admission)
+        if admission.admitted:
+            return Expectation(pod, prediction.ADMISSIBLE, admission=admission)
+        return Expectation(pod, prediction.INADMISSIBLE, admission.reason, admission.message, admission)
+
+    def _count(self, admission: Admission) -> None:
+        self._metrics.admission_requests.inc()
+        if not admission.admitted:
+            self._metrics.admission_errors.labels(admission.reason).inc()
+        aligned, failed = alignment(admission)
+        for scope, boundary in aligned:
+            self._metrics.aligned.labels(scope, boundary).inc()
+        for scope, boundary in failed:
+            self._metrics.unaligned.labels(scope, boundary).inc()
+
+
+def outcome(pod: ClusterPod) -> str | None:
+    """Return what the kubelet did: Admitted, or its reason for the rejection; None while that is not known."""
+    if pod.phase == "Failed" and not pod.acknowledged and pod.reason:
+        return pod.reason
+    if pod.node and (pod.acknowledged or pod.phase in {"Running", "Succeeded"}):
+        return ADMITTED
+    return None
+
+
+def alignment(admission: Admission) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """Return what the kubelet would count as aligned and as not, as (scope, boundary) pairs.
+
+    As kubelet 1.36 counts: boundary numa_node under single-numa-node, once per pod or per container by
+    scope; physical_cpu under full-pcpus-only and uncore_cache wherever a grant lies within one cache, once
+    per container with exclusive CPUs.
+    """
+    kubelet = admission.before.kubelet
+    scope = admission.before.config.topology_manager_scope
+    single = admission.before.config.topology_manager_policy == SINGLE_NUMA_NODE
+    if not admission.admitted:
+        failed = []
+        if single and admission.reason == TOPOLOGY_AFFINITY:
+            failed.append((scope, "numa_node"))
+        if kubelet.cpus.full_cores_only and admission.reason == SMT_ALIGNMENT:
+            failed.append(("container", "physical_cpu"))
+        return [], failed
+    times = 1 if scope == SCOPE_POD else len(admission.containers)
+    aligned = [(scope, "numa_node")] * times if single else []
+    for container in admission.containers.values():
+        if not container.cpus:
+            continue
+        if kubelet.cpus.full_cores_only:
+            aligned.append(("container", "physical_cpu"))
+        if any(container.cpus & ~cache == 0 for cache in admission.before.machine.cpus_of_uncore.values()):
+            aligned.append(("container", "uncore_cache"))
+    return aligned, []
+
+
+def miss_report(verification: Verification) -> str:
+    """Tell everything that helps to find out why a prediction was wrong."""
+    expectation = verification.expectation
+    pod = expectation.pod
+    lines = [
+        f"pod {_name(pod)} on node {pod.node}: predicted {expectation.predicted}"
+        + (f" ({expectation.reason}: {expectation.message})" if expectation.reason else "")
+        + f", but the kubelet said {verification.actual}"
+        + (f" ({verification.message})" if verification.message else "")
+    ]
+    if expectation.admission is not None:
+        lines.extend(expectation.admission.explanation.lines())
+    return "\n".join(lines)
+
+
+def _name(pod: ClusterPod) -> str:
+    return f"{pod.namespace}/{pod.name}"
