@@ -51,4 +51,6 @@ def _read(path: Path, parse: Callable[[bytes], _State]) -> _State:
         cure = "; the exporter must run as root" if isinstance(error, PermissionError) else ""
         raise SourceError("Unreadable", f"{path} cannot be read: {error.strerror}{cure}") from error
     except checkpoints.InvalidCheckpoint as error:
-        raise SourceError("InvalidCheckpoint", f"{path}: {error}") from error
+        # The error names the file; the directory is what it cannot know.
+        reason = type(error).__name__
+        raise SourceError(reason, f"{path.parent}/{error}") from error

@@ -1,0 +1,58 @@
+"""This node's pods from recorded lists."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from numazones_exporter.observation import NodePod
+from numazones_exporter.sources.node_pods import FilePodsReader, pods_of
+from numazones_exporter.sources.problems import SourceError
+
+
+def pod(name: str, *, node: str = "n", phase: str = "Running", **metadata: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name, "namespace": "ns", "uid": f"uid-{name}", **metadata},
+        "spec": {"nodeName": node},
+        "status": {"phase": phase, "qosClass": "Guaranteed"},
+    }
+
+
+def test_pods_of_other_nodes_are_left_out() -> None:
+    items = [pod("b"), pod("x", node="other"), {"metadata": {"name": "u"}, "spec": {}}, pod("a")]
+    assert [item.name for item in pods_of(items, "n")] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("phase", "active"),
+    [("Pending", True), ("Running", True), ("Unknown", True), ("Succeeded", False), ("Failed", False)],
+)
+def test_pods_that_have_ended_are_not_active(phase: str, *, active: bool) -> None:
+    (item,) = pods_of([pod("a", phase=phase)], "n")
+    assert item.active is active
+
+
+def test_a_mirror_pod_has_the_uid_of_its_static_pod() -> None:
+    annotations = {"kubernetes.io/config.mirror": "hash", "kubernetes.io/config.hash": "static-uid"}
+    (item,) = pods_of([pod("a", annotations=annotations)], "n")
+    assert item == NodePod("ns", "a", "static-uid", "Running", "Guaranteed")
+
+
+async def test_json_and_yaml_lists_are_read(tmp_path: Path) -> None:
+    (tmp_path / "pods").write_text("kind: PodList\nitems:\n- metadata: {name: a}\n  spec: {nodeName: n}\n")
+    assert [item.name for item in await FilePodsReader(tmp_path / "pods", "n").read()] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"kind": "Pod"}', "is no PodList: it has no list 'items'"),
+        ('{"items": [3]}', "is no PodList: AttributeError"),
+        ('{"items": [{"spec": {"nodeName": "n"}}]}', "is no PodList: KeyError('metadata')"),
+    ],
+)
+async def test_what_is_no_list_of_pods_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "pods").write_text(text)
+    with pytest.raises(SourceError) as caught:
+        await FilePodsReader(tmp_path / "pods", "n").read()
+    assert message in str(caught.value)

@@ -1,0 +1,287 @@
+"""podresources over a real socket and from recordings; late, hanging, refusing and garbled kubelets."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from grpclib.const import Status
+from grpclib.exceptions import GRPCError
+from grpclib.server import Server
+
+from numazones.kubelet.checkpoints import MemoryBlock
+from numazones_exporter import podresources_pb2 as pb
+from numazones_exporter.observation import ContainerResources, Device, PodResourcesAnswer
+from numazones_exporter.podresources_grpc import PodResourcesListerBase
+from numazones_exporter.sources.podresources import SocketReader, reader_for, understand
+from numazones_exporter.sources.problems import SourceError
+
+
+class Kubelet(PodResourcesListerBase):
+    """Answers what it is told to."""
+
+    def __init__(self) -> None:
+        self.pods = pb.ListPodResourcesResponse()
+        self.offer = pb.AllocatableResourcesResponse()
+        self.refuses: GRPCError | None = None
+        self.hangs = False
+        self.calls: list[str] = []
+
+    async def List(self, stream: Any) -> None:  # noqa: N802 - the name on the wire
+        self.calls.append("List")
+        await stream.recv_message()
+        if self.hangs:
+            await asyncio.Event().wait()
+        if self.refuses is not None:
+            raise self.refuses
+        await stream.send_message(self.pods)
+
+    async def GetAllocatableResources(self, stream: Any) -> None:  # noqa: N802
+        self.calls.append("GetAllocatableResources")
+        await stream.recv_message()
+        await stream.send_message(self.offer)
+
+    async def Get(self, stream: Any) -> None:  # noqa: N802
+        raise NotImplementedError
+
+
+@asynccontextmanager
+async def listening(kubelet: Kubelet, path: Path) -> AsyncIterator[None]:
+    server = Server([kubelet])
+    await server.start(path=str(path))
+    try:
+        yield
+    finally:
+        server.close()
+        await server.wait_closed()
+
+
+@pytest.fixture
+def socket(tmp_path: Path) -> Path:
+    return tmp_path / "kubelet.sock"
+
+
+@pytest.fixture
+async def reader(socket: Path) -> AsyncIterator[SocketReader]:
+    found = SocketReader(socket)
+    yield found
+    await found.close()
+
+
+def topology(*numas: int) -> pb.TopologyInfo:
+    return pb.TopologyInfo(nodes=[pb.NUMANode(ID=numa) for numa in numas])
+
+
+def devices(resource: str, device: str, *numas: int) -> pb.ContainerDevices:
+    place = topology(*numas) if numas else None
+    return pb.ContainerDevices(resource_name=resource, device_ids=[device], topology=place)
+
+
+async def test_both_calls_are_made_every_time_so_late_plugins_appear(
+    socket: Path, reader: SocketReader
+) -> None:
+    kubelet = Kubelet()
+    async with listening(kubelet, socket):
+        assert (await reader.read()).allocatable_devices == ()
+        kubelet.offer.devices.append(devices("vendor.example/nic", "n0", 1))
+        assert (await reader.read()).allocatable_devices == (Device("vendor.example/nic", "n0", 0b10),)
+    assert kubelet.calls == ["List", "GetAllocatableResources"] * 2
+
+
+async def test_a_kubelet_that_was_restarted_is_reached_again(socket: Path, reader: SocketReader) -> None:
+    async with listening(Kubelet(), socket):
+        await reader.read()
+    with pytest.raises(SourceError):
+        await reader.read()
+    async with listening(Kubelet(), socket):
+        assert await reader.read() == PodResourcesAnswer((), 0, (), ())
+
+
+async def test_an_absent_socket_is_named_with_the_usual_causes(socket: Path, reader: SocketReader) -> None:
+    with pytest.raises(SourceError) as caught:
+        await reader.read()
+    assert caught.value.reason == "SocketMissing"
+    assert str(caught.value) == (
+        f"{socket} does not exist: is a kubelet running here, and is its directory "
+        "pod-resources mounted (the directory, not the socket)?"
+    )
+
+
+async def test_a_socket_that_nobody_listens_on_is_named(socket: Path, reader: SocketReader) -> None:
+    async with listening(Kubelet(), socket):
+        pass  # the server leaves its socket behind, as a kubelet does that is killed
+    with pytest.raises(SourceError, match=r"kubelet.sock: .*; is the kubelet running\?") as caught:
+        await reader.read()
+    assert caught.value.reason == "CannotConnect"
+
+
+async def test_a_kubelet_that_refuses_is_quoted(socket: Path, reader: SocketReader) -> None:
+    kubelet = Kubelet()
+    kubelet.refuses = GRPCError(Status.RESOURCE_EXHAUSTED, "rejected by rate limit")
+    async with listening(kubelet, socket):
+        with pytest.raises(SourceError) as caught:
+            await reader.read()
+    assert caught.value.reason == "KubeletRefused"
+    assert str(caught.value) == (f"{socket}: the kubelet answered RESOURCE_EXHAUSTED: rejected by rate limit")
+
+
+async def test_after_giving_up_on_a_hanging_kubelet_the_next_reading_works(
+    socket: Path, reader: SocketReader
+) -> None:
+    kubelet = Kubelet()
+    kubelet.hangs = True
+    async with listening(kubelet, socket):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await reader.read()
+        kubelet.hangs = False
+        assert await reader.read() == PodResourcesAnswer((), 0, (), ())
+
+
+@asynccontextmanager
+async def babbling(path: Path, babble: bytes) -> AsyncIterator[None]:
+    async def answer(_incoming: asyncio.StreamReader, outgoing: asyncio.StreamWriter) -> None:
+        outgoing.write(babble)
+        outgoing.close()
+
+    server = await asyncio.start_unix_server(answer, str(path))
+    async with server:
+        yield
+
+
+@pytest.mark.parametrize("babble", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n" * 8])
+async def test_something_that_is_no_kubelet_is_named(
+    socket: Path, reader: SocketReader, babble: bytes
+) -> None:
+    async with babbling(socket, babble):
+        with pytest.raises(SourceError, match=str(socket)) as caught:
+            async with asyncio.timeout(5):
+                await reader.read()
+    assert caught.value.reason in ("ConnectionLost", "CannotConnect")
+
+
+async def test_answers_of_several_mebibytes_are_read(socket: Path, reader: SocketReader) -> None:
+    kubelet = Kubelet()
+    kubelet.offer.devices.extend(devices("vendor.example/nic", f"{n:01000}") for n in range(6000))
+    async with listening(kubelet, socket):
+        assert len((await reader.read()).allocatable_devices) == 6000
+
+
+async def test_answers_beyond_the_limit_are_refused(
+    socket: Path, reader: SocketReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("numazones_exporter.sources.podresources.MAX_MESSAGE_BYTES", 1000)
+    kubelet = Kubelet()
+    kubelet.offer.devices.append(devices("vendor.example/nic", "n" * 1000))
+    async with listening(kubelet, socket):
+        with pytest.raises(
+            SourceError, match=r"the kubelet's answer has \d+ bytes, more than 1000"
+        ) as caught:
+            await reader.read()
+    assert caught.value.reason == "AnswerTooLarge"
+
+
+# What the answers mean
+
+
+def test_a_device_on_two_numa_nodes_comes_twice_and_is_one() -> None:
+    offer = pb.AllocatableResourcesResponse(
+        devices=[devices("g", "0", 1), devices("g", "1"), devices("g", "0", 0)]
+    )
+    answer = understand(pb.ListPodResourcesResponse(), offer)
+    assert answer.allocatable_devices == (Device("g", "0", 0b11), Device("g", "1", 0))
+
+
+def test_the_order_of_answers_does_not_matter() -> None:
+    def pods(order: Callable[[list[Any]], Any]) -> pb.ListPodResourcesResponse:
+        memory = [
+            pb.ContainerMemory(memory_type="memory", size=5, topology=topology(1, 0)),
+            pb.ContainerMemory(memory_type="hugepages-2Mi", size=4, topology=topology(0)),
+        ]
+        container = pb.ContainerResources(name="c", cpu_ids=order([3, 1, 2]), memory=order(memory))
+        items = [
+            pb.PodResources(name="b", namespace="n", containers=[container]),
+            pb.PodResources(name="a", namespace="n"),
+        ]
+        return pb.ListPodResourcesResponse(pod_resources=order(items))
+
+    empty = pb.AllocatableResourcesResponse()
+    forwards, backwards = understand(pods(list), empty), understand(pods(lambda it: it[::-1]), empty)
+    assert forwards == backwards
+    assert [pod.name for pod in forwards.pods] == ["a", "b"]
+    assert forwards.pods[1].containers[0] == ContainerResources(
+        "c",
+        0b1110,
+        (
+            MemoryBlock(numa=0b01, type="hugepages-2Mi", size=4),
+            MemoryBlock(numa=0b11, type="memory", size=5),
+        ),
+        (),
+    )
+
+
+def test_pod_level_values_are_kept_apart_from_the_containers() -> None:
+    pod = pb.PodResources(
+        name="p",
+        namespace="n",
+        containers=[pb.ContainerResources(name="c", cpu_ids=[1])],
+        cpu_ids=[1, 2],
+        memory=[pb.ContainerMemory(memory_type="memory", size=7, topology=topology(0))],
+    )
+    answer = understand(pb.ListPodResourcesResponse(pod_resources=[pod]), pb.AllocatableResourcesResponse())
+    assert answer.pods[0].containers[0].cpus == 0b010
+    assert answer.pods[0].pod_level == ContainerResources(
+        "", 0b110, (MemoryBlock(numa=1, type="memory", size=7),), ()
+    )
+
+
+def test_dynamic_resources_are_told_by_driver_pool_and_device() -> None:
+    claim = pb.DynamicResource(
+        claim_name="claim",
+        claim_namespace="n",
+        claim_resources=[
+            pb.ClaimResource(driver_name="gpu.example", pool_name="pool", device_name=name)
+            for name in ("gpu-1", "gpu-0")
+        ],
+    )
+    container = pb.ContainerResources(name="c", dynamic_resources=[claim])
+    pod = pb.PodResources(name="p", namespace="n", containers=[container])
+    answer = understand(pb.ListPodResourcesResponse(pod_resources=[pod]), pb.AllocatableResourcesResponse())
+    assert answer.pods[0].containers[0].claimed == (
+        ("gpu.example", "pool/gpu-0"),
+        ("gpu.example", "pool/gpu-1"),
+    )
+
+
+@pytest.mark.parametrize("cpu", [-1, 1 << 40])
+def test_ids_that_cannot_be_are_refused(cpu: int) -> None:
+    offer = pb.AllocatableResourcesResponse(cpu_ids=[cpu])
+    with pytest.raises(SourceError, match=f"podresources answered with the id {cpu}") as caught:
+        understand(pb.ListPodResourcesResponse(), offer)
+    assert caught.value.reason == "InvalidAnswer"
+
+
+# Recordings
+
+
+async def test_a_recording_without_its_files_says_which_are_needed(tmp_path: Path) -> None:
+    with pytest.raises(SourceError) as caught:
+        await reader_for(f"replay:{tmp_path}").read()
+    assert str(caught.value) == (
+        f"{tmp_path}/podresources_list.pb: No such file or directory; "
+        "replay:DIR needs podresources_list.pb and podresources_allocatable.pb"
+    )
+
+
+async def test_a_recording_of_something_else_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "podresources_list.pb").write_bytes(b"\xff" * 9)
+    with pytest.raises(SourceError, match=r"podresources_list.pb is no v1.ListPodResourcesResponse message"):
+        await reader_for(f"replay:{tmp_path}").read()
+
+
+@pytest.mark.parametrize("endpoint", ["tcp:host", "unix:", "replay:", ""])
+def test_an_unknown_endpoint_is_refused_with_the_known_forms(endpoint: str) -> None:
+    with pytest.raises(SourceError, match="write unix:PATH, replay:DIR or none"):
+        reader_for(endpoint)

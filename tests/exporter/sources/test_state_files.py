@@ -1,0 +1,88 @@
+"""State files that are missing, cut off, edited or unreadable; every message names the file and the cure."""
+
+from pathlib import Path
+
+import pytest
+
+from numazones_exporter.sources.problems import SourceError
+from numazones_exporter.sources.state_files import StateFiles
+
+SAMPLE = Path(__file__).parents[2] / "data/recordings/one-node/rig-b"
+FILES = {
+    "cpu_manager_state": StateFiles.cpu_manager,
+    "memory_manager_state": StateFiles.memory_manager,
+    "kubelet_internal_checkpoint": StateFiles.devices,
+}
+
+
+@pytest.fixture(params=sorted(FILES))
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def read(directory: Path, name: str) -> object:
+    return FILES[name](StateFiles(directory))
+
+
+def refusal(directory: Path, name: str) -> SourceError:
+    with pytest.raises(SourceError) as caught:
+        read(directory, name)
+    return caught.value
+
+
+def test_recorded_files_are_read(name: str) -> None:
+    assert read(SAMPLE, name)
+
+
+def test_the_device_checkpoint_lies_in_device_plugins_or_beside_the_others(tmp_path: Path) -> None:
+    content = (SAMPLE / "kubelet_internal_checkpoint").read_bytes()
+    (tmp_path / "kubelet_internal_checkpoint").write_bytes(content)
+    beside = StateFiles(tmp_path).devices()
+    (tmp_path / "kubelet_internal_checkpoint").unlink()
+    (tmp_path / "device-plugins").mkdir()
+    (tmp_path / "device-plugins/kubelet_internal_checkpoint").write_bytes(content)
+    assert StateFiles(tmp_path).devices() == beside
+
+
+def test_a_missing_file_is_named_with_its_path(tmp_path: Path, name: str) -> None:
+    error = refusal(tmp_path, name)
+    assert error.reason == "NotFound"
+    folder = "device-plugins/" if name == "kubelet_internal_checkpoint" else ""
+    assert str(error) == f"{tmp_path}/{folder}{name} does not exist"
+
+
+def test_a_truncated_file_is_refused(tmp_path: Path, name: str) -> None:
+    content = (SAMPLE / name).read_bytes()
+    (tmp_path / name).write_bytes(content[: len(content) // 2])
+    error = refusal(tmp_path, name)
+    assert error.reason == "InvalidCheckpoint"
+    assert str(error).startswith(f"{tmp_path}/{name}: the file is cut off or no JSON (")
+
+
+def test_an_empty_file_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b"")
+    assert str(refusal(tmp_path, name)).startswith(f"{tmp_path}/{name}: the file is empty; ")
+
+
+def test_a_wrong_checksum_is_refused_with_both_numbers(tmp_path: Path, name: str) -> None:
+    content = (SAMPLE / name).read_text()
+    assert '"c0"' in content
+    # A renamed container is well-formed: only the checksum can notice.
+    (tmp_path / name).write_text(content.replace('"c0"', '"c9"', 1))
+    error = refusal(tmp_path, name)
+    assert error.reason == "WrongChecksum"
+    assert "is stored but" in str(error)
+    assert "drain the node and delete the file before restarting the kubelet" in str(error)
+
+
+def test_a_bad_cpu_list_in_the_state_is_refused(tmp_path: Path) -> None:
+    state = '{"policyName":"static","defaultCpuSet":"0-","checksum":0}'
+    (tmp_path / "cpu_manager_state").write_text(state)
+    assert "'0-' is no CPU list" in str(refusal(tmp_path, "cpu_manager_state"))
+
+
+def test_a_directory_in_the_files_place_is_named(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir()
+    error = refusal(tmp_path, name)
+    assert error.reason == "Unreadable"
+    assert str(error) == f"{tmp_path}/{name} cannot be read: Is a directory"
