@@ -1,0 +1,310 @@
+"""The kubelet's state files: what is read, byte-for-byte writing, checksums, and every way to be wrong."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numazones import cpuset
+from numazones.kubelet import checkpoint_dump
+from numazones.kubelet.checkpoints import (
+    CPU_MANAGER_STATE,
+    DEVICE_CHECKPOINT,
+    MEMORY_MANAGER_STATE,
+    NO_NUMA,
+    CPUManagerState,
+    DeviceManagerState,
+    InvalidCheckpoint,
+    MemoryBlock,
+    MemoryManagerState,
+    MemoryTable,
+    NUMANodeState,
+    PodDevices,
+    WrongChecksum,
+    dump_cpu_manager_state,
+    dump_device_manager_state,
+    dump_memory_manager_state,
+    parse_cpu_manager_state,
+    parse_device_manager_state,
+    parse_memory_manager_state,
+)
+
+SAMPLE = Path(__file__).parents[2] / "data" / "recordings"
+FORMATS: dict[str, tuple[Callable[[bytes], Any], Callable[[Any], bytes]]] = {
+    CPU_MANAGER_STATE: (parse_cpu_manager_state, dump_cpu_manager_state),
+    MEMORY_MANAGER_STATE: (parse_memory_manager_state, dump_memory_manager_state),
+    DEVICE_CHECKPOINT: (parse_device_manager_state, dump_device_manager_state),
+}
+
+
+def recorded(folder: Path, name: str) -> list[bytes]:
+    files = [path.read_bytes() for path in sorted(folder.rglob(name))]
+    assert files, f"no {name} below {folder}"
+    return files
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_what_a_kubelet_wrote_is_written_again_byte_for_byte(name: str) -> None:
+    parse, dump = FORMATS[name]
+    for blob in recorded(SAMPLE, name):
+        assert dump(parse(blob)) == blob
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_so_is_what_all_recorded_kubelets_wrote(shared: Path, name: str) -> None:
+    parse, dump = FORMATS[name]
+    for blob in recorded(shared / "recordings", name):
+        assert dump(parse(blob)) == blob
+
+
+def test_a_cpu_manager_state_tells_the_shared_set_and_each_containers_cpus() -> None:
+    text = (
+        '{"policyName":"static","defaultCpuSet":"0,4-7","entries":{"uid":{"app":"1-2","init":"1,3"}},'
+        '"checksum":0}'
+    )
+    assert parse_cpu_manager_state(text.encode()) == CPUManagerState(
+        policy="static",
+        default=cpuset.of([0, 4, 5, 6, 7]),
+        entries={"uid": {"app": cpuset.of([1, 2]), "init": cpuset.of([1, 3])}},
+    )
+
+
+TABLE = '{"total":4,"systemReserved":1,"allocatable":3,"reserved":2,"free":1}'
+
+
+def test_a_memory_manager_state_tells_tables_groups_and_blocks() -> None:
+    text = (
+        '{"policyName":"Static","machineState":{"1":{"numberOfAssignments":1,"memoryMap":{"memory":'
+        + TABLE
+        + '},"cells":[1,3]}},"entries":{"uid":{"app":[{"numaAffinity":[1,3],"type":"memory","size":2}]}},'
+        '"checksum":0}'
+    )
+    assert parse_memory_manager_state(text.encode()) == MemoryManagerState(
+        policy="Static",
+        machine={1: NUMANodeState(1, {"memory": MemoryTable(4, 1, 3, 2, 1)}, 0b1010)},
+        entries={"uid": {"app": (MemoryBlock(0b1010, "memory", 2),)}},
+    )
+
+
+def test_a_device_of_several_numa_nodes_is_under_each_and_one_of_none_under_minus_one() -> None:
+    entry = PodDevices("uid", "app", "vendor.example/nic", {0: ("a", "b"), 1: ("a",), NO_NUMA: ("c",)})
+    assert entry.numa_of() == {"a": 0b11, "b": 0b01, "c": 0}
+    state = DeviceManagerState((entry,), {"vendor.example/nic": ("a", "b", "c")})
+    assert parse_device_manager_state(dump_device_manager_state(state)) == state
+
+
+def test_an_empty_device_checkpoint_is_read_in_both_forms() -> None:
+    empty = DeviceManagerState()
+    assert parse_device_manager_state(dump_device_manager_state(empty)) == empty
+    text = checkpoint_dump.device_manager(empty, no_entries=True, no_registered=True)
+    absent = {
+        "Data": {"PodDeviceEntries": None, "RegisteredDevices": None},
+        "Checksum": checkpoint_dump.checksum(text),
+    }
+    assert parse_device_manager_state(json.dumps(absent).encode()) == empty
+
+
+def test_field_names_match_in_any_case_as_in_go() -> None:
+    text = '{"POLICYNAME":"none","defaultcpuset":"0-3","Checksum":0}'
+    assert parse_cpu_manager_state(text.encode()) == CPUManagerState("none", 0b1111)
+
+
+def test_the_checksum_is_that_of_a_kubelet() -> None:
+    text = (
+        "(*state.CPUManagerCheckpoint){PolicyName:(string)none DefaultCPUSet:(string)4-6 "
+        "Entries:(map[string]map[string]string)map[] Checksum:(checksum.Checksum)0}"
+    )
+    assert checkpoint_dump.cpu_manager("none", "4-6", {}) == text
+    assert checkpoint_dump.checksum(text) == 354655845
+
+
+def test_pod_level_cpus_are_hashed_as_sets() -> None:
+    assert checkpoint_dump.cpu_manager("static", "0", {}, {"uid": 0b110000}) == (
+        "(*state.CPUManagerCheckpoint){PolicyName:(string)static DefaultCPUSet:(string)0 "
+        "Entries:(map[string]map[string]string)map[] "
+        "PodEntries:(state.PodCPUAssignments)map[uid:{CPUSet:(cpuset.CPUSet)"
+        "{elems:(map[int]struct {})map[4:{} 5:{}]}}] Checksum:(checksum.Checksum)0}"
+    )
+
+
+@pytest.mark.parametrize("pods", [{}, {"uid": 0b1100}])
+def test_the_third_version_is_known_by_its_checksum(pods: dict[str, int]) -> None:
+    state = CPUManagerState("static", 0b11, {"uid": {"app": 0b1100}}, pods, pod_level=True)
+    blob = dump_cpu_manager_state(state)
+    assert (b"podEntries" in blob) == bool(pods)
+    assert parse_cpu_manager_state(blob) == state
+
+
+# Strategies for all three files: names as Kubernetes has them, and some that need escaping in JSON.
+names = st.text("ab-0.<&é", min_size=1, max_size=6)
+sets = st.integers(1, 2**70 - 1)
+masks = st.integers(1, 2**12 - 1)
+sizes = st.integers(0, 2**64 - 1)
+blocks = st.lists(st.builds(MemoryBlock, masks, names, sizes), max_size=3).map(tuple)
+tables = st.builds(MemoryTable, sizes, sizes, sizes, sizes, sizes)
+cpu_states = st.builds(
+    CPUManagerState,
+    names,
+    sets,
+    st.dictionaries(names, st.dictionaries(names, sets, max_size=3), max_size=3),
+)
+memory_states = st.builds(
+    MemoryManagerState,
+    names,
+    st.dictionaries(
+        st.integers(0, 33),
+        st.builds(NUMANodeState, st.integers(0, 99), st.dictionaries(names, tables, max_size=3), masks),
+        max_size=3,
+    ),
+    st.dictionaries(names, st.dictionaries(names, blocks, max_size=3), max_size=3),
+)
+device_states = st.builds(
+    DeviceManagerState,
+    st.lists(
+        st.builds(
+            PodDevices,
+            names,
+            names,
+            names,
+            st.dictionaries(st.integers(-1, 12), st.lists(names, max_size=3).map(tuple), max_size=3),
+            st.none() | st.binary(max_size=4),
+        ),
+        max_size=3,
+    ).map(tuple),
+    st.dictionaries(names, st.lists(names, max_size=3).map(tuple), max_size=3),
+)
+
+
+@given(cpu_states, sets)
+def test_cpu_manager_states_survive_in_both_versions(state: CPUManagerState, pod: int) -> None:
+    assert parse_cpu_manager_state(dump_cpu_manager_state(state)) == state
+    newer = CPUManagerState(state.policy, state.default, state.entries, {"uid": pod}, pod_level=True)
+    assert parse_cpu_manager_state(dump_cpu_manager_state(newer)) == newer
+
+
+@given(memory_states, blocks)
+def test_memory_manager_states_survive_in_both_versions(
+    state: MemoryManagerState, pod: tuple[MemoryBlock, ...]
+) -> None:
+    assert parse_memory_manager_state(dump_memory_manager_state(state)) == state
+    newer = MemoryManagerState(state.policy, state.machine, state.entries, {"uid": pod}, pod_level=True)
+    assert parse_memory_manager_state(dump_memory_manager_state(newer)) == newer
+
+
+@given(device_states)
+def test_device_manager_states_survive(state: DeviceManagerState) -> None:
+    assert parse_device_manager_state(dump_device_manager_state(state)) == state
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@given(data=st.data())
+def test_a_changed_digit_never_passes_unnoticed(name: str, data: st.DataObject) -> None:
+    parse, _ = FORMATS[name]
+    blob = recorded(SAMPLE, name)[0]
+    digits = [index for index, byte in enumerate(blob) if chr(byte).isdigit()]
+    index = data.draw(st.sampled_from(digits))
+    digit = data.draw(st.sampled_from([d for d in b"123456789" if d != blob[index]]))
+    changed = blob[:index] + bytes([digit]) + blob[index + 1 :]
+    with pytest.raises(InvalidCheckpoint, match=name):
+        parse(changed)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@given(data=st.data())
+def test_a_cut_off_file_is_named(name: str, data: st.DataObject) -> None:
+    parse, _ = FORMATS[name]
+    blob = recorded(SAMPLE, name)[0]
+    length = data.draw(st.integers(1, len(blob) - 1))
+    with pytest.raises(InvalidCheckpoint, match=f"{name}: the file is cut off or no JSON"):
+        parse(blob[:length])
+
+
+@given(st.binary(max_size=50))
+def test_no_bytes_are_worse_than_an_error(blob: bytes) -> None:
+    for parse, _ in FORMATS.values():
+        with pytest.raises(InvalidCheckpoint):
+            parse(blob)
+
+
+def test_a_wrong_checksum_tells_both_numbers_and_the_cure() -> None:
+    blob = b'{"policyName":"none","defaultCpuSet":"4-6","checksum":7}'
+    with pytest.raises(WrongChecksum) as wrong:
+        parse_cpu_manager_state(blob)
+    assert str(wrong.value) == (
+        "cpu_manager_state: checksum 7 is stored but 354655845 fits the content; drain the node and delete "
+        "the file before restarting the kubelet if the kubelet refuses it too"
+    )
+
+
+def test_the_first_version_of_the_cpu_file_is_recognised() -> None:
+    blob = b'{"policyName":"static","defaultCpuSet":"0","entries":{"containerid":"1-2"},"checksum":1}'
+    with pytest.raises(InvalidCheckpoint, match=r"V1 format .* before 1\.18.*start the node's present"):
+        parse_cpu_manager_state(blob)
+
+
+MACHINE = '{"machineState":{"0":%s},"checksum":0}'
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "problem"),
+    [
+        (CPU_MANAGER_STATE, "", "the file is empty"),
+        (CPU_MANAGER_STATE, "[]", r"the file must be an object, not \[\]"),
+        (CPU_MANAGER_STATE, '{"policyName":1}', "policyName must be a string, not 1"),
+        (CPU_MANAGER_STATE, '{"defaultCpuSet":"0-","checksum":0}', "defaultCpuSet: '0-' is no CPU list"),
+        (
+            CPU_MANAGER_STATE,
+            '{"entries":{"uid":{"app":"2-1"}},"checksum":0}',
+            "entries.uid.app: '2-1' is no CPU list",
+        ),
+        (CPU_MANAGER_STATE, '{"entries":{"uid":[]},"checksum":0}', "entries.uid must be an object"),
+        (CPU_MANAGER_STATE, '{"entries":{"uid":{"app":1}}}', "entries.uid.app must be a string, not 1"),
+        (
+            CPU_MANAGER_STATE,
+            '{"podEntries":{"uid":{"cpuSet":"x"}}}',
+            "podEntries.uid: 'x' is no CPU list",
+        ),
+        (CPU_MANAGER_STATE, '{"checksum":"7"}', "checksum must be an integer, not '7'"),
+        (CPU_MANAGER_STATE, '{"checksum":-1}', "checksum must be an unsigned 64-bit integer, not -1"),
+        (CPU_MANAGER_STATE, '{"checksum":true}', "checksum must be an unsigned 64-bit integer, not True"),
+        (MEMORY_MANAGER_STATE, '{"machineState":{"x":{}}}', "machineState has the key 'x', which is no NUMA"),
+        (MEMORY_MANAGER_STATE, MACHINE % '{"cells":[-1]}', r"machineState.0.cells must be an unsigned"),
+        (MEMORY_MANAGER_STATE, MACHINE % '{"cells":[99999999]}', "names NUMA node 99999999, which cannot"),
+        (
+            MEMORY_MANAGER_STATE,
+            MACHINE % '{"memoryMap":{"memory":{"total":1.5}}}',
+            "machineState.0.memoryMap.memory.total must be an integer, not 1.5",
+        ),
+        (
+            MEMORY_MANAGER_STATE,
+            '{"entries":{"uid":{"app":[{"size":18446744073709551616}]}}}',
+            r"entries.uid.app\[0\].size must be an unsigned 64-bit integer",
+        ),
+        (DEVICE_CHECKPOINT, '{"Data":[]}', "Data must be an object"),
+        (
+            DEVICE_CHECKPOINT,
+            '{"Data":{"PodDeviceEntries":[{"AllocResp":"?"}]}}',
+            r"Data.PodDeviceEntries\[0\].AllocResp must be base64",
+        ),
+        (
+            DEVICE_CHECKPOINT,
+            '{"Data":{"PodDeviceEntries":[{"DeviceIDs":{"-2":[]}}]}}',
+            r"Data.PodDeviceEntries\[0\].DeviceIDs has the key '-2', which is no NUMA node id",
+        ),
+        (
+            DEVICE_CHECKPOINT,
+            '{"Data":{"RegisteredDevices":{"nic":["a",1]}}}',
+            r"Data.RegisteredDevices.nic\[1\] must be a string, not 1",
+        ),
+        (DEVICE_CHECKPOINT, "{}", "checksum 0 is stored but"),
+    ],
+)
+def test_what_is_wrong_is_named(name: str, text: str, problem: str) -> None:
+    parse, _ = FORMATS[name]
+    with pytest.raises(InvalidCheckpoint, match=problem) as wrong:
+        parse(text.encode())
+    assert str(wrong.value).startswith(f"{name}: ")
