@@ -54,6 +54,12 @@ class Agent:
         self._undecided: set[str] = set()
         self._changes: asyncio.Queue[list[Change]] = asyncio.Queue()
         self._files = StateFiles(directory / "kubelet") if directory else None
+        self.node_uid = ""
+        """metadata.uid of the Node, once it is registered."""
+        self.registered_at = ""
+        self.registered = asyncio.Event()
+        self.changed = asyncio.Event()
+        """Set whenever what pods hold has changed; cleared by who publishes it."""
 
     @property
     def name(self) -> str:
@@ -68,7 +74,7 @@ class Agent:
         """Register the node and look after its pods until cancelled."""
         if self.directory is not None:
             await asyncio.to_thread(machine_tree.write, self.kubelet.spec.machine, self.directory)
-            self._write_files()
+            self._show()
             socket = self.directory / "kubelet" / "pod-resources" / "kubelet.sock"
             async with PodResourcesServer(socket, lambda: (self.kubelet.node, self.kubelet.pods)):
                 await self._run()
@@ -83,11 +89,16 @@ class Agent:
 
     async def register(self) -> None:
         """Create the Node, or bring an existing one up to date."""
-        body = node_object(self.kubelet.spec, now=clock.now())
+        now = clock.now()
+        body = node_object(self.kubelet.spec, now=now)
         try:
-            await self._client.create(NODES, body)
+            node = await self._client.create(NODES, body)
         except AlreadyExists:
-            await self._client.patch(NODES, self.name, {"status": body["status"]}, subresource="status")
+            node = await self._client.patch(
+                NODES, self.name, {"status": body["status"]}, subresource="status"
+            )
+        self.node_uid, self.registered_at = node["metadata"]["uid"], now
+        self.registered.set()
 
     async def _renew_lease(self) -> None:
         while True:
@@ -130,8 +141,8 @@ class Agent:
 
     def _remove(self, uid: str) -> None:
         self._undecided.discard(uid)
-        self.kubelet.remove(uid)
-        self._write_files()
+        if self.kubelet.remove(uid):
+            self._show()
 
     async def _admit(self, pod: Mapping[str, Any]) -> None:
         try:
@@ -140,7 +151,7 @@ class Agent:
             self._undecided.add(pod["metadata"]["uid"])
             _log.warning("%s: %s; the pod stays Pending", self.name, error)
             return
-        self._write_files()
+        self._show()
         if verdict.rejection is not None:
             status = pod_status.rejected(
                 pod,
@@ -176,9 +187,11 @@ class Agent:
         third, fourth = divmod(self._pods_seen, 254)
         return f"10.{100 + self._number % 100}.{third % 256}.{fourth + 1}"
 
-    def _write_files(self) -> None:
+    def _show(self) -> None:
+        """Let files and listeners know what pods hold now."""
         if self._files is not None:
             self._files.write(self.kubelet.node)
+        self.changed.set()
 
     async def _persist(self, write: Any, *arguments: Any) -> None:
         """Do something at the API server, again and again until it is there to answer."""

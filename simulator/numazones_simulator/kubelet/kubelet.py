@@ -104,8 +104,8 @@ class Kubelet:
         allocatable = ClusterNode.from_api(node_object(self.spec, now="")).allocatable
         self._scheduled = replace(self._scheduled, allocatable=allocatable)
 
-    def remove(self, uid: str) -> None:
-        """A pod has ended: it holds nothing any more."""
-        self._pods.pop(uid, None)
-        self._scheduled = self._scheduled.without_pod(uid)
+    def remove(self, uid: str) -> bool:
+        """A pod has ended and holds nothing any more; return whether it was active."""
         self.node = admission.remove(self.node, uid)
+        self._scheduled = self._scheduled.without_pod(uid)
+        return self._pods.pop(uid, None) is not None

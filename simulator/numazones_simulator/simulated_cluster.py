@@ -1,0 +1,147 @@
+"""A whole cluster on this machine: API server, kubelets, scheduler, controllers, and numazones itself.
+
+What numazones brings to a cluster runs as it would there: real exporter processes read the simulated nodes'
+files and sockets, a real operator process watches the API server. Only where there are too many nodes for a
+process each, the simulated kubelets publish their zones themselves (``zone_publisher``).
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from numazones_client.resources import NODES
+from numazones_simulator import exporters
+from numazones_simulator.control_plane import NAMESPACE, ControlPlane, control_plane
+from numazones_simulator.kubelet.fleet import Fleet
+from numazones_simulator.kubelet.node_spec import NodeSpec
+from numazones_simulator.kubelet.zone_publisher import ZonePublisher
+from numazones_simulator.programs import Programs
+from numazones_simulator.recordings import NodeDirectories
+from numazones_simulator.replica_sets import ReplicaSets
+from numazones_simulator.scheduler import Scheduler
+from numazones_simulator.screen import Screen
+
+_POLL = 0.1
+MOST_EXPORTERS = 6
+"""Up to so many nodes, each gets an exporter process unless told otherwise."""
+
+
+class Publishing(StrEnum):
+    """Who publishes the zones of simulated nodes."""
+
+    EXPORTERS = "exporters"
+    DIRECT = "direct"
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedCluster:
+    """A running cluster."""
+
+    plane: ControlPlane
+    fleet: Fleet
+    programs: Programs
+
+
+@asynccontextmanager
+async def running(
+    specs: Sequence[NodeSpec],
+    directory: Path,
+    screen: Screen,
+    *,
+    port: int = 0,
+    publishing: Publishing | None = None,
+    operator: Sequence[str] | None = (),
+    recreate_pause: float = 1.0,
+) -> AsyncIterator[SimulatedCluster]:
+    """Run a cluster while the context is open; it is complete, with all zones published, when it opens.
+
+    Args:
+        specs: the nodes.
+        directory: for the nodes' files, logs and the kubeconfig.
+        screen: told about progress.
+        port: of the API server; 0 takes a free one.
+        publishing: who publishes zones; None: exporter processes for up to ``MOST_EXPORTERS`` nodes.
+        operator: further arguments for the operator; None: run none.
+        recreate_pause: seconds between two rounds of replacing failed replicas.
+
+    Raises:
+        NotPublished, ProgramFailed: a program did not do its part; the message quotes its log.
+    """
+    publishing = publishing or (Publishing.EXPORTERS if len(specs) <= MOST_EXPORTERS else Publishing.DIRECT)
+    with_files = publishing is Publishing.EXPORTERS
+    async with (
+        control_plane(directory, port=port) as plane,
+        Programs(directory / "logs") as programs,
+    ):
+        fleet = Fleet(plane.client, specs, directory=directory if with_files else None)
+        plane.server.node_proxy = fleet.answer
+        screen.say(f"API server on {plane.server.url}")
+        parts: list[Coroutine[Any, Any, None]] = [
+            fleet.run(),
+            Scheduler(plane.client).run(),
+            ReplicaSets(plane.client, pause=recreate_pause).run(),
+        ]
+        if publishing is Publishing.DIRECT:
+            parts += [ZonePublisher(agent, plane.client).run() for agent in fleet.agents.values()]
+        async with _in_background(parts):
+            screen.progress(f"starting {len(specs)} kubelets")
+            await _until_registered(plane, len(specs))
+            if with_files:
+                for spec in specs:
+                    screen.progress(f"starting the exporter of {spec.name}")
+                    await _start_exporter(spec.name, directory / spec.name, plane, programs)
+            if operator is not None:
+                screen.progress("starting the operator")
+                await programs.start("operator", _operator_command(plane, operator))
+            screen.progress("waiting for the zones")
+            await exporters.wait_for_zones(plane.client, {spec.name for spec in specs}, programs)
+            yield SimulatedCluster(plane, fleet, programs)
+
+
+@asynccontextmanager
+async def _in_background(parts: Sequence[Coroutine[Any, Any, None]]) -> AsyncIterator[None]:
+    """Run coroutines beside the body; when one fails, so does the body."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(part) for part in parts]
+            try:
+                yield
+            finally:
+                for task in tasks:
+                    task.cancel()
+    except BaseExceptionGroup as failures:
+        raise _first(failures) from failures
+
+
+def _first(failure: BaseException) -> BaseException:
+    while isinstance(failure, BaseExceptionGroup):
+        failure = failure.exceptions[0]
+    return failure
+
+
+async def _until_registered(plane: ControlPlane, count: int) -> None:
+    while len(await plane.client.list(NODES)) < count:  # noqa: ASYNC110 - any kubelet may be the last
+        await asyncio.sleep(_POLL)
+
+
+async def _start_exporter(name: str, directory: Path, plane: ControlPlane, programs: Programs) -> None:
+    directories = NodeDirectories(directory / "sys", directory / "proc", directory / "kubelet")
+    await programs.start(
+        f"exporter-{name}", exporters.command(name, directories, kubeconfig=plane.kubeconfig)
+    )
+
+
+def _operator_command(plane: ControlPlane, further: Sequence[str]) -> list[str]:
+    return [
+        "numazones-operator",
+        f"--kubeconfig={plane.kubeconfig}",
+        f"--namespace={NAMESPACE}",
+        "--metrics-address=127.0.0.1:0",
+        "--log-format=text",
+        "--no-leader-elect",
+        *further,
+    ]
