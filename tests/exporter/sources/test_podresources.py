@@ -1,8 +1,9 @@
 """podresources over a real socket and from recordings; late, hanging, refusing and garbled kubelets."""
 
 import asyncio
+import socket as sockets
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,11 @@ async def listening(kubelet: Kubelet, path: Path) -> AsyncIterator[None]:
     finally:
         server.close()
         await server.wait_closed()
+        remove(path)
+
+
+def remove(path: Path) -> None:
+    path.unlink(missing_ok=True)
 
 
 @pytest.fixture
@@ -110,11 +116,16 @@ async def test_an_absent_socket_is_named_with_the_usual_causes(socket: Path, rea
 
 
 async def test_a_socket_that_nobody_listens_on_is_named(socket: Path, reader: SocketReader) -> None:
-    async with listening(Kubelet(), socket):
-        pass  # the server leaves its socket behind, as a kubelet does that is killed
+    leave_behind(socket)
     with pytest.raises(SourceError, match=r"kubelet.sock: .*; is the kubelet running\?") as caught:
         await reader.read()
     assert caught.value.reason == "CannotConnect"
+
+
+def leave_behind(path: Path) -> None:
+    """What a kubelet that was killed leaves: a socket that refuses connections."""
+    with closing(sockets.socket(sockets.AF_UNIX)) as listener:
+        listener.bind(str(path))
 
 
 async def test_a_kubelet_that_refuses_is_quoted(socket: Path, reader: SocketReader) -> None:
