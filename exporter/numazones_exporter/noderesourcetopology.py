@@ -8,12 +8,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from numazones.api.meta import OwnerReference
 from numazones.api.noderesourcetopology import from_zones
 from numazones.api.numazone import NUMAZone
 from numazones_client import NotFound, UnknownResource
 from numazones_client.resources import NODE_RESOURCE_TOPOLOGIES
 from numazones_exporter.publish import RESYNC_SECONDS, Writer, canonical
+
+_ENVELOPE = frozenset({"apiVersion", "kind", "metadata"})
 
 
 class NodeResourceTopologyPublisher:
@@ -38,7 +39,7 @@ class NodeResourceTopologyPublisher:
         body = from_zones(zones).to_api()
         wanted = _comparable(body)
         if self._held is None or self._clock() - self._asked_at >= RESYNC_SECONDS:
-            self._held = await self._ask(body)
+            self._held = await self._ask()
             self._asked_at = self._clock()
         if self._held == wanted:
             return 0
@@ -47,7 +48,7 @@ class NodeResourceTopologyPublisher:
         self._held = wanted
         return 1
 
-    async def _ask(self, body: Mapping[str, Any]) -> str:
+    async def _ask(self) -> str:
         try:
             found = await self._writer.client.get(NODE_RESOURCE_TOPOLOGIES, self._node_name)
         except UnknownResource:
@@ -55,3 +56,9 @@ class NodeResourceTopologyPublisher:
         except NotFound:
             return ""
         return _comparable(found)
+
+
+def _comparable(body: Mapping[str, Any]) -> str:
+    """Write what this program owns of the object, so that equal objects give equal texts."""
+    content = {name: value for name, value in body.items() if name not in _ENVELOPE}
+    return canonical([body["metadata"].get("ownerReferences") or [], content])

@@ -77,12 +77,13 @@ class RecordingServer(ApiServer):
         """Verb, group, resource with subresource."""
 
     async def _answer(self, request: web.Request, info: RequestInfo) -> web.StreamResponse:
-        answer = await super()._answer(request, info)
         resource = f"{info.resource}/{info.subresource}" if info.subresource else info.resource
-        if request.headers.get("User-Agent") == "numazones-exporter":
+        ours = request.headers.get("User-Agent") == "numazones-exporter"
+        if ours:
             self.asked.append((info.verb, info.group, resource))
-            if info.verb == "patch" and answer.status == 201:  # applying made a new object
-                self.asked.append(("create", info.group, resource))
+        answer = await super()._answer(request, info)
+        if ours and info.verb == "patch" and answer.status == 201:  # applying made a new object
+            self.asked.append(("create", info.group, resource))
         return answer
 
     @property

@@ -1,0 +1,116 @@
+"""The NodeResourceTopology object is written when it differs, and never otherwise."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+from aiohttp.test_utils import TestServer
+from prometheus_client import CollectorRegistry
+
+from numazones.api.meta import ObjectMeta, OwnerReference
+from numazones.api.numazone import NUMAZone, NUMAZoneSpec, NUMAZoneStatus, Resource, zone_name
+from numazones_client import NO_RETRY, Client, ClusterConfig, ServerError, UnknownResource
+from numazones_exporter.metrics import Metrics
+from numazones_exporter.noderesourcetopology import NodeResourceTopologyPublisher
+from numazones_exporter.publish import RESYNC_SECONDS, Writer
+
+from .fake_api import FakeAPI
+
+PATH = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies/worker-3"
+OWNER = OwnerReference(api_version="v1", kind="Node", name="worker-3", uid="node-uid")
+
+
+def zones(available: str = "22") -> list[NUMAZone]:
+    cpu = Resource(
+        name="cpu", capacity="32", reserved="2", allocatable="30", assigned="8", available=available
+    )
+    return [
+        NUMAZone(
+            metadata=ObjectMeta(name=zone_name("worker-3", numa_id), owner_references=(OWNER,)),
+            spec=NUMAZoneSpec(node_name="worker-3", numa_id=numa_id),
+            status=NUMAZoneStatus(resources=(cpu,)),
+        )
+        for numa_id in (0, 1)
+    ]
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def fake() -> FakeAPI:
+    return FakeAPI()
+
+
+@pytest.fixture
+async def writer(fake: FakeAPI) -> AsyncIterator[Writer]:
+    async with TestServer(fake.application) as server:
+        config = ClusterConfig(str(server.make_url("/")).rstrip("/"))
+        async with Client(config, retry=NO_RETRY) as client:
+            yield Writer(client, Metrics(CollectorRegistry(), version="test"))
+
+
+@pytest.fixture
+def publisher(writer: Writer, clock: Clock) -> NodeResourceTopologyPublisher:
+    return NodeResourceTopologyPublisher(writer, "worker-3", clock=clock)
+
+
+async def test_it_is_named_after_the_node_and_owned_by_it(
+    publisher: NodeResourceTopologyPublisher, fake: FakeAPI
+) -> None:
+    assert await publisher.publish(zones()) == 1
+    body = fake.others[PATH]
+    assert (body["apiVersion"], body["kind"]) == ("topology.node.k8s.io/v1alpha2", "NodeResourceTopology")
+    assert body["metadata"]["ownerReferences"] == [
+        {"apiVersion": "v1", "kind": "Node", "name": "worker-3", "uid": "node-uid"}
+    ]
+    assert body["zones"][1]["name"] == "node-1"
+    assert body["zones"][1]["resources"] == [
+        {"name": "cpu", "capacity": "32", "allocatable": "30", "available": "22"}
+    ]
+
+
+async def test_nothing_is_written_when_nothing_changed_not_even_after_a_restart(
+    publisher: NodeResourceTopologyPublisher, writer: Writer, fake: FakeAPI
+) -> None:
+    await publisher.publish(zones())
+    assert await publisher.publish(zones()) == 0
+    fake.others[PATH]["metadata"] |= {"uid": "u", "resourceVersion": "7", "managedFields": []}
+    fake.requests.clear()
+    restarted = NodeResourceTopologyPublisher(writer, "worker-3")
+    assert await restarted.publish(zones()) == 0
+    assert fake.requests == [("GET", PATH)]
+
+
+async def test_a_change_and_what_others_changed_are_written(
+    publisher: NodeResourceTopologyPublisher, fake: FakeAPI, clock: Clock
+) -> None:
+    await publisher.publish(zones())
+    assert await publisher.publish(zones(available="20")) == 1
+    fake.others.clear()
+    clock.now += RESYNC_SECONDS
+    assert await publisher.publish(zones(available="20")) == 1
+    assert fake.others[PATH]["zones"][0]["resources"][0]["available"] == "20"
+
+
+async def test_a_failed_write_is_made_good(publisher: NodeResourceTopologyPublisher, fake: FakeAPI) -> None:
+    fake.fail(500, "etcd is away", after=1)
+    with pytest.raises(
+        ServerError, match=r"noderesourcetopologies\.topology\.node\.k8s\.io worker-3: etcd is away"
+    ):
+        await publisher.publish(zones())
+    assert await publisher.publish(zones()) == 1
+
+
+async def test_a_missing_definition_is_named(publisher: NodeResourceTopologyPublisher, fake: FakeAPI) -> None:
+    fake.fail(404, "the server could not find the requested resource", reason="NotFound")
+    with pytest.raises(UnknownResource, match="install the definition of noderesourcetopologies"):
+        await publisher.publish(zones())
