@@ -9,4 +9,13 @@ from numazones_simulator.apiserver.faults import Fault, Faults
 from numazones_simulator.apiserver.server import ApiServer, NodeProxy, NotLoopbackError
 from numazones_simulator.apiserver.writes import DeleteOptions, WriteOptions
 
-__all__ = ["ApiError", "ApiServer", "DeleteOptions", "Fault", "Faults", "NodeProxy", "NotLoopbackError", "WriteOptions"]
+__all__ = [
+    "ApiError",
+    "ApiServer",
+    "DeleteOptions",
+    "Fault",
+    "Faults",
+    "NodeProxy",
+    "NotLoopbackError",
+    "WriteOptions",
+]

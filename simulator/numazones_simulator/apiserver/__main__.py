@@ -28,7 +28,9 @@ async def _serve(host: str, port: int, token: str, kubeconfig: Path | None) -> N
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.option("--host", default="127.0.0.1", show_default=True, help="Loopback address to listen on.")
 @click.option("--port", default=0, show_default=True, help="Port to listen on; 0 takes a free one.")
-@click.option("--token", default="", help="Bearer token that requests must carry; without it everybody is let in.")
+@click.option(
+    "--token", default="", help="Bearer token that requests must carry; without it everybody is let in."
+)
 @click.option(
     "--kubeconfig",
     type=click.Path(dir_okay=False, path_type=Path),

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from numazones_simulator.apiserver import errors, selectors
+from numazones_simulator.apiserver import selectors
 from numazones_simulator.apiserver.errors import ApiError, Object
 from numazones_simulator.apiserver.kinds import Kind, name_of, namespace_of
 from numazones_simulator.apiserver.objects import now
@@ -83,7 +83,8 @@ class Budgets:
         pods = list(self._matching(budget))
         disrupted = _still_disrupted(pods, status.get("disruptedPods") or {})
         healthy = sum(
-            not pod["metadata"].get("deletionTimestamp") and name_of(pod) not in disrupted and is_ready(pod) for pod in pods
+            not pod["metadata"].get("deletionTimestamp") and name_of(pod) not in disrupted and is_ready(pod)
+            for pod in pods
         )
         generation = budget["metadata"].get("generation", 0)
         try:
@@ -134,8 +135,17 @@ class Budgets:
 
     def _scale_of(self, reference: Object, pod: Object) -> int:
         kind = self._writes.registry.by_kind(reference["apiVersion"], reference["kind"])
-        found = self._writes.shelf(kind).objects.get((namespace_of(pod), reference["name"])) if kind is not None else None
-        if kind is None or kind.scale is None or found is None or found.object["metadata"]["uid"] != reference["uid"]:
+        found = (
+            self._writes.shelf(kind).objects.get((namespace_of(pod), reference["name"]))
+            if kind is not None
+            else None
+        )
+        if (
+            kind is None
+            or kind.scale is None
+            or found is None
+            or found.object["metadata"]["uid"] != reference["uid"]
+        ):
             raise UnknownScaleError(f'found no controllers for pod "{name_of(pod)}"')
         return int((found.object.get("spec") or {}).get("replicas", 0))
 
@@ -176,7 +186,12 @@ class Budgets:
             return {**live, "status": {**status, "conditions": [*others, target]}}
 
         return self._writes.edit(
-            self._pods, namespace_of(pod), name_of(pod), marked, manager="kube-apiserver", subresource="status"
+            self._pods,
+            namespace_of(pod),
+            name_of(pod),
+            marked,
+            manager="kube-apiserver",
+            subresource="status",
         )
 
     def _spend(self, pod: Object, *, dry_run: bool) -> None:
@@ -214,7 +229,9 @@ class Budgets:
 
 def _refusal(budget: Object) -> ApiError:
     status, name = budget["status"], name_of(budget)
-    condition = next((one for one in status.get("conditions") or () if one["type"] == "DisruptionAllowed"), {})
+    condition: Object = next(
+        (one for one in status.get("conditions") or () if one["type"] == "DisruptionAllowed"), {}
+    )
     if condition.get("reason") == "SyncFailed":
         message = f"The disruption budget {name} does not allow evicting pods currently because it failed sync: {condition['message']}"
     elif status["currentHealthy"] <= status["desiredHealthy"]:
@@ -222,7 +239,10 @@ def _refusal(budget: Object) -> ApiError:
     else:
         message = f"The disruption budget {name} does not allow evicting pods currently"
     return ApiError(
-        429, "TooManyRequests", _VIOLATES, details={"causes": [{"reason": "DisruptionBudget", "message": message}]}
+        429,
+        "TooManyRequests",
+        _VIOLATES,
+        details={"causes": [{"reason": "DisruptionBudget", "message": message}]},
     )
 
 
@@ -238,7 +258,11 @@ def _still_disrupted(pods: list[Object], disrupted: Object) -> Object:
     kept = {}
     for name, since in disrupted.items():
         then = instant(since)
-        if name in here and then is not None and (datetime.now(UTC) - then).total_seconds() < _DELETION_TIMEOUT:
+        if (
+            name in here
+            and then is not None
+            and (datetime.now(UTC) - then).total_seconds() < _DELETION_TIMEOUT
+        ):
             kept[name] = since
     return kept
 

@@ -69,7 +69,10 @@ def _template_columns(*, selector: bool = True) -> tuple[Column, ...]:
             one.get(key, "") for one in get(obj, "spec", "template", "spec", "containers", default=[])
         )
 
-    columns = (_wide("Containers", containers("name")), _wide("Images", containers("image")))
+    columns: tuple[Column, ...] = (
+        _wide("Containers", containers("name")),
+        _wide("Images", containers("image")),
+    )
     if selector:
         columns += (_wide("Selector", lambda obj: _selector_text(get(obj, "spec", "selector"))),)
     return columns

@@ -57,7 +57,9 @@ class Controllers:
         while self._due or self._stale_budgets:
             if self._due:
                 act = self._due.popleft()
-                with contextlib.suppress(ApiError):  # the object is gone or changed: that change is noticed too
+                with contextlib.suppress(
+                    ApiError
+                ):  # the object is gone or changed: that change is noticed too
                     act()
             else:
                 key = next(iter(self._stale_budgets))
@@ -167,7 +169,10 @@ class Controllers:
         place = self._uids.get(reference.get("uid", ""))
         if place is None:
             # An owner of a kind that is not served cannot be looked up, so nothing is concluded.
-            return self._writes.registry.by_kind(reference.get("apiVersion", ""), reference.get("kind", "")) is None
+            return (
+                self._writes.registry.by_kind(reference.get("apiVersion", ""), reference.get("kind", ""))
+                is None
+            )
         owner_namespace, owner_name = place[1]
         return owner_name == reference.get("name") and owner_namespace in ("", namespace)
 
@@ -234,7 +239,11 @@ class Controllers:
         content = self._kind(shelf)
         for inner in list(shelf.order):
             version = shelf.objects.get(inner)
-            if content is not None and version is not None and not version.object["metadata"].get("deletionTimestamp"):
+            if (
+                content is not None
+                and version is not None
+                and not version.object["metadata"].get("deletionTimestamp")
+            ):
                 self._writes.delete(content, *inner, DeleteOptions(propagation="Background"))
         if not shelf.order:
             self._edit(kind, key, lambda live: _without_finalizer(live, custom_kinds.CLEANUP))

@@ -8,6 +8,7 @@ merge keys and descriptions: what validation, strategic merge, server-side apply
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final
@@ -26,7 +27,7 @@ _INT_OR_STRING: Final = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
 def _folder() -> Any:
     """The folder of the reference release, else of the newest one the installed package has."""
     root = files("kubernetes_validate") / "kubernetes-json-schema"
-    found = {}
+    found: dict[tuple[int, int], Any] = {}
     for folder in root.iterdir():
         match = re.fullmatch(r"v(\d+)\.(\d+)\.\d+-local", folder.name)
         if match:
@@ -52,6 +53,11 @@ def names() -> dict[tuple[str, str, str], str]:
     return found
 
 
+# Fields that are keys of list maps and may be left out; the published schemas do not tell their defaults.
+_KEY_DEFAULTS: Final = {
+    "io.k8s.api.core.v1.ContainerPort": {"protocol": "TCP"},
+    "io.k8s.api.core.v1.ServicePort": {"protocol": "TCP"},
+}
 _compiled: dict[str, Schema] = {}
 
 
@@ -68,6 +74,8 @@ def schema(name: str) -> Schema:
     else:
         source = published()[name]
         compile_schema(source, _referred, into=compiled)
+        for field, value in _KEY_DEFAULTS.get(name, {}).items():
+            compiled.properties[field] = replace(compiled.properties[field], default=value)
         # Raw JSON: an object, or a value of any type, of which nothing more is said.
         if compiled.type in ("", "object") and not compiled.properties and compiled.values is None:
             compiled.preserve = True

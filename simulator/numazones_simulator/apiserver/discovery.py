@@ -40,7 +40,13 @@ def api_versions(address: str) -> Object:
 def group(name: str, versions: Iterable[str]) -> Object:
     """`/apis/GROUP`."""
     listed = [{"groupVersion": f"{name}/{version}", "version": version} for version in versions]
-    return {"kind": "APIGroup", "apiVersion": "v1", "name": name, "versions": listed, "preferredVersion": listed[0]}
+    return {
+        "kind": "APIGroup",
+        "apiVersion": "v1",
+        "name": name,
+        "versions": listed,
+        "preferredVersion": listed[0],
+    }
 
 
 def groups(registry: Registry) -> Object:
@@ -91,7 +97,9 @@ def aggregated(registry: Registry, *, core: bool) -> Object:
     for name, listed in versions.items():
         items.append(
             {
-                "metadata": {"name": name, "creationTimestamp": None} if name else {"creationTimestamp": None},
+                "metadata": {"name": name, "creationTimestamp": None}
+                if name
+                else {"creationTimestamp": None},
                 "versions": [
                     {
                         "version": version,
@@ -102,7 +110,12 @@ def aggregated(registry: Registry, *, core: bool) -> Object:
                 ],
             }
         )
-    return {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items}
+    return {
+        "kind": "APIGroupDiscoveryList",
+        "apiVersion": "apidiscovery.k8s.io/v2",
+        "metadata": {},
+        "items": items,
+    }
 
 
 def _aggregated(kind: Kind) -> Object:
@@ -121,7 +134,9 @@ def _aggregated(kind: Kind) -> Object:
         entry["subresources"] = [
             {
                 "subresource": name,
-                "responseKind": dict(zip(("group", "version", "kind"), _subresource(kind, name)[:3], strict=True)),
+                "responseKind": dict(
+                    zip(("group", "version", "kind"), _subresource(kind, name)[:3], strict=True)
+                ),
                 "verbs": list(_subresource(kind, name)[3]),
             }
             for name in sorted(kind.subresources)

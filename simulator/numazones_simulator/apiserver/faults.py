@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from numazones_simulator.apiserver import errors
 from numazones_simulator.apiserver.errors import ApiError
 from numazones_simulator.apiserver.requests import RequestInfo
 
 
-class ConnectionBroken(Exception):  # noqa: N818 - it is what happens, not an error of ours
+class ConnectionBroken(Exception):
     """The connection is to be cut without an answer."""
 
 
@@ -83,24 +83,24 @@ class Faults:
         """Take all faults back."""
         self.pending.clear()
 
-    def delay(self, seconds: float, **match: object) -> Fault:
+    def delay(self, seconds: float, **match: Any) -> Fault:
         """Answer late."""
-        return self.add(Fault(delay=seconds, **match))  # type: ignore[arg-type]
+        return self.add(Fault(delay=seconds, **match))
 
-    def reset(self, **match: object) -> Fault:
+    def reset(self, **match: Any) -> Fault:
         """Cut the connection without an answer."""
-        return self.add(Fault(reset=True, **match))  # type: ignore[arg-type]
+        return self.add(Fault(reset=True, **match))
 
-    def conflict(self, **match: object) -> Fault:
+    def conflict(self, **match: Any) -> Fault:
         """Answer 409 Conflict, as when somebody else wrote in between."""
         message = f"Operation cannot be fulfilled on the object: {errors.MODIFIED}"
-        return self.add(Fault(error=ApiError(409, "Conflict", message), **match))  # type: ignore[arg-type]
+        return self.add(Fault(error=ApiError(409, "Conflict", message), **match))
 
-    def gone(self, **match: object) -> Fault:
+    def gone(self, **match: Any) -> Fault:
         """Answer 410 Expired, as for a resource version that was compacted away."""
-        return self.add(Fault(error=errors.gone("too old resource version: 1 (2)"), **match))  # type: ignore[arg-type]
+        return self.add(Fault(error=errors.gone("too old resource version: 1 (2)"), **match))
 
-    def too_many_requests(self, retry_after: int = 1, **match: object) -> Fault:
+    def too_many_requests(self, retry_after: int = 1, **match: Any) -> Fault:
         """Answer 429 with Retry-After, as priority and fairness does."""
         message = "the server has received too many requests and has asked us to try again later"
         error = ApiError(
@@ -110,12 +110,13 @@ class Faults:
             details={"retryAfterSeconds": retry_after},
             headers={"Retry-After": str(retry_after)},
         )
-        return self.add(Fault(error=error, **match))  # type: ignore[arg-type]
+        return self.add(Fault(error=error, **match))
 
-    def server_error(self, code: int = 500, **match: object) -> Fault:
+    def server_error(self, code: int = 500, **match: Any) -> Fault:
         """Answer 500 InternalError, or 503 ServiceUnavailable, 504 Timeout."""
         reason = _SERVER_REASONS.get(code, "InternalError")
-        return self.add(Fault(error=ApiError(code, reason, "an error on the server has been injected"), **match))  # type: ignore[arg-type]
+        error = ApiError(code, reason, "an error on the server has been injected")
+        return self.add(Fault(error=error, **match))
 
     def drop_watches(self, resource: str = "", *, compacted: bool = False) -> int:
         """End the open watches now: cut their connections, or send them 410; returns how many."""

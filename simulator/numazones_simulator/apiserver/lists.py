@@ -53,19 +53,23 @@ def check_options(query: Mapping[str, str], *, watch: bool) -> None:
         if not version:
             found.append(
                 errors.forbidden_field(
-                    "resourceVersionMatch", "resourceVersionMatch is forbidden unless resourceVersion is provided"
+                    "resourceVersionMatch",
+                    "resourceVersionMatch is forbidden unless resourceVersion is provided",
                 )
             )
         if query.get("continue"):
             found.append(
-                errors.forbidden_field("resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided")
+                errors.forbidden_field(
+                    "resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided"
+                )
             )
         if match not in ("Exact", "NotOlderThan"):
             found.append(errors.unsupported("resourceVersionMatch", match, ("Exact", "NotOlderThan", "")))
         if match == "Exact" and version == "0":
             found.append(
                 errors.forbidden_field(
-                    "resourceVersionMatch", 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
+                    "resourceVersionMatch",
+                    'resourceVersionMatch "exact" is forbidden for resourceVersion "0"',
                 )
             )
     if watch and match and not query.get("sendInitialEvents"):
@@ -78,7 +82,8 @@ def check_options(query: Mapping[str, str], *, watch: bool) -> None:
     if watch and query.get("sendInitialEvents") and match != "NotOlderThan":
         found.append(
             errors.forbidden_field(
-                "resourceVersionMatch", "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+                "resourceVersionMatch",
+                "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
             )
         )
     if not watch and query.get("sendInitialEvents"):
@@ -100,7 +105,9 @@ def page(
         raise errors.bad_request("specifying resource version is not allowed when using continue")
     if asked is not None and asked > store.revision:
         raise errors.too_large_resource_version(asked, store.revision)
-    exact = query.get("resourceVersionMatch") == "Exact" or (limit and asked and not query.get("resourceVersionMatch"))
+    exact = query.get("resourceVersionMatch") == "Exact" or (
+        limit and asked and not query.get("resourceVersionMatch")
+    )
     if exact and asked:
         revision = asked
         if revision < shelf.compacted:

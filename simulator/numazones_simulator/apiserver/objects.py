@@ -101,7 +101,7 @@ def decoded(kind: Kind, obj: Object, validation: Validation, *, defaults: bool =
     try:
         return normalised(pruned, schema)  # type: ignore[no-any-return]
     except InvalidQuantity as error:
-        message = f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: quantities must match the regular expression \'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$\''
+        message = f"{kind.kind} in version \"{kind.version}\" cannot be handled as a {kind.kind}: quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
         raise errors.bad_request(message) from error
 
 
@@ -124,11 +124,14 @@ def _types_only(schema: Schema) -> Schema:
 def _undecodable(kind: Kind, error: FieldError) -> ApiError:
     found = re.search(r"must be of type ([a-z,]+): \"([a-z]+)\"", error.message)
     expected, got = (found[1], found[2]) if found else ("another type", "value")
-    wanted = {"integer": "int", "boolean": "bool", "object": "struct", "array": "slice"}.get(expected, expected)
+    wanted = {"integer": "int", "boolean": "bool", "object": "struct", "array": "slice"}.get(
+        expected, expected
+    )
+    shown = {"boolean": "bool", "integer": "number"}.get(got, got)
+    place = re.sub(r"\[\d+\]", "", error.field)
     message = (
         f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: json: cannot unmarshal '
-        f"{'bool' if got == 'boolean' else 'number' if got == 'integer' else got} into Go struct field "
-        f"{kind.kind}.{re.sub(r'[[][0-9]+[]]', '', error.field)} of type {wanted}"
+        f"{shown} into Go struct field {kind.kind}.{place} of type {wanted}"
     )
     return errors.bad_request(message)
 
@@ -244,7 +247,12 @@ def _check_owners(owners: Any) -> Iterator[FieldError]:
     controllers = []
     for at, owner in enumerate(owners):
         here = f"metadata.ownerReferences[{at}]"
-        for name, detail in (("apiVersion", "version must not be empty"), ("kind", "must not be empty"), ("name", "must not be empty"), ("uid", "must not be empty")):
+        for name, detail in (
+            ("apiVersion", "version must not be empty"),
+            ("kind", "must not be empty"),
+            ("name", "must not be empty"),
+            ("uid", "must not be empty"),
+        ):
             if not owner.get(name):
                 field_path = f"{here}.{name}" if name != "apiVersion" else f"{here}.apiVersion"
                 yield errors.invalid_value(field_path, owner.get(name, ""), detail)
@@ -252,7 +260,7 @@ def _check_owners(owners: Any) -> Iterator[FieldError]:
             controllers.append(owner.get("kind"))
     if len(controllers) > 1:
         detail = (
-            "Only one reference can have Controller set to true. Found \"true\" in references for "
+            'Only one reference can have Controller set to true. Found "true" in references for '
             f"{controllers[0]} and {controllers[1]}"
         )
         yield errors.invalid_value("metadata.ownerReferences", errors.type_name([]), detail)

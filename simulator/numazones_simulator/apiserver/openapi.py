@@ -31,10 +31,17 @@ def _path(kind: Kind) -> str:
 
 
 def _parameter(name: str, where: str = "query", kind: str = "string") -> Object:
-    return {"name": name, "in": where, "schema": {"type": kind, "uniqueItems": True}, "required": where == "path"}
+    return {
+        "name": name,
+        "in": where,
+        "schema": {"type": kind, "uniqueItems": True},
+        "required": where == "path",
+    }
 
 
-def _operation(kind: Kind, action: str, verb: str, parameters: list[Object], *, body: list[str] | None = None) -> Object:
+def _operation(
+    kind: Kind, action: str, verb: str, parameters: list[Object], *, body: list[str] | None = None
+) -> Object:
     identity = {"group": kind.group, "version": kind.version, "kind": kind.kind}
     reference = {"$ref": f"#/components/schemas/{_component(kind)}"}
     operation: Object = {
@@ -74,8 +81,12 @@ def _paths(kind: Kind) -> Object:
     single: Object = {
         "get": _operation(kind, "get", "read", []),
         "put": _operation(kind, "put", "replace", query, body=["application/json", "application/yaml"]),
-        "patch": _operation(kind, "patch", "patch", [*query, _parameter("force", kind="boolean")], body=media),
-        "delete": _operation(kind, "delete", "delete", [_parameter("dryRun"), _parameter("propagationPolicy")]),
+        "patch": _operation(
+            kind, "patch", "patch", [*query, _parameter("force", kind="boolean")], body=media
+        ),
+        "delete": _operation(
+            kind, "delete", "delete", [_parameter("dryRun"), _parameter("propagationPolicy")]
+        ),
     }
     if where:
         collection["parameters"] = where
@@ -130,7 +141,9 @@ class OpenAPI:
         paths: dict[str, Any] = {}
         for path in sorted({self._name(kind) for kind in self._registry}):
             kinds = self._registry.of(*path.partition("/")[2].rpartition("/")[::2])
-            seed = "".join(f"{kind.plural}{orjson.dumps(kind.openapi()).hex() if kind.openapi else ''}" for kind in kinds)
+            seed = "".join(
+                f"{kind.plural}{orjson.dumps(kind.openapi()).hex() if kind.openapi else ''}" for kind in kinds
+            )
             digest = hashlib.sha256(seed.encode()).hexdigest()[:32].upper()
             paths[path] = {"serverRelativeURL": f"/openapi/v3/{path}?hash={digest}"}
         return {"paths": paths}

@@ -194,7 +194,9 @@ def _refreshed(merged: Object, config: Object, writer: Writer) -> Object:
     if writer.manager != "kubectl" or _last_applied(merged) is None:
         return merged
     metadata = config.get("metadata") or {}
-    annotations = {key: value for key, value in (metadata.get("annotations") or {}).items() if key != _LAST_APPLIED}
+    annotations = {
+        key: value for key, value in (metadata.get("annotations") or {}).items() if key != _LAST_APPLIED
+    }
     bare = {**config, "metadata": {key: value for key, value in metadata.items() if key != "annotations"}}
     if annotations:
         bare["metadata"]["annotations"] = annotations

@@ -81,5 +81,7 @@ def resource_version(query: Mapping[str, str]) -> int | None:
     if not text:
         return None
     if not text.isdigit():
-        raise errors.bad_request(f'invalid resource version: resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax')
+        raise errors.bad_request(
+            f'invalid resource version: resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
+        )
     return int(text)

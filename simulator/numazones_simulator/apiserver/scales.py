@@ -38,7 +38,9 @@ def scale_of(kind: Kind, obj: Object) -> Object:
 
 def _selector_text(selector: Any) -> str:
     if isinstance(selector, Mapping):
-        return ",".join(f"{key}={value}" for key, value in sorted((selector.get("matchLabels") or {}).items()))
+        return ",".join(
+            f"{key}={value}" for key, value in sorted((selector.get("matchLabels") or {}).items())
+        )
     return str(selector)
 
 

@@ -120,7 +120,9 @@ def compile_schema(
     _compile_structure(schema, source, resolve)
     _compile_merging(schema, source)
     schema.has_rules = bool(source.get("x-kubernetes-validations")) or any(
-        child.has_rules for child in (*schema.properties.values(), schema.values, schema.items) if child is not None
+        child.has_rules
+        for child in (*schema.properties.values(), schema.values, schema.items)
+        if child is not None
     )
     schema.alternatives = tuple(
         (

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
+import logging
 import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -52,6 +53,7 @@ from numazones_simulator.apiserver.writes import DeleteOptions, WriteOptions, Wr
 NodeProxy = Callable[[str, str], Awaitable[Object]]
 """Answers GET nodes/NAME/proxy/PATH, as the node's kubelet would: takes the node's name and the path."""
 
+_log = logging.getLogger(__name__)
 VERSION: Final = {
     "major": "1",
     "minor": "36",
@@ -221,6 +223,12 @@ class ApiServer:
         except web.HTTPRequestEntityTooLarge:
             message = f"Request entity too large: limit is {_BODY_LIMIT}"
             return _json(ApiError(413, "RequestEntityTooLarge", message).status(), 413)
+        except ConnectionResetError:
+            raise  # the client has gone
+        except Exception as error:  # noqa: BLE001 - whatever a request does, the server answers and goes on
+            _log.exception("%s %s failed", request.method, request.path_qs)
+            message = f"Internal error occurred: {type(error).__name__}: {error}"
+            return _json(ApiError(500, "InternalError", message).status(), 500)
 
     def _authenticate(self, request: web.Request) -> None:
         if not self._token:
@@ -273,7 +281,11 @@ class ApiServer:
     async def _answer(self, request: web.Request, info: RequestInfo) -> web.StreamResponse:
         kind = self.registry.find(info.group, info.version, info.resource)
         if kind is None:
-            return web.Response(status=404, text="404 page not found\n") if not self._is_group(info) else _raise_missing()
+            return (
+                web.Response(status=404, text="404 page not found\n")
+                if not self._is_group(info)
+                else _raise_missing()
+            )
         if not kind.namespaced and info.namespace:
             raise errors.no_such_resource()
         if kind.namespaced and info.name and not info.namespace:
@@ -297,14 +309,18 @@ class ApiServer:
         if info.verb == "get":
             obj = self.writes.get(kind, info.namespace, info.name)
         elif info.verb == "delete":
-            obj = self.writes.delete(kind, info.namespace, info.name, _delete_options(request, await _body(request)))
+            obj = self.writes.delete(
+                kind, info.namespace, info.name, _delete_options(request, await _body(request))
+            )
         elif info.verb == "deletecollection":
             obj = self._delete_collection(info, kind, request, _delete_options(request, await _body(request)))
         else:
             obj, code, warnings = await self._write(request, info, kind)
         return _respond(request, kind, obj, code, warnings)
 
-    async def _write(self, request: web.Request, info: RequestInfo, kind: Kind) -> tuple[Object, int, list[str]]:
+    async def _write(
+        self, request: web.Request, info: RequestInfo, kind: Kind
+    ) -> tuple[Object, int, list[str]]:
         options = _write_options(request, info)
         body = await _body(request, patch=info.verb == "patch")
         code = 200
@@ -334,7 +350,9 @@ class ApiServer:
             raise ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", details={})
         if media != patches.APPLY:
             if "force" in request.query:
-                raise _invalid_patch_option("force", "Forbidden: may not be specified for non-apply patch", forbidden=True)
+                raise _invalid_patch_option(
+                    "force", "Forbidden: may not be specified for non-apply patch", forbidden=True
+                )
             return self.writes.patch(kind, info.namespace, info.name, media, body, options), 200
         if "fieldManager" not in request.query:
             raise _invalid_patch_option("fieldManager", "Required value: is required for apply patch")
@@ -352,10 +370,20 @@ class ApiServer:
             obj = version.object
             if selection.matches(kind.from_storage(obj) if kind.from_storage is not None else obj):
                 metadata = obj["metadata"]
-                self.writes.delete(kind, metadata.get("namespace", ""), metadata["name"], replace(options, uid="", resource_version=""))
+                self.writes.delete(
+                    kind,
+                    metadata.get("namespace", ""),
+                    metadata["name"],
+                    replace(options, uid="", resource_version=""),
+                )
                 deleted.append(obj)
         metadata = {"resourceVersion": str(self.store.revision)}
-        return {"kind": kind.list_name, "apiVersion": kind.api_version, "metadata": metadata, "items": deleted}
+        return {
+            "kind": kind.list_name,
+            "apiVersion": kind.api_version,
+            "metadata": metadata,
+            "items": deleted,
+        }
 
     # --- subresources -------------------------------------------------------------------------
 
@@ -377,7 +405,9 @@ class ApiServer:
             self._bind(request, info, body)
         else:
             self._evict(request, info, body)
-        return _json({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}, 201)
+        return _json(
+            {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}, 201
+        )
 
     def _bind(self, request: web.Request, info: RequestInfo, body: Object) -> None:
         target = body.get("target") or {}
@@ -389,7 +419,10 @@ class ApiServer:
         annotations = (body.get("metadata") or {}).get("annotations")
         node = str(target["name"])
         self.writes.bind(
-            info.namespace, info.name, lambda pod: pods.bound(pod, node, annotations, now()), _write_options(request, info)
+            info.namespace,
+            info.name,
+            lambda pod: pods.bound(pod, node, annotations, now()),
+            _write_options(request, info),
         )
 
     def _evict(self, request: web.Request, info: RequestInfo, body: Object) -> None:
@@ -405,7 +438,11 @@ class ApiServer:
             raise errors.method_not_allowed()
         self.writes.get(self.kind("nodes"), "", info.name)
         if self.node_proxy is None:
-            raise ApiError(503, "ServiceUnavailable", f"error trying to reach service: no kubelet answers for {info.name}")
+            raise ApiError(
+                503,
+                "ServiceUnavailable",
+                f"error trying to reach service: no kubelet answers for {info.name}",
+            )
         return _json(await self.node_proxy(info.name, info.rest))
 
     async def _scale(self, request: web.Request, info: RequestInfo, kind: Kind) -> web.Response:
@@ -417,7 +454,11 @@ class ApiServer:
         if info.verb == "patch":
             if request.content_type not in (patches.JSON, patches.MERGE, patches.STRATEGIC):
                 raise errors.unsupported_media_type((patches.JSON, patches.MERGE, patches.STRATEGIC))
-            body = patches.json_patch(current, body) if request.content_type == patches.JSON else patches.merge(current, body)
+            body = (
+                patches.json_patch(current, body)
+                if request.content_type == patches.JSON
+                else patches.merge(current, body)
+            )
         options = _write_options(request, replace(info, subresource="scale"))
         changed = scales.with_replicas(kind, live, body)
         obj = self.writes.replace(kind, info.namespace, info.name, changed, options)
@@ -439,13 +480,19 @@ class ApiServer:
         if form == "":
             return _json(lists.body(page, kind))
         objects = [
-            kind.from_storage(version.object) if kind.from_storage is not None else version.object for version in page.versions
+            kind.from_storage(version.object) if kind.from_storage is not None else version.object
+            for version in page.versions
         ]
         if form == "Table":
             include = request.query.get("includeObject", "Metadata")
             return _json(tables.table(kind.columns, objects, page.metadata, include=include))
         items = [tables.partial(obj) for obj in objects]
-        document = {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": page.metadata, "items": items}
+        document = {
+            "kind": "PartialObjectMetadataList",
+            "apiVersion": "meta.k8s.io/v1",
+            "metadata": page.metadata,
+            "items": items,
+        }
         return _json(document)
 
     async def _watch(self, request: web.Request, info: RequestInfo, kind: Kind) -> web.StreamResponse:
@@ -453,8 +500,13 @@ class ApiServer:
         fields = dict(request.query)
         if info.name:
             name = info.name
-            selection = replace(selection, fields=(*selection.fields, *selectors.parse_fields(f"metadata.name={name}", kind.selectable)))
-        watch = Watch(self.store, self.writes.shelf(kind), kind, info.namespace, selection, _rendering(request, kind))
+            selection = replace(
+                selection,
+                fields=(*selection.fields, *selectors.parse_fields(f"metadata.name={name}", kind.selectable)),
+            )
+        watch = Watch(
+            self.store, self.writes.shelf(kind), kind, info.namespace, selection, _rendering(request, kind)
+        )
         seconds = number(fields, "timeoutSeconds")
         deadline = time.monotonic() + (float(seconds) if seconds else _DEFAULT_WATCH_SECONDS)
         first: list[bytes] = []
@@ -466,7 +518,9 @@ class ApiServer:
             await response.write(b"".join(first))
             return response
         try:
-            async for frames in self._frames(watch, OpenWatch(info, asyncio.Event()), deadline, b"".join(first)):
+            async for frames in self._frames(
+                watch, OpenWatch(info, asyncio.Event()), deadline, b"".join(first)
+            ):
                 await response.write(frames)
         except ConnectionBroken:
             _cut(request)
@@ -474,7 +528,9 @@ class ApiServer:
             pass  # the client has gone, which is how watches usually end
         return response
 
-    async def _frames(self, watch: Watch, open_watch: OpenWatch, deadline: float, first: bytes) -> AsyncIterator[bytes]:
+    async def _frames(
+        self, watch: Watch, open_watch: OpenWatch, deadline: float, first: bytes
+    ) -> AsyncIterator[bytes]:
         """The stream of a watch until its deadline, in as few pieces as the pace of changes allows."""
         wake = open_watch.wake
         watch.shelf.waiting.add(wake)
@@ -493,7 +549,10 @@ class ApiServer:
                 if isinstance(open_watch.ending, ConnectionBroken):
                     raise open_watch.ending
                 clock = time.monotonic()
-                ended = clock >= deadline or self.registry.find(watch.kind.group, watch.kind.version, watch.kind.plural) is None
+                ended = (
+                    clock >= deadline
+                    or self.registry.find(watch.kind.group, watch.kind.version, watch.kind.plural) is None
+                )
                 failed = bool(frames) and frames[-1].startswith(b'{"type":"ERROR"')
                 if watch.bookmarks and not failed and (ended or clock >= bookmark_at):
                     frames.append(watch.bookmark())
@@ -534,7 +593,9 @@ def _cut(request: web.Request) -> web.Response:
     return web.Response()
 
 
-def _json(document: Object | bytes | Mapping[str, Any], code: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
+def _json(
+    document: Object | bytes | Mapping[str, Any], code: int = 200, headers: Mapping[str, str] | None = None
+) -> web.Response:
     body = document if isinstance(document, bytes) else orjson.dumps(document)
     return web.Response(body=body, status=code, headers={"Content-Type": _JSON, **(headers or {})})
 
@@ -544,7 +605,10 @@ def _form(request: web.Request) -> str:
     for part in request.headers.get("Accept", "").split(","):
         media, *parameters = (one.strip() for one in part.split(";"))
         wanted = dict(one.partition("=")[::2] for one in parameters)
-        if wanted.get("as") in ("Table", "PartialObjectMetadata", "PartialObjectMetadataList") and media == _JSON:
+        if (
+            wanted.get("as") in ("Table", "PartialObjectMetadata", "PartialObjectMetadataList")
+            and media == _JSON
+        ):
             if wanted.get("v") == "v1" and wanted.get("g") == "meta.k8s.io":
                 return "Table" if wanted["as"] == "Table" else "Partial"
         elif media in (_JSON, "application/*", "*/*", _YAML, "") and "as" not in wanted:
@@ -582,7 +646,11 @@ def _respond(request: web.Request, kind: Kind, obj: Object, code: int, warnings:
     if obj.get("kind") == kind.kind and form:
         metadata = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
         include = request.query.get("includeObject", "Metadata")
-        obj = tables.table(kind.columns, (obj,), metadata, include=include) if form == "Table" else tables.partial(obj)
+        obj = (
+            tables.table(kind.columns, (obj,), metadata, include=include)
+            if form == "Table"
+            else tables.partial(obj)
+        )
     from multidict import CIMultiDict  # noqa: PLC0415
 
     return web.Response(body=orjson.dumps(obj), status=code, headers=CIMultiDict(headers))
@@ -603,7 +671,9 @@ async def _body(request: web.Request, *, patch: bool = False) -> Any:
             return yaml.load(raw, Loader=_YAML_LOADER)  # noqa: S506 - a safe loader
         except yaml.YAMLError as error:
             raise errors.bad_request(f"error decoding YAML: {error}") from error
-    if media not in (_JSON, "application/octet-stream", "text/plain") and not (patch and media in _PATCH_TYPES):
+    if media not in (_JSON, "application/octet-stream", "text/plain") and not (
+        patch and media in _PATCH_TYPES
+    ):
         accepted = [one for one in _PATCH_TYPES] if patch else [_JSON, _YAML]
         raise errors.unsupported_media_type(accepted)
     try:
@@ -641,7 +711,11 @@ def _dry_run(values: list[str], options: str) -> bool:
 
 def _write_options(request: web.Request, info: RequestInfo) -> WriteOptions:
     query = request.query
-    manager = query.get("fieldManager") or request.headers.get("User-Agent", "unknown").partition("/")[0] or "unknown"
+    manager = (
+        query.get("fieldManager")
+        or request.headers.get("User-Agent", "unknown").partition("/")[0]
+        or "unknown"
+    )
     mode = query.get("fieldValidation") or "Warn"
     options = _OPTIONS.get(info.verb, "CreateOptions")
     if mode not in ("Ignore", "Warn", "Strict"):

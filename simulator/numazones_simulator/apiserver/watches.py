@@ -53,7 +53,9 @@ class Watch:
             self.position = end
             versions = list(self.shelf.versions(self.namespace))
             yield from (
-                self._frame("ADDED", version) for version in versions if self.selection.matches(self._form(version))
+                self._frame("ADDED", version)
+                for version in versions
+                if self.selection.matches(self._form(version))
             )
             if streaming and self.bookmarks:
                 yield self.bookmark(initial_events_end=True)

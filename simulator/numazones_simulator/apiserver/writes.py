@@ -21,9 +21,20 @@ from numazones_simulator.apiserver.store import Shelf, Store, Version
 
 FOREGROUND: Final = "foregroundDeletion"
 ORPHAN: Final = "orphan"
-_SERVER_OWNED: Final = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
+_SERVER_OWNED: Final = (
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "generation",
+)
 # Groups whose objects may only be updated by somebody who says which version he has seen.
-_CONDITIONAL: Final = ("coordination.k8s.io", "policy", "apiextensions.k8s.io", "admissionregistration.k8s.io")
+_CONDITIONAL: Final = (
+    "coordination.k8s.io",
+    "policy",
+    "apiextensions.k8s.io",
+    "admissionregistration.k8s.io",
+)
 _RETURNED: Final = ("pods", "serviceaccounts", "services", "persistentvolumes", "persistentvolumeclaims")
 _PERMANENT: Final = ("default", "kube-system", "kube-public")
 _STATUS_RESET: Final = frozenset({("f:spec",)})
@@ -183,7 +194,9 @@ class Writes:
         if not metadata.get("resourceVersion"):
             if kind.custom or kind.group in _CONDITIONAL:
                 detail = "must be specified for an update"
-                error = errors.FieldError("FieldValueInvalid", "metadata.resourceVersion", f"Invalid value: 0x0: {detail}")
+                error = errors.FieldError(
+                    "FieldValueInvalid", "metadata.resourceVersion", f"Invalid value: 0x0: {detail}"
+                )
                 raise errors.invalid(kind.group, kind.kind, name, [error])
             metadata["resourceVersion"] = live["metadata"]["resourceVersion"]
         return self._update(kind, live, obj, options)
@@ -222,7 +235,7 @@ class Writes:
             return live
         owners: Ownership = {}
         if not forgets:
-            known = ownership.read(said if said else before.get("managedFields"))
+            known = ownership.read(said or before.get("managedFields"))
             writer = Writer(options.manager, "Update", kind.api_version, options.subresource)
             owners = ownership.update(live, new, writer, known, self._change(kind, options.subresource))
         return self._stored(kind, _owned(new, owners), options)
@@ -255,7 +268,10 @@ class Writes:
         if version and version != live["metadata"]["resourceVersion"]:
             raise errors.conflict(kind.group, kind.plural, name)
         known = ownership.read(live["metadata"].get("managedFields"))
-        bare = {**live, "metadata": {key: value for key, value in live["metadata"].items() if key != "managedFields"}}
+        bare = {
+            **live,
+            "metadata": {key: value for key, value in live["metadata"].items() if key != "managedFields"},
+        }
         merged, owners = ownership.apply(bare, config, writer, known, change, force=options.force)
         new = self._prepared(kind, live, merged, options)
         if _same(new, live) and owners == known:
@@ -310,13 +326,26 @@ class Writes:
             version = self.store.put(shelf, stored)
         return kind.from_storage(version.object) if kind.from_storage is not None else version.object
 
-    def edit(self, kind: Kind, namespace: str, name: str, change: Callable[[Object], Object], *, manager: str, subresource: str = "") -> Object:
+    def edit(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        change: Callable[[Object], Object],
+        *,
+        manager: str,
+        subresource: str = "",
+    ) -> Object:
         """What a controller of the cluster does: change the current object; nothing is written when nothing changed."""
         live = self.get(kind, namespace, name)
         changed = change(live)
-        return self._update(kind, live, {**changed, "metadata": dict(changed["metadata"])}, WriteOptions(manager, subresource))
+        return self._update(
+            kind, live, {**changed, "metadata": dict(changed["metadata"])}, WriteOptions(manager, subresource)
+        )
 
-    def bind(self, namespace: str, name: str, change: Callable[[Object], Object], options: WriteOptions) -> None:
+    def bind(
+        self, namespace: str, name: str, change: Callable[[Object], Object], options: WriteOptions
+    ) -> None:
         """Store what `pods.bound` made of a pod: binding is the one way to change a pod's node."""
         kind = self.registry.find("", "v1", "pods")
         assert kind is not None  # noqa: S101 - the table of built-in kinds has pods

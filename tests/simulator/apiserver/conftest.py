@@ -41,7 +41,12 @@ WIDGET_SPEC: dict[str, Any] = {
         "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
         "maybe": {"type": "string", "nullable": True},
         "when": {"type": "string", "format": "date-time"},
-        "tags": {"type": "array", "maxItems": 3, "items": {"type": "string", "maxLength": 9}, "x-kubernetes-list-type": "set"},
+        "tags": {
+            "type": "array",
+            "maxItems": 3,
+            "items": {"type": "string", "maxLength": 9},
+            "x-kubernetes-list-type": "set",
+        },
         "plain": {"type": "array", "items": {"type": "string"}},
         "identity": {
             "type": "string",
@@ -133,23 +138,36 @@ class Answer:
 
     @property
     def causes(self) -> list[tuple[str, str]]:
-        return [(one.get("field", ""), one["reason"]) for one in self.body.get("details", {}).get("causes", [])]
+        return [
+            (one.get("field", ""), one["reason"]) for one in self.body.get("details", {}).get("causes", [])
+        ]
 
 
 class Client:
     """HTTP and JSON; paths are spelled out so that tests read as the protocol."""
 
-    def __init__(self, url: str, session: aiohttp.ClientSession, namespace: str, *, real: bool, server: Any) -> None:
+    def __init__(
+        self, url: str, session: aiohttp.ClientSession, namespace: str, *, real: bool, server: Any
+    ) -> None:
         self.url, self.session, self.namespace, self.real, self.server = url, session, namespace, real, server
 
     async def send(
-        self, method: str, path: str, body: Any = None, *, media: str = "application/json", accept: str = "application/json", **query: Any
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        media: str = "application/json",
+        accept: str = "application/json",
+        **query: Any,
     ) -> Answer:
         data = body if isinstance(body, bytes) else None if body is None else json.dumps(body).encode()
         headers = {"Accept": accept, "User-Agent": "contract/1.0"}
         if data is not None:
             headers["Content-Type"] = media
-        async with self.session.request(method, self.url + path, data=data, headers=headers, params=query) as response:
+        async with self.session.request(
+            method, self.url + path, data=data, headers=headers, params=query
+        ) as response:
             text = await response.text()
             parsed = json.loads(text) if text[:1] in ("{", "[") else text
             return Answer(response.status, parsed, response.headers)
@@ -170,7 +188,9 @@ class Client:
         return await self.send("PATCH", path, body, media="application/merge-patch+json", **query)
 
     async def apply(self, path: str, body: Any, manager: str = "applier", **query: Any) -> Answer:
-        return await self.send("PATCH", path, body, media="application/apply-patch+yaml", fieldManager=manager, **query)
+        return await self.send(
+            "PATCH", path, body, media="application/apply-patch+yaml", fieldManager=manager, **query
+        )
 
     @property
     def widgets(self) -> str:
@@ -209,12 +229,22 @@ class Watching:
 
 
 def widget(name: str = "a", **spec: Any) -> dict[str, Any]:
-    return {"apiVersion": f"{GROUP}/v1", "kind": "Widget", "metadata": {"name": name}, "spec": {"size": 3, **spec}}
+    return {
+        "apiVersion": f"{GROUP}/v1",
+        "kind": "Widget",
+        "metadata": {"name": name},
+        "spec": {"size": 3, **spec},
+    }
 
 
 def pod(name: str = "p", **spec: Any) -> dict[str, Any]:
     containers = [{"name": "c", "image": "registry.example/c:1"}]
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"containers": containers, **spec}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {"containers": containers, **spec},
+    }
 
 
 @pytest.fixture(name="widget")
@@ -254,17 +284,23 @@ def _keys(folder: Path) -> tuple[Path, Path]:
     private, public = folder / "sa.key", folder / "sa.pub"
     private.write_bytes(
         key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.TraditionalOpenSSL,
+            serialization.NoEncryption(),
         )
     )
     public.write_bytes(
-        key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+        key.public_key().public_bytes(
+            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+        )
     )
     return private, public
 
 
 def _await_ready(server: RealServer, process: subprocess.Popen[bytes], log: Path) -> None:
-    request = urllib.request.Request(f"{server.url}/readyz", headers={"Authorization": f"Bearer {server.token}"})  # noqa: S310
+    request = urllib.request.Request(
+        f"{server.url}/readyz", headers={"Authorization": f"Bearer {server.token}"}
+    )
     for _ in range(240):
         if process.poll() is not None:
             break
@@ -366,7 +402,9 @@ async def server() -> AsyncIterator[ApiServer]:
 async def embedded(server: ApiServer) -> AsyncIterator[Client]:
     """A client of the embedded server, for what a lone kube-apiserver does not do."""
     async with aiohttp.ClientSession(read_bufsize=2**20) as session:
-        yield await _prepared(Client(server.url, session, f"ns-{secrets.token_hex(4)}", real=False, server=server))
+        yield await _prepared(
+            Client(server.url, session, f"ns-{secrets.token_hex(4)}", real=False, server=server)
+        )
 
 
 @pytest.fixture(params=["embedded", pytest.param("real", marks=[pytest.mark.real_apiserver, _needs_assets])])

@@ -77,7 +77,10 @@ async def test_unknown_fields_are_pruned_with_a_warning(api: Any, widget: Any) -
     assert answer.code == 201
     assert answer.body["spec"] == {"size": 3, "color": "red", "items": [{"name": "x", "weight": 1}]}
     warnings = answer.headers.getall("Warning")
-    assert sorted(warnings) == ['299 - "unknown field \\"spec.extra\\""', '299 - "unknown field \\"spec.items[0].more\\""']
+    assert sorted(warnings) == [
+        '299 - "unknown field \\"spec.extra\\""',
+        '299 - "unknown field \\"spec.items[0].more\\""',
+    ]
 
 
 async def test_unknown_fields_are_silently_pruned_when_ignored(api: Any, widget: Any) -> None:

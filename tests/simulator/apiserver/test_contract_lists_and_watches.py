@@ -20,7 +20,11 @@ async def _maps(api: Any, **labels: dict[str, str]) -> str:
 
 
 def _names(answer: Any) -> list[str]:
-    return [one["metadata"]["name"] for one in answer.body["items"] if one["metadata"]["name"] != "kube-root-ca.crt"]
+    return [
+        one["metadata"]["name"]
+        for one in answer.body["items"]
+        if one["metadata"]["name"] != "kube-root-ca.crt"
+    ]
 
 
 # --- selectors -------------------------------------------------------------------------------
@@ -77,7 +81,10 @@ async def test_field_selectors(api: Any, pod: Any, widget: Any) -> None:
     refused = await api.get(path, fieldSelector="spec.volume=x")
     assert (refused.code, refused.body["message"]) == (400, "field label not supported: spec.volume")
     refused = await api.get(api.core("configmaps"), fieldSelector="data=x")
-    assert refused.body["message"] == '"data" is not a known field selector: only "metadata.name", "metadata.namespace"'
+    assert (
+        refused.body["message"]
+        == '"data" is not a known field selector: only "metadata.name", "metadata.namespace"'
+    )
     await api.post(api.widgets, widget("r"))
     await api.post(api.widgets, widget("g", color="green"))
     assert _names(await api.get(api.widgets, fieldSelector="spec.color=green")) == ["g"]
@@ -87,7 +94,13 @@ async def test_events_are_selected_by_what_they_concern(api: Any) -> None:
     path = api.core("events")
     for name, about in (("e1", "x"), ("e2", "y")):
         involved = {"kind": "Pod", "name": about, "namespace": api.namespace}
-        event = {"metadata": {"name": name}, "involvedObject": involved, "reason": "R", "type": "Normal", "message": "m"}
+        event = {
+            "metadata": {"name": name},
+            "involvedObject": involved,
+            "reason": "R",
+            "type": "Normal",
+            "message": "m",
+        }
         assert (await api.post(path, event)).code == 201
     assert _names(await api.get(path, fieldSelector="involvedObject.name=y,type=Normal,reason=R")) == ["e2"]
     new = await api.get(f"/apis/events.k8s.io/v1/namespaces/{api.namespace}/events/e1")
@@ -103,7 +116,9 @@ async def test_pages_are_cut_from_one_moment(api: Any) -> None:
     path = await _maps(api, a={}, b={}, c={}, d={}, e={})
     first = await api.get(path, limit=2)
     assert _names(first) == ["a", "b"]
-    assert first.body["metadata"]["remainingItemCount"] == 3 + (1 if api.real and len(await _all(api, path)) == 6 else 0)
+    assert first.body["metadata"]["remainingItemCount"] == 3 + (
+        1 if api.real and len(await _all(api, path)) == 6 else 0
+    )
     await api.delete(f"{path}/c")
     await api.post(path, {"metadata": {"name": "cc"}})
     second = await api.get(path, limit=2, **{"continue": first.body["metadata"]["continue"]})
@@ -213,7 +228,12 @@ async def test_pods_of_a_node_are_watched_by_field(api: Any, pod: Any) -> None:
     async with api.watch(path, resourceVersion=start.version, fieldSelector="spec.nodeName=n1") as watching:
         await api.post(path, pod("other", nodeName="n2"))
         await api.post(path, pod("mine"))
-        binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "mine"}, "target": {"kind": "Node", "name": "n1"}}
+        binding = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": "mine"},
+            "target": {"kind": "Node", "name": "n1"},
+        }
         assert (await api.post(f"{path}/mine/binding", binding)).code == 201
         kind, obj = await watching.next()
     assert (kind, obj["metadata"]["name"]) == ("ADDED", "mine")
@@ -221,7 +241,11 @@ async def test_pods_of_a_node_are_watched_by_field(api: Any, pod: Any) -> None:
 
 async def test_a_streaming_list_ends_with_a_bookmark(api: Any, widget: Any) -> None:
     await api.post(api.widgets, widget("a"))
-    query = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "allowWatchBookmarks": "true"}
+    query = {
+        "sendInitialEvents": "true",
+        "resourceVersionMatch": "NotOlderThan",
+        "allowWatchBookmarks": "true",
+    }
     async with api.watch(api.widgets, **query) as watching:
         kind, obj = await watching.next(bookmarks=True)
         assert (kind, obj["metadata"]["name"]) == ("ADDED", "a")
@@ -252,7 +276,9 @@ async def test_a_watch_of_one_object_by_name(api: Any, widget: Any) -> None:
 
 async def test_tables_have_the_columns_of_the_definition(api: Any, widget: Any) -> None:
     await api.post(api.widgets, widget("a"))
-    await api.merge(f"{api.widgets}/a/status", {"status": {"conditions": [{"type": "Ready", "status": "True"}]}})
+    await api.merge(
+        f"{api.widgets}/a/status", {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+    )
     table = (await api.get(api.widgets, accept=TABLE)).body
     assert (table["kind"], table["apiVersion"]) == ("Table", "meta.k8s.io/v1")
     heads = [(one["name"], one["type"], one["format"], one["priority"]) for one in table["columnDefinitions"]]
@@ -328,7 +354,11 @@ async def test_tables_are_watched(api: Any, widget: Any) -> None:
 async def test_only_metadata(api: Any, widget: Any) -> None:
     created = (await api.post(api.widgets, widget("a"))).body
     one = (await api.get(f"{api.widgets}/a", accept=PARTIAL)).body
-    assert one == {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": created["metadata"]}
+    assert one == {
+        "kind": "PartialObjectMetadata",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": created["metadata"],
+    }
     many = (await api.get(api.widgets, accept=PARTIAL_LIST)).body
     assert (many["kind"], many["apiVersion"]) == ("PartialObjectMetadataList", "meta.k8s.io/v1")
     assert [item["metadata"] for item in many["items"]] == [created["metadata"]]

@@ -67,8 +67,14 @@ async def test_a_name_is_needed(api: Any, widget: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("Upper", "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.'"),
-        ("-a", "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.'"),
+        (
+            "Upper",
+            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.'",
+        ),
+        (
+            "-a",
+            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.'",
+        ),
         ("a" * 254, "must be no more than 253 characters"),
     ],
 )
@@ -96,7 +102,10 @@ async def test_body_and_path_must_agree(api: Any, widget: Any) -> None:
     elsewhere["metadata"]["namespace"] = "elsewhere"
     answer = await api.post(api.widgets, elsewhere)
     assert answer.code == 400
-    assert answer.body["message"] == "the namespace of the provided object does not match the namespace sent on the request"
+    assert (
+        answer.body["message"]
+        == "the namespace of the provided object does not match the namespace sent on the request"
+    )
 
 
 async def test_a_resource_version_cannot_be_created(api: Any, widget: Any) -> None:
@@ -162,7 +171,9 @@ async def test_generation_counts_changes_of_the_spec(api: Any, widget: Any) -> N
     path = f"{api.widgets}/a"
     assert (await api.merge(path, {"spec": {"size": 4}})).body["metadata"]["generation"] == 2
     assert (await api.merge(path, {"metadata": {"labels": {"a": "b"}}})).body["metadata"]["generation"] == 2
-    assert (await api.merge(f"{path}/status", {"status": {"phase": "Done"}})).body["metadata"]["generation"] == 2
+    assert (await api.merge(f"{path}/status", {"status": {"phase": "Done"}})).body["metadata"][
+        "generation"
+    ] == 2
 
 
 async def test_what_the_server_owns_cannot_be_changed(api: Any, widget: Any) -> None:
@@ -288,7 +299,9 @@ async def test_a_strategic_merge_patch_deletes_replaces_and_orders(api: Any) -> 
     }
     answer = await api.send("PATCH", path, patch, media="application/strategic-merge-patch+json")
     assert [one["name"] for one in answer.body["spec"]["template"]["spec"]["containers"]] == ["d", "a"]
-    patch = {"spec": {"template": {"spec": {"containers": [{"$patch": "replace"}, {"name": "z", "image": "z"}]}}}}
+    patch = {
+        "spec": {"template": {"spec": {"containers": [{"$patch": "replace"}, {"name": "z", "image": "z"}]}}}
+    }
     answer = await api.send("PATCH", path, patch, media="application/strategic-merge-patch+json")
     assert [one["name"] for one in answer.body["spec"]["template"]["spec"]["containers"]] == ["z"]
 
@@ -312,7 +325,12 @@ async def test_deleting_answers_with_a_status(api: Any, widget: Any) -> None:
     answer = await api.delete(f"{api.widgets}/a")
     assert (answer.code, answer.body["status"]) == (200, "Success")
     uid = created["metadata"]["uid"]
-    assert answer.body["details"] == {"name": "a", "group": "contract.example.com", "kind": "widgets", "uid": uid}
+    assert answer.body["details"] == {
+        "name": "a",
+        "group": "contract.example.com",
+        "kind": "widgets",
+        "uid": uid,
+    }
     assert (await api.get(f"{api.widgets}/a")).code == 404
 
 
@@ -346,7 +364,10 @@ async def test_preconditions_of_deletion(api: Any, widget: Any) -> None:
     )
     answer = await api.delete(path, {"preconditions": {"resourceVersion": "1"}})
     assert answer.code == 409
-    assert "the ResourceVersion in the precondition (1) does not match the ResourceVersion in record" in answer.body["message"]
+    assert (
+        "the ResourceVersion in the precondition (1) does not match the ResourceVersion in record"
+        in answer.body["message"]
+    )
     assert (await api.delete(path, {"preconditions": {"uid": created["metadata"]["uid"]}})).code == 200
 
 
