@@ -147,6 +147,7 @@ def _setting(
         field_default = format_duration(field_default)
     elif isinstance(kind, _Publish):
         field_default = ",".join(field_default)
+    own = f"{ENVIRONMENT_PREFIX}_{name.upper()}"
     return click.option(
         *([f"-{name[0]}"] if name == "output" else []),
         f"--{name.replace('_', '-')}",
@@ -155,7 +156,8 @@ def _setting(
         default=field_default,
         show_default=bool(field_default),
         show_envvar=True,
-        envvar=[f"{ENVIRONMENT_PREFIX}_{name.upper()}", envvar] if envvar else None,
+        # Named although click would find it: only so do its error messages name it too.
+        envvar=[own, envvar] if envvar else own,
         metavar=metavar,
         help=text,
     )

@@ -1,0 +1,160 @@
+"""Settings: defaults < file < environment < flags; what is wrong is named with the cure."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from numazones_exporter.main import main
+from numazones_exporter.options import InvalidOptions, Options, format_duration, parse_duration
+
+ORIGINS = ("default", "file", "environment", "flag")
+
+
+@pytest.fixture(autouse=True)
+def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NODE_NAME", "NODE_ADDRESS", "KUBERNETES_NAMESPACE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def run(*flags: str, **environment: str) -> Result:
+    return CliRunner().invoke(main, flags, env=dict(environment))
+
+
+def dumped(*flags: str, **environment: str) -> dict[str, tuple[object, str]]:
+    """Key → value and origin, from --dump-config."""
+    result = run("--dump-config", *flags, **environment)
+    assert result.exit_code == 0, result.output
+    values = yaml.safe_load(result.stdout)
+    origins = {line.split(":")[0]: line.rpartition("# ")[2] for line in result.stdout.splitlines()}
+    return {key: (value, origins[key]) for key, value in values.items()}
+
+
+@pytest.mark.parametrize("winner", range(4), ids=ORIGINS)
+def test_flags_win_over_environment_over_file_over_defaults(tmp_path: Path, winner: int) -> None:
+    file = tmp_path / "exporter.yaml"
+    file.write_text("interval: 2s\nkubeletDir: /from/file\n")
+    flags, environment = [], {}
+    if winner >= 1:
+        flags += ["--config", str(file)]
+    if winner >= 2:
+        environment["NUMAZONES_EXPORTER_INTERVAL"] = "3s"
+    if winner >= 3:
+        flags += ["--interval", "4s"]
+    value, origin = dumped(*flags, **environment)["interval"]
+    assert value == ("60s", "2s", "3s", "4s")[winner]
+    assert origin == ("default", f"file {file}", "environment", "flag")[winner]
+
+
+def test_a_dumped_configuration_can_be_loaded_again(tmp_path: Path) -> None:
+    flags = ("--node-name", "n1", "--interval", "1m30s", "--publish", "numazones,noderesourcetopologies")
+    first = run("--dump-config", *flags)
+    (tmp_path / "dump.yaml").write_text(first.stdout)
+    again = dumped("--config", str(tmp_path / "dump.yaml"))
+    assert {key: value for key, (value, _) in again.items()} == yaml.safe_load(first.stdout)
+    assert again["publish"] == (["numazones", "noderesourcetopologies"], f"file {tmp_path}/dump.yaml")
+
+
+def test_every_setting_has_a_flag_an_environment_variable_and_a_key() -> None:
+    help_text = run("--help").stdout
+    for name in Options.__dataclass_fields__:
+        if name != "origins":
+            assert f"--{name.replace('_', '-')}" in help_text
+            # click breaks long lines anywhere.
+            assert f"NUMAZONES_EXPORTER_{name.upper()}" in "".join(help_text.split())
+
+
+def test_the_node_name_comes_from_the_downward_api_too() -> None:
+    assert dumped(NODE_NAME="worker-1")["nodeName"] == ("worker-1", "environment")
+    own = dumped(NODE_NAME="worker-1", NUMAZONES_EXPORTER_NODE_NAME="worker-2")
+    assert own["nodeName"] == ("worker-2", "environment")
+
+
+def test_without_a_name_the_node_is_called_as_the_host_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("socket.gethostname", lambda: "Laptop.Local")
+    assert dumped()["nodeName"] == ("laptop.local", "host name")
+    monkeypatch.setattr("socket.gethostname", lambda: "my_laptop")
+    result = run("--dump-config")
+    assert result.exit_code == 2
+    assert "the host name 'my_laptop' is no node name; give --node-name" in result.stderr
+
+
+def test_the_socket_is_looked_for_in_the_kubelets_directory() -> None:
+    value, origin = dumped("--kubelet-dir", "/srv/kubelet")["podresources"]
+    assert (value, origin) == ("unix:/srv/kubelet/pod-resources/kubelet.sock", "default")
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--interval", "soon"), "'soon' is no duration; write a positive time such as 60s, 1m30s or 500ms"),
+        (("--interval", "0s"), "'0s' is no duration"),
+        (
+            ("--publish", "zones"),
+            "'zones' cannot be published; choose from numazones, noderesourcetopologies",
+        ),
+        (("--podresources", "tcp:1"), "'tcp:1' is none of unix:PATH, replay:DIR, none"),
+        (("--kubelet-config", "file:"), "'file:' is none of configz, file:PATH, none"),
+        (("--pods", "all"), "'all' is none of api, file:PATH, none"),
+        (("--node-name", "No Node"), "'No Node' is no node name; use the name that kubectl get nodes shows"),
+        (("-o", "xml"), "'xml' is not one of 'table', 'yaml', 'json'"),
+    ],
+)
+def test_a_wrong_flag_is_named_with_the_cure(flags: tuple[str, ...], message: str) -> None:
+    result = run("--once", *flags)
+    assert result.exit_code == 2
+    assert message in " ".join(result.stderr.split())
+    assert flags[0].removeprefix("-o") in result.stderr
+
+
+def test_a_wrong_environment_variable_is_named() -> None:
+    result = run("--once", NUMAZONES_EXPORTER_INTERVAL="soon")
+    assert result.exit_code == 2
+    assert "env var: 'NUMAZONES_EXPORTER_INTERVAL'" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("intervall: 3s\n", "unknown setting 'intervall'; did you mean interval?"),
+        ("colour: red\n", "unknown setting 'colour'; known are nodeName, sysfs,"),
+        ("interval: soon\n", "interval: 'soon' is no duration"),
+        ("publish: [zones]\n", "publish: 'zones' cannot be published"),
+        ("- interval\n", "expected settings as 'key: value' lines"),
+        ("a: [", "is no YAML"),
+    ],
+)
+def test_a_wrong_file_is_named_with_key_and_cure(tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "exporter.yaml"
+    file.write_text(text)
+    result = run("--dump-config", "--config", str(file))
+    assert result.exit_code == 2
+    assert f"--config {file}" in result.stderr
+    assert message in " ".join(result.stderr.split())
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    result = run("--dump-config", "--config", f"{tmp_path}/none.yaml")
+    assert result.exit_code == 2
+    assert f"--config {tmp_path}/none.yaml: No such file or directory" in result.stderr
+
+
+def test_an_empty_file_changes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "empty.yaml").write_text("# nothing\n")
+    assert dumped("--config", f"{tmp_path}/empty.yaml") == dumped()
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("60s", 60), ("1m30s", 90), ("500ms", 0.5), ("2h", 7200), ("1.5s", 1.5), ("7", 7), (7, 7), (0.25, 0.25)],
+)
+def test_durations_are_read_and_written(text: str | float, seconds: float) -> None:
+    assert parse_duration(text) == seconds
+    assert parse_duration(format_duration(seconds)) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "-1s", "s", "1x", "1s2", "inf", "nan", 0])
+def test_what_is_no_duration_is_refused(text: str | float) -> None:
+    with pytest.raises(InvalidOptions):
+        parse_duration(text)
