@@ -19,6 +19,7 @@ from numazones.quantity import Quantity
 Resources = tuple[tuple[str, Quantity], ...]
 
 HUGEPAGES = "hugepages-"
+_MIRROR = "kubernetes.io/config.mirror"
 
 
 class InvalidPod(NumazonesError):
@@ -109,6 +110,8 @@ class Pod:
     def from_api(cls, pod: Mapping[str, Any]) -> "Pod":
         """Read a pod as the API server serves it (defaults filled in, quantities canonical).
 
+        The uid is the kubelet's: of a static pod, the API has but a mirror with a uid of its own.
+
         Raises:
             InvalidPod: a field that admission needs is missing or has the wrong shape.
             InvalidQuantity: a resource is no quantity.
@@ -126,7 +129,7 @@ class Pod:
         return cls(
             name=str(metadata.get("name", "")),
             namespace=str(metadata.get("namespace", "")),
-            uid=str(metadata.get("uid", "")),
+            uid=str((metadata.get("annotations") or {}).get(_MIRROR) or metadata.get("uid", "")),
             containers=containers,
             pod_requests=_resources(resources, "requests"),
             pod_limits=_resources(resources, "limits"),

@@ -56,14 +56,14 @@ def configuration(kubelet: Mapping[str, Any], *, version: str = f"1.{NEWEST}") -
     gates = {**_GATES, **(kubelet.get("featureGates") or {})}
     return KubeletConfiguration(
         release=release(version),
-        cpu_manager_policy=kubelet.get("cpuManagerPolicy", "none"),
+        cpu_manager_policy=kubelet.get("cpuManagerPolicy") or "none",
         cpu_manager_policy_options=_options(kubelet, "cpuManagerPolicyOptions"),
-        reserved_system_cpus=kubelet.get("reservedSystemCPUs", ""),
+        reserved_system_cpus=kubelet.get("reservedSystemCPUs") or "",
         reserved_cpu=quantity.parse(kubelet.get("reservedCPU") or "0"),
-        memory_manager_policy=kubelet.get("memoryManagerPolicy", "None"),
+        memory_manager_policy=kubelet.get("memoryManagerPolicy") or "None",
         reserved_memory=reservations(kubelet.get("reservedMemory") or ()),
-        topology_manager_policy=kubelet.get("topologyManagerPolicy", "none"),
-        topology_manager_scope=kubelet.get("topologyManagerScope", "container"),
+        topology_manager_policy=kubelet.get("topologyManagerPolicy") or "none",
+        topology_manager_scope=kubelet.get("topologyManagerScope") or "container",
         topology_manager_policy_options=_options(kubelet, "topologyManagerPolicyOptions"),
         feature_gates=tuple(sorted(gates.items())),
     )

@@ -158,7 +158,10 @@ def _reserved(configuration: Mapping[str, Any], resource: str) -> Quantity:
 
 def _total_reserved_memory(configuration: Mapping[str, Any]) -> Quantity | None:
     thresholds = configuration.get("evictionHard")
-    threshold = _DEFAULT_EVICTION if thresholds is None else thresholds.get("memory.available", "0")
+    missing = (
+        _DEFAULT_EVICTION if thresholds is None or configuration.get("mergeDefaultEvictionSettings") else "0"
+    )
+    threshold = (thresholds or {}).get("memory.available", missing)
     if str(threshold).endswith("%"):
         return None  # a share of a capacity that is not known here
     return _reserved(configuration, "memory") + quantity.parse(threshold)

@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from numazones import cpuset
 from numazones.kubelet.admission import Attempt, Manager, check_modelled
 from numazones.kubelet.config import SINGLE_NUMA_NODE
-from numazones.kubelet.hints import Hint, ResourceHints, masks_of_size
+from numazones.kubelet.hints import Hint, ResourceHints, enumeration_order, masks_of_size
 from numazones.kubelet.refusal import SMT_ALIGNMENT, TOPOLOGY_AFFINITY, Refusal
 from numazones.node import Node
 from numazones.pod import HUGEPAGES, Demand, Pod
 
+# With more NUMA nodes than the kubelet takes by default, only preferred hints are listed.
+_MOST_LISTED = 8
 _UNITS = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
@@ -27,7 +29,10 @@ class Merge:
     container: str
     """Empty: the pod as a whole (scope pod)."""
     hints: tuple[tuple[str, tuple[Hint, ...]], ...]
-    """(resource, hints), in the order in which the managers were asked."""
+    """(resource, hints), in the order in which the managers were asked.
+
+    On machines with more than 8 NUMA nodes only the preferred ones are listed.
+    """
     merged: Hint
     admitted: bool
 
@@ -83,9 +88,10 @@ def explain(node: Node, pod: Pod) -> Explanation:
     merges: list[Merge] = []
 
     def observe(container: str, hints: Sequence[ResourceHints], merged: Hint, admitted: bool) -> None:  # noqa: FBT001 - an Observer
-        if not admitted and node.kubelet.topology.policy != SINGLE_NUMA_NODE:
+        listable = node.machine.numa_mask.bit_count() <= _MOST_LISTED
+        if listable and not admitted and node.kubelet.topology.policy != SINGLE_NUMA_NODE:
             merged = node.kubelet.topology.merge_non_preferred(hints)
-        offers = tuple((resource.resource, resource.all()) for resource in hints)
+        offers = tuple((resource.resource, _offers(resource, complete=listable)) for resource in hints)
         merges.append(Merge(container, offers, merged, admitted))
 
     attempt = Attempt(node, pod, observe)
@@ -309,6 +315,12 @@ class _Miss:
             return ""
         bound = _all(_numas(group) for group in groups)
         return f"memory in use binds {bound}, which others may only share as they are"
+
+
+def _offers(resource: ResourceHints, *, complete: bool) -> tuple[Hint, ...]:
+    if complete or resource.any_numa is not None:
+        return resource.all()
+    return tuple(Hint(mask, preferred=True) for mask in sorted(resource.preferred, key=enumeration_order))
 
 
 def _is_memory(resource: str) -> bool:

@@ -8,9 +8,14 @@ among the preferred ones alone, so the others are only worked out when something
 from collections.abc import Callable
 from functools import lru_cache
 from itertools import combinations
+from math import comb
 from typing import NamedTuple
 
 from numazones import cpuset
+from numazones.kubelet.refusal import KubeletHang
+
+# More sets of NUMA nodes than this can be walked neither here nor by the kubelet.
+_MOST_SETS = 1 << 20
 
 
 class Hint(NamedTuple):
@@ -54,8 +59,17 @@ def unsatisfiable(resource: str) -> ResourceHints:
 
 @lru_cache(maxsize=512)
 def masks_of_size(numa_mask: int, size: int) -> tuple[tuple[int, tuple[int, ...]], ...]:
-    """All sets of ``size`` nodes out of a set: (mask, positions of its members in the ascending set)."""
+    """All sets of ``size`` nodes out of a set: (mask, positions of its members in the ascending set).
+
+    Raises:
+        KubeletHang: there are too many.
+    """
     ids = tuple(cpuset.ids(numa_mask))
+    if comb(len(ids), size) > _MOST_SETS:
+        raise KubeletHang(
+            f"the kubelet would not finish: it walks over all sets of {len(ids)} NUMA nodes; "
+            "use Topology Manager policy none on this machine"
+        )
     return tuple(
         (sum(1 << ids[position] for position in positions), positions)
         for positions in combinations(range(len(ids)), size)

@@ -26,7 +26,7 @@ from numazones.kubelet.config import (
     option_unavailable,
 )
 from numazones.kubelet.hints import Hint, ResourceHints
-from numazones.kubelet.refusal import KubeletCrash, KubeletHang
+from numazones.kubelet.refusal import KubeletCrash
 from numazones.kubelet.versions import MAX_ALLOWABLE, PREFER_CLOSEST, PREFER_MOST_ALLOCATED
 from numazones.machine import Machine
 
@@ -34,8 +34,6 @@ TieBreaker = Callable[[int, int], int | None]
 """Given two NUMA ids, the one to prefer; None: undecided."""
 
 DEFAULT_MAX_NUMA_NODES = 8
-# Beyond this many NUMA nodes all their sets, 2**n, can be walked neither here nor by the kubelet.
-_MAX_ENUMERATED = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,10 +147,12 @@ class TopologyManager:
         masks = [(*resource.preferred, *resource.others()) for resource in hints if resource.any_numa is None]
         # A resource without any hint cannot be had; it spoils the preference but restricts nothing.
         masks = [listed for listed in masks if listed]
+        if not masks:
+            return Hint(self.numa_mask, False)
         intersections = self._intersections(masks)
         if not intersections:
             return Hint(self.numa_mask, False)
-        widest_need = max((min(mask.bit_count() for mask in listed) for listed in masks), default=0)
+        widest_need = max(min(mask.bit_count() for mask in listed) for listed in masks)
         if self.prefer_closest:
             self._check_distances(intersections)
 
@@ -169,12 +169,11 @@ class TopologyManager:
 
     def _intersections(self, lists: Sequence[Sequence[int]]) -> list[int]:
         """Every non-empty intersection of one mask per list."""
-        ids = tuple(cpuset.ids(self.numa_mask))
-        if len(ids) > _MAX_ENUMERATED:
-            raise KubeletHang(
-                f"the kubelet would not finish: merging hints over {len(ids)} NUMA nodes "
-                f"means walking over 2**{len(ids)} sets of them"
-            )
+        union = 0
+        for masks in lists:
+            for mask in masks:
+                union |= mask
+        ids = tuple(cpuset.ids(union))
         ways = [0] * (1 << len(ids))
         ways[-1] = 1
         _superset_sums(ways)

@@ -1,0 +1,191 @@
+"""Reserved CPUs, hints and exclusive assignments of the static policy."""
+
+import pytest
+
+from numazones import cpuset
+from numazones.kubelet.admission import admit
+from numazones.kubelet.config import InvalidConfiguration
+from numazones.kubelet.cpu_manager import CPUManager, CPUState
+from numazones.kubelet.cpu_topology import CPUTopology
+from numazones.kubelet.hints import Hint
+
+from .building import configuration, container, machine, node, pod, sidecar
+
+TWO = machine(2, cores=4)
+
+
+def manager(reserved: str = "0", **options: str) -> CPUManager:
+    named = {name.replace("_", "-"): value for name, value in options.items()}
+    return CPUManager.start(
+        configuration("best-effort", reserved=reserved, cpu_options=named), CPUTopology(TWO)
+    )
+
+
+@pytest.mark.parametrize(
+    ("amount", "options", "reserved"),
+    [
+        ("1", {}, "0"),
+        ("500m", {}, "0"),
+        ("2", {}, "0,8"),
+        ("1500m", {}, "0,8"),
+        ("3", {}, "0-1,8"),
+        ("2", {"distribute-cpus-across-cores": "true"}, "0-1"),
+    ],
+)
+def test_reserved_cpus_are_taken_like_any_others(amount: str, options: dict[str, str], reserved: str) -> None:
+    config = configuration("none", reserved="", cpu_options=options, kubeReserved={"cpu": amount})
+    assert cpuset.format(CPUManager.start(config, CPUTopology(TWO)).reserved) == reserved
+
+
+def test_the_shared_set_keeps_reserved_cpus_unless_reservation_is_strict() -> None:
+    assert cpuset.format(manager().initial_state().default) == "0-15"
+    assert cpuset.format(manager(strict_cpu_reservation="true").initial_state().default) == "1-15"
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"reserved": ""}, "[cpumanager] unable to determine reserved CPU resources for static policy"),
+        (
+            {"reserved": "", "kubeReserved": {"cpu": "17"}},
+            (
+                "new static policy error: [cpumanager] unable to reserve the required amount of CPUs "
+                "(size of  did not equal 17)"
+            ),
+        ),
+        ({"cpus": "dynamic"}, 'unknown policy: "dynamic"'),
+        (
+            {"cpus": "none", "cpu_options": {"full-pcpus-only": "true", "align-by-socket": "1"}},
+            (
+                "new none policy error: None policy: received unsupported "
+                "options=map[align-by-socket:1 full-pcpus-only:true]"
+            ),
+        ),
+        (
+            {"cpu_options": {"full-cores": "true"}},
+            'new static policy error: unknown CPU Manager Policy option: "full-cores"',
+        ),
+        (
+            {"cpu_options": {"align-by-socket": "true"}, "gates": {"CPUManagerPolicyAlphaOptions": False}},
+            (
+                "new static policy error: CPU Manager Policy Alpha-level Options not enabled, "
+                'but option "align-by-socket" provided'
+            ),
+        ),
+        (
+            {"cpu_options": {"full-pcpus-only": ""}},
+            (
+                'new static policy error: bad value for option "full-pcpus-only": '
+                'strconv.ParseBool: parsing "": invalid syntax'
+            ),
+        ),
+        (
+            {
+                "cpu_options": {
+                    "distribute-cpus-across-cores": "true",
+                    "prefer-align-cpus-by-uncorecache": "true",
+                    "distribute-cpus-across-numa": "true",
+                }
+            },
+            (
+                "new static policy error: static policy options distribute-cpus-across-numa and "
+                "distribute-cpus-across-cores can not be used at the same time"
+            ),
+        ),
+    ],
+)
+def test_configurations_are_refused_in_the_kubelets_words(config: dict[str, object], message: str) -> None:
+    with pytest.raises(InvalidConfiguration) as refused:
+        CPUManager.start(configuration("restricted", **config), CPUTopology(TWO))  # type: ignore[arg-type]
+    assert str(refused.value) == message
+
+
+def test_align_by_socket_needs_numa_nodes_no_larger_than_sockets() -> None:
+    config = configuration("restricted", cpu_options={"align-by-socket": "true"})
+    with pytest.raises(InvalidConfiguration, match="number of sockets are more than number of NUMA"):
+        CPUManager.start(config, CPUTopology(machine(1, cores=2, sockets=1).__class__(
+            tuple(type(cpu)(cpu.id, cpu.core, cpu.core, 0, 0) for cpu in machine(1, cores=2).cpus),
+            machine(1).numa_nodes,
+        )))  # fmt: skip
+
+
+def test_hints_prefer_the_fewest_numa_nodes_that_could_ever_hold_the_request() -> None:
+    cpus = manager()
+    busy = CPUState(cpuset.parse("0,4-7,12-15"))
+    assert cpus.container_hints(busy, "u", "c", 4, 0).all() == (Hint(0b10, True), Hint(0b11, False))
+    assert cpus.container_hints(busy, "u", "c", 9, 0).all() == (Hint(None, False),)
+    nearly = CPUState(cpuset.parse("0-1,4-5"))
+    assert cpus.container_hints(nearly, "u", "c", 3, 0).all() == (Hint(0b11, False),)
+
+
+def test_hints_have_to_cover_what_may_be_reused() -> None:
+    reusable = cpuset.parse("1,9")
+    hints = manager().container_hints(CPUState(cpuset.parse("0,2-8,10-15")), "u", "c", 2, reusable)
+    assert hints.all() == (Hint(0b01, True), Hint(0b11, False))
+
+
+def test_cpus_recorded_already_lead_to_the_same_hints() -> None:
+    state = CPUState(cpuset.parse("0-1,3-9,11-15"), {"u": {"c": cpuset.parse("2,10")}})
+    assert manager().container_hints(state, "u", "c", 2, 0).all() == (Hint(0b01, True), Hint(0b11, False))
+    assert manager().container_hints(state, "u", "c", 4, 0).all() == (Hint(None, False),)
+
+
+def test_align_by_socket_prefers_every_set_of_numa_nodes_on_few_enough_sockets() -> None:
+    four = machine(4, cores=2, sockets=2)
+    config = configuration("restricted", cpu_options={"align-by-socket": "true"})
+    cpus = CPUManager.start(config, CPUTopology(four))
+    hints = cpus.container_hints(cpus.initial_state(), "u", "c", 2, 0)
+    assert {hint.affinity for hint in hints.all() if hint.preferred} == {
+        0b1,
+        0b10,
+        0b11,
+        0b100,
+        0b1000,
+        0b1100,
+    }
+
+
+@pytest.mark.parametrize(
+    ("request_", "message"),
+    [
+        (3, "SMT Alignment Error: requested 3 cpus not multiple cpus per core = 2"),
+        (
+            16,
+            (
+                "SMT Alignment Error: not enough free physical CPUs: available physical CPUs = 14, "
+                "requested CPUs = 16, CPUs per core = 2"
+            ),
+        ),
+    ],
+)
+def test_full_cores_only_refuses_parts_of_cores(request_: int, message: str) -> None:
+    strict = node(TWO, policy="none", memory="None", cpu_options={"full-pcpus-only": "true"})
+    admission = admit(strict, pod("u", container("c", request_)))
+    assert (admission.reason, admission.message) == ("SMTAlignmentError", message)
+
+
+def test_init_containers_leave_their_cpus_to_the_next_ones_but_keep_them_on_record() -> None:
+    start = node(TWO, policy="none", memory="None")
+    asked = pod(
+        "u", container("app", 2), init=(container("first", 4), sidecar("side", 2), container("second", 2))
+    )
+    admission = admit(start, asked)
+    given = {name: cpuset.format(container.cpus) for name, container in admission.containers.items()}
+    assert given == {"first": "1-2,9-10", "side": "1,9", "second": "2,10", "app": "2,10"}
+    assert cpuset.format(admission.node.cpus.default) == "0,3-8,11-15"
+
+
+@pytest.mark.parametrize(
+    ("cpu", "pinned"), [("2", True), ("2000m", True), ("2.0", True), ("1500m", False), ("1999m", False)]
+)
+def test_only_whole_numbers_of_cpus_are_exclusive(cpu: str, *, pinned: bool) -> None:
+    admission = admit(node(TWO, memory="None"), pod("u", container("c", cpu)))
+    assert bool(admission.containers["c"].cpus) == pinned
+
+
+def test_pods_that_are_not_guaranteed_share() -> None:
+    burstable = {
+        "name": "c",
+        "resources": {"requests": {"cpu": "2", "memory": "1Gi"}, "limits": {"cpu": "2"}},
+    }
+    assert admit(node(TWO), pod("u", burstable)).containers["c"].cpus == 0

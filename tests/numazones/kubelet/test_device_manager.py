@@ -1,0 +1,140 @@
+"""Devices: hints, choice by affinity, health, reuse, the plugin's preference."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import pytest
+
+from numazones.kubelet.admission import Admission, admit
+from numazones.kubelet.device_manager import Device, DeviceManager, DeviceState, InvalidDevices
+from numazones.kubelet.hints import Hint
+from numazones.node import Node
+from numazones.pod import Pod
+
+from .building import configuration, container, gpus, machine, node, pod, sidecar
+
+
+def device_node(policy: str, devices: Mapping[str, tuple[Device, ...]], **config: object) -> Node:
+    """Only the Device Manager decides; four NUMA nodes."""
+    return node(machine(4, cores=1), devices=devices, policy=policy, cpus="none", memory="None", **config)  # type: ignore[arg-type]
+
+
+def hints(
+    devices: Mapping[str, tuple[Device, ...]], count: int, *, over_hosting_nodes: bool = True
+) -> tuple[Hint, ...]:
+    manager = DeviceManager.start(devices, 0b1111, over_hosting_nodes=over_hosting_nodes)
+    (found,) = manager.container_hints(DeviceState(), "u", "c", (("vendor/gpu", count),), {})
+    return found.all()
+
+
+def refusal(admission: Admission) -> str:
+    return admission.message.removeprefix("Allocate failed due to ").removesuffix(", which is unexpected")
+
+
+def test_hints_cover_only_numa_nodes_that_host_a_device() -> None:
+    assert hints(gpus((1,), (3,)), 1) == (Hint(0b0010, True), Hint(0b1000, True), Hint(0b1010, False))
+
+
+def test_before_1_36_hints_cover_all_numa_nodes() -> None:
+    found = hints(gpus((1,), (3,)), 2, over_hosting_nodes=False)
+    assert [hint.affinity for hint in found] == [0b1010, 0b1011, 0b1110, 0b1111]
+    assert [hint.affinity for hint in found if hint.preferred] == [0b1010]
+    older = device_node("restricted", gpus((1,), (3,)), version="1.35")
+    assert not older.kubelet.devices.over_hosting_nodes
+
+
+def test_a_device_on_two_numa_nodes_counts_for_both() -> None:
+    assert hints(gpus((0, 1), (0, 1)), 2) == (Hint(0b01, True), Hint(0b10, True), Hint(0b11, False))
+
+
+def test_devices_without_topology_have_no_preference_but_do_not_count_beside_others() -> None:
+    assert hints(gpus((), ()), 1) == (Hint(None, True),)
+    assert hints(gpus((0,), ()), 2) == (Hint(None, False),)
+
+
+def test_more_than_there_are_cannot_be_had() -> None:
+    assert hints(gpus((0,)), 2) == (Hint(None, False),)
+
+
+def test_aligned_devices_come_first_then_others_then_those_without_topology() -> None:
+    start = device_node("none", gpus((), (2,), (1,), (0,)))
+    first = admit(start, pod("u", container("c", vendor_gpu="1")))
+    assert first.containers["c"].devices == {"vendor/gpu": ("gpu-0",)}  # no affinity: the lowest id
+    aligned = admit(
+        device_node("best-effort", gpus((), (2,), (1,), (0,))), pod("u", container("c", vendor_gpu="3"))
+    )
+    assert aligned.containers["c"].device_numas == {"vendor/gpu": (0, 1, 2)}
+
+
+def test_unhealthy_devices_are_not_given_but_count_for_the_width_of_hints() -> None:
+    devices = {"vendor/gpu": (Device("a", (0,), healthy=False), Device("b", (0,)), Device("c", (1,)))}
+    assert hints(devices, 2) == (Hint(0b11, False),)
+    given = admit(device_node("best-effort", devices), pod("u", container("c", vendor_gpu="2")))
+    assert given.containers["c"].devices == {"vendor/gpu": ("b", "c")}
+
+
+def test_no_healthy_device_is_a_refusal_even_for_none_wanted() -> None:
+    sick = {"vendor/gpu": (Device("a", (0,), healthy=False),)}
+    for count in ("0", "1"):
+        admission = admit(device_node("none", sick), pod("u", container("c", vendor_gpu=count)))
+        assert refusal(admission) == (
+            "no healthy devices present; cannot allocate unhealthy devices vendor/gpu"
+        )
+
+
+def test_too_few_devices_are_refused_with_numbers() -> None:
+    admission = admit(device_node("none", gpus((0,), (1,))), pod("u", container("c", vendor_gpu="3")))
+    assert (
+        refusal(admission)
+        == "requested number of devices unavailable for vendor/gpu. Requested: 3, Available: 2"
+    )
+
+
+def test_resources_without_a_plugin_are_left_to_others() -> None:
+    assert admit(device_node("none", {}), pod("u", container("c", vendor_gpu="3"))).admitted
+
+
+def test_init_containers_leave_their_devices_sidecars_keep_them() -> None:
+    asked = pod(
+        "u",
+        container("app", vendor_gpu="1"),
+        init=(container("init", vendor_gpu="2"), sidecar("side", vendor_gpu="1")),
+    )
+    admission = admit(device_node("none", gpus((0,), (0,))), asked)
+    given = {name: allocation.devices["vendor/gpu"] for name, allocation in admission.containers.items()}
+    assert given == {"init": ("gpu-0", "gpu-1"), "side": ("gpu-0",), "app": ("gpu-1",)}
+
+
+def test_a_plugin_may_prefer_within_what_is_aligned() -> None:
+    asked: list[tuple[str, tuple[str, ...], tuple[str, ...], int]] = []
+
+    def highest(resource: str, available: Sequence[str], must: Sequence[str], size: int) -> Iterable[str]:
+        asked.append((resource, tuple(available), tuple(must), size))
+        return sorted(available, reverse=True)[:size]
+
+    config = configuration("best-effort", cpus="none", memory="None")
+    start = Node.fresh(machine(), config, gpus((0,), (0,), (0,), (1,)), preferred_allocation=highest)
+    admission = admit(start, pod("u", container("c", vendor_gpu="2")))
+    assert asked == [("vendor/gpu", ("gpu-0", "gpu-1", "gpu-2"), (), 2)]
+    assert admission.containers["c"].devices == {"vendor/gpu": ("gpu-1", "gpu-2")}
+
+
+def test_resources_served_by_dynamic_resource_allocation_are_skipped() -> None:
+    claimed = Pod.from_api(
+        {
+            "metadata": {"uid": "u"},
+            "spec": {"containers": [container("c", vendor_gpu="5")]},
+            "status": {
+                "extendedResourceClaimStatus": {
+                    "requestMappings": [
+                        {"containerName": "c", "resourceName": "vendor/gpu", "requestName": "r"}
+                    ]
+                }
+            },
+        }
+    )
+    assert admit(device_node("none", gpus((0,))), claimed).admitted
+
+
+def test_an_id_twice_is_refused() -> None:
+    with pytest.raises(InvalidDevices, match="vendor/gpu: a device id appears twice"):
+        DeviceManager.start({"vendor/gpu": (Device("a"), Device("a"))}, 1, over_hosting_nodes=True)

@@ -1,0 +1,198 @@
+"""Memory per NUMA node: books, groups, hints, blocks."""
+
+import pytest
+
+from numazones.kubelet.admission import admit, remove
+from numazones.kubelet.config import InvalidConfiguration
+from numazones.kubelet.hints import Hint
+from numazones.kubelet.memory_manager import Block, MemoryManager, hugepage_type
+from numazones.kubelet.refusal import KubeletCrash
+from numazones.machine import Machine, NUMANode
+from numazones.node import Node
+from numazones.pod import Pod
+
+from .building import GI, configuration, container, machine, node, pod, sidecar
+
+PAGES = machine(2, hugepages={2048: 512, 1048576: 2})
+
+
+def memory_node(policy: str = "none", hardware: Machine | None = None, **config: object) -> Node:
+    """Only the Memory Manager decides."""
+    return node(hardware or machine(), policy=policy, cpus="none", **config)  # type: ignore[arg-type]
+
+
+def free(state: Node, kind: str = "memory") -> list[int]:
+    return [book.free[kind] for book in state.memory_state.values()]
+
+
+def groups(state: Node) -> list[tuple[int, ...]]:
+    return [book.group for book in state.memory_state.values()]
+
+
+def asking(uid: str, memory: str, **limits: str) -> Pod:
+    return pod(uid, container("c", "500m", memory, **limits))
+
+
+def test_hugepages_and_reservations_are_taken_out_of_regular_memory() -> None:
+    manager = MemoryManager.start(configuration(), PAGES)
+    assert manager.allocatable == {
+        "hugepages-1Gi": (2 * GI, 2 * GI),
+        "hugepages-2Mi": (GI, GI),
+        "memory": (12 * GI, 13 * GI),
+    }
+
+
+def test_reserving_more_than_a_numa_node_has_wraps_around_as_in_the_kubelet() -> None:
+    small = machine(2, memory=GI // 2)
+    assert MemoryManager.start(configuration(), small).allocatable["memory"] == (2**64 - GI // 2, GI // 2)
+
+
+@pytest.mark.parametrize(
+    ("size", "name"), [(2048, "hugepages-2Mi"), (1048576, "hugepages-1Gi"), (64, "hugepages-64Ki")]
+)
+def test_hugepages_are_named_by_their_size(size: int, name: str) -> None:
+    assert hugepage_type(size) == name
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"memory": "static"}, 'unknown policy: "static"'),
+        ({"memory": "BestEffort"}, 'policy "BestEffort" is not available for platform "linux"'),
+        (
+            {"reservedMemory": [], "systemReserved": {}},
+            "[memorymanager] you should specify the system reserved memory",
+        ),
+        (
+            {"reservedMemory": [{"numaNode": 7, "limits": {"memory": "1Gi"}}]},
+            "the reserved memory configuration references a NUMA node 7 that does not exist on this machine",
+        ),
+        (
+            {"systemReserved": {"memory": "1Gi"}, "evictionHard": {"memory.available": "100Mi"}},
+            (
+                'the total amount "1Gi" of type "memory" is not equal to the value "1124Mi" '
+                "determined by Node Allocatable feature"
+            ),
+        ),
+        (
+            {
+                "systemReserved": {"memory": "1500M"},
+                "reservedMemory": [{"numaNode": 1, "limits": {"memory": "1G"}}],
+            },
+            (
+                'the total amount "1G" of type "memory" is not equal to the value "1500M" '
+                "determined by Node Allocatable feature"
+            ),
+        ),
+        (
+            {
+                "systemReserved": {"memory": "1536Mi"},
+                "reservedMemory": [{"numaNode": 0, "limits": {"memory": "1.5Gi"}}],
+            },
+            "could not covert a variable of type Quantity to int64",
+        ),
+    ],
+)
+def test_configurations_are_refused_in_the_kubelets_words(fields: dict[str, object], message: str) -> None:
+    with pytest.raises(InvalidConfiguration) as refused:
+        MemoryManager.start(configuration(**fields), machine())  # type: ignore[arg-type]
+    assert str(refused.value) == message
+
+
+def test_an_eviction_threshold_in_percent_is_not_checked() -> None:
+    config = configuration(evictionHard={"memory.available": "5%"})
+    assert MemoryManager.start(config, machine()).static
+
+
+def test_one_numa_node_is_preferred_where_it_holds_enough() -> None:
+    manager = MemoryManager.start(configuration(), machine())
+    state = manager.initial_state()
+    hints = manager.container_hints(state, "u", "c", (("memory", 4 * GI),), {})
+    assert hints[0].all() == (Hint(0b01, True), Hint(0b10, True), Hint(0b11, False))
+    wide = manager.container_hints(state, "u", "c", (("memory", 20 * GI),), {})
+    assert wide[0].all() == (Hint(0b11, True),)
+    assert manager.container_hints(state, "u", "c", (("memory", 40 * GI),), {})[0].all() == (
+        Hint(None, True),
+    )
+
+
+def test_a_numa_node_in_a_group_is_not_offered_alone_nor_one_in_use_for_a_group() -> None:
+    grouped = admit(memory_node("restricted"), asking("wide", "20Gi")).node
+    assert groups(grouped) == [(0, 1), (0, 1)]
+    hints = grouped.kubelet.memory.container_hints(grouped.memory, "u", "c", (("memory", GI),), {})
+    assert hints[0].all() == (Hint(0b11, False),)
+    single = admit(memory_node("restricted"), asking("small", "1Gi")).node
+    refused = admit(single, asking("wide", "20Gi"))
+    # No set of NUMA nodes is left, which counts as no preference: the refusal comes in the allocation.
+    assert (refused.reason, refused.message) == (
+        "UnexpectedAdmissionError",
+        (
+            "Allocate failed due to [memorymanager] preferred hint violates NUMA node allocation, "
+            "which is unexpected"
+        ),
+    )
+
+
+def test_a_group_is_filled_in_ascending_order_and_drained_likewise() -> None:
+    start = memory_node()
+    wide = admit(start, asking("wide", "20Gi")).node
+    assert free(wide) == [0, 11 * GI]
+    assert remove(wide, "wide").memory == start.memory
+
+
+def test_blocks_name_their_numa_nodes_and_full_size() -> None:
+    admission = admit(memory_node("none", PAGES), asking("u", "1Gi", **{"hugepages-2Mi": "256Mi"}))
+    assert admission.containers["c"].memory == (
+        Block(0b1, "hugepages-2Mi", 256 << 20),
+        Block(0b1, "memory", GI),
+    )
+    assert [book.assignments for book in admission.node.memory_state.values()] == [2, 0]
+
+
+def test_init_containers_leave_their_memory_to_later_ones() -> None:
+    start = memory_node("single-numa-node")
+    asked = pod(
+        "u", container("app", 1, "3Gi"), init=(container("init", 1, "4Gi"), sidecar("side", 1, "2Gi"))
+    )
+    admission = admit(start, asked)
+    sizes = {name: [block.size for block in given.memory] for name, given in admission.containers.items()}
+    # The init container's block shrinks by what later containers reuse of it.
+    assert sizes == {"init": [0], "side": [2 * GI], "app": [3 * GI]}
+    # Once the app runs, the init container holds nothing any more.
+    assert free(admission.node) == [15 * GI - 5 * GI, 16 * GI]
+    assert "init" not in admission.node.memory.assignments["u"]
+
+
+@pytest.mark.parametrize("memory", ["1.5Gi", "100000Gi", "1500m"])
+def test_amounts_that_the_kubelet_cannot_convert_are_refused(memory: str) -> None:
+    admission = admit(memory_node("single-numa-node"), asking("u", memory))
+    assert admission.message == (
+        "Allocate failed due to [memorymanager] failed to represent quantity as int64, which is unexpected"
+    )
+    assert admission.explanation.nearest_miss
+
+
+def test_the_api_server_normalises_what_users_write() -> None:
+    manifest = {"metadata": {"uid": "u"}, "spec": {"containers": [container("c", 1, "1.5Gi")]}}
+    assert admit(memory_node(), Pod.from_manifest(manifest)).admitted
+
+
+def test_a_hugepage_size_that_the_machine_lacks_crashes_the_kubelet() -> None:
+    with pytest.raises(KubeletCrash, match="hugepages-1Gi"):
+        admit(memory_node(), asking("u", "1Gi", **{"hugepages-1Gi": "1Gi"}))
+    uneven = Machine(machine().cpus, (NUMANode(0, GI * 4, ((2048, 1),)), NUMANode(1, GI * 4)))
+    with pytest.raises(KubeletCrash, match="hugepages-2Mi"):
+        admit(memory_node("none", uneven), asking("u", "1Gi", **{"hugepages-2Mi": "2Mi"}))
+
+
+def test_pods_that_are_not_guaranteed_get_no_memory_of_their_own() -> None:
+    burstable = {"name": "c", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}
+    assert admit(memory_node(), pod("u", burstable)).containers["c"].memory == ()
+
+
+def test_best_effort_may_store_a_narrow_affinity_which_memory_widens() -> None:
+    start = node(machine(2, cores=4), policy="best-effort")
+    admission = admit(start, pod("u", container("c", 2, "20Gi")))
+    given = admission.containers["c"]
+    assert given.affinity == Hint(0b11, False)
+    assert given.memory == (Block(0b11, "memory", 20 * GI),)

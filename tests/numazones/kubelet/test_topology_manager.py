@@ -1,0 +1,274 @@
+"""Merging hints: the fast way against a slow, obvious one, and the policies' rules."""
+
+from collections.abc import Sequence
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from numazones import cpuset
+from numazones.kubelet.config import InvalidConfiguration
+from numazones.kubelet.hints import Hint, ResourceHints, indifferent, unsatisfiable
+from numazones.kubelet.refusal import KubeletCrash
+from numazones.kubelet.topology_manager import TopologyManager
+
+from .building import configuration, machine
+
+
+def slow_merge(manager: TopologyManager, lists: Sequence[Sequence[Hint]]) -> Hint:
+    """Try every combination of one hint per resource, and keep the best as the specification ranks them."""
+    single = manager.policy == "single-numa-node"
+    if single:
+        lists = [
+            [
+                hint
+                for hint in hints
+                if hint.preferred and (hint.affinity is None or hint.affinity.bit_count() == 1)
+            ]
+            for hints in lists
+        ]
+    narrowest = [
+        [hint.affinity.bit_count() for hint in hints if hint.affinity is not None] for hints in lists
+    ]
+    need = max((min(counts) for counts in narrowest if counts), default=0)
+    best: Hint | None = None
+    for combination in product(*lists):
+        masks = [hint.affinity for hint in combination if hint.affinity is not None]
+        merged = manager.numa_mask
+        for mask in masks:
+            merged &= mask
+        preferred = all(hint.preferred for hint in combination) and len(set(masks)) <= 1
+        candidate = Hint(merged, preferred)
+        if merged and (best is None or better(manager, candidate, best, need)):
+            best = candidate
+    best = best or Hint(manager.numa_mask, False)
+    return Hint(None, best.preferred) if single and best.affinity == manager.numa_mask else best
+
+
+def better(manager: TopologyManager, candidate: Hint, best: Hint, need: int) -> bool:
+    """Whether a candidate replaces the best so far."""
+    assert candidate.affinity is not None
+    assert best.affinity is not None
+    if candidate.preferred != best.preferred:
+        return candidate.preferred
+    size, best_size = candidate.affinity.bit_count(), best.affinity.bit_count()
+    if not candidate.preferred and best_size == need != size:
+        return False
+    if not candidate.preferred and best_size < need and size != best_size:
+        return best_size < size <= need
+    return fitter(manager, candidate.affinity, best.affinity)
+
+
+def fitter(manager: TopologyManager, mask: int, other: int) -> bool:
+    if mask.bit_count() != other.bit_count():
+        return mask.bit_count() < other.bit_count()
+    if manager.prefer_closest and distance(manager, mask) != distance(manager, other):
+        return distance(manager, mask) < distance(manager, other)
+    return mask < other
+
+
+def distance(manager: TopologyManager, mask: int) -> float:
+    ids = list(cpuset.ids(mask))
+    pairs = [manager.distances[one][other] for one in ids for other in ids]
+    return sum(pairs) / len(pairs)
+
+
+@st.composite
+def managers(draw: st.DrawFn) -> TopologyManager:
+    numas = draw(st.integers(1, 5))
+    distances = {
+        numa: tuple(draw(st.sampled_from([10, 12, 20])) for _ in range(numas)) for numa in range(numas)
+    }
+    policy = draw(st.sampled_from(["best-effort", "restricted", "single-numa-node"]))
+    closest = draw(st.booleans()) and policy != "single-numa-node"
+    return TopologyManager(policy, False, (1 << numas) - 1, prefer_closest=closest, distances=distances)
+
+
+@st.composite
+def hints(draw: st.DrawFn, numa_mask: int) -> ResourceHints:
+    kind = draw(st.sampled_from(["masks", "masks", "masks", "masks", "any", "none"]))
+    if kind == "any":
+        return indifferent("r")
+    if kind == "none":
+        return unsatisfiable("r")
+    masks = draw(st.lists(st.integers(1, numa_mask), unique=True, min_size=1, max_size=9))
+    preferred = tuple(mask for mask in masks if draw(st.booleans()))
+    others = tuple(mask for mask in masks if mask not in preferred)
+    return ResourceHints("r", preferred, lambda: others)
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[TopologyManager, list[ResourceHints]]:
+    manager = draw(managers())
+    return manager, [draw(hints(manager.numa_mask)) for _ in range(draw(st.integers(0, 4)))]
+
+
+@settings(max_examples=600)
+@given(cases())
+def test_the_fast_merge_equals_the_full_cross_product(
+    case: tuple[TopologyManager, list[ResourceHints]],
+) -> None:
+    manager, resources = case
+    expected = slow_merge(manager, [resource.all() for resource in resources])
+    merged, admitted = manager.merge(resources)
+    if manager.policy == "best-effort":
+        assert (merged, admitted) == (expected, True)
+    else:
+        assert admitted == expected.preferred
+        if admitted:
+            assert merged == expected
+        elif manager.policy == "restricted":
+            assert manager.merge_non_preferred(resources) == expected
+
+
+@given(cases())
+def test_the_order_of_resources_does_not_matter(case: tuple[TopologyManager, list[ResourceHints]]) -> None:
+    manager, resources = case
+    shuffled = list(reversed(resources))
+    assert manager.merge(resources) == manager.merge(shuffled)
+
+
+def listed(*preferred: int, others: tuple[int, ...] = ()) -> ResourceHints:
+    return ResourceHints("r", preferred, lambda: others)
+
+
+@pytest.mark.parametrize(
+    ("policy", "resources", "merged", "admitted"),
+    [
+        ("best-effort", [], Hint(0b11, True), True),
+        ("single-numa-node", [], Hint(None, True), True),
+        ("restricted", [listed(0b10, 0b01)], Hint(0b01, True), True),
+        ("restricted", [listed(0b01), listed(0b10)], Hint(None, False), False),
+        ("best-effort", [listed(0b01), listed(0b10)], Hint(0b11, False), True),
+        (
+            "best-effort",
+            [listed(0b01, others=(0b11,)), listed(0b10, others=(0b11,))],
+            Hint(0b01, False),
+            True,
+        ),
+        ("restricted", [listed(0b11)], Hint(0b11, True), True),
+        ("single-numa-node", [listed(0b11)], Hint(None, False), False),
+        ("best-effort", [unsatisfiable("r"), listed(0b10)], Hint(0b10, False), True),
+        ("restricted", [unsatisfiable("r"), listed(0b10)], Hint(None, False), False),
+        ("restricted", [indifferent("r"), listed(0b10)], Hint(0b10, True), True),
+        ("best-effort", [unsatisfiable("r")], Hint(0b11, False), True),
+        ("best-effort", [listed()], Hint(0b11, False), True),
+    ],
+)
+def test_policies(policy: str, resources: list[ResourceHints], merged: Hint, *, admitted: bool) -> None:
+    assert TopologyManager(policy, False, 0b11).merge(resources) == (merged, admitted)
+
+
+def test_on_a_machine_with_one_numa_node_its_affinity_becomes_none() -> None:
+    assert TopologyManager("single-numa-node", False, 0b1).merge([listed(0b1)]) == (Hint(None, True), True)
+    assert TopologyManager("restricted", False, 0b1).merge([listed(0b1)]) == (Hint(0b1, True), True)
+
+
+def test_closer_numa_nodes_win_if_asked_for() -> None:
+    distances = {0: (10, 30, 20), 1: (30, 10, 12), 2: (20, 12, 10)}
+    pairs = [listed(0b011, 0b101, 0b110)]
+    assert TopologyManager("restricted", False, 0b111, distances=distances).merge(pairs)[0].affinity == 0b011
+    closest = TopologyManager("restricted", False, 0b111, prefer_closest=True, distances=distances)
+    assert closest.merge(pairs)[0].affinity == 0b110
+
+
+def test_distances_of_numa_nodes_with_gaps_in_their_ids_crash_the_kubelet() -> None:
+    config = configuration("restricted", options={"prefer-closest-numa-nodes": "true"})
+    manager = TopologyManager.start(config, machine(2, ids=(0, 3)))
+    assert manager.merge([listed(0b0001)])[1]
+    with pytest.raises(KubeletCrash, match="would crash"):
+        manager.merge([listed(0b0001, 0b1000)])
+
+
+def test_sixteen_numa_nodes_are_merged_without_blowing_up() -> None:
+    manager = TopologyManager("best-effort", False, (1 << 16) - 1)
+    wide = [
+        listed(
+            others=tuple(mask for mask in range(1, 1 << 16) if mask.bit_count() >= 8 and mask & 1 << shift)
+        )
+        for shift in range(3)
+    ]
+    assert manager.merge(wide) == (Hint(0b11111111, False), True)
+
+
+# Scores (CPU, memory) as in the reference's case "cycle": 0 beats 1, 1 beats 2, 2 beats 0.
+@pytest.mark.parametrize(
+    ("wins", "candidates", "winner"),
+    [
+        ({(0, 1): None, (1, 2): None, (0, 2): 2}, (0, 1, 2), 2),
+        ({(0, 1): 1, (1, 2): None, (0, 2): 2}, (0, 1, 2), 1),
+        ({(0, 1): None}, (0, 1), 0),
+        ({(0, 1): 0}, (0, 1), 0),
+        ({(2, 5): 5}, (2, 5), 5),
+    ],
+)
+def test_the_tie_break_is_one_pass_by_increasing_numa_id(
+    wins: dict[tuple[int, int], int | None], candidates: tuple[int, ...], winner: int
+) -> None:
+    manager = TopologyManager("single-numa-node", False, 0xFF, prefer_most_allocated=True)
+    hint, _ = manager.merge(
+        [listed(*(1 << numa for numa in candidates))], lambda one, other: wins[one, other]
+    )
+    assert hint == Hint(1 << winner, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "gates", "message"),
+    [
+        ({"nearest": "true"}, {}, 'unknown Topology Manager Policy option: "nearest"'),
+        (
+            {"prefer-closest-numa-nodes": "ja"},
+            {},
+            (
+                'bad value for option "prefer-closest-numa-nodes": '
+                'strconv.ParseBool: parsing "ja": invalid syntax'
+            ),
+        ),
+        (
+            {"max-allowable-numa-nodes": "7"},
+            {},
+            'the minimum value of "max-allowable-numa-nodes" should not be less than 8',
+        ),
+        (
+            {"max-allowable-numa-nodes": "9223372036854775808"},
+            {},
+            (
+                'unable to convert policy option to integer "max-allowable-numa-nodes": '
+                'strconv.Atoi: parsing "9223372036854775808": value out of range'
+            ),
+        ),
+        (
+            {"prefer-most-allocated-numa-node": "yes"},
+            {"TopologyManagerPolicyAlphaOptions": False},
+            (
+                "topology manager policy alpha-level options not enabled, "
+                'but option "prefer-most-allocated-numa-node" provided'
+            ),
+        ),
+    ],
+)
+def test_options_are_refused_in_the_kubelets_words(
+    options: dict[str, str], gates: dict[str, bool], message: str
+) -> None:
+    with pytest.raises(InvalidConfiguration) as refused:
+        TopologyManager.start(configuration("restricted", options=options, gates=gates), machine())
+    assert str(refused.value) == message
+
+
+def test_policy_none_does_not_look_at_its_options() -> None:
+    assert TopologyManager.start(configuration("none", options={"nearest": "x"}), machine()).policy == "none"
+
+
+def test_more_numa_nodes_than_allowed_are_refused() -> None:
+    with pytest.raises(InvalidConfiguration, match="unsupported on machines with more than 8 NUMA Nodes"):
+        TopologyManager.start(configuration("best-effort"), machine(9, cores=1))
+    wider = configuration("best-effort", options={"max-allowable-numa-nodes": "+9"})
+    assert TopologyManager.start(wider, machine(9, cores=1)).numa_mask == 0x1FF
+
+
+def test_unknown_distances_are_refused_only_where_they_count() -> None:
+    blind = machine(distances=False)
+    assert TopologyManager.start(configuration("restricted"), blind)
+    with pytest.raises(InvalidConfiguration, match="error getting NUMA distances from cadvisor"):
+        TopologyManager.start(configuration("restricted", options={"prefer-closest-numa-nodes": "1"}), blind)
