@@ -7,16 +7,16 @@ ReplicaSet behind the admission gate waits until there is room, and runs.
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from numazones import cpuset
 from numazones.errors import NumazonesError
 from numazones.node import Node
 from numazones_client import Resource
-from numazones_client.resources import PODS
+from numazones_client.resources import NUMAZONES, PODS
 from numazones_simulator import node_kinds, tables
 from numazones_simulator.control_plane import NAMESPACES
 from numazones_simulator.node_kinds import GPU, KIND_LABEL, NIC
@@ -92,7 +92,7 @@ class ClosedLoop:
         await self._show(_ZONES)
 
     async def _fill_stage(self) -> list[str]:
-        """Create equal workers on one node until the scheduler finds no more room there; return their names."""
+        """Create equal workers on one node until there is no more room for them; return their names."""
         names: list[str] = []
         while True:
             name = f"worker-{len(names) + 1:02}"
@@ -116,6 +116,7 @@ class ClosedLoop:
             ("cpus-04", 4, {}),
             ("cpus-10", 10, {}),
             ("cpus-16", 16, {}),
+            ("cpus-22", 22, {}),
             ("cpus-28", 28, {}),
             ("gpu-and-nic", 4, {GPU: "1", NIC: "1"}),
             ("hugepages", 2, {"hugepages-1Gi": "2Gi"}),
@@ -174,8 +175,8 @@ class ClosedLoop:
             lambda pods: [_phase(pod) for pod in pods] == ["Running"], "patient", "the waiting replica to run"
         )
         self.screen.say(
-            f"{ended} workers have ended. The gate opened, and {pods[0]['metadata']['name']} runs on "
-            f"{pods[0]['spec']['nodeName']}:"
+            f"{ended} more {'worker has' if ended == 1 else 'workers have'} ended, the gate opened, "
+            f"and {pods[0]['metadata']['name']} runs on {pods[0]['spec']['nodeName']}:"
         )
         self.screen.say()
         await self._until(
@@ -189,8 +190,9 @@ class ClosedLoop:
     async def _make_room(self, size: int) -> int:
         """End workers one by one until a zone of the stage has room; return how many it took."""
         ended = 0
-        workers = [pod for pod in await self._pods("default") if pod["metadata"]["name"].startswith("worker")]
-        for worker in workers:
+        for worker in await self._pods("default"):
+            if not worker["metadata"]["name"].startswith("worker"):
+                continue
             if max(free for _, free in free_cpus(self._stage())) >= size:
                 break
             await self.cluster.plane.client.delete(
@@ -206,7 +208,8 @@ class ClosedLoop:
         await self.cluster.plane.client.create(PODS, pod, namespace=pod["metadata"]["namespace"])
 
     async def _create_namespace(self, name: str, *, labels: Mapping[str, str] | None = None) -> None:
-        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": dict(labels or {})}}
+        metadata = {"name": name, "labels": dict(labels or {})}
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
         await self.cluster.plane.client.create(NAMESPACES, body)
 
     async def _create_replica_set(self, namespace: str, cpus: int, *, gated: bool) -> None:
@@ -239,12 +242,12 @@ class ClosedLoop:
         return await self.cluster.plane.client.list(PODS, namespace=namespace)
 
     async def _settled(self, namespace: str) -> None:
-        """Wait until scheduler and kubelets have said something about every pod, and deleted ones are gone."""
-        await self._until(lambda pods: all(map(_is_settled, pods)), namespace, "pods to be scheduled and decided on")
+        """Wait until every pod was decided on by scheduler or kubelet, and deleted ones are gone."""
+        await self._until(lambda pods: all(map(_is_settled, pods)), namespace, "pods to be decided on")
 
     async def _until_predicted(self, namespace: str, count: int) -> None:
         await self._until(
-            lambda bodies: len([body for body in bodies if (body.get("status") or {}).get("verdict")]) >= count,
+            lambda bodies: sum("verdict" in (body.get("status") or {}) for body in bodies) >= count,
             namespace,
             "predictions",
             resource=PREDICTIONS,
@@ -255,7 +258,7 @@ class ClosedLoop:
 
         async def agree() -> bool:
             free: Counter[str] = Counter()
-            for zone in await self.cluster.plane.client.list(_NUMAZONES):
+            for zone in await self.cluster.plane.client.list(NUMAZONES):
                 resources = zone["status"]["resources"]
                 cpu = next(item for item in resources if item["name"] == "cpu")
                 free[zone["spec"]["nodeName"]] += int(cpu["available"])
@@ -265,7 +268,7 @@ class ClosedLoop:
             )
 
         async with self._patience(what):
-            while not await agree():
+            while not await agree():  # noqa: ASYNC110 - exporters are other processes
                 await asyncio.sleep(_POLL)
 
     async def _until(
@@ -276,3 +279,80 @@ class ClosedLoop:
                 await asyncio.sleep(_POLL)
                 self.cluster.programs.check()
         return found
+
+    @asynccontextmanager
+    async def _patience(self, what: str) -> AsyncIterator[None]:
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                yield
+        except TimeoutError:
+            raise StoryStuck(
+                f"waited {_PATIENCE:g} s in vain for {what}; see {self.cluster.programs.log_directory}"
+            ) from None
+
+    async def _show(self, path: str, *, wide: bool = False) -> None:
+        self.screen.say(tables.render(await tables.fetch(self.cluster.plane.server.url, path), wide=wide))
+
+
+def summary(pods: Iterable[Body]) -> str:
+    """Count pods by what became of them: ``38 Running, 3 Failed (TopologyAffinityError)``."""
+    counts: Counter[str] = Counter()
+    for pod in pods:
+        reason = (pod.get("status") or {}).get("reason")
+        counts[f"{_phase(pod)} ({reason})" if reason else _phase(pod)] += 1
+    return ", ".join(f"{count} {what}" for what, count in sorted(counts.items(), key=lambda item: -item[1]))
+
+
+def free_cpus(node: Node) -> list[tuple[int, int]]:
+    """(NUMA id, CPUs that can still be given exclusively) for every zone with CPUs."""
+    available = node.kubelet.cpus.available(node.cpus)
+    return [
+        (numa, (available & cpus).bit_count()) for numa, cpus in node.machine.cpus_of_numa.items() if cpus
+    ]
+
+
+def _pod(
+    name: str,
+    namespace: str,
+    *,
+    cpus: int,
+    selector: Mapping[str, str] | None = None,
+    further: Mapping[str, str] | None = None,
+) -> Body:
+    """A Guaranteed pod of one container."""
+    amounts = {"cpu": str(cpus), "memory": "1Gi", **(further or {})}
+    container = {
+        "name": "app",
+        "image": "registry.example/app:1",
+        "resources": {"requests": dict(amounts), "limits": dict(amounts)},
+    }
+    spec: Body = {"terminationGracePeriodSeconds": 0, "containers": [container]}
+    if selector:
+        spec["nodeSelector"] = dict(selector)
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": spec,
+    }
+
+
+def _predictions(namespace: str) -> str:
+    return PREDICTIONS.path(namespace=namespace)
+
+
+def _phase(pod: Body) -> str:
+    return str((pod.get("status") or {}).get("phase", "Pending"))
+
+
+def _created(pod: Body) -> tuple[str, str]:
+    return (pod["metadata"].get("creationTimestamp", ""), pod["metadata"]["name"])
+
+
+def _is_settled(pod: Body) -> bool:
+    """Whether a pod runs, has failed, or has been told that no node has room."""
+    if pod["metadata"].get("deletionTimestamp"):
+        return False
+    if pod["spec"].get("nodeName"):
+        return _phase(pod) != "Pending"
+    return bool((pod.get("status") or {}).get("conditions"))

@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 
 from numazones.errors import NumazonesError
-from numazones_simulator import recorded_nodes, recordings, tables
+from numazones_simulator import closed_loop, recorded_nodes, recordings, simulated_cluster, tables
 from numazones_simulator.apiserver.__main__ import main as apiserver
 from numazones_simulator.control_plane import ControlPlane
 from numazones_simulator.screen import Screen
@@ -29,8 +29,9 @@ def main() -> None:
     r"""Stand in for a Kubernetes cluster, to see and try numazones without one.
 
     \b
-      numazones-simulator demo        recorded nodes, exported into an API server
-      numazones-simulator apiserver   nothing but an empty API server
+      numazones-simulator demo             a small cluster, a workload, and what numazones sees
+      numazones-simulator demo --recorded  recordings of real nodes, exported into an API server
+      numazones-simulator apiserver        nothing but an empty API server
 
     Nothing is installed, nothing outside of this machine is contacted, and everything is gone afterwards.
     """
@@ -39,43 +40,68 @@ def main() -> None:
 main.add_command(apiserver, "apiserver")
 
 
+_SERVE = click.option(
+    "--serve/--no-serve",
+    default=None,
+    help="Keep it all running for kubectl until Ctrl-C.  [default: only on a terminal]",
+)
+_PORT = click.option(
+    "--port", default=0, show_default=True, help="Port of the API server; 0 takes a free one."
+)
+
+
 @main.command(context_settings=_SETTINGS)
+@click.option("--recorded", is_flag=True, help="Show recorded nodes instead of simulated ones.")
 @click.option(
     "--recordings",
     "directory",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Directory with recorded nodes.  [default: $NUMAZONES_SHARED/recordings, else the project's sample]",
+    help="Directory with recorded nodes; implies --recorded.  "
+    "[default: $NUMAZONES_SHARED/recordings, else the project's sample]",
 )
-@click.option("--port", default=0, show_default=True, help="Port of the API server; 0 takes a free one.")
-@click.option(
-    "--serve/--no-serve",
-    default=None,
-    help="Keep the API server running until Ctrl-C.  [default: only on a terminal]",
-)
-def demo(directory: Path | None, port: int, *, serve: bool | None) -> None:
-    """Export recorded nodes into an API server on this machine, and show their zones.
+@_PORT
+@_SERVE
+def demo(directory: Path | None, port: int, *, recorded: bool, serve: bool | None) -> None:
+    """Show what numazones does, on a small cluster that lives on this machine for a minute.
 
-    Each node is a recording of a real kubelet: its sysfs, its state files, its podresources answers. A real
-    numazones-exporter process reads each of them, as it would on the node, and publishes NUMAZone objects.
+    Four simulated nodes with different topology policies; a scheduler that knows nothing of NUMA zones, like
+    the usual one; real exporters and a real operator. A workload fragments the nodes; then the zones, the
+    predictions and the admission gate show what happens to pods that come next.
 
-    Afterwards the API server stays for kubectl, until Ctrl-C; without a terminal the command just ends.
+    With --recorded: each node is a recording of a real kubelet, read by a real exporter, and no pod moves.
+
+    Afterwards everything stays for kubectl until Ctrl-C; without a terminal the command just ends.
     """
     screen = Screen()
-    serving = screen.is_terminal if serve is None else serve
-
-    async def show(scratch: Path) -> None:
-        recorded = recordings.find(directory)
-        async with recorded_nodes.running(recorded, scratch, screen, port=port) as plane:
-            screen.title("kubectl get numazones")
-            screen.say(tables.render(await tables.fetch(plane.server.url, _ZONES)))
-            if serving:
-                await _serve(plane, screen)
-
-    _run(show)
+    if recorded or directory is not None:
+        _run(lambda scratch: _show_recorded(screen, scratch, directory, port, serve=serve))
+    else:
+        _run(lambda scratch: _show_closed_loop(screen, scratch, port, serve=serve))
 
 
-async def _serve(plane: ControlPlane, screen: Screen) -> None:
-    """Tell how to reach the API server, and stay until the command is ended."""
+async def _show_recorded(
+    screen: Screen, scratch: Path, directory: Path | None, port: int, *, serve: bool | None
+) -> None:
+    recorded = recordings.find(directory)
+    async with recorded_nodes.running(recorded, scratch, screen, port=port) as plane:
+        screen.title("kubectl get numazones")
+        screen.say(tables.render(await tables.fetch(plane.server.url, _ZONES)))
+        await _serve(plane, screen, serve=serve)
+
+
+async def _show_closed_loop(screen: Screen, scratch: Path, port: int, *, serve: bool | None) -> None:
+    specs = [kind(f"node-{number}", f"10.77.0.{number}") for number, kind in enumerate(closed_loop.NODES, 1)]
+    async with simulated_cluster.running(
+        specs, scratch, screen, port=port, operator=closed_loop.OPERATOR_ARGUMENTS
+    ) as cluster:
+        await closed_loop.ClosedLoop(cluster, screen).tell()
+        await _serve(cluster.plane, screen, serve=serve)
+
+
+async def _serve(plane: ControlPlane, screen: Screen, *, serve: bool | None) -> None:
+    """Tell how to reach the API server, and stay until the command is ended; None: on a terminal only."""
+    if not (screen.is_terminal if serve is None else serve):
+        return
     screen.title("Try it from another terminal")
     screen.say(f"  export KUBECONFIG={plane.kubeconfig}")
     screen.say("  kubectl get numazones -o wide")
