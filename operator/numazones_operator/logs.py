@@ -25,7 +25,7 @@ class JSONFormatter(logging.Formatter):
 
 
 def configure(*, style: str, level: str, stream: TextIO = sys.stderr) -> None:
-    """Send every logger to ``stream``, as ``json`` or ``text``, from ``level`` up; replaces what was set up."""
+    """Send every logger to ``stream``, as ``json`` or ``text``, from ``level`` up; replaces any set-up."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(
         JSONFormatter()

@@ -1,6 +1,6 @@
 """The running operator: what is started, in which order, and how it ends.
 
-kopf owns the process: signals, start-up, clean-up, the events that are posted. Its start-up handler
+kopf owns the process: signals, start-up, clean-up, our own kinds. Its start-up handler
 starts our tasks on its loop, its clean-up handler ends them. Every task runs until it is cancelled; one that
 ends by itself is a bug that no retry mends, so it is logged, ``/healthz`` fails, and the process stops.
 """
@@ -86,7 +86,11 @@ class Operator:
         self.state = ClusterState(settle=options.settle)
         self.leadership = self._leadership()
         self.announcements = Announcements(
-            rate=options.event_rate, interval=options.event_interval, metrics=self.metrics
+            self._client,
+            identity=self.identity,
+            rate=options.event_rate,
+            interval=options.event_interval,
+            metrics=self.metrics,
         )
         self.publisher = Publisher(
             self._client,
@@ -124,8 +128,6 @@ class Operator:
         """Run until ``stop`` is called or a signal arrives."""
         settings = kopf.OperatorSettings()
         settings.posting.loggers = False
-        settings.posting.reporting_component = "numazones-operator"
-        settings.posting.event_name_prefix = "numazones-"
         await kopf.operator(
             registry=self._handlers(),
             settings=settings,
@@ -257,6 +259,7 @@ class Operator:
         await self.forecasts.renew()
         self.start_task(self.forecasts.run(), name="forecasts")
         self.start_task(self.publisher.run(), name="publisher")
+        self.start_task(self.announcements.run(), name="announcements")
         if self.options.admission_gate:
             self.start_task(self.gates.run(), name="admission gates")
         if self.options.leader_elect:

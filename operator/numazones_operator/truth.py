@@ -121,8 +121,9 @@ class Truth:
 
 
 def outcome(pod: ClusterPod) -> str | None:
-    """Return what the kubelet did: Admitted, or its reason for the rejection; None while that is not known."""
-    if pod.phase == "Failed" and not pod.acknowledged and pod.reason:
+    """Return what the kubelet did: Admitted, or its reason for a rejection; None while that is unknown."""
+    rejected = not pod.acknowledged or pod.message.startswith(REJECTED)
+    if pod.phase == "Failed" and pod.reason and rejected:
         return pod.reason
     if pod.node and (pod.acknowledged or pod.phase in {"Running", "Succeeded"}):
         return ADMITTED
@@ -148,12 +149,13 @@ def alignment(admission: Admission) -> tuple[list[tuple[str, str]], list[tuple[s
         return [], failed
     times = 1 if scope == SCOPE_POD else len(admission.containers)
     aligned = [(scope, "numa_node")] * times if single else []
+    caches = admission.before.machine.cpus_of_uncore.values()
     for container in admission.containers.values():
         if not container.cpus:
             continue
         if kubelet.cpus.full_cores_only:
             aligned.append(("container", "physical_cpu"))
-        if any(container.cpus & ~cache == 0 for cache in admission.before.machine.cpus_of_uncore.values()):
+        if any(container.cpus & ~cache == 0 for cache in caches):
             aligned.append(("container", "uncore_cache"))
     return aligned, []
 

@@ -1,0 +1,167 @@
+"""A cluster in one process: API server, simulated kubelets, a NUMA-blind scheduler, and the operator."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from numazones_client import Client, ClusterConfig
+from numazones_client.resources import PODS
+from numazones_operator.admission_predictions import ADMISSION_PREDICTIONS
+from numazones_operator.options import Options
+from numazones_operator.process import Operator
+from numazones_simulator.apiserver import ApiServer
+from numazones_simulator.control_plane import control_plane
+from numazones_simulator.kubelet.fleet import Fleet
+from numazones_simulator.kubelet.node_spec import NodeSpec
+from numazones_simulator.kubelet.zone_publisher import ZonePublisher
+from numazones_simulator.scheduler import Scheduler
+
+PATIENCE = 20.0
+OPTIONS = Options(
+    metrics_address="127.0.0.1:0",
+    debounce=0.01,
+    leader_elect_lease_duration=2.0,
+    leader_elect_renew_deadline=1.0,
+    leader_elect_retry_period=0.2,
+    log_level="warning",
+)
+
+
+async def eventually(
+    probe: Callable[[], Awaitable[Any] | Any], *, patience: float = PATIENCE, what: str = ""
+) -> Any:
+    """Wait until the probe gives something true, and return it."""
+    end = time.monotonic() + patience
+    while True:
+        found = probe()
+        if isinstance(found, Awaitable):
+            found = await found
+        if found:
+            return found
+        if time.monotonic() > end:
+            raise AssertionError(f"not within {patience} s: {what or probe}")
+        await asyncio.sleep(0.02)
+
+
+@dataclass
+class Loop:
+    """The running cluster."""
+
+    server: ApiServer
+    client: Client
+    kubeconfig: Path
+    stack: AsyncExitStack
+    tasks: asyncio.TaskGroup
+    fleet: Fleet | None = None
+    publishers: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+
+    async def start_nodes(self, specs: Iterable[NodeSpec]) -> None:
+        """Start kubelets and what publishes their zones; wait until the nodes are registered."""
+        self.fleet = Fleet(self.client, specs)
+        self.tasks.create_task(self.fleet.run())
+        for name, agent in self.fleet.agents.items():
+            self.publishers[name] = self.tasks.create_task(ZonePublisher(agent, self.client).run())
+        for agent in self.fleet.agents.values():
+            await agent.registered.wait()
+
+    def start_scheduler(self) -> None:
+        """Start binding pods."""
+        self.tasks.create_task(Scheduler(self.client).run())
+
+    async def start_operator(self, options: Options = OPTIONS, **changes: Any) -> Operator:
+        """Start an operator; wait until it has seen everything."""
+        operator = Operator(replace(options, **changes), ClusterConfig(server=self.server.url))
+        task = self.tasks.create_task(operator.run())
+        self.stack.push_async_callback(_end, operator, task)
+        await eventually(operator.ready.is_set, what="the operator is ready")
+        return operator
+
+    async def create_pod(self, name: str, *, namespace: str = "default", **spec: Any) -> dict[str, Any]:
+        """Create a pod of one Guaranteed container (``cpu``, ``memory``, ``limits``) and more of a spec."""
+        return await self.client.create(
+            PODS, pod_body(name, namespace=namespace, **spec), namespace=namespace
+        )
+
+    async def bind(self, name: str, node: str, *, namespace: str = "default") -> None:
+        """Give a pod a node, as a scheduler does."""
+        body = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": name, "namespace": namespace},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        }
+        await self.client.create(PODS, body, namespace=namespace, subresource="binding")
+
+    async def predictions(self) -> dict[str, dict[str, Any]]:
+        """All AdmissionPredictions' statuses by name."""
+        found = await self.client.list(ADMISSION_PREDICTIONS)
+        return {item["metadata"]["name"]: item.get("status") or {} for item in found}
+
+    async def verdict(self, name: str) -> str:
+        """What is published about a pod; empty if nothing is."""
+        return str((await self.predictions()).get(name, {}).get("verdict", ""))
+
+
+async def _end(operator: Operator, task: asyncio.Task[None]) -> None:
+    operator.stop()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+@asynccontextmanager
+async def closed_loop(directory: Path) -> AsyncIterator[Loop]:
+    """Serve an API with our definitions; what is started in the loop is stopped with it."""
+    async with control_plane(directory) as plane, asyncio.TaskGroup() as tasks, AsyncExitStack() as stack:
+        loop = Loop(plane.server, plane.client, plane.kubeconfig, stack, tasks)
+        try:
+            yield loop
+        finally:
+            await stack.aclose()
+            for task in asyncio.all_tasks():
+                if task in tasks._tasks:
+                    task.cancel()
+
+
+def pod_body(
+    name: str,
+    *,
+    namespace: str = "default",
+    cpu: int | str = 2,
+    memory: str = "1Gi",
+    limits: dict[str, str] | None = None,
+    labels: dict[str, str] | None = None,
+    **spec: Any,
+) -> dict[str, Any]:
+    """A pod of one Guaranteed container."""
+    amounts = {"cpu": str(cpu), "memory": memory, **(limits or {})}
+    container = {
+        "name": "main",
+        "image": "registry.example/app",
+        "resources": {"requests": amounts, "limits": amounts},
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": namespace, "labels": labels or {}},
+        "spec": {"containers": [container], **spec},
+    }
+
+
+async def metrics(operator: Operator) -> dict[str, float]:
+    """What an operator's /metrics shows: series → value."""
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"http://127.0.0.1:{operator.port}/metrics") as answer,
+    ):
+        lines = (await answer.text()).splitlines()
+    return {
+        name: float(value)
+        for name, _, value in (line.rpartition(" ") for line in lines if not line.startswith("#"))
+    }

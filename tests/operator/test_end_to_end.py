@@ -1,0 +1,175 @@
+"""The operator on the embedded API server, through its real entry points: predictions, outcomes, events."""
+
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from numazones_client import Resource
+from numazones_client.resources import PODS
+from numazones_simulator import node_kinds
+
+from .closed_loop import Loop, closed_loop, eventually, metrics
+
+EVENTS = Resource("", "v1", "events")
+
+
+def two_nodes() -> list[Any]:
+    """A node that insists on single NUMA nodes, and one that takes what it gets."""
+    return [
+        node_kinds.single_numa_node("strict", "10.0.0.1"),
+        node_kinds.best_effort_full_cores("lenient", "10.0.0.2"),
+    ]
+
+
+async def status_of(loop: Loop, name: str, verdict: str) -> dict[str, Any]:
+    async def published() -> dict[str, Any]:
+        status = (await loop.predictions()).get(name, {})
+        return status if status.get("verdict") == verdict else {}
+
+    found: dict[str, Any] = await eventually(published, what=f"{name} is {verdict}")
+    return found
+
+
+async def test_a_pod_without_a_node_is_told_where_it_would_be_admitted(tmp_path: Path) -> None:
+    async with closed_loop(tmp_path) as loop:
+        await loop.start_nodes(two_nodes())
+        await loop.start_operator()
+        pod = await loop.create_pod("small", cpu=4)
+        status = await status_of(loop, "small", "Admissible")
+        assert status["nodes"] == {"evaluated": 2, "admissible": 2}
+        assert [item["node"] for item in status["candidates"]] == ["lenient", "strict"]
+        assert "2 of 2 nodes would admit it" in status["message"]
+        await loop.create_pod("huge", cpu=40)
+        refused = await status_of(loop, "huge", "Admissible")
+        assert refused["nodes"] == {"evaluated": 2, "admissible": 1}
+        assert refused["reasons"][0]["reason"] == "TopologyAffinityError"
+        assert refused["reasons"][0]["node"] == "strict"
+        assert "needs 40 exclusive CPUs on one NUMA node" in refused["reasons"][0]["sentence"]
+        objects = await loop.client.list(Resource("numazones.io", "v1alpha1", "admissionpredictions"))
+        owner = next(item for item in objects if item["metadata"]["name"] == "small")
+        assert owner["metadata"]["ownerReferences"][0]["uid"] == pod["metadata"]["uid"]
+
+
+async def test_predictions_follow_the_zones_and_the_outcome_is_recorded(tmp_path: Path) -> None:
+    async with closed_loop(tmp_path) as loop:
+        await loop.start_nodes(two_nodes()[:1])
+        operator = await loop.start_operator()
+        for number in range(2):
+            await loop.create_pod(f"filler-{number}", cpu=24)
+            await loop.bind(f"filler-{number}", "strict")
+        await loop.create_pod("big", cpu=10)
+        await status_of(loop, "big", "Inadmissible")
+        await loop.bind("big", "strict")
+
+        async def outcome() -> dict[str, Any]:
+            status: dict[str, Any] = (await loop.predictions())["big"]
+            return status.get("outcome") or {}
+
+        found = await eventually(outcome)
+        assert found["predicted"] == "Inadmissible"
+        assert found["actual"] == "Rejected"
+        assert found["reason"] == "TopologyAffinityError"
+        counted = await metrics(operator)
+        hits = 'numazones_prediction_outcomes_total{actual="TopologyAffinityError",predicted="Inadmissible"}'
+        assert counted[hits] == 1
+        assert counted['numazones_prediction_outcomes_total{actual="Admitted",predicted="Admissible"}'] == 2
+        await loop.client.delete(PODS, "filler-0", namespace="default")
+        await loop.create_pod("next", cpu=10)
+        await status_of(loop, "next", "Admissible")
+
+
+async def test_a_change_of_verdict_becomes_an_event_on_the_pod(tmp_path: Path) -> None:
+    async with closed_loop(tmp_path) as loop:
+        await loop.start_nodes(two_nodes()[:1])
+        await loop.start_operator(event_interval=0.001)
+        await loop.create_pod("filler", cpu=24)
+        await loop.bind("filler", "strict")
+        await loop.create_pod("filler-2", cpu=24)
+        await loop.bind("filler-2", "strict")
+        await loop.create_pod("big", cpu=10)
+        await status_of(loop, "big", "Inadmissible")
+        await loop.client.delete(PODS, "filler", namespace="default")
+        await status_of(loop, "big", "Admissible")
+
+        async def reasons() -> list[str]:
+            events = await loop.client.list(EVENTS, namespace="default")
+            about = [item for item in events if item["involvedObject"]["name"] == "big"]
+            found = [item["reason"] for item in sorted(about, key=lambda item: item["metadata"]["name"])]
+            return found if len(found) == 2 else []
+
+        assert set(await eventually(reasons)) == {"AdmissionImpossible", "AdmissionPossible"}
+
+
+async def test_a_pods_prediction_goes_with_the_pod(tmp_path: Path) -> None:
+    async with closed_loop(tmp_path) as loop:
+        await loop.start_nodes(two_nodes()[:1])
+        await loop.start_operator()
+        await loop.create_pod("brief")
+        await status_of(loop, "brief", "Admissible")
+        await loop.client.delete(PODS, "brief", namespace="default")
+        await eventually(lambda: _gone(loop, "brief"))
+        # A pod of the same name is another pod: it gets an object of its own.
+        again = await loop.create_pod("brief", cpu=40)
+        await status_of(loop, "brief", "Inadmissible")
+        (found,) = await loop.client.list(Resource("numazones.io", "v1alpha1", "admissionpredictions"))
+        assert found["spec"]["podUID"] == again["metadata"]["uid"]
+
+
+async def _gone(loop: Loop, name: str) -> bool:
+    return name not in await loop.predictions()
+
+
+async def test_a_node_whose_zones_nobody_vouches_for_is_unknown(tmp_path: Path) -> None:
+    async with closed_loop(tmp_path) as loop:
+        await loop.start_nodes(two_nodes()[:1])
+        operator = await loop.start_operator()
+        await loop.create_pod("a")
+        await status_of(loop, "a", "Admissible")
+        leases = Resource("coordination.k8s.io", "v1", "leases")
+        loop.publishers["strict"].cancel()
+        await loop.client.delete(leases, "numazones-exporter-strict", namespace="numazones-system")
+        status = await status_of(loop, "a", "Unknown")
+        assert status["nodes"] == {"evaluated": 1, "stale": 1}
+        assert status["reasons"][0]["reason"] == "NoLease"
+        assert (await metrics(operator))['numazones_stale_nodes{reason="NoLease"}'] == 1
+
+
+async def test_pods_that_numa_placement_does_not_concern_get_no_prediction(tmp_path: Path) -> None:
+    async with closed_loop(tmp_path) as loop:
+        await loop.start_nodes(two_nodes()[:1])
+        await loop.start_operator()
+        burstable = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}
+        await loop.create_pod("burstable", containers=[burstable])
+        await loop.create_pod("guaranteed")
+        await status_of(loop, "guaranteed", "Admissible")
+        assert list(await loop.predictions()) == ["guaranteed"]
+
+
+async def test_the_operator_says_how_it_is(tmp_path: Path) -> None:
+    async with closed_loop(tmp_path) as loop:
+        operator = await loop.start_operator()
+        async with aiohttp.ClientSession() as session:
+            for path in ("healthz", "readyz"):
+                async with session.get(f"http://127.0.0.1:{operator.port}/{path}") as answer:
+                    assert answer.status == 200, await answer.text()
+
+
+@pytest.mark.parametrize("kind", [node_kinds.single_numa_node, node_kinds.restricted_pods])
+async def test_pods_bound_in_one_breath_are_assumed_in_turn(tmp_path: Path, kind: Any) -> None:
+    """Several pods are bound before any zone shows the first: each prediction counts those before it."""
+    async with closed_loop(tmp_path) as loop:
+        await loop.start_nodes([kind("node", "10.0.0.1")])
+        operator = await loop.start_operator()
+        for number in range(12):
+            await loop.create_pod(f"p{number}", cpu=9)
+            await loop.bind(f"p{number}", "node")
+
+        async def settled() -> dict[str, float]:
+            counted = await metrics(operator)
+            outcomes = {name: n for name, n in counted.items() if "prediction_outcomes_total" in name}
+            return outcomes if sum(outcomes.values()) == 12 else {}
+
+        for name in await eventually(settled):
+            assert ('predicted="Admissible"' in name) == ('actual="Admitted"' in name), name
