@@ -382,9 +382,9 @@ class _Holders:
         self.devices: dict[str, dict[str, dict[str, set[str]]]] = {}
         known = set(statuses)
         for numa, status in statuses.items():
-            self._add_devices(status)
             for assignment in status.assignments:
                 self._add(numa, assignment, first_of=known)
+            self._add_devices(status)
 
     def _add(self, numa: int, assignment: Assignment, *, first_of: set[int]) -> None:
         uid, container = assignment.uid, assignment.container
