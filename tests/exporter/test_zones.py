@@ -1,0 +1,594 @@
+"""What the sources say together: who holds what, what has ended, what contradicts."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numazones import cpuset, quantity
+from numazones.api.numazone import NUMAZone, NUMAZoneStatus, Resource
+from numazones.kubelet.checkpoints import (
+    CPUManagerState,
+    DeviceManagerState,
+    MemoryBlock,
+    MemoryManagerState,
+    MemoryTable,
+    NUMANodeState,
+    PodDevices,
+)
+from numazones.kubelet.config import KubeletConfiguration
+from numazones.machine import CPU, Machine, NUMANode
+from numazones_exporter import zones
+from numazones_exporter.observation import (
+    ContainerResources,
+    Device,
+    Hardware,
+    NodePod,
+    Observation,
+    PodResources,
+    PodResourcesAnswer,
+    Problem,
+)
+
+GIB = 2**30
+ROOM = 7 * GIB
+"""Allocatable memory of a NUMA node: 8 GiB but for 1 GiB reserved."""
+
+CONFIGURATION = {
+    "cpuManagerPolicy": "static",
+    "memoryManagerPolicy": "Static",
+    "topologyManagerPolicy": "best-effort",
+    "reservedSystemCPUs": "0,4",
+    "reservedMemory": [{"numaNode": numa, "limits": {"memory": "1Gi"}} for numa in (0, 1)],
+}
+
+
+def hardware() -> Hardware:
+    """Two NUMA nodes of two cores with two threads: CPUs 0-1,4-5 and 2-3,6-7; 8 GiB each."""
+    cpus = tuple(CPU(cpu, cpu % 4, cpu % 4 // 2, 0, cpu % 4 // 2) for cpu in range(8))
+    return Hardware(
+        Machine(cpus, (NUMANode(0, 8 * GIB, (), (10, 21)), NUMANode(1, 8 * GIB, (), (21, 10)))), (), 0, ()
+    )
+
+
+def pod(uid: str, *, phase: str = "Running") -> NodePod:
+    return NodePod("ns", f"pod-{uid}", uid, phase, "Guaranteed")
+
+
+def cpu_state(**entries: dict[str, str]) -> CPUManagerState:
+    """uid → container → CPUs; the rest is the default set."""
+    parsed = {uid: {name: cpuset.parse(text) for name, text in held.items()} for uid, held in entries.items()}
+    default = 0xFF
+    for held in parsed.values():
+        for cpus in held.values():
+            default &= ~cpus
+    return CPUManagerState("static", default, parsed)
+
+
+def memory_state(
+    reserved: tuple[int, int] = (0, 0),
+    cells: tuple[int, int] = (0b01, 0b10),
+    assignments: tuple[int, int] = (0, 0),
+    **entries: dict[str, tuple[MemoryBlock, ...]],
+) -> MemoryManagerState:
+    return MemoryManagerState(
+        "Static",
+        {
+            numa: NUMANodeState(
+                assignments[numa],
+                {"memory": MemoryTable(8 * GIB, GIB, ROOM, reserved[numa], ROOM - reserved[numa])},
+                cells[numa],
+            )
+            for numa in (0, 1)
+        },
+        entries,
+    )
+
+
+def block(numa: int, size: int) -> MemoryBlock:
+    return MemoryBlock(numa=numa, type="memory", size=size)
+
+
+def offer(*devices: Device, **pods: tuple[ContainerResources, ...]) -> PodResourcesAnswer:
+    """Pods by uid, with their containers."""
+    listed = tuple(PodResources("ns", f"pod-{uid}", containers) for uid, containers in sorted(pods.items()))
+    return PodResourcesAnswer(listed, 0xFF & ~0x11, (block(1, ROOM), block(2, ROOM)), devices)
+
+
+def container(
+    name: str, cpus: str = "", *memory: MemoryBlock, devices: tuple[Device, ...] = ()
+) -> ContainerResources:
+    return ContainerResources(name, cpuset.parse(cpus), memory, devices)
+
+
+def observation(**parts: Any) -> Observation:
+    """A node on which nothing is held, changed by ``parts``."""
+    whole = {
+        "hardware": hardware(),
+        "kubelet": KubeletConfiguration.from_api(CONFIGURATION),
+        "cpu_manager": cpu_state(),
+        "memory_manager": memory_state(),
+        "devices": DeviceManagerState(),
+        "podresources": offer(),
+        "pods": (),
+        **parts,
+    }
+    return Observation("n", **whole)
+
+
+def statuses(found: Observation) -> list[NUMAZoneStatus]:
+    built = zones.build(found)
+    return [zone.status for zone in built if zone.status is not None]
+
+
+def rows(found: Observation, name: str) -> list[Resource | None]:
+    return [next((row for row in status.resources if row.name == name), None) for status in statuses(found)]
+
+
+def assigned(found: Observation, name: str) -> list[int]:
+    return [quantity.parse(row.assigned or "0").value() if row else 0 for row in rows(found, name)]
+
+
+def condition(found: Observation, kind: str) -> tuple[str, str, str]:
+    (item,) = [item for item in statuses(found)[0].conditions if item.type == kind]
+    return item.status, item.reason, item.message
+
+
+# Who holds what, and who has ended
+
+
+def test_an_empty_node_is_ready_and_gives_all_but_the_reserved() -> None:
+    found = observation()
+    assert condition(found, "Ready") == ("True", "Complete", "")
+    assert condition(found, "Consistent") == ("True", "SourcesAgree", "")
+    assert [
+        (row.capacity, row.reserved, row.allocatable, row.assigned, row.available)
+        for row in rows(found, "cpu")
+        if row
+    ] == [("4", "2", "2", "0", "2"), ("4", "0", "4", "0", "4")]
+    assert [
+        (row.capacity, row.reserved, row.allocatable, row.assigned, row.available)
+        for row in rows(found, "memory")
+        if row
+    ] == [("8Gi", "1Gi", "7Gi", "0", "7Gi")] * 2
+
+
+ENDINGS = {
+    "deleted": ((), {}),
+    "succeeded": ((pod("a", phase="Succeeded"),), {}),
+    "refused late, so failed": ((pod("a", phase="Failed"),), {}),
+    "not failed yet by the API server, but not active for the kubelet": ((pod("a"),), {}),
+    "ended, and still listed by a kubelet before 1.34": (
+        (pod("a", phase="Succeeded"),),
+        {"a": (container("c", "2,6", block(2, GIB)),)},
+    ),
+}
+
+
+@pytest.mark.parametrize(("pods", "listed"), ENDINGS.values(), ids=ENDINGS)
+def test_a_pod_that_has_ended_holds_nothing(pods: tuple[NodePod, ...], listed: dict[str, Any]) -> None:
+    found = observation(
+        cpu_manager=cpu_state(a={"c": "2,6"}),
+        memory_manager=memory_state((0, GIB), assignments=(0, 1), a={"c": (block(2, GIB),)}),
+        devices=DeviceManagerState((PodDevices("a", "c", "r", {1: ("d",)}),), {"r": ("d",)}),
+        pods=pods,
+        podresources=offer(Device("r", "d", 2), **listed),
+    )
+    assert assigned(found, "cpu") == [0, 0]
+    assert assigned(found, "memory") == [0, 0]
+    assert assigned(found, "r") == [0, 0]
+    assert [status.assignments for status in statuses(found)] == [(), ()]
+    assert [status.memory_assignments for status in statuses(found)] == [0, 0]
+    assert condition(found, "Ready")[0] == "True"
+    sets = statuses(found)[1].cpus
+    assert sets is not None
+    assert (sets.exclusive, sets.shared) == ("", "2-3,6-7")
+
+
+def test_an_init_containers_cpus_stay_assigned_while_its_pod_lives() -> None:
+    found = observation(
+        cpu_manager=cpu_state(a={"i": "2-3,6-7", "c": "2,6"}),
+        pods=(pod("a"),),
+        podresources=offer(a=(container("c", "2,6"),)),
+    )
+    assert assigned(found, "cpu") == [0, 4]
+    assert [(item.container, item.cpus) for item in statuses(found)[1].assignments] == [
+        ("c", "2,6"),
+        ("i", "2-3,6-7"),
+    ]
+    assert condition(found, "Ready")[0] == "True"
+
+
+def test_memory_of_ended_pods_is_given_back_lowest_numa_node_first() -> None:
+    """A group of two: 9 GiB of pod a charged 7+2, 3 GiB of pod b charged 0+3; a ends."""
+    found = observation(
+        memory_manager=memory_state(
+            (7 * GIB, 5 * GIB),
+            cells=(0b11, 0b11),
+            assignments=(2, 2),
+            a={"c": (block(3, 9 * GIB),)},
+            b={"c": (block(3, 3 * GIB),)},
+        ),
+        pods=(pod("b"),),
+        podresources=offer(b=(container("c", "", block(3, 3 * GIB)),)),
+    )
+    assert assigned(found, "memory") == [0, 3 * GIB]
+    assert [status.memory_group for status in statuses(found)] == [(0, 1), (0, 1)]
+    assert [status.memory_assignments for status in statuses(found)] == [1, 1]
+
+
+def test_a_group_dissolves_with_its_last_pod() -> None:
+    found = observation(
+        memory_manager=memory_state(
+            (7 * GIB, 2 * GIB), cells=(0b11, 0b11), assignments=(1, 1), a={"c": (block(3, 9 * GIB),)}
+        ),
+    )
+    assert assigned(found, "memory") == [0, 0]
+    assert [status.memory_group for status in statuses(found)] == [(0,), (1,)]
+
+
+def test_a_zone_bound_to_others_has_no_headroom_for_memory_of_its_own() -> None:
+    found = observation(
+        memory_manager=memory_state(
+            (7 * GIB, 2 * GIB), cells=(0b11, 0b11), assignments=(1, 1), a={"c": (block(3, 9 * GIB),)}
+        ),
+        pods=(pod("a"),),
+        podresources=offer(a=(container("c", "", block(3, 9 * GIB)),)),
+    )
+    headroom = [status.headroom for status in statuses(found)]
+    assert [item.memory if item else None for item in headroom] == ["0", "0"]
+    assert [item.exclusive_cpus if item else None for item in headroom] == [2, 4]
+
+
+def test_a_pod_that_the_api_server_has_not_told_of_yet_is_recognised_by_what_it_holds() -> None:
+    found = observation(
+        cpu_manager=cpu_state(a={"c": "2,6"}, gone={"c": "3,7"}),
+        podresources=offer(a=(container("c", "2,6"),)),
+        pods=(),
+    )
+    assert assigned(found, "cpu") == [0, 2]
+    assert [(item.pod, item.uid) for item in statuses(found)[1].assignments] == [("pod-a", "a")]
+
+
+def test_without_pods_and_podresources_records_are_taken_as_they_are_and_that_is_said() -> None:
+    found = observation(cpu_manager=cpu_state(a={"c": "2,6"}), pods=None, podresources=None)
+    assert assigned(found, "cpu") == [0, 2]
+    status, reason, message = condition(found, "Ready")
+    assert (status, reason) == ("Unknown", "EndedPodsUnknown")
+    assert message == (
+        "neither the node's pods nor podresources could be read; state files are taken as they are, "
+        "pods that have ended included"
+    )
+
+
+# Reserved CPUs
+
+
+def configured(**changes: Any) -> KubeletConfiguration:
+    return KubeletConfiguration.from_api({**CONFIGURATION, **changes})
+
+
+def test_without_a_list_the_reserved_cpus_are_those_not_allocatable() -> None:
+    kubelet = configured(reservedSystemCPUs="", kubeReserved={"cpu": "2"})
+    found = observation(kubelet=kubelet, podresources=replace(offer(), allocatable_cpus=0xFF & ~0b1100))
+    assert [status.cpus.reserved if status.cpus else None for status in statuses(found)] == ["", "2-3"]
+
+
+def test_without_list_and_podresources_the_static_policys_choice_is_computed() -> None:
+    kubelet = configured(reservedSystemCPUs="", kubeReserved={"cpu": "2"})
+    found = observation(kubelet=kubelet, podresources=None)
+    assert [status.cpus.reserved if status.cpus else None for status in statuses(found)] == ["0,4", ""]
+
+
+def test_a_list_that_contradicts_podresources_is_used_and_the_contradiction_said() -> None:
+    found = observation(kubelet=configured(reservedSystemCPUs="2,6"))
+    assert [status.cpus.reserved if status.cpus else None for status in statuses(found)] == ["", "2,6"]
+    assert condition(found, "Ready")[:2] == ("Unknown", "SourcesDisagree")
+    status, _, message = condition(found, "Consistent")
+    assert status == "False"
+    assert message == (
+        "reservedSystemCPUs is 2,6, but podresources keep CPUs 0,4 from pods; "
+        "was the kubelet restarted since the change?"
+    )
+
+
+def test_a_bad_list_of_reserved_cpus_is_said_and_podresources_used() -> None:
+    found = observation(kubelet=configured(reservedSystemCPUs="0-"))
+    assert [status.cpus.reserved if status.cpus else None for status in statuses(found)] == ["0,4", ""]
+    status, reason, message = condition(found, "Ready")
+    assert (status, reason) == ("Unknown", "InvalidCPUList")
+    assert message.startswith("reservedSystemCPUs of the kubelet configuration: '0-' is no CPU list")
+
+
+def test_reserved_cpus_that_nothing_tells_are_left_out_not_guessed() -> None:
+    found = observation(kubelet=None, podresources=None)
+    (row, _) = rows(found, "cpu")
+    assert row == Resource(name="cpu", capacity="4", assigned="0")
+    assert statuses(found)[0].cpus is None
+    assert (
+        "the reserved CPUs are only told by the kubelet configuration and by podresources"
+        in (condition(found, "Ready")[2])
+    )
+
+
+def test_with_policy_none_nothing_is_kept_apart_and_no_state_file_is_missed() -> None:
+    found = observation(
+        kubelet=KubeletConfiguration.from_api({}),
+        cpu_manager=None,
+        memory_manager=None,
+        devices=None,
+        podresources=PodResourcesAnswer((), 0, (), ()),
+        problems=tuple(
+            Problem(name, "NotFound", f"{name} does not exist")
+            for name in ("cpu_manager_state", "memory_manager_state", "kubelet_internal_checkpoint")
+        ),
+    )
+    assert condition(found, "Ready") == ("True", "Complete", "")
+    assert [(row.reserved, row.assigned, row.available) for row in rows(found, "cpu") if row] == [
+        ("0", "0", "4")
+    ] * 2
+    assert [(row.reserved, row.assigned, row.available) for row in rows(found, "memory") if row] == [
+        ("0", "0", "8Gi")
+    ] * 2
+
+
+def test_strictly_reserved_cpus_are_not_missed_in_the_state() -> None:
+    kubelet = configured(cpuManagerPolicyOptions={"strict-cpu-reservation": "true"})
+    state = CPUManagerState("static", 0xFF & ~0x11)
+    found = observation(kubelet=kubelet, cpu_manager=state)
+    assert condition(found, "Consistent")[0] == "True"
+
+
+# Devices
+
+
+def test_a_device_on_two_numa_nodes_counts_in_both() -> None:
+    device = Device("r", "d", 0b11)
+    found = observation(
+        devices=DeviceManagerState((PodDevices("a", "c", "r", {0: ("d",), 1: ("d",)}),), {"r": ("d",)}),
+        pods=(pod("a"),),
+        podresources=offer(device, a=(container("c", devices=(device,)),)),
+    )
+    assert assigned(found, "r") == [1, 1]
+    assert [[item.id for item in status.devices] for status in statuses(found)] == [["d"], ["d"]]
+    assert condition(found, "Ready")[0] == "True"
+
+
+def test_a_device_without_topology_is_listed_once_and_counted_nowhere() -> None:
+    device = Device("r", "d", 0)
+    found = observation(
+        devices=DeviceManagerState((PodDevices("a", "c", "r", {-1: ("d",)}),), {"r": ("d",)}),
+        pods=(pod("a"),),
+        podresources=offer(device, a=(container("c", devices=(device,)),)),
+    )
+    assert rows(found, "r") == [None, None]
+    first, second = statuses(found)
+    (listed,) = first.devices
+    assert (listed.id, listed.numa_ids) == ("d", ())
+    assert listed.assigned_to is not None
+    assert listed.assigned_to.pod == "pod-a"
+    assert second.devices == ()
+
+
+def test_a_device_of_a_numa_node_that_the_machine_does_not_have_is_not_lost() -> None:
+    found = observation(
+        devices=DeviceManagerState((), {"r": ("d",)}), podresources=offer(Device("r", "d", 1 << 9))
+    )
+    assert [[item.numa_ids for item in status.devices] for status in statuses(found)] == [[(9,)], []]
+
+
+def test_a_held_device_that_became_unhealthy_is_shown_and_not_allocatable() -> None:
+    found = observation(
+        devices=DeviceManagerState((PodDevices("a", "c", "r", {1: ("d0",)}),), {"r": ("d1",)}),
+        pods=(pod("a"),),
+        podresources=offer(Device("r", "d1", 2), a=(container("c", devices=(Device("r", "d0", 2),)),)),
+    )
+    (row,) = [row for row in rows(found, "r") if row is not None]
+    assert (row.capacity, row.allocatable, row.assigned, row.available) == ("2", "1", "1", "1")
+    assert [(item.id, item.healthy) for item in statuses(found)[1].devices] == [("d0", False), ("d1", True)]
+
+
+def test_dynamic_resources_are_shown_with_their_holder_and_counted_nowhere() -> None:
+    held = ContainerResources("c", 0, (), (), (("gpu.example", "pool/gpu-0"),))
+    found = observation(pods=(pod("a"),), podresources=offer(a=(held,)))
+    (device,) = statuses(found)[0].devices
+    assert (device.resource, device.id, device.registered) == ("gpu.example", "pool/gpu-0", False)
+    assert rows(found, "gpu.example") == [None, None]
+
+
+# podresources standing in
+
+
+def test_pod_level_memory_stands_in_once_not_twice() -> None:
+    """Pod-level values overlap the containers'."""
+    memory = (block(2, GIB),)
+    whole = PodResources("ns", "pod-a", (container("c", "2", *memory),), container("", "2-3", *memory))
+    found = observation(
+        cpu_manager=None,
+        memory_manager=None,
+        pods=(pod("a"),),
+        podresources=replace(offer(), pods=(whole,)),
+    )
+    assert assigned(found, "memory") == [0, GIB]
+    assert assigned(found, "cpu") == [0, 2]
+
+
+def test_a_split_that_podresources_do_not_tell_is_estimated_and_that_is_said() -> None:
+    found = observation(
+        memory_manager=None,
+        pods=(pod("a"),),
+        podresources=offer(a=(container("c", "", block(3, 9 * GIB)),)),
+    )
+    assert assigned(found, "memory") == [7 * GIB, 2 * GIB]
+    status, reason, message = condition(found, "Ready")
+    assert (status, reason) == ("Unknown", "EstimatedSplit")
+    assert message.startswith("podresources do not tell how memory over several NUMA nodes is split")
+
+
+# Contradictions
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        pytest.param(
+            {
+                "cpu_manager": cpu_state(a={"c": "2,6"}),
+                "pods": (pod("a"),),
+                "podresources": offer(a=(container("c", "3,7"),)),
+            },
+            "ns/pod-a container c holds CPUs 2,6 by cpu_manager_state and CPUs 3,7 by podresources",
+            id="CPUs of a container",
+        ),
+        pytest.param(
+            {
+                "memory_manager": memory_state((0, GIB), a={"c": (block(2, GIB),)}),
+                "pods": (pod("a"),),
+                "podresources": offer(a=(container("c"),)),
+            },
+            "ns/pod-a container c holds 1073741824 bytes of memory on NUMA 1 by memory_manager_state "
+            "and nothing by podresources",
+            id="memory of a container",
+        ),
+        pytest.param(
+            {"cpu_manager": CPUManagerState("static", 0x1FF)},
+            "cpu_manager_state has CPUs 8, which are not online",
+            id="a CPU that went offline",
+        ),
+        pytest.param(
+            {"cpu_manager": CPUManagerState("static", 0x7F)},
+            "CPUs 7 are online, but not in cpu_manager_state; was the kubelet restarted since the change?",
+            id="a CPU that came online",
+        ),
+        pytest.param(
+            {"cpu_manager": CPUManagerState("none", 0)},
+            "cpu_manager_state was written under policy none, the kubelet configuration says static; "
+            "was the kubelet restarted since the change?",
+            id="a changed policy",
+        ),
+        pytest.param(
+            {"kubelet": configured(reservedMemory=[{"numaNode": 0, "limits": {"memory": "2Gi"}}])},
+            "NUMA node 0: memory_manager_state has 1073741824 bytes of reserved memory, "
+            "the configuration 2147483648; was the kubelet restarted since the change?",
+            id="changed reservedMemory",
+        ),
+        pytest.param(
+            {"devices": DeviceManagerState((), {"r": ("d",)})},
+            "device d of r is in kubelet_internal_checkpoint, but not in podresources",
+            id="a device",
+        ),
+        pytest.param(
+            {
+                "cpu_manager": cpu_state(a={"c": "2"}, b={"c": "2"}),
+                "pods": (pod("a"), pod("b")),
+                "podresources": offer(a=(container("c", "2"),), b=(container("c", "2"),)),
+            },
+            "CPU 2 is held by two pods, ns/pod-a and ns/pod-b",
+            id="a CPU held twice",
+        ),
+    ],
+)
+def test_sources_that_disagree_are_named(parts: dict[str, Any], message: str) -> None:
+    found = observation(**parts)
+    status, reason, text = condition(found, "Consistent")
+    assert (status, reason) == ("False", "SourcesDisagree")
+    assert message in text
+    assert condition(found, "Ready")[:2] == ("Unknown", "SourcesDisagree")
+
+
+def test_many_contradictions_are_counted_so_that_conditions_stay_short() -> None:
+    names = [f"p{number:03}" for number in range(200)]
+    found = observation(
+        pods=tuple(map(pod, names)),
+        podresources=offer(**{name: (container("c", "3"),) for name in names}),
+    )
+    _, _, message = condition(found, "Consistent")
+    assert "and 197 more" in message
+    assert len(message) <= 1000
+
+
+# Form
+
+
+def test_zones_are_owned_by_their_node_where_it_is_known() -> None:
+    assert zones.build(observation())[0].metadata.owner_references == ()
+    (owner,) = zones.build(observation(node_uid="u"))[0].metadata.owner_references
+    assert (owner.kind, owner.name, owner.uid) == ("Node", "n", "u")
+
+
+def test_without_hardware_there_are_no_zones() -> None:
+    assert zones.build(observation(hardware=None)) == []
+
+
+def snapshot_ids(found: Observation) -> set[str]:
+    return {status.snapshot for status in statuses(found)}
+
+
+def test_all_zones_carry_one_snapshot_id_that_changes_with_the_content_only() -> None:
+    one = observation(durations=(("sysfs", 0.1),))
+    same = observation(durations=(("sysfs", 0.2),))
+    listed = offer(a=(container("c", "2"),))
+    other = observation(cpu_manager=cpu_state(a={"c": "2"}), pods=(pod("a"),), podresources=listed)
+    assert len(snapshot_ids(one)) == 1
+    assert snapshot_ids(one) == snapshot_ids(same)
+    assert snapshot_ids(one) != snapshot_ids(other)
+
+
+@given(st.permutations(["a", "b", "c"]))
+def test_the_order_of_records_changes_nothing(order: list[str]) -> None:
+    cpus = {"a": {"c": "1"}, "b": {"c": "2"}, "c": {"i": "3", "c": "3"}}
+    blocks = {uid: {"c": (block(1 + number % 2, GIB),)} for number, uid in enumerate("abc")}
+    listed = {uid: (container("c", cpus[uid]["c"], *blocks[uid]["c"]),) for uid in "abc"}
+
+    def build(uids: list[str]) -> list[NUMAZone]:
+        return zones.build(
+            observation(
+                cpu_manager=cpu_state(**{uid: cpus[uid] for uid in uids}),
+                memory_manager=replace(
+                    memory_state((2 * GIB, GIB)), entries={uid: blocks[uid] for uid in uids}
+                ),
+                pods=tuple(pod(uid) for uid in uids),
+                podresources=offer(**listed),
+            )
+        )
+
+    assert build(order) == build(["a", "b", "c"])
+
+
+def test_a_zone_of_64_cpus_with_8_devices_and_30_containers_stays_below_8_kib() -> None:
+    cpus = tuple(CPU(cpu, cpu % 32, 0, 0, 0) for cpu in range(64))
+    machine = Machine(cpus, (NUMANode(0, 256 * GIB, ((2048, 512), (1048576, 4)), (10,)),))
+    names = [f"{number:08}-1234-1234-1234-123456789abc" for number in range(30)]
+    devices = tuple(Device("vendor.example/nic", f"0000:17:02.{number}", 1) for number in range(8))
+    held = {
+        name: container(
+            "app",
+            f"{2 + 2 * number}-{3 + 2 * number}",
+            block(1, GIB + number),
+            devices=devices[number : number + 1],
+        )
+        for number, name in enumerate(names)
+    }
+    found = Observation(
+        "worker-3.example.com",
+        node_uid="12345678-1234-1234-1234-123456789abc",
+        kubelet_version="v1.36.2",
+        hardware=Hardware(machine, (), 0, ()),
+        kubelet=KubeletConfiguration.from_api({**CONFIGURATION, "reservedSystemCPUs": "0-1"}),
+        podresources=PodResourcesAnswer(
+            tuple(PodResources("production", f"web-{name[:10]}", (held[name],)) for name in names),
+            (1 << 64) - 4,
+            (block(1, 200 * GIB),),
+            devices,
+        ),
+        pods=tuple(
+            NodePod("production", f"web-{name[:10]}", name, "Running", "Guaranteed") for name in names
+        ),
+    )
+    (zone,) = zones.build(found)
+    assert zone.status is not None
+    assert len(zone.status.assignments) == 30
+    assert len(json.dumps(zone.to_api(), separators=(",", ":"))) <= 8 * 1024
