@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import signal
 from pathlib import Path
 
@@ -13,15 +12,14 @@ from numazones_simulator.apiserver.server import ApiServer, NotLoopbackError
 
 
 async def _serve(host: str, port: int, token: str, kubeconfig: Path | None) -> None:
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(name, ended.set)
     async with ApiServer(host=host, port=port, token=token) as server:
         click.echo(f"Serving the Kubernetes API on {server.url}")
         if kubeconfig is not None:
             click.echo(f"kubectl --kubeconfig {server.kubeconfig(kubeconfig)} get nodes")
-        ended = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        for name in (signal.SIGINT, signal.SIGTERM):
-            with contextlib.suppress(NotImplementedError):
-                loop.add_signal_handler(name, ended.set)
         await ended.wait()
 
 
@@ -37,17 +35,18 @@ async def _serve(host: str, port: int, token: str, kubeconfig: Path | None) -> N
     help="Write a kubeconfig for the server to this file.",
 )
 def main(host: str, port: int, token: str, kubeconfig: Path | None) -> None:
-    """Serve a Kubernetes API from memory, until interrupted.
+    r"""Serve a Kubernetes API from memory, until interrupted.
 
-    It takes custom resource definitions, nodes, pods and workloads, but runs nothing: no kubelet, no scheduler. Every
-    object is gone when it ends. Try it:
+    It takes custom resource definitions, nodes, pods and workloads, but runs nothing: no kubelet, no
+    scheduler. Every object is gone when it ends. Try it:
 
     \b
       python -m numazones_simulator.apiserver --kubeconfig /tmp/kubeconfig &
       kubectl --kubeconfig /tmp/kubeconfig create namespace demo
       kubectl --kubeconfig /tmp/kubeconfig get namespaces
 
-    It listens on loopback only and grants every request: use it for trying things out and for tests, never as a cluster.
+    It listens on loopback only and grants every request: use it for trying things out and for tests,
+    never as a cluster.
     """
     try:
         asyncio.run(_serve(host, port, token, kubeconfig))

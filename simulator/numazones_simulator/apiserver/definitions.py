@@ -46,7 +46,7 @@ def published() -> dict[str, Object]:
 @cache
 def names() -> dict[tuple[str, str, str], str]:
     """The definition's name by (group, version, kind)."""
-    found = {}
+    found: dict[tuple[str, str, str], str] = {}
     for name, definition in published().items():
         for one in definition.get("x-kubernetes-group-version-kind") or ():
             found.setdefault((one["group"], one["version"], one["kind"]), name)

@@ -1,0 +1,326 @@
+"""Real clients take the embedded server for a cluster: kubectl, kopf, the `kubernetes` package."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import kopf
+import pytest
+import yaml
+from kubernetes.aio import client as kubernetes_client
+from kubernetes.aio import config as kubernetes_config
+from kubernetes.aio import dynamic as kubernetes_dynamic
+from kubernetes.aio import watch as kubernetes_watch
+
+KUBECTL = os.environ.get("KUBECTL") or shutil.which("kubectl") or ""
+needs_kubectl = pytest.mark.skipif(not KUBECTL, reason="no kubectl: set KUBECTL or put it on the PATH")
+
+MERGE = "application/merge-patch+json"
+DEPLOYMENT: dict[str, Any] = {
+    "apiVersion": "apps/v1",
+    "kind": "Deployment",
+    "metadata": {"name": "web"},
+    "spec": {
+        "replicas": 2,
+        "selector": {"matchLabels": {"app": "web"}},
+        "template": {
+            "metadata": {"labels": {"app": "web"}},
+            "spec": {
+                "containers": [
+                    {"name": "c", "image": "registry.example/c:1", "ports": [{"containerPort": 80}]}
+                ]
+            },
+        },
+    },
+}
+
+
+class Kubectl:
+    """kubectl against the embedded server."""
+
+    def __init__(self, folder: Path, kubeconfig: Path, namespace: str) -> None:
+        self.folder, self.kubeconfig, self.namespace = folder, kubeconfig, namespace
+
+    async def __call__(self, *arguments: str, code: int = 0) -> str:
+        environment = {**os.environ, "HOME": str(self.folder), "KUBECONFIG": str(self.kubeconfig)}
+        process = await asyncio.create_subprocess_exec(
+            KUBECTL,
+            "--namespace",
+            self.namespace,
+            *arguments,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            env=environment,
+        )
+        async with asyncio.timeout(60):
+            output = (await process.communicate())[0].decode()
+        assert process.returncode == code, (
+            f"kubectl {' '.join(arguments)} answered {process.returncode}: {output}"
+        )
+        return output
+
+    def file(self, *documents: Any) -> str:
+        path = self.folder / "file.yaml"
+        path.write_text(yaml.safe_dump_all(documents))
+        return str(path)
+
+
+@pytest.fixture
+def kubectl(embedded: Any, tmp_path: Path) -> Kubectl:
+    return Kubectl(tmp_path, embedded.server.kubeconfig(tmp_path / "kubeconfig"), embedded.namespace)
+
+
+@needs_kubectl
+async def test_kubectl_gets_tables(kubectl: Kubectl, embedded: Any, widget: Any) -> None:
+    await embedded.post(embedded.widgets, widget("a"))
+    lines = (await kubectl("get", "wdg", "-o", "wide")).splitlines()
+    assert lines[0].split() == ["NAME", "SIZE", "COLOR", "READY", "AGE"]
+    assert lines[1].split()[:3] == ["a", "3", "red"]
+    assert "COLOR" not in (await kubectl("get", "widgets"))
+    assert (await kubectl("get", "contract", "-o", "name")).strip() == "widget.contract.example.com/a"
+    assert (await kubectl("get", "wdg", "a", "-o", "jsonpath={.spec.size}")) == "3"
+    assert "No resources found" in await kubectl("get", "pods")
+    assert 'widgets.contract.example.com "none" not found' in await kubectl("get", "wdg", "none", code=1)
+
+
+@needs_kubectl
+async def test_kubectl_applies_from_the_client_s_side(kubectl: Kubectl) -> None:
+    assert "deployment.apps/web created" in await kubectl("apply", "-f", kubectl.file(DEPLOYMENT))
+    changed = yaml.safe_load(yaml.safe_dump(DEPLOYMENT))
+    changed["spec"]["template"]["spec"]["containers"][0]["image"] = "registry.example/c:2"
+    changed["spec"]["template"]["spec"]["containers"].append({"name": "d", "image": "registry.example/d:1"})
+    difference = await kubectl("diff", "-f", kubectl.file(changed), code=1)
+    assert "+      - image: registry.example/d:1" in difference
+    assert "deployment.apps/web configured" in await kubectl("apply", "-f", kubectl.file(changed))
+    assert "deployment.apps/web configured" in await kubectl("apply", "-f", kubectl.file(DEPLOYMENT))
+    images = await kubectl(
+        "get", "deployment", "web", "-o", "jsonpath={.spec.template.spec.containers[*].image}"
+    )
+    assert images == "registry.example/c:1"
+
+
+@needs_kubectl
+async def test_kubectl_applies_from_the_server_s_side(kubectl: Kubectl, widget: Any) -> None:
+    file = kubectl.file(widget("a", short="abc"))
+    assert "serverside-applied" in await kubectl("apply", "--server-side", "-f", file)
+    await kubectl("patch", "wdg", "a", "--type=merge", "-p", '{"spec":{"short":"xyz"}}')
+    refused = await kubectl("apply", "--server-side", "-f", file, code=1)
+    assert 'conflict with "kubectl-patch" using contract.example.com/v1: .spec.short' in refused
+    assert "serverside-applied" in await kubectl("apply", "--server-side", "--force-conflicts", "-f", file)
+
+
+@needs_kubectl
+async def test_kubectl_validates_before_it_writes(kubectl: Kubectl, widget: Any) -> None:
+    output = await kubectl("apply", "-f", kubectl.file(widget("a", extra=1)), code=1)
+    assert 'unknown field "spec.extra"' in output
+
+
+@needs_kubectl
+async def test_kubectl_replaces_labels_patches_scales_waits_and_deletes(kubectl: Kubectl) -> None:
+    file = kubectl.file(DEPLOYMENT)
+    await kubectl("create", "-f", file)
+    assert "replaced" in await kubectl("replace", "-f", file)
+    assert "labeled" in await kubectl("label", "deployment", "web", "tier=front")
+    assert "annotated" in await kubectl("annotate", "deployment", "web", "a=b")
+    assert "web" in await kubectl("get", "deployments", "-l", "tier in (front)", "--no-headers")
+    assert "scaled" in await kubectl("scale", "deployment", "web", "--replicas=5")
+    test = (
+        '[{"op":"test","path":"/spec/replicas","value":5},{"op":"replace","path":"/spec/replicas","value":4}]'
+    )
+    assert "patched" in await kubectl("patch", "deployment", "web", "--type=json", "-p", test)
+    waiting = asyncio.create_task(
+        kubectl("wait", "deployment/web", "--for=condition=Available", "--timeout=30s")
+    )
+    await asyncio.sleep(0.5)
+    condition = '{"status":{"conditions":[{"type":"Available","status":"True"}]}}'
+    await kubectl("patch", "deployment", "web", "--subresource=status", "--type=merge", "-p", condition)
+    assert "condition met" in await waiting
+    assert 'deployment.apps "web" deleted' in await kubectl("delete", "deployment", "web", "--wait")
+
+
+@needs_kubectl
+async def test_kubectl_explains_and_describes(kubectl: Kubectl, embedded: Any, widget: Any, pod: Any) -> None:
+    explained = await kubectl("explain", "widget.spec.size")
+    assert "How big." in explained
+    assert "FIELD: size <integer>" in explained
+    assert "containerPort" in await kubectl("explain", "pod.spec.containers.ports")
+    await embedded.post(embedded.widgets, widget("a"))
+    assert "Size:   3" in await kubectl("describe", "wdg", "a")
+    created = (await embedded.post(embedded.core("pods"), pod("p", nodeName="n1"))).body
+    involved = {
+        "kind": "Pod",
+        "name": "p",
+        "namespace": embedded.namespace,
+        "uid": created["metadata"]["uid"],
+    }
+    event = {
+        "metadata": {"name": "e"},
+        "involvedObject": involved,
+        "reason": "TopologyAffinityError",
+        "message": "no",
+    }
+    await embedded.post(embedded.core("events"), event)
+    assert "TopologyAffinityError" in await kubectl("describe", "pod", "p")
+    await embedded.post("/api/v1/nodes", {"metadata": {"name": "n1"}})
+    assert "Non-terminated Pods:          (1 in total)" in await kubectl("describe", "node", "n1")
+
+
+@needs_kubectl
+async def test_kubectl_lists_what_is_served(kubectl: Kubectl) -> None:
+    resources = await kubectl("api-resources", "--no-headers")
+    assert "wdg" in resources
+    assert "contract.example.com/v1" in await kubectl("api-versions")
+    assert "Server Version: v1." in await kubectl("version")
+
+
+@needs_kubectl
+async def test_kubectl_watches(kubectl: Kubectl, embedded: Any, widget: Any) -> None:
+    process = await asyncio.create_subprocess_exec(
+        KUBECTL,
+        f"--kubeconfig={kubectl.kubeconfig}",
+        f"--namespace={embedded.namespace}",
+        "get",
+        "wdg",
+        "--watch",
+        "--no-headers",
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    assert process.stdout is not None
+    try:
+        await asyncio.sleep(0.5)
+        await embedded.post(embedded.widgets, widget("late"))
+        async with asyncio.timeout(20):
+            assert (await process.stdout.readline()).split()[:2] == [b"late", b"3"]
+    finally:
+        process.kill()
+        await process.communicate()
+
+
+# --- kopf ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def login(embedded: Any) -> Any:
+    def connect(**_: Any) -> kopf.ConnectionInfo:
+        return kopf.ConnectionInfo(server=embedded.server.url)
+
+    return connect
+
+
+async def test_kopf_handles_and_patches(embedded: Any, widget: Any, login: Any) -> None:
+    """An operator with a handler, a finalizer and a status; it survives a lost watch."""
+    registry = kopf.OperatorRegistry()
+    seen: list[tuple[str, str]] = []
+
+    @kopf.on.create("contract.example.com", "v1", "widgets", registry=registry)
+    async def created(name: str, patch: kopf.Patch, **_: Any) -> None:
+        seen.append(("created", name))
+        patch.status["phase"] = "Seen"
+
+    @kopf.on.delete("contract.example.com", "v1", "widgets", registry=registry)
+    async def deleted(name: str, **_: Any) -> None:
+        seen.append(("deleted", name))
+
+    kopf.on.login(registry=registry)(login)
+    settings = kopf.OperatorSettings()
+    settings.posting.enabled = False
+    settings.watching.reconnect_backoff = 0.05
+    settings.persistence.finalizer = "contract.example.com/kopf"
+    stop = asyncio.Event()
+    operator = asyncio.create_task(
+        kopf.operator(
+            registry=registry,
+            settings=settings,
+            namespaces=[embedded.namespace],
+            standalone=True,
+            stop_flag=stop,
+        )
+    )
+    try:
+        await embedded.post(embedded.widgets, widget("a"))
+        await _eventually(lambda: ("created", "a") in seen)
+        assert (await _status(embedded, "a"))["phase"] == "Seen"
+        embedded.server.faults.drop_watches(compacted=True)
+        await embedded.post(embedded.widgets, widget("b"))
+        await _eventually(lambda: ("created", "b") in seen)
+        embedded.server.faults.drop_watches()
+        await embedded.delete(f"{embedded.widgets}/a")
+        await _eventually(lambda: ("deleted", "a") in seen)
+        async with asyncio.timeout(10):
+            while (await embedded.get(f"{embedded.widgets}/a")).code != 404:
+                await asyncio.sleep(0.05)
+    finally:
+        stop.set()
+        await asyncio.wait_for(operator, 30)
+
+
+async def _status(api: Any, name: str) -> Any:
+    async with asyncio.timeout(10):
+        while True:
+            body = (await api.get(f"{api.widgets}/{name}")).body
+            if body.get("status"):
+                return body["status"]
+            await asyncio.sleep(0.05)
+
+
+async def _eventually(condition: Any) -> None:
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0.02)
+
+
+# --- the kubernetes package ------------------------------------------------------------------
+
+
+async def test_the_python_client_reads_writes_watches_and_applies(
+    embedded: Any, pod: Any, widget: Any, tmp_path: Path
+) -> None:
+    configuration = kubernetes_client.Configuration()
+    path = embedded.server.kubeconfig(tmp_path / "kubeconfig")
+    await kubernetes_config.load_kube_config(config_file=str(path), client_configuration=configuration)
+    async with kubernetes_client.ApiClient(configuration) as api:
+        core = kubernetes_client.CoreV1Api(api)
+        created = await core.create_namespaced_pod(embedded.namespace, pod("p", nodeName="n1"))
+        assert created.metadata.uid
+        listed = await core.list_namespaced_pod(embedded.namespace, field_selector="spec.nodeName=n1")
+        assert [one.metadata.name for one in listed.items] == ["p"]
+        custom = kubernetes_client.CustomObjectsApi(api)
+        place = ("contract.example.com", "v1", embedded.namespace, "widgets")
+        await custom.create_namespaced_custom_object(*place, widget("a"))
+        applied = await custom.patch_namespaced_custom_object(
+            *place,
+            "a",
+            widget("a"),
+            field_manager="python",
+            force=True,
+            _content_type="application/apply-patch+yaml",
+        )
+        assert applied["metadata"]["managedFields"][0]["operation"] == "Apply"
+        watcher = kubernetes_watch.Watch()
+        async with asyncio.timeout(10):
+            async for event in watcher.stream(
+                custom.list_namespaced_custom_object, *place, timeout_seconds=5
+            ):
+                assert (event["type"], event["object"]["metadata"]["name"]) == ("ADDED", "a")
+                watcher.stop()
+                break
+        with pytest.raises(kubernetes_client.ApiException) as refused:
+            await custom.get_namespaced_custom_object(*place, "none")
+        assert refused.value.status == 404
+        version = await kubernetes_client.VersionApi(api).get_code()
+        assert version.major == "1"
+
+
+async def test_the_dynamic_client_discovers(embedded: Any, widget: Any) -> None:
+    configuration = kubernetes_client.Configuration()
+    configuration.host = embedded.server.url
+    async with kubernetes_client.ApiClient(configuration) as api:
+        dynamic = await kubernetes_dynamic.DynamicClient(api)
+        widgets = await dynamic.resources.get(api_version="contract.example.com/v1", kind="Widget")
+        made = await widgets.create(body=widget("a"), namespace=embedded.namespace)
+        assert made.spec.color == "red"
