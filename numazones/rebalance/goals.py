@@ -58,6 +58,9 @@ class Goal(Protocol):
     def worth(self, node: ClusterNode) -> Counts:
         """What one node contributes."""
 
+    def concerns(self, node: str) -> bool:
+        """Whether a node can contribute at all."""
+
     def total(self, counts: Counts) -> int:
         """Turn the sum of all contributions into the number that is to grow."""
 
@@ -105,6 +108,10 @@ class FitMore:
             for wanted, number in zip(self.wanted, counts, strict=True)
         )
 
+    def concerns(self, node: str) -> bool:
+        """Every node can."""
+        return bool(node)
+
     def worth(self, node: ClusterNode) -> Counts:
         """How many of each kind the node would take, each kind for itself."""
         if not is_known(node):
@@ -143,6 +150,10 @@ class Vacate:
     def total(self, counts: Counts) -> int:
         """Minus the number of pods that are still there."""
         return counts[0]
+
+    def concerns(self, node: str) -> bool:
+        """The one node."""
+        return node == self.node
 
     def worth(self, node: ClusterNode) -> Counts:
         """Minus the number of pods that are in the way."""

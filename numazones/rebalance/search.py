@@ -18,6 +18,7 @@ most promising nodes and destinations; the last eviction is always sought among 
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import nlargest, nsmallest
 from itertools import islice
 from typing import NamedTuple
 
@@ -217,13 +218,18 @@ class Search:
     ) -> Found | None:
         """Return the best plan that brings the goal to ``want``; None where none was found in time."""
         self._want, self._breadth = want, breadth
-        for depth in range(1, at_most + 1):
+        for depth in range(self._fewest(want), at_most + 1):
             best, in_time = self._best_of(depth, allowance)
             if best is not None:
-                return Found(best[1], minimal=breadth is None or depth == 1)
+                return Found(best[1], minimal=breadth is None or depth == self._fewest(want))
             if not in_time:
                 return None
         return None
+
+    def _fewest(self, want: int) -> int:
+        """How many evictions are needed at least, by what one of them can gain."""
+        most = self._goal.gain_per_eviction
+        return 1 if most is None else max(1, -(-(want - self.total) // most))
 
     def _best_of(self, depth: int, allowance: Allowance) -> "tuple[_Best | None, bool]":
         """The best plan of exactly so many evictions, and whether all were tried."""
@@ -239,11 +245,11 @@ class Search:
             return
         moved = {step.candidate.index for step in steps}
         sources = [each for each in self._sources(view, steps, left) if each.index not in moved]
-        floor = _cheapest(sources, left - 1).plus(_cost(steps))
+        floor = _Floor(sources, left, _cost(steps))
         for candidate in sources:
             if self._expired():
                 raise _TimeIsUp
-            if self._is_too_dear(floor.plus(_cost_of(candidate))) or allowance.refusal(candidate.pod):
+            if self._is_too_dear(floor.with_one(candidate)) or allowance.refusal(candidate.pod):
                 continue
             name = candidate.pod.node
             place = view[name].without(candidate)
@@ -268,6 +274,9 @@ class Search:
         return self._best is not None and least >= self._best[0]
 
     def _worth_going_on(self, view: View, steps: tuple[Step, ...], left: int) -> bool:
+        most = self._goal.gain_per_eviction
+        if most is not None and self._goal.total(view.counts) + left * most < self._want:
+            return False
         if steps:
             key = view.key
             if self._seen.get(key, 0) >= left:
@@ -279,11 +288,8 @@ class Search:
 
     def _bound(self, view: View, left: int) -> int:
         """The most that the goal could reach by so many evictions, landings set aside."""
-        gains = sorted((self._emptied_gain(view, name) for name in self._by_node), reverse=True)
-        most = sum(gains[:left])
-        if self._goal.gain_per_eviction is not None:
-            most = min(most, left * self._goal.gain_per_eviction)
-        return self._goal.total(view.counts) + most
+        gains = nlargest(left, (self._emptied_gain(view, name) for name in self._by_node))
+        return self._goal.total(view.counts) + sum(gains)
 
     def _emptied_gain(self, view: View, name: str) -> int:
         """What a node would contribute more if every movable pod left it."""
@@ -313,7 +319,11 @@ class Search:
         if self._goal.gain_per_eviction is not None and (
             self._want - self._goal.total(view.counts) == left * self._goal.gain_per_eviction
         ):
-            return [each for each in self._candidates if self._gains_by(view, each)]
+            return [
+                each
+                for each in self._candidates
+                if self._goal.concerns(each.pod.node) and self._gains_by(view, each)
+            ]
         if self._breadth is None or (left == 1 and not steps):
             return self._candidates
         names = [*view.changed, *self._promising(view, self._breadth.nodes)]
@@ -404,11 +414,19 @@ def _cost(steps: Iterable[Step]) -> _Cost:
     return cost
 
 
-def _cheapest(candidates: Sequence[Candidate], number: int) -> _Cost:
-    """The least that so many of the candidates could cost together."""
-    if not number:
-        return _Cost()
-    disruption = Disruption()
-    for each in sorted(candidate.disruption for candidate in candidates)[:number]:
-        disruption = disruption.plus(each)
-    return _Cost(disruption, sum(sorted(_cost_of(each).cpus for each in candidates)[:number]))
+class _Floor:
+    """The least that a plan can cost with a number of further evictions among some pods."""
+
+    def __init__(self, sources: Sequence[Candidate], number: int, spent: _Cost) -> None:
+        cheapest = nsmallest(number, sources, key=_cost_of)
+        self._among_cheapest = {candidate.index for candidate in cheapest}
+        self._others = spent
+        for candidate in cheapest[: number - 1]:
+            self._others = self._others.plus(_cost_of(candidate))
+        self._all = self._others.plus(_cost_of(cheapest[-1])) if cheapest else self._others
+
+    def with_one(self, candidate: Candidate) -> _Cost:
+        """The least that it can cost if the candidate is one of them."""
+        if candidate.index in self._among_cheapest:
+            return self._all
+        return self._others.plus(_cost_of(candidate))

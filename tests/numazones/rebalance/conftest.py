@@ -14,7 +14,7 @@ from numazones.machine import CPU, Machine, NUMANode
 from numazones.node import Node
 from numazones.rebalance.candidates import Situation
 from numazones.rebalance.filter import Surroundings
-from numazones.rebalance.moves import land
+from numazones.rebalance.moves import evict, land
 
 NOW = datetime.fromisoformat("2026-01-31T12:00:00Z")
 GIB = 1 << 30
@@ -32,7 +32,9 @@ def machine(zones: int, cpus: int) -> Machine:
     )
 
 
-def node(name: str, *, zones: int = 2, cpus: int = 4, policy: str = "single-numa-node", **settings: Any) -> ClusterNode:
+def node(
+    name: str, *, zones: int = 2, cpus: int = 4, policy: str = "single-numa-node", **settings: Any
+) -> ClusterNode:
     """A node whose first CPU is reserved."""
     configuration = {
         "cpuManagerPolicy": "static",
@@ -129,8 +131,6 @@ def random_cluster() -> Callable[[random.Random], list[ClusterNode]]:
 
 
 def _without_one(nodes: list[ClusterNode], draw: random.Random) -> list[ClusterNode]:
-    from numazones.rebalance.moves import evict
-
     held = [(position, each) for position, one in enumerate(nodes) for each in one.pods.values()]
     if not held:
         return nodes
