@@ -80,6 +80,7 @@ class Operator:
         self.failed = ""
         """Which task ended by itself, and why; empty while all is well."""
         self._stop = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._resources = AsyncExitStack()
         self._client = Client(config, user_agent="numazones-operator", retry=RetryPolicy())
@@ -125,7 +126,8 @@ class Operator:
         return self._client
 
     async def run(self) -> None:
-        """Run until ``stop`` is called or a signal arrives."""
+        """Run until ``stop`` is called or a signal arrives; ends every task that the loop got meanwhile."""
+        self._loop = asyncio.get_running_loop()
         settings = kopf.OperatorSettings()
         settings.posting.loggers = False
         await kopf.operator(
@@ -137,8 +139,9 @@ class Operator:
         )
 
     def stop(self) -> None:
-        """Let ``run`` end, gracefully."""
-        self._stop.set()
+        """Let ``run`` end, gracefully; may be called from any thread."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._stop.set)
 
     def start_task(self, coroutine: Coroutine[Any, Any, None], *, name: str) -> None:
         """Run something for as long as the operator runs; it must not end by itself."""

@@ -1,9 +1,8 @@
 """A cluster in one process: API server, simulated kubelets, a NUMA-blind scheduler, and the operator."""
 
 import asyncio
-import contextlib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,8 +10,9 @@ from typing import Any
 
 import aiohttp
 
+from numazones.api.meta import NODE_LABEL
 from numazones_client import Client, ClusterConfig
-from numazones_client.resources import PODS
+from numazones_client.resources import LEASES, NUMAZONES, PODS
 from numazones_operator.admission_predictions import ADMISSION_PREDICTIONS
 from numazones_operator.options import Options
 from numazones_operator.process import Operator
@@ -62,14 +62,19 @@ class Loop:
     fleet: Fleet | None = None
     publishers: dict[str, asyncio.Task[None]] = field(default_factory=dict)
 
-    async def start_nodes(self, specs: Iterable[NodeSpec]) -> None:
-        """Start kubelets and what publishes their zones; wait until the nodes are registered."""
-        self.fleet = Fleet(self.client, specs)
-        self.tasks.create_task(self.fleet.run())
-        for name, agent in self.fleet.agents.items():
+    async def start_nodes(self, specs: Sequence[NodeSpec]) -> None:
+        """Start kubelets and what publishes their zones; wait until everything is published."""
+        fleet = self.fleet = Fleet(self.client, specs)
+        self.tasks.create_task(fleet.run())
+        for name, agent in fleet.agents.items():
             self.publishers[name] = self.tasks.create_task(ZonePublisher(agent, self.client).run())
-        for agent in self.fleet.agents.values():
-            await agent.registered.wait()
+        wanted = sum(len(spec.machine.numa_nodes) for spec in specs)
+        await eventually(lambda: self._published(wanted, len(fleet.agents)), patience=60)
+
+    async def _published(self, zones: int, leases: int) -> bool:
+        written = [zone for zone in await self.client.list(NUMAZONES) if zone.get("status")]
+        beats = await self.client.list(LEASES, namespace=OPTIONS.namespace, label_selector=NODE_LABEL)
+        return len(written) == zones and len(beats) == leases
 
     def start_scheduler(self) -> None:
         """Start binding pods."""
@@ -78,9 +83,10 @@ class Loop:
     async def start_operator(self, options: Options = OPTIONS, **changes: Any) -> Operator:
         """Start an operator; wait until it has seen everything."""
         operator = Operator(replace(options, **changes), ClusterConfig(server=self.server.url))
-        task = self.tasks.create_task(operator.run())
-        self.stack.push_async_callback(_end, operator, task)
-        await eventually(operator.ready.is_set, what="the operator is ready")
+        running = asyncio.create_task(asyncio.to_thread(_run, operator))
+        self.stack.push_async_callback(_end, operator, running)
+        await eventually(lambda: operator.ready.is_set() or running.done(), what="the operator is ready")
+        assert not running.done(), operator.failed
         return operator
 
     async def create_pod(self, name: str, *, namespace: str = "default", **spec: Any) -> dict[str, Any]:
@@ -109,10 +115,15 @@ class Loop:
         return str((await self.predictions()).get(name, {}).get("verdict", ""))
 
 
-async def _end(operator: Operator, task: asyncio.Task[None]) -> None:
+def _run(operator: Operator) -> None:
+    """Run an operator on a loop of its own, in a thread of its own: kopf ends all tasks of its loop."""
+    asyncio.run(operator.run())
+
+
+async def _end(operator: Operator, running: asyncio.Task[None]) -> None:
     operator.stop()
-    with contextlib.suppress(asyncio.CancelledError):
-        await task
+    await running
+    assert not operator.failed
 
 
 @asynccontextmanager
