@@ -667,6 +667,9 @@ async def _body(request: web.Request, *, patch: bool = False) -> Any:
         return None
     media = request.content_type
     if media in (_YAML, patches.APPLY):
+        if raw.startswith(b"{"):  # programs send JSON, which is YAML too but is read much faster by itself
+            with contextlib.suppress(orjson.JSONDecodeError):
+                return orjson.loads(raw)
         try:
             return yaml.load(raw, Loader=_YAML_LOADER)  # noqa: S506 - a safe loader
         except yaml.YAMLError as error:
