@@ -1,0 +1,236 @@
+"""The generated definitions: in step with the models, structural, described, bounded."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import yaml
+from pydantic import Field
+
+from numazones.api import crd
+from numazones.api.meta import APIModel, APIObject, ResourceType, json_name
+
+ROOT = Path(__file__).parents[3]
+DEFINITIONS = {kind.RESOURCE.kind: crd.crd(kind) for kind in crd.KINDS}
+
+
+def schema(kind: str) -> dict[str, Any]:
+    found: dict[str, Any] = DEFINITIONS[kind]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    return found
+
+
+def walk(node: Mapping[str, Any], path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    yield path, node
+    for name, child in node.get("properties", {}).items():
+        yield from walk(child, f"{path}.{name}")
+    for keyword in ("items", "additionalProperties"):
+        if keyword in node:
+            yield from walk(node[keyword], f"{path}[]")
+
+
+def fields(kind: str) -> list[tuple[str, Mapping[str, Any]]]:
+    """All fields of a kind, those that Kubernetes itself defines aside."""
+    ours = (".metadata", ".kind", ".apiVersion")
+    return [(path, field) for path, field in walk(schema(kind), kind) if not path.endswith(ours)]
+
+
+def test_the_files_are_in_step_with_the_models() -> None:
+    assert {path.name: path.read_text() for path in (ROOT / "crds").iterdir()} == crd.files()
+
+
+def test_all_kinds_are_defined() -> None:
+    assert sorted(DEFINITIONS) == [
+        "AdmissionPrediction",
+        "NUMAZone",
+        "RebalancePolicy",
+        "RebalanceRecommendation",
+    ]
+    names = {kind: definition["spec"]["names"] for kind, definition in DEFINITIONS.items()}
+    assert names["NUMAZone"] == {
+        "kind": "NUMAZone",
+        "listKind": "NUMAZoneList",
+        "plural": "numazones",
+        "singular": "numazone",
+        "shortNames": ["nz"],
+        "categories": ["numa"],
+    }
+    assert DEFINITIONS["NUMAZone"]["metadata"] == {"name": "numazones.numazones.io"}
+    scopes = {kind: definition["spec"]["scope"] for kind, definition in DEFINITIONS.items()}
+    assert scopes.pop("AdmissionPrediction") == "Namespaced"
+    assert set(scopes.values()) == {"Cluster"}
+
+
+@pytest.mark.parametrize("kind", DEFINITIONS)
+def test_status_is_a_subresource(kind: str) -> None:
+    (version,) = DEFINITIONS[kind]["spec"]["versions"]
+    assert version["subresources"] == {"status": {}}
+    assert (version["served"], version["storage"]) == (True, True)
+
+
+@pytest.mark.parametrize("kind", DEFINITIONS)
+def test_every_field_is_typed_and_described(kind: str) -> None:
+    for path, field in fields(kind):
+        if field.get("x-kubernetes-int-or-string"):
+            assert "type" not in field, path
+            assert field["anyOf"] == [{"type": "integer"}, {"type": "string"}], path
+        else:
+            assert field["type"] in {"object", "array", "string", "integer", "boolean"}, path
+        assert field.get("format") == ("int64" if field.get("type") == "integer" else field.get("format")), (
+            path
+        )
+        assert path.endswith("[]") or field["description"].endswith("."), path
+
+
+@pytest.mark.parametrize("kind", DEFINITIONS)
+def test_every_field_is_bounded(kind: str) -> None:
+    for path, field in fields(kind):
+        bound = {"string": "maxLength", "array": "maxItems"}.get(field.get("type", ""))
+        assert bound is None or "enum" in field or bound in field, path
+        assert "additionalProperties" not in field or "maxProperties" in field, path
+
+
+@pytest.mark.parametrize("kind", DEFINITIONS)
+def test_every_list_says_how_it_is_merged(kind: str) -> None:
+    for path, field in fields(kind):
+        if field.get("type") == "array":
+            assert field["x-kubernetes-list-type"] in {"atomic", "map"}, path
+        for key in field.get("x-kubernetes-list-map-keys", ()):
+            assert key in field["items"]["required"], path
+
+
+def test_resources_are_told_apart_by_name_and_conditions_by_type() -> None:
+    properties = schema("NUMAZone")["properties"]["status"]["properties"]
+    assert properties["resources"]["x-kubernetes-list-map-keys"] == ["name"]
+    assert properties["conditions"]["x-kubernetes-list-map-keys"] == ["type"]
+
+
+def test_identity_never_changes() -> None:
+    spec = schema("NUMAZone")["properties"]["spec"]
+    assert spec["x-kubernetes-validations"] == [
+        {"rule": "self == oldSelf", "message": "it cannot be changed"}
+    ]
+    assert spec["required"] == ["nodeName", "numaID"]
+
+
+def test_people_get_defaults_where_they_write_and_nowhere_else() -> None:
+    mode = schema("RebalancePolicy")["properties"]["spec"]["properties"]["mode"]
+    assert mode["default"] == "Recommend"
+    assert mode["enum"] == ["Recommend", "Approve", "Auto"]
+    for kind in DEFINITIONS:
+        for path, field in walk(schema(kind)["properties"]["status"], f"{kind}.status"):
+            assert "default" not in field, path
+
+
+def columns(kind: str, *, wide: bool) -> list[str]:
+    listed = DEFINITIONS[kind]["spec"]["versions"][0]["additionalPrinterColumns"]
+    return [column["name"].upper() for column in listed if bool(column.get("priority")) == wide]
+
+
+def test_numazones_have_the_columns_of_the_design() -> None:
+    assert " ".join(columns("NUMAZone", wide=False)) == (
+        "NODE NUMA POLICY CPU RESERVED ASSIGNED FREE MEMORY MEM-FREE DEVICES READY AGE"
+    )
+    assert columns("NUMAZone", wide=True)[:2] == ["SCOPE", "CPUS"]
+    assert {"HEADROOM", "HEADROOM-CORES", "HEADROOM-MEMORY"} <= set(columns("NUMAZone", wide=True))
+
+
+def test_recommendations_have_the_columns_that_read_well() -> None:
+    shown = columns("RebalanceRecommendation", wide=False)
+    assert shown == ["GOAL", "MOVES", "EVICTIONS", "GAIN", "PHASE", "AGE"]
+
+
+@pytest.mark.parametrize("kind", DEFINITIONS)
+def test_columns_show_fields_that_exist(kind: str) -> None:
+    known = {path.replace("[]", "") for path, _ in walk(schema(kind), "")} | {".metadata.creationTimestamp"}
+    for column in DEFINITIONS[kind]["spec"]["versions"][0]["additionalPrinterColumns"]:
+        path = column["jsonPath"]
+        while "[" in path:
+            path = path[: path.index("[")] + path[path.index("]") + 1 :]
+        assert path in known, column
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("numa_id", "numaID"),
+        ("numa_ids", "numaIDs"),
+        ("exclusive_cpus", "exclusiveCPUs"),
+        ("cpu_manager_policy", "cpuManagerPolicy"),
+        ("pod_uid", "podUID"),
+        ("uid", "uid"),
+        ("resource_version", "resourceVersion"),
+    ],
+)
+def test_field_names_are_written_as_kubernetes_writes_them(name: str, expected: str) -> None:
+    assert json_name(name) == expected
+
+
+def test_the_command_writes_and_checks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert crd.main(["--check", str(tmp_path)]) == 1
+    assert f"{tmp_path}/numazones.yaml differs from the models; run make crds" in capsys.readouterr().err
+    assert crd.main(["--write", str(tmp_path)]) == 0
+    assert crd.main(["--check", str(tmp_path)]) == 0
+    written = yaml.safe_load((tmp_path / "numazones.yaml").read_text())
+    assert written == DEFINITIONS["NUMAZone"]
+    resources = yaml.safe_load((tmp_path / "kustomization.yaml").read_text())["resources"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*resources, "kustomization.yaml"])
+
+
+class Undecided(APIModel):
+    """What a structural schema cannot say."""
+
+    value: int | str = Field(default=0, description="Either.")
+
+
+class Tagged(APIModel):
+    """Another."""
+
+    value: float = Field(default=0, multiple_of=2, description="Even.")
+
+
+@pytest.mark.parametrize("part", [Undecided, Tagged])
+def test_what_a_structural_schema_cannot_say_is_refused(part: type[APIModel]) -> None:
+    class Odd(APIObject):
+        RESOURCE: ClassVar[ResourceType] = ResourceType(
+            kind="Odd",
+            plural="odds",
+            singular="odd",
+            short_names=(),
+            scope="Cluster",
+            columns=(),
+            description="Odd.",
+        )
+        spec: part = Field(description="Spec.")  # type: ignore[valid-type]
+        status: Undecided | None = None
+
+    with pytest.raises(crd.UnsupportedSchema, match="cannot be said in a structural schema"):
+        crd.crd(Odd)
+
+
+@pytest.mark.real_apiserver
+def test_a_real_api_server_takes_them_without_warnings(real_apiserver: Any) -> None:
+    said = real_apiserver.kubectl("apply", "-k", str(ROOT / "crds"))
+    assert sorted(said.split()) == sorted(
+        word
+        for definition in DEFINITIONS.values()
+        for word in (
+            f"customresourcedefinition.apiextensions.k8s.io/{definition['metadata']['name']}",
+            "created",
+        )
+    )
+    for definition in DEFINITIONS.values():
+        name = definition["metadata"]["name"]
+        real_apiserver.kubectl("wait", "--for=condition=Established", f"crd/{name}", "--timeout=30s")
+    assert "headroom" in real_apiserver.kubectl("explain", "numazone.status")
+    zone = {
+        "apiVersion": "numazones.io/v1alpha1",
+        "kind": "NUMAZone",
+        "metadata": {"name": "a-numa-0"},
+        "spec": {"nodeName": "a", "numaID": 0},
+    }
+    real_apiserver.kubectl("create", "-f", "-", stdin=yaml.safe_dump(zone))
+    patch = '{"spec":{"numaID":1}}'
+    refused = real_apiserver.kubectl("patch", "nz", "a-numa-0", "--type=merge", "-p", patch, check=False)
+    assert "spec: Invalid value: it cannot be changed" in refused
+    assert real_apiserver.kubectl("get", "numa").split("\n")[0].split()[:3] == ["NAME", "NODE", "NUMA"]
