@@ -26,7 +26,7 @@ _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 @click.group(context_settings=_SETTINGS)
 @click.version_option(version("numazones"), prog_name="numazones-simulator")
 def main() -> None:
-    r"""Stand in for a Kubernetes cluster, to see and try numazones without one.
+    """Stand in for a Kubernetes cluster, to see and try numazones without one.
 
     \b
       numazones-simulator demo             a small cluster, a workload, and what numazones sees

@@ -35,7 +35,7 @@ async def _serve(host: str, port: int, token: str, kubeconfig: Path | None) -> N
     help="Write a kubeconfig for the server to this file.",
 )
 def main(host: str, port: int, token: str, kubeconfig: Path | None) -> None:
-    r"""Serve a Kubernetes API from memory, until interrupted.
+    """Serve a Kubernetes API from memory, until interrupted.
 
     It takes custom resource definitions, nodes, pods and workloads, but runs nothing: no kubelet, no
     scheduler. Every object is gone when it ends. Try it:
