@@ -77,7 +77,7 @@ class Sources:
         """Build the readers; nothing is read or connected to yet. A given client stays the caller's to close.
 
         Raises:
-            InvalidOptions: an endpoint in the options is none of the known forms.
+            SourceError: an endpoint in the options is none of the known forms.
         """
         self.options = options
         self.sysfs = SysfsReader(options.sysfs, options.procfs)

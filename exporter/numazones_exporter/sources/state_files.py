@@ -6,7 +6,7 @@ else wrote it. Formats and checksums are ``numazones.kubelet.checkpoints``' part
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from numazones.kubelet import checkpoints
 from numazones_exporter.observation import CPU_MANAGER_STATE, DEVICE_CHECKPOINT, MEMORY_MANAGER_STATE
@@ -16,19 +16,22 @@ _State = TypeVar("_State")
 
 
 class StateFiles:
-    """Reads the state files of one kubelet directory."""
+    """Reads the state files of one kubelet directory; content that did not change is not parsed again."""
 
     def __init__(self, kubelet_dir: Path) -> None:
         """``kubelet_dir``: the kubelet's root directory, or a recording of it."""
         self._kubelet_dir = kubelet_dir
+        self._cpu_manager = _File(checkpoints.parse_cpu_manager_state)
+        self._memory_manager = _File(checkpoints.parse_memory_manager_state)
+        self._devices = _File(checkpoints.parse_device_manager_state)
 
     def cpu_manager(self) -> checkpoints.CPUManagerState:
         """Read cpu_manager_state; raises ``SourceError``."""
-        return _read(self._kubelet_dir / CPU_MANAGER_STATE, checkpoints.parse_cpu_manager_state)
+        return self._cpu_manager.read(self._kubelet_dir / CPU_MANAGER_STATE)
 
     def memory_manager(self) -> checkpoints.MemoryManagerState:
         """Read memory_manager_state; raises ``SourceError``."""
-        return _read(self._kubelet_dir / MEMORY_MANAGER_STATE, checkpoints.parse_memory_manager_state)
+        return self._memory_manager.read(self._kubelet_dir / MEMORY_MANAGER_STATE)
 
     def devices(self) -> checkpoints.DeviceManagerState:
         """Read kubelet_internal_checkpoint; raises ``SourceError``.
@@ -39,18 +42,27 @@ class StateFiles:
         beside = self._kubelet_dir / DEVICE_CHECKPOINT
         if beside.exists() and not path.exists():
             path = beside
-        return _read(path, checkpoints.parse_device_manager_state)
+        return self._devices.read(path)
 
 
-def _read(path: Path, parse: Callable[[bytes], _State]) -> _State:
-    try:
-        return parse(path.read_bytes())
-    except FileNotFoundError as error:
-        raise SourceError("NotFound", f"{path} does not exist") from error
-    except OSError as error:
-        cure = "; the exporter must run as root" if isinstance(error, PermissionError) else ""
-        raise SourceError("Unreadable", f"{path} cannot be read: {error.strerror}{cure}") from error
-    except checkpoints.InvalidCheckpoint as error:
-        # The error names the file; the directory is what it cannot know.
-        reason = type(error).__name__
-        raise SourceError(reason, f"{path.parent}/{error}") from error
+class _File(Generic[_State]):
+    """A state file and what it last said."""
+
+    def __init__(self, parse: Callable[[bytes], _State]) -> None:
+        self._parse = parse
+        self._last: tuple[bytes, _State] | None = None
+
+    def read(self, path: Path) -> _State:
+        try:
+            content = path.read_bytes()
+            if self._last is None or self._last[0] != content:
+                self._last = (content, self._parse(content))
+        except FileNotFoundError as error:
+            raise SourceError("NotFound", f"{path} does not exist") from error
+        except OSError as error:
+            cure = "; the exporter must run as root" if isinstance(error, PermissionError) else ""
+            raise SourceError("Unreadable", f"{path} cannot be read: {error.strerror}{cure}") from error
+        except checkpoints.InvalidCheckpoint as error:
+            # The error names the file; the directory is what it cannot know.
+            raise SourceError(type(error).__name__, f"{path.parent}/{error}") from error
+        return self._last[1]

@@ -81,6 +81,19 @@ def test_a_bad_cpu_list_in_the_state_is_refused(tmp_path: Path) -> None:
     assert "'0-' is no CPU list" in str(refusal(tmp_path, "cpu_manager_state"))
 
 
+def test_a_file_that_changed_is_read_again_and_an_unchanged_one_gives_the_same(tmp_path: Path) -> None:
+    file = tmp_path / "cpu_manager_state"
+    file.write_bytes((SAMPLE / file.name).read_bytes())
+    files = StateFiles(tmp_path)
+    first = files.cpu_manager()
+    assert files.cpu_manager() is first
+    file.write_bytes((SAMPLE / "mid" / file.name).read_bytes())
+    assert files.cpu_manager() != first
+    file.write_bytes(b"{")
+    with pytest.raises(SourceError):
+        files.cpu_manager()
+
+
 def test_a_directory_in_the_files_place_is_named(tmp_path: Path, name: str) -> None:
     (tmp_path / name).mkdir()
     error = refusal(tmp_path, name)
