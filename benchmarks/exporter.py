@@ -153,7 +153,7 @@ async def exporter(
         f"--kubeconfig={kubeconfig}",
         f"--interval={interval}",
         f"--metrics-address={address}",
-        env={**os.environ, "MALLOC_ARENA_MAX": "1"},  # as in manifests/exporter
+        env={**os.environ, **manifest_environment()},
     )
     try:
         yield psutil.Process(process.pid), f"http://{address}"
@@ -161,6 +161,13 @@ async def exporter(
         if process.returncode is None:
             process.terminate()
         await process.wait()
+
+
+def manifest_environment() -> dict[str, str]:
+    """The environment that the DaemonSet gives the exporter, as far as it is fixed."""
+    path = Path(__file__).parents[1] / "manifests" / "exporter" / "daemonset.yaml"
+    (container,) = yaml.safe_load(path.read_text())["spec"]["template"]["spec"]["containers"]
+    return {entry["name"]: entry["value"] for entry in container["env"] if "value" in entry}
 
 
 async def ready(http: aiohttp.ClientSession, url: str) -> None:
@@ -200,6 +207,7 @@ async def idle_figures(
     return {
         "idle_cycles": int(done),
         "rss_mib": round(process.memory_info().rss / 2**20, 1),
+        "uss_mib": round(process.memory_full_info().uss / 2**20, 1),
         "cpu_ms_per_idle_cycle": round(1000 * seconds / done, 2),
         "zone_writes": int(after["NUMAZone"] - before["NUMAZone"]),
         "lease_writes": int(after["Lease"] - before["Lease"]),

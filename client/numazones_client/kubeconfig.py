@@ -19,8 +19,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from numazones_client.config import (
     SERVICE_ACCOUNT,
     ClusterConfig,
@@ -101,6 +99,8 @@ class _File:
 
     @classmethod
     def read(cls, path: Path) -> "_File":
+        import yaml  # noqa: PLC0415 - programs in a pod read no kubeconfig
+
         try:
             content = yaml.safe_load(path.read_bytes())
         except OSError as error:

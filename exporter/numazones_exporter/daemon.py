@@ -84,7 +84,7 @@ async def serve(
     """Export the node until ``stop`` is set; ``listening`` receives the port of the HTTP server."""
     metrics = Metrics(registry or CollectorRegistry(), version=version("numazones"))
     state = Health(options.interval)
-    async with health.serve(options.metrics_address, state, metrics.registry) as port:
+    with health.serve(options.metrics_address, state, metrics.registry) as port:
         if listening is not None:
             listening.set_result(port)
         _log.info("exporting node %s; metrics on port %d", options.node_name, port)

@@ -3,21 +3,29 @@
 The kubelet restarts an exporter whose ``/healthz`` fails, so it must fail exactly when a restart
 could help: when reading the node or publishing it has failed for ``PATIENCE`` intervals. One failed
 cycle is retried, not punished. ``/readyz`` succeeds after the first complete publish. Ages are taken
-from a monotonic clock: a wall clock that jumps makes nobody unhealthy.
+from a monotonic clock: a wall clock that jumps makes nobody unhealthy. The server has a thread of its own,
+so that it answers, and tells the truth, when the event loop hangs; it is the standard library's, which
+prometheus_client brings along anyway (aiohttp's would add 2 MiB).
 """
 
+import socket
+import threading
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from http import HTTPStatus
+from socketserver import ThreadingMixIn
+from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
-from aiohttp import web
-from prometheus_client import CollectorRegistry
-from prometheus_client.exposition import choose_encoder
+from prometheus_client import CollectorRegistry, make_wsgi_app
 
 from numazones.errors import NumazonesError
 
 PATIENCE = 3
 """Intervals without success after which a step counts as failed for good."""
+
+_LARGEST_PORT = 65535
 
 SCAN = "reading the node"
 PUBLISH = "publishing the zones"
@@ -64,54 +72,91 @@ class Health:
         return self._published
 
 
-def application(health: Health, registry: CollectorRegistry) -> web.Application:
-    """Build the server's routes; served by ``serve`` and, in tests, by aiohttp's test client."""
-
-    async def healthz(_request: web.Request) -> web.Response:
-        problems = health.problems()
-        return web.Response(text="\n".join(problems) or "ok", status=500 if problems else 200)
-
-    async def readyz(_request: web.Request) -> web.Response:
-        if health.ready:
-            return web.Response(text="ok")
-        return web.Response(text="the zones have not been published yet", status=503)
-
-    async def metrics(request: web.Request) -> web.Response:
-        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
-        return web.Response(body=encode(registry), headers={"Content-Type": content_type})
-
-    server = web.Application()
-    server.add_routes(
-        [web.get("/healthz", healthz), web.get("/readyz", readyz), web.get("/metrics", metrics)]
-    )
-    return server
+Application = Callable[[dict[str, Any], Any], Iterable[bytes]]
+"""A WSGI application."""
 
 
-@asynccontextmanager
-async def serve(address: str, health: Health, registry: CollectorRegistry) -> AsyncIterator[int]:
+def application(health: Health, registry: CollectorRegistry) -> Application:
+    """Answer /healthz, /readyz and /metrics, and nothing else."""
+    metrics = make_wsgi_app(registry)
+
+    def answer(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        status, text = HTTPStatus.NOT_FOUND, "there are /metrics, /healthz and /readyz"
+        match environ["PATH_INFO"]:
+            case "/metrics":
+                served: Iterable[bytes] = metrics(environ, start_response)
+                return served
+            case "/healthz":
+                problems = health.problems()
+                status = HTTPStatus.INTERNAL_SERVER_ERROR if problems else HTTPStatus.OK
+                text = "\n".join(problems) or "ok"
+            case "/readyz":
+                status = HTTPStatus.OK if health.ready else HTTPStatus.SERVICE_UNAVAILABLE
+                text = "ok" if health.ready else "the zones have not been published yet"
+        start_response(f"{status} {status.phrase}", [("Content-Type", "text/plain; charset=utf-8")])
+        return [text.encode()]
+
+    return answer
+
+
+@contextmanager
+def serve(address: str, health: Health, registry: CollectorRegistry) -> Iterator[int]:
     """Serve on ``host:port`` (host may be empty or ``[IPv6]``) and yield the port; port 0 picks a free one.
 
     Raises:
         InvalidAddress: the text is no address, or it cannot be listened on.
     """
     host, port = _host_and_port(address)
-    runner = web.AppRunner(application(health, registry), access_log=None)
-    await runner.setup()
     try:
-        site = web.TCPSite(runner, host, port)
+        listener = _listen(host, port)
+    except OSError as error:
+        raise InvalidAddress(
+            f"cannot serve metrics on {address!r}: {error.strerror or error}; choose another address"
+        ) from error
+    with listener, _Server(listener, application(health, registry)) as server:
+        thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
+        thread.start()
         try:
-            await site.start()
-        except OSError as error:
-            raise InvalidAddress(
-                f"cannot serve metrics on {address!r}: {error.strerror or error}; choose another address"
-            ) from error
-        yield int(runner.addresses[0][1])
-    finally:
-        await runner.cleanup()
+            yield server.server_port
+        finally:
+            server.shutdown()
+            thread.join()
 
 
-def _host_and_port(address: str) -> tuple[str | None, int]:
+class _Handler(WSGIRequestHandler):
+    """Answers one connection, without a log line for each probe."""
+
+    timeout = 10  # seconds a client may keep silent
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the standard library's name
+        """Say nothing."""
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    """A WSGI server on a socket that listens already; ``bind`` would ask DNS for a name."""
+
+    daemon_threads = True
+
+    def __init__(self, listener: socket.socket, application: Application) -> None:
+        self.address_family = listener.family
+        super().__init__(listener.getsockname()[:2], _Handler, bind_and_activate=False)
+        self.socket.close()
+        self.socket = listener
+        self.server_name, self.server_port = listener.getsockname()[:2]
+        self.setup_environ()
+        self.set_app(application)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """Listen on one address; without a host on all, IPv6 and IPv4."""
+    if not host and socket.has_dualstack_ipv6():
+        return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
+    family = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
+    return socket.create_server((host, port), family=family)
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
     host, separator, port = address.rpartition(":")
-    if not separator or not port.isdecimal() or int(port) > 65535:  # noqa: PLR2004 - the largest TCP port
+    if not separator or not port.isdecimal() or int(port) > _LARGEST_PORT:
         raise InvalidAddress(f"{address!r} is no address to serve metrics on; write host:port, such as :8080")
-    return host.removeprefix("[").removesuffix("]") or None, int(port)
+    return host.removeprefix("[").removesuffix("]"), int(port)

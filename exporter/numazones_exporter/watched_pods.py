@@ -21,8 +21,8 @@ from numazones_exporter.sources.node_pods import PodsReader, pods_of
 from numazones_exporter.triggers import PODS as PODS_CHANGED
 from numazones_exporter.triggers import Wakeups
 
-_PAGE = 50
-"""Pods per page of a list; a page is in memory as a whole."""
+_PAGE = 20
+"""Pods per page of a list; a page is in memory as a whole, and real pods have several KiB."""
 _LONGEST_PAUSE = 30.0
 
 _log = logging.getLogger(__name__)

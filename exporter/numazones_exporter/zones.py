@@ -20,7 +20,7 @@ from numazones.api.snapshot import (
     NodeSnapshot,
     kubelet_settings,
 )
-from numazones.api.zones import build_zones
+from numazones.api.zone_building import build_zones
 from numazones.cpuset import CPUSet
 from numazones.kubelet.memory_manager import MEMORY, hugepage_type
 from numazones.machine import Machine
