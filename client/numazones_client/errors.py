@@ -88,21 +88,23 @@ class UnknownResource(NotFound):
     """404: the API server does not know this type of resource."""
 
     def _cure(self) -> str:
-        return (
-            f"install the definition of {self.request.resource or 'this resource'} (kubectl apply -k crds)"
-        )
+        return f"install the definition of {self.request.resource or 'this resource'} (kubectl apply -k crds)"
 
 
 class Conflict(APIError):
     """409: somebody else changed the object, or owns the applied fields."""
 
-    cure = "somebody else changed it: read it again and repeat"
+    def _cure(self) -> str:
+        if "FieldManagerConflict" in self.causes:
+            return "another manager owns the fields: apply with force, or leave them out"
+        return "somebody else changed it: read it again and repeat"
 
 
 class AlreadyExists(Conflict):
     """409: an object of this name exists."""
 
-    cure = "update it instead of creating it"
+    def _cure(self) -> str:
+        return "update it instead of creating it"
 
 
 class Gone(APIError):

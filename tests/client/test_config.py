@@ -1,4 +1,4 @@
-"""Where the API server is and who asks: pods, kubeconfigs, tokens, certificates, plugins, and their faults."""
+"""Where the API server is and who asks: pods, kubeconfigs, tokens, certificates, plugins."""
 
 import base64
 import json

@@ -134,6 +134,12 @@ async def test_failures_become_exceptions_that_name_object_and_cure(
     assert failed.match(cure)
 
 
+async def test_applied_fields_that_others_own_are_told_apart(client: Client, server: ScriptedServer) -> None:
+    server.answers = [status(409, "Conflict", details={"causes": [{"reason": "FieldManagerConflict"}]})]
+    with pytest.raises(Conflict, match="apply with force, or leave them out"):
+        await client.apply(NUMAZONES, {"metadata": {"name": "z"}}, field_manager="me", force=False)
+
+
 async def test_a_failure_without_a_status_is_told_in_its_own_words(
     client: Client, server: ScriptedServer
 ) -> None:
