@@ -295,7 +295,9 @@ class _Miss:
         """A resource that no set of NUMA nodes offers enough of."""
         best = max(lacking, key=lambda short: short.offered)
         sentence = f"needs {_amount(best.resource, best.needed)} on {_nodes(width)}"
-        if not any(short.possible for short in lacking):
+        need = _Need(best.resource, best.needed, width)
+        everywhere = masks_of_size(self.kubelet.machine.numa_mask, width)
+        if not any(self._possible(need, mask) for mask, _ in everywhere):
             sentence += ", more than any holds even when empty"
         if best.offered == 0:
             blocked = f" ({self._groups()})" if _is_memory(best.resource) and self._groups() else ""

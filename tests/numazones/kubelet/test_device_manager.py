@@ -13,9 +13,9 @@ from numazones.pod import Pod
 from .building import configuration, container, gpus, machine, node, pod, sidecar
 
 
-def device_node(policy: str, devices: Mapping[str, tuple[Device, ...]], **config: object) -> Node:
+def device_node(policy: str, devices: Mapping[str, tuple[Device, ...]], **config: str) -> Node:
     """Only the Device Manager decides; four NUMA nodes."""
-    return node(machine(4, cores=1), devices=devices, policy=policy, cpus="none", memory="None", **config)  # type: ignore[arg-type]
+    return node(machine(4, cores=1), devices=devices, policy=policy, cpus="none", memory="None", **config)
 
 
 def hints(

@@ -269,6 +269,6 @@ def test_more_numa_nodes_than_allowed_are_refused() -> None:
 
 def test_unknown_distances_are_refused_only_where_they_count() -> None:
     blind = machine(distances=False)
-    assert TopologyManager.start(configuration("restricted"), blind)
+    assert TopologyManager.start(configuration("restricted"), blind).policy == "restricted"
     with pytest.raises(InvalidConfiguration, match="error getting NUMA distances from cadvisor"):
         TopologyManager.start(configuration("restricted", options={"prefer-closest-numa-nodes": "1"}), blind)

@@ -1,0 +1,248 @@
+"""Whole decisions: laws that hold whatever the node, and the cases the laws leave out."""
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from numazones import cpuset
+from numazones.kubelet.admission import Admission, admit, overlay, remove
+from numazones.kubelet.hints import Hint
+from numazones.kubelet.refusal import KubeletHang, UnmodelledFeature
+from numazones.node import Node
+from numazones.pod import Pod
+
+from .building import GI, container, gpus, machine, node, pod, sidecar
+
+POLICIES = ("none", "best-effort", "restricted", "single-numa-node")
+OPTIONS: tuple[dict[str, str], ...] = (
+    {},
+    {"full-pcpus-only": "true"},
+    {"distribute-cpus-across-numa": "true"},
+    {"distribute-cpus-across-cores": "true"},
+    {"prefer-align-cpus-by-uncorecache": "true", "strict-cpu-reservation": "true"},
+)
+
+
+@st.composite
+def nodes(draw: st.DrawFn) -> Node:
+    numas = draw(st.integers(1, 4))
+    hardware = machine(
+        numas,
+        cores=draw(st.integers(1, 4)),
+        threads=draw(st.sampled_from([1, 2])),
+        sockets=draw(st.sampled_from([1, numas])),
+        memory=draw(st.sampled_from([4, 8])) * GI,
+        cores_per_cache=draw(st.sampled_from([None, 2])),
+    )
+    hosts = [(draw(st.integers(0, numas - 1)),) for _ in range(draw(st.integers(0, 4)))]
+    return node(
+        hardware,
+        devices=gpus(*hosts),
+        policy=draw(st.sampled_from(POLICIES)),
+        scope=draw(st.sampled_from(["container", "pod"])),
+        memory=draw(st.sampled_from(["Static", "None"])),
+        cpu_options=draw(st.sampled_from(OPTIONS)),
+    )
+
+
+@st.composite
+def pods(draw: st.DrawFn, uid: str) -> Pod:
+    def one(name: str) -> dict[str, object]:
+        return container(
+            name,
+            draw(st.sampled_from(["1", "2", "3", "4", "500m"])),
+            draw(st.sampled_from(["64Mi", "1Gi", "3Gi", "6Gi"])),
+            **({"vendor_gpu": draw(st.sampled_from(["0", "1", "2"]))} if draw(st.booleans()) else {}),
+        )
+
+    inits = tuple(
+        {**one(f"i{number}"), **({"restartPolicy": "Always"} if draw(st.booleans()) else {})}
+        for number in range(draw(st.integers(0, 2)))
+    )
+    return pod(uid, *(one(f"c{number}") for number in range(draw(st.integers(1, 2)))), init=inits)
+
+
+@st.composite
+def days(draw: st.DrawFn) -> tuple[Node, list[Pod]]:
+    return draw(nodes()), [draw(pods(f"u{number}")) for number in range(draw(st.integers(1, 4)))]
+
+
+def play(start: Node, arrivals: Sequence[Pod]) -> tuple[list[Admission], Node]:
+    admissions = []
+    for arrival in arrivals:
+        try:
+            admission = admit(start, arrival)
+        except KubeletHang:
+            continue
+        admissions.append(admission)
+        start = admission.node
+    return admissions, start
+
+
+@settings(max_examples=150)
+@given(days())
+def test_no_cpu_or_device_is_in_two_pods_nor_in_the_shared_set(day: tuple[Node, list[Pod]]) -> None:
+    _, after = play(*day)
+    pods_cpus = [
+        cpuset.of(cpu for cpus in held.values() for cpu in cpuset.ids(cpus))
+        for held in after.cpus.assignments.values()
+    ]
+    assert sum(cpus.bit_count() for cpus in pods_cpus) == after.cpus.assigned().bit_count()
+    assert after.cpus.assigned() & after.cpus.default == 0
+    assert after.cpus.assigned() & after.kubelet.cpus.reserved == 0
+    for resource in after.kubelet.devices.resources:
+        held = [
+            {device for kinds in containers.values() for device in kinds.get(resource, ())}
+            for containers in after.device_assignments.values()
+        ]
+        assert sum(map(len, held)) == len(set().union(*held))
+
+
+@settings(max_examples=150)
+@given(days())
+def test_memory_is_never_lost(day: tuple[Node, list[Pod]]) -> None:
+    _, after = play(*day)
+    manager = after.kubelet.memory
+    for kind, allocatable in manager.allocatable.items():
+        for position, total in enumerate(allocatable):
+            assert after.memory.free[kind][position] + after.memory.reserved[kind][position] == total
+
+
+@settings(max_examples=150)
+@given(days())
+def test_removing_all_pods_leaves_a_fresh_node(day: tuple[Node, list[Pod]]) -> None:
+    start, arrivals = day
+    _, after = play(start, arrivals)
+    for arrival in arrivals:
+        after = remove(after, arrival.uid)
+    assert after == start
+    assert after.state_key == start.state_key
+
+
+@settings(max_examples=100)
+@given(days())
+def test_decisions_do_not_depend_on_names(day: tuple[Node, list[Pod]]) -> None:
+    start, arrivals = day
+    renamed = [
+        Pod(f"other-{arrival.uid}", "elsewhere", f"x{index}", arrival.containers)
+        for index, arrival in enumerate(reversed(arrivals))
+    ]
+    admissions, after = play(start, arrivals)
+    again, other = play(start, list(reversed(renamed)))
+    assert [(one.admitted, one.reason, one.message) for one in admissions] == [
+        (one.admitted, one.reason, one.message) for one in again
+    ]
+    assert after.state_key == other.state_key
+
+
+@settings(max_examples=100)
+@given(days())
+def test_a_decision_leaves_the_node_it_was_made_for_alone(day: tuple[Node, list[Pod]]) -> None:
+    start, arrivals = day
+    key = start.state_key
+    admissions, _ = play(start, arrivals)
+    assert start.state_key == key
+    for admission in admissions:
+        repeated = admit(admission.before, admission.pod)
+        assert repeated.node.state_key == admission.node.state_key
+
+
+@settings(max_examples=100)
+@given(days())
+def test_every_refusal_is_explained_and_gives_its_cpus_back(day: tuple[Node, list[Pod]]) -> None:
+    for admission in play(*day)[0]:
+        explanation = admission.explanation
+        assert explanation.admitted == admission.admitted
+        assert bool(explanation.nearest_miss) != admission.admitted
+        if not admission.admitted:
+            assert admission.node.cpus == admission.before.cpus
+            assert admission.node.devices == admission.before.devices
+
+
+@settings(max_examples=60)
+@given(days())
+def test_a_restarted_kubelet_admits_its_containers_again_from_its_state(day: tuple[Node, list[Pod]]) -> None:
+    """Unless parts of cores are asked about first, or the pod as a whole is compared with one container."""
+    admissions, after = play(*day)
+    options = dict(after.config.cpu_manager_policy_options)
+    if after.kubelet.topology.pod_scope or "full-pcpus-only" in options:
+        return
+    for admission in admissions:
+        simple = len(admission.pod.containers) == 1
+        if admission.admitted and simple:
+            again = admit(after, admission.pod)
+            assert again.admitted
+            assert again.node.state_key == after.state_key
+
+
+def test_pod_scope_gives_all_containers_the_same_affinity() -> None:
+    start = node(machine(2, cores=4), scope="pod")
+    admission = admit(start, pod("u", container("a", 2), container("b", 4)))
+    assert {given.affinity for given in admission.containers.values()} == {Hint(0b01, True)}
+    refused = admit(start, pod("u", container("a", 4), container("b", 6)))
+    assert (refused.admitted, refused.reason) == (False, "TopologyAffinityError")
+
+
+def test_container_scope_may_split_a_pod() -> None:
+    admission = admit(node(machine(2, cores=4)), pod("u", container("a", 6), container("b", 6)))
+    assert [given.affinity.affinity for given in admission.containers.values()] == [0b01, 0b10]
+
+
+def test_sidecars_count_towards_the_pod_with_what_starts_after_them() -> None:
+    start = node(machine(2, cores=4), scope="pod", memory="None")
+    init = (container("before", 8), sidecar("side", 2), container("after", 6))
+    assert admit(start, pod("u", container("app", 6), init=init)).admitted
+    too_many = (sidecar("side", 4), container("after", 6))
+    assert not admit(start, pod("u", container("app", 1), init=too_many)).admitted
+
+
+def test_policy_none_stores_no_affinity() -> None:
+    admission = admit(node(policy="none"), pod("u"))
+    assert admission.containers["c"].affinity == Hint(None, False)
+
+
+def test_pod_level_resources_leave_cpus_and_memory_to_nobody() -> None:
+    resources = {"requests": {"cpu": "2", "memory": "2Gi"}, "limits": {"cpu": "2", "memory": "2Gi"}}
+    admission = admit(node(), pod("u", container("c", 2, "2Gi"), resources=resources))
+    assert admission.admitted
+    assert (admission.containers["c"].cpus, admission.containers["c"].memory) == (0, ())
+
+
+def test_pod_level_resource_managers_are_not_guessed_at() -> None:
+    resources = {"limits": {"cpu": "2"}}
+    with pytest.raises(UnmodelledFeature, match="PodLevelResourceManagers"):
+        admit(node(gates={"PodLevelResourceManagers": True}), pod("u", resources=resources))
+    assert admit(node(gates={"PodLevelResourceManagers": True}), pod("u")).admitted
+
+
+def test_a_refused_pods_grants_are_freed() -> None:
+    start = node(machine(2, cores=4))
+    refused = admit(start, pod("u", container("a", 2), container("b", 9)))
+    assert not refused.admitted
+    assert refused.node == start
+    assert refused.containers == {}
+
+
+def test_removing_an_unknown_pod_changes_nothing() -> None:
+    start = node()
+    assert remove(start, "unknown") is start
+
+
+def test_bound_pods_are_overlaid_in_the_order_of_their_creation() -> None:
+    def created(uid: str, when: str, cpus: int) -> Pod:
+        return Pod.from_api(
+            {
+                "metadata": {"uid": uid, "name": uid, "creationTimestamp": when},
+                "spec": {"containers": [container("c", cpus)]},
+            }
+        )
+
+    start = node(machine(2, cores=4))
+    known = admit(start, created("known", "2026-01-01T00:00:00Z", 2)).node
+    late, early = created("late", "2026-01-03T00:00:00Z", 6), created("early", "2026-01-02T00:00:00Z", 6)
+    result = overlay(known, [late, created("known", "2026-01-01T00:00:00Z", 2), early])
+    assert [admission.pod.uid for admission in result.admissions] == ["early", "late"]
+    assert [admission.admitted for admission in result.admissions] == [True, False]
+    assert result.node.pods == {"known", "early"}

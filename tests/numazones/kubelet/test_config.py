@@ -1,0 +1,171 @@
+"""Reading a KubeletConfiguration, and what a kubelet refuses in it before it looks at the machine."""
+
+import pytest
+
+from numazones import quantity
+from numazones.kubelet.config import InvalidConfiguration, KubeletConfiguration
+from numazones.kubelet.startup import Kubelet
+from numazones.kubelet.versions import UnsupportedVersion
+from numazones.machine import InvalidMachine, Machine
+
+from .building import configuration, machine
+
+
+def test_defaults_are_the_kubelets() -> None:
+    config = KubeletConfiguration.from_api({})
+    assert config == KubeletConfiguration(total_reserved_memory=quantity.parse("100Mi"))
+    assert (config.cpu_manager_policy, config.memory_manager_policy) == ("none", "None")
+    assert (config.topology_manager_policy, config.topology_manager_scope) == ("none", "container")
+    assert config.gate("PodLevelResources")
+    assert not config.gate("CPUManagerPolicyAlphaOptions")
+
+
+def test_all_fields_are_read() -> None:
+    config = KubeletConfiguration.from_api(
+        {
+            "cpuManagerPolicy": "static",
+            "cpuManagerPolicyOptions": {"full-pcpus-only": "true", "align-by-socket": "1"},
+            "kubeReserved": {"cpu": "1500m", "memory": "1Gi"},
+            "systemReserved": {"cpu": "500m", "memory": "512Mi"},
+            "evictionHard": {"memory.available": "500Mi"},
+            "reservedSystemCPUs": "0-1",
+            "memoryManagerPolicy": "Static",
+            "reservedMemory": [{"numaNode": 1, "limits": {"memory": "2036Mi"}}],
+            "topologyManagerPolicy": "restricted",
+            "topologyManagerScope": "pod",
+            "topologyManagerPolicyOptions": {"max-allowable-numa-nodes": "16"},
+            "featureGates": {"TopologyManagerPolicyAlphaOptions": True},
+        },
+        version="v1.35.1",
+    )
+    assert config.release.minor == 35
+    assert config.cpu_manager_policy_options == (("align-by-socket", "1"), ("full-pcpus-only", "true"))
+    assert config.reserved_cpu == quantity.parse("2")
+    assert config.reserved_system_cpus == "0-1"
+    assert config.total_reserved_memory == quantity.parse("2036Mi")
+    assert config.reserved_memory[0].numa == 1
+    assert config.topology_manager_policy_options == (("max-allowable-numa-nodes", "16"),)
+    assert config.gate("TopologyManagerPolicyAlphaOptions")
+
+
+@pytest.mark.parametrize(
+    ("fields", "total"),
+    [
+        ({}, "100Mi"),
+        ({"evictionHard": {}}, "0"),
+        ({"evictionHard": {"nodefs.available": "10%"}}, "0"),
+        ({"evictionHard": {"nodefs.available": "10%"}, "mergeDefaultEvictionSettings": True}, "100Mi"),
+        ({"evictionHard": {"memory.available": "5%"}}, None),
+        ({"kubeReserved": {"memory": "1Gi"}, "evictionHard": {"memory.available": "24Mi"}}, "1048Mi"),
+    ],
+)
+def test_memory_reserved_in_total_includes_the_hard_eviction_threshold(
+    fields: dict[str, object], total: str | None
+) -> None:
+    config = KubeletConfiguration.from_api(fields)
+    assert config.total_reserved_memory == (None if total is None else quantity.parse(total))
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (
+            {"topologyManagerPolicy": "preferred"},
+            (
+                "invalid configuration: topologyManagerPolicy (--topology-manager-policy) "
+                '"preferred" must be one of: ["none" "best-effort" "restricted" "single-numa-node"]'
+            ),
+        ),
+        (
+            {"topologyManagerScope": "node"},
+            (
+                "invalid configuration: topologyManagerScope (--topology-manager-scope) "
+                '"node" must be one of: "container", or "pod"'
+            ),
+        ),
+        (
+            {"reservedSystemCPUs": "0-"},
+            (
+                "invalid configuration: unable to parse reservedSystemCPUs (--reserved-cpus) 0-, "
+                'error: strconv.Atoi: parsing "": invalid syntax'
+            ),
+        ),
+        (
+            {"reservedSystemCPUs": "3-1"},
+            (
+                "invalid configuration: unable to parse reservedSystemCPUs (--reserved-cpus) 3-1, "
+                'error: invalid range "3-1" (3 > 1)'
+            ),
+        ),
+        (
+            {"reservedMemory": [{"numaNode": 0, "limits": {"memory": "0"}}]},
+            'invalid configuration: reserved memory may not be zero for NUMA node 0 and resource "memory"',
+        ),
+        (
+            {"reservedMemory": [{"numaNode": 0, "limits": {"cpu": "1"}}]},
+            (
+                'invalid configuration: the limit type "cpu" for NUMA node 0 is not supported, '
+                "only [memory hugepages-<HugePageSize>] is accepted"
+            ),
+        ),
+        (
+            {"reservedMemory": [{"limits": {"memory": "1Gi"}}, {"numaNode": 0, "limits": {"memory": "1Gi"}}]},
+            (
+                "invalid configuration: the reserved memory has a duplicate value "
+                'for NUMA node 0 and resource "memory"'
+            ),
+        ),
+        (
+            {"topologyManagerScope": "node", "reservedSystemCPUs": "x"},
+            (
+                "[invalid configuration: topologyManagerScope (--topology-manager-scope) "
+                '"node" must be one of: "container", or "pod", '
+                "invalid configuration: unable to parse reservedSystemCPUs (--reserved-cpus) x, "
+                'error: strconv.Atoi: parsing "x": invalid syntax]'
+            ),
+        ),
+    ],
+)
+def test_refusals_are_in_the_kubelets_words(fields: dict[str, object], message: str) -> None:
+    with pytest.raises(InvalidConfiguration) as refused:
+        KubeletConfiguration.from_api(fields).check()
+    assert str(refused.value) == message
+
+
+def test_the_configuration_is_checked_before_the_machine_and_the_managers_in_their_order() -> None:
+    def refusal(**fields: object) -> str:
+        with pytest.raises(InvalidConfiguration) as refused:
+            Kubelet.start(configuration(**fields), machine(), {})  # type: ignore[arg-type]
+        return str(refused.value)
+
+    broken: dict[str, object] = {
+        "memory": "static", "cpus": "dynamic", "options": {"x": "1"}, "reserved": "99", "scope": "node",
+    }  # fmt: skip
+    seen = []
+    for field in ("scope", "reserved", "options", "cpus", "memory"):
+        seen.append(refusal(**{"policy": "restricted", **broken}))
+        del broken[field]
+    assert [message.split(":")[0] for message in seen] == [
+        "invalid configuration",
+        "reserved-cpus",
+        "unknown Topology Manager Policy option",
+        "unknown policy",
+        "unknown policy",
+    ]
+    assert seen[1] == "reserved-cpus: 99 is not a subset of online-cpus: 0-15"
+    assert seen[3:] == ['unknown policy: "dynamic"', 'unknown policy: "static"']
+
+
+def test_a_machine_without_cpus_is_no_node() -> None:
+    with pytest.raises(InvalidMachine, match="at least one CPU"):
+        Kubelet.start(configuration(), Machine((), machine().numa_nodes), {})
+
+
+def test_fields_of_the_wrong_shape_are_named() -> None:
+    with pytest.raises(InvalidConfiguration, match="featureGates of the kubelet configuration is no mapping"):
+        KubeletConfiguration.from_api({"featureGates": ["x"]})
+
+
+def test_versions_that_are_not_modelled_are_refused() -> None:
+    with pytest.raises(UnsupportedVersion, match=r"older than 1\.31"):
+        KubeletConfiguration.from_api({}, version="v1.30.9")

@@ -1,0 +1,173 @@
+"""A node as a value, fresh or from a snapshot."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from numazones import cpuset
+from numazones.kubelet.admission import admit
+from numazones.kubelet.device_manager import Device
+from numazones.kubelet.memory_manager import Block
+from numazones.node import InvalidNodeState, Node, NUMAMemory
+
+from .kubelet.building import GI, configuration, container, gpus, machine, node, pod
+from .kubelet.test_admission import days, play
+
+HARDWARE = machine(2, cores=4)
+DEVICES = gpus((0,), (1,))
+
+
+def snapshot(state: Node) -> dict[str, Any]:
+    """What ``restore`` needs of a node."""
+    return {
+        "default_cpus": state.cpus.default,
+        "cpu_assignments": state.cpus.assignments,
+        "memory_state": state.memory_state,
+        "memory_assignments": state.memory.assignments,
+        "device_assignments": state.device_assignments,
+    }
+
+
+def restored(**parts: Any) -> Node:
+    return Node.restore(HARDWARE, configuration("none"), DEVICES, **parts)
+
+
+def books(**changes: Any) -> dict[int, NUMAMemory]:
+    """The books of a fresh node, the given fields changed on NUMA node 1."""
+    fresh = restored().memory_state
+    first = fresh[1]
+    fields = {
+        "assignments": first.assignments,
+        "group": first.group,
+        "free": first.free,
+        "reserved": first.reserved,
+    }
+    return {**fresh, 1: NUMAMemory(**{**fields, **changes})}
+
+
+def test_restoring_nothing_is_a_fresh_node() -> None:
+    assert restored().state_key == Node.fresh(HARDWARE, configuration("none"), DEVICES).state_key
+
+
+@settings(max_examples=80)
+@given(days())
+def test_a_snapshot_restores_the_node(day: tuple[Node, list[Any]]) -> None:
+    _, after = play(*day)
+    devices = {name: item.devices for name, item in after.kubelet.devices.resources.items()}
+    again = Node.restore(after.machine, after.config, devices, **snapshot(after))
+    assert (again.cpus, again.memory, again.devices) == (after.cpus, after.memory, after.devices)
+    assert again.state_key == after.state_key
+
+
+@settings(max_examples=40)
+@given(days(), st.data())
+def test_a_restored_node_decides_alike(day: tuple[Node, list[Any]], data: st.DataObject) -> None:
+    start, arrivals = day
+    _, after = play(start, arrivals[:-1])
+    devices = {name: item.devices for name, item in after.kubelet.devices.resources.items()}
+    again = Node.restore(after.machine, after.config, devices, **snapshot(after))
+    assert [one.message for one in play(after, arrivals[-1:])[0]] == [
+        one.message for one in play(again, arrivals[-1:])[0]
+    ]
+
+
+def test_the_shared_set_defaults_to_what_is_not_assigned() -> None:
+    state = restored(cpu_assignments={"u": {"c": cpuset.parse("1,9")}})
+    assert cpuset.format(state.cpus.default) == "0,2-8,10-15"
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        (
+            {"cpu_assignments": {"u": {"c": 1 << 16}}},
+            "container c of pod u holds CPUs 16, which no NUMA zone",
+        ),
+        ({"default_cpus": 1 << 20}, "the shared CPU set holds CPUs 20, which no NUMA zone"),
+        (
+            {"memory_state": books(free={"memory": -5})},
+            r"NUMA zone 1: the free amount of memory is negative \(-5\)",
+        ),
+        (
+            {"memory_state": books(reserved={"memory": -1})},
+            "NUMA zone 1: the assigned amount of memory is negative",
+        ),
+        ({"memory_state": books(free={})}, "NUMA zone 1: the free amount of memory is missing"),
+        ({"memory_state": books(group=(0,))}, r"NUMA zone 1: it cannot be in the memory group \[0\]"),
+        ({"memory_state": books(group=(1, 9))}, r"NUMA zone 1: it cannot be in the memory group \[1, 9\]"),
+        (
+            {"memory_state": books(assignments=-1)},
+            "NUMA zone 1: the number of memory assignments is negative",
+        ),
+        ({"memory_state": {0: books()[0]}}, "NUMA zone 1: the Memory Manager's books are missing"),
+        (
+            {"memory_assignments": {"u": {"c": (Block(1 << 5, "memory", GI),)}}},
+            "container c of pod u holds memory on NUMA zones 5; the machine has zones 0-1",
+        ),
+        (
+            {"memory_assignments": {"u": {"c": (Block(1, "hugepages-2Mi", GI),)}}},
+            "holds hugepages-2Mi on NUMA zone 0, which has no such memory",
+        ),
+        (
+            {"memory_assignments": {"u": {"c": (Block(1, "memory", -1),)}}},
+            "holds a negative amount of memory",
+        ),
+        (
+            {"memory_assignments": {"u": {"c": (Block(1, "memory", GI),)}}},
+            "books per NUMA zone are missing",
+        ),
+    ],
+)
+def test_impossible_snapshots_are_refused_and_name_the_zone(parts: Mapping[str, Any], message: str) -> None:
+    with pytest.raises(InvalidNodeState, match=message):
+        restored(**parts)
+
+
+def test_memory_is_left_aside_where_the_memory_manager_is_off() -> None:
+    state = Node.restore(HARDWARE, configuration(memory="None"), memory_state={0: books()[0]})
+    assert state.memory_state == {}
+
+
+def test_devices_that_nobody_announces_any_more_stay_assigned() -> None:
+    held = {"u": {"c": {"vendor/gpu": ("gone",), "vendor/old": ("x",)}}}
+    state = restored(device_assignments=held)
+    assert state.device_assignments == held
+    assert state.pods == {"u"}
+    refused = admit(state, pod("v", container("c", **{"vendor/old": "1"})))
+    assert "cannot allocate unregistered device vendor/old" in refused.message
+    assert admit(state, pod("v", container("c", vendor_gpu="2"))).admitted
+
+
+def test_a_resource_registered_without_devices_has_none_that_is_healthy() -> None:
+    state = Node.restore(HARDWARE, configuration("none"), {"vendor/gpu": ()})
+    assert "no healthy devices present" in admit(state, pod("u", container("c", vendor_gpu="1"))).message
+
+
+def test_plugins_may_announce_other_devices_later() -> None:
+    state = admit(
+        node(HARDWARE, devices=DEVICES, policy="none"), pod("u", container("c", vendor_gpu="1"))
+    ).node
+    sick = state.with_devices({"vendor/gpu": (Device("gpu-0", (0,)), Device("gpu-1", (1,), healthy=False))})
+    assert sick.device_assignments == state.device_assignments
+    assert "Requested: 1, Available: 0" in admit(sick, pod("v", container("c", vendor_gpu="1"))).message
+    assert admit(state, pod("v", container("c", vendor_gpu="1"))).admitted
+
+
+def test_nodes_in_equal_states_have_equal_keys_whatever_pods_and_devices_are_called() -> None:
+    one = admit(node(HARDWARE, devices=DEVICES), pod("a", container("c", 2, vendor_gpu="1"))).node
+    renamed = {"vendor/gpu": (Device("uuid-7", (0,)), Device("uuid-8", (1,)))}
+    other = admit(node(HARDWARE, devices=renamed), pod("b", container("x", 2, vendor_gpu="1"))).node
+    assert one.state_key == other.state_key
+    assert hash(one.state_key) == hash(other.state_key)
+    assert one.state_key != node(HARDWARE, devices=DEVICES).state_key
+
+
+def test_memory_state_is_plain_and_can_be_written() -> None:
+    state = node(HARDWARE)
+    assert json.dumps({numa: dict(book.free) for numa, book in state.memory_state.items()}) == (
+        f'{{"0": {{"memory": {15 * GI}}}, "1": {{"memory": {16 * GI}}}}}'
+    )

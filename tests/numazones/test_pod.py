@@ -1,0 +1,149 @@
+"""What admission reads out of a pod."""
+
+from typing import Any
+
+import pytest
+
+from numazones.pod import ContainerKind, InvalidPod, Pod, QOSClass
+from numazones.quantity import InvalidQuantity
+
+
+def pod(*containers: dict[str, Any], init: tuple[dict[str, Any], ...] = (), **more: Any) -> Pod:
+    spec = {"containers": list(containers), "initContainers": list(init), **more.pop("spec", {})}
+    return Pod.from_api({"metadata": {"name": "p", "namespace": "n", "uid": "u"}, "spec": spec, **more})
+
+
+def asks(
+    name: str, requests: dict[str, Any] | None = None, limits: dict[str, Any] | None = None, **more: Any
+) -> dict[str, Any]:
+    return {"name": name, "resources": {"requests": requests or {}, "limits": limits or {}}, **more}
+
+
+def equal(name: str, **amounts: str) -> dict[str, Any]:
+    return asks(name, amounts, amounts)
+
+
+@pytest.mark.parametrize(
+    ("containers", "qos"),
+    [
+        ([asks("a")], QOSClass.BEST_EFFORT),
+        ([{"name": "a"}], QOSClass.BEST_EFFORT),
+        ([asks("a", {"vendor/gpu": "1"}, {"vendor/gpu": "1"})], QOSClass.BEST_EFFORT),
+        ([asks("a", {"cpu": "0"}, {"memory": "0"})], QOSClass.BEST_EFFORT),
+        ([equal("a", cpu="1", memory="1Gi")], QOSClass.GUARANTEED),
+        ([asks("a", {"cpu": "1000m", "memory": "1Gi"}, {"cpu": 1, "memory": "1024Mi"})], QOSClass.GUARANTEED),
+        ([equal("a", cpu="1", memory="1Gi"), equal("b", cpu="1", memory="1Gi")], QOSClass.GUARANTEED),
+        ([equal("a", cpu="1", memory="1Gi"), asks("b")], QOSClass.BURSTABLE),
+        ([asks("a", {"cpu": "1", "memory": "1Gi"}, {"cpu": "2", "memory": "1Gi"})], QOSClass.BURSTABLE),
+        ([asks("a", {}, {"cpu": "1", "memory": "1Gi"})], QOSClass.BURSTABLE),
+        ([equal("a", cpu="1")], QOSClass.BURSTABLE),
+    ],
+)
+def test_qos_class(containers: list[dict[str, Any]], qos: QOSClass) -> None:
+    assert pod(*containers).qos is qos
+
+
+def test_init_containers_count_for_the_qos_class() -> None:
+    assert pod(equal("a", cpu="1", memory="1Gi"), init=(asks("i"),)).qos is QOSClass.BURSTABLE
+
+
+def test_the_status_tells_the_qos_class_first() -> None:
+    told = pod(asks("a", {"cpu": "2"}), status={"qosClass": "Guaranteed"})
+    assert (told.qos, told.demands[0].cpus) == (QOSClass.GUARANTEED, 2)
+
+
+def test_pod_level_resources_tell_the_qos_class() -> None:
+    amounts = {"cpu": "1", "memory": "1Gi"}
+    whole = pod(asks("a"), spec={"resources": {"requests": amounts, "limits": amounts}})
+    assert (whole.qos, whole.pod_level) == (QOSClass.GUARANTEED, True)
+    part = pod(asks("a"), spec={"resources": {"limits": {"cpu": "1"}}})
+    assert (part.qos, part.pod_level) == (QOSClass.BURSTABLE, True)
+    assert not pod(asks("a"), spec={"resources": {}}).pod_level
+
+
+def test_init_containers_come_first_and_sidecars_are_told_apart() -> None:
+    read = pod(asks("app"), init=(asks("first"), asks("side", restartPolicy="Always"), asks("last")))
+    assert [(container.name, container.kind) for container in read.containers] == [
+        ("first", ContainerKind.INIT),
+        ("side", ContainerKind.SIDECAR),
+        ("last", ContainerKind.INIT),
+        ("app", ContainerKind.APP),
+    ]
+
+
+def test_the_pods_total_is_its_start_up_peak_or_what_runs_for_long() -> None:
+    def one(name: str, cpu: str, **more: Any) -> dict[str, Any]:
+        amounts = {"cpu": cpu, "memory": "1Gi", "vendor/gpu": cpu}
+        return asks(name, amounts, amounts, **more)
+
+    running = pod(
+        one("a", "2"), one("b", "2"), init=(one("side", "1", restartPolicy="Always"), one("i", "3"))
+    )
+    assert running.total.cpus == 5
+    assert dict(running.total.limits)["vendor/gpu"] == 5
+    assert running.total.memory == (("memory", 3 << 30),)
+    peak = pod(
+        one("a", "2"), init=(one("early", "4"), one("side", "1", restartPolicy="Always"), one("late", "4"))
+    )
+    assert peak.total.cpus == 5
+
+
+def test_memory_types_that_only_init_containers_ask_for_are_left_out_of_the_total() -> None:
+    read = pod(
+        equal("a", cpu="1", memory="1Gi"),
+        init=(equal("i", cpu="1", memory="1Gi", **{"hugepages-2Mi": "4Mi"}),),
+    )
+    assert read.total.memory == (("memory", 1 << 30),)
+    assert dict(read.demands[0].memory or ())["hugepages-2Mi"] == 4 << 20
+
+
+def test_an_amount_that_cannot_be_converted_leaves_the_memory_open() -> None:
+    read = pod(equal("a", cpu="1", memory="1.5Gi"), equal("b", cpu="1", memory="1Gi"))
+    assert read.demands[0].memory is None
+    assert read.demands[1].memory == (("memory", 1 << 30),)
+    assert read.total.memory is None
+
+
+def test_a_manifest_gets_the_defaults_of_the_api_server() -> None:
+    manifest = {
+        "metadata": {"name": "p"},
+        "spec": {"containers": [{"name": "a", "resources": {"limits": {"cpu": 2, "memory": "1.5Gi"}}}]},
+    }
+    read = Pod.from_manifest(manifest)
+    assert read.qos is QOSClass.GUARANTEED
+    assert read.demands[0].memory == (("memory", 3 << 29),)
+    assert Pod.from_api(manifest).qos is QOSClass.BURSTABLE
+
+
+def test_a_static_pods_uid_is_the_kubelets() -> None:
+    mirror = {
+        "metadata": {
+            "uid": "of-the-mirror",
+            "annotations": {"kubernetes.io/config.mirror": "of-the-kubelet"},
+        },
+        "spec": {"containers": [asks("a")]},
+    }
+    assert Pod.from_api(mirror).uid == "of-the-kubelet"
+
+
+@pytest.mark.parametrize(
+    ("broken", "message"),
+    [
+        ({"spec": {}}, "has no containers"),
+        ({"spec": {"containers": [{}]}}, "has no name"),
+        ({"spec": "x"}, "spec is no mapping but str"),
+        ({"spec": {"containers": [asks("a")]}, "status": {"qosClass": "Best"}}, "unknown qosClass 'Best'"),
+    ],
+)
+def test_what_is_no_pod_is_refused(broken: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidPod, match=message):
+        Pod.from_api(broken)
+
+
+def test_what_is_no_quantity_is_refused() -> None:
+    with pytest.raises(InvalidQuantity, match="'many'"):
+        pod(asks("a", {"cpu": "many"}))
+
+
+def test_equal_pods_are_equal_values() -> None:
+    assert pod(equal("a", cpu="1", memory="1Gi")) == pod(equal("a", cpu="1000m", memory="1024Mi"))
