@@ -10,14 +10,26 @@ import tempfile
 from collections.abc import Awaitable, Callable
 from importlib.metadata import version
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 
 from numazones.errors import NumazonesError
-from numazones_simulator import closed_loop, recorded_nodes, recordings, simulated_cluster, tables
+from numazones_simulator import (
+    closed_loop,
+    node_kinds,
+    outcomes,
+    recorded_nodes,
+    recordings,
+    simulated_cluster,
+    tables,
+)
 from numazones_simulator.apiserver.__main__ import main as apiserver
+from numazones_simulator.churn import Churn
 from numazones_simulator.control_plane import ControlPlane
 from numazones_simulator.screen import Screen
+from numazones_simulator.simulated_cluster import Publishing
+from numazones_simulator.workload import Workload
 
 _ZONES = "/apis/numazones.io/v1alpha1/numazones"
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
@@ -31,6 +43,7 @@ def main() -> None:
     \b
       numazones-simulator demo             a small cluster, a workload, and what numazones sees
       numazones-simulator demo --recorded  recordings of real nodes, exported into an API server
+      numazones-simulator cluster          a cluster of any size, to play with or to test
       numazones-simulator apiserver        nothing but an empty API server
 
     Nothing is installed, nothing outside of this machine is contacted, and everything is gone afterwards.
@@ -96,6 +109,102 @@ async def _show_closed_loop(screen: Screen, scratch: Path, port: int, *, serve: 
     ) as cluster:
         await closed_loop.ClosedLoop(cluster, screen).tell()
         await _serve(cluster.plane, screen, serve=serve)
+
+
+@main.command(context_settings=_SETTINGS)
+@click.option("--nodes", default=5, show_default=True, type=click.IntRange(1, 2000), help="How many nodes.")
+@click.option(
+    "--pods",
+    default=0,
+    show_default=True,
+    type=click.IntRange(0),
+    help="How many random pods come and go before the tables are shown.",
+)
+@click.option("--crowd", default=150, show_default=True, help="How many of them stay at a time.")
+@click.option("--seed", default=1, show_default=True, help="Of the random pods; equal seeds, equal pods.")
+@click.option(
+    "--publishing",
+    type=click.Choice([str(item) for item in Publishing]),
+    help="exporters: a numazones-exporter process for each node; direct: the simulated kubelets publish "
+    "their zones themselves.  [default: exporters for up to 6 nodes]",
+)
+@click.option("--operator/--no-operator", default=True, show_default=True, help="Run numazones-operator.")
+@_PORT
+@_SERVE
+def cluster(
+    nodes: int,
+    pods: int,
+    crowd: int,
+    seed: int,
+    publishing: str | None,
+    port: int,
+    *,
+    operator: bool,
+    serve: bool | None,
+) -> None:
+    r"""Run a simulated cluster of any size, let pods come and go, compare predictions with outcomes.
+
+    Nodes are of five kinds in turn: machines with two to four NUMA zones, all topology policies, devices,
+    hugepages. Each has a simulated kubelet that admits pods as the real one does; a scheduler binds pods and
+    knows nothing of NUMA zones. ReplicaSets work too.
+
+    \b
+      numazones-simulator cluster --nodes 3                 an idle cluster to play with
+      numazones-simulator cluster --nodes 20 --pods 2000    every prediction against its outcome
+    """
+    settings = _ClusterSettings(
+        nodes, pods, crowd, seed, Publishing(publishing) if publishing else None, port, operator, serve
+    )
+    _run(lambda scratch: _show_cluster(Screen(), scratch, settings))
+
+
+class _ClusterSettings(NamedTuple):
+    nodes: int
+    pods: int
+    crowd: int
+    seed: int
+    publishing: Publishing | None
+    port: int
+    operator: bool
+    serve: bool | None
+
+
+async def _show_cluster(screen: Screen, scratch: Path, settings: _ClusterSettings) -> None:
+    async with simulated_cluster.running(
+        node_kinds.mixed(settings.nodes),
+        scratch,
+        screen,
+        port=settings.port,
+        publishing=settings.publishing,
+        operator=() if settings.operator else None,
+    ) as running:
+        if settings.pods:
+            churn = Churn(running.plane.client, Workload(settings.seed).pods(), crowd=settings.crowd)
+            fates = await churn.run(settings.pods, progress=_counted(screen, settings.pods))
+            running.programs.check()
+            screen.title(f"{fates.total} pods have come")
+            screen.say(str(fates))
+        if settings.pods and settings.operator:
+            counted = await outcomes.fetch(running.operator)
+            screen.title("Predicted when the pod was bound, and what its kubelet did")
+            screen.say(outcomes.render(counted))
+        screen.title("kubectl get numazones")
+        screen.say(tables.render(await tables.fetch(running.plane.server.url, _ZONES)))
+        await _serve(running.plane, screen, serve=settings.serve)
+
+
+def _counted(screen: Screen, goal: int) -> Callable[[int], None]:
+    """Progress in steps that one can read."""
+    step = max(1, goal // 20)
+    shown = 0
+
+    def progress(count: int) -> None:
+        nonlocal shown
+        if count // step > shown:
+            shown = count // step
+            screen.progress(f"{count} of {goal} pods")
+
+    return progress
 
 
 async def _serve(plane: ControlPlane, screen: Screen, *, serve: bool | None) -> None:

@@ -6,6 +6,7 @@ process each, the simulated kubelets publish their zones themselves (``zone_publ
 """
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -44,6 +45,8 @@ class SimulatedCluster:
     plane: ControlPlane
     fleet: Fleet
     programs: Programs
+    operator: str = ""
+    """Where the operator serves its metrics, ``http://127.0.0.1:PORT``; empty where none runs."""
 
 
 @asynccontextmanager
@@ -94,12 +97,14 @@ async def running(
                 for spec in specs:
                     screen.progress(f"starting the exporter of {spec.name}")
                     await _start_exporter(spec.name, directory / spec.name, plane, programs)
+            metrics = ""
             if operator is not None:
                 screen.progress("starting the operator")
-                await programs.start("operator", _operator_command(plane, operator))
+                metrics = f"127.0.0.1:{_free_port()}"
+                await programs.start("operator", _operator_command(plane, metrics, operator))
             screen.progress("waiting for the zones")
             await exporters.wait_for_zones(plane.client, {spec.name for spec in specs}, programs)
-            yield SimulatedCluster(plane, fleet, programs)
+            yield SimulatedCluster(plane, fleet, programs, operator=metrics and f"http://{metrics}")
 
 
 @asynccontextmanager
@@ -135,12 +140,19 @@ async def _start_exporter(name: str, directory: Path, plane: ControlPlane, progr
     )
 
 
-def _operator_command(plane: ControlPlane, further: Sequence[str]) -> list[str]:
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _operator_command(plane: ControlPlane, metrics: str, further: Sequence[str]) -> list[str]:
     return [
         "numazones-operator",
         f"--kubeconfig={plane.kubeconfig}",
         f"--namespace={NAMESPACE}",
-        "--metrics-address=127.0.0.1:0",
+        f"--metrics-address={metrics}",
         "--log-format=text",
         "--no-leader-elect",
         *further,
