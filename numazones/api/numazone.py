@@ -68,7 +68,7 @@ class Cache(APIModel):
     )
     uncore: bool = Field(
         default=False,
-        description="Whether the kubelet sees an uncore cache in it; not where the whole zone shares it.",
+        description="Whether the kubelet sees an uncore cache in it; not where exactly the zone shares it.",
     )
 
 

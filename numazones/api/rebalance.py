@@ -315,10 +315,19 @@ class PodReference(APIModel):
     uid: str = Field(default="", max_length=128, description="UID.")
 
 
+class OwnerOfPod(APIModel):
+    """The controller that replaces an evicted pod."""
+
+    kind: str = Field(max_length=MAX_LABEL, description="Kind, such as ReplicaSet.")
+    name: str = Field(max_length=MAX_NAME, description="Name.")
+    uid: str = Field(max_length=128, description="UID.")
+
+
 class RecommendedMove(APIModel):
     """One pod to evict, and where its replacement is to run."""
 
     pod: PodReference = Field(description="Pod to evict.")
+    owner: OwnerOfPod | None = Field(default=None, description="Who replaces it.")
     source: Place = Field(description="Where it runs.")
     target: Place = Field(description="Where its replacement is to run.")
     affinity: tuple[Name, ...] = Field(
@@ -398,6 +407,8 @@ class MoveProgress(APIModel):
         max_length=32,
         description="Pending, Evicting, Evicted, Placed, Verified or Failed.",
     )
+    since: Timestamp | None = Field(default=None, description="When the eviction was asked for.")
+    replacement: PodReference | None = Field(default=None, description="The pod that took its place.")
     node: str = Field(default="", max_length=MAX_NAME, description="Where the replacement runs.")
     message: str = Field(default="", max_length=_MAX_MESSAGE, description="What happened.")
 
