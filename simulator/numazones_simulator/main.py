@@ -188,6 +188,9 @@ async def _show_cluster(screen: Screen, scratch: Path, settings: _ClusterSetting
             counted = await outcomes.fetch(running.operator)
             screen.title("Predicted when the pod was bound, and what its kubelet did")
             screen.say(outcomes.render(counted))
+            screen.say(
+                f"{outcomes.misses(counted)} of {sum(counted.values())} predictions did not come true."
+            )
         screen.title("kubectl get numazones")
         screen.say(tables.render(await tables.fetch(running.plane.server.url, _ZONES)))
         await _serve(running.plane, screen, serve=settings.serve)

@@ -70,7 +70,13 @@ def _namespace(obj: Object) -> Object:
 
 
 def _spec_defaults(**values: Any) -> Callable[[Object], Object]:
-    return lambda obj: {**obj, "spec": {**values, **(obj.get("spec") or {})}}
+    def filled(obj: Object) -> Object:
+        given = {
+            key: value for key, value in (obj.get("spec") or {}).items() if value != {} or key not in values
+        }
+        return {**obj, "spec": {**values, **given}}
+
+    return filled
 
 
 def _top_defaults(**values: Any) -> Callable[[Object], Object]:
@@ -144,7 +150,9 @@ def _job(obj: Object) -> Object:
         metadata = {**metadata, "labels": {**(metadata.get("labels") or {}), **labels}}
         defaults["selector"] = {"matchLabels": own}
         spec = {**spec, "template": {**template, "metadata": metadata}}
-    return _with_template({**obj, "spec": {**defaults, **spec}})
+    own_labels = obj["metadata"].get("labels") or get(spec, "template", "metadata", "labels", default={})
+    metadata = {**obj["metadata"], "labels": own_labels} if own_labels else obj["metadata"]
+    return _with_template({**obj, "metadata": metadata, "spec": {**defaults, **spec}})
 
 
 def _service(obj: Object) -> Object:

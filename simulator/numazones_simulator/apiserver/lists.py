@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterator, Mapping
+from bisect import bisect_right
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 import orjson
@@ -126,26 +126,23 @@ def _cut(
     limit: int,
     kind: Kind,
 ) -> Page:
-    candidates: Iterator[Version] = iter(shelf.at(revision, namespace))
-    if after is not None:
-        candidates = (version for version in candidates if _key(version) > after)
-    if not selection.everything:
-        candidates = (version for version in candidates if selection.matches(_form(version, kind)))
-    if not limit:
-        return Page(list(candidates), {"resourceVersion": str(revision)})
-    found = list(islice(candidates, limit))
-    rest = sum(1 for _ in candidates) if len(found) == limit else 0
+    moment = shelf.at(revision, namespace)
+    keys = moment.keys
+    at = bisect_right(keys, after) if after is not None else 0
+    found: list[Version] = []
+    while at < len(keys) and not (limit and len(found) == limit):
+        version = moment[keys[at]]
+        if selection.everything or selection.matches(_form(version, kind)):
+            found.append(version)
+        at += 1
     metadata: Object = {"resourceVersion": str(revision)}
-    if rest:
-        metadata["continue"] = _token(revision, _key(found[-1]))
-        if selection.everything:
-            metadata["remainingItemCount"] = rest
+    if selection.everything:
+        rest = len(keys) - at
+        if rest:
+            metadata |= {"continue": _token(revision, keys[at - 1]), "remainingItemCount": rest}
+    elif any(selection.matches(_form(moment[key], kind)) for key in keys[at:]):
+        metadata["continue"] = _token(revision, keys[at - 1])
     return Page(found, metadata)
-
-
-def _key(version: Version) -> tuple[str, str]:
-    metadata = version.object["metadata"]
-    return metadata.get("namespace", ""), metadata["name"]
 
 
 def _form(version: Version, kind: Kind) -> Object:

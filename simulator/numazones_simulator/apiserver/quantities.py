@@ -8,6 +8,7 @@ fraction, amounts below 1024 without a binary unit.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any
 
 from numazones import quantity
@@ -17,7 +18,8 @@ _NANO = 10**9
 _DECIMAL = ("n", "u", "m", "", "k", "M", "G", "T", "P", "E")
 
 
-def canonical(text: Any) -> str:
+@lru_cache(maxsize=4096)
+def canonical(text: str | float) -> str:
     """The canonical form of one quantity; raises numazones.quantity.InvalidQuantity."""
     parsed = quantity.parse(text)
     written = str(text).strip()

@@ -30,6 +30,7 @@ from numazones_simulator.apiserver import (
     lists,
     patches,
     pods,
+    protobuf,
     requests,
     scales,
     selectors,
@@ -666,6 +667,8 @@ async def _body(request: web.Request, *, patch: bool = False) -> Any:
     if not raw:
         return None
     media = request.content_type
+    if media == protobuf.MEDIA_TYPE and not patch:
+        return protobuf.decode(raw)
     if media in (_YAML, patches.APPLY):
         if raw.startswith(b"{"):  # programs send JSON, which is YAML too but is read much faster by itself
             with contextlib.suppress(orjson.JSONDecodeError):

@@ -11,6 +11,7 @@ import asyncio
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 import orjson
 
@@ -78,8 +79,8 @@ class Shelf:
         """The current objects of one namespace, or all, in order."""
         return map(self.objects.__getitem__, self.in_namespace(namespace))
 
-    def at(self, revision: int, namespace: str = "") -> Iterator[Version]:
-        """The objects as they were at a revision, in order; raises ApiError 410 when that is forgotten."""
+    def at(self, revision: int, namespace: str = "") -> Moment:
+        """The objects as they were at a revision; raises ApiError 410 when that is forgotten."""
         if revision < self.compacted:
             raise errors.gone(
                 "The provided continue parameter is too old to display a consistent list result. "
@@ -90,13 +91,26 @@ class Shelf:
             if record.revision <= revision:
                 break
             then[record.key] = record.before
-        if not then:
-            return self.versions(namespace)
-        keys = sorted({*self.in_namespace(namespace), *(key for key in then if namespace in ("", key[0]))})
-        current = self.objects
-        return (
-            version for key in keys if (version := then[key] if key in then else current[key]) is not None
-        )
+        keys = self.in_namespace(namespace)
+        if then:
+            touched = {key for key in then if namespace in ("", key[0])}
+            keys = sorted(key for key in touched.union(keys) if then.get(key, _UNTOUCHED) is not None)
+        return Moment(keys, self.objects, then)
+
+
+_UNTOUCHED: Final = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """The objects of a shelf at one revision: their keys in order, and each by its key."""
+
+    keys: list[Key]
+    _now: dict[Key, Version]
+    _then: dict[Key, Version | None]
+
+    def __getitem__(self, key: Key) -> Version:
+        return self._then.get(key) or self._now[key]
 
 
 Listener = Callable[[Shelf, Record], None]

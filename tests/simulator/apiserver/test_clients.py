@@ -178,6 +178,48 @@ async def test_kubectl_lists_what_is_served(kubectl: Kubectl) -> None:
 
 
 @needs_kubectl
+async def test_kubectl_creates_what_it_sends_in_protobuf(kubectl: Kubectl) -> None:
+    await kubectl("create", "configmap", "m", "--from-literal=a=b")
+    assert await kubectl("get", "configmap", "m", "-o", "jsonpath={.data.a}") == "b"
+    await kubectl("create", "secret", "generic", "s", "--from-literal=a=b")
+    assert await kubectl("get", "secret", "s", "-o", "jsonpath={.data.a}") == "Yg=="
+    await kubectl("create", "deployment", "d", "--image=registry.example/d:1", "--replicas=0", "--port=80")
+    shown = "jsonpath={.spec.replicas} {.spec.strategy.type} {.spec.template.spec.containers[0].ports[0]}"
+    assert (
+        await kubectl("get", "deployment", "d", "-o", shown)
+        == '0 RollingUpdate {"containerPort":80,"protocol":"TCP"}'
+    )
+    await kubectl("create", "pdb", "b", "--selector=app=d", "--min-available=50%")
+    assert await kubectl("get", "pdb", "b", "-o", "jsonpath={.spec}") == (
+        '{"minAvailable":"50%","selector":{"matchLabels":{"app":"d"}}}'
+    )
+    await kubectl("create", "role", "r", "--verb=get", "--resource=pods")
+    await kubectl("create", "rolebinding", "rb", "--role=r", "--serviceaccount=default:x")
+    assert "default/x" in await kubectl("get", "rolebinding", "-o", "wide")
+    await kubectl("create", "namespace", "fresh")
+    assert "Active" in await kubectl("get", "namespace", "fresh")
+
+
+@needs_kubectl
+async def test_kubectl_drains_what_the_budget_allows(kubectl: Kubectl, embedded: Any, pod: Any) -> None:
+    await embedded.post("/api/v1/nodes", {"metadata": {"name": "n1"}})
+    path = embedded.core("pods")
+    for name in ("free", "guarded"):
+        body = pod(name, nodeName="n1", terminationGracePeriodSeconds=0)
+        body["metadata"]["labels"] = {"app": name}
+        await embedded.post(path, body)
+        ready = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+        await embedded.merge(f"{path}/{name}/status", {"status": ready})
+    await kubectl("create", "pdb", "b", "--selector=app=guarded", "--min-available=1")
+    output = await kubectl("drain", "n1", "--force", "--timeout=3s", code=1)
+    assert "node/n1 cordoned" in output
+    assert "pod/free evicted" in output
+    assert "Cannot evict pod as it would violate the pod's disruption budget." in output
+    assert (await kubectl("get", "pods", "-o", "name")).split() == ["pod/guarded"]
+    assert "uncordoned" in await kubectl("uncordon", "n1")
+
+
+@needs_kubectl
 async def test_kubectl_watches(kubectl: Kubectl, embedded: Any, widget: Any) -> None:
     process = await asyncio.create_subprocess_exec(
         KUBECTL,
