@@ -34,11 +34,59 @@ def processes_using(text: str) -> list[int]:
     return found
 
 
-def test_help_says_what_there_is() -> None:
-    shown = run("--help")
+@pytest.mark.parametrize("arguments", [(), ("demo",), ("cluster",), ("apiserver",)])
+def test_every_command_explains_itself(arguments: tuple[str, ...]) -> None:
+    shown = run(*arguments, "--help")
     assert shown.returncode == 0
-    for command in ("demo", "apiserver"):
-        assert command in shown.stdout
+    assert shown.stdout.startswith("Usage: numazones-simulator")
+    assert len(shown.stdout.splitlines()) > 8
+
+
+def test_the_demo_tells_its_story_to_the_end() -> None:
+    shown = run("demo")
+    assert shown.returncode == 0, shown.stderr
+    text = shown.stdout
+    acts = (
+        "A workload has come and gone",
+        "Where would further pods be admitted?",
+        "A ReplicaSet wants one replica of",
+        "The same ReplicaSet behind the gate",
+        "the gate opened",
+    )
+    assert [text.index(act) for act in acts] == sorted(text.index(act) for act in acts)
+    zones = [line for line in text.splitlines() if re.match(r"node-\d-numa-\d", line)]
+    assert len(zones) == 12
+    assert all(" True " in line for line in zones)
+    assert text.count("TopologyAffinityError  Pod was rejected") >= 3
+    assert re.search(r"trainer-\w+ +Inadmissible .* needs \d+ exclusive CPUs on one NUMA node", text)
+    assert re.search(r"trainer-\w+ +Admissible .* Admitted", text)
+    assert "Ctrl-C" not in text
+
+
+def test_predictions_of_the_operator_equal_what_kubelets_do() -> None:
+    """Real operator, simulated kubelets; tests of predictions alone take many more pods."""
+    shown = run("cluster", "--nodes", "10", "--pods", "150", "--crowd", "70", "--seed", "4")
+    assert shown.returncode == 0, shown.stderr
+    table = shown.stdout.split("what its kubelet did\n")[1].split("\n\n")[0]
+    rows = [line.split() for line in table.splitlines()[1:]]
+    outcomes = {(predicted, actual): int(pods) for predicted, actual, pods in rows}
+    assert sum(outcomes.values()) >= 100
+    assert outcomes["Admissible", "Admitted"] > 50
+    assert any(predicted == "Inadmissible" for predicted, _ in outcomes)
+    for predicted, actual in outcomes:
+        assert (predicted == "Admissible") == (actual == "Admitted"), shown.stdout
+        assert predicted != "Unknown"
+
+
+def test_a_cluster_without_operator_shows_its_zones() -> None:
+    shown = run("cluster", "--nodes", "2", "--no-operator", "--publishing", "direct")
+    assert shown.returncode == 0, shown.stderr
+    assert [line.split()[0] for line in shown.stdout.splitlines() if line.startswith("node-")] == [
+        "node-1-numa-0",
+        "node-1-numa-1",
+        "node-2-numa-0",
+        "node-2-numa-1",
+    ]
 
 
 def test_recorded_nodes_are_exported_and_shown() -> None:
