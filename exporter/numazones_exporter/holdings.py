@@ -302,13 +302,21 @@ def _few(messages: list[str]) -> str:
 
 
 def _unjudged(observation: Observation, records: Records) -> Iterator[Problem]:
-    """Say where records count that may be of pods that have ended."""
+    """Say where it cannot be judged, or only by a wrong name, whose pods have ended."""
     if records and observation.pods is None and observation.podresources is None:
         yield Problem(
             PODS,
             "EndedPodsUnknown",
             "neither the node's pods nor podresources could be read; state files are taken as they are, "
             "pods that have ended included",
+        )
+    listed = observation.podresources.pods if observation.podresources is not None else None
+    if observation.pods == () and (listed or (listed is None and records)):
+        yield Problem(
+            PODS,
+            "NoPodsOfNode",
+            f"no pod is bound to a node called {observation.node_name}, though the kubelet has pods; "
+            "is --node-name the name that kubectl get nodes shows?",
         )
 
 

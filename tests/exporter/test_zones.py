@@ -264,6 +264,15 @@ def test_without_pods_and_podresources_records_are_taken_as_they_are_and_that_is
     )
 
 
+@pytest.mark.parametrize("podresources", [None, offer(a=(container("c", "2,6"),))])
+def test_a_wrong_node_name_is_noticed_by_the_missing_pods(podresources: PodResourcesAnswer | None) -> None:
+    found = observation(cpu_manager=cpu_state(a={"c": "2,6"}), pods=(), podresources=podresources)
+    reasons = [problem.reason for problem in zones.problems_of(found)]
+    assert "NoPodsOfNode" in reasons
+    assert condition(found, "Ready")[0] == "Unknown"
+    assert "no pod is bound to a node called n, though the kubelet has pods" in condition(found, "Ready")[2]
+
+
 # Reserved CPUs
 
 
