@@ -154,13 +154,13 @@ class SimulatedNode:
 
     async def assigned(self) -> list[str]:
         """Assigned CPUs of each zone; empty while the zones disagree about the snapshot."""
-        zones = await self.zones()
-        if len({zone["status"]["snapshot"] for zone in zones if "status" in zone}) != 1:
+        statuses = [zone.get("status") for zone in await self.zones()]
+        if not all(statuses) or len({status["snapshot"] for status in statuses if status}) != 1:
             return []
         return [
             resource["assigned"]
-            for zone in zones
-            for resource in zone["status"]["resources"]
+            for status in statuses
+            for resource in (status or {}).get("resources", ())
             if resource["name"] == "cpu"
         ]
 
@@ -202,7 +202,7 @@ async def node(tmp_path: Path) -> AsyncIterator[SimulatedNode]:
         yield made
 
 
-async def until(condition: Callable[[], Any], *, seconds: float = 10) -> None:
+async def until(condition: Callable[[], Any], *, seconds: float = 20) -> None:
     """Wait for a condition, which may be a coroutine function."""
     async with asyncio.timeout(seconds):
         while True:
@@ -309,7 +309,7 @@ async def test_missing_definitions_are_named_with_the_cure_and_waited_for(
     node: SimulatedNode, caplog: pytest.LogCaptureFixture
 ) -> None:
     await node.client.delete(DEFINITIONS, "numazones.numazones.io")
-    async with node.exporting(interval=0.1) as url:
+    async with node.exporting(interval=0.3) as url:
 
         async def unhealthy() -> bool:
             return (await status_of(f"{url}/healthz"))[0] == 500
@@ -322,7 +322,11 @@ async def test_missing_definitions_are_named_with_the_cure_and_waited_for(
         assert "publishing failed and is tried again in" in caplog.text
         await node.install("numazones.yaml")
         await ready(url)
-        assert (await status_of(f"{url}/healthz"))[0] == 200
+
+        async def healthy() -> bool:
+            return (await status_of(f"{url}/healthz"))[0] == 200
+
+        await until(healthy)
 
 
 async def test_an_api_server_that_comes_back_gets_what_it_missed(node: SimulatedNode) -> None:
@@ -427,10 +431,10 @@ async def test_the_real_program_logs_json_and_stops_when_told(
         return await node.assigned() == ["0", "0"]
 
     try:
-        await until(published, seconds=30)
+        await until(published, seconds=60)
     finally:
         process.send_signal(number)
-        _, errors = await asyncio.wait_for(process.communicate(), 15)
+        _, errors = await asyncio.wait_for(process.communicate(), 30)
     assert process.returncode == 0
     lines = [json.loads(line) for line in errors.decode().splitlines()]
     assert {line.keys() >= {"time", "level", "logger", "message"} for line in lines} == {True}

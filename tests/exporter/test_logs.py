@@ -1,0 +1,47 @@
+import io
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from numazones_exporter import logs
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_before() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+def test_json_is_one_object_a_line_with_time_level_logger_and_message() -> None:
+    stream = io.StringIO()
+    logs.configure(style="json", level="info", stream=stream)
+    logging.getLogger("numazones_exporter.x").warning("zone %d\nis gone", 3)
+    (line,) = stream.getvalue().splitlines()
+    entry = json.loads(line)
+    assert entry.pop("time").endswith("+00:00")
+    assert entry == {"level": "warning", "logger": "numazones_exporter.x", "message": "zone 3\nis gone"}
+
+
+def test_an_exception_stays_on_the_line() -> None:
+    stream = io.StringIO()
+    logs.configure(style="json", level="info", stream=stream)
+    try:
+        raise ValueError("broken")  # noqa: TRY301 - it is what is logged
+    except ValueError:
+        logging.getLogger("x").exception("failed")
+    (line,) = stream.getvalue().splitlines()
+    assert "ValueError: broken" in json.loads(line)["exception"]
+
+
+def test_text_is_for_people_and_the_level_counts() -> None:
+    stream = io.StringIO()
+    logs.configure(style="text", level="warning", stream=stream)
+    logging.getLogger("x").info("not shown")
+    logging.getLogger("x").error("shown")
+    (line,) = stream.getvalue().splitlines()
+    assert line.endswith("ERROR   x: shown")
