@@ -4,24 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import secrets
-import shutil
-import socket
 import ssl
-import subprocess
-import time
-import urllib.request
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
+import yaml
 
 from numazones_simulator.apiserver import ApiServer
 
@@ -262,119 +254,7 @@ def definition_fixture() -> Any:
     return definition
 
 
-# --- a real one ------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class RealServer:
-    url: str
-    token: str
-    context: ssl.SSLContext
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-        return port
-
-
-def _keys(folder: Path) -> tuple[Path, Path]:
-    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    private, public = folder / "sa.key", folder / "sa.pub"
-    private.write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.TraditionalOpenSSL,
-            serialization.NoEncryption(),
-        )
-    )
-    public.write_bytes(
-        key.public_key().public_bytes(
-            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-        )
-    )
-    return private, public
-
-
-def _await_ready(server: RealServer, process: subprocess.Popen[bytes], log: Path) -> None:
-    request = urllib.request.Request(
-        f"{server.url}/readyz", headers={"Authorization": f"Bearer {server.token}"}
-    )
-    for _ in range(240):
-        if process.poll() is not None:
-            break
-        try:
-            with urllib.request.urlopen(request, timeout=2, context=server.context) as answer:  # noqa: S310
-                if answer.status == 200:
-                    return
-        except OSError:
-            pass
-        time.sleep(0.5)
-    pytest.fail(f"kube-apiserver did not become ready; it said:\n{log.read_text()[-2000:]}")
-
-
-@pytest.fixture(scope="session")
-def real_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
-    """etcd and kube-apiserver from KUBEBUILDER_ASSETS, on loopback, for the whole session."""
-    assets = Path(os.environ.get("KUBEBUILDER_ASSETS", ""))
-    folder = tmp_path_factory.mktemp("real")
-    private, public = _keys(folder)
-    token = secrets.token_hex(16)
-    (folder / "tokens.csv").write_text(f'{token},admin,admin,"system:masters"\n')
-    client, peer, port = _free_port(), _free_port(), _free_port()
-    etcd = [
-        str(assets / "etcd"),
-        f"--data-dir={folder / 'etcd'}",
-        f"--listen-client-urls=http://127.0.0.1:{client}",
-        f"--advertise-client-urls=http://127.0.0.1:{client}",
-        f"--listen-peer-urls=http://127.0.0.1:{peer}",
-        "--unsafe-no-fsync=true",
-    ]
-    apiserver = [
-        str(assets / "kube-apiserver"),
-        f"--etcd-servers=http://127.0.0.1:{client}",
-        "--bind-address=127.0.0.1",
-        "--advertise-address=127.0.0.1",
-        f"--secure-port={port}",
-        f"--cert-dir={folder / 'certs'}",
-        f"--token-auth-file={folder / 'tokens.csv'}",
-        "--authorization-mode=RBAC",
-        "--endpoint-reconciler-type=none",
-        "--service-cluster-ip-range=10.0.0.0/24",
-        "--disable-admission-plugins=ServiceAccount",
-        "--service-account-issuer=https://kubernetes.default.svc",
-        f"--service-account-key-file={public}",
-        f"--service-account-signing-key-file={private}",
-    ]
-    log = folder / "log"
-    with log.open("wb") as output:
-        processes = [subprocess.Popen(command, stdout=output, stderr=output) for command in (etcd, apiserver)]
-        try:
-            certificate = folder / "certs" / "apiserver.crt"
-            for _ in range(120):
-                if certificate.exists() and certificate.stat().st_size:
-                    break
-                time.sleep(0.25)
-            context = ssl.create_default_context(cafile=str(certificate))
-            server = RealServer(f"https://127.0.0.1:{port}", token, context)
-            _await_ready(server, processes[1], log)
-            yield server
-        finally:
-            for process in reversed(processes):
-                process.terminate()
-                process.wait(timeout=60)
-            shutil.rmtree(folder / "etcd", ignore_errors=True)
-
-
-def _has_assets() -> bool:
-    assets = os.environ.get("KUBEBUILDER_ASSETS", "")
-    return bool(assets) and all((Path(assets) / name).exists() for name in ("etcd", "kube-apiserver"))
-
-
-_needs_assets = pytest.mark.skipif(
-    not _has_assets(), reason="KUBEBUILDER_ASSETS names no folder with kube-apiserver and etcd"
-)
+# --- the servers -----------------------------------------------------------------------------
 
 
 async def _prepared(client: Client) -> Client:
@@ -407,14 +287,16 @@ async def embedded(server: ApiServer) -> AsyncIterator[Client]:
         )
 
 
-@pytest.fixture(params=["embedded", pytest.param("real", marks=[pytest.mark.real_apiserver, _needs_assets])])
+@pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.real_apiserver)])
 async def api(request: pytest.FixtureRequest) -> AsyncIterator[Client]:
     """A client of each server that must keep the contract."""
     namespace = f"ns-{secrets.token_hex(4)}"
     if request.param == "real":
-        real: RealServer = request.getfixturevalue("real_server")
-        connector = aiohttp.TCPConnector(ssl=real.context)
-        headers = {"Authorization": f"Bearer {real.token}"}
+        real = request.getfixturevalue("real_apiserver")
+        [user] = yaml.safe_load(real.kubeconfig.read_text())["users"]
+        context = ssl.create_default_context(cafile=str(real.certificate_authority))
+        connector = aiohttp.TCPConnector(ssl=context)
+        headers = {"Authorization": f"Bearer {user['user']['token']}"}
         async with aiohttp.ClientSession(connector=connector, headers=headers, read_bufsize=2**20) as session:
             yield await _prepared(Client(real.url, session, namespace, real=True, server=None))
         return
