@@ -38,6 +38,9 @@ def differences(expected: Mapping[str, Any], actual: Mapping[str, Any]) -> Itera
         if ours != theirs and not (expected.get("invalidVaries") and ours is not None and theirs is not None):
             yield Difference(name, None, "invalid", theirs, ours)
         return
+    if "error" in actual:
+        yield Difference(name, None, "error", expected.get("error"), actual["error"])
+        return
     for index in range(compared_steps(expected)):
         recorded = expected["steps"][index]["expect"]
         replayed = actual["steps"][index]["expect"]

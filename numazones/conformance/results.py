@@ -5,36 +5,48 @@ from typing import Any
 
 from numazones import cpuset
 from numazones.conformance import scenario as reading
+from numazones.errors import NumazonesError
 from numazones.kubelet.admission import Admission, ContainerAllocation, admit, remove
 from numazones.kubelet.config import InvalidConfiguration
 from numazones.node import Node
 from numazones.pod import Pod
 
-_OUTCOMES = ("expect", "invalid", "invalidVaries", "nondeterministic", "nondeterministicFrom")
+_OUTCOMES = ("expect", "invalid", "invalidVaries")
 
 
 def replay(scenario: Mapping[str, Any]) -> dict[str, Any]:
-    """The scenario with this model's outcome; whatever outcome it came with is dropped."""
+    """The scenario with this model's outcome; whatever outcome it came with is dropped.
+
+    A pod on which the kubelet would reach no verdict has ``undecided`` in place of one, and a
+    scenario that cannot be read has ``error`` in place of steps.
+    """
     given = {key: value for key, value in scenario.items() if key not in _OUTCOMES}
     steps = given.pop("steps", [])
     try:
         node = reading.node(scenario)
     except InvalidConfiguration as error:
         return {**given, "invalid": str(error)}
+    except NumazonesError as error:
+        return {**given, "error": str(error)}
     done = []
     for step in steps:
         bare = {key: value for key, value in step.items() if key not in _OUTCOMES}
-        if step["op"] == "admit":
-            admission = admit(node, Pod.from_api(step["pod"]))
-            node = admission.node
-            outcome = _admission(admission)
-        elif step["op"] == "remove":
-            node = remove(node, step["uid"])
-            outcome = {}
-        else:
-            raise ValueError(f"scenario {scenario.get('id')}: unknown operation {step['op']!r}")
+        node, outcome = _step(node, step)
         done.append({**bare, "expect": {**outcome, **_state(node)}})
     return {**given, "steps": done}
+
+
+def _step(node: Node, step: Mapping[str, Any]) -> tuple[Node, dict[str, Any]]:
+    """The node after a step, and the step's outcome without the state."""
+    if step["op"] == "remove":
+        return remove(node, step["uid"]), {}
+    if step["op"] != "admit":
+        return node, {"undecided": f"unknown operation {step['op']!r}"}
+    try:
+        admission = admit(node, Pod.from_api(step["pod"]))
+    except NumazonesError as error:
+        return node, {"undecided": str(error)}
+    return admission.node, _admission(admission)
 
 
 def _admission(admission: Admission) -> dict[str, Any]:

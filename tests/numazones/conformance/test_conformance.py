@@ -99,6 +99,26 @@ def test_emit_ignores_the_outcomes_it_is_given(
         assert mine["machine"] == recorded["machine"]
 
 
+def test_what_cannot_be_decided_is_told_and_does_not_end_the_run() -> None:
+    scenario = admitting()
+    scenario["kubelet"] = {
+        "memoryManagerPolicy": "Static",
+        "reservedMemory": scenario["kubelet"]["reservedMemory"],
+    }
+    scenario["kubelet"]["reservedMemory"] = [
+        {"numaNode": scenario["machine"]["numa"][0]["id"], "limits": {"memory": "1Mi"}}
+    ]
+    amounts = {"cpu": "1", "memory": "1Mi", "hugepages-16Ki": "16Ki"}
+    container = {"name": "c", "resources": {"requests": amounts, "limits": amounts}}
+    pod = {"metadata": {"uid": "u"}, "spec": {"containers": [container]}}
+    scenario["steps"] = [{"op": "admit", "pod": pod}, {"op": "paint"}]
+    crash, unknown = replay(scenario)["steps"]
+    assert "would crash" in crash["expect"]["undecided"]
+    assert unknown["expect"]["undecided"] == "unknown operation 'paint'"
+    scenario["machine"] = {"cpus": [], "numa": []}
+    assert "at least one CPU" in replay(scenario)["error"]
+
+
 def test_check_reports_differences_and_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recorded = admitting()
     first(recorded)["defaultCPUSet"] = "7"
