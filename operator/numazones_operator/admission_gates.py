@@ -67,6 +67,8 @@ class AdmissionGates:
         self._metrics = metrics
         self._wall = wall
         self._changed = asyncio.Event()
+        self.confined: Callable[[ClusterPod], tuple[str, ...] | None] = lambda _pod: None
+        """Asked for the only nodes that a pod may be released to; None where any will do."""
         self._released: dict[str, tuple[ClusterPod, tuple[str, ...], float]] = {}
         """UID → pod, the nodes it may go to, when: until the watch shows it, or it has a node."""
 
@@ -139,7 +141,10 @@ class AdmissionGates:
         if forecast is None or kind is None:
             return ()
         found: list[str] = []
+        only = self.confined(pod)
         for name in forecast.admitting:
+            if only is not None and name not in only:
+                continue
             node = self._state.node(name)
             if node is not None and _has_room(kind, node, claims.get(name, ())):
                 found.append(name)

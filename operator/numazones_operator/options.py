@@ -86,6 +86,17 @@ class Options:
     admission_gate_timeout: float = _setting(
         300.0, "When a gated pod is released although no node would admit it.", kind="duration"
     )
+    rebalance: bool = _setting(
+        True, "Follow RebalancePolicies: look for plans, publish them, carry them out where a policy says so."
+    )
+    rebalance_period: float = _setting(
+        1.0, "Time between two looks at policies and recommendations.", kind="duration"
+    )
+    rebalance_patience: float = _setting(
+        300.0,
+        "How long a replacement may take to appear in its node's zones before its plan counts as failed.",
+        kind="duration",
+    )
     shapes: tuple[str, ...] = _setting(
         ("cpu=4", "cpu=8", "cpu=16"),
         "Shapes of pods to report the cluster's fragmentation for, such as cpu=16,memory=32Gi; several are "

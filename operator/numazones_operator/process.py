@@ -11,6 +11,7 @@ import secrets
 import socket
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack
+from datetime import timedelta
 from typing import Any
 
 import aiohttp
@@ -42,6 +43,9 @@ from numazones_operator.metrics import FiguresCollector, Metrics
 from numazones_operator.node_record import NodeRecord
 from numazones_operator.options import Options
 from numazones_operator.publisher import Publisher
+from numazones_operator.rebalance.controller import Rebalancing
+from numazones_operator.rebalance.inputs import Inputs
+from numazones_operator.rebalance.metrics import RebalanceMetrics
 from numazones_operator.reflector import Pace, Reflector
 from numazones_operator.truth import Truth
 
@@ -117,6 +121,8 @@ class Operator:
             timeout=options.admission_gate_timeout,
             metrics=self.metrics,
         )
+        self.inputs = Inputs(self.state.namespaces)
+        self.rebalancing = self._rebalancing()
         self.reflectors = tuple(self._reflectors())
         self._connect()
 
@@ -163,6 +169,21 @@ class Operator:
             ),
         )
 
+    def _rebalancing(self) -> Rebalancing:
+        options = self.options
+        return Rebalancing(
+            self._client,
+            self.state,
+            self.forecasts,
+            self.inputs,
+            leading=self.leadership.leading,
+            identity=self.identity,
+            metrics=RebalanceMetrics(self.registry),
+            gates=options.admission_gate,
+            period=options.rebalance_period,
+            patience=timedelta(seconds=options.rebalance_patience),
+        )
+
     def _reflectors(self) -> Iterator[Reflector[Any]]:
         state = self.state
         pods = decoding.FieldDecoder(lambda body: state.sharing.pod(ClusterPod.from_api(body)))
@@ -179,8 +200,11 @@ class Operator:
         yield self._reflector(NODE_RESOURCE_TOPOLOGIES, decoding.TOPOLOGIES, state.topologies, optional=True)
         yield self._reflector(PODS, pods, state.pods)
         yield self._reflector(ADMISSION_PREDICTIONS, published, self.publisher.published)
-        if self.options.admission_gate:
+        if self.options.admission_gate or self.options.rebalance:
             yield self._reflector(NAMESPACES, decoding.NAMESPACES, state.namespaces)
+        if self.options.rebalance:
+            for resource, decoder, table in self.inputs.mirrored():
+                yield self._reflector(resource, decoder, table, optional=True)
 
     def _reflector(self, resource: Resource, decoder: Any, table: Any, **values: Any) -> Reflector[Any]:
         pace = Pace(self.options.watch_duration, self.options.watch_silence, self.options.page_size)
@@ -195,6 +219,7 @@ class Operator:
         self.truth.on_verified = self.publisher.verified
         self.leadership.on_change = self._leadership_changed
         self.forecasts.on_batch = self.gates.wake
+        self.gates.confined = self.rebalancing.execution.confined
         self.registry.register(
             FiguresCollector(ClusterFigures(self.state, self.options.target_shapes), self.metrics.leader)
         )
@@ -265,6 +290,8 @@ class Operator:
         self.start_task(self.announcements.run(), name="announcements")
         if self.options.admission_gate:
             self.start_task(self.gates.run(), name="admission gates")
+        if self.options.rebalance:
+            self.start_task(self.rebalancing.run(), name="rebalancing")
         if self.options.leader_elect:
             self.start_task(self.leadership.run(), name="leader election")
         else:

@@ -1,0 +1,431 @@
+"""The loop of rebalancing: look for plans when they are due, advance recommendations step by step.
+
+One plan at most is being carried out. Every round starts from the objects as they are, takes at most one
+step per recommendation, and writes status on the version that was read, so that a round which started from
+an old view writes nothing.
+Only the leader runs it. Searching takes seconds of computing and is done in a thread; the cluster it works
+on is a value.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from numazones.api.rebalance import MoveProgress
+from numazones.errors import NumazonesError
+from numazones.rebalance.candidates import Situation
+from numazones.rebalance.goals import Goal, pending
+from numazones.rebalance.planner import Outcome, plan
+from numazones.rebalance.policy import Policy
+from numazones.rebalance.protections import duration
+from numazones_client import APIError, Client, Conflict, NotFound
+from numazones_operator.announcements import EVENTS, event
+from numazones_operator.cluster_state import ClusterState
+from numazones_operator.live_forecasts import LiveForecasts
+from numazones_operator.rebalance.execution import Advance, Execution
+from numazones_operator.rebalance.inputs import Inputs
+from numazones_operator.rebalance.metrics import RebalanceMetrics
+from numazones_operator.rebalance.objects import (
+    APPROVE,
+    APPROVED,
+    AUTO,
+    EVICTED,
+    EXECUTING,
+    EXPIRED,
+    FAILED,
+    PROPOSED,
+    REBALANCE_POLICIES,
+    REBALANCE_RECOMMENDATIONS,
+    SUCCEEDED,
+    SUPERSEDED,
+    PolicyObject,
+    Recommendation,
+    free_goal,
+    read,
+    recommendation_body,
+    shape_goal,
+    was_evicted,
+    written,
+)
+
+_KEPT = 20
+"""Finished recommendations that are kept per policy, for people and as the history of moves."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class _Search:
+    """What is remembered about a policy between rounds; losing it costs one search."""
+
+    last: datetime | None = None
+    wanted: bool = False
+    """Whether something has happened that makes a search before its time worthwhile."""
+
+
+@dataclass
+class _Book:
+    searches: dict[str, _Search] = field(default_factory=dict)
+
+    def of(self, policy: str) -> _Search:
+        return self.searches.setdefault(policy, _Search())
+
+
+class Rebalancing:
+    """Drives plans and recommendations."""
+
+    def __init__(
+        self,
+        client: Client,
+        state: ClusterState,
+        forecasts: LiveForecasts,
+        inputs: Inputs,
+        *,
+        leading: asyncio.Event,
+        identity: str,
+        metrics: RebalanceMetrics,
+        gates: bool,
+        period: float = 1.0,
+        patience: timedelta = timedelta(minutes=5),
+        wall: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``period``: seconds between rounds; ``patience``: how long one move may take."""
+        self._client = client
+        self._state = state
+        self._forecasts = forecasts
+        self._inputs = inputs
+        self._leading = leading
+        self._identity = identity
+        self._metrics = metrics
+        self._period = period
+        self._wall = wall
+        self._clock = clock
+        self._book = _Book()
+        self.execution = Execution(client, state, inputs, gates=gates, patience=patience)
+
+    async def run(self) -> None:
+        """Rebalance until cancelled."""
+        while True:
+            await self._leading.wait()
+            try:
+                await self.round()
+            except APIError as error:
+                _log.warning("rebalancing pauses: %s", error)
+            await asyncio.sleep(self._period)
+
+    async def round(self) -> None:
+        """Take every step that can be taken now."""
+        policies = {item.name: item for item in self._inputs.policies}
+        usable: dict[str, Policy] = {}
+        for policy in policies.values():
+            settings = await self._settings(policy)
+            if settings is not None:
+                usable[policy.name] = settings
+        for item in sorted(self._inputs.recommendations, key=lambda item: (item.created, item.name)):
+            if item.active:
+                await self._advance(item, policies.get(item.spec.policy), usable.get(item.spec.policy))
+        for name, settings in usable.items():
+            if not policies[name].spec.schedule.suspend:
+                await self._search(policies[name], settings)
+
+    # Policies
+
+    async def _settings(self, policy: PolicyObject) -> Policy | None:
+        """The settings of a policy, or None, with the reason in its status, if it makes no sense."""
+        try:
+            settings = policy.policy(self._inputs.classes)
+            for _ in self._standing_goals(policy):
+                pass
+            duration(policy.spec.search_time)
+        except (NumazonesError, ValueError) as error:
+            await self._report(policy, "False", "InvalidPolicy", str(error))
+            return None
+        effective = ", ".join(settings.protections.effective) or "none"
+        await self._report(policy, "True", "Valid", f"protections in force: {effective}")
+        return settings
+
+    async def _report(self, policy: PolicyObject, status: str, reason: str, message: str) -> None:
+        """Write the condition Ready where it differs."""
+        known = {item.get("type"): item for item in policy.status.get("conditions") or ()}.get("Ready") or {}
+        current = policy.status.get("observedGeneration") == policy.generation
+        if current and (known.get("status"), known.get("message")) == (status, message):
+            return
+        changed = known.get("lastTransitionTime") if known.get("status") == status else None
+        condition = {
+            "type": "Ready",
+            "status": status,
+            "reason": reason,
+            "message": message,
+            "lastTransitionTime": changed or written(self._now()),
+            "observedGeneration": policy.generation,
+        }
+        await self._write_policy(policy, {"observedGeneration": policy.generation, "conditions": [condition]})
+
+    async def _write_policy(self, policy: PolicyObject, status: dict[str, Any]) -> None:
+        try:
+            body = await self._client.patch(
+                REBALANCE_POLICIES, policy.name, {"status": status}, subresource="status"
+            )
+        except (NotFound, Conflict):
+            return
+        self._inputs.policies.put(PolicyObject.from_api(body))
+
+    def _standing_goals(self, policy: PolicyObject) -> Iterator[Goal]:
+        """The goals that a policy names; pending pods aside."""
+        goals = policy.spec.goals
+        yield from map(shape_goal, goals.shapes)
+        if goals.free is not None:
+            yield free_goal(goals.free)
+
+    # Searching
+
+    async def _search(self, policy: PolicyObject, settings: Policy) -> None:
+        book, now = self._book.of(policy.name), self._now()
+        if any(item.status.phase in {APPROVED, EXECUTING} for item in self._inputs.recommendations):
+            return
+        if book.last is not None and not book.wanted and now - book.last < policy.interval:
+            return
+        book.last, book.wanted = now, False
+        situation = self._inputs.situation(self._state.cluster(), now)
+        for goal in self._goals(policy, situation):
+            outcome = await self._look(goal, policy, settings, situation)
+            if outcome.plan is not None:
+                await self._propose(outcome, goal, policy)
+                return
+        await self._write_policy(policy, {"lastSearch": written(now), "recommendation": None})
+
+    def _goals(self, policy: PolicyObject, situation: Situation) -> Iterator[Goal]:
+        if policy.spec.goals.pending_pods:
+            blocked = (
+                pod
+                for pod in situation.cluster.pending.values()
+                if not pod.deleting and self._is_blocked(pod.uid)
+            )
+            yield from pending(blocked)
+        yield from self._standing_goals(policy)
+
+    def _is_blocked(self, uid: str) -> bool:
+        forecast = self._forecasts.forecast_of(uid)
+        return forecast is not None and not forecast.admitting
+
+    async def _look(
+        self, goal: Goal, policy: PolicyObject, settings: Policy, situation: Situation
+    ) -> Outcome:
+        started = self._clock()
+        end = started + duration(policy.spec.search_time).total_seconds()
+        outcome = await asyncio.to_thread(
+            plan, goal, situation, settings, expired=lambda: self._clock() >= end
+        )
+        found = "true" if outcome.plan is not None else "false"
+        self._metrics.plan_seconds.labels(policy.spec.mode, found).observe(self._clock() - started)
+        _log.info(
+            "policy %s (mode %s): %s",
+            policy.name,
+            policy.spec.mode,
+            outcome.reason or f"{len(outcome.plan.moves) if outcome.plan else 0} moves gain something",
+        )
+        return outcome
+
+    async def _propose(self, outcome: Outcome, goal: Goal, policy: PolicyObject) -> None:
+        """Publish a plan, unless it is the one in force."""
+        made, now = outcome.plan, self._now()
+        if made is None:
+            return
+        in_force = [
+            item
+            for item in self._inputs.recommendations
+            if item.spec.policy == policy.name and item.status.phase == PROPOSED
+        ]
+        for item in in_force:
+            if item.spec.digest == made.digest:
+                await self._write_policy(policy, {"lastSearch": written(now), "recommendation": item.name})
+                await self._prolong(item, policy, now)
+                return
+        body = await self._client.create(
+            REBALANCE_RECOMMENDATIONS, recommendation_body(made, goal, policy, now)
+        )
+        new = Recommendation.from_api(body)
+        progress = tuple(MoveProgress(pod=move.pod, phase="Pending") for move in new.spec.moves)
+        new = await self._write(new, policy, Advance(progress, "proven by simulation", PROPOSED)) or new
+        self._metrics.moves.labels(policy.spec.mode, policy.name, "recommended").inc(len(made.moves))
+        for item in in_force:
+            await self._write(
+                item, policy, Advance(item.progress, "a better plan was found", SUPERSEDED), by=new.name
+            )
+        await self._write_policy(policy, {"lastSearch": written(now), "recommendation": new.name})
+        await self._forget_old(policy)
+
+    async def _prolong(self, item: Recommendation, policy: PolicyObject, now: datetime) -> None:
+        """A plan that was found again holds for longer."""
+        expires = written(now + duration(policy.spec.expiry))
+        try:
+            body = await self._client.patch(
+                REBALANCE_RECOMMENDATIONS, item.name, {"spec": {"expires": expires}}
+            )
+        except (NotFound, Conflict):
+            return
+        self._inputs.recommendations.put(Recommendation.from_api(body))
+
+    async def _forget_old(self, policy: PolicyObject) -> None:
+        """Delete finished recommendations beyond a number, but none whose moves are within the cooldown."""
+        cooldown = duration(policy.spec.cooldown)
+        finished = sorted(
+            (i for i in self._inputs.recommendations if i.spec.policy == policy.name and not i.active),
+            key=lambda item: (item.created, item.name),
+        )
+        for item in finished[:-_KEPT]:
+            times = [read(one.since) for one in item.progress]
+            if any(moment is not None and self._now() - moment < cooldown for moment in times):
+                continue
+            try:
+                await self._client.delete(REBALANCE_RECOMMENDATIONS, item.name, uid=item.uid)
+            except NotFound:
+                continue
+
+    # Recommendations
+
+    async def _advance(
+        self, item: Recommendation, policy: PolicyObject | None, settings: Policy | None
+    ) -> None:
+        if policy is None or settings is None:
+            if policy is None or item.status.phase != EXECUTING:
+                gone = Advance(item.progress, f"policy {item.spec.policy} is gone or invalid", SUPERSEDED)
+                await self._write(item, policy, gone)
+            return
+        if policy.spec.schedule.suspend:
+            return
+        match item.status.phase:
+            case "Proposed":
+                await self._consider(item, policy, settings)
+            case "Approved":
+                await self._begin(item, policy)
+            case _:
+                await self._carry_on(item, policy, settings)
+
+    async def _consider(self, item: Recommendation, policy: PolicyObject, settings: Policy) -> None:
+        """Let a proposal expire, fall, or be approved."""
+        now = self._now()
+        expires = read(item.spec.expires)
+        if expires is not None and now > expires:
+            self._book.of(policy.name).wanted = True
+            await self._write(item, policy, Advance(item.progress, "nobody approved it in time", EXPIRED))
+            return
+        judgement = self.execution.judge(item, policy, settings, now)
+        problem = judgement.problem
+        if problem and not judgement.holds_if_confined:
+            self._book.of(policy.name).wanted = True
+            moved_on = Advance(item.progress, f"the cluster moved on: {problem}", SUPERSEDED)
+            await self._write(item, policy, moved_on)
+            return
+        mode = policy.spec.mode
+        if mode == AUTO or (mode == APPROVE and item.spec.approved):
+            if problem:
+                await self._tell(item, policy, f"cannot be carried out: {problem}")
+                return
+            await self._write(item, policy, Advance(item.progress, f"mode {mode}", APPROVED))
+            self._metrics.moves.labels(mode, policy.name, "approved").inc(len(item.spec.moves))
+
+    async def _begin(self, item: Recommendation, policy: PolicyObject) -> None:
+        """Start, unless another plan is being carried out."""
+        if any(other.status.phase == EXECUTING for other in self._inputs.recommendations):
+            return
+        await self._write(item, policy, Advance(item.progress, "the first move comes next", EXECUTING))
+
+    async def _carry_on(self, item: Recommendation, policy: PolicyObject, settings: Policy) -> None:
+        advance = await self.execution.step(item, policy, settings, self._now())
+        if advance is None:
+            return
+        self._count(item, policy, advance)
+        written_item = await self._write(item, policy, advance)
+        if written_item is not None and advance.evicted == "success":
+            await self._announce(item, written_item, policy)
+        if advance.phase:
+            self._book.of(policy.name).wanted = True
+
+    async def _tell(self, item: Recommendation, policy: PolicyObject, message: str) -> None:
+        if item.status.message != message:
+            await self._write(item, policy, Advance(item.progress, message))
+
+    def _count(self, item: Recommendation, policy: PolicyObject, advance: Advance) -> None:
+        mode = policy.spec.mode
+        for before, after, move in zip(item.progress, advance.progress, item.spec.moves, strict=True):
+            if advance.evicted and before != after:
+                self._metrics.evicted.labels(
+                    advance.evicted, mode, policy.name, move.pod.namespace, move.source.node
+                ).inc()
+            if before.phase != after.phase and after.phase in {"Verified", "Failed"}:
+                result = "executed" if after.phase == "Verified" else "failed"
+                self._metrics.moves.labels(mode, policy.name, result).inc()
+        if advance.phase == SUCCEEDED:
+            self._metrics.gain.labels(mode, policy.name).inc(item.spec.gain.total)
+
+    async def _announce(self, item: Recommendation, after: Recommendation, policy: PolicyObject) -> None:
+        """Post an event on the pod that was evicted."""
+        for before, now in zip(item.progress, after.progress, strict=True):
+            pod = self._state.pods.get(now.pod.uid)
+            if before.phase == now.phase or now.phase != EVICTED or pod is None:
+                continue
+            message = f"evicted to rebalance (mode {policy.spec.mode}, {item.name}): {item.spec.goal}"
+            body = event(pod, kind="Normal", reason="Rebalanced", message=message, instance=self._identity)
+            try:
+                await self._client.create(EVENTS, body, namespace=pod.namespace)
+            except APIError as error:
+                _log.info("an event was lost: %s", error)
+
+    async def _write(
+        self, item: Recommendation, policy: PolicyObject | None, advance: Advance, *, by: str = ""
+    ) -> Recommendation | None:
+        """Write a status on the version that was read; None if the object has changed meanwhile."""
+        mode = item.status.mode or (policy.spec.mode if policy is not None else "")
+        phase = advance.phase or item.status.phase
+        status: dict[str, Any] = {
+            "phase": phase,
+            "mode": mode,
+            "message": advance.message,
+            "evictions": sum(map(was_evicted, advance.progress)),
+            "progress": [_plain(one) for one in advance.progress],
+            "conditions": [_complete(phase, advance.message, item, self._now())],
+        }
+        if advance.realized is not None:
+            status["realized"] = advance.realized
+        if by:
+            status["supersededBy"] = by
+        patch = {"metadata": {"resourceVersion": item.version}, "status": status}
+        try:
+            body = await self._client.patch(REBALANCE_RECOMMENDATIONS, item.name, patch, subresource="status")
+        except (Conflict, NotFound):
+            return None
+        if advance.phase:
+            self._metrics.recommendations.labels(mode, item.spec.policy, advance.phase).inc()
+            _log.info("%s (mode %s) %s: %s", item.name, mode, advance.phase, advance.message)
+        new = Recommendation.from_api(body)
+        self._inputs.recommendations.put(new)
+        return new
+
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self._wall(), UTC)
+
+
+def _plain(progress: MoveProgress) -> dict[str, Any]:
+    written_out: dict[str, Any] = progress.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return written_out
+
+
+def _complete(phase: str, message: str, item: Recommendation, now: datetime) -> dict[str, Any]:
+    """The condition Complete: True once the plan has ended, however it ended."""
+    ended = phase in {SUCCEEDED, FAILED, EXPIRED, SUPERSEDED}
+    status = "True" if ended else "False"
+    known = next((one for one in item.status.conditions if one.type == "Complete"), None)
+    since = known.last_transition_time if known is not None and known.status == status else None
+    return {
+        "type": "Complete",
+        "status": status,
+        "reason": phase or PROPOSED,
+        "message": message[:1024],
+        "lastTransitionTime": since or written(now),
+    }

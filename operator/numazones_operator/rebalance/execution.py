@@ -1,0 +1,303 @@
+"""Carries one recommendation out, one small step at a time, each of them safe to repeat.
+
+Per move: prove what is left of the plan; write "Evicting"; evict that very pod (by UID); wait for the
+replacement, confined to its node if the plan says so; wait until the zones published for the nodes show it;
+go on. What has been done is in the object's status before the next step begins, so whoever takes over after a
+crash continues where it stands. An eviction names the pod's UID, so it can be asked for twice but never
+happens to a second pod. Refusals by budgets (429) are waited for; anything else that differs from the plan
+ends it as Failed, with the reason.
+"""
+
+import logging
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from numazones.api.rebalance import MoveProgress, PodReference, RecommendedMove
+from numazones.cluster import ClusterPod
+from numazones.fragmentation import zones_of
+from numazones.pod import QOSClass
+from numazones.rebalance.policy import Policy
+from numazones_client import APIError, Client, Conflict, NotFound, TooManyRequests
+from numazones_operator.admission_gates import GATE, OPT_IN
+from numazones_operator.cluster_state import ClusterState
+from numazones_operator.rebalance.inputs import Inputs
+from numazones_operator.rebalance.objects import (
+    EVICTED,
+    EVICTING,
+    EXPIRED,
+    FAILED,
+    GONE,
+    MOVE_FAILED,
+    PENDING,
+    PLACED,
+    SUCCEEDED,
+    SUPERSEDED,
+    VERIFIED,
+    PolicyObject,
+    Recommendation,
+    read,
+    written,
+)
+from numazones_operator.rebalance.reality import (
+    goal_of,
+    objection,
+    realized,
+    rest_of,
+    running,
+    waiting_pods,
+)
+
+_log = logging.getLogger(__name__)
+
+# metav1.Time has whole seconds, so a replacement may seem a second older than the eviction.
+_GRAIN = timedelta(seconds=1)
+_SEVERAL_BUDGETS = "more than one PodDisruptionBudget"
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """What a recommendation's status becomes by one step."""
+
+    progress: tuple[MoveProgress, ...]
+    message: str = ""
+    phase: str = ""
+    """The phase that it enters; empty: it stays."""
+    realized: int | None = None
+    evicted: str = ""
+    """Result of an eviction that was asked for: success, blocked or error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What is to be said against carrying a plan out now."""
+
+    problem: str = ""
+    """Empty: nothing."""
+    holds_if_confined: bool = False
+    """Whether the only trouble is that pods cannot be confined to the nodes that the plan names."""
+
+
+class Execution:
+    """Knows how to take the next step of any recommendation."""
+
+    def __init__(
+        self, client: Client, state: ClusterState, inputs: Inputs, *, gates: bool, patience: timedelta
+    ) -> None:
+        """``gates``: whether admission gates are released; ``patience``: how long one move may take."""
+        self._client = client
+        self._state = state
+        self._inputs = inputs
+        self._gates = gates
+        self._patience = patience
+
+    def judge(self, item: Recommendation, policy: PolicyObject, settings: Policy, now: datetime) -> Judgement:
+        """Say whether what is left of a plan holds now, with what this operator can confine and without."""
+        situation = self._inputs.situation(self._state.cluster(), now, during=item.name)
+        rest = rest_of(item, policy, situation)
+        if rest.plan is None:
+            return Judgement(rest.problem)
+        freed = replace(
+            rest.plan,
+            moves=tuple(
+                move if self._is_steerable(move.pod) else replace(move, affinity=())
+                for move in rest.plan.moves
+            ),
+            placements=tuple(
+                placement if self._is_gated(placement.pod) else replace(placement, affinity=())
+                for placement in rest.plan.placements
+            ),
+        )
+        problem = objection(replace(rest, plan=freed), situation, settings)
+        if not problem or freed == rest.plan or objection(rest, situation, settings):
+            return Judgement(problem)
+        cure = f"give the pods' templates the scheduling gate {GATE} or the node affinity of the plan"
+        return Judgement(f"{problem}; {cure}", holds_if_confined=True)
+
+    def confined(self, pod: ClusterPod) -> tuple[str, ...] | None:
+        """Return the nodes that a gated pod may be released to; None where no plan concerns it."""
+        for item in self._inputs.recommendations:
+            if item.status.phase != "Executing":
+                continue
+            for placement in item.spec.placements:
+                if placement.pod.uid == pod.uid:
+                    return (placement.target.node,) if self._may_be_placed(item) else ()
+            for move, progress in zip(item.spec.moves, item.progress, strict=True):
+                if progress.phase == EVICTED and self._replaces(pod, move, progress, item):
+                    if move.after_pending and waiting_pods(item, self._state.cluster()):
+                        return ()
+                    return move.affinity or None
+        return None
+
+    async def step(
+        self, item: Recommendation, policy: PolicyObject, settings: Policy, now: datetime
+    ) -> Advance | None:
+        """Take the next step of a recommendation that is being carried out; None while there is none."""
+        index = next((i for i, one in enumerate(item.progress) if one.phase != VERIFIED), None)
+        if index is None:
+            return self._ended(item, policy, now)
+        match item.progress[index].phase:
+            case "Pending":
+                return self._before(item, index, policy, settings, now)
+            case "Evicting":
+                return await self._evict(item, index)
+            case "Evicted":
+                return self._replaced(item, index, now)
+            case _:
+                return self._confirmed(item, index, now)
+
+    def _before(
+        self, item: Recommendation, index: int, policy: PolicyObject, settings: Policy, now: datetime
+    ) -> Advance | None:
+        """Prove what is left once more; the eviction is only announced here."""
+        begun = any(one.phase in GONE for one in item.progress)
+        problem = self.judge(item, policy, settings, now).problem
+        if problem:
+            return Advance(item.progress, f"reality differs: {problem}", FAILED if begun else SUPERSEDED)
+        expires = read(item.spec.expires)
+        if expires is not None and now > expires:
+            why = item.progress[index].message or "the next move could not be made in time"
+            return Advance(item.progress, f"expired: {why}", FAILED if begun else EXPIRED)
+        situation = self._inputs.situation(self._state.cluster(), now)
+        pod = running(situation.cluster, item.spec.moves[index])
+        refusal = "" if pod is None else situation.surroundings.headroom.refusal(pod)
+        if refusal:
+            return self._changed(item, index, message=f"waits: {refusal}")
+        return self._changed(item, index, phase=EVICTING, since=written(now), message="")
+
+    async def _evict(self, item: Recommendation, index: int) -> Advance | None:
+        """Ask for the eviction of a pod that is still there; it was announced in the status before."""
+        move = item.spec.moves[index]
+        pod = self._state.pods.get(move.pod.uid)
+        if pod is None or pod.deleting or pod.terminal:
+            return self._changed(item, index, phase=EVICTED, message="")
+        try:
+            await self._client.evict(pod.name, namespace=pod.namespace, uid=pod.uid)
+        except (NotFound, Conflict):
+            return self._changed(item, index, phase=EVICTED, message="it was gone already")
+        except TooManyRequests as error:
+            waits = self._changed(item, index, phase=PENDING, since=None, message=f"waits: {error}")
+            return None if waits is None else replace(waits, evicted="blocked")
+        except APIError as error:
+            if _SEVERAL_BUDGETS in str(error):
+                return replace(self._failed(item, index, str(error), since=None), evicted="error")
+            _log.warning("pod %s/%s was not evicted: %s", pod.namespace, pod.name, error)
+            return None
+        done = self._changed(item, index, phase=EVICTED, message="")
+        return None if done is None else replace(done, evicted="success")
+
+    def _replaced(self, item: Recommendation, index: int, now: datetime) -> Advance | None:
+        """Wait until the owner has made another pod and it has a node."""
+        move, progress = item.spec.moves[index], item.progress[index]
+        candidates = [pod for pod in self._state.pods if self._replaces(pod, move, progress, item)]
+        for pod in sorted(candidates, key=lambda pod: (pod.terminal, pod.created, pod.name)):
+            where = PodReference(namespace=pod.namespace, name=pod.name, uid=pod.uid)
+            if pod.terminal:
+                return self._failed(item, index, f"the replacement {_end_of(pod)}")
+            if pod.node:
+                return self._changed(item, index, phase=PLACED, replacement=where, node=pod.node, message="")
+            break
+        if self._is_overdue(progress, now):
+            owner = "its owner" if move.owner is None else f"{move.owner.kind} {move.owner.name}"
+            what = "was not scheduled" if candidates else f"was not created by {owner}"
+            return self._failed(item, index, f"the replacement {what} within {self._patience}")
+        return None
+
+    def _confirmed(self, item: Recommendation, index: int, now: datetime) -> Advance | None:
+        """Wait until zones show that the pod is where it is now, and no more where it was."""
+        move, progress = item.spec.moves[index], item.progress[index]
+        known = None if progress.replacement is None else self._state.pods.get(progress.replacement.uid)
+        if known is None or known.terminal:
+            return self._failed(item, index, f"the replacement {_end_of(known)}")
+        source, target = self._state.record(move.source.node), self._state.record(progress.node)
+        left = source is None or source.state is None or not source.state.holds(move.pod.uid)
+        if left and target is not None and target.state is not None:
+            arrived = target.state.holds(known.kubelet_uid) if _pins(known) else known.phase == "Running"
+            if arrived:
+                zones = zones_of(target.state, known.kubelet_uid)
+                message = f"runs on {progress.node}" + (f" zone {','.join(map(str, zones))}" if zones else "")
+                return self._changed(item, index, phase=VERIFIED, message=message)
+        if self._is_overdue(progress, now):
+            return self._failed(item, index, f"zones do not show the replacement within {self._patience}")
+        return None
+
+    def _ended(self, item: Recommendation, policy: PolicyObject, now: datetime) -> Advance | None:
+        """Compare what zones say with what the plan promised."""
+        cluster = self._state.cluster()
+        goal = goal_of(item, policy, waiting_pods(item, cluster))
+        count = realized(item, goal, cluster)
+        if count >= item.spec.gain.after:
+            return Advance(item.progress, f"zones confirm the gain: {count}", SUCCEEDED, realized=count)
+        if all(self._is_overdue(one, now) for one in item.progress):
+            promised = item.spec.gain.after
+            return Advance(
+                item.progress, f"zones confirm {count}, the plan promised {promised}", FAILED, realized=count
+            )
+        return None
+
+    # Small questions
+
+    def _replaces(
+        self, pod: ClusterPod, move: RecommendedMove, progress: MoveProgress, item: Recommendation
+    ) -> bool:
+        """Whether a pod is what the owner made in place of the evicted one."""
+        owner, since, created = pod.controller, read(progress.since), read(pod.created)
+        if owner is None or move.owner is None or owner.uid != move.owner.uid or pod.uid == move.pod.uid:
+            return False
+        claimed = {one.replacement.uid for one in item.progress if one.replacement is not None}
+        if since is None or created is None or pod.uid in claimed or pod.deleting:
+            return False
+        return created >= since - _GRAIN
+
+    def _may_be_placed(self, item: Recommendation) -> bool:
+        """Whether it is the pending pods' turn: all moves are made, or the last one waits for them."""
+        return all(
+            one.phase == VERIFIED or (move.after_pending and one.phase == EVICTED)
+            for move, one in zip(item.spec.moves, item.progress, strict=True)
+        )
+
+    def _is_steerable(self, pod: ClusterPod) -> bool:
+        """Whether the replacement will come with a gate that this operator releases."""
+        owner = pod.controller
+        template = None if owner is None else self._inputs.template(owner.uid)
+        return template is not None and self._is_gated(template)
+
+    def _is_gated(self, pod: ClusterPod) -> bool:
+        namespace = self._inputs.namespaces.get(pod.namespace)
+        opted_in = namespace is not None and namespace.labels.get(OPT_IN[0]) == OPT_IN[1]
+        return self._gates and opted_in and GATE in pod.constraints.scheduling_gates
+
+    def _is_overdue(self, progress: MoveProgress, now: datetime) -> bool:
+        since = read(progress.since)
+        return since is not None and now - since > self._patience
+
+    def _changed(self, item: Recommendation, index: int, **changes: Any) -> Advance | None:
+        """The advance that changes one move's progress; None if it would change nothing."""
+        before = item.progress[index]
+        after = before.model_copy(update=changes)
+        if after == before:
+            return None
+        pod = item.spec.moves[index].pod
+        text = f"move {index + 1} of {len(item.spec.moves)}, pod {pod.namespace}/{pod.name}: {after.phase}"
+        message = f"{text}, {after.message}" if after.message else text
+        return Advance((*item.progress[:index], after, *item.progress[index + 1 :]), message)
+
+    def _failed(self, item: Recommendation, index: int, why: str, **changes: Any) -> Advance:
+        changes |= {"phase": MOVE_FAILED, "message": why}
+        progress = item.progress[index].model_copy(update=changes)
+        pod = item.spec.moves[index].pod
+        return Advance(
+            (*item.progress[:index], progress, *item.progress[index + 1 :]),
+            f"reality differs: move {index + 1}, pod {pod.namespace}/{pod.name}: {why}",
+            FAILED,
+        )
+
+
+def _end_of(pod: ClusterPod | None) -> str:
+    return "is gone" if pod is None else f"{pod.name} ended as {pod.reason or pod.phase}: {pod.message}"
+
+
+def _pins(pod: ClusterPod) -> bool:
+    """Whether kubelets hold something for the pod that zones show."""
+    admission = pod.admission
+    return admission is not None and admission.qos is QOSClass.GUARANTEED and admission.total.cpus > 0

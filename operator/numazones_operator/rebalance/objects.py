@@ -1,0 +1,232 @@
+"""Between the custom resources and the library's values: policies in, recommendations out and in again."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from numazones.api.meta import API_VERSION, OwnerReference
+from numazones.api.rebalance import (
+    DisruptionCost,
+    FreeZone,
+    Gain,
+    MoveProgress,
+    OwnerOfPod,
+    Place,
+    PodReference,
+    RebalancePolicy,
+    RebalancePolicySpec,
+    RebalanceRecommendation,
+    RebalanceRecommendationSpec,
+    RebalanceRecommendationStatus,
+    RecommendedMove,
+    RecommendedPlacement,
+    TargetShape,
+)
+from numazones.cluster import ClusterPod
+from numazones.fragmentation import Shape
+from numazones.quantity import format_milli
+from numazones.rebalance.goals import FitMore, Goal, Vacate, Wanted
+from numazones.rebalance.limits import Limits
+from numazones.rebalance.moves import Move, Placement, Plan
+from numazones.rebalance.policy import Policy, Target
+from numazones.rebalance.protections import Protections, duration
+from numazones_client import Resource
+
+REBALANCE_POLICIES = Resource("numazones.io", "v1alpha1", "rebalancepolicies", namespaced=False)
+REBALANCE_RECOMMENDATIONS = Resource("numazones.io", "v1alpha1", "rebalancerecommendations", namespaced=False)
+POLICY_LABEL = "numazones.io/rebalance-policy"
+
+RECOMMEND, APPROVE, AUTO = "Recommend", "Approve", "Auto"
+
+PROPOSED, APPROVED, EXECUTING = "Proposed", "Approved", "Executing"
+SUCCEEDED, FAILED, EXPIRED, SUPERSEDED = "Succeeded", "Failed", "Expired", "Superseded"
+ACTIVE = frozenset({PROPOSED, APPROVED, EXECUTING})
+
+PENDING, EVICTING, EVICTED, PLACED, VERIFIED = "Pending", "Evicting", "Evicted", "Placed", "Verified"
+MOVE_FAILED = "Failed"
+GONE = frozenset({EVICTED, PLACED, VERIFIED})
+"""Phases of a move whose pod has been evicted for certain."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recommendation:
+    """A RebalanceRecommendation as it was read."""
+
+    name: str
+    uid: str
+    version: str
+    """Resource version: what is written is written on this version only."""
+    created: str
+    spec: RebalanceRecommendationSpec
+    status: RebalanceRecommendationStatus
+
+    @classmethod
+    def from_api(cls, body: Mapping[str, Any]) -> "Recommendation":
+        """Read the object; one that was never given a status is Proposed."""
+        model = RebalanceRecommendation.from_api(body)
+        status = model.status or RebalanceRecommendationStatus()
+        if not status.phase:
+            status = status.model_copy(update={"phase": PROPOSED})
+        metadata = model.metadata
+        return cls(
+            metadata.name,
+            metadata.uid,
+            metadata.resource_version,
+            metadata.creation_timestamp or "",
+            model.spec,
+            status,
+        )
+
+    @property
+    def active(self) -> bool:
+        """Whether it may still be carried out, or is being."""
+        return self.status.phase in ACTIVE
+
+    @property
+    def progress(self) -> tuple[MoveProgress, ...]:
+        """How far each move is, one entry per move."""
+        known = {item.pod.uid: item for item in self.status.progress}
+        return tuple(
+            known.get(move.pod.uid, MoveProgress(pod=move.pod, phase=PENDING)) for move in self.spec.moves
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyObject:
+    """A RebalancePolicy as it was read."""
+
+    name: str
+    uid: str
+    generation: int
+    spec: RebalancePolicySpec
+    status: Mapping[str, Any]
+
+    @classmethod
+    def from_api(cls, body: Mapping[str, Any]) -> "PolicyObject":
+        """Read the object."""
+        model = RebalancePolicy.from_api(body)
+        metadata = model.metadata
+        return cls(metadata.name, metadata.uid, metadata.generation, model.spec, body.get("status") or {})
+
+    def policy(self, priority_classes: Mapping[str, int]) -> Policy:
+        """The settings as the library takes them.
+
+        Raises:
+            NumazonesError: they contradict each other; the message names the setting.
+        """
+        spec = self.spec
+        limits = Limits.from_api(spec.limits.to_api())
+        return Policy(
+            protections=Protections.from_api(spec.protections.to_api(), priority_classes=priority_classes),
+            limits=limits,
+            target=Target(spec.target),
+            min_gain=spec.min_gain,
+            cooldown=duration(spec.cooldown),
+        )
+
+    @property
+    def interval(self) -> timedelta:
+        """Time between two searches."""
+        return duration(self.spec.schedule.interval)
+
+
+def shape_goal(shape: TargetShape) -> FitMore:
+    """Return the goal of a shape.
+
+    Raises:
+        InvalidShape: it asks for no CPUs, or for broken amounts.
+    """
+    text = ",".join(f"{name}={amount}" for name, amount in shape.resources.items())
+    return FitMore((Wanted.shape(shape.name, Shape.parse(text), count=shape.count),))
+
+
+def free_goal(free: FreeZone) -> Vacate:
+    """Return the goal of a node or zone that is to become free."""
+    return Vacate(free.node_name, free.numa_id)
+
+
+def title(goal: Goal) -> str:
+    """Say in one line what a goal is; equal goals have equal titles."""
+    if isinstance(goal, Vacate):
+        return f"free node {goal.node}" + ("" if goal.zone is None else f" zone {goal.zone}")
+    if not isinstance(goal, FitMore):
+        return type(goal).__name__
+    wanted = goal.wanted[0]
+    if not wanted.pods:
+        return f"shape {wanted.name}" + ("" if wanted.count is None else f" x{wanted.count}")
+    more = f" and {len(wanted.pods) - 1} more" if len(wanted.pods) > 1 else ""
+    return f"pod {wanted.name}{more}"
+
+
+def recommendation_body(plan: Plan, goal: Goal, policy: PolicyObject, now: datetime) -> dict[str, Any]:
+    """Return the object that publishes a plan."""
+    disruption = plan.disruption
+    spec = RebalanceRecommendationSpec(
+        policy=policy.name,
+        goal=title(goal),
+        moves=tuple(map(_move, plan.moves)),
+        placements=tuple(map(_placement, plan.placements)),
+        gain=Gain(before=plan.before, after=plan.after, total=plan.gain, minimal=plan.minimal),
+        disruption=DisruptionCost(
+            evictions=len(plan.moves),
+            cpus=format_milli(plan.cpus),
+            priority=disruption.priority,
+            reluctant=disruption.reluctant,
+            cost=disruption.cost,
+        ),
+        digest=plan.digest,
+        expires=written(now + duration(policy.spec.expiry)),
+    )
+    owner = OwnerReference(
+        api_version=API_VERSION, kind="RebalancePolicy", name=policy.name, uid=policy.uid, controller=True
+    )
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "RebalanceRecommendation",
+        "metadata": {
+            "generateName": f"{policy.name[:200]}-",
+            "labels": {POLICY_LABEL: policy.name[:63]},
+            "ownerReferences": [owner.to_api()],
+        },
+        "spec": spec.model_dump(mode="json", by_alias=True, exclude_none=True),
+    }
+
+
+def reference(pod: ClusterPod) -> PodReference:
+    """Return a reference to a pod."""
+    return PodReference(namespace=pod.namespace, name=pod.name, uid=pod.uid)
+
+
+def written(moment: datetime) -> str:
+    """Write a time as metav1.Time does."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def read(text: str | None) -> datetime | None:
+    """Read a metav1.Time; None where there is none."""
+    return datetime.fromisoformat(text) if text else None
+
+
+def was_evicted(progress: MoveProgress) -> bool:
+    """Whether the pod of a move has been evicted, whatever came of it."""
+    return progress.phase in GONE or (progress.phase == MOVE_FAILED and progress.since is not None)
+
+
+def _move(move: Move) -> RecommendedMove:
+    owner = move.pod.controller
+    return RecommendedMove(
+        pod=reference(move.pod),
+        owner=None if owner is None else OwnerOfPod(kind=owner.kind, name=owner.name, uid=owner.uid),
+        source=Place(node=move.pod.node, numa_ids=move.zones),
+        target=Place(node=move.node, numa_ids=move.target_zones),
+        affinity=move.affinity,
+        after_pending=move.after_pending,
+        why=move.why,
+    )
+
+
+def _placement(placement: Placement) -> RecommendedPlacement:
+    return RecommendedPlacement(
+        pod=reference(placement.pod), target=Place(node=placement.node, numa_ids=placement.zones)
+    )

@@ -1,0 +1,118 @@
+"""A recommendation held against the cluster as it is now: what is left of its plan, and whether that holds.
+
+A plan is proven again before every move, because the cluster goes on living: pods come and go, budgets are
+used up, somebody cordons a node. What is left of the plan is built anew from the pods that are there.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from numazones.api.rebalance import RecommendedMove
+from numazones.cluster import Cluster, ClusterPod
+from numazones.rebalance.budgets import Headroom
+from numazones.rebalance.candidates import Situation
+from numazones.rebalance.goals import Goal, measure, pending
+from numazones.rebalance.moves import Move, Placement, Plan, replacement, zones_of
+from numazones.rebalance.policy import Policy
+from numazones.rebalance.proof import prove
+from numazones_operator.rebalance.objects import (
+    VERIFIED,
+    PolicyObject,
+    Recommendation,
+    free_goal,
+    shape_goal,
+    title,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """What is left of a plan."""
+
+    plan: Plan | None
+    goal: Goal | None
+    """None where all that was wanted is there already."""
+    problem: str = ""
+    """Why nothing is left that could be carried out."""
+
+
+def rest_of(item: Recommendation, policy: PolicyObject, situation: Situation) -> Rest:
+    """Return the moves that are still to be made, with the pods as they are now."""
+    waiting = waiting_pods(item, situation.cluster)
+    goal = goal_of(item, policy, waiting)
+    if goal is None and not item.spec.placements:
+        return Rest(None, None, f"policy {policy.name} has no goal {item.spec.goal!r} any more")
+    moves: list[Move] = []
+    for move, progress in zip(item.spec.moves, item.progress, strict=True):
+        if progress.phase == VERIFIED:
+            continue
+        pod = running(situation.cluster, move)
+        if pod is None:
+            where = f"{move.pod.namespace}/{move.pod.name}"
+            return Rest(None, goal, f"pod {where} is not on node {move.source.node} any more")
+        moves.append(
+            Move(
+                pod=pod,
+                replacement=replacement(pod, situation.templates),
+                node=move.target.node,
+                zones=zones_of(situation.cluster.nodes[pod.node], pod),
+                affinity=move.affinity,
+                after_pending=move.after_pending,
+            )
+        )
+    targets = {item.pod.uid: item.target for item in item.spec.placements}
+    placements = tuple(
+        Placement(pod, targets[pod.uid].node, affinity=(targets[pod.uid].node,)) for pod in waiting
+    )
+    after = len(placements) if item.spec.placements else item.spec.gain.after
+    return Rest(Plan(tuple(moves), 0, after, placements), goal)
+
+
+def objection(rest: Rest, situation: Situation, policy: Policy) -> str:
+    """Return why what is left does not hold now; empty if it does. Budgets are asked move by move."""
+    if rest.plan is None:
+        return rest.problem
+    if rest.goal is None:
+        return ""
+    unbudgeted = replace(situation, surroundings=replace(situation.surroundings, headroom=Headroom()))
+    return prove(rest.plan, rest.goal, unbudgeted, policy).reason
+
+
+def goal_of(item: Recommendation, policy: PolicyObject, waiting: Iterable[ClusterPod]) -> Goal | None:
+    """Return the goal that a recommendation is for, as the policy has it now."""
+    if item.spec.placements:
+        goals = pending(waiting)
+        return goals[0] if goals else None
+    goals_of_policy = policy.spec.goals
+    for shape in goals_of_policy.shapes:
+        goal = shape_goal(shape)
+        if title(goal) == item.spec.goal:
+            return goal
+    if goals_of_policy.free is not None and title(free_goal(goals_of_policy.free)) == item.spec.goal:
+        return free_goal(goals_of_policy.free)
+    return None
+
+
+def waiting_pods(item: Recommendation, cluster: Cluster) -> list[ClusterPod]:
+    """Return the pods of a plan that still wait for a node."""
+    return [
+        cluster.pending[placement.pod.uid]
+        for placement in item.spec.placements
+        if placement.pod.uid in cluster.pending
+    ]
+
+
+def running(cluster: Cluster, move: RecommendedMove) -> ClusterPod | None:
+    """Return the pod of a move, if it is where the move wants to take it from."""
+    node = cluster.nodes.get(move.source.node)
+    return None if node is None else node.pods.get(move.pod.uid)
+
+
+def realized(item: Recommendation, goal: Goal | None, cluster: Cluster) -> int:
+    """Count what the goal is worth now; pending pods that were placed count as well."""
+    placed = sum(
+        placement.pod.uid in node.pods
+        for placement in item.spec.placements
+        for node in cluster.nodes.values()
+    )
+    return placed + (0 if goal is None else measure(goal, cluster))
