@@ -55,7 +55,7 @@ async def running(
             )
         screen.progress("waiting for the zones")
         await exporters.wait_for_zones(plane.client, {recording.name for recording in recorded}, programs)
-        screen.say(f"{len(recorded)} recorded nodes: {', '.join(recording.name for recording in recorded)}")
+        screen.say(f"Recorded nodes: {', '.join(recording.name for recording in recorded)}")
         yield plane
 
 
