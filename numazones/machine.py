@@ -95,20 +95,6 @@ class Machine:
     def __hash__(self) -> int:
         return hash((self.all_cpus, self.numa_mask, tuple(node.memory for node in self.numa_nodes)))
 
-    def distance(self, origin: int, target: int) -> int | None:
-        """Distance between two NUMA nodes by id; None where unknown."""
-        distances = self.by_numa[origin].distances
-        if distances is None:
-            return None
-        return distances[[node.id for node in self.numa_nodes].index(target)]
-
-    def cpus_of_numas(self, mask: int) -> CPUSet:
-        """CPUs of all NUMA nodes in a mask."""
-        cpus = 0
-        for numa in cpuset.ids(mask):
-            cpus |= self.cpus_of_numa.get(numa, 0)
-        return cpus
-
     def _check(self) -> None:
         if len(self.by_cpu) != len(self.cpus):
             raise InvalidMachine("a CPU id appears twice in the machine; list each logical CPU once")
