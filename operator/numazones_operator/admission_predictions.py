@@ -42,6 +42,8 @@ class Published:
     """When the verdict last changed."""
     digest: str
     """Of the status without that time."""
+    version: int
+    """Resource version, which Kubernetes promises to grow (KEP-5504)."""
 
     @classmethod
     def from_api(cls, body: Mapping[str, Any]) -> "Published":
@@ -53,6 +55,7 @@ class Published:
             status.get("verdict") or "",
             status.get("changed") or "",
             digest(status),
+            int(metadata.get("resourceVersion") or 0),
         )
 
 

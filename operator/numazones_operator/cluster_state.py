@@ -181,14 +181,14 @@ class ClusterState:
         record = self._record_of(pod.node)
         record.pods.pop(pod.uid, None)
         record.order.pop(pod.uid, None)
-        if record.state is not None and record.state.holds(pod.kubelet_uid):
-            record.gone[pod.kubelet_uid] = None
+        record.gone[pod.kubelet_uid] = self._clock()
         self._touch(pod.node)
 
     def _enter(self, old: ClusterPod | None, new: ClusterPod) -> None:
         record = self._record_of(new.node)
         known = record.pods.get(new.uid)
         if known is None:
+            record.gone.pop(new.kubelet_uid, None)  # a static pod comes again under its old UID
             self.on_bound(new, record)
             # Pods found together, as in a list, count as bound together: creation time decides among them.
             self._sequence += old is not None

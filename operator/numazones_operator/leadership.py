@@ -11,7 +11,6 @@ the API server in one way already (figures in docs/decisions.md).
 """
 
 import asyncio
-import contextlib
 import logging
 import random
 import time
@@ -22,6 +21,8 @@ from typing import Any
 
 from numazones_client import AlreadyExists, APIError, Client, Conflict, NotFound
 from numazones_client.resources import LEASES
+
+_RELEASE_PATIENCE = 2.0
 
 _log = logging.getLogger(__name__)
 
@@ -71,7 +72,7 @@ class Leadership:
                 except (APIError, TimeoutError) as error:
                     _log.warning(
                         "the leader's Lease could not be read or written: %s",
-                        error if isinstance(error, APIError) else "timed out",
+                        _told(error),
                     )
                     held = None
                 now = self._clock()
@@ -84,9 +85,11 @@ class Leadership:
         finally:
             if self.leading.is_set():
                 self._lead(leading=False)
-                with contextlib.suppress(APIError, TimeoutError):
-                    async with asyncio.timeout(2):
+                try:
+                    async with asyncio.timeout(_RELEASE_PATIENCE):
                         await self._release()
+                except (APIError, TimeoutError) as error:
+                    _log.warning("the leader's Lease was not given back: %s", _told(error))
 
     def _lead(self, *, leading: bool) -> None:
         if leading == self.leading.is_set():
@@ -147,5 +150,10 @@ class Leadership:
     async def _release(self) -> None:
         lease = await self._client.get(LEASES, self._name, namespace=self._namespace)
         if (lease.get("spec") or {}).get("holderIdentity") == self._identity:
-            lease["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1}
+            del lease["spec"]["holderIdentity"]
+            lease["spec"]["leaseDurationSeconds"] = 1
             await self._client.replace(LEASES, lease, namespace=self._namespace)
+
+
+def _told(error: APIError | TimeoutError) -> str:
+    return str(error) or "timed out"

@@ -25,6 +25,9 @@ ZONES_UNREADABLE = "ZonesUnreadable"
 LEASE_EXPIRED = "LeaseExpired"
 NO_LEASE = "NoLease"
 
+_STRAGGLING = 300.0
+"""Seconds for which a snapshot from before a pod's end may still arrive."""
+
 
 @dataclass(slots=True)
 class Pulse:
@@ -69,8 +72,8 @@ class NodeRecord:
     """UID → pod that is bound here and has not ended."""
     order: dict[str, int] = field(default_factory=dict)
     """UID → when it was seen bound."""
-    gone: dict[str, None] = field(default_factory=dict)
-    """UIDs, as the kubelet knows them, of pods that have ended while the snapshot still shows them."""
+    gone: dict[str, float] = field(default_factory=dict)
+    """UID, as the kubelet knows it → when its pod ended; snapshots may still show it for a while."""
 
     @property
     def known(self) -> bool:
@@ -96,9 +99,9 @@ class NodeRecord:
         if self.state is not None and self.snapshot == reports[0].snapshot:
             self.trouble = None
             return
-        self._take(reports)
+        self._take(reports, now)
 
-    def _take(self, reports: list[ZoneReport]) -> None:
+    def _take(self, reports: list[ZoneReport], now: float) -> None:
         try:
             self.state = node_from_zones(
                 [NUMAZone.from_api(report.body) for report in reports if report.body is not None]
@@ -110,8 +113,13 @@ class NodeRecord:
         self.snapshot = reports[0].snapshot
         for numa, report in self.reports.items():
             self.reports[numa] = replace(report, body=None)
-        if self.state is not None:
-            self.gone = {uid: None for uid in self.gone if self.state.holds(uid)}
+        state = self.state
+        if state is not None:
+            self.gone = {
+                uid: ended
+                for uid, ended in self.gone.items()
+                if state.holds(uid) or now - ended < _STRAGGLING
+            }
 
     def doubt(self, now: float, *, settle: float) -> Unknown | None:
         """Return why the zones cannot be relied on at this moment, or None; ``settle`` in seconds."""

@@ -76,9 +76,14 @@ class Publisher:
         self._normal: dict[str, _Order] = {}
         self._writing: set[str] = set()
         self._verifications: dict[str, Verification] = {}
-        self._latest: dict[str, Prediction] = {}
+        self._latest: dict[str, tuple[ClusterPod, Prediction]] = {}
+        """Key → the pod that waits, and what is to be read there."""
         self._waiting = asyncio.Event()
-        self.published: Table[Published] = Table(lambda item: item.key)
+        self.published: Table[Published] = Table(
+            lambda item: item.key,
+            self._observed,
+            outdated=lambda known, item: item.version < known.version,
+        )
 
     @property
     def depth(self) -> int:
@@ -87,13 +92,15 @@ class Publisher:
 
     def offer(self, pod: ClusterPod, prediction: Prediction, since: float) -> None:
         """Take the latest prediction for a pod; ``since`` when its cause was seen, monotonic seconds."""
-        self._latest[pod.uid] = prediction
+        self._latest[key_of(pod)] = (pod, prediction)
         if self._leading.is_set():
             self._enqueue(_Order(pod, prediction, status_of(prediction), since))
 
     def verified(self, pod: ClusterPod, verification: Verification) -> None:
         """Take the outcome of a prediction. Pods that were never told about are, if all is not well."""
-        prediction = self._latest.pop(pod.uid, None)
+        waited, prediction = self._latest.pop(key_of(pod), (pod, None))
+        if waited.uid != pod.uid:
+            prediction = None
         known = self.published.get(key_of(pod))
         told = known is not None and known.pod_uid == pod.uid
         if not self._leading.is_set() or not (told or verification.actual != "Admitted"):
@@ -102,7 +109,9 @@ class Publisher:
 
     def forget(self, uid: str, key: str) -> None:
         """Drop everything about a pod that is gone."""
-        self._latest.pop(uid, None)
+        latest = self._latest.get(key)
+        if latest is not None and latest[0].uid == uid:
+            del self._latest[key]
         for queue in (self._urgent, self._normal):
             order = queue.get(key)
             if order is not None and order.pod.uid == uid:
@@ -142,6 +151,17 @@ class Publisher:
         (self._urgent if urgent else self._normal)[key] = order
         self._waiting.set()
 
+    def _observed(self, old: Published | None, new: Published | None) -> None:
+        """Put right what somebody else has changed or deleted."""
+        item = new or old
+        latest = None if item is None else self._latest.get(item.key)
+        if latest is None or not self._leading.is_set():
+            return
+        pod, prediction = latest
+        status = status_of(prediction)
+        if (new is None or new.digest != digest(status)) and self._wanted(pod) and not pod.node:
+            self._enqueue(_Order(pod, prediction, status, self._clock()))
+
     def _next(self) -> tuple[str, _Order] | None:
         """Take the first order whose object nobody is writing."""
         for queue in (self._urgent, self._normal):
@@ -176,8 +196,7 @@ class Publisher:
 
     async def _write(self, key: str, order: _Order) -> None:
         known = self.published.get(key)
-        fingerprint = digest(order.status)
-        if known is not None and known.pod_uid == order.pod.uid and known.digest == fingerprint:
+        if known is not None and known.pod_uid == order.pod.uid and known.digest == digest(order.status):
             return
         if not self._wanted(order.pod):
             return
@@ -187,7 +206,7 @@ class Publisher:
         verdict = str(order.status.get("verdict") or "")
         same_verdict = known is not None and known.verdict == verdict and known.changed
         changed = known.changed if known is not None and same_verdict else _now()
-        await self._client.apply(
+        written = await self._client.apply(
             ADMISSION_PREDICTIONS,
             with_status(order.pod, {**order.status, "changed": changed}),
             field_manager=FIELD_MANAGER,
@@ -196,7 +215,7 @@ class Publisher:
         )
         self._metrics.api_writes.labels(ADMISSION_PREDICTIONS.plural, "ok").inc()
         self._metrics.lag_seconds.observe(self._clock() - order.since)
-        self.published.put(Published(key, order.pod.uid, verdict, changed, fingerprint))
+        self.published.put(Published.from_api(written))
         if order.prediction is not None and "outcome" not in order.status:
             before = "" if known is None else known.verdict
             self._announcements.verdict(order.pod, order.prediction, before=before)

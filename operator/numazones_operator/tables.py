@@ -22,11 +22,20 @@ class Table(Generic[T]):
         changed: Change[T] | None = None,
         *,
         kept: Callable[[T], T] = lambda item: item,
+        outdated: Callable[[T, T], bool] = lambda _known, _item: False,
     ) -> None:
-        """``kept``: what to remember of an object after ``changed`` has seen all of it."""
+        """Keep objects by ``key``.
+
+        Args:
+            key: names an object.
+            changed: told of every change.
+            kept: what to remember of an object after ``changed`` has seen all of it.
+            outdated: given what is known and what arrives, tells whether the latter is the older news.
+        """
         self.key = key
         self._changed = changed
         self._kept = kept
+        self._outdated = outdated
         self._items: dict[str, T] = {}
 
     def __len__(self) -> int:
@@ -43,14 +52,20 @@ class Table(Generic[T]):
         """Take in an object that is new or has changed."""
         key = self.key(item)
         old = self._items.get(key)
+        if old is not None and self._outdated(old, item):
+            return
         self._items[key] = self._kept(item)
         if self._changed is not None:
             self._changed(old, item)
 
     def remove(self, item: T) -> None:
         """Forget an object; ``item`` is its last state."""
-        old = self._items.pop(self.key(item), None)
-        if old is not None and self._changed is not None:
+        key = self.key(item)
+        old = self._items.get(key)
+        if old is None or self._outdated(old, item):
+            return
+        del self._items[key]
+        if self._changed is not None:
             self._changed(old, None)
 
     def retain(self, keys: Collection[str]) -> None:

@@ -27,8 +27,8 @@ PATIENCE = 20.0
 OPTIONS = Options(
     metrics_address="127.0.0.1:0",
     debounce=0.01,
-    leader_elect_lease_duration=2.0,
-    leader_elect_renew_deadline=1.0,
+    leader_elect_lease_duration=6.0,
+    leader_elect_renew_deadline=5.0,
     leader_elect_retry_period=0.2,
     log_level="warning",
 )

@@ -1,0 +1,103 @@
+"""A random workload on twenty nodes of mixed policies, everything live: every prediction comes true.
+
+API server, kubelets, zones, scheduler and operator run at the same time, so predictions are made while zones
+lag behind, pods are bound in bursts and others vanish.
+"""
+
+import asyncio
+import random
+from pathlib import Path
+
+import pytest
+
+from numazones import prediction
+from numazones.cluster import ClusterPod
+from numazones_client import NotFound
+from numazones_client.resources import PODS
+from numazones_operator.truth import outcome
+from numazones_simulator import node_kinds
+from numazones_simulator.workload import Workload
+
+from .closed_loop import Loop, closed_loop, eventually, metrics
+
+NODES = 20
+CONCERNED = 2000
+"""Pods that NUMA placement concerns and that get a node; others come on top."""
+CROWD = 220
+"""Pods from which on most new ones take the place of an old one."""
+BURST = 10
+
+
+class Churn:
+    """Creates pods in bursts and deletes old ones, whatever became of them."""
+
+    def __init__(self, loop: Loop, *, seed: int) -> None:
+        self._loop = loop
+        self._draw = random.Random(seed)
+        self._pods = Workload(seed).pods()
+        self.alive: list[str] = []
+        self.created = 0
+
+    async def burst(self) -> None:
+        for _ in range(BURST):
+            body = next(self._pods)
+            await self._loop.client.create(PODS, body, namespace="default")
+            self.alive.append(body["metadata"]["name"])
+            self.created += 1
+            if len(self.alive) > CROWD:
+                await self._end(self.alive.pop(self._draw.randrange(CROWD - 2 * BURST)))
+
+    async def _end(self, name: str) -> None:
+        try:
+            await self._loop.client.delete(PODS, name, namespace="default", grace_seconds=0)
+        except NotFound:
+            return
+
+
+async def undecided(loop: Loop) -> list[str]:
+    """Pods that have a node but no outcome yet."""
+    pods = [ClusterPod.from_api(body) for body in await loop.client.list(PODS)]
+    return [pod.name for pod in pods if pod.node and prediction.relevant(pod) and outcome(pod) is None]
+
+
+def outcomes(series: dict[str, float]) -> dict[tuple[str, str], float]:
+    """(predicted, actual) → number of pods."""
+    found = {}
+    for name, value in series.items():
+        if name.startswith("numazones_prediction_outcomes_total{"):
+            labels = dict(part.split("=", 1) for part in name.partition("{")[2].rstrip("}").split(","))
+            found[labels["predicted"].strip('"'), labels["actual"].strip('"')] = value
+    return found
+
+
+@pytest.mark.slow
+async def test_every_prediction_at_binding_time_equals_the_outcome(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with closed_loop(tmp_path) as loop:
+        await loop.start_nodes(node_kinds.mixed(NODES))
+        operator = await loop.start_operator()
+        loop.start_scheduler()
+        churn = Churn(loop, seed=4)
+        counted: dict[tuple[str, str], float] = {}
+        while sum(counted.values()) < CONCERNED:
+            await churn.burst()
+            await asyncio.sleep(0.02)
+            counted = outcomes(await metrics(operator))
+            assert churn.created < 10 * CONCERNED
+        await eventually(lambda: _none_undecided(loop))
+        counted = outcomes(await metrics(operator))
+        misses = [
+            record.getMessage() for record in caplog.records if getattr(record, "fields", {}).get("miss")
+        ]
+        assert not misses
+        assert all(
+            (predicted == "Admissible") == (actual == "Admitted") and predicted != "Unknown"
+            for predicted, actual in counted
+        ), counted
+        assert counted["Admissible", "Admitted"] > CONCERNED / 2
+        assert sum(n for (predicted, _), n in counted.items() if predicted == "Inadmissible") > 50
+
+
+async def _none_undecided(loop: Loop) -> bool:
+    return not await undecided(loop)

@@ -1,0 +1,334 @@
+"""RebalancePolicies followed on the embedded API server: recommend, approve, carry out, survive a crash."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from numazones_client import Resource
+from numazones_client.resources import PODS
+from numazones_operator.admission_gates import GATE, OPT_IN
+from numazones_operator.process import Operator
+from numazones_operator.rebalance.inputs import BUDGETS
+from numazones_operator.rebalance.objects import REBALANCE_POLICIES, REBALANCE_RECOMMENDATIONS
+from numazones_simulator import node_kinds
+from numazones_simulator.replica_sets import REPLICA_SETS, ReplicaSets
+
+from .closed_loop import Loop, closed_loop, eventually, metrics, pod_body
+
+NAMESPACES = Resource("", "v1", "namespaces", namespaced=False)
+EVENTS = Resource("", "v1", "events")
+LARGE = {"name": "large", "resources": {"cpu": "30", "memory": "1Gi"}, "count": 1}
+
+
+@dataclass
+class Stage:
+    """One node whose zones have 10 and 20 of 30 CPUs free; one pod of 10 CPUs stands in the way of 30."""
+
+    loop: Loop
+    pod: dict[str, Any]
+
+    async def policy(self, mode: str, **spec: Any) -> None:
+        body = {
+            "apiVersion": "numazones.io/v1alpha1",
+            "kind": "RebalancePolicy",
+            "metadata": {"name": "keep-room"},
+            "spec": {
+                "mode": mode,
+                "goals": {"shapes": [LARGE]},
+                "limits": {"evictSingleReplicas": True},
+                "schedule": {"interval": "1s"},
+                **spec,
+            },
+        }
+        await self.loop.client.create(REBALANCE_POLICIES, body)
+
+    async def operator(self, **options: Any) -> Operator:
+        return await self.loop.start_operator(
+            rebalance_period=0.05, admission_gate=True, leader_elect=False, **options
+        )
+
+    async def recommendations(self) -> list[dict[str, Any]]:
+        found = await self.loop.client.list(REBALANCE_RECOMMENDATIONS)
+        return sorted(found, key=lambda item: str(item["metadata"]["name"]))
+
+    async def reach(self, phase: str) -> dict[str, Any]:
+        """Wait until a recommendation is in a phase."""
+
+        async def probe() -> dict[str, Any]:
+            for item in await self.recommendations():
+                if (item.get("status") or {}).get("phase") == phase:
+                    return dict(item)
+            return {}
+
+        try:
+            found: dict[str, Any] = await eventually(probe, what=f"a recommendation is {phase}")
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {await self.recommendations()}") from error
+        return found
+
+    async def pods_of(self, name: str) -> list[dict[str, Any]]:
+        return [
+            item
+            for item in await self.loop.client.list(PODS, namespace="default")
+            if item["metadata"]["name"].startswith(f"{name}-")
+        ]
+
+    async def is_alive(self) -> bool:
+        uids = {item["metadata"]["uid"] for item in await self.pods_of("mover")}
+        return self.pod["metadata"]["uid"] in uids
+
+
+async def replica_set(loop: Loop, name: str, cpu: int, **spec: Any) -> dict[str, Any]:
+    """Create a ReplicaSet of one pod and return that pod."""
+    template = pod_body(name, cpu=cpu, labels={"app": name}, **spec)
+    body = {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {"metadata": {"labels": {"app": name}}, "spec": template["spec"]},
+        },
+    }
+    await loop.client.create(REPLICA_SETS, body, namespace="default")
+
+    async def made() -> dict[str, Any]:
+        for item in await loop.client.list(PODS, namespace="default"):
+            if item["metadata"]["name"].startswith(f"{name}-"):
+                return dict(item)
+        return {}
+
+    found: dict[str, Any] = await eventually(made)
+    return found
+
+
+async def run_on(loop: Loop, name: str, node: str) -> None:
+    """Bind a pod and wait until it runs."""
+    await loop.bind(name, node)
+
+    async def runs() -> bool:
+        body = await loop.client.get(PODS, name, namespace="default")
+        return bool((body.get("status") or {}).get("phase") == "Running")
+
+    await eventually(runs, what=f"{name} runs")
+
+
+async def release(loop: Loop, pod: dict[str, Any]) -> None:
+    """Take a gate away without asking anybody."""
+    if pod["spec"].get("schedulingGates"):
+        await loop.client.patch(
+            PODS,
+            pod["metadata"]["name"],
+            [{"op": "remove", "path": "/spec/schedulingGates"}],
+            namespace="default",
+            media_type="application/json-patch+json",
+        )
+
+
+@asynccontextmanager
+async def stage(directory: Path, *, gated: bool = False, other_node: bool = False) -> AsyncIterator[Stage]:
+    """Lay the pods out; with another node, the hole of 10 CPUs is there and not beside the pod."""
+    async with closed_loop(directory) as loop:
+        specs = [node_kinds.single_numa_node("n1", "10.0.0.1")]
+        specs += [node_kinds.single_numa_node("n2", "10.0.0.2")] if other_node else []
+        await loop.start_nodes(specs)
+        await loop.client.patch(NAMESPACES, "default", {"metadata": {"labels": {OPT_IN[0]: OPT_IN[1]}}})
+        loop.tasks.create_task(ReplicaSets(loop.client, pause=0.05).run())
+        filled = [("fill-0", 20, "n1"), ("hole", 10, "n1")]
+        filled += [("fill-2", 20, "n2"), ("fill-3", 30, "n2")] if other_node else []
+        for name, cpu, node in filled:
+            await loop.create_pod(name, cpu=cpu)
+            await run_on(loop, name, node)
+        gates = {"schedulingGates": [{"name": GATE}]} if gated else {}
+        pod = await replica_set(loop, "mover", 10, **gates)
+        await release(loop, pod)
+        await run_on(loop, pod["metadata"]["name"], "n1")
+        if not other_node:
+            await loop.client.delete(PODS, "hole", namespace="default")
+        loop.start_scheduler()
+        yield Stage(loop, pod)
+
+
+async def test_a_plan_is_recommended_and_nothing_is_touched(tmp_path: Path) -> None:
+    async with stage(tmp_path) as here:
+        await here.policy("Recommend")
+        operator = await here.operator()
+        item = await here.reach("Proposed")
+        spec, status = item["spec"], item["status"]
+        (move,) = spec["moves"]
+        assert spec["goal"] == "shape large x1"
+        assert spec["gain"] == {"before": 0, "after": 1, "total": 1, "minimal": True}
+        assert move["pod"]["uid"] == here.pod["metadata"]["uid"]
+        assert move["owner"]["name"] == "mover"
+        assert (move["source"], move["target"]) == (
+            {"node": "n1", "numaIDs": [1]},
+            {"node": "n1", "numaIDs": [0]},
+        )
+        assert move["why"] == "the largest free zone of n1 grows from 20 to 30 CPUs"
+        assert status["mode"] == "Recommend"
+        assert {one["type"]: one["status"] for one in status["conditions"]} == {"Complete": "False"}
+        await asyncio.sleep(1.5)  # another search finds the same plan
+        assert len(await here.recommendations()) == 1
+        assert await here.is_alive()
+        counted = await metrics(operator)
+        series = 'numazones_rebalance_moves_total{mode="Recommend",policy="keep-room",result="recommended"}'
+        assert counted[series] == 1
+        policy = await here.loop.client.get(REBALANCE_POLICIES, "keep-room")
+        assert policy["status"]["recommendation"] == item["metadata"]["name"]
+        (ready,) = policy["status"]["conditions"]
+        assert ready["status"] == "True"
+        assert "protections in force: PodsWithLocalStorage" in ready["message"]
+
+
+async def test_an_approved_plan_is_carried_out_and_confirmed_by_zones(tmp_path: Path) -> None:
+    async with stage(tmp_path) as here:
+        await here.policy("Approve")
+        operator = await here.operator()
+        item = await here.reach("Proposed")
+        await asyncio.sleep(0.3)
+        assert await here.is_alive()
+        await here.loop.client.patch(
+            REBALANCE_RECOMMENDATIONS, item["metadata"]["name"], {"spec": {"approved": True}}
+        )
+        done = await here.reach("Succeeded")
+        assert done["status"]["evictions"] == 1
+        assert done["status"]["realized"] == 1
+        (progress,) = done["status"]["progress"]
+        assert progress["phase"] == "Verified"
+        assert progress["message"] == "runs on n1 zone 0"
+        assert not await here.is_alive()
+        (again,) = await here.pods_of("mover")
+        assert progress["replacement"]["uid"] == again["metadata"]["uid"]
+        counted = await metrics(operator)
+        labels = 'mode="Approve",namespace="default",node="n1",policy="keep-room",result="success"'
+        assert counted[f"numazones_rebalance_pods_evicted_total{{{labels}}}"] == 1
+        events = await here.loop.client.list(EVENTS, namespace="default")
+        (told,) = [one["message"] for one in events if one["reason"] == "Rebalanced"]
+        assert told.startswith("evicted to rebalance (mode Approve, keep-room-")
+
+
+async def test_auto_goes_on_by_itself_and_then_rests(tmp_path: Path) -> None:
+    async with stage(tmp_path) as here:
+        await here.policy("Auto")
+        await here.operator()
+        await here.reach("Succeeded")
+        await asyncio.sleep(1.5)
+        assert [item["status"]["phase"] for item in await here.recommendations()] == ["Succeeded"]
+
+
+async def test_a_replacement_is_confined_to_its_node_by_the_gate(tmp_path: Path) -> None:
+    async with stage(tmp_path, gated=True, other_node=True) as here:
+        await here.policy("Auto")
+        await here.operator()
+        done = await here.reach("Succeeded")
+        (move,) = done["spec"]["moves"]
+        assert move["affinity"] == ["n2"]
+        (again,) = await here.pods_of("mover")
+        assert again["spec"]["nodeName"] == "n2"
+
+
+async def test_without_a_way_to_confine_the_replacement_auto_only_recommends(tmp_path: Path) -> None:
+    async with stage(tmp_path, other_node=True) as here:
+        await here.policy("Auto")
+        await here.operator()
+
+        async def told() -> str:
+            for item in await here.recommendations():
+                if "cannot be carried out" in item["status"].get("message", ""):
+                    return str(item["status"]["message"])
+            return ""
+
+        message = await eventually(told)
+        assert "scheduling gate numazones.io/admission" in message
+        assert await here.is_alive()
+
+
+async def test_a_budget_at_its_limit_is_waited_for(tmp_path: Path) -> None:
+    async with stage(tmp_path) as here:
+        budget = {
+            "apiVersion": "policy/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": {"name": "mover", "namespace": "default"},
+            "spec": {"minAvailable": 0, "selector": {"matchLabels": {"app": "mover"}}},
+        }
+        await here.policy("Approve")
+        await here.operator()
+        item = await here.reach("Proposed")
+        name = item["metadata"]["name"]
+        await here.loop.client.create(BUDGETS, budget | {"spec": budget["spec"] | {"minAvailable": 1}})  # type: ignore[operator]
+        await here.loop.client.patch(REBALANCE_RECOMMENDATIONS, name, {"spec": {"approved": True}})
+
+        async def waits() -> bool:
+            (now,) = await here.recommendations()
+            return "waits: " in now["status"].get("message", "")
+
+        await eventually(waits)
+        assert await here.is_alive()
+        await here.loop.client.delete(BUDGETS, "mover", namespace="default")
+        await here.reach("Succeeded")
+
+
+async def test_a_plan_that_the_cluster_has_overtaken_is_superseded(tmp_path: Path) -> None:
+    async with stage(tmp_path) as here:
+        await here.policy("Approve")
+        await here.operator()
+        item = await here.reach("Proposed")
+        await here.loop.create_pod("newcomer", cpu=10)
+        old = await here.reach("Superseded")
+        assert old["metadata"]["name"] == item["metadata"]["name"]
+        assert old["status"]["message"].startswith("the cluster moved on: ")
+        assert await here.is_alive()
+
+
+async def test_a_policy_that_makes_no_sense_says_so(tmp_path: Path) -> None:
+    async with stage(tmp_path) as here:
+        await here.policy("Auto", protections={"priorityThreshold": {"name": "gone"}})
+        await here.operator()
+
+        async def reason() -> str:
+            policy = await here.loop.client.get(REBALANCE_POLICIES, "keep-room")
+            conditions = (policy.get("status") or {}).get("conditions") or ()
+            return next((one["message"] for one in conditions if one["status"] == "False"), "")
+
+        assert (
+            await eventually(reason)
+            == "priorityThreshold: no PriorityClass gone exists; create or correct it"
+        )
+        assert await here.is_alive()
+
+
+@pytest.mark.parametrize("phase", ["Approved", "Executing", "Evicting", "Evicted", "Placed"])
+async def test_an_operator_that_dies_in_the_middle_evicts_nothing_twice(tmp_path: Path, phase: str) -> None:
+    """The operator is cut off from the API server at some step; another one takes over."""
+    async with stage(tmp_path) as here:
+        await here.policy("Auto")
+        first = await here.operator()
+        writes = first.rebalancing._write
+
+        async def die_after(item: Any, policy: Any, advance: Any, **more: Any) -> Any:
+            done = await writes(item, policy, advance, **more)
+            phases = {advance.phase, *(one.phase for one in advance.progress)}
+            if phase in phases:
+                first.leadership.leading.clear()
+                await asyncio.Event().wait()
+            return done
+
+        first.rebalancing._write = die_after  # type: ignore[method-assign]
+        await eventually(lambda: not first.leadership.leading.is_set(), what=f"dies at {phase}")
+        await here.operator()
+        done = await here.reach("Succeeded")
+        assert done["status"]["evictions"] == 1
+        assert len(await here.pods_of("mover")) == 1
+        assert len(await here.recommendations()) == 1
+        created = [
+            event
+            for event in await here.loop.client.list(EVENTS, namespace="default")
+            if event["reason"] == "Rebalanced"
+        ]
+        assert len(created) <= 1
