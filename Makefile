@@ -41,7 +41,7 @@ test: lint  ## lint, then every test
 	scripts/test-tools $(CURDIR)/.cache
 	PATH="$(CURDIR)/.cache/tools/bin:$$PATH" $(BIN)/pytest -n 2 --dist worksteal $(ARGS)
 
-demo: venv  ## recorded nodes, exported into an API server on this machine
+demo: venv  ## a small simulated cluster: zones, predictions, the gate; then kubectl
 	$(BIN)/numazones-simulator demo
 
 crds: venv  ## write crds/ from numazones/api
