@@ -128,6 +128,8 @@ class TopologyManager:
     def _closeness(self, mask: int) -> tuple[int, int, int]:
         """Sorting key: fewer nodes, then nearer to each other, then lower ids."""
         ids = tuple(cpuset.ids(mask))
+        if ids and ids[-1] >= len(self.distances):  # the only one of its size, see _check_distances
+            return len(ids), 0, mask
         return len(ids), sum(self.distances[origin][target] for origin in ids for target in ids), mask
 
     def _check_distances(self, candidates: Iterable[int]) -> None:

@@ -181,6 +181,13 @@ def test_distances_of_numa_nodes_with_gaps_in_their_ids_crash_the_kubelet() -> N
         manager.merge([listed(0b0001, 0b1000)])
 
 
+def test_distances_that_no_comparison_asks_for_may_be_missing() -> None:
+    config = configuration("best-effort", options={"prefer-closest-numa-nodes": "true"})
+    manager = TopologyManager.start(config, machine(2, ids=(7, 13)))
+    hints = [listed(0b1 << 7), listed(others=(0b1 << 7 | 0b1 << 13,))]
+    assert manager.merge(hints) == (Hint(0b1 << 7, False), True)
+
+
 def test_sixteen_numa_nodes_are_merged_without_blowing_up() -> None:
     manager = TopologyManager("best-effort", False, (1 << 16) - 1)
     wide = [
