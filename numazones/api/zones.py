@@ -227,24 +227,24 @@ def _machine(statuses: Mapping[int, NUMAZoneStatus]) -> Machine:
 
 
 def _cpus(numa: int, topology: Topology) -> list[CPU]:
-    own = cpuset.parse(topology.cpus)
-    core = {cpu: cpus & -cpus for cpus in map(cpuset.parse, topology.cores) for cpu in cpuset.ids(cpus)}
-    socket = _members((group.id, group.cpus) for group in topology.sockets)
-    die = _members((group.id, group.cpus) for group in topology.dies)
-    uncore = _members((cache.id, cache.cpus) for cache in topology.caches if cache.uncore)
+    """Return the zone's CPUs; a core is in one socket, die and cache, and is known by its lowest thread."""
+    sockets = _members((group.id, group.cpus) for group in topology.sockets)
+    dies = _members((group.id, group.cpus) for group in topology.dies)
+    uncores = _members((cache.id, cache.cpus) for cache in topology.caches if cache.uncore)
+    missing = cpuset.parse(topology.cpus)
     cpus = []
-    for cpu in cpuset.ids(own):
-        if cpu not in core:
-            raise ZonesNotReady(f"zone {numa}: CPU {cpu} is in no core; see the exporter on the node")
-        cpus.append(
-            CPU(
-                id=cpu,
-                core=core[cpu].bit_length() - 1,
-                socket=_of(socket, cpu) or 0,
-                die=_of(die, cpu) or 0,
-                numa=numa,
-                uncore=_of(uncore, cpu),
-            )
+    for text in topology.cores:
+        threads = list(cpuset.ids(cpuset.parse(text) & missing))
+        if not threads:
+            continue
+        core = threads[0]
+        socket, die, uncore = _of(sockets, core) or 0, _of(dies, core) or 0, _of(uncores, core)
+        for cpu in threads:
+            cpus.append(CPU(cpu, core, socket, die, numa, uncore))
+            missing &= ~(1 << cpu)
+    if missing:
+        raise ZonesNotReady(
+            f"zone {numa}: CPUs {cpuset.format(missing)} are in no core; see the exporter on the node"
         )
     return cpus
 

@@ -341,18 +341,17 @@ def test_a_zone_of_64_cpus_8_devices_and_30_containers_is_small() -> None:
             devices=tuple(KnownDevice(NIC, f"0000:17:02.{n}", 0b01) for n in range(8)),
             holders=holders,
             pods_fingerprint="pfp0v001b92008c14168b3a6",
-            conditions=(
+            conditions=tuple(
                 Condition(
-                    type="Ready",
-                    status="True",
-                    reason="Complete",
-                    last_transition_time="2026-01-31T08:00:00Z",
-                ),
+                    type=kind, status="True", reason=reason, last_transition_time="2026-01-31T08:00:00Z"
+                )
+                for kind, reason in (("Ready", "Complete"), ("Consistent", "SourcesAgree"))
             ),
         )
     )
     assert len(zones[0].status.assignments) == 30  # type: ignore[union-attr]
-    assert len(json.dumps(zones[0].to_api(), separators=(",", ":"))) <= 8 * 1024
+    size = len(json.dumps(zones[0].to_api(), separators=(",", ":")))
+    assert size <= 8 * 1024, size
 
 
 # What is refused
@@ -414,7 +413,7 @@ NOT_READY = [
         (status(1, kubelet={"version": "v1.30.1"}), IncompleteZones, "different settings of their kubelet"),
         (status(0, cpus=None), ZonesNotReady, "zone 0 does not tell how its CPUs are used"),
         (status(0, memoryAssignments=None), ZonesNotReady, "zone 0 lacks the memory manager's books"),
-        (status(0, topology={"cpus": "0"}), ZonesNotReady, "zone 0: CPU 0 is in no core"),
+        (status(0, topology={"cpus": "0"}), ZonesNotReady, "zone 0: CPUs 0 are in no core"),
         (
             status(0, topology={"distances": [{"numaID": 7, "distance": 10}]}),
             ZonesNotReady,
