@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
+from grpc_tools import protoc  # type: ignore[import-untyped]
 from grpclib.const import Status
 from grpclib.exceptions import GRPCError
 from grpclib.server import Server
@@ -272,6 +274,21 @@ def test_ids_that_cannot_be_are_refused(cpu: int) -> None:
     with pytest.raises(SourceError, match=f"podresources answered with the id {cpu}") as caught:
         understand(pb.ListPodResourcesResponse(), offer)
     assert caught.value.reason == "InvalidAnswer"
+
+
+# The wire format
+
+
+def test_the_generated_modules_are_those_of_the_definition(tmp_path: Path) -> None:
+    source = Path(pb.__file__).parents[1]
+    definition = "numazones_exporter/podresources.proto"
+    status = protoc.main(["protoc", f"-I{source}", f"--descriptor_set_out={tmp_path}/set", definition])
+    assert status == 0
+    (compiled,) = FileDescriptorSet.FromString((tmp_path / "set").read_bytes()).file
+    for message in compiled.message_type:
+        for field in message.field:
+            field.ClearField("json_name")  # the generated module leaves it to the runtime
+    assert compiled == FileDescriptorProto.FromString(pb.DESCRIPTOR.serialized_pb)
 
 
 # Recordings
