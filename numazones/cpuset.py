@@ -17,7 +17,7 @@ CPUSet: TypeAlias = int
 # Linux itself is built for at most 8192 CPUs.
 MAX_ID = 1 << 16
 
-_RANGE = re.compile(r"([0-9]+)(?:-([0-9]+))?")
+_RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 
 
 class InvalidCPUSet(NumazonesError):

@@ -119,9 +119,8 @@ class Pod:
         metadata = _mapping(pod, "metadata")
         spec = _mapping(pod, "spec")
         status = _mapping(pod, "status")
-        resources = spec.get("resources")
         qos = status.get("qosClass") or None
-        if qos is not None and qos not in set(QOSClass):
+        if qos is not None and qos not in list(QOSClass):
             raise InvalidPod(f"pod {metadata.get('name')!r}: unknown qosClass {qos!r}")
         containers = tuple(_containers(spec))
         if not containers:
@@ -129,11 +128,11 @@ class Pod:
         return cls(
             name=str(metadata.get("name", "")),
             namespace=str(metadata.get("namespace", "")),
-            uid=str((metadata.get("annotations") or {}).get(_MIRROR) or metadata.get("uid", "")),
+            uid=str(_mapping(metadata, "annotations").get(_MIRROR) or metadata.get("uid", "")),
             containers=containers,
-            pod_requests=_resources(resources, "requests"),
-            pod_limits=_resources(resources, "limits"),
-            has_pod_resources=resources is not None,
+            pod_requests=_resources(spec, "requests"),
+            pod_limits=_resources(spec, "limits"),
+            has_pod_resources=spec.get("resources") is not None,
             qos_class=None if qos is None else QOSClass(qos),
             claimed_resources=frozenset(_claimed(status)),
             created=str(metadata.get("creationTimestamp") or ""),
@@ -144,13 +143,11 @@ class Pod:
         """Read a pod as a user writes it: requests default to limits, quantities are normalised."""
         spec = dict(_mapping(pod, "spec"))
         for part in ("initContainers", "containers"):
-            if part in spec:
-                spec[part] = [
-                    {**container, "resources": _defaulted(container.get("resources"))}
-                    for container in spec[part]
-                ]
+            spec[part] = [
+                {**container, "resources": _defaulted(container)} for container in _listed(spec, part)
+            ]
         if spec.get("resources") is not None:
-            spec["resources"] = _defaulted(spec["resources"])
+            spec["resources"] = _defaulted(spec)
         return cls.from_api({**pod, "spec": spec})
 
 
@@ -161,15 +158,22 @@ def _mapping(parent: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return value
 
 
-def _resources(resources: Mapping[str, Any] | None, kind: str) -> Resources:
-    amounts = (resources or {}).get(kind) or {}
-    return tuple(sorted((name, quantity.parse(amount)) for name, amount in amounts.items()))
+def _listed(parent: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    items = parent.get(name) or []
+    if not isinstance(items, list | tuple) or not all(isinstance(item, Mapping) for item in items):
+        raise InvalidPod(f"the pod's {name} is no list of mappings")
+    return list(items)
 
 
-def _defaulted(resources: Mapping[str, Any] | None) -> dict[str, Any]:
+def _resources(owner: Mapping[str, Any], kind: str) -> Resources:
+    amounts = _mapping(_mapping(owner, "resources"), kind)
+    return tuple(sorted((str(name), quantity.parse(amount)) for name, amount in amounts.items()))
+
+
+def _defaulted(owner: Mapping[str, Any]) -> dict[str, Any]:
     """Requests default to limits and quantities get their canonical text, as the API server does it."""
-    limits = (resources or {}).get("limits") or {}
-    requests = {**limits, **((resources or {}).get("requests") or {})}
+    limits = _mapping(_mapping(owner, "resources"), "limits")
+    requests = {**limits, **_mapping(_mapping(owner, "resources"), "requests")}
     return {
         "requests": {name: quantity.parse(amount).canonical() for name, amount in requests.items()},
         "limits": {name: quantity.parse(amount).canonical() for name, amount in limits.items()},
@@ -178,7 +182,7 @@ def _defaulted(resources: Mapping[str, Any] | None) -> dict[str, Any]:
 
 def _containers(spec: Mapping[str, Any]) -> Iterator[Container]:
     for part in ("initContainers", "containers"):
-        for container in spec.get(part) or ():
+        for container in _listed(spec, part):
             if part == "containers":
                 kind = ContainerKind.APP
             else:
@@ -189,16 +193,13 @@ def _containers(spec: Mapping[str, Any]) -> Iterator[Container]:
                 )
             if "name" not in container:
                 raise InvalidPod(f"one of the pod's {part} has no name")
-            resources = container.get("resources")
-            yield Container(
-                container["name"], kind, _resources(resources, "requests"), _resources(resources, "limits")
-            )
+            requests, limits = _resources(container, "requests"), _resources(container, "limits")
+            yield Container(str(container["name"]), kind, requests, limits)
 
 
 def _claimed(status: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    claim = status.get("extendedResourceClaimStatus") or {}
-    for mapping in claim.get("requestMappings") or ():
-        yield mapping.get("containerName", ""), mapping.get("resourceName", "")
+    for mapping in _listed(_mapping(status, "extendedResourceClaimStatus"), "requestMappings"):
+        yield str(mapping.get("containerName", "")), str(mapping.get("resourceName", ""))
 
 
 def _qos_class(pod: Pod) -> QOSClass:

@@ -17,7 +17,8 @@ _MICRO = 10**6
 _SMALLEST_SCALE = -9
 _MAX = 2**63 - 1
 
-_TEXT = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?([A-Za-z]*|[eE][+-]?[0-9]+)")
+# Numbers are far shorter; the bound keeps nonsense from being worked on.
+_TEXT = re.compile(r"([+-]?)([0-9]{0,60})(?:\.([0-9]{0,60}))?([A-Za-z]*|[eE][+-]?[0-9]{1,9})")
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _DECIMAL_UNITS = {exponent: unit for unit, exponent in _DECIMAL.items()}

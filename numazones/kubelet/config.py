@@ -81,17 +81,17 @@ class KubeletConfiguration:
         gates = _mapping(configuration, "featureGates")
         return cls(
             release=release(version),
-            cpu_manager_policy=configuration.get("cpuManagerPolicy") or POLICY_NONE,
+            cpu_manager_policy=_text(configuration, "cpuManagerPolicy", POLICY_NONE),
             cpu_manager_policy_options=_options(configuration, "cpuManagerPolicyOptions"),
-            reserved_system_cpus=configuration.get("reservedSystemCPUs") or "",
+            reserved_system_cpus=_text(configuration, "reservedSystemCPUs", ""),
             reserved_cpu=_reserved(configuration, "cpu"),
-            memory_manager_policy=configuration.get("memoryManagerPolicy") or "None",
-            reserved_memory=reservations(configuration.get("reservedMemory") or ()),
+            memory_manager_policy=_text(configuration, "memoryManagerPolicy", "None"),
+            reserved_memory=reservations(_listed(configuration, "reservedMemory")),
             total_reserved_memory=_total_reserved_memory(configuration),
-            topology_manager_policy=configuration.get("topologyManagerPolicy") or POLICY_NONE,
-            topology_manager_scope=configuration.get("topologyManagerScope") or SCOPE_CONTAINER,
+            topology_manager_policy=_text(configuration, "topologyManagerPolicy", POLICY_NONE),
+            topology_manager_scope=_text(configuration, "topologyManagerScope", SCOPE_CONTAINER),
             topology_manager_policy_options=_options(configuration, "topologyManagerPolicyOptions"),
-            feature_gates=tuple(sorted((name, bool(value)) for name, value in gates.items())),
+            feature_gates=tuple(sorted((str(name), bool(value)) for name, value in gates.items())),
         )
 
     def gate(self, name: str) -> bool:
@@ -120,17 +120,24 @@ def option_unavailable(maturity: Maturity | None, *, alpha: bool, beta: bool) ->
     return None
 
 
-def reservations(entries: Iterable[Mapping[str, Any]]) -> tuple[MemoryReservation, ...]:
-    """Read ``reservedMemory``."""
-    return tuple(
-        MemoryReservation(
-            numa=int(entry.get("numaNode") or 0),
-            limits=tuple(
-                sorted((name, quantity.parse(amount)) for name, amount in (entry.get("limits") or {}).items())
-            ),
-        )
-        for entry in entries
-    )
+def reservations(entries: Iterable[Any]) -> tuple[MemoryReservation, ...]:
+    """Read ``reservedMemory``.
+
+    Raises:
+        InvalidConfiguration: an entry has the wrong shape.
+        InvalidQuantity: a limit is no quantity.
+    """
+    read = []
+    for entry in entries:
+        numa = entry.get("numaNode") or 0 if isinstance(entry, Mapping) else None
+        if not isinstance(numa, int):
+            raise InvalidConfiguration(
+                f"reservedMemory of the kubelet configuration: {entry!r} names no NUMA node"
+            )
+        limits = _mapping(entry, "limits")
+        amounts = tuple(sorted((str(name), quantity.parse(amount)) for name, amount in limits.items()))
+        read.append(MemoryReservation(entry.get("numaNode", 0), amounts))
+    return tuple(read)
 
 
 def _mapping(configuration: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -142,8 +149,26 @@ def _mapping(configuration: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return value
 
 
+def _listed(configuration: Mapping[str, Any], name: str) -> list[Any]:
+    value = configuration.get(name) or []
+    if not isinstance(value, list):
+        raise InvalidConfiguration(
+            f"{name} of the kubelet configuration is no list but {type(value).__name__}"
+        )
+    return value
+
+
+def _text(configuration: Mapping[str, Any], name: str, default: str) -> str:
+    value = configuration.get(name) or default
+    if not isinstance(value, str):
+        raise InvalidConfiguration(
+            f"{name} of the kubelet configuration is no text but {type(value).__name__}"
+        )
+    return value
+
+
 def _options(configuration: Mapping[str, Any], name: str) -> tuple[tuple[str, str], ...]:
-    return tuple(sorted((option, str(value)) for option, value in _mapping(configuration, name).items()))
+    return tuple(sorted((str(option), str(value)) for option, value in _mapping(configuration, name).items()))
 
 
 def _reserved(configuration: Mapping[str, Any], resource: str) -> Quantity:
@@ -157,11 +182,10 @@ def _reserved(configuration: Mapping[str, Any], resource: str) -> Quantity:
 
 
 def _total_reserved_memory(configuration: Mapping[str, Any]) -> Quantity | None:
-    thresholds = configuration.get("evictionHard")
-    missing = (
-        _DEFAULT_EVICTION if thresholds is None or configuration.get("mergeDefaultEvictionSettings") else "0"
-    )
-    threshold = (thresholds or {}).get("memory.available", missing)
+    thresholds = _mapping(configuration, "evictionHard")
+    unset = configuration.get("evictionHard") is None or configuration.get("mergeDefaultEvictionSettings")
+    missing = _DEFAULT_EVICTION if unset else "0"
+    threshold = thresholds.get("memory.available", missing)
     if str(threshold).endswith("%"):
         return None  # a share of a capacity that is not known here
     return _reserved(configuration, "memory") + quantity.parse(threshold)

@@ -12,6 +12,8 @@ from numazones.cpuset import CPUSet
 _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 _INT64_MAX = 2**63 - 1
+# More digits than a 64-bit number has, leading zeros allowed for.
+_MOST_DIGITS = 1000
 _ESCAPES = {
     '"': '\\"',
     "\\": "\\\\",
@@ -52,7 +54,7 @@ def parse_int(text: str) -> int:
     digits = text[1:] if text[:1] in {"+", "-"} else text
     if not (digits.isascii() and digits.isdigit()):
         raise ValueError(f"strconv.Atoi: parsing {quote(text)}: invalid syntax")
-    value = int(text)
+    value = int(text) if len(digits) < _MOST_DIGITS else _INT64_MAX + 1
     if not -_INT64_MAX - 1 <= value <= _INT64_MAX:
         raise ValueError(f"strconv.Atoi: parsing {quote(text)}: value out of range")
     return value

@@ -1,0 +1,79 @@
+"""Whatever comes in from outside, nothing but the library's own errors comes out."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from numazones import cpuset, quantity
+from numazones.errors import NumazonesError
+from numazones.kubelet import go
+from numazones.kubelet.config import KubeletConfiguration
+from numazones.kubelet.startup import Kubelet
+from numazones.pod import Pod
+
+from .kubelet.building import machine
+
+WORDS = st.sampled_from(
+    ["1", "1Gi", "static", "Static", "restricted", "0-3", "true", "x", "500m", "5%", "Always"]
+)
+LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | WORDS
+FIELDS = """
+    metadata spec status containers initContainers resources requests limits cpu memory name uid annotations
+    qosClass restartPolicy extendedResourceClaimStatus requestMappings cpuManagerPolicy cpuManagerPolicyOptions
+    memoryManagerPolicy reservedMemory numaNode evictionHard memory.available kubeReserved systemReserved
+    featureGates topologyManagerPolicy topologyManagerScope topologyManagerPolicyOptions reservedSystemCPUs
+    max-allowable-numa-nodes
+"""
+KEYS = st.sampled_from(FIELDS.split())
+DOCUMENTS = st.dictionaries(
+    KEYS,
+    st.recursive(
+        LEAVES,
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4),
+        max_leaves=12,
+    ),
+    max_size=6,
+)
+
+
+@pytest.mark.parametrize("read", [Pod.from_api, Pod.from_manifest])
+@settings(max_examples=300)
+@given(document=DOCUMENTS)
+def test_pods(read: Callable[[dict[str, Any]], Pod], document: dict[str, Any]) -> None:
+    with suppress(NumazonesError):
+        read(document)
+
+
+@settings(max_examples=300)
+@given(DOCUMENTS)
+def test_kubelet_configurations(document: dict[str, Any]) -> None:
+    with suppress(NumazonesError):
+        Kubelet.start(KubeletConfiguration.from_api(document), machine(), {})
+
+
+@given(
+    st.text() | st.integers() | st.floats() | st.from_regex(r"[0-9.eE+-]{1,8}[KMGTPEi]{0,2}", fullmatch=True)
+)
+def test_quantities(text: str | float) -> None:
+    with suppress(quantity.InvalidQuantity):
+        quantity.parse(text)
+
+
+@given(st.text(alphabet="0123456789-, x"))
+def test_cpu_lists(text: str) -> None:
+    with suppress(cpuset.InvalidCPUSet):
+        cpuset.parse(text)
+
+
+@pytest.mark.parametrize("digits", [5000, 50000])
+def test_endless_numbers_are_refused_at_once(digits: int) -> None:
+    with pytest.raises(NumazonesError):
+        quantity.parse("9" * digits)
+    with pytest.raises(NumazonesError):
+        cpuset.parse("9" * digits)
+    with pytest.raises(ValueError, match="value out of range"):
+        go.parse_int("9" * digits)
