@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from numazones_simulator.apiserver import selectors
+from numazones_simulator.apiserver import errors, selectors
 from numazones_simulator.apiserver.errors import ApiError, Object
 from numazones_simulator.apiserver.kinds import Kind, name_of, namespace_of
 from numazones_simulator.apiserver.objects import now
@@ -21,6 +21,9 @@ from numazones_simulator.apiserver.writes import DeleteOptions, Writes, check_pr
 _DELETION_TIMEOUT: Final = 120
 """Seconds for which an evicted pod that is still there counts as gone."""
 _MANAGER: Final = "kube-controller-manager"
+_SEVERAL: Final = (
+    "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+)
 _VIOLATES: Final = "Cannot evict pod as it would violate the pod's disruption budget."
 
 
@@ -198,8 +201,7 @@ class Budgets:
         """Take one disruption from the pod's budget; raises ApiError 429 when there is none left."""
         covering = [self.refresh(budget) for budget in self.covering(pod)]
         if len(covering) > 1:
-            message = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
-            raise ApiError(500, "", message)
+            raise errors.internal(_SEVERAL)
         if not covering:
             return
         budget = covering[0]
@@ -229,15 +231,18 @@ class Budgets:
 
 def _refusal(budget: Object) -> ApiError:
     status, name = budget["status"], name_of(budget)
+    refuses = f"The disruption budget {name} does not allow evicting pods currently"
     condition: Object = next(
         (one for one in status.get("conditions") or () if one["type"] == "DisruptionAllowed"), {}
     )
     if condition.get("reason") == "SyncFailed":
-        message = f"The disruption budget {name} does not allow evicting pods currently because it failed sync: {condition['message']}"
+        why = condition["message"]
+        message = f"{refuses} because it failed sync: {why}"
     elif status["currentHealthy"] <= status["desiredHealthy"]:
-        message = f"The disruption budget {name} needs {status['desiredHealthy']} healthy pods and has {status['currentHealthy']} currently"
+        needed, healthy = status["desiredHealthy"], status["currentHealthy"]
+        message = f"The disruption budget {name} needs {needed} healthy pods and has {healthy} currently"
     else:
-        message = f"The disruption budget {name} does not allow evicting pods currently"
+        message = refuses
     return ApiError(
         429,
         "TooManyRequests",

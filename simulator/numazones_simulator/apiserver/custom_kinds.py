@@ -17,6 +17,7 @@ from numazones_simulator.apiserver.kinds import Kind
 from numazones_simulator.apiserver.schema import Schema, compile_schema, evaluated, validate
 from numazones_simulator.apiserver.tables import custom_columns
 
+_TYPES: Final = ("array", "boolean", "integer", "number", "object", "string")
 CLEANUP: Final = "customresourcecleanup.apiextensions.k8s.io"
 
 
@@ -227,34 +228,26 @@ def warnings(definition: Object) -> list[str]:
     return found
 
 
-def _rules(source: Any, path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    if not isinstance(source, Mapping):
-        return
+def _rules(source: Mapping[str, Any], path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for rule in source.get("x-kubernetes-validations") or ():
         yield path, rule
+    for below, one in _below(source, path):
+        yield from _rules(one, below)
+
+
+def _below(source: Mapping[str, Any], path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The schemas one step down, with their paths."""
     for name, one in (source.get("properties") or {}).items():
-        yield from _rules(one, f"{path}.properties[{name}]")
-    yield from _rules(source.get("items"), f"{path}.items")
-    yield from _rules(source.get("additionalProperties"), f"{path}.additionalProperties")
+        yield f"{path}.properties[{name}]", one
+    for word in ("items", "additionalProperties"):
+        if isinstance(source.get(word), Mapping):
+            yield f"{path}.{word}", source[word]
 
 
 def _check_structure(source: Mapping[str, Any], path: str, *, root: bool = False) -> Iterator[FieldError]:
     """Rules of structural schemas: types everywhere, keys of list maps, defaults that fit."""
-    free = source.get("x-kubernetes-int-or-string") or source.get("x-kubernetes-preserve-unknown-fields")
     kind = source.get("type", "")
-    if root and kind != "object":
-        yield (
-            errors.invalid_value(f"{path}.type", kind, "must be object at the root")
-            if kind
-            else errors.required(f"{path}.type", "must not be empty at the root")
-        )
-    elif not kind and not free:
-        place = "array items" if path.endswith(".items") else "object fields"
-        yield errors.required(f"{path}.type", f"must not be empty for specified {place}")
-    elif kind and kind not in ("string", "integer", "number", "boolean", "array", "object"):
-        yield errors.unsupported(
-            f"{path}.type", kind, ("array", "boolean", "integer", "number", "object", "string")
-        )
+    yield from _check_type(source, path, root=root)
     if kind == "array" and not isinstance(source.get("items"), Mapping):
         yield errors.required(f"{path}.items", "must be specified")
     if source.get("properties") and source.get("additionalProperties"):
@@ -262,15 +255,24 @@ def _check_structure(source: Mapping[str, Any], path: str, *, root: bool = False
     yield from _check_list_type(source, path)
     if "default" in source:
         compiled = compile_schema(source)
-        for error in validate(source["default"], compiled, f"{path}.default"):
-            yield error
-    for name, one in (source.get("properties") or {}).items():
-        if not (root and name in ("apiVersion", "kind", "metadata")):
-            yield from _check_structure(one, f"{path}.properties[{name}]")
-    if isinstance(source.get("items"), Mapping):
-        yield from _check_structure(source["items"], f"{path}.items")
-    if isinstance(source.get("additionalProperties"), Mapping):
-        yield from _check_structure(source["additionalProperties"], f"{path}.additionalProperties")
+        yield from validate(source["default"], compiled, f"{path}.default")
+    for below, one in _below(source, path):
+        if not (root and below.endswith(("[apiVersion]", "[kind]", "[metadata]"))):
+            yield from _check_structure(one, below)
+
+
+def _check_type(source: Mapping[str, Any], path: str, *, root: bool) -> Iterator[FieldError]:
+    free = source.get("x-kubernetes-int-or-string") or source.get("x-kubernetes-preserve-unknown-fields")
+    kind = source.get("type", "")
+    if root and not kind:
+        yield errors.required(f"{path}.type", "must not be empty at the root")
+    elif root and kind != "object":
+        yield errors.invalid_value(f"{path}.type", kind, "must be object at the root")
+    elif not kind and not free:
+        place = "array items" if path.endswith(".items") else "object fields"
+        yield errors.required(f"{path}.type", f"must not be empty for specified {place}")
+    elif kind and kind not in _TYPES:
+        yield errors.unsupported(f"{path}.type", kind, _TYPES)
 
 
 def _check_list_type(source: Mapping[str, Any], path: str) -> Iterator[FieldError]:
@@ -294,7 +296,10 @@ def _check_list_type(source: Mapping[str, Any], path: str) -> Iterator[FieldErro
                 f"entries must all be names of item properties; {key} is none",
             )
         elif key not in (items.get("required") or ()) and "default" not in declared:
-            detail = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property"
+            detail = (
+                "this property is in x-kubernetes-list-map-keys, "
+                "so it must have a default or be a required property"
+            )
             yield errors.required(f"{path}.items.properties[{key}].default", detail)
 
 

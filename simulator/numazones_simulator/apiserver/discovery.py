@@ -90,6 +90,22 @@ def resources(group_version: str, kinds: Iterable[Kind]) -> Object:
     return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": listed}
 
 
+def document(registry: Registry, parts: list[str], address: str) -> Object | None:
+    """The legacy document of a path, given in parts; None when there is none."""
+    match parts:
+        case ["api"]:
+            return api_versions(address)
+        case ["apis"]:
+            return groups(registry)
+        case ["api", "v1"]:
+            return resources("v1", registry.of("", "v1"))
+        case ["apis", name] if name in registry.groups():
+            return group(name, registry.groups()[name])
+        case ["apis", name, version] if registry.of(name, version):
+            return resources(f"{name}/{version}", registry.of(name, version))
+    return None
+
+
 def aggregated(registry: Registry, *, core: bool) -> Object:
     """`/api` and `/apis` as one APIGroupDiscoveryList."""
     versions = {"": ["v1"]} if core else registry.groups()

@@ -24,22 +24,24 @@ from numazones_simulator.apiserver.schema import MISSING, Schema, apply_defaults
 _SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _SUBDOMAIN_DETAIL: Final = (
-    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start "
-    "and end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', "
+    "and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
     "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
 )
 _QUALIFIED: Final = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 _QUALIFIED_DETAIL: Final = (
-    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
-    "character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
+    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "
+    "alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
     "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
 )
 _VALUE_DETAIL: Final = (
-    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and "
-    "end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must "
+    "start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', "
+    "regex used for validation is "
     "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
 )
 _SUFFIX_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
+_QUANTITY: Final = "^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$"
 _MAX_NAME: Final = 253
 _MAX_LABEL: Final = 63
 _MAX_GENERATED: Final = 58
@@ -77,7 +79,7 @@ def generated_name(prefix: str) -> str:
 
 
 def decoded(kind: Kind, obj: Object, validation: Validation, *, defaults: bool = True) -> Object:
-    """The object without unknown fields and, if asked, with defaults and canonical quantities; raises ApiError 400."""
+    """The object without unknown fields; if asked, defaulted and canonical. Raises ApiError 400."""
     unknown: list[str] = []
     schema = kind.schema
     if not kind.custom:
@@ -88,8 +90,7 @@ def decoded(kind: Kind, obj: Object, validation: Validation, *, defaults: bool =
     pruned = prune(obj, schema, unknown)
     if unknown and validation.mode == "Strict":
         listing = ", ".join(f'unknown field "{path}"' for path in unknown)
-        message = f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: strict decoding error: {listing}'
-        raise errors.bad_request(message)
+        raise _unhandled(kind, f"strict decoding error: {listing}")
     validation.fields += unknown
     if validation.mode == "Warn":
         validation.warnings += [f'unknown field "{path}"' for path in unknown]
@@ -101,8 +102,14 @@ def decoded(kind: Kind, obj: Object, validation: Validation, *, defaults: bool =
     try:
         return normalised(pruned, schema)  # type: ignore[no-any-return]
     except InvalidQuantity as error:
-        message = f"{kind.kind} in version \"{kind.version}\" cannot be handled as a {kind.kind}: quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
-        raise errors.bad_request(message) from error
+        raise _unhandled(kind, f"quantities must match the regular expression '{_QUANTITY}'") from error
+
+
+def _unhandled(kind: Kind, why: str) -> ApiError:
+    """400: what was sent cannot be read as an object of the kind."""
+    return errors.bad_request(
+        f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {why}'
+    )
 
 
 _TYPE_SCHEMAS: dict[int, tuple[Schema, Schema]] = {}
@@ -129,11 +136,8 @@ def _undecodable(kind: Kind, error: FieldError) -> ApiError:
     )
     shown = {"boolean": "bool", "integer": "number"}.get(got, got)
     place = re.sub(r"\[\d+\]", "", error.field)
-    message = (
-        f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: json: cannot unmarshal '
-        f"{shown} into Go struct field {kind.kind}.{place} of type {wanted}"
-    )
-    return errors.bad_request(message)
+    target = f"Go struct field {kind.kind}.{place} of type {wanted}"
+    return _unhandled(kind, f"json: cannot unmarshal {shown} into {target}")
 
 
 def _without_empty(value: Any, schema: Schema) -> Any:
@@ -276,5 +280,6 @@ def _check_changes(metadata: Object, before: Object) -> Iterator[FieldError]:
             listing = ", ".join(f'"{one}"' for one in new)
             yield errors.forbidden_field(
                 "metadata.finalizers",
-                f"no new finalizers can be added if the object is being deleted, found new finalizers []string{{{listing}}}",
+                "no new finalizers can be added if the object is being deleted, "
+                f"found new finalizers []string{{{listing}}}",
             )

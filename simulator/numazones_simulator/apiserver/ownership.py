@@ -121,7 +121,7 @@ def _ownable(fields: Iterable[fieldsets.Path], reset: FieldSet) -> FieldSet:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a write does to ownership is decided against this: the kind's schema, the time, what it cannot set."""
+    """What decides a write's effect on ownership: the kind's schema, the time, what it cannot set."""
 
     schema: Schema
     now: str

@@ -23,6 +23,7 @@ JSON = "application/json-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 
+_MAX_OPERATIONS = 10000
 _DIRECTIVES = ("$patch", "$retainKeys")
 
 
@@ -43,11 +44,11 @@ def json_patch(target: Object, operations: Any) -> Any:
     """RFC 6902; a failed test or a missing path is the 422 that the real server sends."""
     if not isinstance(operations, list):
         raise bad_request("json patch must be an array of operations")
-    if len(operations) > 10000:
+    if len(operations) > _MAX_OPERATIONS:
         raise ApiError(
             413,
             "RequestEntityTooLarge",
-            f"The allowed maximum operations in a JSON patch is 10000, got {len(operations)}",
+            f"The allowed maximum operations in a JSON patch is {_MAX_OPERATIONS}, got {len(operations)}",
         )
     try:
         return jsonpatch.JsonPatch(operations).apply(copy.deepcopy(target))
@@ -66,36 +67,40 @@ def strategic_merge(target: Any, patch: Any, schema: Schema | None) -> Any:
 
 
 def _merge_mapping(target: Any, patch: Mapping[str, Any], schema: Schema | None) -> Any:
-    directive = patch.get("$patch")
-    if directive == "replace":
-        return {key: value for key, value in patch.items() if key != "$patch"}
-    if directive == "delete":
-        return {}
-    if directive not in (None, "merge"):
+    directive = patch.get("$patch", "merge")
+    if directive not in ("merge", "replace", "delete"):
         raise bad_request(f"invalid strategic merge patch: unknown $patch directive {directive!r}")
-    result = dict(target) if isinstance(target, Mapping) else {}
-    retained = patch.get("$retainKeys")
-    if retained is not None:
-        result = {key: value for key, value in result.items() if key in retained}
+    if directive != "merge":
+        given = patch if directive == "replace" else {}
+        return {key: value for key, value in given.items() if key != "$patch"}
+    result = _retained(target, patch.get("$retainKeys"))
     orders = {}
     for key, value in patch.items():
-        if key in _DIRECTIVES:
-            continue
-        if key.startswith("$setElementOrder/"):
-            orders[key.removeprefix("$setElementOrder/")] = value
-        elif key.startswith("$deleteFromPrimitiveList/"):
-            name = key.removeprefix("$deleteFromPrimitiveList/")
+        directive, _, name = key.partition("/")
+        if directive == "$setElementOrder":
+            orders[name] = value
+        elif directive == "$deleteFromPrimitiveList":
             result[name] = [item for item in result.get(name) or [] if item not in value]
-        elif value is None:
-            result.pop(key, None)
-        else:
-            field = schema.field(key) if schema is not None else None
-            result[key] = _merge_field(result.get(key), value, field)
+        elif key not in _DIRECTIVES:
+            _merge_key(result, key, value, schema)
     for name, order in orders.items():
         if isinstance(result.get(name), list):
             field = schema.field(name) if schema is not None else None
             result[name] = _ordered(result[name], order, field.merge_key if field is not None else "")
     return result
+
+
+def _retained(target: Any, keys: list[str] | None) -> Object:
+    """A copy of the target, with only the keys that a patch retains."""
+    result = target if isinstance(target, Mapping) else {}
+    return {key: value for key, value in result.items() if keys is None or key in keys}
+
+
+def _merge_key(result: Object, key: str, value: Any, schema: Schema | None) -> None:
+    if value is None:
+        result.pop(key, None)
+    else:
+        result[key] = _merge_field(result.get(key), value, schema.field(key) if schema is not None else None)
 
 
 def _merge_field(target: Any, patch: Any, schema: Schema | None) -> Any:
@@ -135,7 +140,7 @@ def _merge_list(existing: list[Any], patch: list[Any], schema: Schema) -> list[A
 
 
 def _ordered(items: list[Any], order: list[Any], key: str) -> list[Any]:
-    """Items of the order list in its order; the server's own items keep their place before the next known one."""
+    """Items that the order names, in that order; the others keep their places among them."""
 
     def identity(item: Any) -> Any:
         return item.get(key) if key and isinstance(item, Mapping) else item

@@ -15,6 +15,7 @@ from numazones import quantity
 from numazones_simulator.apiserver.schema import Schema
 
 _NANO = 10**9
+_LARGEST_SCALE = 18
 _DECIMAL = ("n", "u", "m", "", "k", "M", "G", "T", "P", "E")
 
 
@@ -28,7 +29,7 @@ def canonical(text: str | float) -> str:
     if parsed.nanos == 0:
         return "0"
     amount, scale = parsed.nanos, -9
-    while amount % 1000 == 0 and scale < 18:
+    while amount % 1000 == 0 and scale < _LARGEST_SCALE:
         amount //= 1000
         scale += 3
     if re.search(r"[eE][+-]?\d+$", written):

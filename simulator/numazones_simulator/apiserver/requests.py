@@ -31,20 +31,24 @@ class RequestInfo:
 
 def read(method: str, path: str, query: Mapping[str, str]) -> RequestInfo | None:
     """What is asked of which resource; None when the path is not a resource's."""
-    parts = [part for part in path.split("/") if part]
-    if parts[:1] == ["api"] and len(parts) > 2:
-        group, version, rest = "", parts[1], parts[2:]
-    elif parts[:1] == ["apis"] and len(parts) > 3:
-        group, version, rest = parts[1], parts[2], parts[3:]
-    else:
-        return None
+    match [part for part in path.split("/") if part]:
+        case ["api", version, *rest] if rest:
+            group = ""
+        case ["apis", group, version, *rest] if rest:
+            pass
+        case _:
+            return None
     namespace = ""
-    if rest[0] == "namespaces" and len(rest) > 2 and rest[2] not in ("status", "finalize"):
-        namespace, rest = rest[1], rest[2:]
-    resource, name = rest[0], rest[1] if len(rest) > 1 else ""
-    subresource = rest[2] if len(rest) > 2 else ""
-    verb = _verb(method, name, query)
-    return RequestInfo(verb, group, version, resource, namespace, name, subresource, "/".join(rest[3:]))
+    match rest:
+        case ["namespaces", _, "status" | "finalize", *_]:
+            pass  # of the namespace itself
+        case ["namespaces", namespace, _, *_]:
+            rest = rest[2:]
+    resource, name, subresource, *deeper = [*rest, "", ""]
+    where = [part for part in deeper if part]
+    return RequestInfo(
+        _verb(method, name, query), group, version, resource, namespace, name, subresource, "/".join(where)
+    )
 
 
 def _verb(method: str, name: str, query: Mapping[str, str]) -> str:
@@ -82,6 +86,7 @@ def resource_version(query: Mapping[str, str]) -> int | None:
         return None
     if not text.isdigit():
         raise errors.bad_request(
-            f'invalid resource version: resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
+            f'invalid resource version: resourceVersion: Invalid value: "{text}": '
+            f'strconv.ParseUint: parsing "{text}": invalid syntax'
         )
     return int(text)

@@ -40,7 +40,7 @@ class TransitionRule:
 
 @dataclass(slots=True, eq=False)
 class Schema:
-    """One node of a compiled schema; built once by `compile_schema`, which fills it in because schemas may recur."""
+    """One node of a compiled schema, built once; `compile_schema` fills it in, because schemas may recur."""
 
     type: str = ""
     format: str = ""
@@ -172,7 +172,7 @@ def _compile_merging(schema: Schema, source: Mapping[str, Any]) -> None:
 
 
 def _with_patch_strategy(target: Schema, source: Mapping[str, Any]) -> Schema:
-    """A reference may add a patch strategy or a default to what it refers to; the fields themselves stay shared."""
+    """A reference may add a patch strategy to what it refers to; the fields themselves stay shared."""
     strategy = source.get("x-kubernetes-patch-strategy", "")
     if not strategy or target.patch_strategy == strategy:
         return target
@@ -187,7 +187,7 @@ def evaluated(rule: Mapping[str, Any]) -> bool:
 
 
 def child_path(path: str, key: str) -> str:
-    """A field's path as error messages write it: `spec.x`, `metadata.labels[a/b]` stays `metadata.labels.a/b`."""
+    """A field's path as error messages write it: `spec.x`, `spec.labels.a/b`."""
     return f"{path}.{key}" if path else key
 
 
@@ -226,24 +226,22 @@ def apply_defaults(value: Any, schema: Schema) -> Any:
     if not schema.has_defaults:
         return value
     if isinstance(value, dict):
-        changed = {}
-        for name, child in schema.properties.items():
-            if not child.has_defaults:
-                continue
-            present = value.get(name, MISSING)
-            if present is MISSING:
-                if child.default is not MISSING:
-                    changed[name] = apply_defaults(copy.deepcopy(child.default), child)
-            elif present is not None:
-                changed[name] = apply_defaults(present, child)
-        if schema.values is not None and schema.values.has_defaults:
-            for name, item in value.items():
-                if name not in schema.properties:
-                    changed[name] = apply_defaults(item, schema.values)
-        return {**value, **changed}
+        return {**value, **_defaulted_fields(value, schema)}
     if isinstance(value, list) and schema.items is not None and schema.items.has_defaults:
         return [apply_defaults(item, schema.items) for item in value]
     return value
+
+
+def _defaulted_fields(value: Object, schema: Schema) -> Object:
+    changed = {}
+    for name, child in schema.properties.items():
+        present = value.get(name, child.default)
+        if child.has_defaults and present is not MISSING and present is not None:
+            changed[name] = apply_defaults(present if name in value else copy.deepcopy(present), child)
+    if schema.values is not None and schema.values.has_defaults:
+        for name in value.keys() - schema.properties.keys():
+            changed[name] = apply_defaults(value[name], schema.values)
+    return changed
 
 
 def drop_nulls(value: Any, schema: Schema) -> Any:
@@ -281,6 +279,14 @@ def validate(value: Any, schema: Schema, path: str = "", old: Any = MISSING) -> 
         return
     if schema.enum is not None and value not in schema.enum:
         yield errors.unsupported(path, value, schema.enum)
+    yield from _validate_content(value, schema, path, old)
+    yield from _validate_alternatives(value, schema, path)
+    if old is not MISSING:
+        shown = errors.type_name(value) if isinstance(value, dict | list) else value
+        yield from (errors.invalid_value(path, shown, rule.message) for rule in schema.rules)
+
+
+def _validate_content(value: Any, schema: Schema, path: str, old: Any) -> Iterator[FieldError]:
     if isinstance(value, str):
         yield from _validate_string(value, schema, path)
     elif isinstance(value, int | float) and not isinstance(value, bool):
@@ -289,18 +295,6 @@ def validate(value: Any, schema: Schema, path: str = "", old: Any = MISSING) -> 
         yield from _validate_list(value, schema, path, old)
     elif isinstance(value, dict):
         yield from _validate_mapping(value, schema, path, old)
-    yield from _validate_alternatives(value, schema, path)
-    if old is not MISSING:
-        for rule in schema.rules:
-            yield (
-                errors.invalid_value(path, value, rule.message)
-                if not isinstance(value, dict | list)
-                else FieldError(
-                    "FieldValueInvalid",
-                    path,
-                    f"Invalid value: {errors.shown(errors.type_name(value))}: {rule.message}",
-                )
-            )
 
 
 _TYPES: Final[dict[str, tuple[type, ...]]] = {
@@ -377,7 +371,7 @@ def is_timestamp(value: str) -> bool:
     if not _RFC3339.fullmatch(value):
         return False
     try:
-        datetime.fromisoformat(value.upper().replace("Z", "+00:00"))
+        datetime.fromisoformat(value.upper())
     except ValueError:
         return False
     return True
@@ -476,7 +470,8 @@ def _validate_alternatives(value: Any, schema: Schema, path: str) -> Iterator[Fi
                 path, shown, f"{path} in body must validate at least one schema (anyOf)"
             )
         elif word == "oneOf" and fitting != 1:
-            detail = f"{path} in body must validate one and only one schema (oneOf). Found {fitting or 'none'} valid"
+            count = fitting or "none"
+            detail = f"{path} in body must validate one and only one schema (oneOf). Found {count} valid"
             yield errors.invalid_value(path, shown, detail)
         elif word == "not" and fitting:
             yield errors.invalid_value(path, shown, f"{path} in body must not validate the schema (not)")

@@ -144,17 +144,17 @@ class _Parser:
         values: list[str] = []
         expects_value = True
         while True:
-            token = self.next()
-            if token == ")":
+            found = self.next()
+            if found == ")":
                 return [*values, ""] if expects_value else values
-            if token == "":
+            if found == "":
                 raise self.error("expected ')'")
-            if token == ",":
+            if found == ",":
                 if expects_value:
                     values.append("")
                 expects_value = True
             else:
-                values.append(self.value(token))
+                values.append(self.value(found))
                 expects_value = False
 
 

@@ -20,6 +20,7 @@ from typing import Any, Final, Self
 import orjson
 import yaml
 from aiohttp import web
+from multidict import CIMultiDict
 
 from numazones.errors import NumazonesError
 from numazones_simulator.apiserver import (
@@ -174,7 +175,7 @@ class ApiServer:
         return kubeconfig.write(Path(path), self.url, self._token)
 
     def compact(self) -> int:
-        """Forget the history, so that watches and pages that need it get 410; returns the current revision."""
+        """Forget the history: watches and pages that need it get 410. Returns the current revision."""
         return self.store.compact()
 
     async def settle(self) -> None:
@@ -258,26 +259,15 @@ class ApiServer:
         return _json(document_or_none)
 
     def _document(self, path: str) -> Object | bytes | None:
-        if path == "":
-            return {"paths": ["/api", "/apis", "/healthz", "/openapi/v3", "/version"]}
-        if path == "api":
-            return discovery.api_versions(self.url.removeprefix("http://"))
-        if path == "apis":
-            return discovery.groups(self.registry)
-        if path == "openapi/v3":
-            return self._openapi.index()
-        if path.startswith("openapi/v3/"):
-            return self._openapi.document(path.removeprefix("openapi/v3/"))
-        parts = path.split("/")
-        if parts == ["api", "v1"]:
-            return discovery.resources("v1", self.registry.of("", "v1"))
-        if parts[0] == "apis" and parts[1] in self.registry.groups():
-            versions = self.registry.groups()[parts[1]]
-            if len(parts) == 2:  # noqa: PLR2004 - apis, group
-                return discovery.group(parts[1], versions)
-            if parts[2] in versions:
-                return discovery.resources(f"{parts[1]}/{parts[2]}", self.registry.of(parts[1], parts[2]))
-        return None
+        match path.split("/"):
+            case [""]:
+                return {"paths": ["/api", "/apis", "/healthz", "/openapi/v3", "/version"]}
+            case ["openapi", "v3"]:
+                return self._openapi.index()
+            case ["openapi", "v3", *rest]:
+                return self._openapi.document("/".join(rest))
+            case parts:
+                return discovery.document(self.registry, parts, self.url.removeprefix("http://"))
 
     async def _answer(self, request: web.Request, info: RequestInfo) -> web.StreamResponse:
         kind = self.registry.find(info.group, info.version, info.resource)
@@ -602,7 +592,7 @@ def _json(
 
 
 def _form(request: web.Request) -> str:
-    """What the client wants to see, by its Accept header: Table, PartialObjectMetadata(List) or "" for objects."""
+    """What the Accept header asks for: "Table", "Partial" for metadata only, or "" for whole objects."""
     for part in request.headers.get("Accept", "").split(","):
         media, *parameters = (one.strip() for one in part.split(";"))
         wanted = dict(one.partition("=")[::2] for one in parameters)
@@ -652,8 +642,6 @@ def _respond(request: web.Request, kind: Kind, obj: Object, code: int, warnings:
             if form == "Table"
             else tables.partial(obj)
         )
-    from multidict import CIMultiDict  # noqa: PLC0415
-
     return web.Response(body=orjson.dumps(obj), status=code, headers=CIMultiDict(headers))
 
 
@@ -680,7 +668,7 @@ async def _body(request: web.Request, *, patch: bool = False) -> Any:
     if media not in (_JSON, "application/octet-stream", "text/plain") and not (
         patch and media in _PATCH_TYPES
     ):
-        accepted = [one for one in _PATCH_TYPES] if patch else [_JSON, _YAML]
+        accepted = list(_PATCH_TYPES) if patch else [_JSON, _YAML]
         raise errors.unsupported_media_type(accepted)
     try:
         return orjson.loads(raw)

@@ -39,7 +39,7 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One step of a shelf's history; `before` is None for a creation, `after` carries the deletion's revision."""
+    """One step of a shelf's history; a creation has no `before`, a deletion's `after` has its revision."""
 
     type: str
     key: Key

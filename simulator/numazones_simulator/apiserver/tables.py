@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
@@ -23,36 +23,30 @@ _OBJECT_NAME = "Name must be unique within a namespace."
 _AGE = "CreationTimestamp is the server's time when the object was created."
 
 _MINUTE, _HOUR, _DAY, _YEAR = 60, 3600, 86400, 365 * 86400
+# Up to which age, in which unit, and with which smaller unit after it.
+_STEPS: Final = (
+    (2 * _MINUTE, (1, "s"), None),
+    (10 * _MINUTE, (_MINUTE, "m"), (1, "s")),
+    (3 * _HOUR, (_MINUTE, "m"), None),
+    (8 * _HOUR, (_HOUR, "h"), (_MINUTE, "m")),
+    (2 * _DAY, (_HOUR, "h"), None),
+    (8 * _DAY, (_DAY, "d"), (_HOUR, "h")),
+    (2 * _YEAR, (_DAY, "d"), None),
+    (8 * _YEAR, (_YEAR, "y"), (_DAY, "d")),
+)
 
 
 def human_duration(seconds: float) -> str:
-    """A duration as kubectl prints ages: two units while the first is small (`90s`, `5m30s`, `3h2m`, `2d`)."""
+    """A duration as kubectl prints ages: two units while the first is small (`90s`, `5m30s`, `3h2m`)."""
     whole = int(seconds)
     if whole < -1:
         return "<invalid>"
-    whole = max(whole, 0)
-    if whole < 2 * _MINUTE:
-        return f"{whole}s"
-    if whole < 10 * _MINUTE:
-        return _two(whole, _MINUTE, "m", 1, "s")
-    if whole < 3 * _HOUR:
-        return f"{whole // _MINUTE}m"
-    if whole < 8 * _HOUR:
-        return _two(whole, _HOUR, "h", _MINUTE, "m")
-    if whole < 2 * _DAY:
-        return f"{whole // _HOUR}h"
-    if whole < 8 * _DAY:
-        return _two(whole, _DAY, "d", _HOUR, "h")
-    if whole < 2 * _YEAR:
-        return f"{whole // _DAY}d"
-    if whole < 8 * _YEAR:
-        return _two(whole, _YEAR, "y", _DAY, "d")
+    for limit, (unit, name), smaller in _STEPS:
+        if whole < limit:
+            text = f"{max(whole, 0) // unit}{name}"
+            rest = whole % unit // smaller[0] if smaller is not None else 0
+            return f"{text}{rest}{smaller[1]}" if smaller is not None and rest else text
     return f"{whole // _YEAR}y"
-
-
-def _two(whole: int, unit: int, name: str, smaller: int, smaller_name: str) -> str:
-    rest = whole % unit // smaller
-    return f"{whole // unit}{name}{rest}{smaller_name}" if rest else f"{whole // unit}{name}"
 
 
 def instant(timestamp: Any) -> datetime | None:
@@ -60,7 +54,7 @@ def instant(timestamp: Any) -> datetime | None:
     if not isinstance(timestamp, str):
         return None
     try:
-        return datetime.fromisoformat(timestamp.replace("Z", "+00:00"))
+        return datetime.fromisoformat(timestamp)
     except ValueError:
         return None
 

@@ -40,7 +40,7 @@ class Watch:
     bookmarks: bool = False
 
     def start(self, query: Mapping[str, str]) -> Iterator[bytes]:
-        """Take the position that the query asks for; yields the initial events. Raises ApiError 410 or 422."""
+        """Take the position that the query asks for, and tell the initial events. Raises ApiError 410."""
         check_options(query, watch=True)
         self.bookmarks = flag(query, "allowWatchBookmarks")
         asked = resource_version(query)

@@ -161,8 +161,8 @@ class Writes:
             )
         if said != (kind.api_version, kind.kind):
             raise errors.bad_request(
-                f"the API version in the data ({said[0]}, Kind={said[1]}) does not match the expected API version "
-                f"({kind.api_version}, Kind={kind.kind})"
+                f"the API version in the data ({said[0]}, Kind={said[1]}) does not match the expected "
+                f"API version ({kind.api_version}, Kind={kind.kind})"
             )
         metadata = obj.get("metadata") or {}
         if not isinstance(metadata, dict):
@@ -224,7 +224,8 @@ class Writes:
     def _update(self, kind: Kind, live: Object, obj: Object, options: WriteOptions) -> Object:
         before, metadata = live["metadata"], dict(obj["metadata"])
         if metadata.get("uid") not in (None, "", before["uid"]):
-            why = f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: {before['uid']}"
+            given, stored = metadata["uid"], before["uid"]
+            why = f"Precondition failed: UID in precondition: {given}, UID in object meta: {stored}"
             raise errors.conflict(kind.group, kind.plural, before["name"], why)
         if metadata["resourceVersion"] != before["resourceVersion"]:
             raise errors.conflict(kind.group, kind.plural, before["name"])
@@ -243,7 +244,7 @@ class Writes:
     def apply(
         self, kind: Kind, namespace: str, name: str, config: Any, options: WriteOptions
     ) -> tuple[Object, bool]:
-        """Server-side apply; returns the object and whether it was created. Raises ApiError 409 on conflicts."""
+        """Server-side apply: the object, and whether it was created. Raises ApiError 409 on conflicts."""
         if not isinstance(config, dict) or not config.get("apiVersion") or not config.get("kind"):
             said = config if isinstance(config, dict) else {}
             group, _, version = str(said.get("apiVersion", "")).rpartition("/")
@@ -259,7 +260,10 @@ class Writes:
             if options.subresource:
                 raise errors.not_found(kind.group, kind.plural, name)
             if config["metadata"].get("uid"):
-                why = f"uid mismatch: the provided object specified uid {config['metadata']['uid']}, and no existing object was found"
+                uid = config["metadata"]["uid"]
+                why = (
+                    f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+                )
                 raise errors.conflict(kind.group, kind.plural, name, why)
             _, owners = ownership.apply({}, config, writer, {}, change, force=options.force)
             return self._create(kind, namespace, config, options, owners), True
@@ -336,7 +340,7 @@ class Writes:
         manager: str,
         subresource: str = "",
     ) -> Object:
-        """What a controller of the cluster does: change the current object; nothing is written when nothing changed."""
+        """Change the current object as a controller does; nothing is written when nothing changed."""
         live = self.get(kind, namespace, name)
         changed = change(live)
         return self._update(
@@ -387,8 +391,8 @@ def check_preconditions(kind: Kind, metadata: Object, options: DeleteOptions) ->
     """Raise ApiError 409 unless the object is the one, and the version of it, that is to be deleted."""
     if options.uid and options.uid != metadata["uid"]:
         why = (
-            f"the UID in the precondition ({options.uid}) does not match the UID in record ({metadata['uid']}). "
-            "The object might have been deleted and then recreated"
+            f"the UID in the precondition ({options.uid}) does not match the UID in record "
+            f"({metadata['uid']}). The object might have been deleted and then recreated"
         )
         raise errors.conflict(kind.group, kind.kind, metadata["name"], why)
     if options.resource_version and options.resource_version != metadata["resourceVersion"]:

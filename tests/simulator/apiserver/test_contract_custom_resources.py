@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - tables of cases read by rows
 """What a CustomResourceDefinition demands of its objects: types, bounds, defaults, unknown fields."""
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from numazones_simulator.apiserver import ApiServer
+
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 
@@ -70,8 +72,6 @@ async def test_aggregated_discovery(api: Any) -> None:
 
 async def test_what_is_served_is_served_alike(api: Any) -> None:
     """Scope, names and subresources of every kind that this project serves are the real ones."""
-    from numazones_simulator.apiserver import ApiServer
-
     server = ApiServer()
     for kind in server.registry:
         path = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"

@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - tables of cases read by rows
 """Bodies in protobuf: what they mean, and what is refused."""
 
 from __future__ import annotations
