@@ -176,9 +176,11 @@ class Exporter:
             for publisher in self._publishers:
                 writes += await publisher.publish(node_zones)
         except NumazonesError as error:
-            self._health.failed(PUBLISH, str(error))
+            why = [problem.message for problem in observation.problems if problem.source == NODE]
+            text = "; ".join([str(error), *why])
+            self._health.failed(PUBLISH, text)
             self._pause = self._longer_pause(error)
-            _log.warning("publishing failed and is tried again in %.0f s: %s", self._pause, error)
+            _log.warning("publishing failed and is tried again in %.0f s: %s", self._pause, text)
             return
         self._pause = 0.0
         self._health.succeeded(PUBLISH)

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from numazones.api.meta import NODE_LABEL
-from numazones_client import APIError
+from numazones.errors import NumazonesError
 from numazones_client.resources import LEASES
 from numazones_exporter.publish import Writer
 
@@ -84,7 +84,7 @@ class LeaseKeeper:
             if self._current():
                 try:
                     await self.renew()
-                except APIError as error:
+                except NumazonesError as error:
                     _log.warning("the node's Lease was not renewed: %s", error)
             await asyncio.sleep(self._duration / RENEWALS_PER_DURATION)
 

@@ -125,15 +125,15 @@ class ZonePublisher:
             MissingOwner: a zone has no owner reference.
             APIError: a request failed; what was written stays, the next call completes it.
         """
+        if self._held is None or self._clock() - self._listed_at >= RESYNC_SECONDS:
+            self._held = await self._list()
+            self._listed_at = self._clock()
         for zone in zones:
             if not zone.metadata.owner_references:
                 raise MissingOwner(
                     f"cannot publish {zone.metadata.name}: the API server did not tell the uid of Node "
                     f"{self._node_name}; check --node-name against kubectl get nodes"
                 )
-        if self._held is None or self._clock() - self._listed_at >= RESYNC_SECONDS:
-            self._held = await self._list()
-            self._listed_at = self._clock()
         try:
             return await self._bring(sorted(zones, key=lambda zone: zone.spec.numa_id), self._held)
         except BaseException:

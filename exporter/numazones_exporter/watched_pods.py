@@ -13,7 +13,8 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from numazones_client import APIError, Client, Event, Gone, Page
+from numazones.errors import NumazonesError
+from numazones_client import Client, Event, Gone, Page
 from numazones_client.decoding import BOOKMARK, DELETED, ERROR
 from numazones_client.resources import PODS
 from numazones_exporter.observation import NodePod
@@ -23,6 +24,7 @@ from numazones_exporter.triggers import Wakeups
 
 _PAGE = 20
 """Pods per page of a list; a page is in memory as a whole, and real pods have several KiB."""
+_SHORTEST_PAUSE = 1.0
 _LONGEST_PAUSE = 30.0
 
 _log = logging.getLogger(__name__)
@@ -72,25 +74,33 @@ class WatchedPods:
         return tuple(self._pods[key] for key in sorted(self._pods))
 
     async def run(self) -> None:
-        """Watch until cancelled; pauses grow while the API server cannot be watched."""
+        """Watch until cancelled; pauses grow while the API server cannot be watched.
+
+        A server that ends every watch at once is asked once a second at most.
+        """
+        clock = asyncio.get_running_loop().time
         pause = 0.0
         while True:
+            started = clock()
             try:
                 if not self._version:
                     await self._list()
                 self._live = True
-                pause = 0.0
                 await self._follow()
+                pause = 0.0
             except Gone:
                 self._version = ""
-            except APIError as error:
+                await asyncio.sleep(max(0.0, _SHORTEST_PAUSE - (clock() - started)))
+            except NumazonesError as error:
                 self._live = False
                 self._version = ""
-                pause = min(max(1.0, 2 * pause), _LONGEST_PAUSE)
+                pause = min(max(_SHORTEST_PAUSE, 2 * pause), _LONGEST_PAUSE)
                 _log.warning(
                     "the watch of this node's pods broke and starts again in %.0f s: %s", pause, error
                 )
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+            else:
+                await asyncio.sleep(max(0.0, _SHORTEST_PAUSE - (clock() - started)))
 
     async def _list(self) -> None:
         pods: dict[tuple[str, str], NodePod] = {}

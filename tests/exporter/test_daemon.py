@@ -329,6 +329,19 @@ async def test_missing_definitions_are_named_with_the_cure_and_waited_for(
         await until(healthy)
 
 
+async def test_a_node_the_api_server_does_not_know_is_named_with_the_cure(node: SimulatedNode) -> None:
+    async with node.exporting(interval=0.3, node_name="mistyped") as url:
+
+        async def unhealthy() -> bool:
+            return (await status_of(f"{url}/healthz"))[0] == 500
+
+        await until(unhealthy)
+        problems = (await status_of(f"{url}/healthz"))[1]
+    assert "did not tell the uid of Node mistyped; check --node-name against kubectl get nodes" in problems
+    assert 'nodes "mistyped" not found' in problems
+    assert await node.client.list(NUMAZONES) == []
+
+
 async def test_an_api_server_that_comes_back_gets_what_it_missed(node: SimulatedNode) -> None:
     async with node.exporting(interval=0.3) as url:
         await ready(url)

@@ -288,7 +288,7 @@ async def test_without_owner_nothing_is_published_and_the_cure_is_named(
         MissingOwner, match=r"worker-3-numa-0: .* uid of Node worker-3; check --node-name against kubectl"
     ):
         await publisher.publish([zone(0, owners=())])
-    assert fake.requests == []
+    assert fake.writes == []
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,13 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from numazones_client import NO_RETRY, Client, ClusterConfig, Unreachable
+from numazones_client import NO_RETRY, Client, ClusterConfig, ConfigError, Unreachable
+from numazones_client.config import FileToken
 from numazones_client.resources import PODS
 from numazones_exporter.observation import NodePod
 from numazones_exporter.sources.api import APIPodsReader, LazyClient
@@ -147,3 +149,35 @@ async def test_an_api_server_that_is_away_is_reported_not_papered_over(
         await pods.read()
     await server.start()
     await names(pods, {"a"})
+
+
+async def test_a_token_that_cannot_be_read_breaks_the_watch_only_until_it_can(
+    server: ApiServer, wakeups: Wakeups, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    token = tmp_path / "token"
+    config = ClusterConfig(server.url, credentials=FileToken(token))
+    async with Client(config, retry=NO_RETRY, timeout=5) as client:
+        watched = WatchedPods(client, NODE, wakeups, otherwise=APIPodsReader(LazyClient(None, client), NODE))
+        task = asyncio.create_task(watched.run())
+        with pytest.raises(ConfigError, match="mount a service account token there"):
+            await watched.read()
+        await asyncio.sleep(0.1)
+        assert "cannot read the token" in caplog.text
+        token.write_text("t")
+        await client.create(PODS, pod("a"), namespace="default")
+        await names(watched, {"a"})
+        assert not task.done()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_server_that_ends_every_watch_at_once_is_not_asked_without_end(
+    server: ApiServer, pods: WatchedPods
+) -> None:
+    await names(pods, set())
+    server.faults.gone(verb="watch", resource="pods", count=None)
+    server.faults.drop_watches(compacted=True)
+    await asyncio.sleep(0.1)
+    before = server.requests_served
+    await asyncio.sleep(1.5)
+    assert server.requests_served - before <= 4
