@@ -8,19 +8,16 @@ elements of maps and slices untyped, pointers ``(*type)`` on top and ``<*>`` ins
 """
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 from numazones import cpuset
 from numazones.cpuset import CPUSet
-
-if TYPE_CHECKING:
-    from numazones.kubelet.checkpoints import (
-        DeviceManagerState,
-        MemoryBlock,
-        MemoryManagerState,
-        NUMANodeState,
-        PodDevices,
-    )
+from numazones.kubelet.checkpoint_values import (
+    DeviceManagerState,
+    MemoryBlock,
+    MemoryManagerState,
+    NUMANodeState,
+    PodDevices,
+)
 
 _OFFSET = 0x811C9DC5
 _PRIME = 0x01000193
@@ -55,7 +52,7 @@ def cpu_manager(
     return f"(*state.CPUManagerCheckpoint){{{' '.join([*fields, _NO_CHECKSUM])}}}"
 
 
-def memory_manager(state: "MemoryManagerState") -> str:
+def memory_manager(state: MemoryManagerState) -> str:
     """Dump a memory manager checkpoint."""
     machine = _map({numa: _node(state.machine[numa]) for numa in sorted(state.machine)})
     entries = _map(
@@ -76,7 +73,7 @@ def memory_manager(state: "MemoryManagerState") -> str:
 
 
 def device_manager(
-    state: "DeviceManagerState", *, no_entries: bool = False, no_registered: bool = False
+    state: DeviceManagerState, *, no_entries: bool = False, no_registered: bool = False
 ) -> str:
     """Dump a device manager checkpoint; absent lists and maps differ from empty ones."""
     entries = "<nil>" if no_entries else _list(_pod_devices(entry) for entry in state.entries)
@@ -92,11 +89,11 @@ def _cpu_pod_entry(cpus: CPUSet) -> str:
     return f"{{CPUSet:(cpuset.CPUSet){{elems:(map[int]struct {{}}){elements}}}}}"
 
 
-def _memory_pod_entry(blocks: "tuple[MemoryBlock, ...]") -> str:
+def _memory_pod_entry(blocks: tuple[MemoryBlock, ...]) -> str:
     return f"{{MemoryBlocks:([]state.Block){_blocks(blocks) if blocks else '<nil>'}}}"
 
 
-def _node(node: "NUMANodeState") -> str:
+def _node(node: NUMANodeState) -> str:
     tables = _map(
         {
             name: (
@@ -114,7 +111,7 @@ def _node(node: "NUMANodeState") -> str:
     )
 
 
-def _blocks(blocks: "tuple[MemoryBlock, ...]") -> str:
+def _blocks(blocks: tuple[MemoryBlock, ...]) -> str:
     return _list(
         f"{{NUMAAffinity:([]int){_list(map(str, cpuset.ids(block.numa)))} "
         f"Type:(v1.ResourceName){block.type} Size:(uint64){block.size}}}"
@@ -122,7 +119,7 @@ def _blocks(blocks: "tuple[MemoryBlock, ...]") -> str:
     )
 
 
-def _pod_devices(entry: "PodDevices") -> str:
+def _pod_devices(entry: PodDevices) -> str:
     devices = _map({numa: _list(entry.devices[numa]) for numa in sorted(entry.devices)})
     response = "<nil>" if entry.response is None else _list(map(str, entry.response))
     return (

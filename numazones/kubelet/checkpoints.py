@@ -13,7 +13,6 @@ import base64
 import binascii
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from numazones import cpuset
@@ -21,13 +20,42 @@ from numazones.cpuset import CPUSet
 from numazones.errors import NumazonesError
 from numazones.kubelet import checkpoint_dump
 from numazones.kubelet.checkpoint_dump import checksum
+from numazones.kubelet.checkpoint_values import (
+    NO_NUMA,
+    CPUManagerState,
+    DeviceManagerState,
+    MemoryBlock,
+    MemoryManagerState,
+    MemoryTable,
+    NUMANodeState,
+    PodDevices,
+)
+
+__all__ = [
+    "CPU_MANAGER_STATE",
+    "DEVICE_CHECKPOINT",
+    "MEMORY_MANAGER_STATE",
+    "NO_NUMA",
+    "CPUManagerState",
+    "DeviceManagerState",
+    "InvalidCheckpoint",
+    "MemoryBlock",
+    "MemoryManagerState",
+    "MemoryTable",
+    "NUMANodeState",
+    "PodDevices",
+    "WrongChecksum",
+    "dump_cpu_manager_state",
+    "dump_device_manager_state",
+    "dump_memory_manager_state",
+    "parse_cpu_manager_state",
+    "parse_device_manager_state",
+    "parse_memory_manager_state",
+]
 
 CPU_MANAGER_STATE = "cpu_manager_state"
 MEMORY_MANAGER_STATE = "memory_manager_state"
 DEVICE_CHECKPOINT = "kubelet_internal_checkpoint"
-
-NO_NUMA = -1
-"""Stands for the NUMA node of devices without topology information."""
 
 _UINT64 = 1 << 64
 _T = TypeVar("_T")
@@ -53,99 +81,6 @@ class WrongChecksum(InvalidCheckpoint):
         super().__init__(file, f"checksum {stored} is stored but {computed} fits the content")
         self.stored = stored
         self.computed = computed
-
-
-@dataclass(frozen=True, slots=True)
-class CPUManagerState:
-    """Content of ``cpu_manager_state``."""
-
-    policy: str
-    default: CPUSet
-    entries: Mapping[str, Mapping[str, CPUSet]] = field(default_factory=dict)
-    """Pod uid → container → exclusive CPUs."""
-    pod_entries: Mapping[str, CPUSet] = field(default_factory=dict)
-    """Pod uid → CPUs of the pod as a whole."""
-    pod_level: bool = False
-    """Whether the file has the V3 form, which knows pod-level CPUs."""
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryTable:
-    """One type of memory on one NUMA node, in bytes."""
-
-    total: int
-    system_reserved: int
-    allocatable: int
-    reserved: int
-    free: int
-
-
-@dataclass(frozen=True, slots=True)
-class NUMANodeState:
-    """The memory manager's state of one NUMA node."""
-
-    assignments: int
-    """Number of blocks that count on the node."""
-    memory: Mapping[str, MemoryTable]
-    """Type (memory, hugepages-<size>) → amounts."""
-    cells: int
-    """Mask of the NUMA nodes bound together with this one."""
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryBlock:
-    """Memory given to a container."""
-
-    numa: int
-    """Mask of the NUMA nodes it may come from."""
-    type: str
-    size: int
-    """Bytes, over all NUMA nodes together."""
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryManagerState:
-    """Content of ``memory_manager_state``."""
-
-    policy: str
-    machine: Mapping[int, NUMANodeState]
-    """NUMA id → state."""
-    entries: Mapping[str, Mapping[str, tuple[MemoryBlock, ...]]] = field(default_factory=dict)
-    """Pod uid → container → blocks."""
-    pod_entries: Mapping[str, tuple[MemoryBlock, ...]] = field(default_factory=dict)
-    """Pod uid → blocks of the pod as a whole."""
-    pod_level: bool = False
-    """Whether the file has the V2 form, which knows pod-level memory."""
-
-
-@dataclass(frozen=True, slots=True)
-class PodDevices:
-    """Devices of one resource that a container holds."""
-
-    pod_uid: str
-    container: str
-    resource: str
-    devices: Mapping[int, tuple[str, ...]]
-    """NUMA id (or ``NO_NUMA``) → ids; a device of several NUMA nodes is listed under each."""
-    response: bytes | None = b""
-    """The plugin's ContainerAllocateResponse as protobuf."""
-
-    def numa_of(self) -> dict[str, int]:
-        """Return device id → mask of its NUMA nodes, 0 for none."""
-        masks: dict[str, int] = {}
-        for numa, ids in self.devices.items():
-            for device in ids:
-                masks[device] = masks.get(device, 0) | (1 << numa if numa >= 0 else 0)
-        return masks
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceManagerState:
-    """Content of ``kubelet_internal_checkpoint``."""
-
-    entries: tuple[PodDevices, ...] = ()
-    registered: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Resource → ids of its healthy devices."""
 
 
 def parse_cpu_manager_state(blob: bytes) -> CPUManagerState:

@@ -1,0 +1,106 @@
+"""What the kubelet's three state files hold, as values; ``checkpoints`` reads and writes them.
+
+Fields follow the Go types of kubelet 1.36 (``cpumanager/state``, ``memorymanager/state``,
+``devicemanager/checkpoint``); CPU sets and NUMA node lists are masks, amounts are bytes.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from numazones.cpuset import CPUSet
+
+NO_NUMA = -1
+"""Stands for the NUMA node of devices without topology information."""
+
+
+@dataclass(frozen=True, slots=True)
+class CPUManagerState:
+    """Content of ``cpu_manager_state``."""
+
+    policy: str
+    default: CPUSet
+    entries: Mapping[str, Mapping[str, CPUSet]] = field(default_factory=dict)
+    """Pod uid → container → exclusive CPUs."""
+    pod_entries: Mapping[str, CPUSet] = field(default_factory=dict)
+    """Pod uid → CPUs of the pod as a whole."""
+    pod_level: bool = False
+    """Whether the file has the V3 form, which knows pod-level CPUs."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryTable:
+    """One type of memory on one NUMA node, in bytes."""
+
+    total: int
+    system_reserved: int
+    allocatable: int
+    reserved: int
+    free: int
+
+
+@dataclass(frozen=True, slots=True)
+class NUMANodeState:
+    """The memory manager's state of one NUMA node."""
+
+    assignments: int
+    """Number of blocks that count on the node."""
+    memory: Mapping[str, MemoryTable]
+    """Type (memory, hugepages-<size>) → amounts."""
+    cells: int
+    """Mask of the NUMA nodes bound together with this one."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryBlock:
+    """Memory given to a container."""
+
+    numa: int
+    """Mask of the NUMA nodes it may come from."""
+    type: str
+    size: int
+    """Bytes, over all NUMA nodes together."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryManagerState:
+    """Content of ``memory_manager_state``."""
+
+    policy: str
+    machine: Mapping[int, NUMANodeState]
+    """NUMA id → state."""
+    entries: Mapping[str, Mapping[str, tuple[MemoryBlock, ...]]] = field(default_factory=dict)
+    """Pod uid → container → blocks."""
+    pod_entries: Mapping[str, tuple[MemoryBlock, ...]] = field(default_factory=dict)
+    """Pod uid → blocks of the pod as a whole."""
+    pod_level: bool = False
+    """Whether the file has the V2 form, which knows pod-level memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodDevices:
+    """Devices of one resource that a container holds."""
+
+    pod_uid: str
+    container: str
+    resource: str
+    devices: Mapping[int, tuple[str, ...]]
+    """NUMA id (or ``NO_NUMA``) → ids; a device of several NUMA nodes is listed under each."""
+    response: bytes | None = b""
+    """The plugin's ContainerAllocateResponse as protobuf."""
+
+    def numa_of(self) -> dict[str, int]:
+        """Return device id → mask of its NUMA nodes, 0 for none."""
+        masks: dict[str, int] = {}
+        for numa, ids in self.devices.items():
+            for device in ids:
+                masks[device] = masks.get(device, 0) | (1 << numa if numa >= 0 else 0)
+        return masks
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceManagerState:
+    """Content of ``kubelet_internal_checkpoint``."""
+
+    entries: tuple[PodDevices, ...] = ()
+    registered: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Resource → ids of its healthy devices."""
