@@ -20,7 +20,7 @@ from prometheus_client import CollectorRegistry
 from numazones.api.numazone import NUMAZone
 from numazones.errors import NumazonesError
 from numazones_client import APIError, Client, load
-from numazones_exporter import health, logs, zones
+from numazones_exporter import health, zones
 from numazones_exporter.health import PUBLISH, SCAN, Health
 from numazones_exporter.lease import LeaseKeeper
 from numazones_exporter.metrics import AMOUNTS, Metrics, ZoneAmounts, amount
@@ -41,6 +41,7 @@ from numazones_exporter.publish import Publisher, Writer, ZonePublisher
 from numazones_exporter.sources import Sources, observe
 from numazones_exporter.triggers import KUBELET, KubeletFilesWatch, Wakeups
 from numazones_exporter.watched_pods import WatchedPods
+from numazones_program import logs
 
 SHUTDOWN_SECONDS = 5.0
 """How long a publish that has begun may take to end when the exporter is stopped."""

@@ -5,34 +5,22 @@ settings there are, and keeps heavy imports out of ``--help`` and ``--dump-confi
 """
 
 import asyncio
-import difflib
-import json
 import re
 import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-from click.core import ParameterSource
 
 from numazones.errors import NumazonesError
-from numazones_exporter.options import (
-    PUBLISHABLE,
-    InvalidOptions,
-    Options,
-    as_file,
-    file_key,
-    format_duration,
-    parse_duration,
-)
+from numazones_exporter.options import PUBLISHABLE, Options
+from numazones_program import settings
 
 ENVIRONMENT_PREFIX = "NUMAZONES_EXPORTER"
 
-_COMMAND_ONLY = frozenset({"config", "dump_config", "version", "help"})
-"""Parameters that are no settings."""
 _NODE_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 _MAX_NODE_NAME = 253
 
@@ -63,18 +51,6 @@ camelCase: kubeletDir). Flags win over the environment, the environment over the
 Exit status of --once: 0 zones were printed (what could not be read is said on stderr and in the zones'
 conditions), 1 the hardware could not be read, 2 a setting is wrong.
 """
-
-
-class _Duration(click.ParamType):  # type: ignore[type-arg] # generic in new releases of click only
-    """Seconds, written as 60s, 1m30s, 500ms."""
-
-    name = "duration"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        try:
-            return parse_duration(value)
-        except InvalidOptions as error:
-            self.fail(str(error), param, ctx)
 
 
 class _Publish(click.ParamType):  # type: ignore[type-arg] # generic in new releases of click only
@@ -143,8 +119,8 @@ def _setting(
 ) -> Callable[[_Command], _Command]:
     """Declare one setting; its default is that of ``Options`` unless given."""
     field_default: Any = Options.__dataclass_fields__[name].default if default is None else default
-    if isinstance(kind, _Duration):
-        field_default = format_duration(field_default)
+    if isinstance(kind, settings.Duration):
+        field_default = settings.format_duration(field_default)
     elif isinstance(kind, _Publish):
         field_default = ",".join(field_default)
     own = f"{ENVIRONMENT_PREFIX}_{name.upper()}"
@@ -163,59 +139,8 @@ def _setting(
     )
 
 
-def _load_file(ctx: click.Context, _param: click.Parameter, path: Path | None) -> Path | None:
-    """Make the file's settings the defaults of everything that flags and environment leave open."""
-    if path is None:
-        return None
-    import yaml  # noqa: PLC0415 - most runs have no file
-
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise click.UsageError(f"--config {path}: {getattr(error, 'strerror', None) or error}") from error
-    except yaml.YAMLError as error:
-        raise click.UsageError(f"--config {path} is no YAML: {error}") from error
-    if not isinstance(content, Mapping | None):
-        raise click.UsageError(f"--config {path}: expected settings as 'key: value' lines")
-    ctx.default_map = dict(_settings_of_file(ctx, path, content or {}))
-    return path
-
-
-def _settings_of_file(ctx: click.Context, path: Path, content: Mapping[str, Any]) -> Mapping[str, Any]:
-    known = {file_key(str(item.name)): item for item in ctx.command.params if item.name not in _COMMAND_ONLY}
-    settings: dict[str, Any] = {}
-    for key, value in content.items():
-        param = known.get(str(key))
-        if param is None:
-            near = difflib.get_close_matches(str(key), known, n=1)
-            cure = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
-            raise click.UsageError(f"--config {path}: unknown setting {str(key)!r}; {cure}")
-        if value is None or value == "":
-            continue  # an empty value leaves the default, so that a dumped configuration can be loaded
-        try:
-            settings[str(param.name)] = param.type.convert(value, param, ctx)
-        except click.BadParameter as error:
-            raise click.UsageError(f"--config {path}: {key}: {error.message}") from error
-    return settings
-
-
-@click.command(
-    context_settings={
-        "auto_envvar_prefix": ENVIRONMENT_PREFIX,
-        "help_option_names": ["-h", "--help"],
-        "max_content_width": 100,
-    },
-    epilog=_EXAMPLES,
-)
-@click.option(
-    "--config",
-    type=_DIRECTORY,
-    is_eager=True,
-    callback=_load_file,
-    show_envvar=True,
-    metavar="FILE",
-    help="YAML file with settings.",
-)
+@click.command(context_settings=settings.context_settings(ENVIRONMENT_PREFIX), epilog=_EXAMPLES)
+@settings.config_file
 @_setting(
     "node_name",
     _NodeName(),
@@ -267,7 +192,7 @@ def _settings_of_file(ctx: click.Context, path: Path, content: Mapping[str, Any]
     "This node's pods: api, file:PATH of a PodList (YAML or JSON, pods of other nodes are ignored), or none.",
     metavar="SOURCE",
 )
-@_setting("source_timeout", _Duration(), "When a source counts as hanging.")
+@_setting("source_timeout", settings.Duration(), "When a source counts as hanging.")
 @_setting(
     "kubeconfig",
     _DIRECTORY,
@@ -275,7 +200,7 @@ def _settings_of_file(ctx: click.Context, path: Path, content: Mapping[str, Any]
     metavar="FILE",
 )
 @_setting("publish", _Publish(), "Which objects to maintain: numazones, noderesourcetopologies.")
-@_setting("interval", _Duration(), "Time between readings when nothing happens.")
+@_setting("interval", settings.Duration(), "Time between readings when nothing happens.")
 @_setting("metrics_address", str, "Where to serve /metrics, /healthz and /readyz.", metavar="HOST:PORT")
 @_setting(
     "lease_namespace",
@@ -284,7 +209,9 @@ def _settings_of_file(ctx: click.Context, path: Path, content: Mapping[str, Any]
     metavar="NAMESPACE",
     envvar="KUBERNETES_NAMESPACE",
 )
-@_setting("lease_duration", _Duration(), "How long the node's zones count as fresh after a Lease renewal.")
+@_setting(
+    "lease_duration", settings.Duration(), "How long the node's zones count as fresh after a Lease renewal."
+)
 @_setting("log_level", click.Choice(["debug", "info", "warning", "error"]), "What to log.")
 @_setting("log_format", click.Choice(["json", "text"]), "How to log.")
 @click.option("--once", is_flag=True, show_envvar=True, help="Read once, print the zones and end.")
@@ -293,7 +220,7 @@ def _settings_of_file(ctx: click.Context, path: Path, content: Mapping[str, Any]
     click.Choice(["table", "yaml", "json"]),
     "How --once prints; json and yaml are a Kubernetes List.",
 )
-@click.option("--dump-config", is_flag=True, help="Print the effective settings, with origins, and end.")
+@settings.dump_config
 @click.version_option(version("numazones"), prog_name="numazones-exporter")
 @click.pass_context
 def main(ctx: click.Context, /, *, dump_config: bool, **_settings: Any) -> None:
@@ -304,7 +231,7 @@ def main(ctx: click.Context, /, *, dump_config: bool, **_settings: Any) -> None:
     """
     options = options_of(ctx)
     if dump_config:
-        click.echo(dump(options), nl=False)
+        click.echo(settings.dump(ctx.command, options, options.origins), nl=False)
         return
     try:
         ctx.exit(_run(options))
@@ -325,8 +252,7 @@ def _run(options: Options) -> int:
 
 def options_of(ctx: click.Context) -> Options:
     """Collect what click merged, with the origin of each value."""
-    values = {str(name): value for name, value in ctx.params.items() if name not in _COMMAND_ONLY}
-    origins = {name: _origin(ctx, name) for name in values}
+    values, origins = settings.collected(ctx)
     if not values["node_name"]:
         values["node_name"] = _host_name()
         origins["node_name"] = "host name"
@@ -339,21 +265,3 @@ def _host_name() -> str:
     if not _NODE_NAME.fullmatch(name):
         raise click.UsageError(f"the host name {name!r} is no node name; give --node-name")
     return name
-
-
-def _origin(ctx: click.Context, name: str) -> str:
-    match ctx.get_parameter_source(name):
-        case ParameterSource.COMMANDLINE:
-            return "flag"
-        case ParameterSource.ENVIRONMENT:
-            return "environment"
-        case ParameterSource.DEFAULT_MAP:
-            return f"file {ctx.params.get('config')}"
-        case _:
-            return "default"
-
-
-def dump(options: Options) -> str:
-    """Write the effective settings as YAML that ``--config`` accepts, each line with its origin."""
-    # JSON values are YAML values, and never span lines.
-    return "".join(f"{key}: {json.dumps(value)}  # {origin}\n" for key, value, origin in as_file(options))

@@ -6,27 +6,16 @@ merges the layers, and ``Options`` carries the result together with the origin o
 own configuration files.
 """
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
-
-from numazones.errors import NumazonesError
+from typing import Literal, TypeAlias
 
 NUMAZONES = "numazones"
 NODE_RESOURCE_TOPOLOGIES = "noderesourcetopologies"
 PUBLISHABLE = (NUMAZONES, NODE_RESOURCE_TOPOLOGIES)
 
 Output: TypeAlias = Literal["table", "yaml", "json"]
-
-_SECONDS_PER_UNIT = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-_DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|s|m|h))+")
-_DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
-
-
-class InvalidOptions(NumazonesError):
-    """A setting cannot be used; the message names it, where it came from and the cure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,61 +71,3 @@ class Options:
     def asks_api_server(self) -> bool:
         """Whether any source, or publishing, needs the API server's address or credentials."""
         return not self.once or self.pods == "api" or self.kubelet_config == "configz"
-
-
-def file_key(name: str) -> str:
-    """Turn a field's name into its key in the YAML file: ``kubelet_dir`` → ``kubeletDir``."""
-    first, *rest = name.split("_")
-    return first + "".join(part.capitalize() for part in rest)
-
-
-def parse_duration(text: str | float) -> float:
-    """Read seconds from ``90``, ``90s``, ``1m30s``, ``500ms`` or ``2h``.
-
-    Raises:
-        InvalidOptions: the text is no positive duration.
-    """
-    if isinstance(text, str):
-        stripped = text.strip()
-        if _DURATION.fullmatch(stripped):
-            seconds = sum(
-                float(amount) * _SECONDS_PER_UNIT[unit] for amount, unit in _DURATION_PART.findall(stripped)
-            )
-        else:
-            try:
-                seconds = float(stripped)
-            except ValueError:
-                seconds = 0.0
-    else:
-        seconds = float(text)
-    if not 0 < seconds < float("inf"):
-        raise InvalidOptions(f"{text!r} is no duration; write a positive time such as 60s, 1m30s or 500ms")
-    return seconds
-
-
-def format_duration(seconds: float) -> str:
-    """Write seconds so that ``parse_duration`` reads them again: ``60s``, ``500ms``."""
-    if seconds == int(seconds):
-        return f"{int(seconds)}s"
-    return f"{seconds * 1000:g}ms"
-
-
-def as_file(options: Options) -> list[tuple[str, Any, str]]:
-    """Rows (key, plain value, origin) of the effective configuration, in the fields' order."""
-    return [
-        (
-            file_key(item.name),
-            _plain(item.name, getattr(options, item.name)),
-            options.origins.get(item.name, "default"),
-        )
-        for item in fields(options)
-        if item.name != "origins"
-    ]
-
-
-def _plain(name: str, value: Any) -> Any:
-    if name in {"source_timeout", "interval", "lease_duration"}:
-        return format_duration(value)
-    if isinstance(value, tuple):
-        return list(value)
-    return str(value) if isinstance(value, Path) else "" if value is None else value

@@ -12,7 +12,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
-from numazones_operator.options import InvalidOptions
+from numazones_program.settings import InvalidSetting
 
 _LARGEST_PORT = 65535
 
@@ -49,7 +49,7 @@ async def serve(address: str, server: web.Application) -> AsyncIterator[int]:
     """Serve on ``host:port`` (host may be empty or ``[IPv6]``) and yield the port; port 0 picks a free one.
 
     Raises:
-        InvalidOptions: the text is no address, or it cannot be listened on.
+        InvalidSetting: the text is no address, or it cannot be listened on.
     """
     host, port = _host_and_port(address)
     runner = web.AppRunner(server, access_log=None)
@@ -58,7 +58,7 @@ async def serve(address: str, server: web.Application) -> AsyncIterator[int]:
         try:
             await web.TCPSite(runner, host, port).start()
         except OSError as error:
-            raise InvalidOptions(
+            raise InvalidSetting(
                 f"--metrics-address {address}: {error.strerror or error}; choose another address"
             ) from error
         yield int(runner.addresses[0][1])
@@ -69,5 +69,5 @@ async def serve(address: str, server: web.Application) -> AsyncIterator[int]:
 def _host_and_port(address: str) -> tuple[str | None, int]:
     host, separator, port = address.rpartition(":")
     if not separator or not port.isdecimal() or int(port) > _LARGEST_PORT:
-        raise InvalidOptions(f"--metrics-address {address!r}: write host:port, such as :9407")
+        raise InvalidSetting(f"--metrics-address {address!r}: write host:port, such as :9407")
     return host.removeprefix("[").removesuffix("]") or None, int(port)

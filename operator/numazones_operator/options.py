@@ -7,22 +7,13 @@ origin of each value. Keys of the YAML file are the fields' names in camelCase, 
 
 # ruff: noqa: RUF009 - a setting is declared by a call, as with dataclasses.field itself
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from numazones.errors import NumazonesError
 from numazones.fragmentation import Shape
-
-_SECONDS_PER_UNIT = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-_DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|s|m|h))+")
-_DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
-
-
-class InvalidOptions(NumazonesError):
-    """A setting cannot be used; the message names it and the cure."""
+from numazones_program.settings import InvalidSetting
 
 
 def _setting(default: Any, text: str, *, kind: str = "", metavar: str | None = None) -> Any:
@@ -41,9 +32,12 @@ class Options:
         metavar="FILE",
     )
     namespace: str = _setting(
-        "numazones-system",
-        "Namespace of the Leases: the exporters' and the one that replicas elect their leader with.",
+        "numazones-operator",
+        "The operator's own namespace, with the Lease that replicas elect their leader with.",
         metavar="NAMESPACE",
+    )
+    exporter_namespace: str = _setting(
+        "numazones-system", "Namespace of the exporters' Leases.", metavar="NAMESPACE"
     )
     metrics_address: str = _setting(
         ":9407", "Where to serve /metrics, /healthz and /readyz.", metavar="HOST:PORT"
@@ -116,16 +110,16 @@ class Options:
 
     def __post_init__(self) -> None:
         if not self.leader_elect_retry_period < self.leader_elect_renew_deadline:
-            raise InvalidOptions(
+            raise InvalidSetting(
                 "--leader-elect-retry-period must be shorter than --leader-elect-renew-deadline"
             )
         if not self.leader_elect_renew_deadline < self.leader_elect_lease_duration:
-            raise InvalidOptions(
+            raise InvalidSetting(
                 "--leader-elect-renew-deadline must be shorter than --leader-elect-lease-duration"
             )
         for name in ("candidates", "write_rate", "event_rate", "page_size"):
             if getattr(self, name) <= 0:
-                raise InvalidOptions(f"--{name.replace('_', '-')} must be more than 0")
+                raise InvalidSetting(f"--{name.replace('_', '-')} must be more than 0")
 
     @property
     def target_shapes(self) -> tuple[Shape, ...]:
@@ -133,53 +127,6 @@ class Options:
         return tuple(Shape.parse(text) for text in self.shapes)
 
 
-def settings() -> list[Any]:
+def declared() -> list[Any]:
     """Return the fields that are settings, in order."""
     return [item for item in fields(Options) if item.name != "origins"]
-
-
-def file_key(name: str) -> str:
-    """Turn a field's name into its key in the YAML file: ``write_rate`` → ``writeRate``."""
-    first, *rest = name.split("_")
-    return first + "".join(part.capitalize() for part in rest)
-
-
-def parse_duration(text: str | float) -> float:
-    """Read seconds from ``90``, ``90s``, ``1m30s``, ``500ms`` or ``2h``.
-
-    Raises:
-        InvalidOptions: the text is no positive duration.
-    """
-    stripped = str(text).strip()
-    if _DURATION.fullmatch(stripped):
-        seconds = sum(
-            float(amount) * _SECONDS_PER_UNIT[unit] for amount, unit in _DURATION_PART.findall(stripped)
-        )
-    else:
-        try:
-            seconds = float(stripped)
-        except ValueError:
-            seconds = 0.0
-    if not 0 < seconds < float("inf"):
-        raise InvalidOptions(f"{text!r} is no duration; write a positive time such as 60s, 1m30s or 500ms")
-    return seconds
-
-
-def format_duration(seconds: float) -> str:
-    """Write seconds so that ``parse_duration`` reads them again: ``60s``, ``500ms``."""
-    return f"{int(seconds)}s" if seconds == int(seconds) else f"{seconds * 1000:g}ms"
-
-
-def as_file(options: Options) -> list[tuple[str, Any, str]]:
-    """Rows (key, plain value, origin) of the effective configuration, in the fields' order."""
-    rows = []
-    for item in settings():
-        value = getattr(options, item.name)
-        if item.metadata["kind"] == "duration":
-            value = format_duration(value)
-        elif isinstance(value, tuple):
-            value = list(value)
-        elif isinstance(value, Path):
-            value = str(value)
-        rows.append((file_key(item.name), value, options.origins.get(item.name, "default")))
-    return rows

@@ -31,7 +31,7 @@ from numazones_client.resources import (
     PODS,
     Resource,
 )
-from numazones_operator import decoding, health, logs
+from numazones_operator import decoding, health
 from numazones_operator.admission_gates import AdmissionGates
 from numazones_operator.admission_predictions import ADMISSION_PREDICTIONS, Published, key_of
 from numazones_operator.announcements import Announcements
@@ -48,6 +48,7 @@ from numazones_operator.rebalance.inputs import Inputs
 from numazones_operator.rebalance.metrics import RebalanceMetrics
 from numazones_operator.reflector import Pace, Reflector
 from numazones_operator.truth import Truth
+from numazones_program import logs
 
 NAMESPACES = Resource("", "v1", "namespaces", namespaced=False)
 LEASE_NAME = "numazones-operator"
@@ -61,6 +62,8 @@ _log = logging.getLogger(__name__)
 def run(options: Options) -> int:
     """Run until a signal arrives; return the exit status."""
     logs.configure(style=options.log_format, level=options.log_level)
+    # kopf tells of every step of its own start; only its complaints are news here.
+    logging.getLogger("kopf").setLevel(max(logging.WARNING, logging.getLogger().level))
     operator = Operator(options, load(options.kubeconfig))
     asyncio.run(operator.run())
     return 1 if operator.failed else 0
@@ -193,7 +196,7 @@ class Operator:
             LEASES,
             decoding.HEARTBEATS,
             state.heartbeats,
-            namespace=self.options.namespace,
+            namespace=self.options.exporter_namespace,
             label_selector=NODE_LABEL,
         )
         yield self._reflector(NUMAZONES, decoding.ZONES, state.zones)

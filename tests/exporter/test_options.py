@@ -7,7 +7,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from numazones_exporter.main import main
-from numazones_exporter.options import InvalidOptions, Options, format_duration, parse_duration
+from numazones_exporter.options import Options
 
 ORIGINS = ("default", "file", "environment", "flag")
 
@@ -143,18 +143,3 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 def test_an_empty_file_changes_nothing(tmp_path: Path) -> None:
     (tmp_path / "empty.yaml").write_text("# nothing\n")
     assert dumped("--config", f"{tmp_path}/empty.yaml") == dumped()
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [("60s", 60), ("1m30s", 90), ("500ms", 0.5), ("2h", 7200), ("1.5s", 1.5), ("7", 7), (7, 7), (0.25, 0.25)],
-)
-def test_durations_are_read_and_written(text: str | float, seconds: float) -> None:
-    assert parse_duration(text) == seconds
-    assert parse_duration(format_duration(seconds)) == seconds
-
-
-@pytest.mark.parametrize("text", ["", "-1s", "s", "1x", "1s2", "inf", "nan", 0])
-def test_what_is_no_duration_is_refused(text: str | float) -> None:
-    with pytest.raises(InvalidOptions):
-        parse_duration(text)

@@ -26,7 +26,7 @@ from numazones_exporter.observation import (
     Observation,
     Problem,
 )
-from numazones_exporter.options import Options, format_duration
+from numazones_exporter.options import Options
 from numazones_exporter.sources.kubelet_config import (
     FileConfigReader,
     KubeletConfigReader,
@@ -38,6 +38,7 @@ from numazones_exporter.sources.podresources import PodResourcesReader, reader_f
 from numazones_exporter.sources.problems import Reading, SourceError
 from numazones_exporter.sources.state_files import StateFiles
 from numazones_exporter.sources.sysfs import SysfsReader
+from numazones_program.settings import format_duration
 
 if TYPE_CHECKING:
     from numazones_client import Client

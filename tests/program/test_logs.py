@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from numazones_exporter import logs
+from numazones_program import logs
 
 
 @pytest.fixture(autouse=True)

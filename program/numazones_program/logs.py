@@ -33,5 +33,3 @@ def configure(*, style: str, level: str, stream: TextIO = sys.stderr) -> None:
         else logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
     )
     logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
-    # kopf tells of every step of its own start; only its complaints are news here.
-    logging.getLogger("kopf").setLevel(max(logging.WARNING, logging.getLogger().level))

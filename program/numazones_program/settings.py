@@ -1,0 +1,172 @@
+"""How every program takes its settings: defaults < YAML file (``--config``) < environment < flags.
+
+click merges the layers; here is what click lacks: the file in camelCase keys as in Kubernetes' own configuration
+files, durations, and ``--dump-config``, which shows the outcome with the origin of each value.
+"""
+
+import difflib
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from numazones.errors import NumazonesError
+
+_SECONDS_PER_UNIT = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|s|m|h))+")
+_DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
+
+_NO_SETTINGS = frozenset({"config", "dump_config", "version", "help"})
+
+
+class InvalidSetting(NumazonesError):
+    """A setting cannot be used; the message names it, or quotes it, and the cure."""
+
+
+class Duration(click.ParamType):  # type: ignore[type-arg] # generic in new releases of click only
+    """Seconds, written as 60s, 1m30s, 500ms."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Read the text; a bad one ends the command with a usage error."""
+        try:
+            return parse_duration(value)
+        except InvalidSetting as error:
+            self.fail(str(error), param, ctx)
+
+
+def parse_duration(text: str | float) -> float:
+    """Read seconds from ``90``, ``90s``, ``1m30s``, ``500ms`` or ``2h``.
+
+    Raises:
+        InvalidSetting: the text is no positive duration.
+    """
+    stripped = str(text).strip()
+    if _DURATION.fullmatch(stripped):
+        seconds = sum(
+            float(amount) * _SECONDS_PER_UNIT[unit] for amount, unit in _DURATION_PART.findall(stripped)
+        )
+    else:
+        try:
+            seconds = float(stripped)
+        except ValueError:
+            seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise InvalidSetting(f"{text!r} is no duration; write a positive time such as 60s, 1m30s or 500ms")
+    return seconds
+
+
+def format_duration(seconds: float) -> str:
+    """Write seconds so that ``parse_duration`` reads them again: ``60s``, ``500ms``."""
+    return f"{int(seconds)}s" if seconds == int(seconds) else f"{seconds * 1000:g}ms"
+
+
+def context_settings(environment_prefix: str) -> dict[str, Any]:
+    """Return what a program's ``click.command`` is set up with."""
+    return {
+        "auto_envvar_prefix": environment_prefix,
+        "help_option_names": ["-h", "--help"],
+        "max_content_width": 100,
+    }
+
+
+def load_file(ctx: click.Context, _param: click.Parameter, path: Path | None) -> Path | None:
+    """Make a file's settings the defaults of everything that flags and environment leave open."""
+    if path is None:
+        return None
+    import yaml  # noqa: PLC0415 - most runs have no file
+
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.UsageError(f"--config {path}: {getattr(error, 'strerror', None) or error}") from error
+    except yaml.YAMLError as error:
+        raise click.UsageError(f"--config {path} is no YAML: {error}") from error
+    if not isinstance(content, Mapping | None):
+        raise click.UsageError(f"--config {path}: expected settings as 'key: value' lines")
+    ctx.default_map = dict(_settings_of_file(ctx, path, content or {}))
+    return path
+
+
+config_file = click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    is_eager=True,
+    callback=load_file,
+    show_envvar=True,
+    metavar="FILE",
+    help="YAML file with settings.",
+)
+"""The flag ``--config``."""
+
+dump_config = click.option(
+    "--dump-config", is_flag=True, help="Print the effective settings, with origins, and end."
+)
+"""The flag ``--dump-config``."""
+
+
+def collected(ctx: click.Context) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return what click merged, and the origin of each value: default, file PATH, environment or flag."""
+    values = {str(name): value for name, value in ctx.params.items() if name not in _NO_SETTINGS}
+    return values, {name: _origin(ctx, name) for name in values}
+
+
+def dump(command: click.Command, settings: Any, origins: Mapping[str, str]) -> str:
+    """Write settings (an object with a field per flag) as YAML that ``--config`` accepts, with origins."""
+    lines = []
+    for param in command.params:
+        name = str(param.name)
+        if name not in _NO_SETTINGS:
+            value = _plain(param, getattr(settings, name))
+            # JSON values are YAML values, and never span lines.
+            lines.append(f"{_file_key(name)}: {json.dumps(value)}  # {origins.get(name, 'default')}\n")
+    return "".join(lines)
+
+
+def _file_key(name: str) -> str:
+    """Turn a setting's name into its key in the file: ``kubelet_dir`` → ``kubeletDir``."""
+    first, *rest = name.split("_")
+    return first + "".join(part.capitalize() for part in rest)
+
+
+def _plain(param: click.Parameter, value: Any) -> Any:
+    if isinstance(param.type, Duration):
+        return format_duration(value)
+    if isinstance(value, tuple):
+        return list(value)
+    return str(value) if isinstance(value, Path) else "" if value is None else value
+
+
+def _settings_of_file(ctx: click.Context, path: Path, content: Mapping[str, Any]) -> Mapping[str, Any]:
+    known = {_file_key(str(item.name)): item for item in ctx.command.params if item.name not in _NO_SETTINGS}
+    found: dict[str, Any] = {}
+    for key, value in content.items():
+        param = known.get(str(key))
+        if param is None:
+            near = difflib.get_close_matches(str(key), known, n=1)
+            cure = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+            raise click.UsageError(f"--config {path}: unknown setting {str(key)!r}; {cure}")
+        if value is None or value == "":
+            continue  # an empty value leaves the default, so that a dumped configuration can be loaded
+        try:
+            found[str(param.name)] = param.type.convert(value, param, ctx)
+        except click.BadParameter as error:
+            raise click.UsageError(f"--config {path}: {key}: {error.message}") from error
+    return found
+
+
+def _origin(ctx: click.Context, name: str) -> str:
+    match ctx.get_parameter_source(name):
+        case ParameterSource.COMMANDLINE:
+            return "flag"
+        case ParameterSource.ENVIRONMENT:
+            return "environment"
+        case ParameterSource.DEFAULT_MAP:
+            return f"file {ctx.params.get('config')}"
+        case _:
+            return "default"
