@@ -1,7 +1,7 @@
 """How every program takes its settings: defaults < YAML file (``--config``) < environment < flags.
 
-click merges the layers; here is what click lacks: the file in camelCase keys as in Kubernetes' own configuration
-files, durations, and ``--dump-config``, which shows the outcome with the origin of each value.
+click merges the layers; here is what click lacks: the file in camelCase keys as in Kubernetes' own
+configuration files, durations, and ``--dump-config``, which shows the outcome with the origin of each value.
 """
 
 import difflib
