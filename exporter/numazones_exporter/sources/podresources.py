@@ -65,14 +65,15 @@ class SocketReader:
         Raises:
             SourceError: there is no socket, nobody answers, or the answer cannot be understood.
         """
-        if not self._path.exists():
+        try:
+            self._path.stat()
+            return await self._ask()
+        except FileNotFoundError as error:
             raise SourceError(
                 "SocketMissing",
                 f"{self._path} does not exist: is a kubelet running here, and is its directory "
                 "pod-resources mounted (the directory, not the socket)?",
-            )
-        try:
-            return await self._ask()
+            ) from error
         except (OSError, GRPCError, StreamTerminatedError, ProtocolError, DecodeError) as error:
             raise _explain(self._path, error) from error
         finally:

@@ -180,7 +180,7 @@ class _Scan:
         start = time.perf_counter()
         try:
             reading = read()
-        except NumazonesError as error:
+        except (NumazonesError, OSError) as error:
             self._failed(source, error)
             return None
         finally:
@@ -194,19 +194,19 @@ class _Scan:
         try:
             async with asyncio.timeout(self._timeout):
                 return await read()
-        except NumazonesError as error:
-            self._failed(source, error)
         except TimeoutError:
             self.problems.append(
                 Problem(
                     source, "TimedOut", f"{source} gave no answer within {format_duration(self._timeout)}"
                 )
             )
+        except (NumazonesError, OSError) as error:
+            self._failed(source, error)
         finally:
             self.durations[source] = time.perf_counter() - start
         return None
 
-    def _failed(self, source: str, error: NumazonesError) -> None:
+    def _failed(self, source: str, error: Exception) -> None:
         reason = error.reason if isinstance(error, SourceError) else type(error).__name__
         self.problems.append(Problem(source, reason, str(error)))
 

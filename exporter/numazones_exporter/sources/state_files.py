@@ -12,6 +12,8 @@ from numazones.kubelet import checkpoints
 from numazones_exporter.observation import CPU_MANAGER_STATE, DEVICE_CHECKPOINT, MEMORY_MANAGER_STATE
 from numazones_exporter.sources.problems import SourceError
 
+NOT_FOUND = "NotFound"
+
 _State = TypeVar("_State")
 
 
@@ -38,11 +40,15 @@ class StateFiles:
 
         It lives in ``device-plugins/`` on a node; recordings often keep it beside the other two.
         """
-        path = self._kubelet_dir / "device-plugins" / DEVICE_CHECKPOINT
-        beside = self._kubelet_dir / DEVICE_CHECKPOINT
-        if beside.exists() and not path.exists():
-            path = beside
-        return self._devices.read(path)
+        try:
+            return self._devices.read(self._kubelet_dir / "device-plugins" / DEVICE_CHECKPOINT)
+        except SourceError as error:
+            if error.reason != NOT_FOUND:
+                raise
+            try:
+                return self._devices.read(self._kubelet_dir / DEVICE_CHECKPOINT)
+            except SourceError as other:
+                raise (error if other.reason == NOT_FOUND else other) from None
 
 
 class _File(Generic[_State]):
@@ -58,7 +64,7 @@ class _File(Generic[_State]):
             if self._last is None or self._last[0] != content:
                 self._last = (content, self._parse(content))
         except FileNotFoundError as error:
-            raise SourceError("NotFound", f"{path} does not exist") from error
+            raise SourceError(NOT_FOUND, f"{path} does not exist") from error
         except OSError as error:
             cure = "; the exporter must run as root" if isinstance(error, PermissionError) else ""
             raise SourceError("Unreadable", f"{path} cannot be read: {error.strerror}{cure}") from error

@@ -322,7 +322,11 @@ def _bad_list(path: Path, error: Exception, consequence: str) -> Problem:
 
 def _entries(directory: Path, pattern: re.Pattern[str]) -> Iterator[int]:
     """Numbers in the names of a directory's entries that match; nothing where it cannot be read."""
-    yield from _matches((entry.name for entry in directory.iterdir()) if directory.is_dir() else (), pattern)
+    try:
+        names = [entry.name for entry in directory.iterdir()]
+    except OSError:
+        return
+    yield from _matches(names, pattern)
 
 
 def _matches(names: Iterable[str], pattern: re.Pattern[str]) -> Iterator[int]:

@@ -163,6 +163,21 @@ async def test_state_files_are_read_before_podresources_and_these_before_the_pod
     assert order == ["files", "podresources", "pods"]
 
 
+async def test_paths_that_the_system_refuses_are_problems_too(options: Options) -> None:
+    long = Path("/" + "x" * 300)
+    sources = {"podresources": f"unix:{long}", "pods": f"file:{long}", "kubelet_config": f"file:{long}"}
+    found = await read(replace(options, sysfs=long, kubelet_dir=long, **sources))  # type: ignore[arg-type]
+    assert {problem.source for problem in found.problems} == {
+        SYSFS,
+        PODRESOURCES,
+        PODS,
+        KUBELET_CONFIG,
+        CPU_MANAGER_STATE,
+        MEMORY_MANAGER_STATE,
+        DEVICE_CHECKPOINT,
+    }
+
+
 async def test_a_source_that_recovers_is_read_again(options: Options) -> None:
     class Flaky:
         reads = 0
