@@ -18,6 +18,7 @@ from typing import Any
 from numazones.api.rebalance import MoveProgress
 from numazones.errors import NumazonesError
 from numazones.rebalance.candidates import Situation
+from numazones.rebalance.custom_resources import policy_of, standing_goals
 from numazones.rebalance.goals import Goal, pending
 from numazones.rebalance.planner import Outcome, plan
 from numazones.rebalance.policy import Policy
@@ -44,10 +45,8 @@ from numazones_operator.rebalance.objects import (
     SUPERSEDED,
     PolicyObject,
     Recommendation,
-    free_goal,
     read,
     recommendation_body,
-    shape_goal,
     was_evicted,
     written,
 )
@@ -138,9 +137,8 @@ class Rebalancing:
     async def _settings(self, policy: PolicyObject) -> Policy | None:
         """The settings of a policy, or None, with the reason in its status, if it makes no sense."""
         try:
-            settings = policy.policy(self._inputs.classes)
-            for _ in self._standing_goals(policy):
-                pass
+            settings = policy_of(policy.spec, self._inputs.classes)
+            tuple(standing_goals(policy.spec.goals))
             duration(policy.spec.search_time)
         except (NumazonesError, ValueError) as error:
             await self._report(policy, "False", "InvalidPolicy", str(error))
@@ -175,13 +173,6 @@ class Rebalancing:
             return
         self._inputs.policies.put(PolicyObject.from_api(body))
 
-    def _standing_goals(self, policy: PolicyObject) -> Iterator[Goal]:
-        """The goals that a policy names; pending pods aside."""
-        goals = policy.spec.goals
-        yield from map(shape_goal, goals.shapes)
-        if goals.free is not None:
-            yield free_goal(goals.free)
-
     # Searching
 
     async def _search(self, policy: PolicyObject, settings: Policy) -> None:
@@ -207,7 +198,7 @@ class Rebalancing:
                 if not pod.deleting and self._is_blocked(pod.uid)
             )
             yield from pending(blocked)
-        yield from self._standing_goals(policy)
+        yield from standing_goals(policy.spec.goals)
 
     def _is_blocked(self, uid: str) -> bool:
         forecast = self._forecasts.forecast_of(uid)

@@ -8,7 +8,6 @@ from typing import Any
 from numazones.api.meta import API_VERSION, OwnerReference
 from numazones.api.rebalance import (
     DisruptionCost,
-    FreeZone,
     Gain,
     MoveProgress,
     OwnerOfPod,
@@ -21,16 +20,13 @@ from numazones.api.rebalance import (
     RebalanceRecommendationStatus,
     RecommendedMove,
     RecommendedPlacement,
-    TargetShape,
 )
 from numazones.cluster import ClusterPod
-from numazones.fragmentation import Shape
 from numazones.quantity import format_milli
-from numazones.rebalance.goals import FitMore, Goal, Vacate, Wanted
-from numazones.rebalance.limits import Limits
+from numazones.rebalance.custom_resources import title
+from numazones.rebalance.goals import Goal
 from numazones.rebalance.moves import Move, Placement, Plan
-from numazones.rebalance.policy import Policy, Target
-from numazones.rebalance.protections import Protections, duration
+from numazones.rebalance.protections import duration
 from numazones_client import Resource
 
 REBALANCE_POLICIES = Resource("numazones.io", "v1alpha1", "rebalancepolicies", namespaced=False)
@@ -109,54 +105,10 @@ class PolicyObject:
         metadata = model.metadata
         return cls(metadata.name, metadata.uid, metadata.generation, model.spec, body.get("status") or {})
 
-    def policy(self, priority_classes: Mapping[str, int]) -> Policy:
-        """The settings as the library takes them.
-
-        Raises:
-            NumazonesError: they contradict each other; the message names the setting.
-        """
-        spec = self.spec
-        limits = Limits.from_api(spec.limits.to_api())
-        return Policy(
-            protections=Protections.from_api(spec.protections.to_api(), priority_classes=priority_classes),
-            limits=limits,
-            target=Target(spec.target),
-            min_gain=spec.min_gain,
-            cooldown=duration(spec.cooldown),
-        )
-
     @property
     def interval(self) -> timedelta:
         """Time between two searches."""
         return duration(self.spec.schedule.interval)
-
-
-def shape_goal(shape: TargetShape) -> FitMore:
-    """Return the goal of a shape.
-
-    Raises:
-        InvalidShape: it asks for no CPUs, or for broken amounts.
-    """
-    text = ",".join(f"{name}={amount}" for name, amount in shape.resources.items())
-    return FitMore((Wanted.shape(shape.name, Shape.parse(text), count=shape.count),))
-
-
-def free_goal(free: FreeZone) -> Vacate:
-    """Return the goal of a node or zone that is to become free."""
-    return Vacate(free.node_name, free.numa_id)
-
-
-def title(goal: Goal) -> str:
-    """Say in one line what a goal is; equal goals have equal titles."""
-    if isinstance(goal, Vacate):
-        return f"free node {goal.node}" + ("" if goal.zone is None else f" zone {goal.zone}")
-    if not isinstance(goal, FitMore):
-        return type(goal).__name__
-    wanted = goal.wanted[0]
-    if not wanted.pods:
-        return f"shape {wanted.name}" + ("" if wanted.count is None else f" x{wanted.count}")
-    more = f" and {len(wanted.pods) - 1} more" if len(wanted.pods) > 1 else ""
-    return f"pod {wanted.name}{more}"
 
 
 def recommendation_body(plan: Plan, goal: Goal, policy: PolicyObject, now: datetime) -> dict[str, Any]:

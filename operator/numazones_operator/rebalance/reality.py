@@ -11,6 +11,7 @@ from numazones.api.rebalance import RecommendedMove
 from numazones.cluster import Cluster, ClusterPod
 from numazones.rebalance.budgets import Headroom
 from numazones.rebalance.candidates import Situation
+from numazones.rebalance.custom_resources import standing_goals, title
 from numazones.rebalance.goals import Goal, measure, pending
 from numazones.rebalance.moves import Move, Placement, Plan, replacement, zones_of
 from numazones.rebalance.policy import Policy
@@ -19,9 +20,6 @@ from numazones_operator.rebalance.objects import (
     VERIFIED,
     PolicyObject,
     Recommendation,
-    free_goal,
-    shape_goal,
-    title,
 )
 
 
@@ -83,14 +81,8 @@ def goal_of(item: Recommendation, policy: PolicyObject, waiting: Iterable[Cluste
     if item.spec.placements:
         goals = pending(waiting)
         return goals[0] if goals else None
-    goals_of_policy = policy.spec.goals
-    for shape in goals_of_policy.shapes:
-        goal = shape_goal(shape)
-        if title(goal) == item.spec.goal:
-            return goal
-    if goals_of_policy.free is not None and title(free_goal(goals_of_policy.free)) == item.spec.goal:
-        return free_goal(goals_of_policy.free)
-    return None
+    titled = ((title(goal), goal) for goal in standing_goals(policy.spec.goals))
+    return next((goal for name, goal in titled if name == item.spec.goal), None)
 
 
 def waiting_pods(item: Recommendation, cluster: Cluster) -> list[ClusterPod]:

@@ -1,0 +1,107 @@
+"""``python -m numazones.rebalance --policy POLICY.yaml < DUMP.json``: what would the policy do?
+
+A thin door: it reads a RebalancePolicy and a dump, and prints JSON. Everything else is ``whatif``.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import yaml
+
+from numazones.api.rebalance import RebalancePolicy
+from numazones.errors import NumazonesError
+from numazones.quantity import format_milli
+from numazones.rebalance.custom_resources import policy_of, standing_goals, title
+from numazones.rebalance.goals import Goal, pending
+from numazones.rebalance.moves import Plan
+from numazones.rebalance.whatif import Answer, situation_of, what_if
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command; return the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m numazones.rebalance", description=__doc__)
+    parser.add_argument("--policy", type=argparse.FileType(), required=True, help="RebalancePolicy, YAML")
+    parser.add_argument(
+        "--dump",
+        type=argparse.FileType(),
+        default=sys.stdin,
+        help="List as JSON  [standard input]",
+    )
+    parser.add_argument("--now", help="time of the dump, RFC 3339  [latest time stamp in it]")
+    parser.add_argument("--effort", type=int, default=200_000, help="steps of the search per plan  [200000]")
+    options = parser.parse_args(arguments)
+    try:
+        report = report_on(
+            yaml.safe_load(options.policy), json.load(options.dump), now=options.now, effort=options.effort
+        )
+    except (NumazonesError, json.JSONDecodeError, yaml.YAMLError) as error:
+        print(f"numazones.rebalance: {error}", file=sys.stderr)  # noqa: T201
+        return 1
+    print(json.dumps(report, indent=1))  # noqa: T201
+    return 0
+
+
+def report_on(
+    policy_body: Mapping[str, Any], dump: Mapping[str, Any], *, now: str | None, effort: int
+) -> dict[str, Any]:
+    """Answer for every goal of a policy, each on the cluster as it is."""
+    items = list(dump.get("items") or ())
+    spec = RebalancePolicy.from_api(policy_body).spec
+    classes = {
+        body["metadata"]["name"]: int(body["value"]) for body in items if body.get("kind") == "PriorityClass"
+    }
+    policy = policy_of(spec, classes)
+    situation = situation_of(items, datetime.fromisoformat(now or _latest(items)))
+    goals: list[Goal] = list(pending(situation.cluster.pending.values())) if spec.goals.pending_pods else []
+    goals += standing_goals(spec.goals)
+    return {
+        "protections": list(policy.protections.effective),
+        "goals": [
+            {"goal": title(goal), **_plain(what_if(goal, situation, policy, effort=effort))} for goal in goals
+        ],
+    }
+
+
+def _latest(items: list[Mapping[str, Any]]) -> str:
+    """The latest creation or start time in a dump, RFC 3339."""
+    times = [item["metadata"].get("creationTimestamp") or "" for item in items]
+    times += [(item.get("status") or {}).get("startTime") or "" for item in items]
+    return max(times, default="") or "1970-01-01T00:00:00Z"
+
+
+def _plain(answer: Answer) -> dict[str, Any]:
+    return {
+        "before": answer.before,
+        "after": answer.after,
+        "evictions": answer.evictions,
+        "movable": answer.movable,
+        "unmovable": dict(sorted(answer.unmovable.items())),
+        "plans": [_plain_plan(made) for made in answer.plans],
+        "reason": answer.reason,
+    }
+
+
+def _plain_plan(made: Plan) -> dict[str, Any]:
+    return {
+        "gain": made.gain,
+        "minimal": made.minimal,
+        "cpus": format_milli(made.cpus),
+        "moves": [
+            {
+                "pod": f"{move.pod.namespace}/{move.pod.name}",
+                "from": {"node": move.pod.node, "numaIDs": list(move.zones)},
+                "to": {"node": move.node, "numaIDs": list(move.target_zones)},
+                "affinity": list(move.affinity),
+                "why": move.why,
+            }
+            for move in made.moves
+        ],
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

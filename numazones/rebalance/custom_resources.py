@@ -1,0 +1,62 @@
+"""From the spec of a RebalancePolicy to the values that planning takes."""
+
+from collections.abc import Iterator, Mapping
+
+from numazones.api.rebalance import FreeZone, Goals, RebalancePolicySpec, TargetShape
+from numazones.fragmentation import Shape
+from numazones.rebalance.goals import FitMore, Goal, Vacate, Wanted
+from numazones.rebalance.limits import Limits
+from numazones.rebalance.policy import InvalidPolicy, Policy, Target
+from numazones.rebalance.protections import Protections, duration
+
+
+def policy_of(spec: RebalancePolicySpec, priority_classes: Mapping[str, int]) -> Policy:
+    """Return the settings of a policy; ``priority_classes`` gives the value of each class.
+
+    Raises:
+        NumazonesError: settings contradict each other or are unknown; the message names them.
+    """
+    if spec.target not in set(Target):
+        raise InvalidPolicy(f"target {spec.target!r} is unknown; write {', '.join(Target)}")
+    return Policy(
+        protections=Protections.from_api(spec.protections.to_api(), priority_classes=priority_classes),
+        limits=Limits.from_api(spec.limits.to_api()),
+        target=Target(spec.target),
+        min_gain=spec.min_gain,
+        cooldown=duration(spec.cooldown),
+    )
+
+
+def standing_goals(goals: Goals) -> Iterator[Goal]:
+    """Yield the goals that a policy names; pending pods come and go and are none of them.
+
+    Raises:
+        InvalidShape: a shape asks for no CPUs, or for broken amounts.
+    """
+    yield from map(shape_goal, goals.shapes)
+    if goals.free is not None:
+        yield free_goal(goals.free)
+
+
+def shape_goal(shape: TargetShape) -> FitMore:
+    """Return the goal of a shape."""
+    text = ",".join(f"{name}={amount}" for name, amount in shape.resources.items())
+    return FitMore((Wanted.shape(shape.name, Shape.parse(text), count=shape.count),))
+
+
+def free_goal(free: FreeZone) -> Vacate:
+    """Return the goal of a node or zone that is to become free."""
+    return Vacate(free.node_name, free.numa_id)
+
+
+def title(goal: Goal) -> str:
+    """Say in one line what a goal is; equal goals have equal titles."""
+    if isinstance(goal, Vacate):
+        return f"free node {goal.node}" + ("" if goal.zone is None else f" zone {goal.zone}")
+    if not isinstance(goal, FitMore):
+        return type(goal).__name__
+    wanted = goal.wanted[0]
+    if not wanted.pods:
+        return f"shape {wanted.name}" + ("" if wanted.count is None else f" x{wanted.count}")
+    more = f" and {len(wanted.pods) - 1} more" if len(wanted.pods) > 1 else ""
+    return f"pod {wanted.name}{more}"

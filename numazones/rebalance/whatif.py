@@ -1,0 +1,161 @@
+"""What would a policy do to this cluster? The planner, offline, on a dump.
+
+A dump is what ``kubectl get nodes,pods,numazones,poddisruptionbudgets,replicasets,statefulsets,jobs,… -A -o
+json`` prints. Plans are made one after the other, each on the cluster as the one before leaves it, until
+none is left; nothing is carried out. The same dump and policy give the same answer on every machine, so
+effort is bounded by steps of the search, not by time.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from numazones.api.numazone import NUMAZone
+from numazones.api.zones import node_from_zones
+from numazones.cluster import Cluster, ClusterNode, ClusterPod, Unknown
+from numazones.errors import NumazonesError
+from numazones.rebalance.budgets import Budget, Headroom
+from numazones.rebalance.candidates import Situation, candidates, why_not
+from numazones.rebalance.filter import Surroundings
+from numazones.rebalance.goals import Goal, measure
+from numazones.rebalance.moves import Plan, evict, land
+from numazones.rebalance.planner import plan
+from numazones.rebalance.policy import Policy
+
+
+class InvalidDump(NumazonesError):
+    """A dump lacks what an answer needs; the message says what."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a policy would do for one goal."""
+
+    before: int
+    after: int
+    plans: tuple[Plan, ...]
+    reason: str
+    """Why there is no further plan."""
+    movable: int
+    unmovable: Mapping[str, int]
+    """Rule → pods that it keeps from moving; one pod may be kept by several."""
+
+    @property
+    def evictions(self) -> int:
+        """Of all plans together."""
+        return sum(len(made.moves) for made in self.plans)
+
+
+class Effort:
+    """Says that time is up after a number of asks: a clock that runs the same everywhere."""
+
+    def __init__(self, most: int) -> None:
+        self._left = most
+
+    def __call__(self) -> bool:
+        """Whether the effort is spent; each ask is one step."""
+        self._left -= 1
+        return self._left < 0
+
+
+def situation_of(items: Iterable[Mapping[str, Any]], now: datetime) -> Situation:
+    """Read a dump.
+
+    Raises:
+        InvalidDump: it holds no nodes.
+        NumazonesError: an object cannot be read.
+    """
+    kinds: dict[str, list[Mapping[str, Any]]] = {}
+    for item in items:
+        kinds.setdefault(item.get("kind", ""), []).append(item)
+    if "Node" not in kinds:
+        raise InvalidDump("the dump holds no nodes; kubectl get nodes,pods,numazones -A -o json has them")
+    pods = [ClusterPod.from_api(body) for body in kinds.get("Pod", ())]
+    templates = {
+        body["metadata"]["uid"]: _template(body)
+        for kind in ("ReplicaSet", "StatefulSet", "Job")
+        for body in kinds.get(kind, ())
+    }
+    surroundings = Surroundings(
+        now=now,
+        replicas=Surroundings.count_replicas(pod for pod in pods if not pod.terminal),
+        headroom=Headroom.of(map(Budget.from_api, kinds.get("PodDisruptionBudget", ()))),
+        storage_classes={
+            (claim["metadata"]["namespace"], claim["metadata"]["name"]): claim["spec"].get(
+                "storageClassName", ""
+            )
+            for claim in kinds.get("PersistentVolumeClaim", ())
+        },
+        namespace_labels={
+            namespace["metadata"]["name"]: namespace["metadata"].get("labels") or {}
+            for namespace in kinds.get("Namespace", ())
+        },
+    )
+    nodes = _nodes(kinds["Node"], kinds.get("NUMAZone", ()))
+    return Situation(Cluster.of(nodes, pods), surroundings, templates)
+
+
+def what_if(
+    goal: Goal, situation: Situation, policy: Policy, *, effort: int, most_plans: int = 100
+) -> Answer:
+    """Say what a policy would do for a goal, plan after plan; ``effort`` bounds the steps of each search."""
+    unmovable: dict[str, int] = {}
+    for node in situation.cluster.nodes.values():
+        for pod in node.pods.values():
+            for rule in {objection.rule for objection in why_not(pod, situation, policy)}:
+                unmovable[rule] = unmovable.get(rule, 0) + 1
+    before, movable = measure(goal, situation.cluster), len(candidates(situation, policy))
+    plans: list[Plan] = []
+    reason = f"after {most_plans} plans no more were sought"
+    while len(plans) < most_plans:
+        outcome = plan(goal, situation, policy, expired=Effort(effort))
+        if outcome.plan is None:
+            reason = outcome.reason
+            break
+        plans.append(outcome.plan)
+        situation = carried_out(outcome.plan, situation)
+    after = measure(goal, situation.cluster)
+    return Answer(before, after, tuple(plans), reason, movable, unmovable)
+
+
+def carried_out(made: Plan, situation: Situation) -> Situation:
+    """Return the situation after a plan: the pods moved, running again, and resting for the cooldown."""
+    cluster, history = situation.cluster, situation.history
+    for move in made.moves:
+        cluster = cluster.with_node(evict(cluster.nodes[move.pod.node], move.pod))
+        running = replace(move.replacement, phase="Running", ready=True)
+        landed = land(cluster.nodes[move.node], running).node
+        if landed is not None:
+            cluster = cluster.with_node(landed)
+        history = history.after_move(move.pod, move.node, situation.surroundings.now)
+    for placement in made.placements:
+        landed = land(cluster.nodes[placement.node], placement.pod).node
+        if landed is not None:
+            cluster = cluster.without_pod(placement.pod).with_node(landed)
+    return replace(situation, cluster=cluster, history=history)
+
+
+def _nodes(bodies: Sequence[Mapping[str, Any]], zones: Iterable[Mapping[str, Any]]) -> list[ClusterNode]:
+    by_node: dict[str, list[NUMAZone]] = {}
+    for body in zones:
+        zone = NUMAZone.from_api(body)
+        by_node.setdefault(zone.spec.node_name, []).append(zone)
+    nodes = []
+    for body in bodies:
+        node = ClusterNode.from_api(body)
+        if node.name in by_node:
+            try:
+                node = node.with_state(node_from_zones(by_node[node.name]))
+            except NumazonesError as error:
+                node = node.with_unknown_state(Unknown("ZonesUnreadable", str(error)))
+        nodes.append(node)
+    return nodes
+
+
+def _template(body: Mapping[str, Any]) -> ClusterPod:
+    metadata, template = body["metadata"], body["spec"]["template"]
+    name = {"namespace": metadata["namespace"], "name": metadata["name"], "uid": metadata["uid"]}
+    return ClusterPod.from_api(
+        {"metadata": {**(template.get("metadata") or {}), **name}, "spec": template["spec"]}
+    )
