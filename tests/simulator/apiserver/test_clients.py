@@ -9,12 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import kopf
+import kubernetes.aio.client
+import kubernetes.aio.config
+import kubernetes.aio.dynamic
+import kubernetes.aio.watch
 import pytest
 import yaml
-from kubernetes.aio import client as kubernetes_client
-from kubernetes.aio import config as kubernetes_config
-from kubernetes.aio import dynamic as kubernetes_dynamic
-from kubernetes.aio import watch as kubernetes_watch
+
+# The package's own types are partial, so it is taken untyped here.
+kubernetes_client: Any = kubernetes.aio.client
+kubernetes_config: Any = kubernetes.aio.config
+kubernetes_dynamic: Any = kubernetes.aio.dynamic
+kubernetes_watch: Any = kubernetes.aio.watch
 
 KUBECTL = os.environ.get("KUBECTL") or shutil.which("kubectl") or ""
 needs_kubectl = pytest.mark.skipif(not KUBECTL, reason="no kubectl: set KUBECTL or put it on the PATH")
@@ -270,7 +276,6 @@ async def test_kopf_handles_and_patches(embedded: Any, widget: Any, login: Any) 
 
     kopf.on.login(registry=registry)(login)
     settings = kopf.OperatorSettings()
-    settings.posting.enabled = False
     settings.watching.reconnect_backoff = 0.05
     settings.persistence.finalizer = "contract.example.com/kopf"
     stop = asyncio.Event()
