@@ -18,9 +18,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 import orjson
-import yaml
 from aiohttp import web
-from multidict import CIMultiDict
 
 from numazones.errors import NumazonesError
 from numazones_simulator.apiserver import (
@@ -31,12 +29,18 @@ from numazones_simulator.apiserver import (
     lists,
     patches,
     pods,
-    protobuf,
     requests,
     scales,
     selectors,
     tables,
     watches,
+)
+from numazones_simulator.apiserver.bodies import (
+    PATCHES,
+    delete_options,
+    invalid_patch_option,
+    read_body,
+    write_options,
 )
 from numazones_simulator.apiserver.budgets import Budgets
 from numazones_simulator.apiserver.builtin_kinds import builtin_kinds
@@ -44,12 +48,13 @@ from numazones_simulator.apiserver.controllers import Controllers
 from numazones_simulator.apiserver.errors import ApiError, Object
 from numazones_simulator.apiserver.faults import ConnectionBroken, Faults, OpenWatch
 from numazones_simulator.apiserver.kinds import Kind, Registry
-from numazones_simulator.apiserver.objects import Validation, now
+from numazones_simulator.apiserver.objects import now
 from numazones_simulator.apiserver.openapi import OpenAPI
-from numazones_simulator.apiserver.requests import RequestInfo, flag, number
+from numazones_simulator.apiserver.requests import RequestInfo, number
+from numazones_simulator.apiserver.responses import JSON, cut, form_of, json_answer, rendering, respond
 from numazones_simulator.apiserver.selectors import Selection
 from numazones_simulator.apiserver.store import Store
-from numazones_simulator.apiserver.watches import Rendering, Watch
+from numazones_simulator.apiserver.watches import Watch
 from numazones_simulator.apiserver.writes import DeleteOptions, WriteOptions, Writes
 
 NodeProxy = Callable[[str, str], Awaitable[Object]]
@@ -68,11 +73,8 @@ VERSION: Final = {
     "platform": "linux/amd64",
 }
 _BODY_LIMIT: Final = 3 * 1024 * 1024
-_JSON: Final = "application/json"
-_YAML: Final = "application/yaml"
 _INITIAL_NAMESPACES: Final = ("default", "kube-system", "kube-public", "kube-node-lease")
 _DEFAULT_WATCH_SECONDS: Final = 1800.0
-_PATCH_TYPES: Final = (patches.JSON, patches.MERGE, patches.STRATEGIC, patches.APPLY)
 
 
 class NotLoopbackError(NumazonesError):
@@ -219,18 +221,18 @@ class ApiServer:
             await self.faults.strike(info)
             return await self._answer(request, info)
         except ApiError as error:
-            return _json(error.status(), error.code, error.headers)
+            return json_answer(error.status(), error.code, error.headers)
         except ConnectionBroken:
-            return _cut(request)
+            return cut(request)
         except web.HTTPRequestEntityTooLarge:
             message = f"Request entity too large: limit is {_BODY_LIMIT}"
-            return _json(ApiError(413, "RequestEntityTooLarge", message).status(), 413)
+            return json_answer(ApiError(413, "RequestEntityTooLarge", message).status(), 413)
         except ConnectionResetError:
             raise  # the client has gone
         except Exception as error:  # noqa: BLE001 - whatever a request does, the server answers and goes on
             _log.exception("%s %s failed", request.method, request.path_qs)
             message = f"Internal error occurred: {type(error).__name__}: {error}"
-            return _json(ApiError(500, "InternalError", message).status(), 500)
+            return json_answer(ApiError(500, "InternalError", message).status(), 500)
 
     def _authenticate(self, request: web.Request) -> None:
         if not self._token:
@@ -247,7 +249,7 @@ class ApiServer:
         if path in ("healthz", "livez", "readyz"):
             return web.Response(text="ok")
         if path == "version":
-            return _json(VERSION)
+            return json_answer(VERSION)
         if path in ("api", "apis") and "as=APIGroupDiscoveryList" in request.headers.get("Accept", ""):
             document = discovery.aggregated(self.registry, core=path == "api")
             return web.Response(
@@ -256,7 +258,7 @@ class ApiServer:
         document_or_none = self._document(path)
         if document_or_none is None:
             return web.Response(status=404, text="404 page not found\n")
-        return _json(document_or_none)
+        return json_answer(document_or_none)
 
     def _document(self, path: str) -> Object | bytes | None:
         match path.split("/"):
@@ -301,19 +303,21 @@ class ApiServer:
             obj = self.writes.get(kind, info.namespace, info.name)
         elif info.verb == "delete":
             obj = self.writes.delete(
-                kind, info.namespace, info.name, _delete_options(request, await _body(request))
+                kind, info.namespace, info.name, delete_options(request, await read_body(request))
             )
         elif info.verb == "deletecollection":
-            obj = self._delete_collection(info, kind, request, _delete_options(request, await _body(request)))
+            obj = self._delete_collection(
+                info, kind, request, delete_options(request, await read_body(request))
+            )
         else:
             obj, code, warnings = await self._write(request, info, kind)
-        return _respond(request, kind, obj, code, warnings)
+        return respond(request, kind, obj, code, warnings)
 
     async def _write(
         self, request: web.Request, info: RequestInfo, kind: Kind
     ) -> tuple[Object, int, list[str]]:
-        options = _write_options(request, info)
-        body = await _body(request, patch=info.verb == "patch")
+        options = write_options(request, info)
+        body = await read_body(request, patch=info.verb == "patch")
         code = 200
         if info.verb == "create":
             if info.name or (kind.namespaced and not info.namespace):
@@ -334,19 +338,19 @@ class ApiServer:
         self, request: web.Request, info: RequestInfo, kind: Kind, body: Any, options: WriteOptions
     ) -> tuple[Object, int]:
         media = request.content_type
-        accepted = [one for one in _PATCH_TYPES if not (kind.custom and one == patches.STRATEGIC)]
+        accepted = [one for one in PATCHES if not (kind.custom and one == patches.STRATEGIC)]
         if media not in accepted:
             if kind.custom:
                 raise errors.unsupported_media_type(accepted)
             raise ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", details={})
         if media != patches.APPLY:
             if "force" in request.query:
-                raise _invalid_patch_option(
+                raise invalid_patch_option(
                     "force", "Forbidden: may not be specified for non-apply patch", forbidden=True
                 )
             return self.writes.patch(kind, info.namespace, info.name, media, body, options), 200
         if "fieldManager" not in request.query:
-            raise _invalid_patch_option("fieldManager", "Required value: is required for apply patch")
+            raise invalid_patch_option("fieldManager", "Required value: is required for apply patch")
         if body is None:
             raise errors.bad_request("the apply configuration is empty")
         obj, created = self.writes.apply(kind, info.namespace, info.name, body, options)
@@ -383,11 +387,11 @@ class ApiServer:
             return await self._proxy(info)
         if info.subresource == "scale":
             return await self._scale(request, info, kind)
-        body = await _body(request)
+        body = await read_body(request)
         if info.subresource == "finalize":
             if info.verb != "update":
                 raise errors.method_not_allowed()
-            return _json(self.writes.replace(kind, "", info.name, body, _write_options(request, info)))
+            return json_answer(self.writes.replace(kind, "", info.name, body, write_options(request, info)))
         if info.verb != "create":
             raise errors.method_not_allowed()
         if not isinstance(body, dict):
@@ -396,7 +400,7 @@ class ApiServer:
             self._bind(request, info, body)
         else:
             self._evict(request, info, body)
-        return _json(
+        return json_answer(
             {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}, 201
         )
 
@@ -413,14 +417,14 @@ class ApiServer:
             info.namespace,
             info.name,
             lambda pod: pods.bound(pod, node, annotations, now()),
-            _write_options(request, info),
+            write_options(request, info),
         )
 
     def _evict(self, request: web.Request, info: RequestInfo, body: Object) -> None:
         name = (body.get("metadata") or {}).get("name")
         if name not in (None, "", info.name):
             raise errors.bad_request("name in URL does not match name in Eviction object")
-        options = _delete_options(request, body.get("deleteOptions"))
+        options = delete_options(request, body.get("deleteOptions"))
         self.budgets.evict(info.namespace, info.name, options)
 
     async def _proxy(self, info: RequestInfo) -> web.Response:
@@ -434,14 +438,14 @@ class ApiServer:
                 "ServiceUnavailable",
                 f"error trying to reach service: no kubelet answers for {info.name}",
             )
-        return _json(await self.node_proxy(info.name, info.rest))
+        return json_answer(await self.node_proxy(info.name, info.rest))
 
     async def _scale(self, request: web.Request, info: RequestInfo, kind: Kind) -> web.Response:
         live = self.writes.get(kind, info.namespace, info.name)
         current = scales.scale_of(kind, live)
         if info.verb == "get":
-            return _json(current)
-        body = await _body(request, patch=info.verb == "patch")
+            return json_answer(current)
+        body = await read_body(request, patch=info.verb == "patch")
         if info.verb == "patch":
             if request.content_type not in (patches.JSON, patches.MERGE, patches.STRATEGIC):
                 raise errors.unsupported_media_type((patches.JSON, patches.MERGE, patches.STRATEGIC))
@@ -450,10 +454,10 @@ class ApiServer:
                 if request.content_type == patches.JSON
                 else patches.merge(current, body)
             )
-        options = _write_options(request, replace(info, subresource="scale"))
+        options = write_options(request, replace(info, subresource="scale"))
         changed = scales.with_replicas(kind, live, body)
         obj = self.writes.replace(kind, info.namespace, info.name, changed, options)
-        return _json(scales.scale_of(kind, obj))
+        return json_answer(scales.scale_of(kind, obj))
 
     # --- lists and watches --------------------------------------------------------------------
 
@@ -467,16 +471,16 @@ class ApiServer:
         selection = self._selection(request.query, kind)
         shelf = self.writes.shelf(kind)
         page = lists.page(self.store, shelf, info.namespace, selection, request.query, kind)
-        form = _form(request)
+        form = form_of(request)
         if form == "":
-            return _json(lists.body(page, kind))
+            return json_answer(lists.body(page, kind))
         objects = [
             kind.from_storage(version.object) if kind.from_storage is not None else version.object
             for version in page.versions
         ]
         if form == "Table":
             include = request.query.get("includeObject", "Metadata")
-            return _json(tables.table(kind.columns, objects, page.metadata, include=include))
+            return json_answer(tables.table(kind.columns, objects, page.metadata, include=include))
         items = [tables.partial(obj) for obj in objects]
         document = {
             "kind": "PartialObjectMetadataList",
@@ -484,7 +488,7 @@ class ApiServer:
             "metadata": page.metadata,
             "items": items,
         }
-        return _json(document)
+        return json_answer(document)
 
     async def _watch(self, request: web.Request, info: RequestInfo, kind: Kind) -> web.StreamResponse:
         selection = self._selection(request.query, kind)
@@ -496,14 +500,14 @@ class ApiServer:
                 fields=(*selection.fields, *selectors.parse_fields(f"metadata.name={name}", kind.selectable)),
             )
         watch = Watch(
-            self.store, self.writes.shelf(kind), kind, info.namespace, selection, _rendering(request, kind)
+            self.store, self.writes.shelf(kind), kind, info.namespace, selection, rendering(request, kind)
         )
         seconds = number(fields, "timeoutSeconds")
         deadline = time.monotonic() + (float(seconds) if seconds else _DEFAULT_WATCH_SECONDS)
         first: list[bytes] = []
         with _told_as_events(first):
             first.extend(watch.start(fields))
-        response = web.StreamResponse(headers={"Content-Type": _JSON, "Cache-Control": "no-cache, private"})
+        response = web.StreamResponse(headers={"Content-Type": JSON, "Cache-Control": "no-cache, private"})
         await response.prepare(request)
         if first and first[-1].startswith(b'{"type":"ERROR"'):
             await response.write(b"".join(first))
@@ -514,7 +518,7 @@ class ApiServer:
             ):
                 await response.write(frames)
         except ConnectionBroken:
-            _cut(request)
+            cut(request)
         except ConnectionResetError:
             pass  # the client has gone, which is how watches usually end
         return response
@@ -575,170 +579,3 @@ def _told_as_events(frames: list[bytes]) -> Any:
 
 def _raise_missing() -> web.Response:
     raise errors.no_such_resource()
-
-
-def _cut(request: web.Request) -> web.Response:
-    """Cut the connection instead of answering."""
-    if request.transport is not None:
-        request.transport.abort()
-    return web.Response()
-
-
-def _json(
-    document: Object | bytes | Mapping[str, Any], code: int = 200, headers: Mapping[str, str] | None = None
-) -> web.Response:
-    body = document if isinstance(document, bytes) else orjson.dumps(document)
-    return web.Response(body=body, status=code, headers={"Content-Type": _JSON, **(headers or {})})
-
-
-def _form(request: web.Request) -> str:
-    """What the Accept header asks for: "Table", "Partial" for metadata only, or "" for whole objects."""
-    for part in request.headers.get("Accept", "").split(","):
-        media, *parameters = (one.strip() for one in part.split(";"))
-        wanted = dict(one.partition("=")[::2] for one in parameters)
-        if (
-            wanted.get("as") in ("Table", "PartialObjectMetadata", "PartialObjectMetadataList")
-            and media == _JSON
-        ):
-            if wanted.get("v") == "v1" and wanted.get("g") == "meta.k8s.io":
-                return "Table" if wanted["as"] == "Table" else "Partial"
-        elif media in (_JSON, "application/*", "*/*", _YAML, "") and "as" not in wanted:
-            return ""
-    if request.headers.get("Accept"):
-        message = f"406: Not Acceptable\n\nAvailable representations: {_JSON}, {_JSON};stream=watch"
-        raise ApiError(406, "NotAcceptable", message, details={})
-    return ""
-
-
-def _rendering(request: web.Request, kind: Kind) -> Rendering | None:
-    form = _form(request)
-    if form == "Partial":
-        return tables.partial
-    if form == "":
-        return None
-    include = request.query.get("includeObject", "Metadata")
-    told = False
-
-    def row(obj: Object) -> Object:
-        nonlocal told
-        heads, told = not told, True
-        metadata = {"resourceVersion": obj["metadata"]["resourceVersion"]}
-        if len(obj) == 3:  # noqa: PLR2004 - a bookmark: kind, apiVersion, metadata
-            return tables.table(kind.columns, (), metadata, heads=heads)
-        return tables.table(kind.columns, (obj,), metadata, include=include, heads=heads)
-
-    return row
-
-
-def _respond(request: web.Request, kind: Kind, obj: Object, code: int, warnings: list[str]) -> web.Response:
-    headers = [("Content-Type", _JSON)]
-    headers += [("Warning", f'299 - "{_escaped(text)}"') for text in warnings]
-    form = _form(request)
-    if obj.get("kind") == kind.kind and form:
-        metadata = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
-        include = request.query.get("includeObject", "Metadata")
-        obj = (
-            tables.table(kind.columns, (obj,), metadata, include=include)
-            if form == "Table"
-            else tables.partial(obj)
-        )
-    return web.Response(body=orjson.dumps(obj), status=code, headers=CIMultiDict(headers))
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ").replace("\r", " ")
-
-
-async def _body(request: web.Request, *, patch: bool = False) -> Any:
-    """The request's body as an object; None when there is none. Raises ApiError 400 or 415."""
-    raw = await request.read()
-    if not raw:
-        return None
-    media = request.content_type
-    if media == protobuf.MEDIA_TYPE and not patch:
-        return protobuf.decode(raw)
-    if media in (_YAML, patches.APPLY):
-        if raw.startswith(b"{"):  # programs send JSON, which is YAML too but is read much faster by itself
-            with contextlib.suppress(orjson.JSONDecodeError):
-                return orjson.loads(raw)
-        try:
-            return yaml.load(raw, Loader=_YAML_LOADER)  # noqa: S506 - a safe loader
-        except yaml.YAMLError as error:
-            raise errors.bad_request(f"error decoding YAML: {error}") from error
-    if media not in (_JSON, "application/octet-stream", "text/plain") and not (
-        patch and media in _PATCH_TYPES
-    ):
-        accepted = list(_PATCH_TYPES) if patch else [_JSON, _YAML]
-        raise errors.unsupported_media_type(accepted)
-    try:
-        return orjson.loads(raw)
-    except orjson.JSONDecodeError as error:
-        raise errors.bad_request(f"couldn't decode the request's body as JSON: {error}") from error
-
-
-class _Timeless(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """Reads YAML as JSON would be read: times stay text."""
-
-
-_Timeless.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-_YAML_LOADER: Final = _Timeless
-
-
-def _invalid_patch_option(field: str, message: str, *, forbidden: bool = False) -> ApiError:
-    reason = "FieldValueForbidden" if forbidden else "FieldValueRequired"
-    return errors.invalid("meta.k8s.io", "PatchOptions", "", [errors.FieldError(reason, field, message)])
-
-
-_OPTIONS: Final = {"create": "CreateOptions", "update": "UpdateOptions", "patch": "PatchOptions"}
-
-
-def _dry_run(values: list[str], options: str) -> bool:
-    wrong = [value for value in values if value not in ("All", "")]
-    if wrong:
-        error = errors.unsupported("dryRun", wrong, ("All",))
-        raise errors.invalid("meta.k8s.io", options, "", [error])
-    return "All" in values
-
-
-def _write_options(request: web.Request, info: RequestInfo) -> WriteOptions:
-    query = request.query
-    manager = (
-        query.get("fieldManager")
-        or request.headers.get("User-Agent", "unknown").partition("/")[0]
-        or "unknown"
-    )
-    mode = query.get("fieldValidation") or "Warn"
-    options = _OPTIONS.get(info.verb, "CreateOptions")
-    if mode not in ("Ignore", "Warn", "Strict"):
-        error = errors.unsupported("fieldValidation", mode, ("", "Ignore", "Strict", "Warn"))
-        raise errors.invalid("meta.k8s.io", options, "", [error])
-    return WriteOptions(
-        manager=manager,
-        subresource=info.subresource,
-        dry_run=_dry_run(query.getall("dryRun", []), options),
-        force=flag(query, "force"),
-        validation=Validation(mode),
-    )
-
-
-def _delete_options(request: web.Request, body: Any) -> DeleteOptions:
-    options = body if isinstance(body, dict) else {}
-    query = request.query
-    preconditions = options.get("preconditions") or {}
-    propagation = options.get("propagationPolicy") or query.get("propagationPolicy", "")
-    if options.get("orphanDependents") is not None:
-        propagation = "Orphan" if options["orphanDependents"] else "Background"
-    if propagation not in ("", "Background", "Foreground", "Orphan"):
-        error = errors.unsupported("propagationPolicy", propagation, ("Background", "Foreground", "Orphan"))
-        raise errors.invalid("meta.k8s.io", "DeleteOptions", "", [error])
-    grace = options.get("gracePeriodSeconds")
-    return DeleteOptions(
-        grace=int(grace) if grace is not None else number(query, "gracePeriodSeconds"),
-        propagation=propagation,
-        uid=preconditions.get("uid") or "",
-        resource_version=preconditions.get("resourceVersion") or "",
-        dry_run=_dry_run([*(options.get("dryRun") or ()), *query.getall("dryRun", [])], "DeleteOptions"),
-    )
