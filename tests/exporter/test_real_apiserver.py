@@ -3,7 +3,7 @@
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -134,16 +134,8 @@ class Node:
 
 
 @pytest.fixture(scope="module")
-def node(real_apiserver: RealAPIServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    manifests = ("-k", str(ROOT / "manifests" / "exporter"))
-    applied = real_apiserver.kubectl("apply", *manifests)
-    assert "warning" not in applied.lower(), applied
-    real_apiserver.kubectl("wait", "--for=condition=Established", "crd/numazones.numazones.io")
-    if "default" not in real_apiserver.kubectl("get", "serviceaccounts", "-n", "default", "-o", "name"):
-        real_apiserver.kubectl("create", "serviceaccount", "default", "-n", "default")
-    yield Node(real_apiserver, tmp_path_factory.mktemp("node"))
-    real_apiserver.kubectl("delete", "--ignore-not-found", "--wait=false", *manifests)
-    real_apiserver.kubectl("delete", "node", NODE, OTHER)
+def node(real_cluster: RealAPIServer, tmp_path_factory: pytest.TempPathFactory) -> Node:
+    return Node(real_cluster, tmp_path_factory.mktemp("node"))
 
 
 async def test_zones_are_published_and_shown(node: Node) -> None:
