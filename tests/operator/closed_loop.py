@@ -26,6 +26,7 @@ from numazones_simulator.scheduler import Scheduler
 PATIENCE = 20.0
 OPTIONS = Options(
     metrics_address="127.0.0.1:0",
+    namespace="numazones-system",
     debounce=0.01,
     leader_elect_lease_duration=6.0,
     leader_elect_renew_deadline=5.0,
@@ -73,7 +74,7 @@ class Loop:
 
     async def _published(self, zones: int, leases: int) -> bool:
         written = [zone for zone in await self.client.list(NUMAZONES) if zone.get("status")]
-        beats = await self.client.list(LEASES, namespace=OPTIONS.namespace, label_selector=NODE_LABEL)
+        beats = await self.client.list(LEASES, namespace=OPTIONS.exporter_namespace, label_selector=NODE_LABEL)
         return len(written) == zones and len(beats) == leases
 
     def start_scheduler(self) -> None:

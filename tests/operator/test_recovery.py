@@ -192,6 +192,7 @@ class Replica:
                 str(Path(sys.executable).with_name("numazones-operator")),
                 f"--kubeconfig={loop.kubeconfig}",
                 f"--identity={name}",
+                "--namespace=numazones-system",
                 "--metrics-address=127.0.0.1:0",
                 "--log-level=warning",
             ],

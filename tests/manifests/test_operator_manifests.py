@@ -1,0 +1,155 @@
+"""The operator's manifests: valid, restricted, consistent, and with no right that it does not use."""
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from numazones_operator.main import main
+
+ROOT = Path(__file__).resolve().parents[2]
+BASE = ROOT / "manifests" / "operator"
+RULES = ROOT / "manifests" / "prometheus"
+OVERLAYS = ROOT / "manifests" / "overlays"
+GATE = OVERLAYS / "operator-admission-gate"
+PODMONITOR = OVERLAYS / "operator-podmonitor"
+NAMESPACE = "numazones-operator"
+
+
+def documents(folder: Path) -> Iterator[dict[str, Any]]:
+    """Every object of the files a kustomization lists; other kustomizations are not followed."""
+    kustomization = yaml.safe_load((folder / "kustomization.yaml").read_text())
+    for resource in kustomization["resources"]:
+        if (folder / resource).is_file():
+            yield from yaml.safe_load_all((folder / resource).read_text())
+
+
+def the(kind: str, folder: Path = BASE) -> dict[str, Any]:
+    (found,) = [document for document in documents(folder) if document["kind"] == kind]
+    return found
+
+
+@pytest.fixture(scope="module")
+def pod() -> dict[str, Any]:
+    spec: dict[str, Any] = the("Deployment")["spec"]["template"]["spec"]
+    return spec
+
+
+@pytest.fixture(scope="module")
+def container(pod: dict[str, Any]) -> dict[str, Any]:
+    (only,) = pod["containers"]
+    found: dict[str, Any] = only
+    return found
+
+
+@pytest.mark.parametrize("folder", [BASE, RULES, GATE, PODMONITOR], ids=lambda folder: folder.name)
+def test_a_kustomization_lists_every_file_beside_it_and_no_missing_one(folder: Path) -> None:
+    listed = set(yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"])
+    assert {path.name for path in folder.glob("*.yaml")} - {"kustomization.yaml"} <= listed
+    for name in listed:
+        assert (folder / name).exists(), name
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        pytest.param(document, id=f"{document['kind']}-{document['metadata']['name']}")
+        for folder in (BASE, GATE)
+        for document in documents(folder)
+    ],
+)
+def test_every_object_is_valid_for_kubernetes(document: dict[str, Any]) -> None:
+    kubernetes_validate.validate(document, "1.36", strict=True)
+
+
+def test_the_pod_satisfies_the_restricted_pod_security_standard(
+    pod: dict[str, Any], container: dict[str, Any]
+) -> None:
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["runAsUser"] > 0
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert not {"hostNetwork", "hostPID", "hostIPC", "volumes"} & pod.keys()
+    assert the("Namespace")["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+
+
+def test_replicas_keep_apart_and_not_all_go_at_once(pod: dict[str, Any]) -> None:
+    deployment = the("Deployment")["spec"]
+    assert deployment["replicas"] >= 2
+    budget = the("PodDisruptionBudget")["spec"]
+    assert budget["maxUnavailable"] < deployment["replicas"]
+    labels = deployment["template"]["metadata"]["labels"]
+    terms = pod["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    keys = [term["podAffinityTerm"]["topologyKey"] for term in terms]
+    assert keys[0] == "kubernetes.io/hostname"
+    for selector in (
+        deployment["selector"]["matchLabels"],
+        budget["selector"]["matchLabels"],
+        the("NetworkPolicy")["spec"]["podSelector"]["matchLabels"],
+        the("PodMonitor", PODMONITOR)["spec"]["selector"]["matchLabels"],
+        *(term["podAffinityTerm"]["labelSelector"]["matchLabels"] for term in terms),
+    ):
+        assert selector.items() <= labels.items()
+
+
+def test_probes_metrics_and_network_policy_speak_of_one_port(container: dict[str, Any]) -> None:
+    (port,) = container["ports"]
+    assert f"--metrics-address=:{port['containerPort']}" in container["args"]
+    assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": port["name"]}
+    assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": port["name"]}
+    (ingress,) = the("NetworkPolicy")["spec"]["ingress"]
+    assert [entry["port"] for entry in ingress["ports"]] == [port["name"]]
+    (endpoint,) = the("PodMonitor", PODMONITOR)["spec"]["podMetricsEndpoints"]
+    assert endpoint["port"] == port["name"]
+
+
+def test_the_command_understands_its_arguments(container: dict[str, Any]) -> None:
+    names = {entry["name"] for entry in container["env"]}
+    arguments = [*container["args"], "--admission-gate"]
+    for name in names:
+        arguments = [argument.replace(f"$({name})", "some-name") for argument in arguments]
+    result = CliRunner().invoke(main, [*arguments, "--dump-config"])
+    assert result.exit_code == 0, result.output
+    assert 'namespace: "some-name"  # flag' in result.output
+
+
+def test_every_binding_binds_a_role_that_exists_to_the_operator() -> None:
+    objects = [*documents(BASE), *documents(GATE)]
+    roles = {
+        (item["kind"], item["metadata"]["name"], item["metadata"].get("namespace"))
+        for item in objects
+        if item["kind"] in {"Role", "ClusterRole"}
+    }
+    bound = {
+        (item["roleRef"]["kind"], item["roleRef"]["name"], item["metadata"].get("namespace"))
+        for item in objects
+        if item["kind"].endswith("RoleBinding")
+    }
+    assert roles == bound
+    account = the("ServiceAccount")["metadata"]["name"]
+    for item in objects:
+        for subject in item.get("subjects", []):
+            assert subject == {"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE}
+
+
+@pytest.mark.parametrize("folder", [BASE, GATE, PODMONITOR], ids=lambda folder: folder.name)
+def test_kubectl_renders_it(folder: Path) -> None:
+    program = shutil.which("kubectl")
+    if program is None:
+        pytest.skip("kubectl, which renders kustomizations, is not on PATH")
+    done = subprocess.run(
+        [program, "kustomize", str(folder)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert ("--admission-gate" in done.stdout) == (folder == GATE)
+    assert ("kind: PrometheusRule" in done.stdout) == (folder == PODMONITOR)
