@@ -116,6 +116,7 @@ def parse_cpu_manager_state(blob: bytes) -> CPUManagerState:
     older = checkpoint_dump.cpu_manager(policy, default, containers)
     newer = checkpoint_dump.cpu_manager(policy, default, containers, parsed_pods)
     version3 = reader.verify(fields, older=None if pods else older, newer=newer)
+    reader.require_policy(policy)
     return CPUManagerState(
         policy=policy,
         default=reader.cpus(default, "defaultCpuSet"),
@@ -178,6 +179,7 @@ def parse_memory_manager_state(blob: bytes) -> MemoryManagerState:
     newer_state = MemoryManagerState(policy, machine, entries, pods, pod_level=True)
     newer = checkpoint_dump.memory_manager(newer_state)
     version2 = reader.verify(fields, older=None if pods else older, newer=newer)
+    reader.require_policy(policy)
     return newer_state if version2 else MemoryManagerState(policy, machine, entries)
 
 
@@ -428,6 +430,11 @@ class _Reader:
         if stored == checksum(newer):
             return True
         raise WrongChecksum(self._file, stored=stored, computed=checksum(newer if older is None else older))
+
+    def require_policy(self, policy: str) -> None:
+        """Refuse what has no policy: the kubelet always writes one, and starts with no other than its own."""
+        if not policy:
+            raise InvalidCheckpoint(self._file, "policyName is missing")
 
     def _typed(self, value: Any, kind: type[_T], absent: _T, where: str, noun: str) -> _T:
         if value is None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from numazones import cpuset
@@ -224,6 +224,8 @@ def test_a_cut_off_file_is_named(name: str, data: st.DataObject) -> None:
 
 
 @given(st.binary(max_size=50))
+@example(b"{}")
+@example(b"null")
 def test_no_bytes_are_worse_than_an_error(blob: bytes) -> None:
     for parse, _ in FORMATS.values():
         with pytest.raises(InvalidCheckpoint):
@@ -254,11 +256,17 @@ MACHINE = '{"machineState":{"0":%s},"checksum":0}'
     [
         (CPU_MANAGER_STATE, "", "the file is empty"),
         (CPU_MANAGER_STATE, "[]", r"the file must be an object, not \[\]"),
+        (CPU_MANAGER_STATE, "{}", "policyName is missing"),
+        (MEMORY_MANAGER_STATE, '{"machineState":{}}', "policyName is missing"),
         (CPU_MANAGER_STATE, '{"policyName":1}', "policyName must be a string, not 1"),
-        (CPU_MANAGER_STATE, '{"defaultCpuSet":"0-","checksum":0}', "defaultCpuSet: '0-' is no CPU list"),
         (
             CPU_MANAGER_STATE,
-            '{"entries":{"uid":{"app":"2-1"}},"checksum":0}',
+            '{"policyName":"none","defaultCpuSet":"0-","checksum":0}',
+            "defaultCpuSet: '0-' is no CPU list",
+        ),
+        (
+            CPU_MANAGER_STATE,
+            '{"policyName":"static","entries":{"uid":{"app":"2-1"}},"checksum":0}',
             "entries.uid.app: '2-1' is no CPU list",
         ),
         (CPU_MANAGER_STATE, '{"entries":{"uid":[]},"checksum":0}', "entries.uid must be an object"),
