@@ -4,8 +4,8 @@ import pytest
 
 from numazones.kubelet.admission import Admission, admit
 from numazones.kubelet.device_manager import Device
-from numazones.kubelet.explanation import Shortage
 from numazones.kubelet.hints import Hint
+from numazones.kubelet.nearest_miss import Shortage
 from numazones.node import Node
 
 from .building import GI, container, gpus, machine, node, pod

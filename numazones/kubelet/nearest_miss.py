@@ -1,0 +1,306 @@
+"""What a refused pod came closest to: the nearest set of NUMA nodes, and what it lacked.
+
+Looks at the states of the managers as they were when the pod was refused, and puts into one
+sentence with numbers what the kubelet's message leaves out.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from numazones import cpuset
+from numazones.kubelet.admission import Attempt, Manager
+from numazones.kubelet.config import SINGLE_NUMA_NODE
+from numazones.kubelet.hints import masks_of_size
+from numazones.kubelet.refusal import SMT_ALIGNMENT, TOPOLOGY_AFFINITY, Refusal
+from numazones.pod import HUGEPAGES, Demand
+
+# With more NUMA nodes than the kubelet takes by default, not all their sets are looked at.
+_MANY = 8
+_UNITS = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+_COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """What a set of NUMA nodes lacks of one resource."""
+
+    resource: str
+    """cpu, memory, hugepages-… or a device resource."""
+    needed: int
+    """CPUs, bytes or devices."""
+    offered: int
+    numas: tuple[int, ...]
+    """The NUMA nodes looked at."""
+    possible: bool
+    """Whether these NUMA nodes could give so much on an empty node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Miss:
+    """Why a pod was refused."""
+
+    sentence: str
+    shortages: tuple[Shortage, ...] = ()
+    """What the nearest set of NUMA nodes lacked; empty where it is not a matter of amounts."""
+
+
+def nearest_miss(attempt: Attempt, refusal: Refusal) -> Miss:
+    """What an attempt lacked that ended in a refusal."""
+    return _Inspection(attempt).told(refusal)
+
+
+@dataclass(frozen=True, slots=True)
+class _Need:
+    """One resource asked for."""
+
+    resource: str
+    amount: int
+    width: int
+    """NUMA nodes that it takes on an empty node."""
+
+
+class _Inspection:
+    """Looks at a refused attempt, as its states were when it was refused."""
+
+    def __init__(self, attempt: Attempt) -> None:
+        self.attempt = attempt
+        self.kubelet = attempt.kubelet
+        self.needs = tuple(self._needs(attempt.demand))
+
+    def told(self, refusal: Refusal) -> Miss:
+        """What was short, and the sentence about it."""
+        if refusal.reason == SMT_ALIGNMENT:
+            return self._whole_cores()
+        if refusal.reason == TOPOLOGY_AFFINITY:
+            return self._alignment()
+        if self.attempt.serving is Manager.MEMORY:
+            return self._memory(refusal)
+        everywhere = self.kubelet.machine.numa_mask
+        pinned = self.attempt.serving is Manager.CPU
+        shortages = self._shortages(
+            everywhere, [need for need in self.needs if (need.resource == "cpu") is pinned]
+        )
+        shortages = tuple(short for short in shortages if pinned or not _is_memory(short.resource))
+        if not shortages:
+            return Miss(refusal.message)
+        return Miss(f"needs {_all(self._left(short) for short in shortages)}", shortages)
+
+    def _needs(self, demand: Demand) -> list[_Need]:
+        attempt, kubelet = self.attempt, self.kubelet
+        needs = []
+        if attempt.pins_cpus and demand.cpus:
+            needs.append(_Need("cpu", demand.cpus, kubelet.cpus.topology.fewest_numas(demand.cpus)))
+        if attempt.pins_memory and demand.memory:
+            width = kubelet.memory.fewest_numas(demand.memory)
+            needs.extend(_Need(kind, amount, width) for kind, amount in demand.memory)
+        for resource, count in kubelet.devices.requests(attempt.devices, demand.limits):
+            needs.append(_Need(resource.name, count, kubelet.devices.fewest_numas(resource, count)))
+        return needs
+
+    def _offer(self, resource: str, mask: int) -> int:
+        attempt, kubelet = self.attempt, self.kubelet
+        if resource == "cpu":
+            return kubelet.cpus.offer(attempt.cpus, mask, attempt.reusable_cpus)
+        if _is_memory(resource):
+            return kubelet.memory.offer(attempt.memory, resource, mask, attempt.reusable_memory)
+        device = kubelet.devices.resources[resource]
+        if not device.hosting or mask == kubelet.machine.numa_mask:
+            reusable = attempt.reusable_devices.get(resource, 0)
+            return (kubelet.devices.available(attempt.devices, device) | reusable).bit_count()
+        return kubelet.devices.offer(attempt.devices, device, mask, attempt.reusable_devices.get(resource, 0))
+
+    def _possible(self, need: _Need, mask: int) -> bool:
+        kubelet = self.kubelet
+        if need.resource == "cpu":
+            return kubelet.cpus.capacity(mask) >= need.amount
+        if _is_memory(need.resource):
+            return kubelet.memory.total_allocatable(need.resource, mask) >= need.amount
+        device = kubelet.devices.resources[need.resource]
+        return not device.hosting or device.touching(mask).bit_count() >= need.amount
+
+    def _shortages(self, mask: int, needs: Sequence[_Need]) -> tuple[Shortage, ...]:
+        found = []
+        for need in needs:
+            offered = self._offer(need.resource, mask)
+            if offered < need.amount:
+                numas = tuple(cpuset.ids(mask))
+                found.append(Shortage(need.resource, need.amount, offered, numas, self._possible(need, mask)))
+        return tuple(found)
+
+    def _whole_cores(self) -> Miss:
+        manager = self.kubelet.cpus
+        wanted, per_core = self.attempt.demand.cpus, manager.topology.cpus_per_core
+        if wanted % per_core:
+            return Miss(
+                f"asks for {wanted} exclusive CPUs, which is no multiple of the {per_core} threads of a core"
+            )
+        whole = (self.attempt.cpus.default & ~manager.reserved_physical).bit_count()
+        possible = (manager.topology.all_cpus & ~manager.reserved_physical).bit_count() >= wanted
+        shortage = Shortage("cpu", wanted, whole, tuple(cpuset.ids(self.kubelet.machine.numa_mask)), possible)
+        return Miss(
+            f"needs {wanted} exclusive CPUs in whole cores; "
+            f"{whole} CPUs are left on cores without reserved CPUs",
+            (shortage,),
+        )
+
+    def _memory(self, refusal: Refusal) -> Miss:
+        """Memory cannot be had around the affinity that was settled on."""
+        attempt, manager = self.attempt, self.kubelet.memory
+        if attempt.demand.memory is None:
+            return Miss("asks for an amount of memory that is no plain whole number of bytes")
+        affinity = attempt.affinities[attempt.asking].affinity or 0
+        needs = [need for need in self.needs if _is_memory(need.resource)]
+        per_mask = {
+            mask: self._shortages(mask, needs)
+            for size in self._sizes()
+            for mask, _ in masks_of_size(manager.numa_mask, size)
+            if affinity & ~mask == 0 and not manager.blocked(attempt.memory, mask)
+        }
+        needs_words = "needs " + _all(_amount(need.resource, need.amount) for need in needs)
+        if affinity:
+            needs_words += f" including {name_numas(affinity)}"
+        if not per_mask:
+            return Miss(f"{needs_words}; {self._groups()}")
+        nearest = min(
+            per_mask, key=lambda mask: (len(per_mask[mask]), _gap(per_mask[mask]), mask.bit_count(), mask)
+        )
+        if not per_mask[nearest]:
+            return Miss(f"{needs_words}; {self._groups() or refusal.message}")
+        offers = _all(_amount(short.resource, short.offered) for short in per_mask[nearest])
+        most = f"the most that may be used is {offers}, on {name_numas(nearest)}"
+        return Miss(f"{needs_words}; {most}", per_mask[nearest])
+
+    def _sizes(self) -> Sequence[int]:
+        """How many NUMA nodes to look at together; not every number where there are many."""
+        count = len(self.kubelet.memory.numas)
+        return range(1, count + 1) if count <= _MANY else (1, count)
+
+    def _alignment(self) -> Miss:
+        """No set of NUMA nodes is preferred by all resources: the nearest one, and what it lacks."""
+        policy = self.kubelet.topology.policy
+        needs = [need for need in self.needs if self._cares(need)]
+        widths = sorted({need.width for need in needs})
+        if policy != SINGLE_NUMA_NODE and len(widths) > 1:
+            narrow, wide = (
+                _all(need.resource for need in needs if need.width == width)
+                for width in (widths[0], widths[-1])
+            )
+            return Miss(
+                f"{narrow} would fit on {_nodes(widths[0])}, {wide} only on {_count(widths[-1])}; "
+                f"policy {policy} wants all on the same NUMA nodes"
+            )
+        width = 1 if policy == SINGLE_NUMA_NODE or not widths else widths[0]
+        everywhere = [mask for mask, _ in masks_of_size(self.kubelet.machine.numa_mask, width)]
+        masks = [mask for mask in everywhere if self._holds_reusable(mask, needs)]
+        if not masks:
+            return Miss(f"has to reuse what its init containers left on more than {_nodes(width)}")
+        bound = "" if len(masks) == len(everywhere) else " (bound there by what its init containers left)"
+        per_mask = {mask: self._shortages(mask, needs) for mask in masks}
+        for need in needs:
+            lacking = [
+                short for shorts in per_mask.values() for short in shorts if short.resource == need.resource
+            ]
+            if len(lacking) == len(masks):
+                return self._fullest(lacking, width, bound)
+        nearest = min(masks, key=lambda mask: (len(per_mask[mask]), _gap(per_mask[mask]), mask))
+        if not per_mask[nearest]:
+            return Miss(self._groups() or "no set of NUMA nodes is preferred by all resources at once")
+        lacks = _all(
+            f"{_figure(short.resource, short.needed - short.offered)} of the "
+            f"{_amount(short.resource, short.needed)}"
+            for short in per_mask[nearest]
+        )
+        sets = "no NUMA node offers" if width == 1 else f"no {_nodes(width)} offer"
+        sentence = f"{sets} everything at once; the nearest, {name_numas(nearest)}, lacks {lacks}{bound}"
+        return Miss(sentence, per_mask[nearest])
+
+    def _holds_reusable(self, mask: int, needs: Sequence[_Need]) -> bool:
+        """Whether NUMA nodes hold all that init containers left for reuse, as hints have to."""
+        attempt, kubelet = self.attempt, self.kubelet
+        for need in needs:
+            if need.resource == "cpu" and kubelet.cpus.topology.numas_of(attempt.reusable_cpus) & ~mask:
+                return False
+            device = kubelet.devices.resources.get(need.resource)
+            if device is not None and not _is_memory(need.resource):
+                reusable = attempt.reusable_devices.get(need.resource, 0) & ~device.without_topology
+                if reusable & ~device.touching(mask):
+                    return False
+        return True
+
+    def _cares(self, need: _Need) -> bool:
+        device = self.kubelet.devices.resources.get(need.resource)
+        return (
+            _is_memory(need.resource)
+            or need.resource == "cpu"
+            or (device is not None and bool(device.hosting))
+        )
+
+    def _fullest(self, lacking: Sequence[Shortage], width: int, bound: str) -> Miss:
+        """A resource that no set of NUMA nodes offers enough of."""
+        best = max(lacking, key=lambda short: short.offered)
+        sentence = f"needs {_amount(best.resource, best.needed)} on {_nodes(width)}"
+        need = _Need(best.resource, best.needed, width)
+        everywhere = masks_of_size(self.kubelet.machine.numa_mask, width)
+        if not any(self._possible(need, mask) for mask, _ in everywhere):
+            sentence += ", more than any holds even when empty"
+        if best.offered == 0:
+            blocked = f" ({self._groups()})" if _is_memory(best.resource) and self._groups() else ""
+            return Miss(f"{sentence}; nothing is left on any{blocked}", (best,))
+        offer = f"{_figure(best.resource, best.offered)}, on {name_numas(cpuset.of(best.numas))}"
+        return Miss(f"{sentence}; the fullest offer is {offer}{bound}", (best,))
+
+    def _left(self, short: Shortage) -> str:
+        left = _figure(short.resource, short.offered)
+        return f"{_amount(short.resource, short.needed)}, of which {left} could be had"
+
+    def _groups(self) -> str:
+        """How memory in use binds NUMA nodes; empty if none is in use."""
+        memory = self.attempt.memory
+        groups = sorted({group for group, users in zip(memory.groups, memory.users, strict=True) if users})
+        if not groups:
+            return ""
+        bound = _all(name_numas(group) for group in groups)
+        return f"memory in use binds {bound}, which others may only share as they are"
+
+
+def _is_memory(resource: str) -> bool:
+    return resource == "memory" or resource.startswith(HUGEPAGES)
+
+
+def _gap(shortages: Sequence[Shortage]) -> float:
+    return sum((short.needed - short.offered) / short.needed for short in shortages)
+
+
+def _amount(resource: str, amount: int) -> str:
+    name = resource
+    if resource == "cpu":
+        name = "exclusive CPU" if amount == 1 else "exclusive CPUs"
+    return f"{_figure(resource, amount)} {name}"
+
+
+def _figure(resource: str, amount: int) -> str:
+    """A count, or bytes in a binary unit, rounded down to a tenth."""
+    if not _is_memory(resource):
+        return str(amount)
+    unit = min(max(amount.bit_length() - 1, 0) // 10, len(_UNITS) - 1)
+    whole, rest = divmod(amount, 1 << 10 * unit)
+    tenths = rest * 10 >> 10 * unit
+    return f"{whole}.{tenths}{_UNITS[unit]}" if tenths else f"{whole}{_UNITS[unit]}"
+
+
+def _count(count: int) -> str:
+    return _COUNTS[count] if count < len(_COUNTS) else str(count)
+
+
+def _nodes(count: int) -> str:
+    return f"{_count(count)} NUMA node" + ("" if count == 1 else "s")
+
+
+def name_numas(mask: int) -> str:
+    """``NUMA node 1``, ``NUMA nodes 0-1``."""
+    return ("NUMA node " if mask.bit_count() == 1 else "NUMA nodes ") + cpuset.format(mask)
+
+
+def _all(parts: Iterable[str]) -> str:
+    listed = list(dict.fromkeys(parts))
+    return listed[0] if len(listed) == 1 else f"{', '.join(listed[:-1])} and {listed[-1]}"
