@@ -313,6 +313,26 @@ async def test_a_changed_definition_is_served_at_once(embedded: Any, definition:
     assert (await embedded.post(embedded.widgets, widget("a", novel="x"))).body["spec"]["novel"] == "x"
 
 
+async def test_versions_of_a_resource_share_their_objects(embedded: Any, definition: Any) -> None:
+    body = definition("sprockets", "Sprocket")
+    [first] = body["spec"]["versions"]
+    body["spec"]["versions"] = [first, {**first, "name": "v2beta1", "storage": False}]
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    assert (await embedded.post(path, body)).code == 201
+    group = (await embedded.get("/apis/contract.example.com")).body
+    assert [one["version"] for one in group["versions"]] == ["v1", "v2beta1"]
+    root = "/apis/contract.example.com"
+    place = f"namespaces/{embedded.namespace}/sprockets"
+    sprocket = {"apiVersion": "contract.example.com/v2beta1", "kind": "Sprocket", "metadata": {"name": "s"}}
+    created = await embedded.post(f"{root}/v2beta1/{place}", {**sprocket, "spec": {"size": 3}})
+    assert created.body["apiVersion"] == "contract.example.com/v2beta1"
+    stable = await embedded.get(f"{root}/v1/{place}/s")
+    assert stable.body["apiVersion"] == "contract.example.com/v1"
+    assert stable.version == created.version
+    async with embedded.watch(f"{root}/v2beta1/{place}") as watching:
+        assert (await watching.next())[1]["apiVersion"] == "contract.example.com/v2beta1"
+
+
 async def test_rules_that_are_not_evaluated_are_told(embedded: Any, definition: Any) -> None:
     body = definition("gizmos", "Gizmo")
     spec = body["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
