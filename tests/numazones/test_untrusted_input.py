@@ -24,9 +24,9 @@ LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_s
 FIELDS = """
     metadata spec status containers initContainers resources requests limits cpu memory name uid annotations
     qosClass restartPolicy extendedResourceClaimStatus requestMappings cpuManagerPolicy
-    cpuManagerPolicyOptions memoryManagerPolicy reservedMemory numaNode evictionHard memory.available kubeReserved
-    systemReserved featureGates topologyManagerPolicy topologyManagerScope topologyManagerPolicyOptions
-    reservedSystemCPUs max-allowable-numa-nodes
+    cpuManagerPolicyOptions memoryManagerPolicy reservedMemory numaNode evictionHard memory.available
+    kubeReserved systemReserved featureGates topologyManagerPolicy topologyManagerScope
+    topologyManagerPolicyOptions reservedSystemCPUs max-allowable-numa-nodes
 """
 KEYS = st.sampled_from(FIELDS.split())
 DOCUMENTS = st.dictionaries(
