@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import signal
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
@@ -129,6 +129,11 @@ async def _show_closed_loop(screen: Screen, scratch: Path, port: int, *, serve: 
     "their zones themselves.  [default: exporters for up to 6 nodes]",
 )
 @click.option("--operator/--no-operator", default=True, show_default=True, help="Run numazones-operator.")
+@click.option(
+    "--directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where kubeconfig, logs and the nodes' files go, and stay.  [default: a temporary directory]",
+)
 @_PORT
 @_SERVE
 def cluster(
@@ -138,6 +143,7 @@ def cluster(
     seed: int,
     publishing: str | None,
     port: int,
+    directory: Path | None,
     *,
     operator: bool,
     serve: bool | None,
@@ -155,7 +161,7 @@ def cluster(
     settings = _ClusterSettings(
         nodes, pods, crowd, seed, Publishing(publishing) if publishing else None, port, operator, serve
     )
-    _run(lambda scratch: _show_cluster(Screen(), scratch, settings))
+    _run(lambda scratch: _show_cluster(Screen(), scratch, settings), directory)
 
 
 class _ClusterSettings(NamedTuple):
@@ -223,8 +229,8 @@ async def _serve(plane: ControlPlane, screen: Screen, *, serve: bool | None) -> 
     await asyncio.Event().wait()
 
 
-def _run(work: Callable[[Path], Awaitable[None]]) -> None:
-    """Do work with a temporary directory; Ctrl-C ends it in order, errors end it with their message."""
+def _run(work: Callable[[Path], Awaitable[None]], directory: Path | None = None) -> None:
+    """Do work with a directory; Ctrl-C ends it in order, errors end it with their message."""
 
     async def until_signalled(scratch: Path) -> None:
         working = asyncio.ensure_future(work(scratch))
@@ -234,11 +240,22 @@ def _run(work: Callable[[Path], Awaitable[None]]) -> None:
         with contextlib.suppress(asyncio.CancelledError):
             await working
 
-    with tempfile.TemporaryDirectory(prefix="numazones-") as scratch:
+    with _place(directory) as scratch:
         try:
-            asyncio.run(until_signalled(Path(scratch)))
+            asyncio.run(until_signalled(scratch))
         except NumazonesError as error:
             raise click.ClickException(str(error)) from error
+
+
+@contextlib.contextmanager
+def _place(directory: Path | None) -> Iterator[Path]:
+    """The given directory, made where missing, or a temporary one."""
+    if directory is None:
+        with tempfile.TemporaryDirectory(prefix="numazones-") as scratch:
+            yield Path(scratch)
+    else:
+        directory.mkdir(parents=True, exist_ok=True)
+        yield directory.resolve()
 
 
 if __name__ == "__main__":
