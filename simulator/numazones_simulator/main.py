@@ -25,10 +25,10 @@ from numazones_simulator import (
     tables,
 )
 from numazones_simulator.apiserver.__main__ import main as apiserver
-from numazones_simulator.churn import Churn
 from numazones_simulator.control_plane import ControlPlane
 from numazones_simulator.screen import Screen
 from numazones_simulator.simulated_cluster import Publishing
+from numazones_simulator.turnover import Turnover
 from numazones_simulator.workload import Workload
 
 _ZONES = "/apis/numazones.io/v1alpha1/numazones"
@@ -185,8 +185,8 @@ async def _show_cluster(screen: Screen, scratch: Path, settings: _ClusterSetting
         operator=() if settings.operator else None,
     ) as running:
         if settings.pods:
-            churn = Churn(running.plane.client, Workload(settings.seed).pods(), crowd=settings.crowd)
-            fates = await churn.run(settings.pods, progress=_counted(screen, settings.pods))
+            turnover = Turnover(running.plane.client, Workload(settings.seed).pods(), crowd=settings.crowd)
+            fates = await turnover.run(settings.pods, progress=_counted(screen, settings.pods))
             running.programs.check()
             screen.title(f"{fates.total} pods have come")
             screen.say(str(fates))
