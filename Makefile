@@ -44,8 +44,9 @@ test: lint  ## lint, then every test
 demo: venv  ## a small simulated cluster: zones, predictions, the gate; then kubectl
 	$(BIN)/numazones-simulator demo
 
-crds: venv  ## write crds/ from numazones/api
+crds: venv  ## write crds/ and their reference page from numazones/api
 	$(BIN)/python -m numazones.api.crd --write crds
+	$(BIN)/python -m numazones.api.reference docs/reference/resources.md
 
 clean:  ## remove what the other targets made
 	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis
