@@ -18,7 +18,8 @@ from numazones.kubelet.config import (
     KubeletConfiguration,
     option_unavailable,
 )
-from numazones.kubelet.cpu_assignment import Strategy, take
+from numazones.kubelet.cpu_assignment import take
+from numazones.kubelet.cpu_packing import Strategy
 from numazones.kubelet.cpu_topology import CPUTopology
 from numazones.kubelet.hints import ResourceHints, masks_of_size, unsatisfiable
 from numazones.kubelet.refusal import SMT_ALIGNMENT, Refusal

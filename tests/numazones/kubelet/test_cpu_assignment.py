@@ -5,7 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from numazones import cpuset
-from numazones.kubelet.cpu_assignment import Strategy, take
+from numazones.kubelet.cpu_assignment import take
+from numazones.kubelet.cpu_packing import Strategy
 from numazones.kubelet.cpu_topology import CPUTopology
 from numazones.kubelet.refusal import KubeletHang, Refusal
 from numazones.machine import Machine
