@@ -8,6 +8,9 @@ from typing import Any
 import kubernetes_validate
 import pytest
 import yaml
+from click.testing import CliRunner
+
+from numazones_exporter.main import main
 
 ROOT = Path(__file__).resolve().parents[2]
 BASE = ROOT / "manifests" / "exporter"
@@ -114,6 +117,21 @@ def test_probes_metrics_and_network_policy_speak_of_one_port(container: dict[str
     assert [entry["port"] for entry in ingress["ports"]] == [port["name"]]
     (endpoint,) = the("PodMonitor", PODMONITOR)["spec"]["podMetricsEndpoints"]
     assert endpoint["port"] == port["name"]
+
+
+def test_the_program_takes_the_flags_it_is_given(container: dict[str, Any]) -> None:
+    values = {"NODE_NAME": "worker-3", "NODE_ADDRESS": "192.0.2.3", "KUBERNETES_NAMESPACE": NAMESPACE}
+    assert values.keys() == {entry["name"] for entry in container["env"] if "valueFrom" in entry}
+    flags = [re.sub(r"\$\((\w+)\)", lambda match: values[match[1]], flag) for flag in container["args"]]
+    mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+    done = CliRunner().invoke(main, [*flags, "--dump-config"])
+    assert done.exit_code == 0, done.output
+    settings = yaml.safe_load(done.output)
+    assert settings["nodeName"] == "worker-3"
+    assert settings["leaseNamespace"] == NAMESPACE
+    assert settings["kubeletAddress"] == "192.0.2.3"
+    assert settings["kubeletDir"] == mounts["kubelet"]
+    assert f"{settings['sysfs']}/devices/system" == mounts["sys"]
 
 
 def test_selectors_find_the_pods() -> None:

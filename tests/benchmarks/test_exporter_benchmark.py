@@ -1,0 +1,43 @@
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+PROGRAM = Path(__file__).resolve().parents[2] / "benchmarks" / "exporter.py"
+
+
+@pytest.fixture(scope="module")
+def figures() -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, str(PROGRAM), "--json", "--cycles=6", "--interval=0.3"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=os.environ,
+        check=False,
+    )
+    # The exit status says whether the goals were met; memory also depends on how Python was built.
+    assert done.returncode in {0, 1}, done.stderr
+    measured: dict[str, Any] = json.loads(done.stdout)
+    return measured
+
+
+def test_it_measures_the_node_that_the_goals_speak_of(figures: dict[str, Any]) -> None:
+    assert (figures["numa_nodes"], figures["cpus"], figures["pods"]) == (8, 256, 110)
+    assert figures["idle_cycles"] >= 3
+    assert figures["rss_mib"] > figures["uss_mib"] > 10
+
+
+def test_an_idle_exporter_writes_nothing(figures: dict[str, Any]) -> None:
+    assert figures["zone_writes"] == 0
+
+
+def test_an_idle_cycle_is_cheap_and_a_change_is_seen_within_a_second(figures: dict[str, Any]) -> None:
+    assert figures["cpu_ms_per_idle_cycle"] <= 50
+    assert figures["seconds_from_file_to_objects"] <= 1
