@@ -299,6 +299,9 @@ async def api(request: pytest.FixtureRequest) -> AsyncIterator[Client]:
         headers = {"Authorization": f"Bearer {user['user']['token']}"}
         async with aiohttp.ClientSession(connector=connector, headers=headers, read_bufsize=2**20) as session:
             yield await _prepared(Client(real.url, session, namespace, real=True, server=None))
+            # Saying goodbye in TLS would outlast the test's event loop.
+            await connector.close(abort_ssl=True)
+            await asyncio.sleep(0.01)
         return
     async with ApiServer() as running, aiohttp.ClientSession(read_bufsize=2**20) as session:
         yield await _prepared(Client(running.url, session, namespace, real=False, server=running))
