@@ -1,134 +1,133 @@
-"""Lets pods come and go on a running cluster: new ones as fast as the cluster takes them, old ones at random.
+"""Arrivals and departures that fragment a cluster, decided by the real rules and without any API server.
 
-A pod counts as settled when a kubelet has decided on it, or the scheduler has said that no node has room.
-Only settled pods are deleted, so that each one's fate is known before it goes.
+A scheduler that knows nothing of NUMA nodes spreads pods of random sizes, kubelets admit or reject them, and
+pods of random age leave. What happened is kept as a history per node, so that the very same state can be
+brought about on kubelets behind an API server.
 """
 
-import asyncio
 import random
-from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from numazones_client import Client, NotFound
-from numazones_client.resources import PODS
-from numazones_simulator.watching import Change, changes
+from numazones.cluster import Cluster, ClusterNode, ClusterPod
+from numazones_simulator import machines
+from numazones_simulator.kubelet.kubelet import Kubelet
+from numazones_simulator.kubelet.node_spec import NodeSpec, configuration, node_object
+from numazones_simulator.machines import Shape
+from numazones_simulator.scheduler import choose
 
-UNSCHEDULABLE = "Unschedulable"
-RUNNING = "Running"
-
-
-@dataclass(slots=True)
-class Fates:
-    """What became of the pods."""
-
-    counts: Counter[str] = field(default_factory=Counter)
-    """Running, the kubelet's reason of a rejection, or Unschedulable → pods."""
-
-    @property
-    def total(self) -> int:
-        """How many pods have settled."""
-        return self.counts.total()
-
-    @property
-    def bound(self) -> int:
-        """How many pods a kubelet has decided on."""
-        return self.total - self.counts[UNSCHEDULABLE]
-
-    def __str__(self) -> str:
-        return ", ".join(f"{count} {fate}" for fate, count in self.counts.most_common())
+NAMESPACE = "default"
+_SIZES = (1, 2, 2, 3, 4, 4, 6)
+_CREATED = "2026-01-01T00:00:00Z"
 
 
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """A pod came to a node and was admitted there, or left it."""
+
+    body: Mapping[str, Any]
+    node: str
+    arrives: bool
+
+
+@dataclass
 class Churn:
-    """Creates and deletes pods.
+    """Kubelets and what has happened to them."""
 
-    Args:
-        client: how to reach the API server.
-        pods: what to create, in order.
-        crowd: how many settled pods stay; beyond it, one goes for each that comes.
-        in_flight: how many pods may be waiting for their fate at a time.
-        seed: of the choice of pods that go.
-    """
+    kubelets: dict[str, Kubelet]
+    nodes: dict[str, ClusterNode]
+    workloads: int
+    """Number of owners that pods belong to."""
+    history: list[Happening] = field(default_factory=list)
+    running: dict[str, tuple[Mapping[str, Any], str]] = field(default_factory=dict)
+    """UID → pod and node."""
+    rejected: int = 0
+    """Pods that the scheduler bound and the kubelet rejected."""
 
-    def __init__(
-        self,
-        client: Client,
-        pods: Iterator[dict[str, Any]],
-        *,
-        crowd: int,
-        in_flight: int = 10,
-        seed: int = 0,
-    ) -> None:
-        self._client = client
-        self._new = pods
-        self._crowd = crowd
-        self._in_flight = in_flight
-        self._draw = random.Random(seed)
-        self._waiting: set[str] = set()
-        self._settled: list[tuple[str, str]] = []
-        self._moved = asyncio.Condition()
-        self.fates = Fates()
+    @classmethod
+    def on(cls, specs: Sequence[NodeSpec], *, workloads: int) -> "Churn":
+        """Begin with empty nodes."""
+        return cls(
+            {spec.name: Kubelet(spec) for spec in specs},
+            {spec.name: ClusterNode.from_api(node_object(spec, now=_CREATED)) for spec in specs},
+            workloads,
+        )
 
-    async def run(self, count: int, *, progress: Callable[[int], None] = lambda _: None) -> Fates:
-        """Create a number of pods; return when all have settled.
+    def run(self, draw: random.Random, *, arrivals: int, crowd: int) -> None:
+        """Let pods arrive; once there are ``crowd`` of them, others leave first."""
+        for number in range(arrivals):
+            workload, cpus = draw.randrange(self.workloads), draw.choice(_SIZES)
+            while len(self.running) >= crowd:
+                self._leave(draw.choice(sorted(self.running)))
+            self._arrive(pod_of(f"w{workload}-{number:05}", f"w{workload}", cpus))
 
-        Args:
-            count: how many.
-            progress: told the number of settled pods as it grows.
-        """
-        watching = asyncio.create_task(self._follow(progress))
-        try:
-            for _ in range(count):
-                await self._create(next(self._new))
-            async with self._moved:
-                await self._moved.wait_for(lambda: not self._waiting)
-        finally:
-            watching.cancel()
-        return self.fates
+    def cluster(self) -> Cluster:
+        """What the operator would know: all nodes with their exact states."""
+        nodes = {name: node.with_state(self.kubelets[name].node) for name, node in self.nodes.items()}
+        return Cluster(nodes)
 
-    async def _create(self, pod: dict[str, Any]) -> None:
-        metadata = pod["metadata"]
-        async with self._moved:
-            await self._moved.wait_for(lambda: len(self._waiting) < self._in_flight)
-            self._waiting.add(f"{metadata['namespace']}/{metadata['name']}")
-        await self._client.create(PODS, pod, namespace=metadata["namespace"])
-        if len(self._settled) > self._crowd:
-            namespace, name = self._settled.pop(self._draw.randrange(len(self._settled)))
-            try:
-                await self._client.delete(PODS, name, namespace=namespace)
-            except NotFound:
-                return  # somebody else deleted it
-
-    async def _follow(self, progress: Callable[[int], None]) -> None:
-        async for batch in changes(self._client, PODS):
-            async with self._moved:
-                for change in batch:
-                    self._see(change)
-                self._moved.notify_all()
-            progress(self.fates.total)
-
-    def _see(self, change: Change) -> None:
-        metadata = change.object["metadata"]
-        key = f"{metadata['namespace']}/{metadata['name']}"
-        fate = fate_of(change.object)
-        if key not in self._waiting or not (fate or change.deleted):
+    def _arrive(self, body: Mapping[str, Any]) -> None:
+        pod = ClusterPod.from_api(body)
+        choice = choose(pod, self.nodes.values())
+        if choice.node is None:
             return
-        self._waiting.discard(key)
-        if fate:
-            self.fates.counts[fate] += 1
-            self._settled.append((metadata["namespace"], metadata["name"]))
+        if self.kubelets[choice.node].admit(body).rejection is not None:
+            self.rejected += 1
+            return
+        runs = replace(pod, phase="Running", ready=True, started=_CREATED)
+        self.nodes[choice.node] = self.nodes[choice.node].with_pod(runs.placed(choice.node))
+        self.running[pod.uid] = (body, choice.node)
+        self.history.append(Happening(body, choice.node, arrives=True))
+
+    def _leave(self, uid: str) -> None:
+        body, node = self.running.pop(uid)
+        self.kubelets[node].remove(uid)
+        self.nodes[node] = self.nodes[node].without_pod(uid)
+        self.history.append(Happening(body, node, arrives=False))
 
 
-def fate_of(pod: dict[str, Any]) -> str:
-    """What became of a pod: Running, a reason, Unschedulable; the empty text while that is open."""
-    status = pod.get("status") or {}
-    phase = status.get("phase", "Pending")
-    if phase == "Failed":
-        return str(status.get("reason") or phase)
-    if phase != "Pending":
-        return RUNNING
-    unscheduled = not pod["spec"].get("nodeName") and any(
-        condition.get("reason") == UNSCHEDULABLE for condition in status.get("conditions") or ()
+def pod_of(name: str, workload: str, cpus: int) -> dict[str, Any]:
+    """A Guaranteed pod of a ReplicaSet with the workload's name."""
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": workload, "uid": workload}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": NAMESPACE,
+            "uid": name,
+            "creationTimestamp": _CREATED,
+            "labels": {"app": workload},
+            "ownerReferences": [owner | {"controller": True}],
+        },
+        "spec": {"containers": [container_of(cpus)]},
+    }
+
+
+def container_of(cpus: int) -> dict[str, Any]:
+    """A container with so many exclusive CPUs and a GiB each."""
+    amounts = {"cpu": str(cpus), "memory": f"{cpus}Gi"}
+    return {
+        "name": "main",
+        "image": "registry.example/app",
+        "resources": {"requests": amounts, "limits": amounts},
+    }
+
+
+def nodes_of(count: int, *, prefer_most_allocated: bool = False) -> list[NodeSpec]:
+    """Nodes of two NUMA nodes of 16 CPUs, policy single-numa-node; with KEP-6007 switched on if asked for."""
+    machine = machines.build(Shape(cores_per_numa=8))
+    options = {"prefer-most-allocated-numa-node": "true"} if prefer_most_allocated else {}
+    settings = configuration(
+        machine,
+        topology_manager_policy="single-numa-node",
+        topology_manager_scope="pod",
+        topology_manager_policy_options=options,
+        feature_gates={"TopologyManagerPolicyAlphaOptions": True} if options else {},
+        reserved_cpus="0,16",
     )
-    return UNSCHEDULABLE if unscheduled else ""
+    return [
+        NodeSpec(f"node-{number:03}", machine, settings, address=f"10.77.{number // 250}.{number % 250 + 1}")
+        for number in range(count)
+    ]
