@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from numazones import prediction
 from numazones.cluster import Cluster, ClusterNode, ClusterPod
+from numazones.kubelet.admission import Admission
 from numazones_operator.decoding import Heartbeat, NamespaceLabels, TopologyReport, ZoneReport
 from numazones_operator.node_record import NodeRecord, Pulse
 from numazones_operator.sharing import Sharing
@@ -18,6 +19,8 @@ from numazones_operator.tables import Table
 from numazones_operator.topologies import approximate
 
 Clock = Callable[[], float]
+Decide = Callable[[ClusterPod, ClusterNode | None], Admission | None]
+"""Given a pod and the node it was bound to, says what its kubelet will do; None where that is unknown."""
 
 
 class ClusterState:
@@ -39,8 +42,8 @@ class ClusterState:
         self.changed_pods: dict[str, float] = {}
         """The same for pods without a node, by UID."""
         self.on_change: Callable[[], None] = lambda: None
-        self.on_bound: Callable[[ClusterPod, NodeRecord], None] = lambda _pod, _record: None
-        """Told of a pod that was seen to get a node, before the node counts it."""
+        self.on_bound: Decide = lambda _pod, _node: None
+        """Asked about a pod that was seen to get a node, before the node counts it."""
         self.on_pod: Callable[[ClusterPod | None, ClusterPod | None], None] = lambda _old, _new: None
         """Told of every change of a pod, after it was taken in."""
         self.pods: Table[ClusterPod] = Table(lambda pod: pod.uid, self._pod_changed)
@@ -180,19 +183,21 @@ class ClusterState:
     def _leave(self, pod: ClusterPod) -> None:
         record = self._record_of(pod.node)
         record.pods.pop(pod.uid, None)
-        record.order.pop(pod.uid, None)
-        record.gone[pod.kubelet_uid] = self._clock()
+        self._sequence += 1
+        record.since.ended(pod, sequence=self._sequence, now=self._clock())
         self._touch(pod.node)
 
     def _enter(self, old: ClusterPod | None, new: ClusterPod) -> None:
         record = self._record_of(new.node)
         known = record.pods.get(new.uid)
         if known is None:
-            record.gone.pop(new.kubelet_uid, None)  # a static pod comes again under its old UID
-            self.on_bound(new, record)
+            decision = self.on_bound(new, self.node(new.node))
             # Pods found together, as in a list, count as bound together: creation time decides among them.
             self._sequence += old is not None
-            record.order[new.uid] = self._sequence
+            refused = decision is not None and not decision.admitted
+            record.since.bound(new, sequence=self._sequence, refused=refused, now=self._clock())
+        elif new.acknowledged and not known.acknowledged:
+            record.since.admitted_after_all(new)
         record.pods[new.uid] = new
         if known is None or known.requests != new.requests or known.admission != new.admission:
             self._touch(new.node)

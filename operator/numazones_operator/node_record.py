@@ -1,12 +1,10 @@
 """What the operator knows about one node, and the admission state that follows from it.
 
-Zones are written one after another, pods are bound before any zone shows them, and deleted before the zones
-let them go. The state of a node is therefore the last complete and agreeing snapshot of its zones, minus
-what has ended since, plus the pods that were bound since, admitted by the model in the order in which the
-kubelet would take them in: as they were bound, and those found together by creation time.
+Zones are written one after another, pods are bound before any zone shows them, and end before the zones let
+them go. The state of a node is therefore the last complete and agreeing snapshot of its zones, with what has
+happened since (``since_snapshot``) played over it.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -15,18 +13,14 @@ from numazones.api.numazone import NUMAZone
 from numazones.api.zones import node_from_zones
 from numazones.cluster import NO_ZONES, ClusterNode, ClusterPod, Unknown
 from numazones.errors import NumazonesError
-from numazones.kubelet.admission import admit, remove
 from numazones.node import Node
-from numazones.pod import Pod, QOSClass
 from numazones_operator.decoding import Heartbeat, ZoneReport
+from numazones_operator.since_snapshot import SinceSnapshot
 
 ZONES_DISAGREE = "ZonesDisagree"
 ZONES_UNREADABLE = "ZonesUnreadable"
 LEASE_EXPIRED = "LeaseExpired"
 NO_LEASE = "NoLease"
-
-_STRAGGLING = 300.0
-"""Seconds for which a snapshot from before a pod's end may still arrive."""
 
 
 @dataclass(slots=True)
@@ -70,10 +64,8 @@ class NodeRecord:
     pulse: Pulse | None = None
     pods: dict[str, ClusterPod] = field(default_factory=dict)
     """UID → pod that is bound here and has not ended."""
-    order: dict[str, int] = field(default_factory=dict)
-    """UID → when it was seen bound."""
-    gone: dict[str, float] = field(default_factory=dict)
-    """UID, as the kubelet knows it → when its pod ended; snapshots may still show it for a while."""
+    since: SinceSnapshot = field(default_factory=SinceSnapshot)
+    """What the snapshot may not show yet."""
 
     @property
     def known(self) -> bool:
@@ -113,13 +105,8 @@ class NodeRecord:
         self.snapshot = reports[0].snapshot
         for numa, report in self.reports.items():
             self.reports[numa] = replace(report, body=None)
-        state = self.state
-        if state is not None:
-            self.gone = {
-                uid: ended
-                for uid, ended in self.gone.items()
-                if state.holds(uid) or now - ended < _STRAGGLING
-            }
+        if self.state is not None:
+            self.since.settle(self.state, now)
 
     def doubt(self, now: float, *, settle: float) -> Unknown | None:
         """Return why the zones cannot be relied on at this moment, or None; ``settle`` in seconds."""
@@ -146,48 +133,16 @@ class NodeRecord:
         node = self.node.with_pods(self.pods.values())
         doubt = self.doubt(now, settle=settle)
         if doubt is None and self.state is not None:
-            return self._with_overlay(node, self.state, approximate=False)
+            return self._with_events(node, self.state, approximate=False)
         if self.topology is not None:
-            return self._with_overlay(node, self.topology, approximate=True)
+            return self._with_events(node, self.topology, approximate=True)
         return node.with_unknown_state(doubt or self.topology_trouble or NO_ZONES)
 
-    def state_before(self, pod: ClusterPod, now: float, *, settle: float) -> Node | Unknown:
-        """Return the state in which the kubelet finds the node when it takes in a pod just bound to it."""
-        if self.state is None or self.node is None:
-            return self.doubt(now, settle=settle) or NO_ZONES
-        doubt = self.doubt(now, settle=settle)
-        if doubt is not None:
-            return doubt
-        earlier = [other for other in self.pods.values() if other.uid != pod.uid]
+    def _with_events(self, node: ClusterNode, state: Node, *, approximate: bool) -> ClusterNode:
         try:
-            return remove(self._overlaid(self.state, earlier), pod.kubelet_uid)
-        except NumazonesError as error:
-            return Unknown(prediction.UNDECIDED, str(error))
-
-    def _with_overlay(self, node: ClusterNode, state: Node, *, approximate: bool) -> ClusterNode:
-        try:
-            return node.with_state(self._overlaid(state, self.pods.values()), approximate=approximate)
+            return node.with_state(self.since.replay(state), approximate=approximate)
         except NumazonesError as error:
             return node.with_unknown_state(Unknown(prediction.UNDECIDED, str(error)))
-
-    def _overlaid(self, state: Node, pods: Iterable[ClusterPod]) -> Node:
-        for uid in self.gone:
-            state = remove(state, uid)
-        unseen = [pod for pod in pods if not state.holds(pod.kubelet_uid)]
-        for pod in sorted(unseen, key=lambda pod: (self.order.get(pod.uid, 0), pod.created, pod.name)):
-            if pod.admission is not None and _binds(pod.admission, state):
-                state = admit(state, pod.admission).node
-        return state
-
-
-def _binds(pod: Pod, node: Node) -> bool:
-    """Whether the kubelet's managers would give the pod anything of its own."""
-    kubelet = node.kubelet
-    if kubelet.cpus.static and pod.total.cpus:
-        return True
-    if kubelet.memory.static and pod.qos is QOSClass.GUARANTEED:
-        return True
-    return any(name in kubelet.devices.resources for name, _ in pod.total.limits)
 
 
 def _timestamp(text: str) -> float:

@@ -21,7 +21,8 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.process_collector import ProcessCollector
 
 from numazones.api.meta import NODE_LABEL
-from numazones.cluster import ClusterPod
+from numazones.cluster import ClusterNode, ClusterPod
+from numazones.kubelet.admission import Admission
 from numazones_client import Client, ClusterConfig, RetryPolicy, load
 from numazones_client.resources import (
     LEASES,
@@ -40,7 +41,6 @@ from numazones_operator.cluster_state import ClusterState
 from numazones_operator.leadership import Leadership, Term
 from numazones_operator.live_forecasts import LiveForecasts
 from numazones_operator.metrics import FiguresCollector, Metrics
-from numazones_operator.node_record import NodeRecord
 from numazones_operator.options import Options
 from numazones_operator.publisher import Publisher
 from numazones_operator.rebalance.controller import Rebalancing
@@ -115,7 +115,7 @@ class Operator:
             debounce=options.debounce,
             candidates=options.candidates,
         )
-        self.truth = Truth(settle=options.settle, metrics=self.metrics)
+        self.truth = Truth(metrics=self.metrics)
         self.gates = AdmissionGates(
             self._client,
             self.state,
@@ -230,9 +230,8 @@ class Operator:
         self.registry.register(_Queues(self.forecasts, self.publisher))
         ProcessCollector(namespace="numazones_operator", registry=self.registry)
 
-    def _bound(self, pod: ClusterPod, record: NodeRecord) -> None:
-        if self.ready.is_set():
-            self.truth.bound(pod, record)
+    def _bound(self, pod: ClusterPod, node: ClusterNode | None) -> Admission | None:
+        return self.truth.bound(pod, node) if self.ready.is_set() else None
 
     def _pod_changed(self, old: ClusterPod | None, new: ClusterPod | None) -> None:
         self.truth.pod_changed(old, new)

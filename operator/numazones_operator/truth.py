@@ -11,16 +11,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from numazones import prediction
-from numazones.cluster import ClusterPod, Unknown
+from numazones.cluster import ClusterNode, ClusterPod, Unknown
 from numazones.errors import NumazonesError
-from numazones.kubelet.admission import Admission, admit
+from numazones.kubelet.admission import Admission, admit, remove
 from numazones.kubelet.config import SCOPE_POD, SINGLE_NUMA_NODE
 from numazones.kubelet.refusal import SMT_ALIGNMENT, TOPOLOGY_AFFINITY
 from numazones_operator.metrics import Metrics
-from numazones_operator.node_record import NodeRecord
 
 ADMITTED = "Admitted"
 REJECTED = "Pod was rejected: "
+NO_NODE = "NoNode"
+APPROXIMATE = Unknown("Approximate", "only a NodeResourceTopology tells of the node, which is not exact")
 
 _log = logging.getLogger(__name__)
 
@@ -62,19 +63,17 @@ class Verification:
 class Truth:
     """Holds expectations until their outcome is seen."""
 
-    def __init__(
-        self, *, settle: float, metrics: Metrics, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._settle = settle
+    def __init__(self, *, metrics: Metrics) -> None:
         self._metrics = metrics
-        self._clock = clock
         self._expectations: dict[str, Expectation] = {}
         self.on_verified: Callable[[ClusterPod, Verification], None] = lambda _pod, _verification: None
 
-    def bound(self, pod: ClusterPod, record: NodeRecord) -> None:
+    def bound(self, pod: ClusterPod, node: ClusterNode | None) -> Admission | None:
         """Predict for a pod that was just seen to get a node, unless its outcome is known already."""
-        if outcome(pod) is None and pod.phase == "Pending" and prediction.relevant(pod):
-            self._expectations[pod.uid] = self._predict(pod, record)
+        if outcome(pod) is not None or pod.phase != "Pending" or not prediction.relevant(pod):
+            return None
+        expectation = self._expectations[pod.uid] = self._predict(pod, node)
+        return expectation.admission
 
     def pod_changed(self, old: ClusterPod | None, new: ClusterPod | None) -> None:
         """Look for an outcome in a pod that has changed."""
@@ -92,15 +91,18 @@ class Truth:
             _log.warning("%s", miss_report(verification), extra={"fields": {"miss": True, "pod": _name(new)}})
         self.on_verified(new, verification)
 
-    def _predict(self, pod: ClusterPod, record: NodeRecord) -> Expectation:
-        state = record.state_before(pod, self._clock(), settle=self._settle)
+    def _predict(self, pod: ClusterPod, node: ClusterNode | None) -> Expectation:
         if pod.admission is None:
             return Expectation(pod, prediction.UNKNOWN, prediction.UNREADABLE_POD, pod.problem)
-        if isinstance(state, Unknown):
-            return Expectation(pod, prediction.UNKNOWN, state.reason, state.message)
+        if node is None:
+            return Expectation(pod, prediction.UNKNOWN, NO_NODE, f"there is no Node {pod.node}")
+        if node.state is None or node.approximate:
+            unknown = node.unknown or APPROXIMATE
+            return Expectation(pod, prediction.UNKNOWN, unknown.reason, unknown.message)
         started = time.perf_counter()
         try:
-            admission = admit(state, pod.admission)
+            # Zones that came sooner than the binding may show the pod already.
+            admission = admit(remove(node.state, pod.kubelet_uid), pod.admission)
         except NumazonesError as error:
             return Expectation(pod, prediction.UNKNOWN, prediction.UNDECIDED, str(error))
         self._metrics.admission_seconds.observe(time.perf_counter() - started)

@@ -1,0 +1,97 @@
+"""What has happened to the pods of a node since its zones were written, played over the zones' state.
+
+A kubelet takes its pods in as their bindings arrive, lets them go as they end, and publishes the result a
+little later. The events that the zones do not show yet are kept in the order of the watch, which is the order
+in which the kubelet sees them, and replayed: pods are admitted by the model, ends are removals. A pod that
+the model refused when it was bound stays refused, whatever has become free since: the kubelet does not ask
+again. Once the zones show a pod, everything before its binding is settled, too.
+"""
+
+from dataclasses import dataclass, field
+
+from numazones.cluster import ClusterPod
+from numazones.kubelet.admission import admit, remove
+from numazones.node import Node
+from numazones.pod import Pod, QOSClass
+
+_STRAGGLING = 60.0
+"""Seconds for which zones that still show an ended pod may arrive."""
+
+
+@dataclass(slots=True)
+class _Event:
+    """A pod was bound, or one has ended."""
+
+    order: tuple[int, str, str]
+    """When it was seen; among pods found together, when they were created."""
+    uid: str
+    """As the kubelet knows the pod."""
+    admission: Pod | None
+    """None: the pod has ended."""
+    at: float
+    refused: bool = False
+
+
+@dataclass(slots=True)
+class SinceSnapshot:
+    """The events of one node that its zones may not show yet."""
+
+    _events: list[_Event] = field(default_factory=list)
+
+    def bound(self, pod: ClusterPod, *, sequence: int, refused: bool, now: float) -> None:
+        """Take in a pod's binding; ``refused`` if the model refused it then."""
+        self._events = [event for event in self._events if event.uid != pod.kubelet_uid]
+        if pod.admission is not None:
+            order = (sequence, pod.created, pod.name)
+            self._events.append(_Event(order, pod.kubelet_uid, pod.admission, now, refused))
+            self._events.sort(key=lambda event: event.order)
+
+    def ended(self, pod: ClusterPod, *, sequence: int, now: float) -> None:
+        """Take in a pod's end."""
+        self._events.append(_Event((sequence, "", ""), pod.kubelet_uid, None, now))
+
+    def admitted_after_all(self, pod: ClusterPod) -> None:
+        """Believe the kubelet that it runs a pod which the model refused."""
+        for event in self._events:
+            if event.uid == pod.kubelet_uid:
+                event.refused = False
+
+    def settle(self, state: Node, now: float) -> None:
+        """Drop what a new snapshot shows, or cannot contradict any more."""
+        shown = [event.order for event in self._events if event.admission and state.holds(event.uid)]
+        settled = max(shown, default=(0, "", ""))
+        ends = {
+            event.uid for event in self._events if event.admission is None and self._over(event, state, now)
+        }
+        self._events = [
+            event
+            for event in self._events
+            if not (event.uid in ends or (event.admission and event.order <= settled))
+            and not (event.admission is None and event.order < settled and not state.holds(event.uid))
+        ]
+
+    def _over(self, event: _Event, state: Node, now: float) -> bool:
+        return not state.holds(event.uid) and now - event.at > _STRAGGLING
+
+    def replay(self, state: Node) -> Node:
+        """Return the state after all events.
+
+        Raises:
+            NumazonesError: the model gives no verdict on one of the pods.
+        """
+        for event in self._events:
+            if event.admission is None:
+                state = remove(state, event.uid)
+            elif not event.refused and not state.holds(event.uid) and binds(event.admission, state):
+                state = admit(state, event.admission).node
+        return state
+
+
+def binds(pod: Pod, node: Node) -> bool:
+    """Whether the kubelet's managers would give the pod anything of its own."""
+    kubelet = node.kubelet
+    if kubelet.cpus.static and pod.total.cpus:
+        return True
+    if kubelet.memory.static and pod.qos is QOSClass.GUARANTEED:
+        return True
+    return any(name in kubelet.devices.resources for name, _ in pod.total.limits)
