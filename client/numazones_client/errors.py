@@ -50,6 +50,7 @@ class APIError(NumazonesError):
         self.reason = reason
         self.causes = causes
         self.retry_after = retry_after
+        self.message = message
         super().__init__(f"{request}: {message.rstrip('.')}; {self._cure()}")
 
     def _cure(self) -> str:
@@ -72,6 +73,8 @@ class Forbidden(APIError):
     """403: the credentials do not allow this, or an admission policy refused it."""
 
     def _cure(self) -> str:
+        if "denied" in self.message:  # admission policies and webhooks say so, RBAC says "cannot"
+            return "an admission policy refuses this object: change the object, or the policy"
         if not self.request.resource:
             return "grant it to the service account (see the RBAC rules in manifests/)"
         verb = self.request.verb

@@ -356,9 +356,9 @@ async def test_a_refused_list_says_what_to_do(
         ),
         (
             403,
-            "ValidatingAdmissionPolicy 'numazones-exporter' denied request: its name and spec must be …",
+            "ValidatingAdmissionPolicy 'numazones-exporter' denied request: … must be those of this node",
             Forbidden,
-            "denied request: its name and spec must be",
+            "must be those of this node; an admission policy refuses this object",
         ),
         (500, "etcd is away", ServerError, "worker-3-numa-0: etcd is away; the API server is restarting"),
     ],
