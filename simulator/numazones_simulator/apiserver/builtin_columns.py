@@ -491,6 +491,9 @@ COLUMNS: Final[dict[str, tuple[Column, ...]]] = {
         Column("VolumeBindingMode", _field("volumeBindingMode", default="Immediate")),
         Column("AllowVolumeExpansion", lambda obj: bool(obj.get("allowVolumeExpansion")), type="boolean"),
     ),
+    "NetworkPolicy": _with_age(
+        Column("Pod-Selector", lambda obj: _selector_text(get(obj, "spec", "podSelector"))),
+    ),
     "Role": _created_columns(),
     "ClusterRole": _created_columns(),
     "RoleBinding": _binding_columns(),

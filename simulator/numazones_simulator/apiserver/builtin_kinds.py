@@ -171,6 +171,12 @@ def _service(obj: Object) -> Object:
     return {**obj, "spec": spec}
 
 
+def _network_policy(obj: Object) -> Object:
+    spec = obj.get("spec") or {}
+    kinds = ["Ingress", "Egress"] if "egress" in spec else ["Ingress"]
+    return {**obj, "spec": {"podSelector": {}, "policyTypes": kinds, **spec}}
+
+
 def _binding(obj: Object) -> Object:
     groups = {"User": "rbac.authorization.k8s.io", "Group": "rbac.authorization.k8s.io"}
     subjects = [
@@ -532,6 +538,15 @@ def _core(pods: PodStrategy) -> list[_Row]:
             ("status",),
             _fields("status.successful"),
             True,
+        ),
+        _Row(
+            "networking.k8s.io",
+            "networkpolicies",
+            "NetworkPolicy",
+            Plain(_network_policy),
+            True,
+            ("netpol",),
+            generations=True,
         ),
         _Row("rbac.authorization.k8s.io", "roles", "Role"),
         _Row("rbac.authorization.k8s.io", "clusterroles", "ClusterRole", Plain(), False),

@@ -327,6 +327,7 @@ async def test_a_single_object_as_a_table(api: Any, widget: Any) -> None:
         ("/apis/batch/v1/jobs", ["Name", "Status", "Completions", "Duration", "Age", "Containers", "Images", "Selector"]),
         ("/apis/scheduling.k8s.io/v1/priorityclasses", ["Name", "Value", "Global-Default", "Age", "PreemptionPolicy"]),
         ("/apis/storage.k8s.io/v1/storageclasses", ["Name", "Provisioner", "ReclaimPolicy", "VolumeBindingMode", "AllowVolumeExpansion", "Age"]),
+        ("/apis/networking.k8s.io/v1/networkpolicies", ["Name", "Pod-Selector", "Age"]),
         ("/apis/rbac.authorization.k8s.io/v1/clusterroles", None),
         ("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", ["Name", "Role", "Age", "Users", "Groups", "ServiceAccounts"]),
         ("/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies", ["Name", "Validations", "ParamKind", "Age"]),

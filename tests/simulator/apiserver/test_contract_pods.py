@@ -378,6 +378,15 @@ async def test_secrets_take_plain_strings(api: Any) -> None:
     assert "stringData" not in answer.body
 
 
+async def test_network_policies_have_types(api: Any) -> None:
+    path = f"/apis/networking.k8s.io/v1/namespaces/{api.namespace}/networkpolicies"
+    answer = await api.post(path, {"metadata": {"name": "n"}, "spec": {"podSelector": {}, "egress": [{}]}})
+    assert (answer.code, answer.body["spec"]["policyTypes"]) == (201, ["Ingress", "Egress"])
+    answer = await api.post(path, {"metadata": {"name": "m"}, "spec": {"podSelector": {}}})
+    assert answer.body["spec"] == {"podSelector": {}, "policyTypes": ["Ingress"]}
+    assert answer.body["metadata"]["generation"] == 1
+
+
 async def test_immutable_config_maps(api: Any) -> None:
     path = api.core("configmaps")
     await api.post(path, {"metadata": {"name": "i"}, "data": {"a": "1"}, "immutable": True})
