@@ -17,6 +17,7 @@ from typing import Any
 from numazones_client.resources import NODES
 from numazones_simulator import exporters
 from numazones_simulator.control_plane import NAMESPACE, ControlPlane, control_plane
+from numazones_simulator.deployments import Deployments
 from numazones_simulator.kubelet.fleet import Fleet
 from numazones_simulator.kubelet.node_spec import NodeSpec
 from numazones_simulator.kubelet.zone_publisher import ZonePublisher
@@ -87,6 +88,7 @@ async def running(
             fleet.run(),
             Scheduler(plane.client).run(),
             ReplicaSets(plane.client, pause=recreate_pause).run(),
+            Deployments(plane.client).run(),
         ]
         if publishing is Publishing.DIRECT:
             parts += [ZonePublisher(agent, plane.client).run() for agent in fleet.agents.values()]

@@ -14,6 +14,7 @@ from numazones_client.resources import LEASES, NODES, PODS
 from numazones_exporter.sources.podresources import SocketReader
 from numazones_simulator import machines
 from numazones_simulator.apiserver import ApiServer
+from numazones_simulator.deployments import DEPLOYMENTS, Deployments
 from numazones_simulator.kubelet.fleet import Fleet, SocketPathTooLong
 from numazones_simulator.kubelet.node_spec import NodeSpec, configuration
 from numazones_simulator.machines import Shape
@@ -67,7 +68,12 @@ async def running(fleet_of: list[NodeSpec], directory: Path | None = None) -> As
         async with asyncio.TaskGroup() as tasks:
             running_tasks = [
                 tasks.create_task(part)
-                for part in (fleet.run(), Scheduler(client).run(), ReplicaSets(client, pause=0.05).run())
+                for part in (
+                    fleet.run(),
+                    Scheduler(client).run(),
+                    ReplicaSets(client, pause=0.05).run(),
+                    Deployments(client).run(),
+                )
             ]
             try:
                 async with asyncio.timeout(10):
@@ -198,6 +204,30 @@ async def test_replica_sets_replace_what_is_deleted_and_shrink_on_demand() -> No
         await cluster.until(lambda pods: len(pods) == 3 and gone not in phases(pods))
         await cluster.client.patch(REPLICA_SETS, "web", {"spec": {"replicas": 1}}, namespace="default")
         await cluster.until(lambda pods: len(pods) == 1)
+
+
+async def ready_replicas(client: Client) -> int | None:
+    deployment = await client.get(DEPLOYMENTS, "web", namespace="default")
+    return (deployment.get("status") or {}).get("readyReplicas")
+
+
+async def test_deployments_keep_the_pods_of_their_latest_template() -> None:
+    async with running(specs(2)) as cluster:
+        body = replica_set(2, "2")
+        await cluster.client.create(DEPLOYMENTS, {**body, "kind": "Deployment"}, namespace="default")
+        first = await cluster.until(lambda pods: list(phases(pods).values()) == ["Running"] * 2)
+        template = {"spec": {"template": {"metadata": {"labels": {"app": "web", "release": "2"}}}}}
+        await cluster.client.patch(DEPLOYMENTS, "web", template, namespace="default")
+        second = await cluster.until(
+            lambda pods: len(pods) == 2 and not phases(pods).keys() & phases(first).keys()
+        )
+        assert {item["metadata"]["labels"]["release"] for item in second} == {"2"}
+        await cluster.until(lambda pods: set(phases(pods).values()) == {"Running"})
+        async with asyncio.timeout(10):
+            while await ready_replicas(cluster.client) != 2:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        await cluster.client.delete(DEPLOYMENTS, "web", namespace="default")
+        await cluster.until(lambda pods: not pods)
 
 
 async def test_rejected_replicas_are_replaced_again_and_again() -> None:
