@@ -256,15 +256,20 @@ class Search:
             if left > 1 or self._reaches(view, name, place):
                 after = allowance.after(candidate.pod)
                 for step, landed in self._landings(view.put(name, place), candidate, left):
-                    if left == 1:
+                    if left > 1:
+                        self._descend(landed, (*steps, step), left - 1, after)
+                    elif not self._has_failed((*steps, step)):
                         self._record((*steps, step))
                         break  # other destinations cost the same
-                    self._descend(landed, (*steps, step), left - 1, after)
+
+    def _has_failed(self, steps: tuple[Step, ...]) -> bool:
+        """Whether these very moves are known to have failed."""
+        if not self._failed:
+            return False
+        return digest((step.candidate.pod.uid, step.node) for step in steps) in self._failed
 
     def _record(self, steps: tuple[Step, ...]) -> None:
         cost = _cost(steps)
-        if self._failed and digest((step.candidate.pod.uid, step.node) for step in steps) in self._failed:
-            return
         if self._best is None or cost < self._best[0]:
             self._best = (cost, steps)
 

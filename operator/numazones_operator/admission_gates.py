@@ -67,8 +67,8 @@ class AdmissionGates:
         self._metrics = metrics
         self._wall = wall
         self._changed = asyncio.Event()
-        self.confined: Callable[[ClusterPod], tuple[str, ...] | None] = lambda _pod: None
-        """Asked for the only nodes that a pod may be released to; None where any will do."""
+        self.may_go: Callable[[ClusterPod, str], bool] = lambda _pod, _node: True
+        """Asked whether a pod may be released to a node: a plan may keep it for another pod."""
         self._released: dict[str, tuple[ClusterPod, tuple[str, ...], float]] = {}
         """UID → pod, the nodes it may go to, when: until the watch shows it, or it has a node."""
 
@@ -141,9 +141,8 @@ class AdmissionGates:
         if forecast is None or kind is None:
             return ()
         found: list[str] = []
-        only = self.confined(pod)
         for name in forecast.admitting:
-            if only is not None and name not in only:
+            if not self.may_go(pod, name):
                 continue
             node = self._state.node(name)
             if node is not None and _has_room(kind, node, claims.get(name, ())):

@@ -189,7 +189,7 @@ class Operator:
 
     def _reflectors(self) -> Iterator[Reflector[Any]]:
         state = self.state
-        pods = decoding.FieldDecoder(lambda body: state.sharing.pod(ClusterPod.from_api(body)))
+        pods = decoding.FieldDecoder(state.sharing.pod)
         published = decoding.FieldDecoder(Published.from_api)
         yield self._reflector(NODES, decoding.NODES, state.nodes)
         yield self._reflector(
@@ -222,7 +222,7 @@ class Operator:
         self.truth.on_verified = self.publisher.verified
         self.leadership.on_change = self._leadership_changed
         self.forecasts.on_batch = self.gates.wake
-        self.gates.confined = self.rebalancing.execution.confined
+        self.gates.may_go = self.rebalancing.execution.may_go
         self.registry.register(
             FiguresCollector(ClusterFigures(self.state, self.options.target_shapes), self.metrics.leader)
         )

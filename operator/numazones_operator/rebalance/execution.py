@@ -25,6 +25,7 @@ from numazones_operator.rebalance.inputs import Inputs
 from numazones_operator.rebalance.objects import (
     EVICTED,
     EVICTING,
+    EXECUTING,
     EXPIRED,
     FAILED,
     GONE,
@@ -114,19 +115,32 @@ class Execution:
         cure = f"give the pods' templates the scheduling gate {GATE} or the node affinity of the plan"
         return Judgement(f"{problem}; {cure}", holds_if_confined=True)
 
-    def confined(self, pod: ClusterPod) -> tuple[str, ...] | None:
-        """Return the nodes that a gated pod may be released to; None where no plan concerns it."""
+    def may_go(self, pod: ClusterPod, node: str) -> bool:
+        """Whether a gated pod may be released to a node, as far as plans in execution are concerned.
+
+        Pods of a plan go where the plan says, when it is their turn; others keep off the nodes it is about.
+        """
         for item in self._inputs.recommendations:
-            if item.status.phase != "Executing":
+            if item.status.phase != EXECUTING:
                 continue
-            for placement in item.spec.placements:
-                if placement.pod.uid == pod.uid:
-                    return (placement.target.node,) if self._may_be_placed(item) else ()
-            for move, progress in zip(item.spec.moves, item.progress, strict=True):
-                if progress.phase == EVICTED and self._replaces(pod, move, progress, item):
-                    if move.after_pending and waiting_pods(item, self._state.cluster()):
-                        return ()
-                    return move.affinity or None
+            place = self._place_of(pod, item)
+            if place is None:
+                if node in _nodes_of(item):
+                    return False
+            elif node not in place:
+                return False
+        return True
+
+    def _place_of(self, pod: ClusterPod, item: Recommendation) -> tuple[str, ...] | None:
+        """The nodes that a plan has for a pod at this moment; None for a pod that it knows nothing of."""
+        for placement in item.spec.placements:
+            if placement.pod.uid == pod.uid:
+                return (placement.target.node,) if self._may_be_placed(item) else ()
+        for move, progress in zip(item.spec.moves, item.progress, strict=True):
+            if progress.phase == EVICTED and self._replaces(pod, move, progress, item):
+                if move.after_pending and waiting_pods(item, self._state.cluster()):
+                    return ()
+                return move.affinity or tuple(node.name for node in self._state.all_nodes())
         return None
 
     async def step(
@@ -291,6 +305,13 @@ class Execution:
             f"reality differs: move {index + 1}, pod {pod.namespace}/{pod.name}: {why}",
             FAILED,
         )
+
+
+def _nodes_of(item: Recommendation) -> set[str]:
+    """The nodes whose room a plan counts on."""
+    places = [placement.target for placement in item.spec.placements]
+    places += [place for move in item.spec.moves for place in (move.source, move.target)]
+    return {place.node for place in places}
 
 
 def _end_of(pod: ClusterPod | None) -> str:

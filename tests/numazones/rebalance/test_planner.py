@@ -1,0 +1,398 @@
+"""What plans look like: vectors of the specification, targets, affinity, order, limits, hysteresis."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from numazones.cluster import Cluster, Unknown
+from numazones.fragmentation import Shape
+from numazones.rebalance.budgets import Budget, Headroom
+from numazones.rebalance.candidates import why_not
+from numazones.rebalance.goals import FitMore, InvalidGoal, Vacate, Wanted, measure, pending
+from numazones.rebalance.history import History
+from numazones.rebalance.limits import Limits
+from numazones.rebalance.moves import Plan
+from numazones.rebalance.planner import Outcome, plan
+from numazones.rebalance.policy import InvalidPolicy, Policy, Target
+from numazones.rebalance.proof import prove
+from numazones.rebalance.whatif import Effort, carried_out
+
+
+def never() -> bool:
+    return False
+
+
+def shape(cpus: int, count: int | None = None) -> FitMore:
+    return FitMore((Wanted.shape("big", Shape.parse(f"cpu={cpus},memory=1Gi"), count=count),))
+
+
+def moves(outcome: Outcome) -> list[tuple[str, str, str]]:
+    assert outcome.plan is not None, outcome.reason
+    return [(move.pod.name, move.pod.node, move.node) for move in outcome.plan.moves]
+
+
+@pytest.fixture
+def holes(build: Any) -> Callable[..., Any]:
+    """A node whose zones have 0 and 3 of 4 CPUs free, beside one with ``free`` CPUs in its zone."""
+
+    def make(*, free: int = 1, other_cpus: int = 6) -> Any:
+        first = build.put(
+            build.node("n1", cpus=4, reservedSystemCPUs="0"), build.pod("a", 3), build.pod("b", 1)
+        )
+        filler = build.pod("filler", other_cpus - 1)
+        second = build.node("n2", zones=1, cpus=other_cpus)
+        if other_cpus - 1 - free > 0:
+            filler = build.pod("filler", other_cpus - 1 - free)
+            second = build.put(second, filler)
+        return [first, second]
+
+    return make
+
+
+# Vector 10 of the specification, as far as plans go
+
+
+def test_the_pod_that_breaks_a_zone_is_moved_to_where_it_fits(build: Any, holes: Callable[..., Any]) -> None:
+    """n1 has 0 + 3 free; without b zone 1 has 4. n2 has room for one CPU."""
+    big = replace(build.pod("big", 4), phase="Pending")
+    situation = build.situation(holes())
+    outcome = plan(pending([big])[0], situation, Policy(), expired=never)
+    assert moves(outcome) == [("b", "n1", "n2")]
+    assert outcome.plan is not None
+    assert outcome.plan.gain == 1
+    assert outcome.plan.minimal
+    (placement,) = outcome.plan.placements
+    assert (placement.node, placement.zones) == ("n1", (1,))
+    assert outcome.plan.moves[0].why == "the largest free zone of n1 grows from 3 to 4 CPUs"
+
+
+def test_nothing_is_moved_for_a_pod_that_fits_elsewhere(build: Any, holes: Callable[..., Any]) -> None:
+    big = replace(build.pod("big", 4), phase="Pending")
+    outcome = plan(pending([big])[0], build.situation(holes(free=4)), Policy(), expired=never)
+    assert (outcome.plan, outcome.reason) == (None, "the goal is reached without any move")
+
+
+def test_the_same_move_again_is_suppressed_by_the_cooldown(build: Any, holes: Callable[..., Any]) -> None:
+    big = replace(build.pod("big", 4), phase="Pending")
+    goal, policy = pending([big])[0], Policy(cooldown=timedelta(hours=1))
+    situation = build.situation(holes())
+    first = plan(goal, situation, policy, expired=never).plan
+    assert first is not None
+    moved = first.moves[0]
+    history = History().after_move(moved.pod, moved.node, build.now - timedelta(minutes=59))
+    again = plan(goal, replace(situation, history=history), policy, expired=never)
+    assert (again.plan, again.reason) == (None, "no plan was found within 5 evictions")
+    objections = why_not(moved.pod, replace(situation, history=history), policy)
+    (objection,) = objections
+    assert objection.message == (
+        "a pod of the same owner was moved from or to node n1; its pods there stay until "
+        "2026-01-31T12:01:00+00:00"
+    )
+    later = History().after_move(moved.pod, moved.node, build.now - timedelta(minutes=61))
+    assert plan(goal, replace(situation, history=later), policy, expired=never).plan is not None
+
+
+# Vector 8: what has been promised to one pod is not promised to the next
+
+
+def test_ten_pods_never_fit_into_one_slot(build: Any) -> None:
+    """Ten nodes with one pod of 8 of their 11 CPUs each; only one other node has 8 free."""
+    nodes = [
+        build.put(build.node(f"n{index:02}", zones=1, cpus=12), build.pod(f"p{index}", 8))
+        for index in range(10)
+    ]
+    nodes.append(build.node("slot", zones=1, cpus=9))
+    situation = build.situation(nodes)
+    policy = Policy(limits=Limits(total=10))
+    outcome = plan(shape(11), situation, policy, expired=Effort(20_000))
+    assert outcome.plan is not None
+    assert len(outcome.plan.moves) == 1
+    assert outcome.plan.gain == 1
+    assert outcome.plan.moves[0].node == "slot"
+
+
+# Vector 9: budgets over the whole plan
+
+
+def test_a_budget_of_one_lets_a_plan_evict_one(build: Any) -> None:
+    nodes = [
+        build.put(build.node(f"n{index}", zones=1, cpus=6), build.pod(f"p{index}", 2)) for index in range(2)
+    ]
+    nodes.append(build.node("free", zones=1, cpus=5))
+    labelled = [
+        build.put(
+            build.node(each.name, zones=1, cpus=6),
+            *(replace(p, labels={"app": "x"}, node="") for p in each.pods.values()),
+        )
+        for each in nodes[:2]
+    ]
+    budget = Budget.from_api(
+        {
+            "metadata": {"namespace": "default", "name": "x"},
+            "spec": {"selector": {"matchLabels": {"app": "x"}}},
+            "status": {"disruptionsAllowed": 1, "currentHealthy": 2, "desiredHealthy": 1},
+        }
+    )
+    situation = build.situation([*labelled, nodes[2]], headroom=Headroom.of([budget]))
+    goal = shape(5, count=2)
+    outcome = plan(goal, situation, Policy(), expired=never)
+    assert outcome.plan is not None
+    assert (len(outcome.plan.moves), outcome.plan.after) == (1, 1)
+    both = plan(goal, build.situation([*labelled, nodes[2]]), Policy(), expired=never).plan
+    assert both is not None
+    assert (len(both.moves), both.after) == (2, 2)
+    verdict = prove(both, goal, situation, Policy())
+    assert not verdict.holds
+    assert verdict.reason.endswith("blocked by PodDisruptionBudget default/x: all 1 it allows are planned")
+
+
+def test_a_total_of_one_is_kept_to(build: Any) -> None:
+    nodes = [
+        build.put(build.node(f"n{index}", zones=1, cpus=6), build.pod(f"p{index}", 2)) for index in range(2)
+    ]
+    nodes.append(build.node("free", zones=1, cpus=5))
+    outcome = plan(shape(5, count=2), build.situation(nodes), Policy(limits=Limits(total=1)), expired=never)
+    assert outcome.plan is not None
+    assert len(outcome.plan.moves) == 1
+    none = plan(shape(5, count=2), build.situation(nodes), Policy(limits=Limits(total=0)), expired=never)
+    assert none.plan is None
+
+
+# Targets
+
+
+@pytest.fixture
+def two_ways(build: Any) -> Any:
+    """A pod in zone 1 of n1 could restart into zone 0, or go to n2; either frees zone 1."""
+    first = build.put(build.node("n1", cpus=4), build.pod("x", 3), build.pod("y", 1))
+    first = _without(first, "x")
+    return [first, build.node("n2", zones=1, cpus=3)]
+
+
+def _without(node: Any, uid: str) -> Any:
+    from numazones.rebalance.moves import evict  # noqa: PLC0415
+
+    return evict(node, node.pods[uid])
+
+
+@pytest.mark.parametrize(("target", "node"), [(Target.SAME, "n1"), (Target.OTHER, "n2"), (Target.ANY, "n2")])
+def test_replacements_go_where_the_policy_lets_them(
+    build: Any, two_ways: Any, target: Target, node: str
+) -> None:
+    outcome = plan(shape(4), build.situation(two_ways), Policy(target=target), expired=never)
+    assert moves(outcome) == [("y", "n1", node)]
+
+
+def test_a_single_node_can_be_realigned(build: Any, two_ways: Any) -> None:
+    """The descheduler refuses to work with one node; a restart needs no other."""
+    outcome = plan(shape(4), build.situation(two_ways[:1]), Policy(), expired=never)
+    assert moves(outcome) == [("y", "n1", "n1")]
+    assert outcome.plan is not None
+    assert outcome.plan.moves[0].affinity == ()
+    assert (outcome.plan.moves[0].zones, outcome.plan.moves[0].target_zones) == ((1,), (0,))
+
+
+# Predictable destinations
+
+
+def test_affinity_is_named_only_where_the_scheduler_could_choose_wrongly(build: Any) -> None:
+    """Without p, zone 0 of n1 has 5. p fits on n1 again, which would gain nothing: it must go to n2."""
+    nodes = [
+        build.put(build.node("n1", zones=1, cpus=6), build.pod("p", 1)),
+        build.node("n2", zones=1, cpus=3),
+    ]
+    outcome = plan(shape(5), build.situation(nodes), Policy(), expired=never)
+    assert moves(outcome) == [("p", "n1", "n2")]
+    assert outcome.plan is not None
+    assert outcome.plan.moves[0].affinity == ("n2",)
+    template = build.pod("t", 1, spec={"nodeSelector": {"kubernetes.io/hostname": "n2"}})
+    situation = replace(build.situation(nodes), templates={"p-rs": template})
+    bound = plan(shape(5), situation, Policy(), expired=never).plan
+    assert bound is not None
+    assert bound.moves[0].affinity == ()
+
+
+def test_the_owners_template_counts_not_the_running_pod(build: Any) -> None:
+    nodes = [
+        build.put(build.node("n1", zones=1, cpus=6), build.pod("p", 1)),
+        build.node("n2", zones=1, cpus=3),
+    ]
+    grown = build.pod("t", 3)
+    situation = replace(build.situation(nodes), templates={"p-rs": grown})
+    assert plan(shape(5), situation, Policy(), expired=never).reason == "no plan was found within 5 evictions"
+
+
+def test_the_pending_pod_may_have_to_be_placed_before_the_replacement(build: Any) -> None:
+    """One node: p sits in zone 0, where big would fit; restarted first, p would take zone 0 again."""
+    node = build.put(build.node("n1", cpus=4, reservedSystemCPUs="4"), build.pod("p", 1))
+    big = replace(build.pod("big", 4), phase="Pending")
+    outcome = plan(pending([big])[0], build.situation([node]), Policy(), expired=never)
+    assert outcome.plan is not None
+    (move,) = outcome.plan.moves
+    assert move.after_pending
+    assert (move.zones, move.target_zones) == ((0,), (1,))
+    assert outcome.plan.placements[0].zones == (0,)
+
+
+# Goals
+
+
+def test_a_zone_is_freed(build: Any) -> None:
+    node = build.put(build.node("n1", cpus=4), build.pod("a", 2), build.pod("b", 2), build.pod("c", 1))
+    situation = build.situation([node, build.node("n2", zones=1, cpus=4)])
+    goal = Vacate("n1", 1)
+    occupants = sorted(pod.name for pod in goal.occupants(node))
+    outcome = plan(goal, situation, Policy(), expired=never)
+    assert sorted(name for name, *_ in moves(outcome)) == occupants
+    assert outcome.plan is not None
+    assert (outcome.plan.after, outcome.plan.minimal) == (0, True)
+    after = carried_out(outcome.plan, situation)
+    assert goal.occupants(after.cluster.nodes["n1"]) == []
+
+
+def test_a_node_is_freed_of_all_but_what_belongs_to_it(build: Any) -> None:
+    daemon = build.pod("agent", 1)
+    (owner,) = daemon.owners
+    daemon = replace(daemon, owners=(replace(owner, kind="DaemonSet"),))
+    node = build.put(build.node("n1", cpus=4), build.pod("a", 2), daemon)
+    situation = build.situation([node, build.node("n2", zones=1, cpus=4)])
+    outcome = plan(Vacate("n1"), situation, Policy(target=Target.OTHER), expired=never)
+    assert moves(outcome) == [("a", "n1", "n2")]
+
+
+def test_pending_pods_of_one_kind_are_one_goal(build: Any) -> None:
+    pods = [replace(build.pod(f"big-{index}", 4), phase="Pending") for index in range(3)]
+    other = replace(build.pod("urgent", 2), phase="Pending", priority=10)
+    first, second = pending([*pods, other])
+    assert [wanted.name for goal in (first, second) for wanted in goal.wanted] == [
+        "default/urgent",
+        "default/big-0",
+    ]
+    assert second.aim == 3
+
+
+def test_a_pod_that_cannot_be_read_is_no_goal(build: Any) -> None:
+    broken = replace(build.pod("odd", 1), admission=None, problem="no containers")
+    with pytest.raises(InvalidGoal, match=r"pod default/odd cannot be read: no containers"):
+        pending([broken])
+
+
+# Hysteresis
+
+
+def test_a_plan_that_gains_too_little_is_not_made(build: Any, two_ways: Any) -> None:
+    outcome = plan(shape(4), build.situation(two_ways), Policy(min_gain=2), expired=never)
+    assert (outcome.plan, outcome.reason) == (None, "the best plan gains 1, less than minGain of 2")
+
+
+def test_a_minimum_gain_of_nothing_makes_no_sense() -> None:
+    with pytest.raises(InvalidPolicy, match="minGain 0 would allow plans that gain nothing"):
+        Policy(min_gain=0)
+
+
+def test_a_plan_that_failed_is_replaced_by_another_and_not_proposed_again(build: Any, two_ways: Any) -> None:
+    situation = build.situation(two_ways)
+    tried: list[Plan] = []
+    history = History()
+    while True:
+        outcome = plan(shape(4), replace(situation, history=history), Policy(), expired=never)
+        if outcome.plan is None:
+            break
+        assert outcome.plan.digest not in history.failed
+        tried.append(outcome.plan)
+        history = history.after_failure(outcome.plan)
+        assert len(tried) < 50
+    assert len(tried) >= 2
+
+
+# What is unknown is never relied on
+
+
+@pytest.mark.parametrize(
+    "blind",
+    [
+        lambda node: node.with_unknown_state(Unknown("LeaseExpired", "stale")),
+        lambda node: replace(node, approximate=True),
+        lambda node: replace(node, ready=False),
+    ],
+    ids=["unknown", "approximate", "not ready"],
+)
+def test_nodes_that_are_not_known_for_certain_take_part_in_no_plan(build: Any, blind: Any) -> None:
+    nodes = [
+        build.put(build.node("n1", zones=1, cpus=6), build.pod("p", 1)),
+        build.node("n2", zones=1, cpus=3),
+    ]
+    situation = build.situation([nodes[0], blind(nodes[1])])
+    assert plan(shape(5), situation, Policy(target=Target.OTHER), expired=never).plan is None
+    situation = build.situation([blind(nodes[0]), nodes[1]])
+    objections = why_not(nodes[0].pods["p"], situation, Policy())
+    assert [objection.rule for objection in objections] == ["NodeState"]
+
+
+def test_time_that_is_up_ends_the_search(build: Any, two_ways: Any) -> None:
+    outcome = plan(shape(4), build.situation(two_ways), Policy(), expired=lambda: True)
+    assert outcome.reason == "no plan was found within 5 evictions before time was up"
+
+
+# Proofs
+
+
+@pytest.fixture
+def made(build: Any, two_ways: Any) -> tuple[Plan, Any]:
+    situation = build.situation(two_ways)
+    found = plan(shape(4), situation, Policy(), expired=never).plan
+    assert found is not None
+    return found, situation
+
+
+def test_a_proof_does_not_believe_the_plan(made: tuple[Plan, Any], build: Any) -> None:
+    good, situation = made
+    goal, policy = shape(4), Policy()
+    assert prove(good, goal, situation, policy).holds
+    more = prove(replace(good, after=good.after + 1), goal, situation, policy)
+    assert more.reason == f"the goal would count {good.after}, not {good.after + 1}"
+    (move,) = good.moves
+    elsewhere = prove(replace(good, moves=(replace(move, affinity=("n3",)),)), goal, situation, policy)
+    assert elsewhere.reason == "no node that the scheduler could choose is left for default/y"
+    wrong = prove(good, goal, situation, Policy(target=Target.SAME))
+    assert "but the policy's target is Same" in wrong.reason
+    gone = replace(situation, cluster=Cluster({"n2": situation.cluster.nodes["n2"]}))
+    assert prove(good, goal, gone, policy).reason == "pod default/y is not on node n1 any more"
+    protected = Policy(limits=Limits(total=0))
+    assert "per a descheduling cycle reached" in prove(good, goal, situation, protected).reason
+
+
+def test_a_replacement_that_any_node_may_take_is_proven_for_each(build: Any) -> None:
+    nodes = [build.put(build.node("n1", zones=1, cpus=6), build.pod("p", 1))]
+    nodes += [build.node(f"n{index}", zones=1, cpus=3) for index in range(2, 5)]
+    situation = build.situation(nodes)
+    template = build.pod(
+        "t",
+        1,
+        spec={
+            "affinity": {
+                "nodeAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": {
+                        "nodeSelectorTerms": [
+                            {"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["n1"]}]}
+                        ]
+                    }
+                }
+            }
+        },
+    )
+    situation = replace(situation, templates={"p-rs": template})
+    outcome = plan(shape(5), situation, Policy(), expired=never)
+    assert outcome.plan is not None
+    assert outcome.plan.moves[0].affinity == ()
+    assert prove(outcome.plan, shape(5), situation, Policy()).courses == 3
+
+
+def test_measuring_counts_what_fits_on_all_nodes(build: Any, two_ways: Any) -> None:
+    cluster = build.situation(two_ways).cluster
+    assert measure(shape(3), cluster) == 2
+    assert measure(shape(3, count=1), cluster) == 1
+    assert measure(shape(1), Cluster()) == 0
