@@ -9,7 +9,7 @@ Only the fields that some rule needs are kept of a pod; amounts are integers, cp
 everything else in whole units (bytes, devices).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -62,6 +62,51 @@ class Owner:
 
 
 @dataclass(frozen=True, slots=True)
+class Demands:
+    """What a pod asks for, as scheduler and kubelet read it; the same for all pods of a template."""
+
+    requests: Mapping[str, int]
+    """What the scheduler counts."""
+    admission: Pod | None
+    """What the kubelet's admission needs; None where the pod cannot be read."""
+    problem: str = ""
+    """Why it cannot be read."""
+
+    @classmethod
+    def of(cls, body: Mapping[str, Any]) -> Self:
+        """Read a core/v1 Pod."""
+        try:
+            return cls(scheduling.effective_requests(body), Pod.from_api(body))
+        except NumazonesError as error:
+            return cls({}, None, str(error))
+
+
+def demands_key(body: Mapping[str, Any]) -> str:
+    """Return a text that is equal for pods whose demands are, their names and times aside."""
+    spec, status = body.get("spec") or {}, body.get("status") or {}
+    containers = [
+        [
+            (item.get("name"), item.get("resources"), item.get("restartPolicy"))
+            for item in spec.get(part) or ()
+        ]
+        for part in ("initContainers", "containers")
+    ]
+    resized = [
+        (item.get("name"), item.get("resources"), item.get("allocatedResources"))
+        for part in ("initContainerStatuses", "containerStatuses")
+        for item in status.get(part) or ()
+        if item.get("resources")
+    ]
+    pending = [
+        item.get("reason")
+        for item in status.get("conditions") or ()
+        if item.get("type") == "PodResizePending"
+    ]
+    rest = (spec.get("resources"), spec.get("overhead"), status.get("qosClass"))
+    return repr((containers, resized, pending, rest, status.get("extendedResourceClaimStatus")))
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterPod:
     """A pod as far as placement is concerned."""
 
@@ -102,17 +147,16 @@ class ClusterPod:
     problem: str = ""
 
     @classmethod
-    def from_api(cls, body: Mapping[str, Any]) -> Self:
-        """Read a core/v1 Pod; a pod that makes no sense is kept with its ``problem``."""
+    def from_api(
+        cls, body: Mapping[str, Any], *, demands_of: Callable[[Mapping[str, Any]], Demands] = Demands.of
+    ) -> Self:
+        """Read a core/v1 Pod; a pod that makes no sense is kept with its ``problem``.
+
+        ``demands_of`` reads what it asks for; who reads many pods of few templates passes one that remembers.
+        """
         metadata, spec, status = body["metadata"], body.get("spec") or {}, body.get("status") or {}
         volumes = spec.get("volumes") or ()
-        requests: Mapping[str, int] = {}
-        admission, problem = None, ""
-        try:
-            requests = scheduling.effective_requests(body)
-            admission = Pod.from_api(body)
-        except NumazonesError as error:
-            problem = str(error)
+        demands = demands_of(body)
         return cls(
             namespace=metadata.get("namespace", ""),
             name=metadata["name"],
@@ -135,7 +179,7 @@ class ClusterPod:
                 if key.startswith(_KEPT_ANNOTATIONS)
             },
             constraints=Constraints.from_api(spec),
-            requests=requests,
+            requests=demands.requests,
             local_storage=any("emptyDir" in volume or "hostPath" in volume for volume in volumes),
             volume_claims=tuple(
                 volume["persistentVolumeClaim"].get("claimName", "")
@@ -143,8 +187,8 @@ class ClusterPod:
                 if volume.get("persistentVolumeClaim")
             ),
             resource_claims=bool(spec.get("resourceClaims")),
-            admission=admission,
-            problem=problem,
+            admission=demands.admission,
+            problem=demands.problem,
         )
 
     @property

@@ -6,10 +6,11 @@ keeps a whole cluster within a few hundred MiB, and makes comparing them a matte
 """
 
 from collections.abc import Hashable, Mapping
+from copy import copy
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from numazones.cluster import ClusterPod
+from numazones.cluster import MIRROR, ClusterPod, Demands, demands_key
 from numazones.node import Node
 from numazones.pod import Pod
 
@@ -28,10 +29,7 @@ class Sharing:
 
     def value(self, value: T) -> T:
         """Return the remembered equal of a value."""
-        if len(self._values) > _MOST:
-            self._values.clear()
-        shared: T = self._values.setdefault(value, value)
-        return shared
+        return self.value_under(value, value)
 
     def mapping(self, mapping: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the remembered equal of a flat mapping."""
@@ -39,29 +37,35 @@ class Sharing:
             self._mappings.clear()
         return self._mappings.setdefault(tuple(mapping.items()), mapping)
 
-    def pod(self, pod: ClusterPod) -> ClusterPod:
-        """Return the pod made of shared parts."""
-        return replace(
-            pod,
-            labels=self.mapping(pod.labels),
-            annotations=self.mapping(pod.annotations),
-            requests=self.mapping(pod.requests),
-            constraints=self.value(pod.constraints),
-            owners=self.value(pod.owners),
-            node=self.value(pod.node),
-            namespace=self.value(pod.namespace),
-            admission=None if pod.admission is None else self._admission(pod.admission),
-        )
-
-    def _admission(self, pod: Pod) -> Pod:
-        """Share what is the same for all pods of a template; derived parts would otherwise be made again."""
-        key = (pod.containers, pod.pod_requests, pod.pod_limits, pod.has_pod_resources, pod.qos_class)
-        like: Pod = self._values.setdefault(key, pod)
-        if like is not pod:
-            for name in ("containers", "pod_requests", "pod_limits", "demands", "total", "claimed_resources"):
-                if getattr(like, name) == getattr(pod, name):
-                    object.__setattr__(pod, name, getattr(like, name))
+    def pod(self, body: Mapping[str, Any]) -> ClusterPod:
+        """Read a pod, made of shared parts."""
+        pod = ClusterPod.from_api(body, demands_of=self._demands_of)
+        for name, shared in (
+            ("labels", self.mapping(pod.labels)),
+            ("annotations", self.mapping(pod.annotations)),
+            ("constraints", self.value(pod.constraints)),
+            ("owners", self.value(pod.owners)),
+            ("node", self.value(pod.node)),
+            ("namespace", self.value(pod.namespace)),
+        ):
+            object.__setattr__(pod, name, shared)
         return pod
+
+    def _demands_of(self, body: Mapping[str, Any]) -> Demands:
+        """Read a template once; of its other pods only the names have to be read."""
+        key = demands_key(body)
+        known: Demands | None = self._values.get(key)
+        if known is None:
+            known = self.value_under(key, Demands.of(body))
+        like = known.admission
+        return known if like is None else replace(known, admission=_renamed(like, body["metadata"]))
+
+    def value_under(self, key: Hashable, value: T) -> T:
+        """Remember a value under a key of its own."""
+        if len(self._values) > _MOST:
+            self._values.clear()
+        shared: T = self._values.setdefault(key, value)
+        return shared
 
     def node(self, node: Node) -> Node:
         """Return the state with a kubelet that equal nodes share."""
@@ -73,3 +77,17 @@ class Sharing:
         except TypeError:  # devices with parts that cannot be hashed are simply not shared
             return node
         return replace(node, kubelet=shared)
+
+
+def _renamed(like: Pod, metadata: Mapping[str, Any]) -> Pod:
+    """Return a pod of the same template without working its demands out again."""
+    pod = copy(like)
+    annotations = metadata.get("annotations") or {}
+    for name, value in (
+        ("name", metadata.get("name", "")),
+        ("namespace", metadata.get("namespace", "")),
+        ("uid", annotations.get(MIRROR) or metadata.get("uid", "")),
+        ("created", metadata.get("creationTimestamp") or ""),
+    ):
+        object.__setattr__(pod, name, value)
+    return pod

@@ -1,0 +1,56 @@
+"""Sharing equal parts changes nothing about what is read."""
+
+from itertools import islice
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numazones.cluster import ClusterPod
+from numazones.pod import Pod
+from numazones_operator.sharing import Sharing
+from numazones_simulator import node_kinds
+from numazones_simulator.workload import Workload
+
+
+@given(seed=st.integers(0, 1000))
+def test_pods_read_with_shared_parts_equal_those_read_alone(seed: int) -> None:
+    sharing = Sharing()
+    for number, body in enumerate(islice(Workload(seed).pods(), 60)):
+        body["metadata"] |= {"uid": f"uid-{number}", "creationTimestamp": f"2026-01-31T08:00:{number:02}Z"}
+        if number % 5 == 0:
+            body["metadata"]["annotations"] = {"kubernetes.io/config.mirror": f"static-{number}"}
+        shared, alone = sharing.pod(body), ClusterPod.from_api(body)
+        assert shared == alone
+        assert isinstance(shared.admission, Pod)
+        assert alone.admission is not None
+        assert (shared.admission.demands, shared.admission.total, shared.admission.qos) == (
+            alone.admission.demands,
+            alone.admission.total,
+            alone.admission.qos,
+        )
+
+
+def test_a_pod_that_cannot_be_read_stays_so_beside_its_template() -> None:
+    sharing = Sharing()
+    container = {"name": "c", "resources": {"requests": {"cpu": "twelve"}}}
+    for name in ("a", "b"):
+        pod = sharing.pod({"metadata": {"name": name}, "spec": {"containers": [container]}})
+        assert pod.admission is None
+        assert "twelve" in pod.problem
+
+
+def test_a_resized_pod_is_not_taken_for_its_template() -> None:
+    sharing = Sharing()
+    amounts = {"requests": {"cpu": "2"}}
+    body = {"metadata": {"name": "a"}, "spec": {"containers": [{"name": "c", "resources": amounts}]}}
+    status = {"containerStatuses": [{"name": "c", "resources": {"requests": {"cpu": "4"}}}]}
+    assert sharing.pod(body).requests == {"cpu": 2000}
+    assert sharing.pod(body | {"status": status}).requests == {"cpu": 4000}
+
+
+def test_equal_nodes_share_one_kubelet() -> None:
+    sharing = Sharing()
+    first, second = (sharing.node(node_kinds.single_numa_node("n", "a").empty_node()) for _ in range(2))
+    assert first.kubelet is second.kubelet
+    other = sharing.node(node_kinds.restricted_pods("n", "a").empty_node())
+    assert other.kubelet is not first.kubelet
