@@ -13,8 +13,14 @@ from typing import Any
 
 from numazones.conformance.comparison import Difference, compared_steps, differences
 from numazones.conformance.results import replay
+from numazones.errors import NumazonesError
 
 _SHOWN = 20
+_UNREADABLE = 2
+
+
+class NotAScenario(NumazonesError):
+    """A line is no scenario; the message says which."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -26,16 +32,27 @@ def main(arguments: list[str] | None = None) -> int:
     check.add_argument("file", help="scenarios, one JSON object a line, gzipped if named *.gz")
     check.add_argument("--show", type=int, default=_SHOWN, help="how many differences to print (%(default)s)")
     options = parser.parse_args(arguments)
-    if options.command == "emit":
-        return _emit(sys.stdin)
-    with gzip.open(options.file, "rt") if options.file.endswith(".gz") else open(options.file) as lines:  # noqa: PTH123
-        return _check(lines, options.show)
+    try:
+        if options.command == "emit":
+            return _emit(sys.stdin)
+        opener = gzip.open if options.file.endswith(".gz") else open
+        with opener(options.file, "rt") as lines:
+            return _check(lines, options.show)
+    except (OSError, NotAScenario) as error:
+        sys.stderr.write(f"{error}\n")
+        return _UNREADABLE
 
 
 def _scenarios(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
-    for line in lines:
+    for number, line in enumerate(lines, start=1):
         if line.strip():
-            yield json.loads(line)
+            try:
+                scenario = json.loads(line)
+            except ValueError as error:
+                raise NotAScenario(f"line {number} is no JSON: {error}") from error
+            if not isinstance(scenario, dict):
+                raise NotAScenario(f"line {number} is no JSON object")
+            yield scenario
 
 
 def _emit(lines: Iterable[str]) -> int:

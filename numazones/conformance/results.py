@@ -28,6 +28,8 @@ def replay(scenario: Mapping[str, Any]) -> dict[str, Any]:
         return {**given, "invalid": str(error)}
     except NumazonesError as error:
         return {**given, "error": str(error)}
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        return {**given, "error": f"no scenario in the vectors' schema: {error!r}"}
     done = []
     for step in steps:
         bare = {key: value for key, value in step.items() if key not in _OUTCOMES}
@@ -38,12 +40,12 @@ def replay(scenario: Mapping[str, Any]) -> dict[str, Any]:
 
 def _step(node: Node, step: Mapping[str, Any]) -> tuple[Node, dict[str, Any]]:
     """The node after a step, and the step's outcome without the state."""
-    if step["op"] == "remove":
-        return remove(node, step["uid"]), {}
-    if step["op"] != "admit":
-        return node, {"undecided": f"unknown operation {step['op']!r}"}
+    if step.get("op") == "remove":
+        return remove(node, step.get("uid", "")), {}
+    if step.get("op") != "admit":
+        return node, {"undecided": f"unknown operation {step.get('op')!r}"}
     try:
-        admission = admit(node, Pod.from_api(step["pod"]))
+        admission = admit(node, Pod.from_api(step.get("pod", {})))
     except NumazonesError as error:
         return node, {"undecided": str(error)}
     return admission.node, _admission(admission)

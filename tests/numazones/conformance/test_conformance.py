@@ -119,6 +119,24 @@ def test_what_cannot_be_decided_is_told_and_does_not_end_the_run() -> None:
     assert "at least one CPU" in replay(scenario)["error"]
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("{", "line 1 is no JSON"), ("[]", "line 1 is no JSON object"), (None, "No such file")],
+)
+def test_files_that_hold_no_scenarios_are_told_and_fail(
+    text: str | None, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "scenarios.jsonl"
+    if text is not None:
+        path.write_text(text)
+    assert main(["check", str(path)]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_an_object_that_is_no_scenario_is_told() -> None:
+    assert "no scenario in the vectors' schema" in replay({"id": "x"})["error"]
+
+
 def test_check_reports_differences_and_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recorded = admitting()
     first(recorded)["defaultCPUSet"] = "7"
