@@ -17,7 +17,7 @@ import random
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -118,7 +118,6 @@ class Watchman:
     """Looks at pods and budgets again and again, and remembers what must not be."""
 
     client: Client
-    evicted: set[str] = field(default_factory=set)
     below_budget: int = 0
     phases: dict[str, str] = field(default_factory=dict)
     """Pod name → phase; absent once it is gone."""
@@ -138,11 +137,10 @@ class Watchman:
             if status.get("currentHealthy", 0) < status.get("desiredHealthy", 0):
                 self.below_budget += 1
 
-    async def until(self, names: Iterable[str], *, gone: bool = False) -> None:
-        """Wait until pods run, or are gone."""
-        for name in names:
-            while (name in self.phases) if gone else (self.phases.get(name) != "Running"):  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
+    async def until(self, name: str, phase: str) -> None:
+        """Wait until a pod is in a phase; the empty one: until it is gone."""
+        while self.phases.get(name, "") != phase:  # noqa: ASYNC110 - the next look is not far
+            await asyncio.sleep(0.05)
 
     @property
     def big_running(self) -> int:
@@ -218,10 +216,10 @@ async def _replay_node(
                 "spec": {**item.body["spec"], "nodeName": item.node},
             }
             await client.create(PODS, body, namespace=NAMESPACE)
-            await watchman.until([name])
+            await watchman.until(name, "Running" if item.admitted else "Failed")
         else:
             await client.delete(PODS, name, namespace=NAMESPACE)
-            await watchman.until([name], gone=True)
+            await watchman.until(name, "")
 
 
 async def _replica_set(client: Client, name: str, *, replicas: int, cpus: int = 1) -> str:

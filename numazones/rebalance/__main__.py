@@ -35,9 +35,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--effort", type=int, default=200_000, help="steps of the search per plan  [200000]")
     options = parser.parse_args(arguments)
     try:
-        report = report_on(
-            yaml.safe_load(options.policy), json.load(options.dump), now=options.now, effort=options.effort
-        )
+        with options.policy, options.dump:
+            policy, dump = yaml.safe_load(options.policy), json.load(options.dump)
+        report = report_on(policy, dump, now=options.now, effort=options.effort)
     except (NumazonesError, json.JSONDecodeError, yaml.YAMLError) as error:
         print(f"numazones.rebalance: {error}", file=sys.stderr)  # noqa: T201
         return 1

@@ -24,11 +24,13 @@ _CREATED = "2026-01-01T00:00:00Z"
 
 @dataclass(frozen=True, slots=True)
 class Happening:
-    """A pod came to a node and was admitted there, or left it."""
+    """A pod came to a node, or left it."""
 
     body: Mapping[str, Any]
     node: str
     arrives: bool
+    admitted: bool = True
+    """Whether the kubelet let it run; a rejected pod leaves at once, but may leave a trace."""
 
 
 @dataclass
@@ -74,6 +76,8 @@ class Churn:
             return
         if self.kubelets[choice.node].admit(body).rejection is not None:
             self.rejected += 1
+            self.history.append(Happening(body, choice.node, arrives=True, admitted=False))
+            self.history.append(Happening(body, choice.node, arrives=False, admitted=False))
             return
         runs = replace(pod, phase="Running", ready=True, started=_CREATED)
         self.nodes[choice.node] = self.nodes[choice.node].with_pod(runs.placed(choice.node))

@@ -1,0 +1,144 @@
+"""What a policy would do to a dump, through the command and through the function."""
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from numazones.api.zones import zones_from_node
+from numazones.fragmentation import Shape
+from numazones.rebalance.__main__ import main
+from numazones.rebalance.goals import FitMore, Wanted
+from numazones.rebalance.policy import Policy
+from numazones.rebalance.whatif import Effort, InvalidDump, situation_of, what_if
+
+POLICY = {
+    "apiVersion": "numazones.io/v1alpha1",
+    "kind": "RebalancePolicy",
+    "metadata": {"name": "keep-room"},
+    "spec": {
+        "goals": {"shapes": [{"name": "large", "resources": {"cpu": "5", "memory": "1Gi"}}]},
+        "limits": {"maxNoOfPodsToEvictTotal": 1, "evictSingleReplicas": True},
+    },
+}
+
+
+@pytest.fixture
+def dump(build: Any) -> dict[str, Any]:
+    """Two nodes with a pod of one CPU in the way of five, two with room for it; as kubectl prints them."""
+    nodes = [build.put(build.node(f"n{n}", zones=1, cpus=6), build.pod(f"p{n}", 1)) for n in range(2)]
+    nodes += [build.node(f"free-{index}", zones=1, cpus=3) for index in range(2)]
+    items: list[dict[str, Any]] = []
+    for node in nodes:
+        items.append(
+            {
+                "kind": "Node",
+                "metadata": {"name": node.name, "labels": dict(node.labels)},
+                "status": {
+                    "allocatable": {"cpu": f"{node.allocatable['cpu']}m", "memory": "100Gi", "pods": "20"},
+                    "conditions": [{"type": "Ready", "status": "True"}],
+                },
+            }
+        )
+        pods = {pod.uid: (pod.namespace, pod.name) for pod in node.pods.values()}
+        items += [zone.to_api() for zone in zones_from_node(node.state, node_name=node.name, pods=pods)]
+        for pod in node.pods.values():
+            amounts = {"cpu": "1", "memory": "1Gi"}
+            items.append(
+                {
+                    "kind": "Pod",
+                    "metadata": {
+                        "namespace": pod.namespace,
+                        "name": pod.name,
+                        "uid": pod.uid,
+                        "creationTimestamp": "2026-01-31T10:00:00Z",
+                        "ownerReferences": [
+                            {"kind": "ReplicaSet", "name": "rs", "uid": f"{pod.name}-rs", "controller": True}
+                        ],
+                    },
+                    "spec": {
+                        "nodeName": node.name,
+                        "containers": [{"name": "c", "resources": {"requests": amounts, "limits": amounts}}],
+                    },
+                    "status": {"phase": "Running", "startTime": "2026-01-31T10:00:00Z"},
+                }
+            )
+    return {"kind": "List", "items": items}
+
+
+def test_the_command_prints_plan_after_plan(
+    dump: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    policy, file = tmp_path / "policy.yaml", tmp_path / "dump.json"
+    policy.write_text(yaml.safe_dump(POLICY))
+    file.write_text(json.dumps(dump))
+    assert main(["--policy", str(policy), "--dump", str(file)]) == 0
+    report = json.loads(capsys.readouterr().out)
+    (goal,) = report["goals"]
+    assert report["protections"][0] == "PodsWithLocalStorage"
+    assert (goal["goal"], goal["before"], goal["after"], goal["evictions"]) == ("shape large", 0, 2, 2)
+    assert [plan["moves"][0]["pod"] for plan in goal["plans"]] == ["default/p0", "default/p1"]
+    assert [plan["moves"][0]["affinity"] for plan in goal["plans"]] == [["free-0"], ["free-0"]]
+    assert goal["unmovable"] == {}
+
+
+def test_pods_that_stay_are_counted_by_rule(dump: dict[str, Any]) -> None:
+    for item in dump["items"]:
+        if item["kind"] == "Pod":
+            item["spec"]["volumes"] = [{"name": "v", "emptyDir": {}}]
+    situation = situation_of(dump["items"], now=_moment())
+    goal = FitMore((Wanted.shape("large", Shape.parse("cpu=5")),))
+    answer = what_if(goal, situation, Policy(), effort=1000)
+    assert (answer.plans, answer.reason) == ((), "no pod may be moved")
+    assert answer.unmovable == {"PodsWithLocalStorage": 2}
+
+
+@pytest.mark.parametrize(
+    ("policy", "items", "message"),
+    [
+        (POLICY, [], "the dump holds no nodes"),
+        ({**POLICY, "kind": "Pod"}, [], "expected a RebalancePolicy, not a 'Pod'"),
+        ({**POLICY, "spec": {"target": "There"}}, [], "target 'There' is unknown; write Other, Same, Any"),
+    ],
+)
+def test_what_makes_no_sense_is_said(
+    policy: dict[str, Any],
+    items: list[Any],
+    message: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(yaml.safe_dump(policy))
+    monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps({"items": items})))
+    assert main(["--policy", str(file), "--dump", "-"]) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_a_dump_without_nodes_is_refused() -> None:
+    with pytest.raises(InvalidDump, match="kubectl get nodes,pods,numazones"):
+        situation_of([{"kind": "Pod"}], now=_moment())
+
+
+def test_nodes_whose_zones_make_no_sense_take_part_in_nothing(dump: dict[str, Any]) -> None:
+    for item in dump["items"]:
+        if item["kind"] == "NUMAZone" and item["spec"]["nodeName"] == "n0":
+            item["status"]["zones"] = 2
+    situation = situation_of(dump["items"], now=_moment())
+    assert situation.cluster.nodes["n0"].state is None
+    assert situation.cluster.nodes["n1"].state is not None
+
+
+def test_effort_runs_out_the_same_everywhere() -> None:
+    effort = Effort(2)
+    assert [effort(), effort(), effort(), effort()] == [False, False, True, True]
+
+
+def _moment() -> Any:
+    from datetime import datetime  # noqa: PLC0415
+
+    return datetime.fromisoformat("2026-01-31T12:00:00Z")
