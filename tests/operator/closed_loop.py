@@ -18,6 +18,7 @@ from numazones_operator.options import Options
 from numazones_operator.process import Operator
 from numazones_simulator.apiserver import ApiServer
 from numazones_simulator.control_plane import control_plane
+from numazones_simulator.kubelet.agent import Agent
 from numazones_simulator.kubelet.fleet import Fleet
 from numazones_simulator.kubelet.node_spec import NodeSpec
 from numazones_simulator.kubelet.zone_publisher import ZonePublisher
@@ -51,6 +52,18 @@ async def eventually(
         await asyncio.sleep(0.02)
 
 
+class LatePublisher(ZonePublisher):
+    """Publishes what has collected within a while."""
+
+    def __init__(self, agent: Agent, client: Client, lag: float) -> None:
+        super().__init__(agent, client)
+        self._lag = lag
+
+    async def publish(self) -> None:
+        await asyncio.sleep(self._lag)
+        await super().publish()
+
+
 @dataclass
 class Loop:
     """The running cluster."""
@@ -63,18 +76,20 @@ class Loop:
     fleet: Fleet | None = None
     publishers: dict[str, asyncio.Task[None]] = field(default_factory=dict)
 
-    async def start_nodes(self, specs: Sequence[NodeSpec]) -> None:
-        """Start kubelets and what publishes their zones; wait until everything is published."""
+    async def start_nodes(self, specs: Sequence[NodeSpec], *, lag: float = 0.0) -> None:
+        """Start kubelets and what publishes their zones, ``lag`` seconds late; wait for the first zones."""
         fleet = self.fleet = Fleet(self.client, specs)
         self.tasks.create_task(fleet.run())
         for name, agent in fleet.agents.items():
-            self.publishers[name] = self.tasks.create_task(ZonePublisher(agent, self.client).run())
+            self.publishers[name] = self.tasks.create_task(LatePublisher(agent, self.client, lag).run())
         wanted = sum(len(spec.machine.numa_nodes) for spec in specs)
         await eventually(lambda: self._published(wanted, len(fleet.agents)), patience=60)
 
     async def _published(self, zones: int, leases: int) -> bool:
         written = [zone for zone in await self.client.list(NUMAZONES) if zone.get("status")]
-        beats = await self.client.list(LEASES, namespace=OPTIONS.exporter_namespace, label_selector=NODE_LABEL)
+        beats = await self.client.list(
+            LEASES, namespace=OPTIONS.exporter_namespace, label_selector=NODE_LABEL
+        )
         return len(written) == zones and len(beats) == leases
 
     def start_scheduler(self) -> None:

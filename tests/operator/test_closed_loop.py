@@ -25,7 +25,7 @@ CONCERNED = 2000
 """Pods that NUMA placement concerns and that get a node; others come on top."""
 CROWD = 220
 """Pods from which on most new ones take the place of an old one."""
-BURST = 10
+BURST = 25
 
 
 class Churn:
@@ -71,11 +71,12 @@ def outcomes(series: dict[str, float]) -> dict[tuple[str, str], float]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 async def test_every_prediction_at_binding_time_equals_the_outcome(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with closed_loop(tmp_path) as loop:
-        await loop.start_nodes(node_kinds.mixed(NODES))
+        await loop.start_nodes(node_kinds.mixed(NODES), lag=0.5)
         operator = await loop.start_operator()
         loop.start_scheduler()
         churn = Churn(loop, seed=4)
