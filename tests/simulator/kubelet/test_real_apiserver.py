@@ -118,3 +118,4 @@ async def test_pods_live_and_die_as_on_the_embedded_server(real_apiserver: RealA
         await clean_up(client, "simulated-1")
         for task in background:
             task.cancel()
+    await asyncio.sleep(0.25)  # aiohttp leaves TLS connections a moment to close
