@@ -14,6 +14,7 @@ from numazones_exporter.observation import (
     DEVICE_CHECKPOINT,
     DISAGREE,
     MEMORY_MANAGER_STATE,
+    NOT_FOUND,
     Observation,
     Problem,
 )
@@ -27,10 +28,15 @@ _LONGEST_MESSAGE = 1000
 
 def conditions_of(observation: Observation, problems: Iterable[Problem]) -> tuple[Condition, ...]:
     """Judge the reading; the same on all zones of the node, without transition times."""
-    matter = [problem for problem in problems if not _expected(observation, problem)]
-    disagreements = [problem for problem in matter if problem.reason == DISAGREE]
-    gaps = [problem for problem in matter if problem.reason != DISAGREE]
+    found = tuple(problems)
+    disagreements = [problem for problem in found if problem.reason == DISAGREE]
+    gaps = [problem for problem in found if problem.reason != DISAGREE]
     return _ready(observation, gaps, disagreements), _consistent(disagreements)
+
+
+def unexpected(observation: Observation) -> tuple[Problem, ...]:
+    """What could not be read, without the state files that this kubelet has no reason to write."""
+    return tuple(problem for problem in observation.problems if not _expected(observation, problem))
 
 
 def _ready(observation: Observation, gaps: list[Problem], disagreements: list[Problem]) -> Condition:
@@ -68,7 +74,7 @@ def _sees_kubelet(observation: Observation) -> bool:
 
 def _expected(observation: Observation, problem: Problem) -> bool:
     """Whether a missing state file is no gap: a manager without policy, or without devices, writes none."""
-    if problem.reason != "NotFound" or not _sees_kubelet(observation):
+    if problem.reason != NOT_FOUND or not _sees_kubelet(observation):
         return False
     if problem.source == CPU_MANAGER_STATE:
         return cpu_policy(observation) not in (None, STATIC_CPU)

@@ -21,6 +21,7 @@ from numazones.api.numazone import NUMAZone
 from numazones.errors import NumazonesError
 from numazones_client import APIError, Client, load
 from numazones_exporter import health, zones
+from numazones_exporter.conditions import unexpected
 from numazones_exporter.health import PUBLISH, SCAN, Health
 from numazones_exporter.lease import LeaseKeeper
 from numazones_exporter.metrics import AMOUNTS, Metrics, ZoneAmounts, amount
@@ -30,6 +31,7 @@ from numazones_exporter.observation import (
     KUBELET_CONFIG,
     MEMORY_MANAGER_STATE,
     NODE,
+    NOT_ASKED,
     PODRESOURCES,
     PODS,
     SYSFS,
@@ -196,14 +198,15 @@ class Exporter:
         self._metrics.scan_seconds.observe(time.perf_counter() - started)
         for source, seconds in observation.durations:
             self._metrics.source_seconds.labels(source).observe(seconds)
-        failures = [problem for problem in observation.problems if _is_failure(observation, problem)]
+        problems = unexpected(observation)
+        failures = [problem for problem in problems if _is_failure(observation, problem)]
         for problem in failures:
             self._metrics.source_errors.labels(problem.source).inc()
         if failures:
             self._health.failed(SCAN, "; ".join(problem.message for problem in failures))
         else:
             self._health.succeeded(SCAN)
-        self._tell(frozenset(observation.problems))
+        self._tell(frozenset(problems))
         return observation
 
     def _describe(self, observation: Observation) -> list[NUMAZone]:
@@ -242,8 +245,8 @@ _FACTS = {
 
 
 def _is_failure(observation: Observation, problem: Problem) -> bool:
-    """Tell a source that could not be read from one that was read and contradicts another."""
-    return getattr(observation, _FACTS[problem.source]) is None
+    """Tell a source that could not be read from one that was read in part, or that is switched off."""
+    return problem.reason != NOT_ASKED and getattr(observation, _FACTS[problem.source]) is None
 
 
 def _amounts(node_zones: Sequence[NUMAZone]) -> Iterator[ZoneAmounts]:

@@ -33,6 +33,10 @@ ORDER = (
 
 DISAGREE = "SourcesDisagree"
 """Reason of a problem that is a contradiction between two sources."""
+NOT_ASKED = "NotAsked"
+"""Reason of a problem that is a source switched off by the settings."""
+NOT_FOUND = "NotFound"
+"""Reason of a problem that is a file which is not there."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

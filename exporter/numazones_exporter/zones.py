@@ -24,7 +24,7 @@ from numazones.api.zone_building import build_zones
 from numazones.cpuset import CPUSet
 from numazones.kubelet.memory_manager import MEMORY, hugepage_type
 from numazones.machine import Machine
-from numazones_exporter.conditions import conditions_of
+from numazones_exporter.conditions import conditions_of, unexpected
 from numazones_exporter.consistency import contradictions
 from numazones_exporter.devices import NodeDevices, devices_of
 from numazones_exporter.holdings import Holding, Holdings, holdings_of
@@ -80,7 +80,7 @@ def _joined(observation: Observation, hardware: Hardware) -> _Joined:
     devices = devices_of(observation, holdings)
     reserved = reserved_cpus(observation, hardware)
     problems = (
-        *observation.problems,
+        *unexpected(observation),
         *reserved.problems,
         *holdings.problems,
         *devices.problems,

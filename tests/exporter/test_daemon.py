@@ -19,7 +19,7 @@ from prometheus_client import CollectorRegistry
 
 from numazones_client import Client, ClusterConfig, RetryPolicy
 from numazones_client.resources import LEASES, NODES, NUMAZONES, PODS, Resource
-from numazones_exporter import daemon
+from numazones_exporter import daemon, health
 from numazones_exporter.options import Options
 from numazones_simulator import machine_tree, machines
 from numazones_simulator.apiserver import ApiServer
@@ -390,6 +390,25 @@ async def test_a_source_that_fails_for_three_intervals_makes_it_unhealthy_and_is
         for zone in await node.zones():
             (condition,) = (entry for entry in zone["status"]["conditions"] if entry["type"] == "Ready")
             assert condition["status"] != "True"
+
+
+@pytest.mark.parametrize(
+    ("absent", "changes"),
+    [("device-plugins/kubelet_internal_checkpoint", {}), ("", {"podresources": "none"})],
+    ids=["no device plugin ever registered", "podresources are switched off"],
+)
+async def test_what_a_healthy_node_does_not_have_makes_nobody_unhealthy(
+    node: SimulatedNode, absent: str, changes: dict[str, str]
+) -> None:
+    if absent:
+        (node.options.kubelet_dir / absent).unlink()
+    async with node.exporting(interval=0.05, **changes) as url:
+        await ready(url)
+        source = "numazones_exporter_source_duration_seconds_count"
+        await until(lambda: node.counted(source, source="sysfs") > 2 * health.PATIENCE)
+        assert (await status_of(f"{url}/healthz")) == (200, "ok")
+        for name in ("kubelet_internal_checkpoint", "podresources"):
+            assert node.counted("numazones_exporter_source_errors_total", source=name) == 0
 
 
 async def test_rbac_grants_exactly_what_the_exporter_calls(node: SimulatedNode) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from numazones_exporter.observation import NOT_FOUND
 from numazones_exporter.sources.problems import SourceError
 
 
@@ -17,7 +18,7 @@ def read_document(path: Path) -> Mapping[str, Any]:
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
-        raise SourceError("NotFound", f"{path} does not exist") from error
+        raise SourceError(NOT_FOUND, f"{path} does not exist") from error
     except (OSError, UnicodeDecodeError) as error:
         cause = getattr(error, "strerror", None) or error
         raise SourceError("Unreadable", f"{path} cannot be read: {cause}") from error

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from numazones.errors import NumazonesError
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.versions import UnsupportedVersion
-from numazones_exporter.observation import KUBELET_CONFIG, Problem
+from numazones_exporter.observation import KUBELET_CONFIG, NOT_ASKED, Problem
 from numazones_exporter.sources.documents import read_document
 from numazones_exporter.sources.problems import Reading, SourceError
 
@@ -29,7 +29,7 @@ class NoConfigReader:
 
     async def read(self) -> Mapping[str, Any]:
         """Say that nobody is asked; raises ``SourceError``."""
-        raise SourceError("NotAsked", "the kubelet's configuration is not read (--kubelet-config none)")
+        raise SourceError(NOT_ASKED, "the kubelet's configuration is not read (--kubelet-config none)")
 
 
 class FileConfigReader:

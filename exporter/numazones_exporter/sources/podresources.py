@@ -22,6 +22,7 @@ from numazones.cpuset import CPUSet
 from numazones.kubelet.checkpoints import MemoryBlock
 from numazones_exporter import podresources_pb2 as pb
 from numazones_exporter.observation import (
+    NOT_ASKED,
     ContainerResources,
     Device,
     PodResources,
@@ -165,7 +166,7 @@ class NoReader:
 
     async def read(self) -> PodResourcesAnswer:
         """Say that nobody is asked; raises ``SourceError``."""
-        raise SourceError("NotAsked", "podresources are not read (--podresources none)")
+        raise SourceError(NOT_ASKED, "podresources are not read (--podresources none)")
 
     async def close(self) -> None:
         """Nothing is kept open."""

@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from numazones.kubelet import checkpoints
-from numazones_exporter.observation import CPU_MANAGER_STATE, DEVICE_CHECKPOINT, MEMORY_MANAGER_STATE
+from numazones_exporter.observation import (
+    CPU_MANAGER_STATE,
+    DEVICE_CHECKPOINT,
+    MEMORY_MANAGER_STATE,
+    NOT_FOUND,
+)
 from numazones_exporter.sources.problems import SourceError
-
-NOT_FOUND = "NotFound"
 
 _State = TypeVar("_State")
 
