@@ -21,6 +21,12 @@ settings.load_profile("numazones")
 asyncio.set_event_loop(None)
 
 
+@pytest.fixture
+def tmp_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of the test's own with a short path: a unix socket's path may have 107 characters only."""
+    return tmp_path_factory.mktemp("t")
+
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """The folder of vectors and recordings beside the project (NUMAZONES_SHARED); skips where absent."""
