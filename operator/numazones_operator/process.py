@@ -149,7 +149,7 @@ class Operator:
 
     def stop(self) -> None:
         """Let ``run`` end, gracefully; may be called from any thread."""
-        if self._loop is not None:
+        if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._stop.set)
 
     def start_task(self, coroutine: Coroutine[Any, Any, None], *, name: str) -> None:

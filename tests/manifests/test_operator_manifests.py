@@ -19,6 +19,7 @@ RULES = ROOT / "manifests" / "prometheus"
 OVERLAYS = ROOT / "manifests" / "overlays"
 GATE = OVERLAYS / "operator-admission-gate"
 PODMONITOR = OVERLAYS / "operator-podmonitor"
+EVICTION = OVERLAYS / "operator-eviction"
 NAMESPACE = "numazones-operator"
 
 
@@ -48,7 +49,7 @@ def container(pod: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("folder", [BASE, RULES, GATE, PODMONITOR], ids=lambda folder: folder.name)
+@pytest.mark.parametrize("folder", [BASE, RULES, GATE, EVICTION, PODMONITOR], ids=lambda folder: folder.name)
 def test_a_kustomization_lists_every_file_beside_it_and_no_missing_one(folder: Path) -> None:
     listed = set(yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"])
     assert {path.name for path in folder.glob("*.yaml")} - {"kustomization.yaml"} <= listed
@@ -60,7 +61,7 @@ def test_a_kustomization_lists_every_file_beside_it_and_no_missing_one(folder: P
     "document",
     [
         pytest.param(document, id=f"{document['kind']}-{document['metadata']['name']}")
-        for folder in (BASE, GATE)
+        for folder in (BASE, GATE, EVICTION)
         for document in documents(folder)
     ],
 )
@@ -124,7 +125,7 @@ def test_the_command_understands_its_arguments(container: dict[str, Any]) -> Non
 
 
 def test_every_binding_binds_a_role_that_exists_to_the_operator() -> None:
-    objects = [*documents(BASE), *documents(GATE)]
+    objects = [*documents(BASE), *documents(GATE), *documents(EVICTION)]
     roles = {
         (item["kind"], item["metadata"]["name"], item["metadata"].get("namespace"))
         for item in objects
@@ -142,7 +143,7 @@ def test_every_binding_binds_a_role_that_exists_to_the_operator() -> None:
             assert subject == {"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE}
 
 
-@pytest.mark.parametrize("folder", [BASE, GATE, PODMONITOR], ids=lambda folder: folder.name)
+@pytest.mark.parametrize("folder", [BASE, GATE, EVICTION, PODMONITOR], ids=lambda folder: folder.name)
 def test_kubectl_renders_it(folder: Path) -> None:
     program = shutil.which("kubectl")
     if program is None:

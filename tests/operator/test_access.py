@@ -1,0 +1,219 @@
+"""The operator's rights: exactly those that it uses, found by running it; they do on a real server."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from numazones_client import Client, ClusterConfig, Resource, from_kubeconfig
+from numazones_client.resources import NODES, NUMAZONES, PODS
+from numazones_client.transport import Call, Transport
+from numazones_operator.admission_gates import GATE, OPT_IN
+from numazones_operator.admission_predictions import ADMISSION_PREDICTIONS
+from numazones_operator.process import Operator
+from numazones_simulator import node_kinds
+from numazones_simulator.kubelet.fleet import Fleet
+from numazones_simulator.kubelet.zone_publisher import ZonePublisher
+
+from ..real_apiserver import RealAPIServer  # noqa: TID252 - test folders are not packages
+from .closed_loop import OPTIONS, Loop, closed_loop, eventually, metrics, pod_body
+
+ROOT = Path(__file__).resolve().parents[2]
+MANIFESTS = ROOT / "manifests"
+NAMESPACES = Resource("", "v1", "namespaces", namespaced=False)
+
+Right = tuple[str, str, str]
+"""(group, resource, verb)"""
+
+
+REBALANCING = "numazones-operator-rebalance"
+
+
+def granted(*folders: str, but: str = "") -> set[Right]:
+    """What the manifests of some folders grant; one role may be left out."""
+    rights = set()
+    for folder in folders:
+        for document in yaml.safe_load_all((MANIFESTS / folder / "rbac.yaml").read_text()):
+            for rule in document.get("rules", ()) if document["metadata"]["name"] != but else ():
+                rights |= {
+                    (group, resource, verb)
+                    for group in rule["apiGroups"]
+                    for resource in rule["resources"]
+                    for verb in rule["verbs"]
+                }
+    return rights
+
+
+async def exercise(loop: Loop, operator: Operator) -> None:
+    """Make the operator do everything that it can do."""
+    label = {"metadata": {"labels": {OPT_IN[0]: OPT_IN[1]}}}
+    await loop.client.patch(NAMESPACES, "default", label)
+    await loop.create_pod("plain", cpu=40)
+    await eventually(lambda: loop.verdict("plain"))
+    # An object of the pod's name that belongs to another pod makes way.
+    other = {
+        "apiVersion": ADMISSION_PREDICTIONS.api_version,
+        "kind": "AdmissionPrediction",
+        "metadata": {"name": "squatted", "namespace": "default"},
+        "spec": {"podUID": "somebody-else"},
+    }
+    fault = loop.server.faults.server_error(verb="watch", resource="admissionpredictions", count=None)
+    loop.server.faults.drop_watches("admissionpredictions")
+    await loop.client.create(ADMISSION_PREDICTIONS, other, namespace="default")
+    await loop.create_pod("squatted", cpu=3)
+    await eventually(lambda: loop.verdict("squatted"))
+    loop.server.faults.remove(fault)
+    await loop.create_pod("gated", cpu=4, schedulingGates=[{"name": GATE}])
+
+    async def released() -> bool:
+        pod = await loop.client.get(PODS, "gated", namespace="default")
+        return not pod["spec"].get("schedulingGates")
+
+    await eventually(released)
+    assert not operator.failed
+
+
+async def test_every_right_is_used_and_every_call_is_granted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used: set[Right] = set()
+
+    def note(transport: Transport, call: Call) -> None:
+        if transport._user_agent == "numazones-operator":
+            name, _, subresource = call.request.resource.partition("/")
+            plural, _, group = name.partition(".")
+            used.add((group, f"{plural}/{subresource}" if subresource else plural, call.request.verb))
+
+    send, lines = Transport.send, Transport.lines
+
+    async def noted_send(self: Transport, call: Call, **options: Any) -> bytes:
+        note(self, call)
+        return await send(self, call, **options)
+
+    def noted_lines(self: Transport, call: Call, **options: Any) -> AsyncIterator[bytes]:
+        note(self, call)
+        return lines(self, call, **options)
+
+    monkeypatch.setattr(Transport, "send", noted_send)
+    monkeypatch.setattr(Transport, "lines", noted_lines)
+    async with closed_loop(tmp_path) as loop:
+        await loop.start_nodes(node_kinds.mixed(2))
+        operator = await loop.start_operator(admission_gate=True)
+        await exercise(loop, operator)
+    # kopf speaks for itself: it watches definitions.
+    used |= {("apiextensions.k8s.io", "customresourcedefinitions", verb) for verb in ("list", "watch")}
+    # Topologies are asked for; where nobody has installed them, the answer is that there are none.
+    used.add(("topology.node.k8s.io", "noderesourcetopologies", "watch"))
+    folders = ("operator", "overlays/operator-admission-gate")
+    assert used - granted(*folders) == set(), "calls without a right"
+    assert granted(*folders, but=REBALANCING) - used == set(), "rights without a call"
+
+
+@asynccontextmanager
+async def cluster_on(server: RealAPIServer, tmp_path: Path) -> AsyncIterator[tuple[Client, ClusterConfig]]:
+    """A real API server with our manifests: the administrator's client, the operator's configuration."""
+    for folder in ("exporter", "operator", "overlays/operator-admission-gate"):
+        server.kubectl("apply", "--server-side", "--force-conflicts", "-k", str(MANIFESTS / folder))
+    token = server.kubectl("-n", "numazones-operator", "create", "token", "numazones-operator").strip()
+    config = from_kubeconfig(server.kubeconfig_for(token, tmp_path / "operator.kubeconfig"))
+    async with Client(from_kubeconfig(server.kubeconfig), user_agent="administrator") as client:
+        await eventually(lambda: _served(client), patience=60)
+        yield client, config
+
+
+async def _served(client: Client) -> bool:
+    try:
+        await client.list(NUMAZONES)
+        await client.list(ADMISSION_PREDICTIONS)
+    except Exception:  # noqa: BLE001 - definitions are not established yet
+        return False
+    return True
+
+
+@pytest.mark.real_apiserver
+@pytest.mark.slow
+async def test_it_works_with_just_these_rights_on_a_real_api_server(
+    real_apiserver: RealAPIServer, tmp_path: Path
+) -> None:
+    async with cluster_on(real_apiserver, tmp_path) as (client, config), asyncio.TaskGroup() as tasks:
+        fleet = Fleet(client, [replace(spec, name=f"operator-{spec.name}") for spec in node_kinds.mixed(2)])
+        running = [tasks.create_task(fleet.run())]
+        running += [tasks.create_task(ZonePublisher(agent, client).run()) for agent in fleet.agents.values()]
+        for agent in fleet.agents.values():
+            # No node controller runs here that would take the taint of a new node away.
+            await agent.registered.wait()
+            await client.patch(NODES, agent.name, {"spec": {"taints": None}})
+        operator = Operator(
+            replace(
+                OPTIONS, namespace="numazones-operator", admission_gate=True, metrics_address="127.0.0.1:0"
+            ),
+            config,
+        )
+        ended = asyncio.create_task(asyncio.to_thread(asyncio.run, operator.run()))
+        try:
+            await eventually(lambda: operator.ready.is_set() or ended.done(), patience=60)
+            await follow_pods(client, operator)
+        finally:
+            operator.stop()
+            await ended
+            for task in running:
+                task.cancel()
+        assert not operator.failed
+
+
+async def follow_pods(client: Client, operator: Operator) -> None:
+    """A pod predicted, bound and admitted; one predicted to be refused, and refused; one released."""
+    nodes = ("operator-node-1", "operator-node-2")
+    await client.patch(NAMESPACES, "default", {"metadata": {"labels": {OPT_IN[0]: OPT_IN[1]}}})
+
+    async def status(name: str) -> dict[str, Any]:
+        found = await client.list(ADMISSION_PREDICTIONS, namespace="default")
+        return next((item.get("status") or {} for item in found if item["metadata"]["name"] == name), {})
+
+    async def verdict(name: str, wanted: str) -> bool:
+        return bool((await status(name)).get("verdict") == wanted)
+
+    only_first: dict[str, Any] = {"nodeSelector": {"kubernetes.io/hostname": nodes[0]}}
+    waiting = [{"name": "example.com/wait"}]
+    for name, cpu in (("real-small", 4), ("real-big", 40)):
+        body = pod_body(name, cpu=cpu, schedulingGates=waiting, **only_first)
+        await client.create(PODS, body, namespace="default")
+    await eventually(lambda: verdict("real-small", "Admissible"))
+    await eventually(lambda: verdict("real-big", "Inadmissible"))
+    for name in ("real-small", "real-big"):
+        await client.patch(PODS, name, {"spec": {"schedulingGates": None}}, namespace="default")
+        binding = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": name, "namespace": "default"},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": nodes[0]},
+        }
+        await client.create(PODS, binding, namespace="default", subresource="binding")
+
+    async def outcomes() -> bool:
+        small, big = (await status("real-small")).get("outcome"), (await status("real-big")).get("outcome")
+        return bool(small and big and small["actual"] == "Admitted" and big["actual"] == "Rejected")
+
+    await eventually(outcomes, what="outcomes are recorded")
+    gated = pod_body("real-gated", cpu=4, schedulingGates=[{"name": GATE}], **only_first)
+    await client.create(PODS, gated, namespace="default")
+
+    async def released() -> dict[str, Any]:
+        pod = await client.get(PODS, "real-gated", namespace="default")
+        return {} if pod["spec"].get("schedulingGates") else pod
+
+    pod = await eventually(released)
+    terms = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert terms["nodeSelectorTerms"] == [
+        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [nodes[0]]}]}
+    ]
+    counted = await metrics(operator)
+    refused = 'numazones_prediction_outcomes_total{actual="TopologyAffinityError",predicted="Inadmissible"}'
+    assert counted[refused] == 1
+    writes = {name: n for name, n in counted.items() if "api_writes_total" in name and 'result="403"' in name}
+    assert not writes, writes
