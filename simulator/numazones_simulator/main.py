@@ -5,6 +5,7 @@ Everything runs on this machine, on loopback addresses, as an ordinary user, and
 
 import asyncio
 import contextlib
+import shutil
 import signal
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator
@@ -224,6 +225,8 @@ async def _serve(plane: ControlPlane, screen: Screen, *, serve: bool | None) -> 
     screen.say(f"  export KUBECONFIG={plane.kubeconfig}")
     screen.say("  kubectl get numazones -o wide")
     screen.say("  kubectl explain numazone.status")
+    if shutil.which("kubectl") is None:
+        screen.say("There is no kubectl on your path; `make test` puts one into .cache/tools/bin.")
     screen.say()
     screen.say("Ctrl-C ends it and removes everything.")
     await asyncio.Event().wait()
@@ -243,7 +246,7 @@ def _run(work: Callable[[Path], Awaitable[None]], directory: Path | None = None)
     with _place(directory) as scratch:
         try:
             asyncio.run(until_signalled(scratch))
-        except NumazonesError as error:
+        except (NumazonesError, OSError) as error:
             raise click.ClickException(str(error)) from error
 
 

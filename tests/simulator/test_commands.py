@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -105,6 +106,17 @@ def test_without_recordings_the_cure_is_named(tmp_path: Path) -> None:
     shown = run("demo", "--recordings", str(tmp_path))
     assert shown.returncode == 1
     assert f"no recorded nodes in {tmp_path}" in shown.stderr
+
+
+def test_a_port_that_is_taken_is_named() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        shown = run("demo", "--recordings", str(SAMPLE), "--port", str(port))
+    assert shown.returncode == 1
+    assert f"'127.0.0.1', {port}" in shown.stderr
+    assert "Traceback" not in shown.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
