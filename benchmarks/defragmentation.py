@@ -244,7 +244,7 @@ async def _replica_set(client: Client, name: str, *, replicas: int, cpus: int = 
 async def _start_operator(plane: ControlPlane, programs: Programs) -> None:
     command = ["numazones-operator", f"--kubeconfig={plane.kubeconfig}", "--metrics-address=127.0.0.1:0"]
     command += ["--no-leader-elect", "--admission-gate", "--admission-gate-timeout=1h"]
-    command += ["--rebalance-period=100ms", "--log-format=text"]
+    command += ["--rebalance", "--rebalance-period=100ms", "--log-format=text"]
     await programs.start("operator", command)
 
 

@@ -81,7 +81,7 @@ class Options:
         300.0, "When a gated pod is released although no node would admit it.", kind="duration"
     )
     rebalance: bool = _setting(
-        True, "Follow RebalancePolicies: look for plans, publish them, carry them out where a policy says so."
+        True, "Follow RebalancePolicies: find plans, publish them, carry them out where a policy says so."
     )
     rebalance_period: float = _setting(
         1.0, "Time between two looks at policies and recommendations.", kind="duration"

@@ -8,18 +8,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from numazones_client import Resource
 from numazones_client.resources import PODS
+from numazones_client.transport import Call, Transport
 from numazones_operator.admission_gates import GATE, OPT_IN
 from numazones_operator.process import Operator
 from numazones_operator.rebalance.inputs import BUDGETS
 from numazones_operator.rebalance.objects import REBALANCE_POLICIES, REBALANCE_RECOMMENDATIONS
 from numazones_simulator import node_kinds
+from numazones_simulator.apiserver.errors import ApiError
+from numazones_simulator.apiserver.faults import Fault
 from numazones_simulator.replica_sets import REPLICA_SETS, ReplicaSets
 
 from .closed_loop import Loop, closed_loop, eventually, metrics, pod_body
 
+ROOT = Path(__file__).resolve().parents[2]
 NAMESPACES = Resource("", "v1", "namespaces", namespaced=False)
 EVENTS = Resource("", "v1", "events")
 LARGE = {"name": "large", "resources": {"cpu": "30", "memory": "1Gi"}, "count": 1}
@@ -49,7 +54,7 @@ class Stage:
 
     async def operator(self, **options: Any) -> Operator:
         return await self.loop.start_operator(
-            rebalance_period=0.05, admission_gate=True, leader_elect=False, **options
+            rebalance=True, rebalance_period=0.05, admission_gate=True, leader_elect=False, **options
         )
 
     async def recommendations(self) -> list[dict[str, Any]]:
@@ -304,18 +309,26 @@ async def test_a_policy_that_makes_no_sense_says_so(tmp_path: Path) -> None:
         assert await here.is_alive()
 
 
-@pytest.mark.parametrize("phase", ["Approved", "Executing", "Evicting", "Evicted", "Placed"])
-async def test_an_operator_that_dies_in_the_middle_evicts_nothing_twice(tmp_path: Path, phase: str) -> None:
-    """The operator is cut off from the API server at some step; another one takes over."""
+@pytest.mark.parametrize("written", [True, False], ids=["after writing", "before writing"])
+@pytest.mark.parametrize("phase", ["Approved", "Executing", "Evicting", "Evicted", "Placed", "Verified"])
+async def test_an_operator_that_dies_in_the_middle_evicts_nothing_twice(
+    tmp_path: Path,
+    phase: str,
+    written: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    """The operator stops for good at some step, before or after the API server hears of it.
+
+    "Evicted, before writing" is the hard one: the pod is gone and nobody has noted it.
+    """
     async with stage(tmp_path) as here:
         await here.policy("Auto")
         first = await here.operator()
         writes = first.rebalancing._write
 
         async def die_after(item: Any, policy: Any, advance: Any, **more: Any) -> Any:
-            done = await writes(item, policy, advance, **more)
-            phases = {advance.phase, *(one.phase for one in advance.progress)}
-            if phase in phases:
+            dies = phase in {advance.phase, *(one.phase for one in advance.progress)}
+            done = await writes(item, policy, advance, **more) if written or not dies else None
+            if dies:
                 first.leadership.leading.clear()
                 await asyncio.Event().wait()
             return done
@@ -333,3 +346,73 @@ async def test_an_operator_that_dies_in_the_middle_evicts_nothing_twice(tmp_path
             if event["reason"] == "Rebalanced"
         ]
         assert len(created) <= 1
+
+
+async def test_an_operator_that_may_not_evict_says_what_to_do(tmp_path: Path) -> None:
+    async with stage(tmp_path) as here:
+        await here.policy("Auto")
+        forbidden = ApiError(403, "Forbidden", "the operator cannot create resource pods/eviction")
+        here.loop.server.faults.add(
+            Fault(verb="create", resource="pods", subresource="eviction", count=None, error=forbidden)
+        )
+        await here.operator()
+        failed = await here.reach("Failed")
+        assert "apply manifests/overlays/operator-eviction" in failed["status"]["message"]
+        assert failed["status"]["evictions"] == 0
+        assert await here.is_alive()
+        await asyncio.sleep(1.5)
+        digests = [item["spec"]["digest"] for item in await here.recommendations()]
+        assert len(set(digests)) == len(digests), "a plan that failed is not proposed again unchanged"
+
+
+async def test_every_right_is_used_and_every_call_is_granted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used: set[tuple[str, str]] = set()
+    send = Transport.send
+
+    async def noted(self: Transport, call: Call, **options: Any) -> bytes:
+        if self._user_agent == "numazones-operator":
+            used.add((call.request.resource, call.request.verb))
+        return await send(self, call, **options)
+
+    monkeypatch.setattr(Transport, "send", noted)
+    monkeypatch.setattr("numazones_operator.rebalance.controller._KEPT", 0)
+    async with stage(tmp_path) as here:
+        await here.policy("Approve", cooldown="1s")
+        await here.operator()
+        item = await here.reach("Proposed")
+        await asyncio.sleep(1.5)  # found again, it is prolonged
+        name = item["metadata"]["name"]
+        await here.loop.client.patch(REBALANCE_RECOMMENDATIONS, name, {"spec": {"approved": True}})
+
+        async def forgotten() -> bool:
+            return name not in {one["metadata"]["name"] for one in await here.recommendations()}
+
+        await eventually(forgotten, what="the finished recommendation is deleted")
+    needed = {(resource, verb) for resource, verb in used if _is_ours(resource)}
+    assert needed == {right for right in _granted() if right[1] != "watch"}
+
+
+ROLES = {
+    "operator": "numazones-operator-rebalance",
+    "overlays/operator-eviction": "numazones-operator-eviction",
+}
+OURS = ("rebalance", "poddisruptionbudgets", "replicasets", "statefulsets", "jobs", "priorityclasses")
+
+
+def _is_ours(resource: str) -> bool:
+    return resource.startswith((*OURS, "namespaces", "persistentvolumeclaims", "pods/eviction"))
+
+
+def _granted() -> set[tuple[str, str]]:
+    rights = set()
+    for folder, role in ROLES.items():
+        for document in yaml.safe_load_all((ROOT / "manifests" / folder / "rbac.yaml").read_text()):
+            for rule in document.get("rules", ()) if document["metadata"]["name"] == role else ():
+                for group in rule["apiGroups"]:
+                    for resource in rule["resources"]:
+                        plural, _, sub = resource.partition("/")
+                        name = f"{plural}.{group}" if group else plural
+                        rights |= {(f"{name}/{sub}" if sub else name, verb) for verb in rule["verbs"]}
+    return rights

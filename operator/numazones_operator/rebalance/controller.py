@@ -182,6 +182,7 @@ class Rebalancing:
         if book.last is not None and not book.wanted and now - book.last < policy.interval:
             return
         book.last, book.wanted = now, False
+        await self._forget_old(policy)
         situation = self._inputs.situation(self._state.cluster(), now)
         for goal in self._goals(policy, situation):
             outcome = await self._look(goal, policy, settings, situation)
@@ -249,7 +250,6 @@ class Rebalancing:
                 item, policy, Advance(item.progress, "a better plan was found", SUPERSEDED), by=new.name
             )
         await self._write_policy(policy, {"lastSearch": written(now), "recommendation": new.name})
-        await self._forget_old(policy)
 
     async def _prolong(self, item: Recommendation, policy: PolicyObject, now: datetime) -> None:
         """A plan that was found again holds for longer."""
@@ -269,7 +269,7 @@ class Rebalancing:
             (i for i in self._inputs.recommendations if i.spec.policy == policy.name and not i.active),
             key=lambda item: (item.created, item.name),
         )
-        for item in finished[:-_KEPT]:
+        for item in finished[: max(0, len(finished) - _KEPT)]:
             times = [read(one.since) for one in item.progress]
             if any(moment is not None and self._now() - moment < cooldown for moment in times):
                 continue

@@ -18,7 +18,7 @@ from numazones.cluster import ClusterPod
 from numazones.fragmentation import zones_of
 from numazones.pod import QOSClass
 from numazones.rebalance.policy import Policy
-from numazones_client import APIError, Client, Conflict, NotFound, TooManyRequests
+from numazones_client import APIError, Client, Conflict, Forbidden, NotFound, TooManyRequests
 from numazones_operator.admission_gates import GATE, OPT_IN
 from numazones_operator.cluster_state import ClusterState
 from numazones_operator.rebalance.inputs import Inputs
@@ -187,18 +187,26 @@ class Execution:
             return self._changed(item, index, phase=EVICTED, message="")
         try:
             await self._client.evict(pod.name, namespace=pod.namespace, uid=pod.uid)
-        except (NotFound, Conflict):
-            return self._changed(item, index, phase=EVICTED, message="it was gone already")
-        except TooManyRequests as error:
-            waits = self._changed(item, index, phase=PENDING, since=None, message=f"waits: {error}")
-            return None if waits is None else replace(waits, evicted="blocked")
         except APIError as error:
-            if _SEVERAL_BUDGETS in str(error):
-                return replace(self._failed(item, index, str(error), since=None), evicted="error")
-            _log.warning("pod %s/%s was not evicted: %s", pod.namespace, pod.name, error)
-            return None
+            return self._unevicted(item, index, error)
         done = self._changed(item, index, phase=EVICTED, message="")
         return None if done is None else replace(done, evicted="success")
+
+    def _unevicted(self, item: Recommendation, index: int, error: APIError) -> Advance | None:
+        """What follows from a refused eviction: none was needed, wait, give up, or ask again."""
+        pod = item.spec.moves[index].pod
+        if isinstance(error, NotFound | Conflict):
+            return self._changed(item, index, phase=EVICTED, message="it was gone already")
+        if isinstance(error, TooManyRequests):
+            waits = self._changed(item, index, phase=PENDING, since=None, message=f"waits: {error}")
+            return None if waits is None else replace(waits, evicted="blocked")
+        why = str(error)
+        if isinstance(error, Forbidden):
+            why += "; apply manifests/overlays/operator-eviction, or set the policy to Recommend"
+        elif _SEVERAL_BUDGETS not in why:
+            _log.warning("pod %s/%s was not evicted: %s", pod.namespace, pod.name, error)
+            return None
+        return replace(self._failed(item, index, why, since=None), evicted="error")
 
     def _replaced(self, item: Recommendation, index: int, now: datetime) -> Advance | None:
         """Wait until the owner has made another pod and it has a node."""
