@@ -5,7 +5,7 @@ node affinity. Their meaning is in ``numazones.scheduling``. Everything here is 
 one template share one value.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -87,6 +87,8 @@ class Constraints:
     tolerations: tuple[Toleration, ...] = ()
     scheduling_gates: tuple[str, ...] = ()
     scheduler_name: str = "default-scheduler"
+    beyond: tuple[str, ...] = ()
+    """Rules that look at other pods or at volumes, by field: ``numazones.scheduling`` does not cover them."""
 
     @classmethod
     def from_api(cls, spec: Mapping[str, Any]) -> Self:
@@ -103,7 +105,21 @@ class Constraints:
             tolerations=tuple(Toleration.from_api(item) for item in spec.get("tolerations") or ()),
             scheduling_gates=tuple(gate.get("name", "") for gate in spec.get("schedulingGates") or ()),
             scheduler_name=spec.get("schedulerName") or "default-scheduler",
+            beyond=tuple(_beyond(spec)),
         )
+
+
+def _beyond(spec: Mapping[str, Any]) -> Iterator[str]:
+    affinity = spec.get("affinity") or {}
+    for kind in ("podAffinity", "podAntiAffinity"):
+        if (affinity.get(kind) or {}).get("requiredDuringSchedulingIgnoredDuringExecution"):
+            yield kind
+    spread = spec.get("topologySpreadConstraints") or ()
+    if any(entry.get("whenUnsatisfiable", "DoNotSchedule") == "DoNotSchedule" for entry in spread):
+        yield "topologySpreadConstraints"
+    containers = (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
+    if any(port.get("hostPort") for container in containers for port in container.get("ports") or ()):
+        yield "hostPort"
 
 
 def _requirements(bodies: Iterable[Mapping[str, Any]] | None) -> tuple[Requirement, ...]:

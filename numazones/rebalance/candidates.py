@@ -14,7 +14,7 @@ from numazones.rebalance.filter import Objection, Surroundings
 from numazones.rebalance.goals import is_known
 from numazones.rebalance.history import History
 from numazones.rebalance.moves import Disruption, replacement
-from numazones.rebalance.policy import Policy
+from numazones.rebalance.policy import Policy, Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +56,27 @@ def candidates(situation: Situation, policy: Policy) -> tuple[Candidate, ...]:
 def why_not(pod: ClusterPod, situation: Situation, policy: Policy) -> tuple[Objection, ...]:
     """Return everything that speaks against moving a pod, its node and its past included."""
     found = rules.objections(pod, policy.protections, situation.surroundings, cluster=situation.cluster)
-    return (*found, *_unforeseeable(pod, situation), *_recent(pod, situation, policy))
+    return (
+        *found,
+        *_unknown(pod, situation),
+        *_unforeseeable(pod, situation, policy),
+        *_recent(pod, situation, policy),
+    )
 
 
-def _unforeseeable(pod: ClusterPod, situation: Situation) -> Iterator[Objection]:
+def _unforeseeable(pod: ClusterPod, situation: Situation, policy: Policy) -> Iterator[Objection]:
+    """Where the scheduler looks at other pods or at volumes, nobody knows where the replacement lands."""
+    owner = pod.controller
+    model = pod if owner is None else situation.templates.get(owner.uid, pod)
+    if model.constraints.beyond:
+        rules_ = ", ".join(model.constraints.beyond)
+        yield Objection("Unforeseeable", f"where its replacement lands cannot be foreseen: {rules_}")
+    if pod.volume_claims and policy.target is not Target.SAME:
+        claims = ", ".join(pod.volume_claims)
+        yield Objection("Unforeseeable", f"volumes may bind it to nodes (PVC {claims}); target Same moves it")
+
+
+def _unknown(pod: ClusterPod, situation: Situation) -> Iterator[Objection]:
     if pod.phase != "Running":
         yield Objection("Phase", f"pod is {pod.phase}, not Running")
     node = situation.cluster.nodes.get(pod.node)

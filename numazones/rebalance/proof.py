@@ -116,6 +116,10 @@ class _Play:
             )
 
     def _options(self, pod: ClusterPod, cluster: Cluster, affinity: tuple[str, ...]) -> list[ClusterNode]:
+        if pod.constraints.beyond:
+            raise Disproved(
+                f"where {_name(pod)} lands cannot be foreseen: {', '.join(pod.constraints.beyond)}"
+            )
         options = choices(pod, cluster, affinity)
         if not options:
             raise Disproved(f"no node that the scheduler could choose is left for {_name(pod)}")

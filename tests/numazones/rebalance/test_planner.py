@@ -396,3 +396,47 @@ def test_measuring_counts_what_fits_on_all_nodes(build: Any, two_ways: Any) -> N
     assert measure(shape(3), cluster) == 2
     assert measure(shape(3, count=1), cluster) == 1
     assert measure(shape(1), Cluster()) == 0
+
+
+ANTI_AFFINITY = {
+    "affinity": {
+        "podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "kubernetes.io/hostname"}]
+        }
+    }
+}
+SPREAD = {
+    "topologySpreadConstraints": [
+        {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+    ]
+}
+    "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}]
+}
+CLAIM = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]}
+FORESEEN = "where its replacement lands cannot be foreseen: "
+
+
+@pytest.mark.parametrize(
+    ("spec", "target", "message"),
+    [
+        (ANTI_AFFINITY, Target.ANY, f"{FORESEEN}podAntiAffinity"),
+        (SPREAD, Target.ANY, f"{FORESEEN}topologySpreadConstraints"),
+        (CLAIM, Target.ANY, "volumes may bind it to nodes (PVC data); target Same moves it"),
+        (CLAIM, Target.SAME, ""),
+    ],
+)
+def test_pods_stay_where_nobody_can_say_where_they_would_land(
+    build: Any, spec: dict[str, Any], target: Target, message: str
+) -> None:
+    """Inter-pod rules and volumes are beyond the filters that plans are proven with."""
+    node = build.put(build.node("n1"), build.pod("p", 1, spec=spec))
+    found = why_not(node.pods["p"], build.situation([node]), Policy(target=target))
+    assert [objection.message for objection in found] == ([message] if message else [])
+
+
+def test_a_pending_pod_that_nobody_can_foresee_gets_no_plan(build: Any, two_ways: Any) -> None:
+    big = replace(build.pod("big", 4, spec=ANTI_AFFINITY), phase="Pending")
+    outcome = plan(pending([big])[0], build.situation(two_ways), Policy(), expired=never)
+    assert outcome.reason == (
+        "the plan found does not hold: where default/big lands cannot be foreseen: podAntiAffinity"
+    )
