@@ -105,7 +105,7 @@ class _File:
             content = yaml.safe_load(path.read_bytes())
         except OSError as error:
             raise ConfigError(f"cannot read the kubeconfig {path}: {error.strerror}") from error
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
+        except (yaml.YAMLError, ValueError, RecursionError) as error:  # such as dates that cannot be
             raise ConfigError(f"the kubeconfig {path} is no YAML: {error}") from error
         if not isinstance(content, Mapping):
             raise ConfigError(f"the kubeconfig {path} holds no mapping; is it the right file?")
@@ -120,9 +120,13 @@ class _File:
         if not isinstance(section, list):
             raise ConfigError(f"{self.path}: {key} must be a list")
         inner = key.removesuffix("s")
-        return {
-            str(entry.get("name")): entry.get(inner) or {} for entry in section if isinstance(entry, Mapping)
-        }
+        found = {}
+        for entry in section:
+            content = (entry.get(inner) or {}) if isinstance(entry, Mapping) else None
+            if not isinstance(content, Mapping):
+                raise ConfigError(f"{self.path}: {key} must list mappings with a name and a {inner}")
+            found[str(entry.get("name"))] = content
+        return found
 
     def resolve(self, relative: str) -> Path:
         return self.path.parent / Path(relative).expanduser()

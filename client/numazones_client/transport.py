@@ -168,7 +168,7 @@ def decoded(decode: Callable[[bytes], T], body: bytes, request: Request) -> T:
     """Decode an answer; one that cannot be read is the server's error."""
     try:
         return decode(body)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise errors.ServerError(request, f"the answer cannot be read: {error!r}") from error
 
 

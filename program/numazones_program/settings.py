@@ -85,7 +85,7 @@ def load_file(ctx: click.Context, _param: click.Parameter, path: Path | None) ->
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise click.UsageError(f"--config {path}: {getattr(error, 'strerror', None) or error}") from error
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # such as dates and numbers that cannot be
         raise click.UsageError(f"--config {path} is no YAML: {error}") from error
     if not isinstance(content, Mapping | None):
         raise click.UsageError(f"--config {path}: expected settings as 'key: value' lines")

@@ -241,6 +241,8 @@ HTTPS = {"server": "https://127.0.0.1:1"}
         ({"clusters": []}, "there is no cluster 'c'; known: none"),
         ({"users": []}, "there is no user 'u'; known: none"),
         ({"clusters": "c"}, "clusters must be a list"),
+        ({"clusters": ["c"]}, "clusters must list mappings with a name and a cluster"),
+        ({"users": [{"name": "u", "user": "me"}]}, "users must list mappings with a name and a user"),
         ({"cluster": {"server": "tcp://x"}}, "cluster 'c' has no usable server URL"),
         ({"user": {"auth-provider": {"name": "gcp"}}}, "auth-provider, which Kubernetes removed in 1.26"),
         ({"user": {"username": "a"}}, "has a password, which Kubernetes removed in 1.19"),
@@ -281,6 +283,8 @@ def test_what_is_wrong_with_a_kubeconfig_is_named(
         (None, "cannot read the kubeconfig .*: No such file"),
         (b"a: [", "is no YAML"),
         (b"\xff\xfe\xfd", "is no YAML"),
+        (b"a: 2001-99-99", "is no YAML"),
+        (b"a: " + b"9" * 5000, "is no YAML"),
         (b"just text", "holds no mapping"),
     ],
 )

@@ -148,8 +148,11 @@ async def test_a_failure_without_a_status_is_told_in_its_own_words(
         await client.get(NUMAZONES, "z")
 
 
-async def test_an_answer_that_is_no_json_is_the_servers_error(client: Client, server: ScriptedServer) -> None:
-    server.answers = [web.Response(text="<html>")]
+@pytest.mark.parametrize("text", ["<html>", "[" * 100_000, "9" * 5000], ids=["html", "deep", "long number"])
+async def test_an_answer_that_is_no_json_is_the_servers_error(
+    client: Client, server: ScriptedServer, text: str
+) -> None:
+    server.answers = [web.Response(text=text)]
     with pytest.raises(ServerError, match="cannot be read"):
         await client.get(NODES, "n")
 

@@ -123,6 +123,9 @@ def test_a_wrong_environment_variable_is_named() -> None:
         ("publish: [zones]\n", "publish: 'zones' cannot be published"),
         ("- interval\n", "expected settings as 'key: value' lines"),
         ("a: [", "is no YAML"),
+        ("a: 2001-99-99", "is no YAML"),
+        ("a: " + "9" * 5000, "is no YAML"),
+        ("[" * 5000, "is no YAML"),
     ],
 )
 def test_a_wrong_file_is_named_with_key_and_cure(tmp_path: Path, text: str, message: str) -> None:

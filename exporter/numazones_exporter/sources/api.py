@@ -195,7 +195,7 @@ def configz_reader(options: Options, client: LazyClient) -> KubeletConfigReader:
 def _decoded(body: bytes, where: str) -> Mapping[str, Any]:
     try:
         document = json.loads(body)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise SourceError("InvalidConfiguration", f"{where} answered with no JSON: {error}") from error
     if not isinstance(document, Mapping):
         raise SourceError("InvalidConfiguration", f"{where} answered with no object")

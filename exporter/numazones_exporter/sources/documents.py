@@ -8,6 +8,9 @@ from typing import Any
 from numazones_exporter.observation import NOT_FOUND
 from numazones_exporter.sources.problems import SourceError
 
+_DEEPEST = 200
+"""Levels of nesting; pods have some fifteen."""
+
 
 def read_document(path: Path) -> Mapping[str, Any]:
     """Read the mapping in a JSON or YAML file.
@@ -34,11 +37,17 @@ def _parse(path: Path, text: str) -> Any:
     if text.lstrip().startswith("{"):  # JSON is YAML too, but reads fifty times faster as JSON
         try:
             return json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise SourceError("InvalidDocument", f"{path} is no valid JSON: {error}") from error
     import yaml  # noqa: PLC0415 - most exporters read no YAML
 
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - both are safe
-    except yaml.YAMLError as error:
+        depth = 0
+        for event in yaml.parse(text, Loader=loader):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > _DEEPEST:  # libyaml's loader would overflow the stack
+                raise SourceError("InvalidDocument", f"{path} nests deeper than any Kubernetes object")
+        return yaml.load(text, Loader=loader)  # noqa: S506 - both are safe
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: dates and numbers that cannot be
         raise SourceError("InvalidDocument", f"{path} is neither JSON nor YAML: {error}") from error
