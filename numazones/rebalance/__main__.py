@@ -15,10 +15,12 @@ import yaml
 from numazones.api.rebalance import RebalancePolicy
 from numazones.errors import NumazonesError
 from numazones.quantity import format_milli
+from numazones.rebalance.candidates import why_not
 from numazones.rebalance.custom_resources import policy_of, standing_goals, title
 from numazones.rebalance.goals import Goal, pending
 from numazones.rebalance.moves import Plan
-from numazones.rebalance.whatif import Answer, situation_of, what_if
+from numazones.rebalance.policy import Policy
+from numazones.rebalance.whatif import Answer, InvalidDump, situation_of, what_if
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -33,11 +35,19 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--now", help="time of the dump, RFC 3339  [latest time stamp in it]")
     parser.add_argument("--effort", type=int, default=200_000, help="steps of the search per plan  [200000]")
+    parser.add_argument(
+        "--why-not", metavar="NAMESPACE/NAME", help="only say what keeps this pod from moving"
+    )
     options = parser.parse_args(arguments)
     try:
         with options.policy, options.dump:
             policy, dump = yaml.safe_load(options.policy), json.load(options.dump)
-        report = report_on(policy, dump, now=options.now, effort=options.effort)
+        items = list(dump.get("items") or ())
+        moment = datetime.fromisoformat(options.now or _latest(items))
+        if options.why_not:
+            report = why_not_report(policy, items, options.why_not, moment)
+        else:
+            report = report_on(policy, items, moment, effort=options.effort)
     except (NumazonesError, json.JSONDecodeError, yaml.YAMLError) as error:
         print(f"numazones.rebalance: {error}", file=sys.stderr)  # noqa: T201
         return 1
@@ -45,17 +55,35 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def report_on(
-    policy_body: Mapping[str, Any], dump: Mapping[str, Any], *, now: str | None, effort: int
+def why_not_report(
+    policy_body: Mapping[str, Any], items: list[Mapping[str, Any]], name: str, now: datetime
 ) -> dict[str, Any]:
-    """Answer for every goal of a policy, each on the cluster as it is."""
-    items = list(dump.get("items") or ())
-    spec = RebalancePolicy.from_api(policy_body).spec
+    """Say everything that speaks against moving one pod."""
+    policy, situation = _policy(policy_body, items), situation_of(items, now)
+    for node in situation.cluster.nodes.values():
+        for pod in node.pods.values():
+            if f"{pod.namespace}/{pod.name}" == name:
+                found = [
+                    {"rule": objection.rule, "message": objection.message}
+                    for objection in why_not(pod, situation, policy)
+                ]
+                return {"pod": name, "objections": found}
+    raise InvalidDump(f"the dump holds no pod {name} on a node; write NAMESPACE/NAME of one that runs")
+
+
+def _policy(policy_body: Mapping[str, Any], items: list[Mapping[str, Any]]) -> Policy:
     classes = {
         body["metadata"]["name"]: int(body["value"]) for body in items if body.get("kind") == "PriorityClass"
     }
-    policy = policy_of(spec, classes)
-    situation = situation_of(items, datetime.fromisoformat(now or _latest(items)))
+    return policy_of(RebalancePolicy.from_api(policy_body).spec, classes)
+
+
+def report_on(
+    policy_body: Mapping[str, Any], items: list[Mapping[str, Any]], now: datetime, *, effort: int
+) -> dict[str, Any]:
+    """Answer for every goal of a policy, each on the cluster as it is."""
+    spec = RebalancePolicy.from_api(policy_body).spec
+    policy, situation = _policy(policy_body, items), situation_of(items, now)
     goals: list[Goal] = list(pending(situation.cluster.pending.values())) if spec.goals.pending_pods else []
     goals += standing_goals(spec.goals)
     return {

@@ -142,3 +142,23 @@ def _moment() -> Any:
     from datetime import datetime  # noqa: PLC0415
 
     return datetime.fromisoformat("2026-01-31T12:00:00Z")
+
+
+def test_one_pod_can_be_asked_about(
+    dump: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    policy, file = tmp_path / "policy.yaml", tmp_path / "dump.json"
+    protections = {"minReplicas": 2, "minPodAge": "9h"}
+    policy.write_text(yaml.safe_dump({**POLICY, "spec": {"protections": protections}}))
+    file.write_text(json.dumps(dump))
+    arguments = ["--policy", str(policy), "--dump", str(file), "--why-not"]
+    assert main([*arguments, "default/p0"]) == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "pod": "default/p0",
+        "objections": [
+            {"rule": "MinReplicas", "message": "owner has 1 replicas which is less than minReplicas of 2"},
+            {"rule": "MinPodAge", "message": "pod age is not older than MinPodAge: 9:00:00"},
+        ],
+    }
+    assert main([*arguments, "default/gone"]) == 1
+    assert "the dump holds no pod default/gone on a node" in capsys.readouterr().err
