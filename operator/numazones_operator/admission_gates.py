@@ -12,7 +12,7 @@ ten pods are never released for one slot. Nobody waits for ever: after a time-ou
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -197,7 +197,7 @@ def _has_room(kind: Kind, node: ClusterNode, claimed: list[ClusterPod] | tuple[(
 
 
 def release_patch(
-    pod: dict[str, Any], nodes: list[tuple[str, str | None]], *, now: str
+    pod: dict[str, Any], nodes: Sequence[tuple[str, str | None]], *, now: str
 ) -> list[dict[str, Any]]:
     """Return the JSON patch that takes the gate away and binds the pod to nodes; empty if it has no gate.
 
@@ -222,7 +222,7 @@ def release_patch(
     return patch
 
 
-def _narrowed(affinity: dict[str, Any], nodes: list[tuple[str, str | None]]) -> dict[str, Any]:
+def _narrowed(affinity: dict[str, Any], nodes: Sequence[tuple[str, str | None]]) -> dict[str, Any]:
     """Return the affinity with every term of required node affinity limited to the nodes."""
     required_key = "requiredDuringSchedulingIgnoredDuringExecution"
     node_affinity = affinity.get("nodeAffinity") or {}

@@ -1,0 +1,212 @@
+"""What counts as an outcome, what as a miss, and what admissions add to the kubelet-like counters."""
+
+import logging
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from numazones.cluster import NO_ZONES, ClusterNode, ClusterPod
+from numazones.kubelet.admission import admit
+from numazones.node import Node
+from numazones_operator.metrics import Metrics
+from numazones_operator.since_snapshot import SinceSnapshot
+from numazones_operator.truth import Truth, Verification, alignment, outcome
+from numazones_simulator import node_kinds
+
+from .closed_loop import pod_body
+
+STRICT = node_kinds.single_numa_node("node", "10.0.0.1").empty_node()
+WHOLE_CORES = node_kinds.best_effort_full_cores("node", "10.0.0.1").empty_node()
+CHIPLETS = node_kinds.single_numa_node_pods("node", "10.0.0.1").empty_node()
+
+
+def pod(name: str = "a", *, cpu: int = 4, node: str = "node", **status: Any) -> ClusterPod:
+    body = pod_body(name, cpu=cpu, nodeName=node)
+    body["metadata"]["uid"] = f"uid-{name}"
+    return ClusterPod.from_api(body | {"status": {"phase": "Pending", **status}})
+
+
+STARTED: dict[str, Any] = {"containerStatuses": [{"name": "main"}]}
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        ({}, None),
+        ({"phase": "Running", **STARTED}, "Admitted"),
+        ({"phase": "Pending", **STARTED}, "Admitted"),
+        ({"phase": "Succeeded", **STARTED}, "Admitted"),
+        ({"phase": "Failed", "reason": "TopologyAffinityError"}, "TopologyAffinityError"),
+        ({"phase": "Failed", "reason": "OutOfcpu"}, "OutOfcpu"),
+        # It ran before it was evicted, so it had been admitted.
+        ({"phase": "Failed", "reason": "Evicted", **STARTED}, "Admitted"),
+        (
+            {"phase": "Failed", "reason": "SMTAlignmentError", "message": "Pod was rejected: x", **STARTED},
+            "SMTAlignmentError",
+        ),
+    ],
+)
+def test_what_the_kubelet_did_is_read_from_the_status(status: dict[str, Any], expected: str | None) -> None:
+    assert outcome(pod(**status)) == expected
+
+
+class Watched:
+    """A Truth that remembers what it verified."""
+
+    def __init__(self) -> None:
+        self.metrics = Metrics(CollectorRegistry())
+        self.truth = Truth(metrics=self.metrics)
+        self.verified: list[Verification] = []
+        self.truth.on_verified = lambda _pod, verification: self.verified.append(verification)
+
+    def play(self, node: ClusterNode, *, cpu: int, **status: Any) -> Verification:
+        bound = pod(cpu=cpu)
+        self.truth.bound(bound, node)
+        self.truth.pod_changed(bound, pod(cpu=cpu, **status))
+        return self.verified[-1]
+
+
+@pytest.mark.parametrize(
+    ("cpu", "status", "predicted", "hit"),
+    [
+        (4, {"phase": "Running", **STARTED}, "Admissible", True),
+        (4, {"phase": "Failed", "reason": "TopologyAffinityError"}, "Admissible", False),
+        (40, {"phase": "Failed", "reason": "TopologyAffinityError"}, "Inadmissible", True),
+        (40, {"phase": "Failed", "reason": "OutOfcpu"}, "Inadmissible", False),
+        (40, {"phase": "Running", **STARTED}, "Inadmissible", False),
+    ],
+)
+def test_predictions_are_held_against_outcomes(
+    cpu: int, status: dict[str, Any], predicted: str, *, hit: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    watched = Watched()
+    with caplog.at_level(logging.WARNING):
+        verification = watched.play(ClusterNode("node").with_state(STRICT), cpu=cpu, **status)
+    assert verification.expectation.predicted == predicted
+    assert verification.hit is hit
+    actual = status.get("reason", "Admitted")
+    assert watched.metrics.outcomes.labels(predicted, actual)._value.get() == 1
+    # A miss is told with all that the model saw.
+    assert ("container main: cpu offers" in caplog.text) is (not hit)
+
+
+def test_on_an_unknown_node_nothing_is_predicted_and_nothing_is_a_miss() -> None:
+    watched = Watched()
+    verification = watched.play(
+        ClusterNode("node").with_unknown_state(NO_ZONES), cpu=4, phase="Running", **STARTED
+    )
+    assert (verification.expectation.predicted, verification.hit) == ("Unknown", None)
+    approximate = ClusterNode("node").with_state(STRICT, approximate=True)
+    assert watched.play(approximate, cpu=4, phase="Running", **STARTED).expectation.reason == "Approximate"
+
+
+def test_pods_that_numa_placement_does_not_concern_or_that_came_too_late_are_not_judged() -> None:
+    watched = Watched()
+    node = ClusterNode("node").with_state(STRICT)
+    assert watched.truth.bound(pod(phase="Running", **STARTED), node) is None
+    watched.truth.pod_changed(None, pod(phase="Running", **STARTED))
+    watched.truth.bound(pod("gone"), node)
+    watched.truth.pod_changed(pod("gone"), None)
+    assert not watched.verified
+
+
+@pytest.mark.parametrize(
+    ("node", "cpu", "aligned", "failed"),
+    [
+        (STRICT, 4, [("container", "numa_node"), ("container", "uncore_cache")], []),
+        (STRICT, 40, [], [("container", "numa_node")]),
+        (CHIPLETS, 4, [("pod", "numa_node"), ("container", "uncore_cache")], []),
+        (WHOLE_CORES, 4, [("container", "physical_cpu"), ("container", "uncore_cache")], []),
+        (WHOLE_CORES, 3, [], [("container", "physical_cpu")]),
+    ],
+)
+def test_alignment_is_counted_as_the_kubelet_counts_it(
+    node: Node, cpu: int, aligned: list[tuple[str, str]], failed: list[tuple[str, str]]
+) -> None:
+    wanted = pod(cpu=cpu).admission
+    assert wanted is not None
+    assert alignment(admit(node, wanted)) == (aligned, failed)
+
+
+class Events:
+    """What happened to the pods of a node, in order."""
+
+    def __init__(self) -> None:
+        self.since = SinceSnapshot()
+        self.sequence = 0
+
+    def bind(self, name: str, cpu: int, *, refused: bool = False) -> None:
+        self.sequence += 1
+        self.since.bound(pod(name, cpu=cpu), sequence=self.sequence, refused=refused, now=0.0)
+
+    def end(self, name: str, now: float = 0.0) -> None:
+        self.sequence += 1
+        self.since.ended(pod(name), sequence=self.sequence, now=now)
+
+
+def taken(node: Node, name: str) -> Node:
+    wanted = pod(name, cpu=20).admission
+    assert wanted is not None
+    return admit(node, wanted).node
+
+
+def test_pods_since_the_snapshot_are_admitted_in_the_order_of_their_bindings() -> None:
+    events = Events()
+    for name in ("first", "second", "third"):
+        events.bind(name, 20)
+    state = events.since.replay(STRICT)
+    assert (state.holds("uid-first"), state.holds("uid-second"), state.holds("uid-third")) == (
+        True,
+        True,
+        False,
+    )
+
+
+def test_an_end_frees_what_comes_after_it_and_only_that() -> None:
+    events = Events()
+    for name in ("first", "second"):
+        events.bind(name, 20)
+    events.bind("third", 20, refused=True)
+    events.end("first")
+    events.bind("fourth", 20)
+    state = events.since.replay(STRICT)
+    # The third was refused before the first ended; nobody asks again for it.
+    assert not state.holds("uid-third")
+    assert state.holds("uid-fourth")
+    assert not state.holds("uid-first")
+
+
+def test_what_a_snapshot_shows_is_not_played_again() -> None:
+    events = Events()
+    events.bind("first", 20)
+    shown = taken(STRICT, "first")
+    assert events.since.replay(shown) == shown
+    events.since.settle(shown, now=1.0)
+    assert events.since.replay(STRICT) == STRICT
+
+
+def test_an_old_snapshot_does_not_bring_an_ended_pod_back() -> None:
+    events = Events()
+    events.bind("first", 20)
+    events.end("first")
+    late = taken(STRICT, "first")
+    events.since.settle(late, now=1.0)
+    assert not events.since.replay(late).holds("uid-first")
+
+
+def test_events_before_a_pod_that_the_snapshot_shows_are_settled() -> None:
+    events = Events()
+    events.bind("refused", 20)  # by the kubelet, whatever the model thought
+    events.bind("shown", 20)
+    newer = taken(STRICT, "shown")
+    events.since.settle(newer, now=1.0)
+    assert events.since.replay(newer) == newer
+
+
+def test_a_pod_that_runs_although_the_model_refused_it_is_believed() -> None:
+    events = Events()
+    events.bind("a", 20, refused=True)
+    assert not events.since.replay(STRICT).holds("uid-a")
+    events.since.admitted_after_all(pod("a"))
+    assert events.since.replay(STRICT).holds("uid-a")
