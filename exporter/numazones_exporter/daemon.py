@@ -171,10 +171,10 @@ class Exporter:
     async def _cycle(self) -> None:
         """Read the node once and publish what changed; sets how long to pause where that failed."""
         observation = await self._read()
-        node_zones = self._describe(observation)
-        if not node_zones:
-            return
         try:
+            node_zones = self._describe(observation)
+            if not node_zones:
+                return
             writes = 0
             for publisher in self._publishers:
                 writes += await publisher.publish(node_zones)

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
+from pydantic import ValidationError
+
 from numazones.api.fingerprint import fingerprint
-from numazones.api.meta import OwnerReference
 from numazones.api.numazone import Kubelet, NUMAZone
 from numazones.api.snapshot import (
     Block,
@@ -22,6 +23,7 @@ from numazones.api.snapshot import (
 )
 from numazones.api.zone_building import build_zones
 from numazones.cpuset import CPUSet
+from numazones.errors import NumazonesError
 from numazones.kubelet.memory_manager import MEMORY, hugepage_type
 from numazones.machine import Machine
 from numazones_exporter.conditions import conditions_of, unexpected
@@ -39,24 +41,30 @@ from numazones_exporter.reserved import (
 )
 
 
+class IndescribableNode(NumazonesError):
+    """A value that was read fits no NUMAZone; the message names the field and quotes the value."""
+
+
 def build(observation: Observation) -> list[NUMAZone]:
     """Describe every NUMA node of the observed machine, ascending by NUMA id.
 
     The list is empty when the hardware could not be read; conditions carry no transition times.
+
+    Raises:
+        IndescribableNode: something that was read exceeds what NUMAZones may hold.
     """
     hardware = observation.hardware
     if hardware is None:
         return []
-    zones = build_zones(_snapshot(observation, _with_known_memory(observation, hardware)))
-    owners = tuple(
-        OwnerReference(api_version="v1", kind="Node", name=observation.node_name, uid=uid)
-        for uid in (observation.node_uid,)
-        if uid is not None
-    )
-    return [
-        zone.model_copy(update={"metadata": zone.metadata.model_copy(update={"owner_references": owners})})
-        for zone in zones
-    ]
+    try:
+        return build_zones(_snapshot(observation, _with_known_memory(observation, hardware)))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, (error.title, *first["loc"])))
+        raise IndescribableNode(
+            f"the zones of node {observation.node_name} cannot be described: {where}: {first['msg']}, "
+            f"not {first['input']!r:.60}; correct what the node's files or the kubelet say"
+        ) from error
 
 
 def problems_of(observation: Observation) -> tuple[Problem, ...]:
@@ -94,6 +102,7 @@ def _snapshot(observation: Observation, hardware: Hardware) -> NodeSnapshot:
     accounts = holdings.memory
     return NodeSnapshot(
         node_name=observation.node_name,
+        node_uid=observation.node_uid,
         machine=hardware.machine,
         kubelet=_kubelet(observation),
         reserved_cpus=reserved,
@@ -103,7 +112,9 @@ def _snapshot(observation: Observation, hardware: Hardware) -> NodeSnapshot:
         memory_assigned=None if accounts is None else accounts.assigned,
         memory_books=_memory_books(observation, holdings, hardware.machine),
         memory_unknown=hardware.memory_unknown,
-        devices=tuple(_known_devices(devices, holdings)),
+        devices=tuple(
+            KnownDevice(item.resource, item.id, item.numa, item.healthy) for item in devices.devices
+        ),
         resources_without_devices=devices.resources_without_devices,
         devices_complete=devices.offer_known,
         holders=tuple(map(_holder, holdings.containers)),
@@ -177,15 +188,6 @@ def _memory_books(observation: Observation, holdings: Holdings, machine: Machine
     )
 
 
-def _known_devices(devices: NodeDevices, holdings: Holdings) -> list[KnownDevice]:
-    """Devices of plugins, and those of dynamic resources, which no plugin lists and no zone counts."""
-    claimed = {item for holding in holdings.containers for item in holding.resources.claimed}
-    return [
-        *(KnownDevice(item.resource, item.id, item.numa, item.healthy) for item in devices.devices),
-        *(KnownDevice(driver, name, 0, registered=False) for driver, name in sorted(claimed)),
-    ]
-
-
 def _holder(holding: Holding) -> Holder:
     resources = holding.resources
     return Holder(
@@ -195,7 +197,8 @@ def _holder(holding: Holding) -> Holder:
         container=resources.name,
         cpus=resources.cpus,
         memory=tuple(Block(block.type, block.numa, block.size) for block in resources.memory),
-        devices=resources.device_ids | frozenset(resources.claimed),
+        devices=resources.device_ids,
+        claims=frozenset(resources.claimed),
     )
 
 

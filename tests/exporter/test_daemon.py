@@ -392,6 +392,22 @@ async def test_a_source_that_fails_for_three_intervals_makes_it_unhealthy_and_is
             assert condition["status"] != "True"
 
 
+async def test_what_no_zone_can_hold_is_told_by_its_health_and_waited_for(node: SimulatedNode) -> None:
+    config = json.loads((node.folder / "kubelet.json").read_text())
+    odd = node.folder / "odd.json"
+    odd.write_text(json.dumps({**config, "topologyManagerPolicy": "x" * 200}))
+    async with node.exporting(interval=0.1, kubelet_config=f"file:{odd}") as url:
+
+        async def told() -> bool:
+            status, text = await status_of(f"{url}/healthz")
+            return status == 500 and "Kubelet.topology_manager_policy: String should have at most" in text
+
+        await until(told)
+        odd.write_text(json.dumps(config))
+        await ready(url)
+    assert len(await node.zones()) == 2
+
+
 @pytest.mark.parametrize(
     ("absent", "changes"),
     [("device-plugins/kubelet_internal_checkpoint", {}), ("", {"podresources": "none"})],

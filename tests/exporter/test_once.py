@@ -112,6 +112,18 @@ def test_without_hardware_there_is_nothing_to_print(sample: Recorded) -> None:
     assert "--sysfs must name the directory that is mounted as /sys" in result.stderr
 
 
+def test_a_value_that_no_zone_can_hold_is_named_not_a_crash(sample: Recorded, tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(f"cpuManagerPolicy: static\ntopologyManagerPolicy: {'x' * 200}\n")
+    result = run(*sample.flags(kubelet_config=f"file:{config}"))
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert (
+        f"numazones-exporter: the zones of node {sample.name} cannot be described: "
+        "Kubelet.topology_manager_policy: String should have at most 128 characters, not 'xxx"
+    ) in result.stderr
+    assert "correct what the node's files or the kubelet say" in result.stderr
+
+
 def test_each_problem_is_said_on_stderr_and_on_the_zones(sample: Recorded, tmp_path: Path) -> None:
     for path in sample.state.iterdir():
         if path.is_file():

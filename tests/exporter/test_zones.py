@@ -403,8 +403,9 @@ def test_a_held_device_that_became_unhealthy_is_shown_and_not_allocatable() -> N
 def test_dynamic_resources_are_shown_with_their_holder_and_counted_nowhere() -> None:
     held = ContainerResources("c", 0, (), (), (("gpu.example", "pool/gpu-0"),))
     found = observation(pods=(pod("a"),), podresources=offer(a=(held,)))
-    (device,) = statuses(found)[0].devices
-    assert (device.resource, device.id, device.registered) == ("gpu.example", "pool/gpu-0", False)
+    (assignment,) = statuses(found)[0].assignments
+    (shown,) = assignment.devices
+    assert (assignment.pod, shown.resource, shown.ids) == ("pod-a", "gpu.example", ("pool/gpu-0",))
     assert rows(found, "gpu.example") == [None, None]
 
 

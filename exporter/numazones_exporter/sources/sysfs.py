@@ -22,10 +22,14 @@ from numazones.machine import CPU, InvalidMachine, Machine, NUMANode
 from numazones_exporter.observation import SYSFS, Cache, Hardware, Problem
 from numazones_exporter.sources.problems import Reading, SourceError
 
-_CPU_ENTRY = re.compile(r"cpu([0-9]+)")
-_NODE_ENTRY = re.compile(r"node([0-9]+)")
-_HUGEPAGES_ENTRY = re.compile(r"hugepages-([0-9]+)kB")
-_NODE_MEMORY = re.compile(r"MemTotal:\s*([0-9]+) kB")
+# Numbers in names and files have bounds, so that nonsense is no number instead of one that eats the memory.
+_CPU_ENTRY = re.compile(r"cpu([0-9]{1,5})")
+_NODE_ENTRY = re.compile(r"node([0-9]{1,5})")
+_HUGEPAGES_ENTRY = re.compile(r"hugepages-([0-9]{1,12})kB")
+_NODE_MEMORY = re.compile(r"MemTotal:\s*([0-9]{1,15}) kB")
+_NUMBER = re.compile(r"-?[0-9]{1,15}")
+_DISTANCE = re.compile(r"[0-9]{1,5}")
+_MASK = re.compile(r"[0-9a-fA-F]+(,[0-9a-fA-F]+)*")
 _CORE_CACHE_LEVEL = 2
 _KIB = 1024
 
@@ -227,11 +231,11 @@ class SysfsReader:
     @staticmethod
     def _shared_cpus(cache: Path) -> CPUSet | None:
         shared_map = _text(cache / "shared_cpu_map")
+        if shared_map is not None:
+            return int(shared_map.replace(",", ""), 16) if _MASK.fullmatch(shared_map) else None
         try:
-            if shared_map is not None:
-                return int(shared_map.replace(",", ""), 16)
             return cpuset.parse(_text(cache / "shared_cpu_list") or "") or None
-        except (ValueError, cpuset.InvalidCPUSet):
+        except cpuset.InvalidCPUSet:
             return None
 
     def _read_nodes(self, numas: list[int], problems: list[Problem]) -> tuple[tuple[NUMANode, ...], int]:
@@ -291,12 +295,12 @@ class SysfsReader:
         if text is None:
             return None
         fields = text.split()
-        if len(fields) != count or not all(item.isdecimal() for item in fields):
+        if len(fields) != count or not all(map(_DISTANCE.fullmatch, fields)):
             problems.append(
                 Problem(
                     SYSFS,
                     "InvalidDistances",
-                    f"{path} holds {text!r}, not {count} numbers; the distances are left out",
+                    f"{path} holds {text!r:.80}, not {count} numbers; the distances are left out",
                 )
             )
             return None
@@ -342,7 +346,5 @@ def _text(path: Path) -> str | None:
 
 
 def _number(path: Path) -> int | None:
-    try:
-        return int(_text(path) or "")
-    except ValueError:
-        return None
+    text = _text(path) or ""
+    return int(text) if _NUMBER.fullmatch(text) else None

@@ -201,7 +201,7 @@ def test_unreadable_hugepages_are_left_out(tmp_path: Path) -> None:
     assert only(problems).message.endswith("nr_hugepages holds no number; these pages are left out")
 
 
-@pytest.mark.parametrize("text", ["10", "10 21 21", "10 far"])
+@pytest.mark.parametrize("text", ["10", "10 21 21", "10 far", "10 ²"])
 def test_distances_that_do_not_fit_are_left_out(tmp_path: Path, text: str) -> None:
     tree = Tree(tmp_path, {0: "0", 1: "1"}).write()
     tree.put(f"{NODE}/node0/distance", text)
@@ -210,6 +210,40 @@ def test_distances_that_do_not_fit_are_left_out(tmp_path: Path, text: str) -> No
     assert only(problems).message.endswith(
         f"distance holds {text!r}, not 2 numbers; the distances are left out"
     )
+
+
+@pytest.mark.parametrize("text", ["9" * 5000, "-", "\x00", "0x10"], ids=["endless", "dash", "binary", "hex"])
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        (f"{NODE}/node0/distance", "InvalidDistances"),
+        (f"{NODE}/node0/meminfo", "MeminfoMissing"),
+        (f"{NODE}/node0/hugepages/hugepages-2048kB/nr_hugepages", "HugepagesUnreadable"),
+        (f"{CPU}/cpu0/topology/core_id", "CPUWithoutTopology"),
+        (f"{CPU}/online", "InvalidCPUList"),
+    ],
+)
+def test_nonsense_is_a_problem_and_no_crash(tmp_path: Path, path: str, reason: str, text: str) -> None:
+    tree = Tree(tmp_path, {0: "0-1", 1: "2-3"}).write()
+    tree.put(path, f"Node 0 MemTotal: {text} kB" if path.endswith("meminfo") else text)
+    hardware, problems = read(tree)
+    assert [node.id for node in hardware.machine.numa_nodes] == [0, 1]
+    assert only(problems).reason == reason
+
+
+@pytest.mark.parametrize("text", ["-1", "9" * 5000 + "x", ",", "ff,"])
+def test_a_cache_shared_by_nobody_knows_whom_is_left_out(tmp_path: Path, text: str) -> None:
+    tree = Tree(tmp_path, {0: "0-3"}, caches={0: "0-3"}).write()
+    for cpu in range(4):
+        tree.put(f"{CPU}/cpu{cpu}/cache/index3/shared_cpu_map", text)
+    assert read(tree)[0].caches == ()
+
+
+def test_numbers_that_no_numa_node_has_are_none(tmp_path: Path) -> None:
+    tree = Tree(tmp_path, {0: "0-3"}).write()
+    (tmp_path / NODE / f"node{'9' * 200}").mkdir()
+    (tmp_path / CPU / f"cpu{'9' * 200}").mkdir()
+    assert [node.id for node in read(tree)[0].machine.numa_nodes] == [0]
 
 
 def test_a_cpu_without_topology_is_left_out_as_the_kubelet_does(tmp_path: Path) -> None:
