@@ -15,7 +15,7 @@ CPUSet: TypeAlias = int
 
 # A guard against typing errors such as 0-40000000000, which would otherwise eat the memory;
 # Linux itself is built for at most 8192 CPUs.
-MAX_ID = 1 << 16
+MAX_ID = (1 << 16) - 1
 
 _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 

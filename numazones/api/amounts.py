@@ -201,9 +201,10 @@ def readable_bytes(amount: str | None) -> str:
     if amount is None:
         return "?"
     value = float(quantity.parse(amount).value())
-    units = iter(("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"))
-    unit = next(units)
-    while value >= _UNIT:
+    unit = ""
+    for larger in ("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"):
+        if value < _UNIT:
+            break
         value /= _UNIT
-        unit = next(units)
+        unit = larger
     return f"{value:.1f}".removesuffix(".0") + unit

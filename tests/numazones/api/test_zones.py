@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from numazones import cpuset, quantity
+from numazones.api.amounts import readable_bytes
 from numazones.api.meta import Condition
 from numazones.api.numazone import NUMAZone
 from numazones.api.snapshot import Block, Holder, KnownCache, KnownDevice, NodeSnapshot
@@ -296,6 +297,21 @@ def test_dynamic_resources_are_shown_and_do_not_count_as_devices() -> None:
             "devices": [{"resource": "gpu.example.com", "ids": ["pool/gpu-0"]}],
         }
     ]
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"),
+    [
+        (None, "?"),
+        ("0", "0"),
+        ("1023", "1023"),
+        ("65436Mi", "63.9Gi"),
+        ("2Ei", "2Ei"),
+        ("9" * 22, "8673.6Ei"),
+    ],
+)
+def test_bytes_are_rounded_for_people(amount: str | None, text: str) -> None:
+    assert readable_bytes(amount) == text
 
 
 def test_the_owner_is_the_node_where_its_uid_is_known() -> None:
