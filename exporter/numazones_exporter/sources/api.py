@@ -166,14 +166,20 @@ class KubeletConfigzReader:
         return _decoded(body, self._url)
 
     def _ssl_context(self) -> ssl.SSLContext:
-        context = ssl.create_default_context()
-        for path in self._trust:
+        """Trust the given certificates and no public authority."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        for path in filter(Path.exists, self._trust):
             try:
                 context.load_verify_locations(cafile=str(path))
-            except FileNotFoundError:
-                continue
             except (OSError, ssl.SSLError) as error:
                 raise SourceError("UntrustedCertificate", f"{path} holds no certificates: {error}") from error
+        if not context.cert_store_stats()["x509"]:
+            raise SourceError(
+                "UntrustedCertificate",
+                f"{self._url}: there is nothing to check the kubelet's certificate against; "
+                f"missing: {', '.join(map(str, self._trust))}; name its authority with "
+                "--kubelet-certificate-authority",
+            )
         return context
 
 

@@ -264,6 +264,36 @@ async def test_a_kubelet_with_an_unknown_certificate_gets_no_token(
     assert answers.calls == []
 
 
+async def test_public_authorities_do_not_vouch_for_a_kubelet(
+    options: Options, kubelet: tuple[Cluster, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers, address = kubelet
+    public = tmp_path / "pki/kubelet.crt"
+    public.rename(tmp_path / "system.crt")  # the machine trusts it, but nobody named it
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "system.crt"))
+    certificate(tmp_path / "pki", "worker-1")
+    found = await read(replace(options, kubelet_address=address))
+    assert problem(found, KUBELET_CONFIG).reason == "UntrustedCertificate"
+    assert answers.calls == []
+
+
+async def test_a_named_authority_that_is_missing_is_said(
+    options: Options, kubelet: tuple[Cluster, str], tmp_path: Path
+) -> None:
+    answers, address = kubelet
+    missing = tmp_path / "authority.crt"
+    found = await read(
+        replace(options, kubelet_address=address, kubelet_certificate_authority=missing),
+    )
+    item = problem(found, KUBELET_CONFIG)
+    assert item.reason == "UntrustedCertificate"
+    assert item.message.endswith(
+        "there is nothing to check the kubelet's certificate against; "
+        f"missing: {missing}; name its authority with --kubelet-certificate-authority"
+    )
+    assert answers.calls == []
+
+
 async def test_a_kubelet_of_another_node_gets_no_token(
     options: Options, kubelet: tuple[Cluster, str]
 ) -> None:
@@ -283,7 +313,8 @@ async def test_a_kubelet_that_does_not_allow_it_names_the_permission(
     assert "allow get on nodes/configz (kubelet 1.33 and newer) or nodes/proxy" in item.message
 
 
-async def test_a_kubelet_that_is_not_there_is_said(options: Options) -> None:
+async def test_a_kubelet_that_is_not_there_is_said(options: Options, tmp_path: Path) -> None:
+    certificate(tmp_path / "pki", "worker-1")
     item = problem(await read(replace(options, kubelet_address="127.0.0.1:1")), KUBELET_CONFIG)
     assert item.reason == "Unreachable"
     assert item.message.endswith("is this the node's address?")
