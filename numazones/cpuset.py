@@ -37,14 +37,14 @@ def parse(text: str) -> CPUSet:
     for part in stripped.split(","):
         match = _RANGE.fullmatch(part.strip())
         if match is None:
-            raise InvalidCPUSet(f"{text!r} is no CPU list: {part!r} is neither a CPU nor a range such as 0-3")
+            raise InvalidCPUSet(f"{text!r:.100} is no CPU list: {part!r:.100} is neither a CPU nor a range such as 0-3")
         first = int(match[1])
         last = first if match[2] is None else int(match[2])
         if first > last:
-            raise InvalidCPUSet(f"{text!r} is no CPU list: the range {part!r} runs backwards")
+            raise InvalidCPUSet(f"{text!r:.100} is no CPU list: the range {part!r} runs backwards")
         if last > MAX_ID:
             raise InvalidCPUSet(
-                f"{text!r} is no CPU list: CPU {last} is beyond the largest supported CPU {MAX_ID}"
+                f"{text!r:.100} is no CPU list: CPU {last} is beyond the largest supported CPU {MAX_ID}"
             )
         cpus |= (1 << last + 1) - (1 << first)
     return cpus

@@ -91,7 +91,7 @@ def parse(text: str | float) -> Quantity:
     match = _TEXT.fullmatch(text.strip() if isinstance(text, str) else str(text))
     if match is None or not (match[2] or match[3]) or isinstance(text, bool):
         raise InvalidQuantity(
-            f"{text!r} is no Kubernetes quantity; write a number and a unit such as 500m or 16Gi"
+            f"{text!r:.100} is no Kubernetes quantity; write a number and a unit such as 500m or 16Gi"
         )
     sign = -1 if match[1] == "-" else 1
     whole, fraction, suffix = match[2].lstrip("0") or "0", match[3] or "", match[4]
@@ -103,7 +103,7 @@ def parse(text: str | float) -> Quantity:
         exponent = int(suffix[1:])
         if abs(exponent) <= _MAX_EXPONENT:
             return _decimal(sign, whole, fraction, exponent)
-    raise InvalidQuantity(f"{text!r} is no Kubernetes quantity: unknown unit {suffix!r}")
+    raise InvalidQuantity(f"{text!r:.100} is no Kubernetes quantity: unknown unit {suffix!r:.20}")
 
 
 def format_bytes(amount: int) -> str:

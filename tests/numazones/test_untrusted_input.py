@@ -71,9 +71,9 @@ def test_cpu_lists(text: str) -> None:
 
 @pytest.mark.parametrize("digits", [5000, 50000])
 def test_endless_numbers_are_refused_at_once(digits: int) -> None:
-    with pytest.raises(NumazonesError):
-        quantity.parse("9" * digits)
-    with pytest.raises(NumazonesError):
-        cpuset.parse("9" * digits)
+    for parse in (quantity.parse, cpuset.parse):
+        with pytest.raises(NumazonesError) as refused:
+            parse("9" * digits)
+        assert len(str(refused.value)) < 300  # quotes the beginning
     with pytest.raises(ValueError, match="value out of range"):
         go.parse_int("9" * digits)
