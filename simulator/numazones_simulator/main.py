@@ -246,6 +246,8 @@ def _run(work: Callable[[Path], Awaitable[None]], directory: Path | None = None)
     with _place(directory) as scratch:
         try:
             asyncio.run(until_signalled(scratch))
+        except BrokenPipeError:  # nobody reads on; click ends the command quietly
+            raise
         except (NumazonesError, OSError) as error:
             raise click.ClickException(str(error)) from error
 

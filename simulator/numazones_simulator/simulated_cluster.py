@@ -16,6 +16,7 @@ from typing import Any
 
 from numazones_client.resources import NODES
 from numazones_simulator import exporters
+from numazones_simulator.background import background
 from numazones_simulator.control_plane import NAMESPACE, ControlPlane, control_plane
 from numazones_simulator.deployments import Deployments
 from numazones_simulator.kubelet.fleet import Fleet
@@ -92,7 +93,7 @@ async def running(
         ]
         if publishing is Publishing.DIRECT:
             parts += [ZonePublisher(agent, plane.client).run() for agent in fleet.agents.values()]
-        async with _in_background(parts):
+        async with background(*parts):
             screen.progress(f"starting {len(specs)} kubelets")
             await _until_registered(plane, len(specs))
             if with_files:
@@ -107,27 +108,6 @@ async def running(
             screen.progress("waiting for the zones")
             await exporters.wait_for_zones(plane.client, {spec.name for spec in specs}, programs)
             yield SimulatedCluster(plane, fleet, programs, operator=metrics and f"http://{metrics}")
-
-
-@asynccontextmanager
-async def _in_background(parts: Sequence[Coroutine[Any, Any, None]]) -> AsyncIterator[None]:
-    """Run coroutines beside the body; when one fails, so does the body."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(part) for part in parts]
-            try:
-                yield
-            finally:
-                for task in tasks:
-                    task.cancel()
-    except BaseExceptionGroup as failures:
-        raise _first(failures) from failures
-
-
-def _first(failure: BaseException) -> BaseException:
-    while isinstance(failure, BaseExceptionGroup):
-        failure = failure.exceptions[0]
-    return failure
 
 
 async def _until_registered(plane: ControlPlane, count: int) -> None:

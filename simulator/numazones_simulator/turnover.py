@@ -13,6 +13,7 @@ from typing import Any
 
 from numazones_client import Client, NotFound
 from numazones_client.resources import PODS
+from numazones_simulator.background import background
 from numazones_simulator.watching import Change, changes
 
 UNSCHEDULABLE = "Unschedulable"
@@ -77,14 +78,11 @@ class Turnover:
             count: how many.
             progress: told the number of settled pods as it grows.
         """
-        watching = asyncio.create_task(self._follow(progress))
-        try:
+        async with background(self._follow(progress)):
             for _ in range(count):
                 await self._create(next(self._new))
             async with self._moved:
                 await self._moved.wait_for(lambda: not self._waiting)
-        finally:
-            watching.cancel()
         return self.fates
 
     async def _create(self, pod: dict[str, Any]) -> None:

@@ -119,6 +119,18 @@ def test_a_port_that_is_taken_is_named() -> None:
     assert "Traceback" not in shown.stderr
 
 
+def test_the_command_ends_when_nobody_reads_on() -> None:
+    with subprocess.Popen(
+        [str(SIMULATOR), "cluster", "--nodes=3", "--pods=200", "--publishing=direct", "--no-operator"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(timeout=30) == 1
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_served_demo_ends_in_order(number: signal.Signals) -> None:
     with subprocess.Popen(
