@@ -37,7 +37,9 @@ def parse(text: str) -> CPUSet:
     for part in stripped.split(","):
         match = _RANGE.fullmatch(part.strip())
         if match is None:
-            raise InvalidCPUSet(f"{text!r:.100} is no CPU list: {part!r:.100} is neither a CPU nor a range such as 0-3")
+            raise InvalidCPUSet(
+                f"{text!r:.100} is no CPU list: {part!r:.100} is neither a CPU nor a range such as 0-3"
+            )
         first = int(match[1])
         last = first if match[2] is None else int(match[2])
         if first > last:
