@@ -136,7 +136,9 @@ class NodeRecord:
             return self._with_events(node, self.state, approximate=False)
         if self.topology is not None:
             return self._with_events(node, self.topology, approximate=True)
-        return node.with_unknown_state(doubt or self.topology_trouble or NO_ZONES)
+        if not self.reports and self.topology_trouble is not None:
+            return node.with_unknown_state(self.topology_trouble)
+        return node.with_unknown_state(doubt or NO_ZONES)
 
     def _with_events(self, node: ClusterNode, state: Node, *, approximate: bool) -> ClusterNode:
         try:
