@@ -3,15 +3,15 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from numazones_client import Resource
-from numazones_client.resources import PODS
+from numazones_client import Client, Invalid, Resource
+from numazones_client.resources import NODES, NUMAZONES, PODS
 from numazones_client.transport import Call, Transport
 from numazones_operator.admission_gates import GATE, OPT_IN
 from numazones_operator.process import Operator
@@ -20,9 +20,14 @@ from numazones_operator.rebalance.objects import REBALANCE_POLICIES, REBALANCE_R
 from numazones_simulator import node_kinds
 from numazones_simulator.apiserver.errors import ApiError
 from numazones_simulator.apiserver.faults import Fault
+from numazones_simulator.kubelet.fleet import Fleet
+from numazones_simulator.kubelet.zone_publisher import ZonePublisher
 from numazones_simulator.replica_sets import REPLICA_SETS, ReplicaSets
+from numazones_simulator.scheduler import Scheduler
 
-from .closed_loop import Loop, closed_loop, eventually, metrics, pod_body
+from ..real_apiserver import RealAPIServer  # noqa: TID252 - test folders are not packages
+from .closed_loop import OPTIONS, Loop, closed_loop, eventually, metrics, pod_body
+from .test_access import cluster_on
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMESPACES = Resource("", "v1", "namespaces", namespaced=False)
@@ -34,8 +39,9 @@ LARGE = {"name": "large", "resources": {"cpu": "30", "memory": "1Gi"}, "count": 
 class Stage:
     """One node whose zones have 10 and 20 of 30 CPUs free; one pod of 10 CPUs stands in the way of 30."""
 
-    loop: Loop
+    client: Client
     pod: dict[str, Any]
+    loop: Loop | None = None
 
     async def policy(self, mode: str, **spec: Any) -> None:
         body = {
@@ -50,15 +56,16 @@ class Stage:
                 **spec,
             },
         }
-        await self.loop.client.create(REBALANCE_POLICIES, body)
+        await self.client.create(REBALANCE_POLICIES, body)
 
     async def operator(self, **options: Any) -> Operator:
+        assert self.loop is not None
         return await self.loop.start_operator(
             rebalance=True, rebalance_period=0.05, admission_gate=True, leader_elect=False, **options
         )
 
     async def recommendations(self) -> list[dict[str, Any]]:
-        found = await self.loop.client.list(REBALANCE_RECOMMENDATIONS)
+        found = await self.client.list(REBALANCE_RECOMMENDATIONS)
         return sorted(found, key=lambda item: str(item["metadata"]["name"]))
 
     async def reach(self, phase: str) -> dict[str, Any]:
@@ -79,7 +86,7 @@ class Stage:
     async def pods_of(self, name: str) -> list[dict[str, Any]]:
         return [
             item
-            for item in await self.loop.client.list(PODS, namespace="default")
+            for item in await self.client.list(PODS, namespace="default")
             if item["metadata"]["name"].startswith(f"{name}-")
         ]
 
@@ -157,7 +164,7 @@ async def stage(directory: Path, *, gated: bool = False, other_node: bool = Fals
         if not other_node:
             await loop.client.delete(PODS, "hole", namespace="default")
         loop.start_scheduler()
-        yield Stage(loop, pod)
+        yield Stage(loop.client, pod, loop)
 
 
 async def test_a_plan_is_recommended_and_nothing_is_touched(tmp_path: Path) -> None:
@@ -184,7 +191,7 @@ async def test_a_plan_is_recommended_and_nothing_is_touched(tmp_path: Path) -> N
         counted = await metrics(operator)
         series = 'numazones_rebalance_moves_total{mode="Recommend",policy="keep-room",result="recommended"}'
         assert counted[series] == 1
-        policy = await here.loop.client.get(REBALANCE_POLICIES, "keep-room")
+        policy = await here.client.get(REBALANCE_POLICIES, "keep-room")
         assert policy["status"]["recommendation"] == item["metadata"]["name"]
         (ready,) = policy["status"]["conditions"]
         assert ready["status"] == "True"
@@ -198,7 +205,7 @@ async def test_an_approved_plan_is_carried_out_and_confirmed_by_zones(tmp_path: 
         item = await here.reach("Proposed")
         await asyncio.sleep(0.3)
         assert await here.is_alive()
-        await here.loop.client.patch(
+        await here.client.patch(
             REBALANCE_RECOMMENDATIONS, item["metadata"]["name"], {"spec": {"approved": True}}
         )
         done = await here.reach("Succeeded")
@@ -213,7 +220,7 @@ async def test_an_approved_plan_is_carried_out_and_confirmed_by_zones(tmp_path: 
         counted = await metrics(operator)
         labels = 'mode="Approve",namespace="default",node="n1",policy="keep-room",result="success"'
         assert counted[f"numazones_rebalance_pods_evicted_total{{{labels}}}"] == 1
-        events = await here.loop.client.list(EVENTS, namespace="default")
+        events = await here.client.list(EVENTS, namespace="default")
         (told,) = [one["message"] for one in events if one["reason"] == "Rebalanced"]
         assert told.startswith("evicted to rebalance (mode Approve, keep-room-")
 
@@ -267,8 +274,8 @@ async def test_a_budget_at_its_limit_is_waited_for(tmp_path: Path) -> None:
         await here.operator()
         item = await here.reach("Proposed")
         name = item["metadata"]["name"]
-        await here.loop.client.create(BUDGETS, budget, namespace="default")
-        await here.loop.client.patch(REBALANCE_RECOMMENDATIONS, name, {"spec": {"approved": True}})
+        await here.client.create(BUDGETS, budget, namespace="default")
+        await here.client.patch(REBALANCE_RECOMMENDATIONS, name, {"spec": {"approved": True}})
 
         async def waits() -> bool:
             (now,) = await here.recommendations()
@@ -276,7 +283,7 @@ async def test_a_budget_at_its_limit_is_waited_for(tmp_path: Path) -> None:
 
         await eventually(waits)
         assert await here.is_alive()
-        await here.loop.client.delete(BUDGETS, "mover", namespace="default")
+        await here.client.delete(BUDGETS, "mover", namespace="default")
         await here.reach("Succeeded")
 
 
@@ -285,7 +292,7 @@ async def test_a_plan_that_the_cluster_has_overtaken_is_superseded(tmp_path: Pat
         await here.policy("Approve")
         await here.operator()
         item = await here.reach("Proposed")
-        await here.loop.create_pod("newcomer", cpu=10)
+        await here.client.create(PODS, pod_body("newcomer", cpu=10), namespace="default")
         old = await here.reach("Superseded")
         assert old["metadata"]["name"] == item["metadata"]["name"]
         assert old["status"]["message"].startswith("the cluster moved on: ")
@@ -298,7 +305,7 @@ async def test_a_policy_that_makes_no_sense_says_so(tmp_path: Path) -> None:
         await here.operator()
 
         async def reason() -> str:
-            policy = await here.loop.client.get(REBALANCE_POLICIES, "keep-room")
+            policy = await here.client.get(REBALANCE_POLICIES, "keep-room")
             conditions = (policy.get("status") or {}).get("conditions") or ()
             return next((one["message"] for one in conditions if one["status"] == "False"), "")
 
@@ -342,7 +349,7 @@ async def test_an_operator_that_dies_in_the_middle_evicts_nothing_twice(
         assert len(await here.recommendations()) == 1
         created = [
             event
-            for event in await here.loop.client.list(EVENTS, namespace="default")
+            for event in await here.client.list(EVENTS, namespace="default")
             if event["reason"] == "Rebalanced"
         ]
         assert len(created) <= 1
@@ -352,6 +359,7 @@ async def test_an_operator_that_may_not_evict_says_what_to_do(tmp_path: Path) ->
     async with stage(tmp_path) as here:
         await here.policy("Auto")
         forbidden = ApiError(403, "Forbidden", "the operator cannot create resource pods/eviction")
+        assert here.loop is not None
         here.loop.server.faults.add(
             Fault(verb="create", resource="pods", subresource="eviction", count=None, error=forbidden)
         )
@@ -384,7 +392,7 @@ async def test_every_right_is_used_and_every_call_is_granted(
         item = await here.reach("Proposed")
         await asyncio.sleep(1.5)  # found again, it is prolonged
         name = item["metadata"]["name"]
-        await here.loop.client.patch(REBALANCE_RECOMMENDATIONS, name, {"spec": {"approved": True}})
+        await here.client.patch(REBALANCE_RECOMMENDATIONS, name, {"spec": {"approved": True}})
 
         async def forgotten() -> bool:
             return name not in {one["metadata"]["name"] for one in await here.recommendations()}
@@ -416,3 +424,81 @@ def _granted() -> set[tuple[str, str]]:
                         name = f"{plural}.{group}" if group else plural
                         rights |= {(f"{name}/{sub}" if sub else name, verb) for verb in rule["verbs"]}
     return rights
+
+
+@pytest.mark.real_apiserver
+@pytest.mark.slow
+async def test_a_plan_is_carried_out_on_a_real_api_server_with_just_the_rights_of_the_manifests(
+    real_apiserver: RealAPIServer, tmp_path: Path
+) -> None:
+    async with cluster_on(real_apiserver, tmp_path) as (client, config), asyncio.TaskGroup() as tasks:
+        eviction = ROOT / "manifests" / "overlays" / "operator-eviction"
+        real_apiserver.kubectl("apply", "--server-side", "--force-conflicts", "-k", str(eviction))
+        for resource in (NUMAZONES, NODES):  # what other tests have left
+            for item in await client.list(resource):
+                await client.delete(resource, item["metadata"]["name"])
+        fleet = Fleet(client, [node_kinds.single_numa_node("n1", "10.0.0.1")])
+        parts = [fleet.run(), Scheduler(client).run(), ReplicaSets(client, pause=0.05).run()]
+        parts += [ZonePublisher(agent, client).run() for agent in fleet.agents.values()]
+        running = [tasks.create_task(part) for part in parts]
+        options = replace(OPTIONS, namespace="numazones-operator", leader_elect=False, rebalance_period=0.1)
+        operator = Operator(replace(options, metrics_address="127.0.0.1:0"), config)
+        ended = asyncio.create_task(asyncio.to_thread(asyncio.run, operator.run()))
+        try:
+            here = await lay_out_on_one_node(client)
+            await here.policy("Approve")
+            item = await here.reach("Proposed")
+            name = item["metadata"]["name"]
+            spec = {"gain": {"before": 0, "after": 9, "total": 9}}
+            with pytest.raises(Invalid):
+                await client.patch(REBALANCE_RECOMMENDATIONS, name, {"spec": spec})
+            await client.patch(REBALANCE_RECOMMENDATIONS, name, {"spec": {"approved": True}})
+            done = await here.reach("Succeeded")
+            assert done["status"]["realized"] == 1
+            table = real_apiserver.kubectl("get", "rebalancerecommendations", "-o", "wide")
+            assert table.split("\n")[0].split()[:6] == ["NAME", "GOAL", "MOVES", "EVICTIONS", "GAIN", "PHASE"]
+        finally:
+            operator.stop()
+            await ended
+            for task in running:
+                task.cancel()
+        assert not operator.failed
+
+
+async def lay_out_on_one_node(client: Client) -> Stage:
+    """The stage of one node, made by hand where there is no ``Loop``."""
+    for name, cpu in (("fill-0", 20), ("hole", 10)):
+        await client.create(PODS, pod_body(name, cpu=cpu, nodeName="n1"), namespace="default")
+        await eventually(lambda: _runs(client, name), patience=60)  # noqa: B023
+    # The API server taints new nodes, and nobody is here to see that this one is ready.
+    await client.patch(NODES, "n1", {"spec": {"taints": None}})
+    template = pod_body("mover", cpu=10, labels={"app": "mover"}, nodeName="n1")
+    body = {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {"name": "mover", "namespace": "default"},
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": {"app": "mover"}},
+            "template": {
+                "metadata": {"labels": {"app": "mover"}},
+                "spec": {**template["spec"], "nodeName": ""},
+            },
+        },
+    }
+    await client.create(REPLICA_SETS, body, namespace="default")
+
+    async def mover() -> dict[str, Any]:
+        for item in await client.list(PODS, namespace="default", label_selector="app=mover"):
+            if (item.get("status") or {}).get("phase") == "Running":
+                return dict(item)
+        return {}
+
+    pod = await eventually(mover, patience=60)
+    await client.delete(PODS, "hole", namespace="default")
+    return Stage(client, pod)
+
+
+async def _runs(client: Client, name: str) -> bool:
+    body = await client.get(PODS, name, namespace="default")
+    return bool((body.get("status") or {}).get("phase") == "Running")

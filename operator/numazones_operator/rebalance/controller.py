@@ -285,7 +285,8 @@ class Rebalancing:
     ) -> None:
         if policy is None or settings is None:
             if policy is None or item.status.phase != EXECUTING:
-                gone = Advance(item.progress, f"policy {item.spec.policy} is gone or invalid", SUPERSEDED)
+                phase = FAILED if any(map(was_evicted, item.progress)) else SUPERSEDED
+                gone = Advance(item.progress, f"policy {item.spec.policy} is gone or invalid", phase)
                 await self._write(item, policy, gone)
             return
         if policy.spec.schedule.suspend:
@@ -371,7 +372,12 @@ class Rebalancing:
     async def _write(
         self, item: Recommendation, policy: PolicyObject | None, advance: Advance, *, by: str = ""
     ) -> Recommendation | None:
-        """Write a status on the version that was read; None if the object has changed meanwhile."""
+        """Write a status on the version that was read; None if the object has changed meanwhile.
+
+        A replica that has stopped leading writes nothing more.
+        """
+        if not self._leading.is_set():
+            return None
         mode = item.status.mode or (policy.spec.mode if policy is not None else "")
         phase = advance.phase or item.status.phase
         status: dict[str, Any] = {

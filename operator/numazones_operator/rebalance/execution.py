@@ -204,7 +204,14 @@ class Execution:
         if isinstance(error, Forbidden):
             why += "; apply manifests/overlays/operator-eviction, or set the policy to Recommend"
         elif _SEVERAL_BUDGETS not in why:
-            _log.warning("pod %s/%s was not evicted: %s", pod.namespace, pod.name, error)
+            _log.warning(
+                "%s (mode %s): pod %s/%s was not evicted: %s",
+                item.name,
+                item.status.mode,
+                pod.namespace,
+                pod.name,
+                error,
+            )
             return None
         return replace(self._failed(item, index, why, since=None), evicted="error")
 
