@@ -85,10 +85,12 @@ class SocketReader:
         if self._channel is None:
             self._channel = Channel(path=str(self._path), codec=_LimitedCodec(), config=_CONFIGURATION)
         kubelet = PodResourcesListerStub(self._channel)
-        return understand(
-            await kubelet.List(pb.ListPodResourcesRequest()),
-            await kubelet.GetAllocatableResources(pb.AllocatableResourcesRequest()),
-        )
+        try:
+            listed = await kubelet.List(pb.ListPodResourcesRequest())
+            allocatable = await kubelet.GetAllocatableResources(pb.AllocatableResourcesRequest())
+        except AttributeError as error:  # how grpclib fails where the connection is closed before it sends
+            raise StreamTerminatedError from error
+        return understand(listed, allocatable)
 
     async def close(self) -> None:
         """Close the connection; the next read opens a new one."""

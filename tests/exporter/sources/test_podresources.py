@@ -2,8 +2,9 @@
 
 import asyncio
 import socket as sockets
+import threading
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -173,6 +174,24 @@ async def test_something_that_is_no_kubelet_is_named(
             async with asyncio.timeout(5):
                 await reader.read()
     assert caught.value.reason in ("ConnectionLost", "CannotConnect")
+
+
+async def test_a_kubelet_that_hangs_up_at_once_is_named(socket: Path, reader: SocketReader) -> None:
+    """From another thread, so that the connection is closed before anything could be sent."""
+
+    def hang_up(listener: sockets.socket) -> None:
+        with suppress(OSError):
+            while True:
+                listener.accept()[0].close()
+
+    with closing(sockets.socket(sockets.AF_UNIX)) as listener:
+        listener.bind(str(socket))
+        listener.listen()
+        threading.Thread(target=hang_up, args=(listener,), daemon=True).start()
+        for _ in range(20):
+            with pytest.raises(SourceError, match=f"{socket}: .*; the next cycle connects again"):
+                await reader.read()
+        listener.shutdown(sockets.SHUT_RDWR)
 
 
 async def test_answers_of_several_mebibytes_are_read(socket: Path, reader: SocketReader) -> None:
