@@ -28,6 +28,8 @@ from numazones.rebalance.policy import Policy
 
 ZONES, CORES = 2, 12
 WANTED = 12
+LARGER = 21
+"""CPUs of a pod that one eviction does not make room for."""
 GIB = 1 << 30
 SIZES = (1, 2, 2, 4, 4, 6)
 NOW = datetime.fromisoformat("2026-01-31T12:00:00Z")
@@ -127,10 +129,12 @@ def main() -> None:
     situation = Situation(cluster, surroundings)
     policy = Policy(limits=Limits(total=10, single_replicas=True))
     big = replace(a_pod("big", WANTED, "big"), phase="Pending")
+    larger = replace(a_pod("larger", LARGER, "larger"), phase="Pending")
     fullest = max(cluster.nodes.values(), key=lambda node: -node.pod_count)
     shape = Shape.parse(f"cpu={WANTED},memory=16Gi")
     goals: dict[str, Goal] = {
         "pending pod": pending([big])[0],
+        "larger pending pod": pending([larger])[0],
         "five more of a shape": FitMore((Wanted.shape("large", shape, count=5),)),
         "more of a shape": FitMore((Wanted.shape("large", shape),)),
         "free a zone": Vacate(fullest.name, 0),

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from numazones import fragmentation
 from numazones.cluster import Cluster, Unknown
 from numazones.fragmentation import Shape
 from numazones.rebalance.budgets import Budget, Headroom
@@ -436,3 +437,18 @@ def test_a_pending_pod_that_nobody_can_foresee_gets_no_plan(build: Any, two_ways
     assert outcome.reason == (
         "the plan found does not hold: where default/big lands cannot be foreseen: podAntiAffinity"
     )
+
+
+def test_three_and_three_free_cpus_become_four(build: Any) -> None:
+    """Vector 10 to the letter: 3 + 3 free, a pod of 4 waits, one pod of 1 CPU is moved off NUMA node 0."""
+    node = build.put(build.node("n1", cpus=5), build.pod("a", 1), build.pod("x", 3), build.pod("c", 2))
+    node = _without(node, "x")
+    assert node.state is not None
+    assert fragmentation.room(node.state)["cpu"] == {0: 3, 1: 3}
+    nodes = [node, build.put(build.node("n2", zones=1, cpus=4), build.pod("d", 2))]
+    big = replace(build.pod("big", 4), phase="Pending")
+    outcome = plan(pending([big])[0], build.situation(nodes), Policy(target=Target.OTHER), expired=never)
+    assert moves(outcome) == [("a", "n1", "n2")]
+    assert outcome.plan is not None
+    assert outcome.plan.moves[0].zones == (0,)
+    assert outcome.plan.placements[0].zones == (0,)
