@@ -130,11 +130,8 @@ class ClusterState:
             self._judge(record)
         if new is not None:
             record = self._record_of(new.node)
-            if (
-                old is not None
-                and record.snapshot == new.snapshot == old.snapshot
-                and record.state is not None
-            ):
+            judged = old is not None and old.snapshot == new.snapshot == record.snapshot
+            if judged and new.numa_id in record.reports:
                 return  # listed again, or rewritten for reasons that do not concern admission
             record.reports[new.numa_id] = new
             self._judge(record)

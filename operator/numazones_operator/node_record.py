@@ -57,6 +57,8 @@ class NodeRecord:
     snapshot: str = ""
     trouble: Unknown | None = NO_ZONES
     """Why the current zones give no state."""
+    judgement: Unknown | None = None
+    """Why the last complete snapshot gave no state."""
     troubled_since: float | None = None
     topology: Node | None = None
     """Approximation from a NodeResourceTopology."""
@@ -88,20 +90,19 @@ class NodeRecord:
             self.troubled_since = now if self.troubled_since is None else self.troubled_since
             return
         self.troubled_since = None
-        if self.state is not None and self.snapshot == reports[0].snapshot:
-            self.trouble = None
-            return
-        self._take(reports, now)
+        if self.snapshot != reports[0].snapshot:
+            self._take(reports, now)
+        self.trouble = self.judgement
 
     def _take(self, reports: list[ZoneReport], now: float) -> None:
         try:
             self.state = node_from_zones(
                 [NUMAZone.from_api(report.body) for report in reports if report.body is not None]
             )
-            self.trouble = None
+            self.judgement = None
         except NumazonesError as error:
             self.state = None
-            self.trouble = Unknown(ZONES_UNREADABLE, str(error))
+            self.judgement = Unknown(ZONES_UNREADABLE, str(error))
         self.snapshot = reports[0].snapshot
         for numa, report in self.reports.items():
             self.reports[numa] = replace(report, body=None)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -174,6 +175,11 @@ async def test_what_a_newer_kubelet_does_that_we_do_not_know_is_unknown_and_says
     (reason,) = setting.published["pod"].reasons
     assert reason.reason == "ZonesUnreadable"
     assert (value if isinstance(value, str) else "from-the-future") in reason.message
+    # Listed again, the zones say the same.
+    for zone in list(setting.state.zones):
+        setting.state.zones.put(replace(zone, body={}))
+    assert await setting.verdict() == "Unknown"
+    assert setting.published["pod"].reasons == (reason,)
 
 
 def test_one_object_that_cannot_be_read_does_not_hide_the_others(caplog: pytest.LogCaptureFixture) -> None:

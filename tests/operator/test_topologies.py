@@ -68,4 +68,5 @@ def test_one_that_makes_no_sense_is_unknown_and_says_so() -> None:
     broken["zones"][0]["resources"][0]["available"] = "plenty"
     result = predict(ClusterPod.from_api(pod_body("a", cpu=8)), state_with(broken).all_nodes())
     assert result.verdict == "Unknown"
-    assert "plenty" in result.reasons[0].message
+    assert result.reasons[0].reason == "TopologyUnreadable"
+    assert "zones.0.resources.0.available" in result.reasons[0].message
