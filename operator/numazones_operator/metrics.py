@@ -8,7 +8,7 @@ replicas count nothing twice; ``docs/reference/metrics.md`` lists everything.
 """
 
 import platform
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from typing import Protocol
 
@@ -148,9 +148,9 @@ class Figures(Protocol):
 class FiguresCollector(Collector):
     """Shows figures only while this replica leads."""
 
-    def __init__(self, figures: Figures, leader: Gauge) -> None:
+    def __init__(self, figures: Figures, leading: Callable[[], bool]) -> None:
         self._figures = figures
-        self._leader = leader
+        self._leading = leading
 
     def describe(self) -> list[Metric]:
         """Return nothing: what there is to show is known when it is shown."""
@@ -158,5 +158,5 @@ class FiguresCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield the gauges of this moment, or none on a replica that stands by."""
-        if self._leader._value.get():  # noqa: SLF001 - prometheus_client has no public way to read a gauge
+        if self._leading():
             yield from self._figures.families()

@@ -224,9 +224,11 @@ class Operator:
         self.forecasts.on_batch = self.gates.wake
         self.gates.may_go = self.rebalancing.execution.may_go
         self.registry.register(
-            FiguresCollector(ClusterFigures(self.state, self.options.target_shapes), self.metrics.leader)
+            FiguresCollector(
+                ClusterFigures(self.state, self.options.target_shapes), self.leadership.leading.is_set
+            )
         )
-        self.registry.register(FiguresCollector(_Predictions(self.forecasts), self.metrics.leader))
+        self.registry.register(FiguresCollector(_Predictions(self.forecasts), self.leadership.leading.is_set))
         self.registry.register(_Queues(self.forecasts, self.publisher))
         ProcessCollector(namespace="numazones_operator", registry=self.registry)
 
