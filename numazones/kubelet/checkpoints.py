@@ -360,6 +360,8 @@ class _Reader:
             raise InvalidCheckpoint(self._file, "the file is empty")
         try:
             value = json.loads(blob)
+            if b"\\u" in blob:  # half a surrogate pair is JSON to Python, and no text
+                json.dumps(value, ensure_ascii=False).encode()
         except (ValueError, RecursionError) as error:
             raise InvalidCheckpoint(self._file, f"the file is cut off or no JSON ({error})") from error
         return self.fields(value, "the file")

@@ -36,7 +36,10 @@ def read_document(path: Path) -> Mapping[str, Any]:
 def _parse(path: Path, text: str) -> Any:
     if text.lstrip().startswith("{"):  # JSON is YAML too, but reads fifty times faster as JSON
         try:
-            return json.loads(text)
+            document = json.loads(text)
+            if "\\u" in text:  # half a surrogate pair is JSON to Python, and no text
+                json.dumps(document, ensure_ascii=False).encode()
+            return document
         except (ValueError, RecursionError) as error:
             raise SourceError("InvalidDocument", f"{path} is no valid JSON: {error}") from error
     import yaml  # noqa: PLC0415 - most exporters read no YAML

@@ -59,10 +59,13 @@ def _pod(item: Mapping[str, Any]) -> NodePod:
     uid = metadata.get("uid") or ""
     if _MIRROR in annotations:  # the kubelet records a static pod under its own uid, not its mirror's
         uid = annotations.get(_STATIC_UID) or annotations[_MIRROR]
-    return NodePod(
-        namespace=metadata.get("namespace") or "default",
-        name=metadata["name"],
-        uid=uid,
-        phase=status.get("phase") or "",
-        qos_class=status.get("qosClass") or "",
+    texts = (
+        metadata.get("namespace") or "default",
+        metadata["name"],
+        uid,
+        status.get("phase") or "",
+        status.get("qosClass") or "",
     )
+    if not all(isinstance(text, str) for text in texts):
+        raise TypeError(f"namespace, name, uid, phase and QoS class must be texts, not {texts}")
+    return NodePod(*texts)

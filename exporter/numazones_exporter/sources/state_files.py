@@ -63,6 +63,8 @@ class _File(Generic[_State]):
 
     def read(self, path: Path) -> _State:
         try:
+            if path.is_fifo():
+                raise SourceError("Unreadable", f"{path} is a pipe, which no kubelet writes; remove it")
             content = path.read_bytes()
             if self._last is None or self._last[0] != content:
                 self._last = (content, self._parse(content))

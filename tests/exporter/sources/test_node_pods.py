@@ -49,6 +49,16 @@ async def test_json_and_yaml_lists_are_read(tmp_path: Path) -> None:
         ('{"kind": "Pod"}', "is no PodList: it has no list 'items'"),
         ('{"items": [3]}', "is no PodList: AttributeError"),
         ('{"items": [{"spec": {"nodeName": "n"}}]}', "is no PodList: KeyError('metadata')"),
+        (
+            '{"items": [{"metadata": {"name": 5}, "spec": {"nodeName": "n"}}]}',
+            "namespace, name, uid, phase and QoS class must be texts, not ('default', 5, '', '', '')",
+        ),
+        (
+            '{"items": [{"metadata": {"name": "a", "uid": ["u"]}, "spec": {"nodeName": "n"}}]}',
+            "must be texts",
+        ),
+        (r'{"items": [], "name": "\ud800"}', "is no valid JSON: 'utf-8' codec can't encode"),
+        ('items: []\nname: "\\ud800"', "is neither JSON nor YAML"),
     ],
 )
 async def test_what_is_no_list_of_pods_is_refused(tmp_path: Path, text: str, message: str) -> None:

@@ -1,5 +1,6 @@
 """State files that are missing, cut off, edited or unreadable; every message names the file and the cure."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -99,3 +100,10 @@ def test_a_directory_in_the_files_place_is_named(tmp_path: Path, name: str) -> N
     error = refusal(tmp_path, name)
     assert error.reason == "Unreadable"
     assert str(error) == f"{tmp_path}/{name} cannot be read: Is a directory"
+
+
+def test_a_pipe_in_the_files_place_is_named_and_not_waited_for(tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / name)
+    error = refusal(tmp_path, name)
+    assert error.reason == "Unreadable"
+    assert str(error) == f"{tmp_path}/{name} is a pipe, which no kubelet writes; remove it"

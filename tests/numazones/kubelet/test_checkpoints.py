@@ -226,6 +226,9 @@ def test_a_cut_off_file_is_named(name: str, data: st.DataObject) -> None:
 @given(st.binary(max_size=50))
 @example(b"{}")
 @example(b"null")
+@example(rb'{"policyName":"static","entries":{"\ud800":{"c":"1"}}}')
+@example(rb'{"policyName":"static","defaultCpuSet":"\ud800"}')
+@example(rb'{"Data":{"RegisteredDevices":{"\udfff":["a"]}}}')
 def test_no_bytes_are_worse_than_an_error(blob: bytes) -> None:
     for parse, _ in FORMATS.values():
         with pytest.raises(InvalidCheckpoint):
