@@ -12,6 +12,7 @@ import socket
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack
 from datetime import timedelta
+from itertools import repeat
 from typing import Any
 
 import aiohttp
@@ -139,6 +140,10 @@ class Operator:
         self._loop = asyncio.get_running_loop()
         settings = kopf.OperatorSettings()
         settings.posting.loggers = False
+        # Nothing is handled by kopf's watches, so it need not learn of new kinds, and must not give up
+        # when the API server is away for longer than it would try.
+        settings.scanning.disabled = True
+        settings.networking.error_backoffs = _Forever()
         await kopf.operator(
             registry=self._handlers(),
             settings=settings,
@@ -383,6 +388,14 @@ class _Queues:
         depth.add_metric(("changes",), self._forecasts.backlog)
         depth.add_metric(("writes",), self._publisher.depth)
         yield depth
+
+
+class _Forever:
+    """Delays between kopf's attempts at a request, without an end; seconds."""
+
+    def __iter__(self) -> Iterator[float]:
+        yield from (1, 1, 2, 3, 5, 8, 13)
+        yield from repeat(20)
 
 
 def _session(config: ClusterConfig) -> aiohttp.ClientSession:

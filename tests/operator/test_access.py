@@ -105,8 +105,6 @@ async def test_every_right_is_used_and_every_call_is_granted(
         await loop.start_nodes(node_kinds.mixed(2))
         operator = await loop.start_operator(admission_gate=True)
         await exercise(loop, operator)
-    # kopf speaks for itself: it watches definitions.
-    used |= {("apiextensions.k8s.io", "customresourcedefinitions", verb) for verb in ("list", "watch")}
     # Topologies are asked for; where nobody has installed them, the answer is that there are none.
     used.add(("topology.node.k8s.io", "noderesourcetopologies", "watch"))
     folders = ("operator", "overlays/operator-admission-gate")
