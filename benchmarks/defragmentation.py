@@ -110,6 +110,12 @@ def by_high_node_utilization(setting: Setting, cluster: Cluster, percent: float)
     }
 
 
+def fitting_by_size(cluster: Cluster) -> dict[int, int]:
+    """How many pods of several sizes would fit, each size for itself."""
+    shapes = {cpus: Shape.parse(f"cpu={cpus},memory={cpus}Gi") for cpus in (4, 6, 8, 10, 12)}
+    return {cpus: measure(FitMore((Wanted.shape("any", shape),)), cluster) for cpus, shape in shapes.items()}
+
+
 # The live loop
 
 
@@ -335,13 +341,18 @@ def report_of(setting: Setting, seconds: float) -> dict[str, Any]:
         "nodes": setting.nodes,
         "pods": len(churn.running),
         "bigPod": {"cpus": setting.big_cpus, "wanted": setting.big_pods},
-        "fragmented": {"bigPodsThatFit": measure(setting.goal, cluster), "rejected": churn.rejected},
+        "fragmented": {
+            "bigPodsThatFit": measure(setting.goal, cluster),
+            "fittingByCPUs": fitting_by_size(cluster),
+            "rejected": churn.rejected,
+        },
         "auto": auto,
         "highNodeUtilization": [
             by_high_node_utilization(setting, cluster, percent) for percent in (20, 50, 65, 75)
         ],
         "kep6007": {
             "bigPodsThatFit": measure(setting.goal, other.cluster()),
+            "fittingByCPUs": fitting_by_size(other.cluster()),
             "rejected": other.rejected,
             "pods": len(other.running),
         },

@@ -48,6 +48,8 @@ class ReplicaSets:
         self._pods: dict[str, dict[str, Body]] = {}
         """Owner's uid → pod uid → pod."""
         self._work = asyncio.Event()
+        self._counted = asyncio.Event()
+        """Set once the pods that exist are known: before, every replica would seem to be missing."""
 
     async def run(self) -> None:
         """Control until cancelled."""
@@ -69,6 +71,7 @@ class ReplicaSets:
         async for batch in changes(self._client, PODS):
             for change in batch:
                 self._see_pod(change)
+            self._counted.set()
             self._work.set()
 
     def _see_pod(self, change: Change) -> None:
@@ -82,6 +85,7 @@ class ReplicaSets:
             pods[change.uid] = change.object
 
     async def _reconcile_all(self) -> None:
+        await self._counted.wait()
         while True:
             await self._work.wait()
             self._work.clear()
