@@ -1,0 +1,38 @@
+"""The cluster benchmark measures what it says, on a cluster small enough for a test."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = Path(__file__).resolve().parents[2] / "benchmarks" / "cluster.py"
+
+
+@pytest.mark.slow
+def test_it_prints_every_figure_that_has_a_goal() -> None:
+    done = subprocess.run(
+        [
+            sys.executable,
+            str(PROGRAM),
+            "--nodes=40",
+            "--pods=300",
+            "--waiting=5",
+            "--seconds=2",
+            "--rate=50",
+            "--json",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode in {0, 1}, done.stderr
+    figures = json.loads(done.stdout)
+    assert figures["evaluated"] == 40
+    assert 0 < figures["admissible"] <= 40
+    assert figures["published"] > 0
+    assert figures["lag_p50_seconds"] <= figures["lag_p99_seconds"]
+    assert all(figures[name] > 0 for name in figures["goals"])
+    assert figures["missed"] == [name for name, goal in figures["goals"].items() if figures[name] > goal]
