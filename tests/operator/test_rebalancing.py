@@ -1,6 +1,8 @@
 """RebalancePolicies followed on the embedded API server: recommend, approve, carry out, survive a crash."""
 
 import asyncio
+import sys
+from asyncio.subprocess import DEVNULL
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -502,3 +504,43 @@ async def lay_out_on_one_node(client: Client) -> Stage:
 async def _runs(client: Client, name: str) -> bool:
     body = await client.get(PODS, name, namespace="default")
     return bool((body.get("status") or {}).get("phase") == "Running")
+
+
+@asynccontextmanager
+async def operator_process(loop: Loop) -> AsyncIterator[asyncio.subprocess.Process]:
+    """The operator as people run it; killed, not stopped, when the context ends."""
+    command = [str(Path(sys.executable).parent / "numazones-operator"), f"--kubeconfig={loop.kubeconfig}"]
+    command += ["--no-leader-elect", "--metrics-address=127.0.0.1:0", "--rebalance-period=300ms"]
+    process = await asyncio.create_subprocess_exec(*command, stdout=DEVNULL, stderr=DEVNULL)
+    try:
+        yield process
+    finally:
+        process.kill()
+        await process.wait()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("phase", ["Evicting", "Evicted", "Placed"])
+async def test_a_process_that_is_killed_in_the_middle_is_replaced_by_one_that_goes_on(
+    tmp_path: Path, phase: str
+) -> None:
+    async with stage(tmp_path) as here:
+        assert here.loop is not None
+        await here.policy("Auto")
+
+        async def is_in_the_middle() -> bool:
+            progress = [
+                one["phase"]
+                for item in await here.recommendations()
+                for one in (item.get("status") or {}).get("progress") or ()
+            ]
+            return phase in progress
+
+        async with operator_process(here.loop):
+            await eventually(is_in_the_middle, patience=60, what=f"the move is {phase}")
+        await asyncio.sleep(0.5)
+        async with operator_process(here.loop):
+            done = await here.reach("Succeeded")
+        assert done["status"]["evictions"] == 1
+        assert len(await here.pods_of("mover")) == 1
+        assert len(await here.recommendations()) == 1

@@ -9,6 +9,7 @@ on is a value.
 
 import asyncio
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -113,7 +114,7 @@ class Rebalancing:
             await self._leading.wait()
             try:
                 await self.round()
-            except APIError as error:
+            except NumazonesError as error:  # the API server's errors among them
                 _log.warning("rebalancing pauses: %s", error)
             await asyncio.sleep(self._period)
 
@@ -210,9 +211,15 @@ class Rebalancing:
     ) -> Outcome:
         started = self._clock()
         end = started + duration(policy.spec.search_time).total_seconds()
-        outcome = await asyncio.to_thread(
-            plan, goal, situation, settings, expired=lambda: self._clock() >= end
-        )
+        stopped = threading.Event()
+
+        def expired() -> bool:
+            return stopped.is_set() or self._clock() >= end
+
+        try:
+            outcome = await asyncio.to_thread(plan, goal, situation, settings, expired=expired)
+        finally:
+            stopped.set()  # a thread cannot be cancelled, but it can be told that time is up
         found = "true" if outcome.plan is not None else "false"
         self._metrics.plan_seconds.labels(policy.spec.mode, found).observe(self._clock() - started)
         _log.info(
