@@ -1,7 +1,6 @@
 """What the cluster's zones hold, as gauges: amounts, headroom, spread, fragmentation, stale nodes.
 
-Figures of a node are worked out once after it has changed, when Prometheus asks, and kept. Sums over the
-cluster are kept up by difference.
+Figures of a node are worked out once after it has changed, when Prometheus asks, and kept.
 """
 
 from collections.abc import Iterator, Mapping
@@ -64,9 +63,10 @@ class ClusterFigures:
         self._shapes = shapes
         self._seen: dict[str, ClusterNode] = {}
         self._figures: dict[str, NodeFigures] = {}
+        self._shown: Mapping[str, NodeFigures] = {}
 
-    def renew(self) -> Mapping[str, NodeFigures]:
-        """Bring the figures of changed nodes up to date and return those of all."""
+    def renew(self) -> None:
+        """Bring the figures of changed nodes up to date."""
         present = set()
         for node in self._state.all_nodes():
             present.add(node.name)
@@ -77,11 +77,11 @@ class ClusterFigures:
         for name in self._seen.keys() - present:
             del self._seen[name]
             del self._figures[name]
-        return self._figures
+        self._shown = dict(self._figures)
 
     def families(self) -> Iterator[GaugeMetricFamily]:
-        """Yield the gauges of this moment."""
-        figures = self.renew()
+        """Yield the gauges as they were renewed last."""
+        figures = self._shown
         yield from self._zone_families(figures)
         yield _spread_family(figures)
         yield from _headroom_families(figures)

@@ -5,6 +5,7 @@ server that is away is no reason to restart. ``/readyz`` succeeds once everythin
 then what is missing and why.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -20,8 +21,10 @@ Problems = Callable[[], list[str]]
 """One sentence per thing that is wrong; empty means all is well."""
 
 
-def application(*, sick: Problems, unready: Problems, registry: CollectorRegistry) -> web.Application:
-    """Build the server's routes."""
+def application(
+    *, sick: Problems, unready: Problems, registry: CollectorRegistry, renew: Callable[[], None]
+) -> web.Application:
+    """Build the server's routes; ``renew`` is called before metrics are written out."""
 
     async def healthz(_request: web.Request) -> web.Response:
         return _report(sick(), failure=500)
@@ -31,7 +34,10 @@ def application(*, sick: Problems, unready: Problems, registry: CollectorRegistr
 
     async def metrics(request: web.Request) -> web.Response:
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
-        return web.Response(body=encode(registry), headers={"Content-Type": content_type})
+        renew()
+        # A large cluster's figures take a second to write; predictions go on meanwhile.
+        body = await asyncio.to_thread(encode, registry)
+        return web.Response(body=body, headers={"Content-Type": content_type})
 
     server = web.Application()
     server.add_routes(

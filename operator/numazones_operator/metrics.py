@@ -141,22 +141,32 @@ class Metrics:
 class Figures(Protocol):
     """What gauges are made of when Prometheus asks."""
 
+    def renew(self) -> None:
+        """Take the figures of this moment; called on the event loop, so it has to be quick."""
+
     def families(self) -> Iterator[GaugeMetricFamily]:
-        """Yield the gauges of this moment."""
+        """Yield the gauges of that moment; called from another thread."""
 
 
 class FiguresCollector(Collector):
-    """Shows figures only while this replica leads."""
+    """Shows figures, those about the cluster only while this replica leads."""
 
-    def __init__(self, figures: Figures, leading: Callable[[], bool]) -> None:
+    def __init__(self, figures: Figures, *, shown: Callable[[], bool] = lambda: True) -> None:
         self._figures = figures
-        self._leading = leading
+        self._shown = shown
+        self._visible = False
+
+    def renew(self) -> None:
+        """Take the figures of this moment, on the event loop."""
+        self._visible = self._shown()
+        if self._visible:
+            self._figures.renew()
 
     def describe(self) -> list[Metric]:
         """Return nothing: what there is to show is known when it is shown."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the gauges of this moment, or none on a replica that stands by."""
-        if self._leading():
+        """Yield the gauges as they were renewed last, in whatever thread writes them out."""
+        if self._visible:
             yield from self._figures.families()

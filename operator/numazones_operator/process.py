@@ -18,7 +18,6 @@ from typing import Any
 import aiohttp
 import kopf
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.process_collector import ProcessCollector
 
 from numazones.api.meta import NODE_LABEL
@@ -49,6 +48,7 @@ from numazones_operator.rebalance.inputs import Inputs
 from numazones_operator.rebalance.metrics import RebalanceMetrics
 from numazones_operator.reflector import Pace, Reflector
 from numazones_operator.truth import Truth
+from numazones_operator.work_figures import PredictionFigures, QueueFigures
 from numazones_program import logs
 
 NAMESPACES = Resource("", "v1", "namespaces", namespaced=False)
@@ -128,6 +128,12 @@ class Operator:
         self.inputs = Inputs(self.state.namespaces)
         self.rebalancing = self._rebalancing()
         self.reflectors = tuple(self._reflectors())
+        leads = self.leadership.leading.is_set
+        self.collectors = (
+            FiguresCollector(ClusterFigures(self.state, options.target_shapes), shown=leads),
+            FiguresCollector(PredictionFigures(self.forecasts), shown=leads),
+            FiguresCollector(QueueFigures(self.forecasts, self.publisher)),
+        )
         self._connect()
 
     @property
@@ -228,13 +234,8 @@ class Operator:
         self.leadership.on_change = self._leadership_changed
         self.forecasts.on_batch = self.gates.wake
         self.gates.may_go = self.rebalancing.execution.may_go
-        self.registry.register(
-            FiguresCollector(
-                ClusterFigures(self.state, self.options.target_shapes), self.leadership.leading.is_set
-            )
-        )
-        self.registry.register(FiguresCollector(_Predictions(self.forecasts), self.leadership.leading.is_set))
-        self.registry.register(_Queues(self.forecasts, self.publisher))
+        for collector in self.collectors:
+            self.registry.register(collector)
         ProcessCollector(namespace="numazones_operator", registry=self.registry)
 
     def _bound(self, pod: ClusterPod, node: ClusterNode | None) -> Admission | None:
@@ -272,7 +273,9 @@ class Operator:
         return registry
 
     async def _start(self) -> None:
-        server = health.application(sick=self._sick, unready=self._unready, registry=self.registry)
+        server = health.application(
+            sick=self._sick, unready=self._unready, registry=self.registry, renew=self._renew_figures
+        )
         self.port = await self._resources.enter_async_context(
             health.serve(self.options.metrics_address, server)
         )
@@ -331,6 +334,10 @@ class Operator:
         _log.critical("%s; the operator stops", self.failed, exc_info=error)
         self._stop.set()
 
+    def _renew_figures(self) -> None:
+        for collector in self.collectors:
+            collector.renew()
+
     def _sick(self) -> list[str]:
         return [self.failed] if self.failed else []
 
@@ -341,53 +348,6 @@ class Operator:
             if not reflector.synced.is_set()
         ]
         return problems or ([] if self.ready.is_set() else ["predictions are being made"])
-
-
-class _Predictions:
-    """Gauges of the predictions for waiting pods."""
-
-    def __init__(self, forecasts: LiveForecasts) -> None:
-        self._forecasts = forecasts
-
-    def families(self) -> Iterator[GaugeMetricFamily]:
-        """Yield the gauges of this moment."""
-        verdicts = GaugeMetricFamily(
-            "numazones_predictions", "Pods without a node, by verdict.", labels=("verdict",)
-        )
-        for verdict, count in self._forecasts.verdicts().items():
-            verdicts.add_metric((verdict,), count)
-        yield verdicts
-        blocked = GaugeMetricFamily(
-            "numazones_blocked_pods",
-            "Pods that no node would take, by who stands in the way and the most important reason.",
-            labels=("source", "reason"),
-        )
-        for (source, reason), count in self._forecasts.blocked_by().items():
-            blocked.add_metric((source, reason), count)
-        yield blocked
-
-
-class _Queues:
-    """Gauges of the operator's own work, on every replica."""
-
-    def __init__(self, forecasts: LiveForecasts, publisher: Publisher) -> None:
-        self._forecasts = forecasts
-        self._publisher = publisher
-
-    def describe(self) -> list[GaugeMetricFamily]:
-        """Return nothing to check against other collectors."""
-        return []
-
-    def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Yield the gauges of this moment."""
-        depth = GaugeMetricFamily(
-            "numazones_operator_queue_depth",
-            "What waits: changes to be looked at, and objects to be written.",
-            labels=("queue",),
-        )
-        depth.add_metric(("changes",), self._forecasts.backlog)
-        depth.add_metric(("writes",), self._publisher.depth)
-        yield depth
 
 
 class _Forever:
