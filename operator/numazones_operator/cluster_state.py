@@ -180,8 +180,10 @@ class ClusterState:
     def _leave(self, pod: ClusterPod) -> None:
         record = self._record_of(pod.node)
         record.pods.pop(pod.uid, None)
-        self._sequence += 1
-        record.since.ended(pod, sequence=self._sequence, now=self._clock())
+        if prediction.relevant(pod):
+            self._sequence += 1
+            record.since.ended(pod, sequence=self._sequence, now=self._clock())
+            record.since.settle(record.state, self._clock())
         self._touch(pod.node)
 
     def _enter(self, old: ClusterPod | None, new: ClusterPod) -> None:
@@ -192,7 +194,8 @@ class ClusterState:
             # Pods found together, as in a list, count as bound together: creation time decides among them.
             self._sequence += old is not None
             refused = decision is not None and not decision.admitted
-            record.since.bound(new, sequence=self._sequence, refused=refused, now=self._clock())
+            if prediction.relevant(new):
+                record.since.bound(new, sequence=self._sequence, refused=refused, now=self._clock())
         elif new.acknowledged and not known.acknowledged:
             record.since.admitted_after_all(new)
         record.pods[new.uid] = new

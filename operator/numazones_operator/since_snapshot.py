@@ -16,6 +16,7 @@ from numazones.pod import Pod, QOSClass
 
 _STRAGGLING = 60.0
 """Seconds for which zones that still show an ended pod may arrive."""
+_NEVER = (0, "", "")
 
 
 @dataclass(slots=True)
@@ -56,22 +57,27 @@ class SinceSnapshot:
             if event.uid == pod.kubelet_uid:
                 event.refused = False
 
-    def settle(self, state: Node, now: float) -> None:
-        """Drop what a new snapshot shows, or cannot contradict any more."""
-        shown = [event.order for event in self._events if event.admission and state.holds(event.uid)]
-        settled = max(shown, default=(0, "", ""))
-        ends = {
-            event.uid for event in self._events if event.admission is None and self._over(event, state, now)
+    def settle(self, state: Node | None, now: float) -> None:
+        """Drop what a snapshot shows, or cannot contradict any more; None while there is no snapshot."""
+        events = self._events
+        held = {event.uid for event in events if state is not None and state.holds(event.uid)}
+        shown = [event.order for event in events if event.admission and event.uid in held]
+        settled = max(shown, default=_NEVER)
+        over = {
+            event.uid
+            for event in events
+            if event.admission is None and event.uid not in held and now - event.at > _STRAGGLING
         }
         self._events = [
             event
-            for event in self._events
-            if not (event.uid in ends or (event.admission and event.order <= settled))
-            and not (event.admission is None and event.order < settled and not state.holds(event.uid))
+            for event in events
+            if event.uid not in over
+            and not (event.admission is not None and event.order <= settled)
+            and not (event.admission is None and event.order < settled and event.uid not in held)
         ]
 
-    def _over(self, event: _Event, state: Node, now: float) -> bool:
-        return not state.holds(event.uid) and now - event.at > _STRAGGLING
+    def __len__(self) -> int:
+        return len(self._events)
 
     def replay(self, state: Node) -> Node:
         """Return the state after all events.

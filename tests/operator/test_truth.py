@@ -204,6 +204,16 @@ def test_events_before_a_pod_that_the_snapshot_shows_are_settled() -> None:
     assert events.since.replay(newer) == newer
 
 
+def test_events_do_not_pile_up_on_a_node_whose_zones_never_change() -> None:
+    for state in (STRICT, None):
+        events = Events()
+        for number in range(500):
+            events.bind(f"p{number}", 1)
+            events.end(f"p{number}", now=float(number))
+            events.since.settle(state, float(number))
+        assert len(events.since) <= 2 * 62
+
+
 def test_a_pod_that_runs_although_the_model_refused_it_is_believed() -> None:
     events = Events()
     events.bind("a", 20, refused=True)
