@@ -280,10 +280,6 @@ class Forecast:
         self._withdraw(name, old)
         return True
 
-    def answer_of(self, name: str) -> Answer | None:
-        """Return what a node says; None if it was never asked."""
-        return self._answers.get(name)
-
     @property
     def admitting(self) -> tuple[str, ...]:
         """Names of the nodes that would admit the pod, best first."""

@@ -62,8 +62,6 @@ class LiveForecasts:
         self._changed = asyncio.Event()
         self._slice_started = 0.0
         state.on_change = self._changed.set
-        self.idle = asyncio.Event()
-        """Set while there is nothing to renew."""
         self.on_batch: Callable[[], None] = lambda: None
         """Told after every batch."""
 
@@ -104,10 +102,7 @@ class LiveForecasts:
     async def run(self) -> None:
         """Renew predictions until cancelled."""
         while True:
-            if not self.backlog:
-                self.idle.set()
             await self._changed.wait()
-            self.idle.clear()
             await asyncio.sleep(self._debounce)
             self._changed.clear()
             await self.renew()

@@ -75,7 +75,6 @@ class Publisher:
         self._urgent: dict[str, _Order] = {}
         self._normal: dict[str, _Order] = {}
         self._writing: set[str] = set()
-        self._verifications: dict[str, Verification] = {}
         self._latest: dict[str, tuple[ClusterPod, Prediction]] = {}
         """Key → the pod that waits, and what is to be read there."""
         self._waiting = asyncio.Event()
