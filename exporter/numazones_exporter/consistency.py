@@ -61,7 +61,7 @@ def _cpus(observation: Observation, hardware: Hardware) -> Iterator[Problem]:
     for containers in state.entries.values():
         for cpus in containers.values():
             covered |= cpus
-    for cpus in (state.pod_entries or {}).values():
+    for cpus in state.pod_entries.values():
         covered |= cpus
     online = hardware.machine.all_cpus
     if covered & ~online:

@@ -6,6 +6,7 @@ to ``zones.build`` (which is pure). A source that failed is ``None`` here and ha
 
 from dataclasses import dataclass
 
+from numazones.api.snapshot import KnownCache
 from numazones.cpuset import CPUSet
 from numazones.kubelet.checkpoints import CPUManagerState, DeviceManagerState, MemoryBlock, MemoryManagerState
 from numazones.kubelet.config import KubeletConfiguration
@@ -52,15 +53,6 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class Cache:
-    """An L3 cache (or a higher level, where there is one)."""
-
-    level: int
-    id: int
-    cpus: CPUSet
-
-
-@dataclass(frozen=True, slots=True)
 class Hardware:
     """The machine as sysfs describes it, with what ``Machine`` (what the kubelet sees) leaves out."""
 
@@ -69,7 +61,8 @@ class Hardware:
     """(NUMA id, CPUs that are there but offline), where there are any."""
     isolated: CPUSet
     """CPUs that the kernel's scheduler leaves alone (isolcpus)."""
-    caches: tuple[Cache, ...]
+    caches: tuple[KnownCache, ...]
+    """L3 caches, and higher levels where there are any."""
     memory_unknown: int = 0
     """Mask of the NUMA nodes whose memory size could not be read (their ``memory`` is 0)."""
 

@@ -35,7 +35,7 @@ def _add_cpus(records: Records, state: checkpoints.CPUManagerState) -> None:
     for uid, containers in state.entries.items():
         for name, cpus in containers.items():
             _record(records, uid, name, cpus=cpus)
-    for uid, cpus in (state.pod_entries or {}).items():
+    for uid, cpus in state.pod_entries.items():
         _record(records, uid, POD, cpus=cpus)
 
 
@@ -43,7 +43,7 @@ def _add_memory(records: Records, state: checkpoints.MemoryManagerState) -> None
     for uid, containers in state.entries.items():
         for name, blocks in containers.items():
             _record(records, uid, name, memory=_ordered(blocks))
-    for uid, blocks in (state.pod_entries or {}).items():
+    for uid, blocks in state.pod_entries.items():
         _record(records, uid, POD, memory=_ordered(blocks))
 
 

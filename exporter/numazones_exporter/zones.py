@@ -13,9 +13,7 @@ from pydantic import ValidationError
 from numazones.api.fingerprint import fingerprint
 from numazones.api.numazone import Kubelet, NUMAZone
 from numazones.api.snapshot import (
-    Block,
     Holder,
-    KnownCache,
     KnownDevice,
     MemoryBooks,
     NodeSnapshot,
@@ -120,7 +118,7 @@ def _snapshot(observation: Observation, hardware: Hardware) -> NodeSnapshot:
         holders=tuple(map(_holder, holdings.containers)),
         offline=dict(hardware.offline),
         isolated=hardware.isolated,
-        caches=tuple(KnownCache(cache.level, cache.id, cache.cpus) for cache in hardware.caches),
+        caches=hardware.caches,
         pods_fingerprint=_fingerprint(observation),
         conditions=conditions_of(observation, problems),
     )
@@ -160,7 +158,7 @@ def _default_cpus(observation: Observation, holdings: Holdings, machine: Machine
     for containers in state.entries.values():
         for cpus in containers.values():
             recorded |= cpus
-    for cpus in (state.pod_entries or {}).values():
+    for cpus in state.pod_entries.values():
         recorded |= cpus
     returned = recorded & ~(holdings.cpus or 0)
     return (state.default | returned) & machine.all_cpus
@@ -196,7 +194,7 @@ def _holder(holding: Holding) -> Holder:
         uid=holding.uid,
         container=resources.name,
         cpus=resources.cpus,
-        memory=tuple(Block(block.type, block.numa, block.size) for block in resources.memory),
+        memory=resources.memory,
         devices=resources.device_ids,
         claims=frozenset(resources.claimed),
     )

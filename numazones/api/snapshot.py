@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from numazones.api.meta import Condition
 from numazones.api.numazone import Kubelet
 from numazones.cpuset import CPUSet
+from numazones.kubelet.checkpoint_values import MemoryBlock
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.versions import STRICT_CPU_RESERVATION
 from numazones.machine import Machine
@@ -51,15 +52,6 @@ class KnownDevice:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
-    """Memory given to a container: from the NUMA nodes of a mask, bytes over all of them."""
-
-    type: str
-    numa: int
-    size: int
-
-
-@dataclass(frozen=True, slots=True)
 class Holder:
     """What one container holds; a pod as a whole where ``container`` is empty."""
 
@@ -68,7 +60,7 @@ class Holder:
     uid: str
     container: str
     cpus: CPUSet = 0
-    memory: tuple[Block, ...] = ()
+    memory: tuple[MemoryBlock, ...] = ()
     devices: frozenset[tuple[str, str]] = frozenset()
     """(resource, device id)"""
     claims: frozenset[tuple[str, str]] = frozenset()

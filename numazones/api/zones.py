@@ -14,7 +14,6 @@ from numazones import cpuset, quantity
 from numazones.api.meta import Condition
 from numazones.api.numazone import READY, Assignment, Kubelet, NUMAZone, NUMAZoneStatus, Resource, Topology
 from numazones.api.snapshot import (
-    Block,
     Holder,
     KnownDevice,
     MemoryBooks,
@@ -25,12 +24,12 @@ from numazones.api.snapshot import (
 from numazones.api.zone_building import build_zones
 from numazones.cpuset import CPUSet
 from numazones.errors import NumazonesError
+from numazones.kubelet.checkpoint_values import MemoryBlock
 from numazones.kubelet.config import KubeletConfiguration, MemoryReservation
 from numazones.kubelet.cpu_manager import STATIC as STATIC_CPUS
 from numazones.kubelet.device_manager import Device
-from numazones.kubelet.memory_manager import MEMORY
+from numazones.kubelet.memory_manager import MEMORY, Block
 from numazones.kubelet.memory_manager import STATIC as STATIC_MEMORY
-from numazones.kubelet.memory_manager import Block as AssignedBlock
 from numazones.kubelet.versions import release
 from numazones.machine import CPU, Machine, NUMANode
 from numazones.node import Node, NUMAMemory
@@ -148,7 +147,9 @@ def _holders_of(node: Node, pods: Mapping[str, tuple[str, str]]) -> Iterable[Hol
                 uid,
                 container,
                 cpus.get(container, 0),
-                tuple(Block(block.type, block.affinity, block.size) for block in memory.get(container, ())),
+                tuple(
+                    MemoryBlock(block.affinity, block.type, block.size) for block in memory.get(container, ())
+                ),
                 frozenset(
                     (resource, device)
                     for resource, ids in devices.get(container, {}).items()
@@ -378,7 +379,7 @@ class _Holders:
 
     def __init__(self, statuses: Mapping[int, NUMAZoneStatus]) -> None:
         self.cpus: dict[str, dict[str, CPUSet]] = {}
-        self.memory: dict[str, dict[str, list[AssignedBlock]]] = {}
+        self.memory: dict[str, dict[str, list[Block]]] = {}
         self.devices: dict[str, dict[str, dict[str, set[str]]]] = {}
         known = set(statuses)
         for numa, status in statuses.items():
@@ -400,7 +401,7 @@ class _Holders:
             # Listed in each of its zones, a block counts in the first.
             if numa == min(first_of.intersection(numas), default=min(first_of)):
                 blocks = self.memory.setdefault(uid, {}).setdefault(container, [])
-                blocks.append(AssignedBlock(cpuset.of(numas), block.type, block.bytes))
+                blocks.append(Block(cpuset.of(numas), block.type, block.bytes))
 
     def _add_devices(self, status: NUMAZoneStatus) -> None:
         by_name = {(item.namespace, item.pod, item.container): item for item in status.assignments}

@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from numazones import cpuset
+from numazones.api.snapshot import KnownCache
 from numazones.cpuset import CPUSet
 from numazones.machine import CPU, InvalidMachine, Machine, NUMANode
-from numazones_exporter.observation import SYSFS, Cache, Hardware, Problem
+from numazones_exporter.observation import SYSFS, Hardware, Problem
 from numazones_exporter.sources.problems import Reading, SourceError
 
 # Numbers in names and files have bounds, so that nonsense is no number instead of one that eats the memory.
@@ -54,7 +55,7 @@ class _Thread:
 class _CPUTopology(NamedTuple):
     lists: _Lists
     cpus: tuple[CPU, ...]
-    caches: tuple[Cache, ...]
+    caches: tuple[KnownCache, ...]
     problems: tuple[Problem, ...]
 
 
@@ -158,7 +159,7 @@ class SysfsReader:
     def _read_topology(self, lists: _Lists) -> _CPUTopology:
         problems: list[Problem] = []
         cpus: list[CPU] = []
-        caches: dict[tuple[int, int], Cache] = {}
+        caches: dict[tuple[int, int], KnownCache] = {}
         for numa, members in lists.members:
             threads = self._read_threads(members & lists.online, problems)
             uncore = self._read_caches(threads, caches)
@@ -188,7 +189,7 @@ class SysfsReader:
         return threads
 
     def _read_caches(
-        self, threads: dict[int, _Thread], caches: dict[tuple[int, int], Cache]
+        self, threads: dict[int, _Thread], caches: dict[tuple[int, int], KnownCache]
     ) -> dict[int, int]:
         """Collect caches above L2; return CPU → id of its uncore cache, for the CPUs that have one."""
         cores: dict[tuple[int, int], list[int]] = {}
@@ -203,13 +204,13 @@ class SysfsReader:
             for cache in found:
                 known = caches.get((cache.level, cache.id))
                 cpus = cache.cpus | (known.cpus if known else 0)
-                caches[cache.level, cache.id] = Cache(cache.level, cache.id, cpus)
+                caches[cache.level, cache.id] = KnownCache(cache.level, cache.id, cpus)
                 if cache.cpus.bit_count() != len(cores) * len(siblings):
                     for cpu in siblings:
                         uncore.setdefault(cpu, cache.id)
         return uncore
 
-    def _caches_of(self, cpu: int) -> list[Cache] | None:
+    def _caches_of(self, cpu: int) -> list[KnownCache] | None:
         """Caches above L2 of a CPU in the order of their names; None where they cannot be read."""
         directory = self._cpu_dir / f"cpu{cpu}/cache"
         try:
@@ -225,7 +226,7 @@ class SysfsReader:
                 cpus = self._shared_cpus(directory / name)
                 if cpus is None:
                     return None
-                found.append(Cache(level, number, cpus))
+                found.append(KnownCache(level, number, cpus))
         return found
 
     @staticmethod

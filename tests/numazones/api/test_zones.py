@@ -14,7 +14,7 @@ from numazones import cpuset, quantity
 from numazones.api.amounts import readable_bytes
 from numazones.api.meta import Condition
 from numazones.api.numazone import NUMAZone
-from numazones.api.snapshot import Block, Holder, KnownCache, KnownDevice, NodeSnapshot
+from numazones.api.snapshot import Holder, KnownCache, KnownDevice, NodeSnapshot
 from numazones.api.zones import (
     IncompleteZones,
     ZonesNotReady,
@@ -25,6 +25,7 @@ from numazones.api.zones import (
 from numazones.conformance import scenario as vectors
 from numazones.errors import NumazonesError
 from numazones.kubelet.admission import admit, remove
+from numazones.kubelet.checkpoint_values import MemoryBlock
 from numazones.kubelet.config import InvalidConfiguration, KubeletConfiguration, MemoryReservation
 from numazones.kubelet.device_manager import Device
 from numazones.kubelet.versions import UnsupportedVersion
@@ -339,7 +340,7 @@ def test_a_zone_of_64_cpus_8_devices_and_30_containers_is_small() -> None:
             uid,
             "app",
             cpuset.of([n + 1, n + 65]),
-            (Block("memory", 0b01, 4 * GIB + n * 4096),),
+            (MemoryBlock(0b01, "memory", 4 * GIB + n * 4096),),
             frozenset({(NIC, f"0000:17:02.{n}")} if n < 8 else set()),
         )
         for n, uid in enumerate(names)
