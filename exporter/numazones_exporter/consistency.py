@@ -8,8 +8,8 @@ the one that runs. Nothing here changes an amount.
 from collections.abc import Iterator
 
 from numazones import cpuset
+from numazones.api.snapshot import is_strict
 from numazones.kubelet.memory_manager import MEMORY, hugepage_type
-from numazones.kubelet.versions import STRICT_CPU_RESERVATION
 from numazones.machine import NUMANode
 from numazones_exporter.holdings import Holdings
 from numazones_exporter.observation import (
@@ -82,10 +82,7 @@ def _cpus(observation: Observation, hardware: Hardware) -> Iterator[Problem]:
 def _keeps_reserved_apart(observation: Observation) -> bool:
     if observation.kubelet is None:
         return True  # it may; nothing can be said
-    return dict(observation.kubelet.cpu_manager_policy_options).get(STRICT_CPU_RESERVATION, "") in _TRUE
-
-
-_TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
+    return is_strict(dict(observation.kubelet.cpu_manager_policy_options))
 
 
 def _shared_twice(holdings: Holdings) -> Iterator[Problem]:

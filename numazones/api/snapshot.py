@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from numazones.api.meta import Condition
 from numazones.api.numazone import Kubelet
 from numazones.cpuset import CPUSet
+from numazones.kubelet import go
 from numazones.kubelet.checkpoint_values import MemoryBlock
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.versions import STRICT_CPU_RESERVATION
@@ -127,7 +128,9 @@ def kubelet_settings(config: KubeletConfiguration, *, version: str) -> Kubelet:
     )
 
 
-def is_strict(kubelet: Kubelet | None) -> bool:
-    """Tell whether strict-cpu-reservation keeps the reserved CPUs out of the default set."""
-    options = kubelet.cpu_manager_policy_options if kubelet is not None else {}
-    return options.get(STRICT_CPU_RESERVATION, "").lower() in {"1", "t", "true"}
+def is_strict(options: Mapping[str, str]) -> bool:
+    """Tell whether CPU manager policy options keep the reserved CPUs out of the default set."""
+    try:
+        return go.parse_bool(options.get(STRICT_CPU_RESERVATION, "false"))
+    except ValueError:
+        return False  # no kubelet starts with it

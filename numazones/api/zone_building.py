@@ -161,7 +161,8 @@ def _cpu_sets(snapshot: NodeSnapshot, own: CPUSet) -> CPUSets | None:
             shared=cpuset.format(own & ~reserved & ~exclusive),
         )
     default = snapshot.default_cpus & own
-    usual = default & ~reserved if is_strict(snapshot.kubelet) else default | reserved
+    options = snapshot.kubelet.cpu_manager_policy_options if snapshot.kubelet is not None else {}
+    usual = default & ~reserved if is_strict(options) else default | reserved
     return CPUSets(
         reserved=cpuset.format(reserved),
         exclusive=cpuset.format(exclusive),

@@ -334,7 +334,7 @@ def _default_cpus(kubelet: Kubelet, statuses: Mapping[int, NUMAZoneStatus]) -> C
             default |= cpuset.parse(status.cpus.default)
             continue
         default |= cpuset.parse(status.cpus.shared)
-        if not is_strict(kubelet):
+        if not is_strict(kubelet.cpu_manager_policy_options):
             default |= cpuset.parse(status.cpus.reserved)
     return default
 
