@@ -116,7 +116,7 @@ class Operator:
             debounce=options.debounce,
             candidates=options.candidates,
         )
-        self.truth = Truth(metrics=self.metrics)
+        self.truth = Truth(metrics=self.metrics, counts=self.leadership.leading.is_set)
         self.gates = AdmissionGates(
             self._client,
             self.state,

@@ -63,8 +63,10 @@ class Verification:
 class Truth:
     """Holds expectations until their outcome is seen."""
 
-    def __init__(self, *, metrics: Metrics) -> None:
+    def __init__(self, *, metrics: Metrics, counts: Callable[[], bool] = lambda: True) -> None:
+        """``counts``: whether this replica is the one that counts and tells; all of them expect."""
         self._metrics = metrics
+        self._counts = counts
         self._expectations: dict[str, Expectation] = {}
         self.on_verified: Callable[[ClusterPod, Verification], None] = lambda _pod, _verification: None
 
@@ -83,7 +85,7 @@ class Truth:
             return
         actual = outcome(new)
         expectation = None if actual is None else self._expectations.pop(new.uid, None)
-        if actual is None or expectation is None:
+        if actual is None or expectation is None or not self._counts():
             return
         verification = Verification(expectation, actual, new.message.removeprefix(REJECTED))
         self._metrics.outcomes.labels(expectation.predicted, actual).inc()
@@ -105,13 +107,15 @@ class Truth:
             admission = admit(remove(node.state, pod.kubelet_uid), pod.admission)
         except NumazonesError as error:
             return Expectation(pod, prediction.UNKNOWN, prediction.UNDECIDED, str(error))
-        self._metrics.admission_seconds.observe(time.perf_counter() - started)
-        self._count(admission)
+        self._count(admission, time.perf_counter() - started)
         if admission.admitted:
             return Expectation(pod, prediction.ADMISSIBLE, admission=admission)
         return Expectation(pod, prediction.INADMISSIBLE, admission.reason, admission.message, admission)
 
-    def _count(self, admission: Admission) -> None:
+    def _count(self, admission: Admission, seconds: float) -> None:
+        if not self._counts():
+            return
+        self._metrics.admission_seconds.observe(seconds)
         self._metrics.admission_requests.inc()
         if not admission.admitted:
             self._metrics.admission_errors.labels(admission.reason).inc()

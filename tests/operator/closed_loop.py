@@ -96,12 +96,15 @@ class Loop:
         """Start binding pods."""
         self.tasks.create_task(Scheduler(self.client).run())
 
-    async def start_operator(self, options: Options = OPTIONS, **changes: Any) -> Operator:
-        """Start an operator; wait until it has seen everything."""
+    async def start_operator(
+        self, options: Options = OPTIONS, *, leads: bool = True, **changes: Any
+    ) -> Operator:
+        """Start an operator; wait until it has seen everything and, unless it is to stand by, leads."""
         operator = Operator(replace(options, **changes), ClusterConfig(server=self.server.url))
         running = asyncio.create_task(asyncio.to_thread(_run, operator))
         self.stack.push_async_callback(_end, operator, running)
-        await eventually(lambda: operator.ready.is_set() or running.done(), what="the operator is ready")
+        begun = operator.leadership.leading if leads else operator.ready
+        await eventually(lambda: begun.is_set() or running.done(), what="the operator has begun")
         assert not running.done(), operator.failed
         return operator
 

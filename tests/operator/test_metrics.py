@@ -53,11 +53,21 @@ async def test_a_replica_that_stands_by_shows_nothing_about_the_cluster(tmp_path
             return (await metrics(leader))["numazones_operator_leader"] == 1
 
         await eventually(leads)
-        follower = await loop.start_operator(identity="follower")
+        follower = await loop.start_operator(leads=False, identity="follower")
         names = shown(await metrics(follower))
         assert "numazones_nodes" not in names
         assert "cpu_manager_numa_allocation_spread" not in names
         assert "numazones_operator_queue_depth" in names
+        await loop.create_pod("a", cpu=8)
+        await loop.bind("a", "node-1")
+        outcome = 'numazones_prediction_outcomes_total{actual="Admitted",predicted="Admissible"}'
+
+        async def counted() -> bool:
+            return (await metrics(leader)).get(outcome) == 1
+
+        await eventually(counted)
+        await eventually(lambda: not follower.truth._expectations)
+        assert outcome not in await metrics(follower)
         assert "numazones_nodes" in shown(await metrics(leader))
 
 
