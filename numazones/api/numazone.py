@@ -33,6 +33,8 @@ READY = "Ready"
 # Bounds that no machine reaches (Linux: 8192 CPUs, 1024 NUMA nodes) and that keep validation cheap.
 _MAX_CPUS = 8192
 _MAX_ZONES = 1024
+# Plugins for virtual machines offer a thousand devices for each of /dev/kvm, /dev/net/tun, …
+_MAX_DEVICES = 16384
 _MAX_RESOURCE_NAME = MAX_NAME + 1 + MAX_LABEL
 
 ResourceName = Annotated[str, Field(max_length=_MAX_RESOURCE_NAME)]
@@ -339,7 +341,10 @@ class NUMAZoneStatus(APIModel):
         description="Memory blocks the memory manager counts on this NUMA node; only with policy Static.",
     )
     devices: tuple[Device, ...] = Field(
-        default=(), max_length=4096, description="Devices of device plugins.", json_schema_extra=ATOMIC
+        default=(),
+        max_length=_MAX_DEVICES,
+        description="Devices of device plugins.",
+        json_schema_extra=ATOMIC,
     )
     assignments: tuple[Assignment, ...] = Field(
         default=(),

@@ -400,6 +400,19 @@ def test_a_held_device_that_became_unhealthy_is_shown_and_not_allocatable() -> N
     assert [(item.id, item.healthy) for item in statuses(found)[1].devices] == [("d0", False), ("d1", True)]
 
 
+def test_thousands_of_devices_without_topology_are_listed_once() -> None:
+    """As plugins offer /dev/kvm to virtual machines: a thousand devices for each device file."""
+    many = tuple(Device(f"vm/{name}", f"{n:03}", 0) for name in "abcdef" for n in range(1000))
+    found = observation(
+        devices=DeviceManagerState(
+            (), {f"vm/{name}": tuple(f"{n:03}" for n in range(1000)) for name in "abcdef"}
+        ),
+        podresources=offer(*many),
+    )
+    assert [len(status.devices) for status in statuses(found)] == [6000, 0]
+    assert condition(found, "Ready")[0] == "True"
+
+
 def test_dynamic_resources_are_shown_with_their_holder_and_counted_nowhere() -> None:
     held = ContainerResources("c", 0, (), (), (("gpu.example", "pool/gpu-0"),))
     found = observation(pods=(pod("a"),), podresources=offer(a=(held,)))
