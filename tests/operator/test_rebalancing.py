@@ -301,6 +301,17 @@ async def test_a_plan_that_the_cluster_has_overtaken_is_superseded(tmp_path: Pat
         assert await here.is_alive()
 
 
+async def test_nothing_is_moved_for_what_is_there_already(tmp_path: Path) -> None:
+    async with stage(tmp_path) as here:
+        await here.policy("Approve")
+        await here.operator()
+        await here.reach("Proposed")
+        await here.client.delete(PODS, "fill-0", namespace="default")
+        old = await here.reach("Superseded")
+        assert old["status"]["message"] == "the cluster moved on: nothing needs to be moved any more"
+        assert await here.is_alive()
+
+
 async def test_a_policy_that_makes_no_sense_says_so(tmp_path: Path) -> None:
     async with stage(tmp_path) as here:
         await here.policy("Auto", protections={"priorityThreshold": {"name": "gone"}})

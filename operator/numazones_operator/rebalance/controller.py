@@ -52,6 +52,8 @@ from numazones_operator.rebalance.objects import (
     written,
 )
 
+_JUDGEMENT = timedelta(seconds=10)
+"""Proposals are judged no more often than this: on large clusters it takes a while."""
 _KEPT = 20
 """Finished recommendations that are kept per policy, for people and as the history of moves."""
 
@@ -69,7 +71,17 @@ class _Search:
 
 @dataclass
 class _Book:
+    """Which policies were searched for, and which proposals judged, when."""
+
     searches: dict[str, _Search] = field(default_factory=dict)
+    judged: dict[str, datetime] = field(default_factory=dict)
+
+    def is_due(self, item: Recommendation, now: datetime, interval: timedelta) -> bool:
+        """Whether a proposal was last judged long enough ago; notes the time if so."""
+        if now - self.judged.get(item.name, datetime.min.replace(tzinfo=UTC)) < interval:
+            return False
+        self.judged[item.name] = now
+        return True
 
     def of(self, policy: str) -> _Search:
         return self.searches.setdefault(policy, _Search())
@@ -282,6 +294,7 @@ class Rebalancing:
                 continue
             try:
                 await self._client.delete(REBALANCE_RECOMMENDATIONS, item.name, uid=item.uid)
+                self._book.judged.pop(item.name, None)
             except NotFound:
                 continue
 
@@ -314,15 +327,18 @@ class Rebalancing:
             self._book.of(policy.name).wanted = True
             await self._write(item, policy, Advance(item.progress, "nobody approved it in time", EXPIRED))
             return
-        judgement = self.execution.judge(item, policy, settings, now)
-        problem = judgement.problem
+        mode = policy.spec.mode
+        wanted = mode == AUTO or (mode == APPROVE and item.spec.approved)
+        if not self._book.is_due(item, now, min(policy.interval, _JUDGEMENT)):
+            return
+        judgement = await self.execution.judge(item, policy, settings, now)
+        problem = "nothing needs to be moved any more" if judgement.reached else judgement.problem
         if problem and not judgement.holds_if_confined:
             self._book.of(policy.name).wanted = True
             moved_on = Advance(item.progress, f"the cluster moved on: {problem}", SUPERSEDED)
             await self._write(item, policy, moved_on)
             return
-        mode = policy.spec.mode
-        if mode == AUTO or (mode == APPROVE and item.spec.approved):
+        if wanted:
             if problem:
                 await self._tell(item, policy, f"cannot be carried out: {problem}")
                 return

@@ -8,6 +8,7 @@ happens to a second pod. Refusals by budgets (429) are waited for; anything else
 ends it as Failed, with the reason.
 """
 
+import asyncio
 import logging
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -17,6 +18,7 @@ from numazones.api.rebalance import MoveProgress, PodReference, RecommendedMove
 from numazones.cluster import ClusterPod
 from numazones.fragmentation import zones_of
 from numazones.pod import QOSClass
+from numazones.rebalance.moves import Plan
 from numazones.rebalance.policy import Policy
 from numazones_client import APIError, Client, Conflict, Forbidden, NotFound, TooManyRequests
 from numazones_operator.admission_gates import GATE, OPT_IN
@@ -53,6 +55,7 @@ _log = logging.getLogger(__name__)
 
 # metav1.Time has whole seconds, so a replacement may seem a second older than the eviction.
 _GRAIN = timedelta(seconds=1)
+_REACHED = "what the plan promised is there without further moves"
 _SEVERAL_BUDGETS = "more than one PodDisruptionBudget"
 
 
@@ -73,6 +76,8 @@ class Advance:
 class Judgement:
     """What is to be said against carrying a plan out now."""
 
+    reached: bool = False
+    """Whether what the plan promised is there already, so that nothing needs to be moved."""
     problem: str = ""
     """Empty: nothing."""
     holds_if_confined: bool = False
@@ -92,28 +97,33 @@ class Execution:
         self._gates = gates
         self._patience = patience
 
-    def judge(self, item: Recommendation, policy: PolicyObject, settings: Policy, now: datetime) -> Judgement:
-        """Say whether what is left of a plan holds now, with what this operator can confine and without."""
+    async def judge(
+        self, item: Recommendation, policy: PolicyObject, settings: Policy, now: datetime
+    ) -> Judgement:
+        """Say whether what is left of a plan is needed and holds now; the computing is done in a thread."""
         situation = self._inputs.situation(self._state.cluster(), now, during=item.name)
         rest = rest_of(item, policy, situation)
+        if await asyncio.to_thread(realized, item, rest.goal, situation.cluster) >= item.spec.gain.after:
+            return Judgement(reached=True)
         if rest.plan is None:
-            return Judgement(rest.problem)
-        freed = replace(
-            rest.plan,
-            moves=tuple(
-                move if self._is_steerable(move.pod) else replace(move, affinity=())
-                for move in rest.plan.moves
-            ),
-            placements=tuple(
-                placement if self._is_gated(placement.pod) else replace(placement, affinity=())
-                for placement in rest.plan.placements
-            ),
-        )
-        problem = objection(replace(rest, plan=freed), situation, settings)
-        if not problem or freed == rest.plan or objection(rest, situation, settings):
-            return Judgement(problem)
+            return Judgement(problem=rest.problem)
+        freed = self._freed(rest.plan)
+        problem = await asyncio.to_thread(objection, replace(rest, plan=freed), situation, settings)
+        if not problem or freed == rest.plan:
+            return Judgement(problem=problem)
+        if await asyncio.to_thread(objection, rest, situation, settings):
+            return Judgement(problem=problem)
         cure = f"give the pods' templates the scheduling gate {GATE} or the node affinity of the plan"
-        return Judgement(f"{problem}; {cure}", holds_if_confined=True)
+        return Judgement(problem=f"{problem}; {cure}", holds_if_confined=True)
+
+    def _freed(self, made: Plan) -> Plan:
+        """The plan without the affinities that this operator has no means to bring about."""
+        moves = (move if self._is_steerable(move.pod) else replace(move, affinity=()) for move in made.moves)
+        placements = (
+            placement if self._is_gated(placement.pod) else replace(placement, affinity=())
+            for placement in made.placements
+        )
+        return replace(made, moves=tuple(moves), placements=tuple(placements))
 
     def may_go(self, pod: ClusterPod, node: str) -> bool:
         """Whether a gated pod may be released to a node, as far as plans in execution are concerned.
@@ -152,7 +162,7 @@ class Execution:
             return self._ended(item, policy, now)
         match item.progress[index].phase:
             case "Pending":
-                return self._before(item, index, policy, settings, now)
+                return await self._before(item, index, policy, settings, now)
             case "Evicting":
                 return await self._evict(item, index)
             case "Evicted":
@@ -160,14 +170,17 @@ class Execution:
             case _:
                 return self._confirmed(item, index, now)
 
-    def _before(
+    async def _before(
         self, item: Recommendation, index: int, policy: PolicyObject, settings: Policy, now: datetime
     ) -> Advance | None:
         """Prove what is left once more; the eviction is only announced here."""
         begun = any(one.phase in GONE for one in item.progress)
-        problem = self.judge(item, policy, settings, now).problem
-        if problem:
-            return Advance(item.progress, f"reality differs: {problem}", FAILED if begun else SUPERSEDED)
+        judgement = await self.judge(item, policy, settings, now)
+        if judgement.reached:
+            return Advance(item.progress, _REACHED, SUCCEEDED if begun else SUPERSEDED)
+        if judgement.problem:
+            why = f"reality differs: {judgement.problem}"
+            return Advance(item.progress, why, FAILED if begun else SUPERSEDED)
         expires = read(item.spec.expires)
         if expires is not None and now > expires:
             why = item.progress[index].message or "the next move could not be made in time"
