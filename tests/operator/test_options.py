@@ -84,3 +84,13 @@ def test_help_tells_of_every_setting() -> None:
     text = CliRunner().invoke(main, ["--help"]).output
     for key in ("--leader-elect", "--write-rate", "--admission-gate", "--exporter-namespace", "--settle"):
         assert key in text
+
+
+def test_every_setting_is_in_the_reference() -> None:
+    reference = (Path(__file__).resolve().parents[2] / "docs" / "reference" / "operator.md").read_text()
+    flags = {option for param in main.params for option in param.opts if option.startswith("--")}
+    assert {flag for flag in flags if f"`{flag}`" not in reference} <= {
+        "--config",
+        "--dump-config",
+        "--version",
+    }
