@@ -19,6 +19,13 @@ from ...real_apiserver import RealAPIServer  # noqa: TID252 - test folders are n
 
 MACHINE = machines.build(Shape(cores_per_numa=4, memory_per_numa=8 << 30))
 NAMESPACE = "default"
+NODE = "simulated-1"
+# The server is shared with other tests: their pods stay off this node, and this test's pods off theirs.
+TAINT = {"key": "example.com/of-this-test", "effect": "NoSchedule"}
+AT_HOME = {
+    "nodeSelector": {"kubernetes.io/hostname": NODE},
+    "tolerations": [{"key": TAINT["key"], "operator": "Exists"}],
+}
 Pods = list[dict[str, Any]]
 
 
@@ -43,7 +50,7 @@ def replica_set(replicas: int, cpus: int) -> dict[str, Any]:
             "selector": {"matchLabels": labels},
             "template": {
                 "metadata": {"labels": labels},
-                "spec": {"containers": [container], "terminationGracePeriodSeconds": 1},
+                "spec": {"containers": [container], "terminationGracePeriodSeconds": 1, **AT_HOME},
             },
         },
     }
@@ -67,11 +74,11 @@ async def until(client: Client, holds: Callable[[Pods], bool]) -> Pods:
 
 
 async def ready_to_schedule(client: Client, name: str) -> None:
-    """Take away the taint that a node controller would take away."""
+    """Take away the taint that a node controller would take away, and set this test's own."""
     async with asyncio.timeout(30):
         while name not in {node["metadata"]["name"] for node in await client.list(NODES)}:  # noqa: ASYNC110
             await asyncio.sleep(0.1)
-    await client.patch(NODES, name, {"spec": {"taints": None}})
+    await client.patch(NODES, name, {"spec": {"taints": [TAINT]}})
 
 
 async def clean_up(client: Client, node: str) -> None:
@@ -87,17 +94,17 @@ async def clean_up(client: Client, node: str) -> None:
 @pytest.mark.real_apiserver
 async def test_pods_live_and_die_as_on_the_embedded_server(real_apiserver: RealAPIServer) -> None:
     async with Client(from_kubeconfig(real_apiserver.kubeconfig)) as client, asyncio.TaskGroup() as tasks:
-        fleet = Fleet(client, [spec("simulated-1")])
+        fleet = Fleet(client, [spec(NODE)])
         background = [
             tasks.create_task(part)
             for part in (fleet.run(), Scheduler(client).run(), ReplicaSets(client, pause=0.2).run())
         ]
-        await ready_to_schedule(client, "simulated-1")
+        await ready_to_schedule(client, NODE)
         await client.create(REPLICA_SETS, replica_set(2, 4), namespace=NAMESPACE)
         pods = await until(client, lambda pods: phases(pods) == ["Running", "Running"])
         assert all(pod["status"]["containerStatuses"][0]["ready"] for pod in pods)
-        lease = await client.get(LEASES, "simulated-1", namespace="kube-node-lease")
-        assert lease["spec"]["holderIdentity"] == "simulated-1"
+        lease = await client.get(LEASES, NODE, namespace="kube-node-lease")
+        assert lease["spec"]["holderIdentity"] == NODE
 
         # Six more CPUs are free, four of them on one NUMA node: the kubelet rejects what the API allows.
         await client.create(PODS, large(), namespace=NAMESPACE)
@@ -115,7 +122,7 @@ async def test_pods_live_and_die_as_on_the_embedded_server(real_apiserver: RealA
                 and phases(pods) == ["Failed", "Running", "Running"]
             ),
         )
-        await clean_up(client, "simulated-1")
+        await clean_up(client, NODE)
         for task in background:
             task.cancel()
     await asyncio.sleep(0.25)  # aiohttp leaves TLS connections a moment to close
