@@ -1,41 +1,27 @@
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import kubernetes_validate
 import pytest
 import yaml
 from click.testing import CliRunner
 
 from numazones_exporter.main import main
 
-ROOT = Path(__file__).resolve().parents[2]
-BASE = ROOT / "manifests" / "exporter"
-OVERLAYS = ROOT / "manifests" / "overlays"
+from .kustomizations import MANIFESTS, documents, the
+
+BASE = MANIFESTS / "exporter"
+OVERLAYS = MANIFESTS / "overlays"
 PODMONITOR = OVERLAYS / "exporter-podmonitor"
 TOPOLOGIES = OVERLAYS / "noderesourcetopologies"
 NAMESPACE = "numazones-system"
 
 
-def documents(folder: Path) -> Iterator[dict[str, Any]]:
-    """Every object of the files a kustomization lists; other kustomizations are not followed."""
-    kustomization = yaml.safe_load((folder / "kustomization.yaml").read_text())
-    for resource in kustomization["resources"]:
-        if (folder / resource).is_file():
-            yield from yaml.safe_load_all((folder / resource).read_text())
-
-
-def the(kind: str, folder: Path = BASE) -> dict[str, Any]:
-    (found,) = [document for document in documents(folder) if document["kind"] == kind]
-    return found
-
-
 @pytest.fixture(scope="module")
 def pod() -> dict[str, Any]:
-    spec: dict[str, Any] = the("DaemonSet")["spec"]["template"]["spec"]
+    spec: dict[str, Any] = the("DaemonSet", BASE)["spec"]["template"]["spec"]
     return spec
 
 
@@ -44,28 +30,6 @@ def container(pod: dict[str, Any]) -> dict[str, Any]:
     (only,) = pod["containers"]
     found: dict[str, Any] = only
     return found
-
-
-@pytest.mark.parametrize(
-    "folder", [ROOT / "crds", BASE, PODMONITOR, TOPOLOGIES], ids=lambda folder: folder.name
-)
-def test_a_kustomization_lists_every_file_beside_it_and_no_missing_one(folder: Path) -> None:
-    listed = set(yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"])
-    assert {path.name for path in folder.glob("*.yaml")} - {"kustomization.yaml"} <= listed
-    for name in listed:
-        assert (folder / name).exists(), name
-
-
-@pytest.mark.parametrize(
-    "document",
-    [
-        pytest.param(document, id=f"{document['kind']}-{document['metadata']['name']}")
-        for folder in (BASE, TOPOLOGIES)
-        for document in documents(folder)
-    ],
-)
-def test_every_object_is_valid_for_kubernetes(document: dict[str, Any]) -> None:
-    kubernetes_validate.validate(document, "1.36", strict=True)
 
 
 def test_nothing_is_privileged(pod: dict[str, Any], container: dict[str, Any]) -> None:
@@ -113,7 +77,7 @@ def test_probes_metrics_and_network_policy_speak_of_one_port(container: dict[str
     assert f"--metrics-address=:{port['containerPort']}" in container["args"]
     assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": port["name"]}
     assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": port["name"]}
-    (ingress,) = the("NetworkPolicy")["spec"]["ingress"]
+    (ingress,) = the("NetworkPolicy", BASE)["spec"]["ingress"]
     assert [entry["port"] for entry in ingress["ports"]] == [port["name"]]
     (endpoint,) = the("PodMonitor", PODMONITOR)["spec"]["podMetricsEndpoints"]
     assert endpoint["port"] == port["name"]
@@ -135,25 +99,25 @@ def test_the_program_takes_the_flags_it_is_given(container: dict[str, Any]) -> N
 
 
 def test_selectors_find_the_pods() -> None:
-    daemonset = the("DaemonSet")["spec"]
+    daemonset = the("DaemonSet", BASE)["spec"]
     labels = daemonset["template"]["metadata"]["labels"]
     for selector in (
         daemonset["selector"]["matchLabels"],
-        the("NetworkPolicy")["spec"]["podSelector"]["matchLabels"],
+        the("NetworkPolicy", BASE)["spec"]["podSelector"]["matchLabels"],
         the("PodMonitor", PODMONITOR)["spec"]["selector"]["matchLabels"],
     ):
         assert selector.items() <= labels.items()
 
 
 def test_one_namespace_and_one_service_account_throughout() -> None:
-    account = the("ServiceAccount")["metadata"]["name"]
-    assert the("Namespace")["metadata"]["name"] == NAMESPACE
+    account = the("ServiceAccount", BASE)["metadata"]["name"]
+    assert the("Namespace", BASE)["metadata"]["name"] == NAMESPACE
     for document in [*documents(BASE), *documents(TOPOLOGIES)]:
         assert document["metadata"].get("namespace", NAMESPACE) == NAMESPACE
         for subject in document.get("subjects", []):
             assert subject == {"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE}
-    assert the("DaemonSet")["spec"]["template"]["spec"]["serviceAccountName"] == account
-    (condition,) = the("ValidatingAdmissionPolicy")["spec"]["matchConditions"]
+    assert the("DaemonSet", BASE)["spec"]["template"]["spec"]["serviceAccountName"] == account
+    (condition,) = the("ValidatingAdmissionPolicy", BASE)["spec"]["matchConditions"]
     assert f'"system:serviceaccount:{NAMESPACE}:{account}"' in condition["expression"]
 
 
@@ -182,7 +146,7 @@ def test_the_policy_guards_every_resource_that_a_role_lets_it_write() -> None:
         for resource in rule["resources"]
         if writing & set(rule["verbs"])
     }
-    rules = the("ValidatingAdmissionPolicy")["spec"]["matchConstraints"]["resourceRules"]
+    rules = the("ValidatingAdmissionPolicy", BASE)["spec"]["matchConstraints"]["resourceRules"]
     guarded = {
         (group, resource) for rule in rules for group in rule["apiGroups"] for resource in rule["resources"]
     }
@@ -191,12 +155,12 @@ def test_the_policy_guards_every_resource_that_a_role_lets_it_write() -> None:
 
 
 def test_the_policy_is_bound_and_refuses() -> None:
-    binding = the("ValidatingAdmissionPolicyBinding")["spec"]
+    binding = the("ValidatingAdmissionPolicyBinding", BASE)["spec"]
     assert binding == {
-        "policyName": the("ValidatingAdmissionPolicy")["metadata"]["name"],
+        "policyName": the("ValidatingAdmissionPolicy", BASE)["metadata"]["name"],
         "validationActions": ["Deny"],
     }
-    assert the("ValidatingAdmissionPolicy")["spec"]["failurePolicy"] == "Fail"
+    assert the("ValidatingAdmissionPolicy", BASE)["spec"]["failurePolicy"] == "Fail"
 
 
 @pytest.fixture(scope="module")
