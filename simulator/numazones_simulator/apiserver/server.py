@@ -11,6 +11,7 @@ import contextlib
 import ipaddress
 import logging
 import secrets
+import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import replace
@@ -75,6 +76,8 @@ VERSION: Final = {
 _BODY_LIMIT: Final = 3 * 1024 * 1024
 _INITIAL_NAMESPACES: Final = ("default", "kube-system", "kube-public", "kube-node-lease")
 _DEFAULT_WATCH_SECONDS: Final = 1800.0
+# Turns of the event loop between a connection's acceptance and its arrival at the protocol (asyncio).
+_TURNS_TO_ACCEPT: Final = 3
 
 
 class NotLoopbackError(NumazonesError):
@@ -126,6 +129,7 @@ class ApiServer:
         self._controllers = Controllers(self.writes, self.budgets)
         self._openapi = OpenAPI(self.registry)
         self._runner: web.AppRunner | None = None
+        self._listening: socket.socket | None = None
         self._controlling: asyncio.Task[None] | None = None
         for name in _INITIAL_NAMESPACES:
             self._create_namespace(name)
@@ -146,11 +150,10 @@ class ApiServer:
             app, access_log=None, handler_cancellation=True, shutdown_timeout=0.1, keepalive_timeout=300
         )
         await self._runner.setup()
-        site = web.TCPSite(self._runner, self._host, self._port, reuse_address=True)
-        await site.start()
-        server = site._server  # noqa: SLF001 - aiohttp has no public way to learn an ephemeral port of one site
-        if isinstance(server, asyncio.Server) and server.sockets:
-            self._port = server.sockets[0].getsockname()[1]
+        family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
+        self._listening = socket.create_server((self._host, self._port), family=family)
+        self._port = self._listening.getsockname()[1]
+        await web.SockSite(self._runner, self._listening).start()
         self._controlling = asyncio.create_task(self._controllers.run(), name="apiserver-controllers")
 
     async def stop(self) -> None:
@@ -161,9 +164,13 @@ class ApiServer:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._controlling
             self._controlling = None
-        if self._runner is not None:
+        if self._runner is not None and self._listening is not None:
+            # asyncio leaks connections that it is accepting while their server closes: accept no more first.
+            asyncio.get_running_loop().remove_reader(self._listening)
+            for _ in range(_TURNS_TO_ACCEPT):
+                await asyncio.sleep(0)
             await self._runner.cleanup()
-            self._runner = None
+            self._runner = self._listening = None
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -431,3 +433,13 @@ def test_the_program_refuses_to_be_reached_from_elsewhere() -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
     assert done.returncode == 1
     assert "listens on loopback only" in done.stderr
+
+
+async def test_a_connection_made_while_it_stops_is_closed(embedded: Any) -> None:
+    port = int(embedded.server.url.rpartition(":")[2])
+    # The kernel takes the connections; the server's event loop learns of them only while it stops.
+    latecomers = [socket.create_connection(("127.0.0.1", port), timeout=5) for _ in range(5)]
+    await embedded.server.stop()
+    for latecomer in latecomers:
+        with latecomer, contextlib.suppress(ConnectionResetError):
+            assert await asyncio.to_thread(latecomer.recv, 1) == b""
