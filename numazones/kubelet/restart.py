@@ -1,0 +1,86 @@
+"""A node as its kubelet finds it after a restart: from the three state files.
+
+The second source of a node's state beside NUMAZone objects (``numazones.api.zones``). Entries of pods
+that have ended are taken as they are; remove them with ``admission.remove``, as the kubelet does at its
+next admission. Rules: start of the CPU and Memory Manager of kubelet 1.36, which a state file of another
+policy keeps from starting.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from numazones import cpuset
+from numazones.kubelet.checkpoint_values import CPUManagerState, DeviceManagerState, MemoryManagerState
+from numazones.kubelet.config import KubeletConfiguration
+from numazones.kubelet.device_manager import Device
+from numazones.kubelet.memory_manager import Block
+from numazones.kubelet.refusal import UnmodelledFeature
+from numazones.machine import Machine
+from numazones.node import InvalidNodeState, Node, NUMAMemory
+
+
+def node_from_checkpoints(
+    machine: Machine,
+    config: KubeletConfiguration,
+    devices: Mapping[str, Iterable[Device]],
+    *,
+    cpus: CPUManagerState,
+    memory: MemoryManagerState,
+    held: DeviceManagerState,
+) -> Node:
+    """Restore a node from what its kubelet's three state files hold.
+
+    ``devices`` is what the plugins announce, which no file tells.
+
+    Raises:
+        InvalidNodeState: a file is of another policy than the configuration, or no kubelet on this
+            machine can have such a state.
+        UnmodelledFeature: a file holds resources of whole pods (gate PodLevelResourceManagers).
+        InvalidConfiguration, InvalidMachine, InvalidDevices: as for ``Node.fresh``.
+    """
+    _check_policy("cpu_manager_state", cpus.policy, config.cpu_manager_policy)
+    _check_policy("memory_manager_state", memory.policy, config.memory_manager_policy)
+    if cpus.pod_entries or memory.pod_entries:
+        raise UnmodelledFeature(
+            "the state files hold resources of whole pods (gate PodLevelResourceManagers), which is not "
+            "modelled; switch the gate off or set resources per container"
+        )
+    assignments: dict[str, dict[str, dict[str, tuple[str, ...]]]] = {}
+    for entry in held.entries:
+        containers = assignments.setdefault(entry.pod_uid, {})
+        containers.setdefault(entry.container, {})[entry.resource] = tuple(sorted(entry.numa_of()))
+    return Node.restore(
+        machine,
+        config,
+        devices,
+        default_cpus=cpus.default if cpus.policy == "static" else None,
+        cpu_assignments=cpus.entries,
+        memory_state=_books(memory) if memory.policy == "Static" else None,
+        memory_assignments={
+            uid: {
+                name: tuple(Block(block.numa, block.type, block.size) for block in blocks)
+                for name, blocks in containers.items()
+            }
+            for uid, containers in memory.entries.items()
+        },
+        device_assignments=assignments,
+    )
+
+
+def _check_policy(file: str, found: str, configured: str) -> None:
+    if found != configured:
+        raise InvalidNodeState(
+            f"{file} was written by policy {found!r}, the kubelet is configured for {configured!r} and "
+            "would not start: drain the node and remove the file"
+        )
+
+
+def _books(memory: MemoryManagerState) -> dict[int, NUMAMemory]:
+    return {
+        numa: NUMAMemory(
+            assignments=state.assignments,
+            group=tuple(cpuset.ids(state.cells)),
+            free={kind: table.free for kind, table in state.memory.items()},
+            reserved={kind: table.reserved for kind, table in state.memory.items()},
+        )
+        for numa, state in memory.machine.items()
+    }

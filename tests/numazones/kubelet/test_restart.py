@@ -1,0 +1,89 @@
+"""A node read back from its kubelet's state files decides as the node that wrote them."""
+
+import gzip
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from numazones.conformance import scenario as reading
+from numazones.kubelet import checkpoints
+from numazones.kubelet.admission import admit, remove
+from numazones.kubelet.checkpoint_values import CPUManagerState, DeviceManagerState, MemoryManagerState
+from numazones.kubelet.config import InvalidConfiguration
+from numazones.kubelet.refusal import UnmodelledFeature
+from numazones.kubelet.restart import node_from_checkpoints
+from numazones.node import InvalidNodeState, Node
+from numazones.pod import Pod
+from numazones_simulator.kubelet import state_files
+
+SAMPLE = Path(__file__).resolve().parents[2] / "data" / "conformance"
+
+
+def scenarios() -> list[dict[str, Any]]:
+    found = []
+    for file in sorted(SAMPLE.glob("*.jsonl*")):
+        with gzip.open(file, "rt") if file.suffix == ".gz" else file.open() as lines:
+            found += [json.loads(line) for line in lines]
+    return [item for item in found if "invalid" not in item]
+
+
+def written(node: Node) -> tuple[CPUManagerState, MemoryManagerState, DeviceManagerState]:
+    """What the three files say, through their bytes."""
+    return (
+        checkpoints.parse_cpu_manager_state(
+            checkpoints.dump_cpu_manager_state(state_files.cpu_manager_state(node))
+        ),
+        checkpoints.parse_memory_manager_state(
+            checkpoints.dump_memory_manager_state(state_files.memory_manager_state(node))
+        ),
+        checkpoints.parse_device_manager_state(
+            checkpoints.dump_device_manager_state(state_files.device_manager_state(node))
+        ),
+    )
+
+
+def restarted(scenario: dict[str, Any], node: Node) -> Node:
+    cpus, memory, held = written(node)
+    devices = reading.devices(scenario["devices"])
+    return node_from_checkpoints(node.machine, node.config, devices, cpus=cpus, memory=memory, held=held)
+
+
+@pytest.mark.parametrize("scenario", scenarios(), ids=lambda scenario: scenario["id"])
+def test_every_state_of_a_scenario_survives_its_files(scenario: dict[str, Any]) -> None:
+    try:
+        node = reading.node(scenario)
+    except InvalidConfiguration:
+        pytest.fail("the sample holds no refused configuration without saying so")
+    for step in scenario["steps"]:
+        if step["op"] == "remove":
+            node = remove(node, step["uid"])
+        else:
+            node = admit(node, Pod.from_api(step["pod"])).node
+        assert restarted(scenario, node).state_key == node.state_key
+
+
+def test_a_file_of_another_policy_is_refused_with_the_cure() -> None:
+    scenario = next(item for item in scenarios() if item["kubelet"]["cpuManagerPolicy"] == "static")
+    node = reading.node(scenario)
+    cpus, memory, held = written(node)
+    with pytest.raises(InvalidNodeState, match="drain the node and remove the file"):
+        node_from_checkpoints(
+            node.machine, node.config, {}, cpus=replace(cpus, policy="none"), memory=memory, held=held
+        )
+
+
+def test_resources_of_whole_pods_are_named_as_not_modelled() -> None:
+    node = reading.node(scenarios()[0])
+    cpus, memory, held = written(node)
+    with pytest.raises(UnmodelledFeature, match="PodLevelResourceManagers"):
+        node_from_checkpoints(
+            node.machine,
+            node.config,
+            {},
+            cpus=replace(cpus, pod_entries={"uid": 0b11}),
+            memory=memory,
+            held=held,
+        )
