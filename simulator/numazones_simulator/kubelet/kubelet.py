@@ -90,17 +90,7 @@ class Kubelet:
             for item in self.spec.devices[resource]
         )
         self.spec = replace(self.spec, devices={**self.spec.devices, resource: devices})
-        node = self.node
-        self.node = Node.restore(
-            node.machine,
-            node.config,
-            self.spec.devices,
-            default_cpus=node.cpus.default,
-            cpu_assignments=node.cpus.assignments,
-            memory_state=node.memory_state,
-            memory_assignments=node.memory.assignments,
-            device_assignments=node.device_assignments,
-        )
+        self.node = self.node.with_devices(self.spec.devices)
         allocatable = ClusterNode.from_api(node_object(self.spec, now="")).allocatable
         self._scheduled = replace(self._scheduled, allocatable=allocatable)
 
