@@ -1,7 +1,8 @@
 """``python -m numazones.conformance emit|check``: the command-line door to the reference vectors.
 
 ``emit < scenarios.jsonl > out.jsonl`` fills in this model's outcomes. ``check FILE[.gz]`` compares
-with the recorded ones, prints JSON, and exits with 1 if anything differs.
+with the recorded ones, prints JSON, and exits with 1 if anything differs. ``--model`` says whose
+decisions the scenarios describe.
 """
 
 import argparse
@@ -11,8 +12,8 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from numazones.conformance.comparison import Difference, compared_steps, differences
-from numazones.conformance.results import replay
+from numazones.conformance.comparison import Difference, compared_steps
+from numazones.conformance.models import MODELS, Model
 from numazones.errors import NumazonesError
 
 _SHOWN = 20
@@ -27,17 +28,22 @@ def main(arguments: list[str] | None = None) -> int:
     """Run one of the two commands; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m numazones.conformance", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("emit", help="read scenarios from standard input, write them with outcomes")
+    emit = commands.add_parser("emit", help="read scenarios from standard input, write them with outcomes")
     check = commands.add_parser("check", help="compare scenarios with their recorded outcomes")
     check.add_argument("file", help="scenarios, one JSON object a line, gzipped if named *.gz")
     check.add_argument("--show", type=int, default=_SHOWN, help="how many differences to print (%(default)s)")
+    for command in (emit, check):
+        command.add_argument(
+            "--model", choices=MODELS, default="kubelet", help="who decides in the scenarios (%(default)s)"
+        )
     options = parser.parse_args(arguments)
+    model = MODELS[options.model]
     try:
         if options.command == "emit":
-            return _emit(sys.stdin)
+            return _emit(sys.stdin, model)
         opener = gzip.open if options.file.endswith(".gz") else open
         with opener(options.file, "rt") as lines:
-            return _check(lines, options.show)
+            return _check(lines, model, options.show)
     except (OSError, NotAScenario) as error:
         sys.stderr.write(f"{error}\n")
         return _UNREADABLE
@@ -55,19 +61,19 @@ def _scenarios(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
             yield scenario
 
 
-def _emit(lines: Iterable[str]) -> int:
+def _emit(lines: Iterable[str], model: Model) -> int:
     for scenario in _scenarios(lines):
-        sys.stdout.write(json.dumps(replay(scenario), separators=(",", ":")) + "\n")
+        sys.stdout.write(json.dumps(model.replay(scenario), separators=(",", ":")) + "\n")
     return 0
 
 
-def _check(lines: Iterable[str], show: int) -> int:
+def _check(lines: Iterable[str], model: Model, show: int) -> int:
     scenarios = steps = failed = 0
     found: list[Difference] = []
     for scenario in _scenarios(lines):
         scenarios += 1
         steps += compared_steps(scenario)
-        different = list(differences(scenario, replay(scenario)))
+        different = list(model.differences(scenario, model.replay(scenario)))
         failed += bool(different)
         found.extend(different[: max(0, show - len(found))])
     report = {
