@@ -83,6 +83,13 @@ class Pod:
 
     created: str = ""
     """Creation time as the API writes it (RFC 3339), which sorts as text."""
+    labels: tuple[tuple[str, str], ...] = ()
+    """(key, value) by key. The kubelet's managers read neither these nor the next three; other placers do."""
+    annotations: tuple[tuple[str, str], ...] = ()
+    """(key, value) by key."""
+    overhead: Resources = ()
+    """Of the runtime class, on top of the containers."""
+    priority: int | None = None
 
     qos: QOSClass = field(init=False, compare=False, repr=False)
     pod_level: bool = field(init=False, compare=False, repr=False)
@@ -136,6 +143,10 @@ class Pod:
             qos_class=None if qos is None else QOSClass(qos),
             claimed_resources=frozenset(_claimed(status)),
             created=str(metadata.get("creationTimestamp") or ""),
+            labels=_pairs(metadata, "labels"),
+            annotations=_pairs(metadata, "annotations"),
+            overhead=_amounts(spec, "overhead"),
+            priority=_priority(spec),
         )
 
     @classmethod
@@ -166,8 +177,23 @@ def _listed(parent: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
 
 
 def _resources(owner: Mapping[str, Any], kind: str) -> Resources:
-    amounts = _mapping(_mapping(owner, "resources"), kind)
+    return _amounts(_mapping(owner, "resources"), kind)
+
+
+def _amounts(owner: Mapping[str, Any], kind: str) -> Resources:
+    amounts = _mapping(owner, kind)
     return tuple(sorted((str(name), quantity.parse(amount)) for name, amount in amounts.items()))
+
+
+def _pairs(metadata: Mapping[str, Any], kind: str) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted((str(key), str(value)) for key, value in _mapping(metadata, kind).items()))
+
+
+def _priority(spec: Mapping[str, Any]) -> int | None:
+    priority = spec.get("priority")
+    if priority is not None and (isinstance(priority, bool) or not isinstance(priority, int)):
+        raise InvalidPod(f"the pod's priority is no integer but {priority!r:.50}")
+    return priority
 
 
 def _defaulted(owner: Mapping[str, Any]) -> dict[str, Any]:

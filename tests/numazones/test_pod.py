@@ -140,6 +140,19 @@ def test_what_is_no_pod_is_refused(broken: dict[str, Any], message: str) -> None
         Pod.from_api(broken)
 
 
+def test_what_other_placers_than_the_kubelet_read_is_kept() -> None:
+    metadata = {"name": "p", "uid": "u", "labels": {"b": "2", "a": "1"}, "annotations": {"x": "{}"}}
+    spec = {"containers": [asks("a")], "overhead": {"cpu": "250m"}, "priority": 9500}
+    read = Pod.from_api({"metadata": metadata, "spec": spec})
+    assert read.labels == (("a", "1"), ("b", "2"))
+    assert read.annotations == (("x", "{}"),)
+    assert [(name, amount.milli()) for name, amount in read.overhead] == [("cpu", 250)]
+    assert read.priority == 9500
+    assert pod(asks("a")).priority is None
+    with pytest.raises(InvalidPod, match="priority is no integer but 'high'"):
+        pod(asks("a"), spec={"priority": "high"})
+
+
 def test_what_is_no_quantity_is_refused() -> None:
     with pytest.raises(InvalidQuantity, match="'many'"):
         pod(asks("a", {"cpu": "many"}))
