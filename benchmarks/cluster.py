@@ -26,8 +26,8 @@ from numazones import cpuset
 from numazones.api.zones import zones_from_node
 from numazones.cluster import ClusterPod
 from numazones.kubelet.config import KubeletConfiguration
+from numazones.kubelet.node import Node
 from numazones.machine import CPU, Machine, NUMANode
-from numazones.node import Node
 from numazones.prediction import Forecast, Kind
 from numazones_client import ClusterConfig
 from numazones_operator.options import Options

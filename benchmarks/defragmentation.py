@@ -1,6 +1,6 @@
-"""Fifty fragmented nodes, big pods that are refused, and what gets them in: the closed loop, with figures.
+"""Fifty fragmented nodes, big pods that are rejected, and what gets them in: the closed loop, with figures.
 
-Random arrivals and departures fragment simulated nodes until pods of 12 CPUs on one NUMA node are refused.
+Random arrivals and departures fragment simulated nodes until pods of 12 CPUs on one NUMA node are rejected.
 Then, from the same state:
 
 - *auto*: live. API server, kubelets, scheduler and ReplicaSets in this process, the operator as a process of
@@ -105,7 +105,7 @@ def by_high_node_utilization(setting: Setting, cluster: Cluster, percent: float)
     return {
         "thresholdPercent": percent,
         "evictions": len(chosen),
-        "replacementsRefused": rejected,
+        "replacementsRejected": rejected,
         "bigPodsThatFit": measure(setting.goal, cluster),
     }
 

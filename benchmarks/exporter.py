@@ -133,7 +133,7 @@ async def admit(client: Client, kubelet: Kubelet, body: Mapping[str, Any]) -> No
     created = await client.create(PODS, body, namespace="default")
     verdict = kubelet.admit(created)
     if verdict.rejection is not None:
-        sys.exit(f"the simulated kubelet refused {created['metadata']['name']}: {verdict.rejection}")
+        sys.exit(f"the simulated kubelet rejected {created['metadata']['name']}: {verdict.rejection}")
 
 
 @asynccontextmanager

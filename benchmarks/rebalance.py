@@ -16,8 +16,8 @@ from datetime import datetime
 from numazones.cluster import Cluster, ClusterNode, ClusterPod, Owner
 from numazones.fragmentation import Shape, largest_hole
 from numazones.kubelet.config import KubeletConfiguration
+from numazones.kubelet.node import Node
 from numazones.machine import CPU, Machine, NUMANode
-from numazones.node import Node
 from numazones.rebalance.candidates import Situation
 from numazones.rebalance.filter import Surroundings
 from numazones.rebalance.goals import FitMore, Goal, Vacate, Wanted, pending

@@ -1,7 +1,7 @@
 """The cluster as a value: nodes with their pods, cheap to derive from.
 
 What prediction and rebalancing reason about. A node carries what the scheduler filters by, the pods that
-hold a slot of it, and its admission state (``numazones.node.Node``), or the reason why that is unknown:
+hold a slot of it, and its admission state (``kubelet.node.Node``), or the reason why that is unknown:
 a node whose state is unknown admits nothing, and says so. Deriving a cluster with one pod moved shares
 everything else, so a search over many moves costs little more than the moves themselves.
 
@@ -16,7 +16,7 @@ from typing import Any, Self
 from numazones import scheduling
 from numazones.constraints import Constraints, Taint
 from numazones.errors import NumazonesError
-from numazones.node import Node
+from numazones.kubelet.node import Node
 from numazones.pod import Pod
 
 MIRROR = "kubernetes.io/config.mirror"

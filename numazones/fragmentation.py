@@ -13,7 +13,7 @@ from typing import Self
 
 from numazones import cpuset, quantity
 from numazones.errors import NumazonesError
-from numazones.node import Node
+from numazones.kubelet.node import Node
 
 CPU = "cpu"
 

@@ -22,7 +22,8 @@ from numazones.constraints import Constraints
 from numazones.errors import NumazonesError
 from numazones.kubelet.admission import Admission, admit
 from numazones.kubelet.config import SCOPE_POD
-from numazones.node import Node
+from numazones.kubelet.explanation import explain
+from numazones.kubelet.node import Node
 from numazones.pod import HUGEPAGES, Demand, Pod, QOSClass
 
 ADMISSIBLE: Final = "Admissible"
@@ -55,7 +56,7 @@ class Standing(Enum):
     """What a node says to a pod."""
 
     ADMITS = "admits"
-    REFUSES = "refuses"
+    REJECTS = "rejects"
     UNKNOWN = "unknown"
     EXCLUDED = "excluded"
 
@@ -69,8 +70,8 @@ class Answer:
     obstacles: tuple[tuple[str, str], ...] = ()
     """(reason, message); messages are empty where the reason says it all."""
     closeness: float = 0.0
-    """Of a refusal: the share of what is needed that one NUMA node offers, of the scarcest resource."""
-    refusal: Admission | None = field(default=None, compare=False, repr=False)
+    """Of a rejection: the share of what is needed that one NUMA node offers, of the scarcest resource."""
+    rejection: Admission | None = field(default=None, compare=False, repr=False)
     zones: tuple[int, ...] = ()
     """NUMA nodes the pod would get something of."""
     score: int = 0
@@ -231,11 +232,11 @@ def answer(admission: Admission, *, approximate: bool = False) -> Answer:
     """Turn an admission into an answer."""
     if not admission.admitted:
         return Answer(
-            Standing.REFUSES,
+            Standing.REJECTS,
             Source.KUBELET,
             ((admission.reason, admission.message),),
             closeness=_closeness(admission.pod, admission.before),
-            refusal=admission,
+            rejection=admission,
             approximate=approximate,
         )
     before, after = fragmentation.room(admission.before), fragmentation.room(admission.node)
@@ -406,10 +407,10 @@ class _Group:
 
 
 def _sentence(answer_: Answer, node: str) -> str:
-    """Say what a refusing node lacks: ``… the fullest offer is 12, on NUMA node 1 of worker-3``."""
-    if answer_.refusal is None:
+    """Say what a rejecting node lacks: ``… the fullest offer is 12, on NUMA node 1 of worker-3``."""
+    if answer_.rejection is None:
         return ""
-    miss = answer_.refusal.explanation.nearest_miss
+    miss = explain(answer_.rejection).nearest_miss
     return f"{miss} of {node}" if _ENDS_WITH_ZONES.search(miss) else f"{miss} ({node})"
 
 

@@ -2,7 +2,7 @@
 
 The one quantity parser of the project. Rules are those of
 ``k8s.io/apimachinery/pkg/api/resource``: amounts are kept to the nano unit and rounded away from
-zero beyond it, and binary ones are capped at 2**63 - 1. The kubelet's Memory Manager refuses
+zero beyond it, and binary ones are capped at 2**63 - 1. The kubelet's Memory Manager rejects
 quantities that its library does not hold as a plain 64-bit integer, even where the amount itself is
 whole (``1.5Gi``, ``1Pi``), so a ``Quantity`` remembers which representation the library would have chosen.
 """

@@ -70,11 +70,11 @@ class Unauthorized(APIError):
 
 
 class Forbidden(APIError):
-    """403: the credentials do not allow this, or an admission policy refused it."""
+    """403: the credentials do not allow this, or an admission policy rejected it."""
 
     def _cure(self) -> str:
         if "denied" in self.message:  # admission policies and webhooks say so, RBAC says "cannot"
-            return "an admission policy refuses this object: change the object, or the policy"
+            return "an admission policy rejects this object: change the object, or the policy"
         if not self.request.resource:
             return "grant it to the service account (see the RBAC rules in manifests/)"
         verb = self.request.verb
@@ -191,7 +191,7 @@ def _kind(request: Request, code: int, reason: str, details: Mapping[str, Any]) 
     kind = _BY_REASON.get(reason) or _BY_CODE.get(code)
     if kind is None:
         return ServerError if code >= _SERVER_ERROR else APIError
-    # An unknown type is refused before any object is looked up, so the answer cannot name one.
+    # An unknown type is rejected before any object is looked up, so the answer cannot name one.
     if kind is NotFound and request.resource and not details.get("name"):
         return UnknownResource
     return kind

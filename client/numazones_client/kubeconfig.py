@@ -3,7 +3,7 @@
 Format: https://kubernetes.io/docs/reference/config-api/kubeconfig.v1/. Tokens, token files, client
 certificates and exec plugins (https://kubernetes.io/docs/reference/access-authn-authz/authentication/
 #client-go-credential-plugins) are understood; the auth-provider form was removed from Kubernetes in
-1.26 and is refused with the cure, as are user names with passwords, removed in 1.19.
+1.26 and is rejected with the cure, as are user names with passwords, removed in 1.19.
 """
 
 import asyncio

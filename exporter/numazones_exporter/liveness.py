@@ -1,7 +1,7 @@
 """Which of the pods in the kubelet's state files still hold what is written there, and what they are called.
 
 State files lag: cpu_manager_state keeps ended pods until the kubelet reconciles, memory_manager_state until
-the next admission, and pods that were refused late stay in both though they never ran. They know pods by
+the next admission, and pods that were rejected late stay in both though they never ran. They know pods by
 uid only. A pod counts as active when it is among the node's pods and has neither succeeded nor failed, and
 when podresources, which lists every pod that the kubelet takes for active, lists it.
 

@@ -3,7 +3,7 @@
 Rules come from the Kubernetes API conventions (metav1 ``Condition``, ``ObjectMeta``) and from the
 structural schemas of apiextensions/v1. Readers must survive objects of a newer writer: unknown fields
 are ignored, and values that have a list of known names (policies, verdicts, phases) are plain strings,
-so that a new name is read, kept and reported as it is. The API server alone refuses unknown names, and
+so that a new name is read, kept and reported as it is. The API server alone rejects unknown names, and
 only where a person writes them.
 """
 

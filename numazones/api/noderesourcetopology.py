@@ -31,9 +31,9 @@ from numazones.kubelet.device_manager import Device
 from numazones.kubelet.memory_manager import MEMORY
 from numazones.kubelet.memory_manager import NONE as NO_MEMORY
 from numazones.kubelet.memory_manager import STATIC as STATIC_MEMORY
+from numazones.kubelet.node import Node, NUMAMemory
 from numazones.kubelet.versions import MAX_ALLOWABLE, PREFER_CLOSEST, PREFER_MOST_ALLOCATED
 from numazones.machine import CPU, Machine, NUMANode
-from numazones.node import Node, NUMAMemory
 from numazones.pod import HUGEPAGES
 
 API_VERSION = "topology.node.k8s.io/v1alpha2"

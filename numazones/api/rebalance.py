@@ -36,7 +36,7 @@ Namespace = Annotated[str, Field(max_length=MAX_LABEL)]
 
 
 def _one_of(*values: str) -> dict[str, Any]:
-    """Let the API server refuse other values; readers keep what they get."""
+    """Let the API server reject other values; readers keep what they get."""
     return {"enum": list(values)}
 
 

@@ -1,7 +1,7 @@
 """Between the NUMAZones of a node and the exact state from which its kubelet decides.
 
 ``node_from_zones`` gives the ``Node`` that admits the next pod as the kubelet would. Zones that are
-missing, disagree, or say themselves that they are not complete are refused by name, so that nobody
+missing, disagree, or say themselves that they are not complete are rejected by name, so that nobody
 predicts from half a node. ``zones_from_node`` is the way back, and loses nothing that admission needs:
 reserved amounts become explicit reservations (``reservedSystemCPUs``, ``reservedMemory``), which a kubelet
 treats the same as amounts it has worked out itself.
@@ -30,9 +30,9 @@ from numazones.kubelet.cpu_manager import STATIC as STATIC_CPUS
 from numazones.kubelet.device_manager import Device
 from numazones.kubelet.memory_manager import MEMORY, Block
 from numazones.kubelet.memory_manager import STATIC as STATIC_MEMORY
+from numazones.kubelet.node import Node, NUMAMemory
 from numazones.kubelet.versions import release
 from numazones.machine import CPU, Machine, NUMANode
-from numazones.node import Node, NUMAMemory
 from numazones.pod import HUGEPAGES
 
 __all__ = ["IncompleteZones", "ZonesNotReady", "build_zones", "node_from_zones", "zones_from_node"]
@@ -329,7 +329,7 @@ def _default_cpus(kubelet: Kubelet, statuses: Mapping[int, NUMAZoneStatus]) -> C
     default = 0
     for status in statuses.values():
         if status.cpus is None:
-            continue  # refused by _reserved_cpus
+            continue  # rejected by _reserved_cpus
         if status.cpus.default is not None:
             default |= cpuset.parse(status.cpus.default)
             continue
@@ -390,9 +390,9 @@ class _Holders:
     def _add(self, numa: int, assignment: Assignment, *, first_of: set[int]) -> None:
         uid, container = assignment.uid, assignment.container
         if not uid:
-            _refuse(assignment, "its pod's uid is not known; let the exporter see the node's pods")
+            _reject(assignment, "its pod's uid is not known; let the exporter see the node's pods")
         if not container:
-            _refuse(assignment, "pod-level resource managers are not modelled")
+            _reject(assignment, "pod-level resource managers are not modelled")
         if assignment.cpus:
             cpus = self.cpus.setdefault(uid, {})
             cpus[container] = cpus.get(container, 0) | cpuset.parse(assignment.cpus)
@@ -429,7 +429,7 @@ class _Holders:
         containers.setdefault(holder.container, {}).setdefault(resource, set()).add(device)
 
 
-def _refuse(assignment: Assignment, why: str) -> NoReturn:
+def _reject(assignment: Assignment, why: str) -> NoReturn:
     who = (
         f"{assignment.namespace}/{assignment.pod}"
         if assignment.pod

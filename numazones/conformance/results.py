@@ -8,7 +8,7 @@ from numazones.conformance import scenario as reading
 from numazones.errors import NumazonesError
 from numazones.kubelet.admission import Admission, ContainerAllocation, admit, remove
 from numazones.kubelet.config import InvalidConfiguration
-from numazones.node import Node
+from numazones.kubelet.node import Node
 from numazones.pod import Pod
 
 _OUTCOMES = ("expect", "invalid", "invalidVaries")

@@ -6,9 +6,9 @@ from typing import Any
 from numazones import quantity
 from numazones.kubelet.config import KubeletConfiguration, reservations
 from numazones.kubelet.device_manager import Device
+from numazones.kubelet.node import Node
 from numazones.kubelet.versions import NEWEST, release
 from numazones.machine import CPU, Machine, NUMANode
-from numazones.node import Node
 
 # The vectors were made with these gates on; a scenario's own featureGates come on top.
 _GATES = {
@@ -73,7 +73,7 @@ def node(scenario: Mapping[str, Any]) -> Node:
     """The node of a scenario before its first step.
 
     Raises:
-        InvalidConfiguration: the kubelet refuses to start; the message is its own.
+        InvalidConfiguration: the kubelet would not start; the message is its own.
     """
     return Node.fresh(
         machine(scenario["machine"]),

@@ -2,9 +2,9 @@
 
 Rules: ``topologymanager/scope*`` of kubelet 1.36 and the life of a pod around it. Hint providers
 are asked in the order Device, CPU, Memory Manager. An admitted pod's containers are taken as
-started, which frees the memory of its ordinary init containers. A refused pod's partial grants are
+started, which frees the memory of its ordinary init containers. A rejected pod's partial grants are
 freed again; that need not restore the state before (memory groups may be drained differently, and
-single threads given out twice come back), so a refusal has a new node as well.
+single threads given out twice come back), so a rejection has a new node as well.
 
 Other admission checks of the kubelet, such as the node-resources check that follows, are not made
 here; ``allocatable`` amounts of a node are the scheduler's business.
@@ -13,19 +13,15 @@ here; ``allocatable`` amounts of a node are the scheduler's business.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING
 
 from numazones.cpuset import CPUSet
 from numazones.kubelet.config import POLICY_NONE
 from numazones.kubelet.hints import Hint, ResourceHints
 from numazones.kubelet.memory_manager import Block, Reusable, hand_on, shrink_reused
-from numazones.kubelet.refusal import TOPOLOGY_AFFINITY, Refusal, UnmodelledFeature
+from numazones.kubelet.node import Node
+from numazones.kubelet.rejection import TOPOLOGY_AFFINITY, Rejection, UnmodelledFeature
 from numazones.kubelet.topology_manager import TieBreaker
-from numazones.node import Node
 from numazones.pod import Container, ContainerKind, Demand, Pod, QOSClass
-
-if TYPE_CHECKING:
-    from numazones.kubelet.explanation import Explanation
 
 _NO_AFFINITY = Hint(None, preferred=False)
 _NO_LOCALITY = "Resources cannot be allocated with Topology locality"
@@ -52,23 +48,16 @@ class Admission:
 
     admitted: bool
     reason: str
-    """Of a refusal, as in the pod's status; empty if admitted."""
+    """Of a rejection, as in the pod's status; empty if admitted."""
     message: str
-    """Of a refusal, as in the pod's status without ``Pod was rejected: ``; empty if admitted."""
+    """Of a rejection, as in the pod's status without ``Pod was rejected: ``; empty if admitted."""
     containers: Mapping[str, ContainerAllocation]
-    """Container name → what it was given; empty if refused."""
+    """Container name → what it was given; empty if rejected."""
     node: Node = field(repr=False)
     """The node afterwards."""
     pod: Pod = field(repr=False)
     before: Node = field(repr=False)
     """The node decided on."""
-
-    @property
-    def explanation(self) -> "Explanation":
-        """Why: hints, merge, nearest miss. Worked out when asked for."""
-        from numazones.kubelet.explanation import explain  # noqa: PLC0415 - explanation imports this module
-
-        return explain(self.before, self.pod)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +84,9 @@ def admit(node: Node, pod: Pod) -> Admission:
     attempt = Attempt(node, pod)
     try:
         attempt.run()
-    except Refusal as refusal:
+    except Rejection as rejection:
         after = remove(attempt.node(), pod.uid)
-        return Admission(False, refusal.reason, refusal.message, {}, after, pod, node)
+        return Admission(False, rejection.reason, rejection.message, {}, after, pod, node)
     containers = {container.name: attempt.allocation(container) for container in pod.containers}
     return Admission(True, "", "", containers, _started(attempt.node(), pod), pod, node)
 
@@ -127,7 +116,7 @@ def overlay(node: Node, pods: Iterable[Pod]) -> Overlay:
 
 
 def check_modelled(node: Node, pod: Pod) -> None:
-    """Refuse to decide where the decision depends on what is not modelled.
+    """Raise where the decision depends on what is not modelled.
 
     Raises:
         UnmodelledFeature: with the feature and the way out.
@@ -189,7 +178,7 @@ class Attempt:
         """Merge and allocate, container by container.
 
         Raises:
-            Refusal: the pod is refused; grants so far are kept.
+            Rejection: the pod is rejected; grants so far are kept.
         """
         topology = self.kubelet.topology
         whole = None
@@ -212,7 +201,7 @@ class Attempt:
         if self.observer is not None:
             self.observer(self.asking, hints, hint, admitted)
         if not admitted:
-            raise Refusal(_NO_LOCALITY, reason=TOPOLOGY_AFFINITY)
+            raise Rejection(_NO_LOCALITY, reason=TOPOLOGY_AFFINITY)
         return hint
 
     def _container_hints(self, container: Container, demand: Demand) -> list[ResourceHints]:

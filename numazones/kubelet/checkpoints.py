@@ -67,7 +67,7 @@ class InvalidCheckpoint(NumazonesError):
     def __init__(self, file: str, problem: str, *, cure: str = "") -> None:
         """Describe the problem; the usual cure is to let the kubelet write the file anew."""
         usual = (
-            "drain the node and delete the file before restarting the kubelet if the kubelet refuses it too"
+            "drain the node and delete the file before restarting the kubelet if the kubelet rejects it too"
         )
         super().__init__(f"{file}: {problem}; {cure or usual}")
         self.file = file
@@ -434,7 +434,7 @@ class _Reader:
         raise WrongChecksum(self._file, stored=stored, computed=checksum(newer if older is None else older))
 
     def require_policy(self, policy: str) -> None:
-        """Refuse what has no policy: the kubelet always writes one, and starts with no other than its own."""
+        """Reject what has no policy: the kubelet always writes one, and starts with no other than its own."""
         if not policy:
             raise InvalidCheckpoint(self._file, "policyName is missing")
 

@@ -1,4 +1,4 @@
-"""The part of a kubelet's configuration that decides admissions, and what the kubelet refuses in it.
+"""The part of a kubelet's configuration that decides admissions, and what the kubelet rejects in it.
 
 Field names and defaults are those of KubeletConfiguration (kubelet.config.k8s.io/v1beta1), the
 checks those of ``pkg/kubelet/apis/config/validation``. What depends on the machine as well is
@@ -37,7 +37,7 @@ _DEFAULT_EVICTION = "100Mi"
 
 
 class InvalidConfiguration(NumazonesError):
-    """A kubelet would refuse to start with this configuration; the message is the kubelet's own."""
+    """A kubelet would not start with this configuration; the message is the kubelet's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class KubeletConfiguration:
         return dict(self.feature_gates).get(name, _GATE_DEFAULTS[name])
 
     def check(self) -> None:
-        """Refuse what the kubelet refuses before it looks at the machine.
+        """Reject what the kubelet rejects before it looks at the machine.
 
         Raises:
             InvalidConfiguration: with the kubelet's message; several are listed in brackets.

@@ -10,7 +10,7 @@ def take(topology: CPUTopology, strategy: Strategy, available: CPUSet, count: in
     """Choose ``count`` of the available CPUs.
 
     Raises:
-        Refusal: there are not enough, or the distribution miscounts.
+        Rejection: there are not enough, or the distribution miscounts.
         KubeletHang: the distribution would never end.
     """
     if strategy.distributed:

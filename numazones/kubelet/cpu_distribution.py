@@ -12,7 +12,7 @@ from typing import NamedTuple
 from numazones.cpuset import CPUSet
 from numazones.kubelet.cpu_packing import Claim, Strategy, not_enough, take_packed
 from numazones.kubelet.cpu_topology import CPUTopology
-from numazones.kubelet.refusal import KubeletHang, Refusal
+from numazones.kubelet.rejection import KubeletHang, Rejection
 
 
 class _Slice:
@@ -60,7 +60,7 @@ def take_distributed(topology: CPUTopology, strategy: Strategy, available: CPUSe
     """Choose ``count`` of the available CPUs, a multiple of the group.
 
     Raises:
-        Refusal: there are not enough, or the distribution miscounts.
+        Rejection: there are not enough, or the distribution miscounts.
         KubeletHang: the distribution would never end.
     """
     claim = Claim(topology, available, count)
@@ -213,16 +213,16 @@ def _hand_out(claim: Claim, strategy: Strategy, chosen: list[int], takers: list[
         if remainder == before:
             raise _endless(count)
     if claim.need > 0:
-        raise Refusal(f"accounting error, not enough CPUs allocated, remaining: {claim.need}")
+        raise Rejection(f"accounting error, not enough CPUs allocated, remaining: {claim.need}")
     if claim.need < 0:
-        raise Refusal(f"accounting error, too many CPUs allocated, remaining: {claim.need}")
+        raise Rejection(f"accounting error, too many CPUs allocated, remaining: {claim.need}")
     return claim.taken
 
 
 def _take_or_nothing(claim: Claim, strategy: Strategy, cpus: CPUSet, count: int) -> CPUSet:
     try:
         return take_packed(claim.topology, cpus & claim.free, count, spread=strategy.spread)
-    except Refusal:
+    except Rejection:
         return 0
 
 

@@ -22,7 +22,7 @@ from numazones.kubelet.cpu_assignment import take
 from numazones.kubelet.cpu_packing import Strategy
 from numazones.kubelet.cpu_topology import CPUTopology
 from numazones.kubelet.hints import ResourceHints, masks_of_size, unsatisfiable
-from numazones.kubelet.refusal import SMT_ALIGNMENT, Refusal
+from numazones.kubelet.rejection import SMT_ALIGNMENT, Rejection
 from numazones.kubelet.versions import (
     ALIGN_BY_SOCKET,
     DISTRIBUTE_ACROSS_CORES,
@@ -89,7 +89,7 @@ class CPUManager:
         """Set the policy up.
 
         Raises:
-            InvalidConfiguration: as the kubelet refuses it.
+            InvalidConfiguration: as the kubelet rejects it.
         """
         if config.cpu_manager_policy == NONE:
             if config.cpu_manager_policy_options:
@@ -164,7 +164,7 @@ class CPUManager:
         """Give a container its exclusive CPUs.
 
         Raises:
-            Refusal: they cannot be had.
+            Rejection: they cannot be had.
             KubeletHang: the kubelet would search for ever.
         """
         if self.full_cores_only:
@@ -192,13 +192,13 @@ class CPUManager:
     def _check_cores(self, state: CPUState, request: int) -> None:
         per_core = self.topology.cpus_per_core
         if request % per_core:
-            raise Refusal(
+            raise Rejection(
                 f"SMT Alignment Error: requested {request} cpus not multiple cpus per core = {per_core}",
                 reason=SMT_ALIGNMENT,
             )
         free = (state.default & ~self.reserved_physical).bit_count()
         if request > free:
-            raise Refusal(
+            raise Rejection(
                 f"SMT Alignment Error: not enough free physical CPUs: available physical CPUs = {free}, "
                 f"requested CPUs = {request}, CPUs per core = {per_core}",
                 reason=SMT_ALIGNMENT,
@@ -276,7 +276,7 @@ def _static(
     if not reserved:
         try:
             reserved = take(topology, strategy, topology.all_cpus, count)
-        except Refusal:
+        except Rejection:
             reserved = 0
     if reserved.bit_count() != count:
         raise InvalidConfiguration(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from numazones import cpuset
 from numazones.cpuset import CPUSet
 from numazones.kubelet.cpu_topology import CPUTopology, Part
-from numazones.kubelet.refusal import Refusal
+from numazones.kubelet.rejection import Rejection
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ def take_packed(
     """Choose ``count`` of the available CPUs.
 
     Raises:
-        Refusal: there are not enough.
+        Rejection: there are not enough.
     """
     claim = Claim(topology, available, count)
     if count < 1:
@@ -184,12 +184,12 @@ def take_packed(
             return claim.taken
     claim.take_single(spread=spread)
     if claim.need > 0:
-        raise Refusal("failed to allocate cpus")
+        raise Rejection("failed to allocate cpus")
     return claim.taken
 
 
-def not_enough(count: int, available: CPUSet) -> Refusal:
+def not_enough(count: int, available: CPUSet) -> Rejection:
     """More CPUs are wanted than there are."""
-    return Refusal(
+    return Rejection(
         f"not enough cpus available to satisfy request: requested={count}, available={available.bit_count()}"
     )

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from numazones import cpuset
 from numazones.errors import NumazonesError
 from numazones.kubelet.hints import ResourceHints, indifferent, masks_of_size, unsatisfiable
-from numazones.kubelet.refusal import Refusal
+from numazones.kubelet.rejection import Rejection
 
 PreferredAllocation = Callable[[str, Sequence[str], Sequence[str], int], Iterable[str]]
 """GetPreferredAllocation of a plugin: (resource, available ids, ids that must be in, size) → ids."""
@@ -267,7 +267,7 @@ class DeviceManager:
         """Give a container its devices.
 
         Raises:
-            Refusal: they cannot be had.
+            Rejection: they cannot be had.
         """
         for resource, count in self.requests(state, limits):
             if (container, resource.name) in claimed:
@@ -294,16 +294,16 @@ class DeviceManager:
         """Devices to add for a container; 0: none are needed."""
         held = state.assignments.get(uid, {}).get(container, {}).get(resource.name)
         if held is not None and held.bit_count() != count:
-            raise Refusal(
+            raise Rejection(
                 f'pod "{uid}" container "{container}" changed request for resource "{resource.name}" '
                 f"from {held.bit_count()} to {count}"
             )
         if not resource.registered:
-            raise Refusal(f"cannot allocate unregistered device {resource.name}")
+            raise Rejection(f"cannot allocate unregistered device {resource.name}")
         if not resource.healthy:
-            raise Refusal(f"no healthy devices present; cannot allocate unhealthy devices {resource.name}")
+            raise Rejection(f"no healthy devices present; cannot allocate unhealthy devices {resource.name}")
         if held is not None and held & ~resource.healthy:
-            raise Refusal(
+            raise Rejection(
                 "previously allocated devices are no longer healthy; "
                 f"cannot allocate unhealthy devices {resource.name}"
             )
@@ -315,7 +315,7 @@ class DeviceManager:
             return taken
         available = self.available(state, resource) & ~taken
         if available.bit_count() < needed:
-            raise Refusal(
+            raise Rejection(
                 f"requested number of devices unavailable for {resource.name}. "
                 f"Requested: {needed}, Available: {available.bit_count()}"
             )

@@ -1,20 +1,18 @@
 """Why an admission went the way it did, in plain words with numbers.
 
 The decision is made once more with an observer, which notes the hints of every resource and how
-they were merged. For a refusal, the *nearest miss* names the set of NUMA nodes that came closest to
+they were merged. For a rejection, the *nearest miss* names the set of NUMA nodes that came closest to
 what was asked and what it lacked.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from numazones.kubelet.admission import Attempt, check_modelled
+from numazones.kubelet.admission import Admission, Attempt
 from numazones.kubelet.config import SINGLE_NUMA_NODE
 from numazones.kubelet.hints import Hint, ResourceHints, enumeration_order
 from numazones.kubelet.nearest_miss import Shortage, name_numas, nearest_miss
-from numazones.kubelet.refusal import Refusal
-from numazones.node import Node
-from numazones.pod import Pod
+from numazones.kubelet.rejection import Rejection
 
 # With more NUMA nodes than the kubelet takes by default, only preferred hints are listed.
 _MOST_LISTED = 8
@@ -41,8 +39,8 @@ class Explanation:
 
     admitted: bool
     merges: tuple[Merge, ...]
-    refused_container: str | None = None
-    """Container (empty: the pod as a whole) at which a refusal came about; None if admitted."""
+    rejected_container: str | None = None
+    """Container (empty: the pod as a whole) at which a rejection came about; None if admitted."""
     shortages: tuple[Shortage, ...] = ()
     """What the nearest set of NUMA nodes lacked; empty if admitted."""
     nearest_miss: str = ""
@@ -54,20 +52,16 @@ class Explanation:
         for merge in self.merges:
             owner = f"container {merge.container}" if merge.container else "pod"
             told.extend(f"{owner}: {name} offers {_listed(hints)}" for name, hints in merge.hints)
-            verdict = "admitted" if merge.admitted else "refused"
+            verdict = "admitted" if merge.admitted else "rejected"
             told.append(f"{owner}: merged to {_hint(merge.merged)}, {verdict}")
         if self.nearest_miss:
             told.append(self.nearest_miss)
         return tuple(told)
 
 
-def explain(node: Node, pod: Pod) -> Explanation:
-    """Explain the decision that ``admit`` makes for the same node and pod.
-
-    Raises:
-        KubeletCrash, KubeletHang, UnmodelledFeature: as ``admit``.
-    """
-    check_modelled(node, pod)
+def explain(admission: Admission) -> Explanation:
+    """Say why: hints, merges, and what the nearest set of NUMA nodes lacked."""
+    node = admission.before
     merges: list[Merge] = []
 
     def observe(container: str, hints: Sequence[ResourceHints], merged: Hint, admitted: bool) -> None:  # noqa: FBT001 - an Observer
@@ -77,11 +71,11 @@ def explain(node: Node, pod: Pod) -> Explanation:
         offers = tuple((resource.resource, _offers(resource, complete=listable)) for resource in hints)
         merges.append(Merge(container, offers, merged, admitted))
 
-    attempt = Attempt(node, pod, observe)
+    attempt = Attempt(node, admission.pod, observe)
     try:
         attempt.run()
-    except Refusal as refusal:
-        miss = nearest_miss(attempt, refusal)
+    except Rejection as rejection:
+        miss = nearest_miss(attempt, rejection)
         return Explanation(False, tuple(merges), attempt.asking, miss.shortages, miss.sentence)
     return Explanation(True, tuple(merges))
 

@@ -12,7 +12,7 @@ from math import comb
 from typing import NamedTuple
 
 from numazones import cpuset
-from numazones.kubelet.refusal import KubeletHang
+from numazones.kubelet.rejection import KubeletHang
 
 # More sets of NUMA nodes than this can be walked neither here nor by the kubelet.
 _MOST_SETS = 1 << 20

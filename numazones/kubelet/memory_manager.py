@@ -15,7 +15,7 @@ from numazones import quantity
 from numazones.kubelet import go
 from numazones.kubelet.config import InvalidConfiguration, KubeletConfiguration, MemoryReservation
 from numazones.kubelet.hints import Hint, ResourceHints, indifferent, masks_of_size, unsatisfiable
-from numazones.kubelet.refusal import KubeletCrash, Refusal
+from numazones.kubelet.rejection import KubeletCrash, Rejection
 from numazones.machine import Machine
 from numazones.pod import HUGEPAGES
 from numazones.quantity import Quantity
@@ -83,7 +83,7 @@ class MemoryManager:
         """Set the policy up.
 
         Raises:
-            InvalidConfiguration: as the kubelet refuses it.
+            InvalidConfiguration: as the kubelet rejects it.
         """
         policy = config.memory_manager_policy
         if policy == NONE:
@@ -245,13 +245,13 @@ class MemoryManager:
         """Give a container of a Guaranteed pod its memory.
 
         Raises:
-            Refusal: it cannot be had.
+            Rejection: it cannot be had.
             KubeletCrash: a hugepage size that the machine lacks.
         """
         if container in state.assignments.get(uid, {}):
             return state
         if requests is None:
-            raise Refusal("[memorymanager] failed to represent quantity as int64")
+            raise Rejection("[memorymanager] failed to represent quantity as int64")
         affinity = self._usable_affinity(state, requests, hint, reusable)
         blocks = tuple(Block(affinity, kind, amount) for kind, amount in requests)
         for block in blocks:
@@ -265,12 +265,12 @@ class MemoryManager:
         if affinity is None:
             best = _best(self._listed(state, requests, reusable))
             if best is None:
-                raise Refusal(
+                raise Rejection(
                     "[memorymanager] failed to get the default NUMA affinity, "
                     "no NUMA nodes with enough memory is available"
                 )
             if preferred and not best.preferred:
-                raise Refusal("[memorymanager] failed to find the default preferred hint")
+                raise Rejection("[memorymanager] failed to find the default preferred hint")
             affinity, preferred = best.affinity, best.preferred
         self._check_types(requests)
         positions = self._positions(affinity)
@@ -278,12 +278,14 @@ class MemoryManager:
             hints = self._listed(state, requests, reusable)
             best = _best(found for found in hints if affinity & ~found.affinity == 0)
             if best is None:
-                raise Refusal("[memorymanager] failed to find NUMA nodes to extend the current topology hint")
+                raise Rejection(
+                    "[memorymanager] failed to find NUMA nodes to extend the current topology hint"
+                )
             if preferred and not best.preferred:
-                raise Refusal("[memorymanager] failed to find the extended preferred hint")
+                raise Rejection("[memorymanager] failed to find the extended preferred hint")
             affinity = best.affinity
         if not _keeps_groups(state, affinity, self._positions(affinity)):
-            raise Refusal("[memorymanager] preferred hint violates NUMA node allocation")
+            raise Rejection("[memorymanager] preferred hint violates NUMA node allocation")
         return affinity
 
     def _listed(self, state: MemoryState, requests: Requests, reusable: Reusable) -> list["_Candidate"]:

@@ -1,6 +1,6 @@
-"""What a refused pod came closest to: the nearest set of NUMA nodes, and what it lacked.
+"""What a rejected pod came closest to: the nearest set of NUMA nodes, and what it lacked.
 
-Looks at the states of the managers as they were when the pod was refused, and puts into one
+Looks at the states of the managers as they were when the pod was rejected, and puts into one
 sentence with numbers what the kubelet's message leaves out.
 """
 
@@ -11,7 +11,7 @@ from numazones import cpuset
 from numazones.kubelet.admission import Attempt, Manager
 from numazones.kubelet.config import SINGLE_NUMA_NODE
 from numazones.kubelet.hints import masks_of_size
-from numazones.kubelet.refusal import SMT_ALIGNMENT, TOPOLOGY_AFFINITY, Refusal
+from numazones.kubelet.rejection import SMT_ALIGNMENT, TOPOLOGY_AFFINITY, Rejection
 from numazones.pod import HUGEPAGES, Demand
 
 # With more NUMA nodes than the kubelet takes by default, not all their sets are looked at.
@@ -37,16 +37,16 @@ class Shortage:
 
 @dataclass(frozen=True, slots=True)
 class Miss:
-    """Why a pod was refused."""
+    """Why a pod was rejected."""
 
     sentence: str
     shortages: tuple[Shortage, ...] = ()
     """What the nearest set of NUMA nodes lacked; empty where it is not a matter of amounts."""
 
 
-def nearest_miss(attempt: Attempt, refusal: Refusal) -> Miss:
-    """What an attempt lacked that ended in a refusal."""
-    return _Inspection(attempt).told(refusal)
+def nearest_miss(attempt: Attempt, rejection: Rejection) -> Miss:
+    """What an attempt lacked that ended in a rejection."""
+    return _Inspection(attempt).told(rejection)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,21 +60,21 @@ class _Need:
 
 
 class _Inspection:
-    """Looks at a refused attempt, as its states were when it was refused."""
+    """Looks at a rejected attempt, as its states were when it was rejected."""
 
     def __init__(self, attempt: Attempt) -> None:
         self.attempt = attempt
         self.kubelet = attempt.kubelet
         self.needs = tuple(self._needs(attempt.demand))
 
-    def told(self, refusal: Refusal) -> Miss:
+    def told(self, rejection: Rejection) -> Miss:
         """What was short, and the sentence about it."""
-        if refusal.reason == SMT_ALIGNMENT:
+        if rejection.reason == SMT_ALIGNMENT:
             return self._whole_cores()
-        if refusal.reason == TOPOLOGY_AFFINITY:
+        if rejection.reason == TOPOLOGY_AFFINITY:
             return self._alignment()
         if self.attempt.serving is Manager.MEMORY:
-            return self._memory(refusal)
+            return self._memory(rejection)
         everywhere = self.kubelet.machine.numa_mask
         pinned = self.attempt.serving is Manager.CPU
         shortages = self._shortages(
@@ -82,7 +82,7 @@ class _Inspection:
         )
         shortages = tuple(short for short in shortages if pinned or not _is_memory(short.resource))
         if not shortages:
-            return Miss(refusal.message)
+            return Miss(rejection.message)
         return Miss(f"needs {_all(self._left(short) for short in shortages)}", shortages)
 
     def _needs(self, demand: Demand) -> list[_Need]:
@@ -143,7 +143,7 @@ class _Inspection:
             (shortage,),
         )
 
-    def _memory(self, refusal: Refusal) -> Miss:
+    def _memory(self, rejection: Rejection) -> Miss:
         """Memory cannot be had around the affinity that was settled on."""
         attempt, manager = self.attempt, self.kubelet.memory
         if attempt.demand.memory is None:
@@ -165,7 +165,7 @@ class _Inspection:
             per_mask, key=lambda mask: (len(per_mask[mask]), _gap(per_mask[mask]), mask.bit_count(), mask)
         )
         if not per_mask[nearest]:
-            return Miss(f"{needs_words}; {self._groups() or refusal.message}")
+            return Miss(f"{needs_words}; {self._groups() or rejection.message}")
         offers = _all(_amount(short.resource, short.offered) for short in per_mask[nearest])
         most = f"the most that may be used is {offers}, on {name_numas(nearest)}"
         return Miss(f"{needs_words}; {most}", per_mask[nearest])

@@ -13,9 +13,9 @@ from numazones.kubelet.checkpoint_values import CPUManagerState, DeviceManagerSt
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.device_manager import Device
 from numazones.kubelet.memory_manager import Block
-from numazones.kubelet.refusal import UnmodelledFeature
+from numazones.kubelet.node import InvalidNodeState, Node, NUMAMemory
+from numazones.kubelet.rejection import UnmodelledFeature
 from numazones.machine import Machine
-from numazones.node import InvalidNodeState, Node, NUMAMemory
 
 
 def node_from_checkpoints(

@@ -1,4 +1,4 @@
-"""What a kubelet sets up when it starts: the four managers, in the order in which it refuses things.
+"""What a kubelet sets up when it starts: the four managers, in the order in which it rejects things.
 
 Order as in ``cmd/kubelet/app/server`` and ``container_manager_linux``: the configuration by itself,
 the reserved CPUs against the online ones, then Topology, CPU and Memory Manager.
@@ -41,7 +41,7 @@ class Kubelet:
         """Start a kubelet.
 
         Raises:
-            InvalidConfiguration: the kubelet refuses the configuration on this machine.
+            InvalidConfiguration: the kubelet rejects the configuration on this machine.
             InvalidMachine: the machine has no CPUs or no NUMA nodes.
             InvalidDevices: a device id appears twice in a resource.
         """

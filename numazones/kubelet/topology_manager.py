@@ -26,7 +26,7 @@ from numazones.kubelet.config import (
     option_unavailable,
 )
 from numazones.kubelet.hints import Hint, ResourceHints
-from numazones.kubelet.refusal import KubeletCrash
+from numazones.kubelet.rejection import KubeletCrash
 from numazones.kubelet.versions import MAX_ALLOWABLE, PREFER_CLOSEST, PREFER_MOST_ALLOCATED
 from numazones.machine import Machine
 
@@ -53,7 +53,7 @@ class TopologyManager:
         """Set the policy up.
 
         Raises:
-            InvalidConfiguration: as the kubelet refuses it.
+            InvalidConfiguration: as the kubelet rejects it.
         """
         if config.topology_manager_policy == POLICY_NONE:
             return cls(POLICY_NONE, pod_scope=False, numa_mask=machine.numa_mask)
@@ -82,7 +82,7 @@ class TopologyManager:
     ) -> tuple[Hint, bool]:
         """The merged hint, and whether the policy admits it.
 
-        A refused hint is worked out only under best-effort, which never refuses.
+        A rejected hint is worked out only under best-effort, which never rejects.
 
         Raises:
             KubeletCrash: distances of NUMA nodes with gaps in their ids would be compared.

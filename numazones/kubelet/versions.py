@@ -3,7 +3,7 @@
 1.36 is the reference. Differences are those that the release notes and sources of 1.31 to 1.36
 show for the CPU, Memory, Device and Topology Managers: how mature a policy option is (and so which
 feature gate guards it), and which NUMA nodes the Device Manager makes hints over. Releases newer
-than the newest one known are treated as that one; their new options are refused by name.
+than the newest one known are treated as that one; their new options are rejected by name.
 """
 
 import re

@@ -63,8 +63,8 @@ class Budget:
             self.current_healthy >= self.desired_healthy > 0
         )
 
-    def refusal(self, *, used: int) -> str:
-        """Why one more eviction is refused after ``used`` planned ones; empty if it is not."""
+    def rejection(self, *, used: int) -> str:
+        """Why one more eviction is rejected after ``used`` planned ones; empty if it is not."""
         name = f"{self.namespace}/{self.name}"
         if not self.observed:
             return f"PodDisruptionBudget {name} is still being processed by the disruption controller"
@@ -105,17 +105,17 @@ class Headroom:
         """The budgets that protect the pod."""
         return tuple(budget for budget in self.budgets.get(pod.namespace, ()) if budget.selects(pod))
 
-    def refusal(self, pod: ClusterPod) -> str:
-        """Why the API server would refuse to evict the pod now; empty if it would not."""
+    def rejection(self, pod: ClusterPod) -> str:
+        """Why the API server would not evict the pod now; empty if it would not."""
         if _ignores_budgets(pod):
             return ""
         selecting = self.selecting(pod)
         if len(selecting) > 1:
             names = ", ".join(f"{budget.namespace}/{budget.name}" for budget in selecting)
-            return f"more than one PodDisruptionBudget selects the pod, which the API server refuses: {names}"
+            return f"more than one PodDisruptionBudget selects the pod, which the API server rejects: {names}"
         for budget in selecting:
             if not budget.spares(pod):
-                return budget.refusal(used=self.used.get((budget.namespace, budget.name), 0))
+                return budget.rejection(used=self.used.get((budget.namespace, budget.name), 0))
         return ""
 
     def after(self, pod: ClusterPod) -> "Headroom":

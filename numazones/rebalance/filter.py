@@ -2,7 +2,7 @@
 
 The rules are those of the descheduler's DefaultEvictor (its ``Filter`` and ``PreEvictionFilter``) with
 koordinator's ``eviction-cost``. All rules are evaluated, since people ask "why not this pod". We differ in
-one place: mirror, static and terminating pods are refused even with the evict annotation, because evicting
+one place: mirror, static and terminating pods are rejected even with the evict annotation, because evicting
 them does nothing.
 """
 

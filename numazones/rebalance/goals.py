@@ -16,7 +16,7 @@ from numazones.errors import NumazonesError
 from numazones.fragmentation import Shape
 from numazones.kubelet.admission import admit
 from numazones.kubelet.config import SINGLE_NUMA_NODE
-from numazones.node import Node
+from numazones.kubelet.node import Node
 from numazones.pod import Pod, QOSClass
 from numazones.prediction import Kind
 

@@ -37,7 +37,7 @@ class Limits:
     per_workload: int | None = None
     """None: by the number of replicas."""
     single_replicas: bool = False
-    """Whether the only replica of a workload may be evicted (koordinator refuses it for good)."""
+    """Whether the only replica of a workload may be evicted (koordinator rejects it for good)."""
 
     def __post_init__(self) -> None:
         for name in ("total", "per_node", "per_namespace", "per_workload"):
@@ -88,7 +88,7 @@ class Tally:
     namespaces: Mapping[str, int] = field(default_factory=dict)
     workloads: Mapping[str, int] = field(default_factory=dict)
 
-    def refusal(self, pod: ClusterPod) -> str:
+    def rejection(self, pod: ClusterPod) -> str:
         """Which limit one more eviction, of this pod, would break: its result label, or empty."""
         limits = self.limits
         if limits.total is not None and self.total + 1 > limits.total:
@@ -127,9 +127,9 @@ class Allowance:
     tally: Tally
     headroom: Headroom = field(default_factory=Headroom)
 
-    def refusal(self, pod: ClusterPod) -> str:
+    def rejection(self, pod: ClusterPod) -> str:
         """Why one more eviction, of this pod, is not allowed; empty if it is."""
-        return self.tally.refusal(pod) or self.headroom.refusal(pod)
+        return self.tally.rejection(pod) or self.headroom.rejection(pod)
 
     def after(self, pod: ClusterPod) -> "Allowance":
         """What is left after the pod's eviction."""

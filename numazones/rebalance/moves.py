@@ -129,7 +129,7 @@ class Landing:
     """What became of a pod on a node: the node with it, or why it is not there."""
 
     node: ClusterNode | None
-    refusals: tuple[str, ...] = field(default=())
+    rejections: tuple[str, ...] = field(default=())
 
 
 def replacement(pod: ClusterPod, templates: Mapping[str, ClusterPod]) -> ClusterPod:

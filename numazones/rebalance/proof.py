@@ -79,9 +79,9 @@ class _Play:
             objections = why_not(pod, self._situation, self._policy)
             if objections:
                 raise Disproved(f"pod {_name(pod)} may not be moved: {objections[0].message}")
-            refusal = allowance.refusal(pod)
-            if refusal:
-                raise Disproved(f"pod {_name(pod)} may not be moved: {refusal}")
+            rejection = allowance.rejection(pod)
+            if rejection:
+                raise Disproved(f"pod {_name(pod)} may not be moved: {rejection}")
             allowance = allowance.after(pod)
 
     def _move(self, index: int, cluster: Cluster) -> None:
@@ -103,7 +103,7 @@ class _Play:
             if landing.node is None:
                 raise Disproved(
                     f"the replacement of {_name(move.pod)} may be put on node {node.name}, "
-                    f"which does not take it: {'; '.join(landing.refusals)}"
+                    f"which does not take it: {'; '.join(landing.rejections)}"
                 )
             self._move(index + 1, cluster.with_node(landing.node))
 
@@ -146,7 +146,7 @@ class _Play:
             if landing.node is None:
                 raise Disproved(
                     f"pod {_name(placement.pod)} may be put on node {node.name}, "
-                    f"which does not take it: {'; '.join(landing.refusals)}"
+                    f"which does not take it: {'; '.join(landing.rejections)}"
                 )
             self._place(index + 1, cluster.with_node(landing.node))
 

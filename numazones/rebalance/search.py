@@ -249,7 +249,7 @@ class Search:
         for candidate in sources:
             if self._expired():
                 raise _TimeIsUp
-            if self._is_too_dear(floor.with_one(candidate)) or allowance.refusal(candidate.pod):
+            if self._is_too_dear(floor.with_one(candidate)) or allowance.rejection(candidate.pod):
                 continue
             name = candidate.pod.node
             place = view[name].without(candidate)

@@ -2,7 +2,7 @@
 
 An absent selector takes nothing and an empty one everything, as in policy/v1. One that the API machinery
 cannot read makes no sense to any controller; reading it here is an error, so that the caller decides
-whether to refuse (a policy) or to ignore it (a budget, as the API server does).
+whether to reject (a policy) or to ignore it (a budget, as the API server does).
 """
 
 import re

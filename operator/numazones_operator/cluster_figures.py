@@ -11,7 +11,7 @@ from prometheus_client.core import GaugeMetricFamily
 from numazones import fragmentation
 from numazones.cluster import ClusterNode
 from numazones.fragmentation import Fragmentation, Shape
-from numazones.node import Node
+from numazones.kubelet.node import Node
 from numazones_operator.cluster_state import ClusterState
 
 AMOUNTS = {

@@ -193,9 +193,9 @@ class ClusterState:
             decision = self.on_bound(new, self.node(new.node))
             # Pods found together, as in a list, count as bound together: creation time decides among them.
             self._sequence += old is not None
-            refused = decision is not None and not decision.admitted
+            rejected = decision is not None and not decision.admitted
             if prediction.relevant(new):
-                record.since.bound(new, sequence=self._sequence, refused=refused, now=self._clock())
+                record.since.bound(new, sequence=self._sequence, rejected=rejected, now=self._clock())
         elif new.acknowledged and not known.acknowledged:
             record.since.admitted_after_all(new)
         record.pods[new.uid] = new

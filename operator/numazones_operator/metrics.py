@@ -49,7 +49,7 @@ class Metrics:
         self.watch_restarts = Counter(
             "numazones_operator_watch_restarts_total",
             "Watches that ended, by resource and reason: ended (by the server, as agreed), broken, expired "
-            "(410 Gone), refused, unreachable.",
+            "(410 Gone), rejected, unreachable.",
             ("resource", "reason"),
             registry=registry,
         )
@@ -106,7 +106,7 @@ class Metrics:
         )
         self.admission_errors = Counter(
             "numazones_topology_manager_admission_errors_total",
-            "Those that the model refused, by the kubelet's reason.",
+            "Those that the model rejected, by the kubelet's reason.",
             ("reason",),
             registry=registry,
         )
@@ -124,7 +124,7 @@ class Metrics:
         )
         self.unaligned = Counter(
             "numazones_container_aligned_compute_resources_failure_count",
-            "Those that it could not align, so that the pod was refused.",
+            "Those that it could not align, so that the pod was rejected.",
             ("scope", "boundary"),
             registry=registry,
         )

@@ -13,7 +13,7 @@ from numazones.api.numazone import NUMAZone
 from numazones.api.zones import node_from_zones
 from numazones.cluster import NO_ZONES, ClusterNode, ClusterPod, Unknown
 from numazones.errors import NumazonesError
-from numazones.node import Node
+from numazones.kubelet.node import Node
 from numazones_operator.decoding import Heartbeat, ZoneReport
 from numazones_operator.since_snapshot import SinceSnapshot
 

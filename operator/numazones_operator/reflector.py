@@ -196,6 +196,6 @@ class Reflector(Generic[T]):
     async def _wait_after(self, error: APIError) -> None:
         delay = max(self._backoff.delay(), error.retry_after or 0.0)
         self.problem = str(error)
-        self._metrics.restarted(self.name, "unreachable" if isinstance(error, Unreachable) else "refused")
+        self._metrics.restarted(self.name, "unreachable" if isinstance(error, Unreachable) else "rejected")
         _log.warning("%s: %s; trying again in %.1f s", self.name, error, delay)
         await asyncio.sleep(delay)

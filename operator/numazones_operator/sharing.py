@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from numazones.cluster import MIRROR, ClusterPod, Demands, demands_key
-from numazones.node import Node
+from numazones.kubelet.node import Node
 from numazones.pod import Pod
 
 T = TypeVar("T", bound=Hashable)

@@ -3,7 +3,7 @@
 A kubelet takes its pods in as their bindings arrive, lets them go as they end, and publishes the result a
 little later. The events that the zones do not show yet are kept in the order of the watch, which is the order
 in which the kubelet sees them, and replayed: pods are admitted by the model, ends are removals. A pod that
-the model refused when it was bound stays refused, whatever has become free since: the kubelet does not ask
+the model rejected when it was bound stays rejected, whatever has become free since: the kubelet does not ask
 again. Once the zones show a pod, everything before its binding is settled, too.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from numazones.cluster import ClusterPod
 from numazones.kubelet.admission import admit, remove
-from numazones.node import Node
+from numazones.kubelet.node import Node
 from numazones.pod import Pod, QOSClass
 
 _STRAGGLING = 60.0
@@ -30,7 +30,7 @@ class _Event:
     admission: Pod | None
     """None: the pod has ended."""
     at: float
-    refused: bool = False
+    rejected: bool = False
 
 
 @dataclass(slots=True)
@@ -39,12 +39,12 @@ class SinceSnapshot:
 
     _events: list[_Event] = field(default_factory=list)
 
-    def bound(self, pod: ClusterPod, *, sequence: int, refused: bool, now: float) -> None:
-        """Take in a pod's binding; ``refused`` if the model refused it then."""
+    def bound(self, pod: ClusterPod, *, sequence: int, rejected: bool, now: float) -> None:
+        """Take in a pod's binding; ``rejected`` if the model rejected it then."""
         self._events = [event for event in self._events if event.uid != pod.kubelet_uid]
         if pod.admission is not None:
             order = (sequence, pod.created, pod.name)
-            self._events.append(_Event(order, pod.kubelet_uid, pod.admission, now, refused))
+            self._events.append(_Event(order, pod.kubelet_uid, pod.admission, now, rejected))
             self._events.sort(key=lambda event: event.order)
 
     def ended(self, pod: ClusterPod, *, sequence: int, now: float) -> None:
@@ -52,10 +52,10 @@ class SinceSnapshot:
         self._events.append(_Event((sequence, "", ""), pod.kubelet_uid, None, now))
 
     def admitted_after_all(self, pod: ClusterPod) -> None:
-        """Believe the kubelet that it runs a pod which the model refused."""
+        """Believe the kubelet that it runs a pod which the model rejected."""
         for event in self._events:
             if event.uid == pod.kubelet_uid:
-                event.refused = False
+                event.rejected = False
 
     def settle(self, state: Node | None, now: float) -> None:
         """Drop what a snapshot shows, or cannot contradict any more; None while there is no snapshot."""
@@ -88,7 +88,7 @@ class SinceSnapshot:
         for event in self._events:
             if event.admission is None:
                 state = remove(state, event.uid)
-            elif not event.refused and not state.holds(event.uid) and binds(event.admission, state):
+            elif not event.rejected and not state.holds(event.uid) and binds(event.admission, state):
                 state = admit(state, event.admission).node
         return state
 

@@ -11,7 +11,7 @@ from typing import Any
 from numazones.api.noderesourcetopology import node_from_topology
 from numazones.cluster import Unknown
 from numazones.errors import NumazonesError
-from numazones.node import Node
+from numazones.kubelet.node import Node
 
 TOPOLOGY_UNREADABLE = "TopologyUnreadable"
 

@@ -15,7 +15,8 @@ from numazones.cluster import ClusterNode, ClusterPod, Unknown
 from numazones.errors import NumazonesError
 from numazones.kubelet.admission import Admission, admit, remove
 from numazones.kubelet.config import SCOPE_POD, SINGLE_NUMA_NODE
-from numazones.kubelet.refusal import SMT_ALIGNMENT, TOPOLOGY_AFFINITY
+from numazones.kubelet.explanation import explain
+from numazones.kubelet.rejection import SMT_ALIGNMENT, TOPOLOGY_AFFINITY
 from numazones_operator.metrics import Metrics
 
 ADMITTED = "Admitted"
@@ -34,7 +35,7 @@ class Expectation:
     predicted: str
     """Admissible, Inadmissible or Unknown."""
     reason: str = ""
-    """The kubelet's reason for a predicted refusal, or why nothing could be predicted."""
+    """The kubelet's reason for a predicted rejection, or why nothing could be predicted."""
     message: str = ""
     admission: Admission | None = field(default=None, repr=False)
 
@@ -177,7 +178,7 @@ def miss_report(verification: Verification) -> str:
         + (f" ({verification.message})" if verification.message else "")
     ]
     if expectation.admission is not None:
-        lines.extend(expectation.admission.explanation.lines())
+        lines.extend(explain(expectation.admission).lines())
     return "\n".join(lines)
 
 

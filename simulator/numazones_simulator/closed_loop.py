@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any
 
 from numazones.errors import NumazonesError
-from numazones.node import Node
+from numazones.kubelet.node import Node
 from numazones_client import Resource
 from numazones_client.resources import NUMAZONES, PODS
 from numazones_simulator import node_kinds, tables

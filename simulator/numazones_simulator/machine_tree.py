@@ -4,7 +4,7 @@ The layout is the kernel's (Documentation/ABI/stable/sysfs-devices-system-cpu, s
 admin-guide/cputopology); it holds what cAdvisor, and so the kubelet, derives its machine from. Two of
 cAdvisor's rules shape the tree: a core's L3 cache counts only where it does not span just the NUMA node's
 CPUs, and its id is the one in the file ``id``. A machine that no tree could describe, such as one with odd
-bytes of memory, is refused.
+bytes of memory, is rejected.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -52,7 +52,7 @@ def parse(text: str) -> Outcomes:
 def misses(outcomes: Outcomes) -> int:
     """How many definite predictions did not come true.
 
-    That a pod was refused for another reason than the predicted one shows in the operator's log only.
+    That a pod was rejected for another reason than the predicted one shows in the operator's log only.
     """
     return sum(
         count

@@ -30,7 +30,7 @@ async def fetch(server: str, path: str, *, token: str = "") -> Mapping[str, Any]
         token: bearer token, where the server wants one.
 
     Raises:
-        NoTable: the server refuses, or answers otherwise.
+        NoTable: the server rejects, or answers otherwise.
     """
     headers = {"Accept": _ACCEPT} | ({"Authorization": f"Bearer {token}"} if token else {})
     async with aiohttp.ClientSession() as session, session.get(server + path, headers=headers) as answer:

@@ -94,9 +94,9 @@ async def test_a_budget_that_forbids_an_eviction_is_told_at_once(
             details={"causes": [{"reason": "DisruptionBudget"}]},
         )
     ]
-    with pytest.raises(TooManyRequests) as refused:
+    with pytest.raises(TooManyRequests) as rejected:
         await client.evict("p", namespace="x")
-    assert refused.value.causes == ("DisruptionBudget",)
+    assert rejected.value.causes == ("DisruptionBudget",)
     assert len(server.asked) == 1
 
 

@@ -59,9 +59,9 @@ async def test_a_longer_retry_after_than_the_patience_is_reported(
     client: Client, server: ScriptedServer
 ) -> None:
     server.answers = [web.Response(status=429, headers={"Retry-After": "3600"})]
-    with pytest.raises(TooManyRequests) as refused:
+    with pytest.raises(TooManyRequests) as rejected:
         await client.get(NODES, "n")
-    assert refused.value.retry_after == 3600
+    assert rejected.value.retry_after == 3600
     assert len(server.asked) == 1
 
 
@@ -123,7 +123,7 @@ async def test_a_token_on_disk_is_read_again_when_it_changes(server: ScriptedSer
     ]
 
 
-async def test_a_refused_token_is_renewed_once(server: ScriptedServer) -> None:
+async def test_a_rejected_token_is_renewed_once(server: ScriptedServer) -> None:
     class Renewable:
         async def token(self, *, renew: bool = False) -> str:
             return "new" if renew else "old"

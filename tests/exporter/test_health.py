@@ -153,13 +153,13 @@ def test_a_client_that_says_nothing_does_not_keep_others_from_being_answered(hea
 
 
 @pytest.mark.parametrize("address", ["8080", "localhost:http", ":65536", "::x"])
-def test_a_malformed_address_is_refused_by_name(health: Health, address: str) -> None:
-    refusal = re.escape(f"{address!r} is no address to serve metrics on")
-    with pytest.raises(InvalidAddress, match=refusal), serve(address, health, CollectorRegistry()):
+def test_a_malformed_address_is_rejected_by_name(health: Health, address: str) -> None:
+    rejection = re.escape(f"{address!r} is no address to serve metrics on")
+    with pytest.raises(InvalidAddress, match=rejection), serve(address, health, CollectorRegistry()):
         pass
 
 
-def test_a_taken_port_is_refused_with_the_reason(health: Health) -> None:
+def test_a_taken_port_is_rejected_with_the_reason(health: Health) -> None:
     with serve("127.0.0.1:0", health, CollectorRegistry()) as port:
         again = serve(f"127.0.0.1:{port}", health, CollectorRegistry())
         with pytest.raises(InvalidAddress, match=r"(?s)in use.*choose another address"), again:

@@ -319,7 +319,7 @@ async def test_without_owner_nothing_is_published_and_the_cure_is_named(
         (503, {"message": "etcd is away"}, ServerError, "etcd is away; the API server is restarting"),
     ],
 )
-async def test_a_refused_list_says_what_to_do(
+async def test_a_rejected_list_says_what_to_do(
     publisher: ZonePublisher,
     fake: FakeAPI,
     code: int,
@@ -358,12 +358,12 @@ async def test_a_refused_list_says_what_to_do(
             403,
             "ValidatingAdmissionPolicy 'numazones-exporter' denied request: … must be those of this node",
             Forbidden,
-            "must be those of this node; an admission policy refuses this object",
+            "must be those of this node; an admission policy rejects this object",
         ),
         (500, "etcd is away", ServerError, "worker-3-numa-0: etcd is away; the API server is restarting"),
     ],
 )
-async def test_a_refused_write_names_the_zone_and_the_cure_and_is_made_good_later(
+async def test_a_rejected_write_names_the_zone_and_the_cure_and_is_made_good_later(
     publisher: ZonePublisher, fake: FakeAPI, code: int, message: str, error: type[APIError], text: str
 ) -> None:
     fake.fail(code, message, after=1)

@@ -169,13 +169,13 @@ async def test_a_change_is_published(node: Node) -> None:
 
 
 async def test_the_exporter_of_one_node_cannot_publish_another(node: Node) -> None:
-    def refusals(log: Path) -> list[str]:
+    def rejections(log: Path) -> list[str]:
         messages = [json.loads(line)["message"] for line in log.read_text().splitlines()]
         return [message for message in messages if message.startswith("publishing failed")]
 
     async with node.exporting(OTHER) as log, asyncio.timeout(30):
-        while not refusals(log):  # noqa: ASYNC110 - another process writes it
+        while not rejections(log):  # noqa: ASYNC110 - another process writes it
             await asyncio.sleep(0.05)
-    message = refusals(log)[0]
+    message = rejections(log)[0]
     assert f"the exporter of node {NODE} may not write numazones {OTHER}-numa-0" in message
     assert node.zones(OTHER) == []

@@ -15,8 +15,8 @@ from numazones.api.zones import node_from_zones
 from numazones.conformance import scenario as reading
 from numazones.errors import NumazonesError
 from numazones.kubelet.admission import admit, remove
+from numazones.kubelet.node import Node
 from numazones.machine import Machine
-from numazones.node import Node
 from numazones.pod import Pod
 from numazones_exporter import zones
 from numazones_exporter.options import Options

@@ -159,7 +159,7 @@ def test_an_empty_node_is_ready_and_gives_all_but_the_reserved() -> None:
 ENDINGS = {
     "deleted": ((), {}),
     "succeeded": ((pod("a", phase="Succeeded"),), {}),
-    "refused late, so failed": ((pod("a", phase="Failed"),), {}),
+    "rejected late, so failed": ((pod("a", phase="Failed"),), {}),
     "not failed yet by the API server, but not active for the kubelet": ((pod("a"),), {}),
     "ended, and still listed by a kubelet before 1.34": (
         (pod("a", phase="Succeeded"),),

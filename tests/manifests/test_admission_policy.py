@@ -1,4 +1,4 @@
-"""What the admission policy refuses, on a real API server: the embedded one runs no CEL."""
+"""What the admission policy rejects, on a real API server: the embedded one runs no CEL."""
 
 import json
 from pathlib import Path
@@ -118,7 +118,7 @@ def test_an_exporter_writes_its_own_nodes_objects(cluster: Cluster) -> None:
 
 
 def forged(cluster: Cluster) -> dict[str, tuple[dict[str, Any], str]]:
-    """What a thief could try with the token of node-a's exporter → why it is refused."""
+    """What a thief could try with the token of node-a's exporter → why it is rejected."""
     not_ours = "the exporter of node node-a may not write {}: its name and spec must be those of this node"
     wrong_spec = cluster.zone("node-a-numa-7", node="node-a", numa_id=7)
     wrong_spec["spec"]["nodeName"] = "node-b"
@@ -162,7 +162,7 @@ def forged(cluster: Cluster) -> dict[str, tuple[dict[str, Any], str]]:
     }
 
 
-def test_forged_objects_are_refused_with_the_reason(cluster: Cluster) -> None:
+def test_forged_objects_are_rejected_with_the_reason(cluster: Cluster) -> None:
     for what, (body, why) in forged(cluster).items():
         said = cluster.apply(body)
         assert "(Forbidden)" in said, (what, said)

@@ -123,7 +123,7 @@ async def test_every_query_returns_data(tmp_path: Path) -> None:
             assert left
             number = 0
             for _ in range(60):
-                # Pods that are admitted, pods that are refused, and pods that no node can take.
+                # Pods that are admitted, pods that are rejected, and pods that no node can take.
                 for cpu in (3, 14, 2, 200):
                     number += 1
                     await loop.create_pod(f"p{number}", cpu=cpu, terminationGracePeriodSeconds=0)

@@ -154,7 +154,7 @@ def test_the_policy_guards_every_resource_that_a_role_lets_it_write() -> None:
     assert all(rule["operations"] == ["CREATE", "UPDATE", "DELETE"] for rule in rules)
 
 
-def test_the_policy_is_bound_and_refuses() -> None:
+def test_the_policy_is_bound_and_rejects() -> None:
     binding = the("ValidatingAdmissionPolicyBinding", BASE)["spec"]
     assert binding == {
         "policyName": the("ValidatingAdmissionPolicy", BASE)["metadata"]["name"],

@@ -63,7 +63,9 @@ def test_equal_machines_are_equal_values() -> None:
         ([(-1, 0)], [NUMANode(0, 1)], "must not be negative"),
     ],
 )
-def test_contradictions_are_refused(cpus: list[tuple[int, int]], nodes: list[NUMANode], message: str) -> None:
+def test_contradictions_are_rejected(
+    cpus: list[tuple[int, int]], nodes: list[NUMANode], message: str
+) -> None:
     with pytest.raises(InvalidMachine, match=message):
         Machine(
             cpus=tuple(CPU(id=cpu, core=cpu, socket=0, die=0, numa=numa) for cpu, numa in cpus),

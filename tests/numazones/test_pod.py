@@ -135,7 +135,7 @@ def test_a_static_pods_uid_is_the_kubelets() -> None:
         ({"spec": {"containers": [asks("a")]}, "status": {"qosClass": "Best"}}, "unknown qosClass 'Best'"),
     ],
 )
-def test_what_is_no_pod_is_refused(broken: dict[str, Any], message: str) -> None:
+def test_what_is_no_pod_is_rejected(broken: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidPod, match=message):
         Pod.from_api(broken)
 
@@ -153,7 +153,7 @@ def test_what_other_placers_than_the_kubelet_read_is_kept() -> None:
         pod(asks("a"), spec={"priority": "high"})
 
 
-def test_what_is_no_quantity_is_refused() -> None:
+def test_what_is_no_quantity_is_rejected() -> None:
     with pytest.raises(InvalidQuantity, match="'many'"):
         pod(asks("a", {"cpu": "many"}))
 

@@ -13,8 +13,8 @@ from numazones.cluster import ClusterNode, ClusterPod, Unknown
 from numazones.kubelet.admission import admit
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.device_manager import Device
+from numazones.kubelet.node import Node
 from numazones.machine import CPU, Machine, NUMANode
-from numazones.node import Node
 from numazones.prediction import ADMISSIBLE, INADMISSIBLE, UNKNOWN, Forecast, Kind, Source, predict
 
 GIB = 2**30
@@ -78,7 +78,7 @@ def test_the_verdict_is_admissible_if_one_node_admits() -> None:
     assert result.sentence == "1 of 2 nodes would admit it; best is worker-2 on NUMA node 1"
 
 
-def test_a_refusal_is_told_with_the_kubelets_words_and_in_plain_ones() -> None:
+def test_a_rejection_is_told_with_the_kubelets_words_and_in_plain_ones() -> None:
     nodes = [
         worker("worker-1", node_state(held=(10, 10))),
         worker("worker-2", node_state(held=(10, 4))),
@@ -107,7 +107,7 @@ def test_a_node_whose_state_is_unknown_never_counts_as_fitting() -> None:
     assert result.reasons[0].message == STALE.message
 
 
-def test_one_unknown_node_makes_a_refusal_by_all_others_unknown_but_not_an_admission() -> None:
+def test_one_unknown_node_makes_a_rejection_by_all_others_unknown_but_not_an_admission() -> None:
     stale, full, empty = (
         worker("worker-1"),
         worker("worker-2", node_state(held=(14, 16))),

@@ -76,7 +76,7 @@ def test_quantities_are_read_as_kubernetes_reads_them(
         "\u0661",
     ],
 )
-def test_anything_else_is_refused_and_quoted(text: str) -> None:
+def test_anything_else_is_rejected_and_quoted(text: str) -> None:
     with pytest.raises(InvalidQuantity, match="is no Kubernetes quantity"):
         quantity.parse(text)
 

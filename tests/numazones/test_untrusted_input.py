@@ -70,10 +70,10 @@ def test_cpu_lists(text: str) -> None:
 
 
 @pytest.mark.parametrize("digits", [5000, 50000])
-def test_endless_numbers_are_refused_at_once(digits: int) -> None:
+def test_endless_numbers_are_rejected_at_once(digits: int) -> None:
     for parse in (quantity.parse, cpuset.parse):
-        with pytest.raises(NumazonesError) as refused:
+        with pytest.raises(NumazonesError) as rejected:
             parse("9" * digits)
-        assert len(str(refused.value)) < 300  # quotes the beginning
+        assert len(str(rejected.value)) < 300  # quotes the beginning
     with pytest.raises(ValueError, match="value out of range"):
         go.parse_int("9" * digits)

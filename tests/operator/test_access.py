@@ -165,7 +165,7 @@ async def test_it_works_with_just_these_rights_on_a_real_api_server(
 
 
 async def follow_pods(client: Client, operator: Operator) -> None:
-    """A pod predicted, bound and admitted; one predicted to be refused, and refused; one released."""
+    """A pod predicted, bound and admitted; one predicted to be rejected, and rejected; one released."""
     nodes = ("operator-node-1", "operator-node-2")
     await client.patch(NAMESPACES, "default", {"metadata": {"labels": {OPT_IN[0]: OPT_IN[1]}}})
 
@@ -211,7 +211,7 @@ async def follow_pods(client: Client, operator: Operator) -> None:
         {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [nodes[0]]}]}
     ]
     counted = await metrics(operator)
-    refused = 'numazones_prediction_outcomes_total{actual="TopologyAffinityError",predicted="Inadmissible"}'
-    assert counted[refused] == 1
+    rejected = 'numazones_prediction_outcomes_total{actual="TopologyAffinityError",predicted="Inadmissible"}'
+    assert counted[rejected] == 1
     writes = {name: n for name, n in counted.items() if "api_writes_total" in name and 'result="403"' in name}
     assert not writes, writes

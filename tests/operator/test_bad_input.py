@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from numazones.api.zones import zones_from_node
 from numazones.cluster import ClusterNode, ClusterPod
-from numazones.node import Node
+from numazones.kubelet.node import Node
 from numazones.prediction import Prediction
 from numazones_client.resources import NODES, NUMAZONES
 from numazones_operator import decoding

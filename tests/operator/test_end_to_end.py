@@ -42,11 +42,11 @@ async def test_a_pod_without_a_node_is_told_where_it_would_be_admitted(tmp_path:
         assert [item["node"] for item in status["candidates"]] == ["lenient", "strict"]
         assert "2 of 2 nodes would admit it" in status["message"]
         await loop.create_pod("huge", cpu=40)
-        refused = await status_of(loop, "huge", "Admissible")
-        assert refused["nodes"] == {"evaluated": 2, "admissible": 1}
-        assert refused["reasons"][0]["reason"] == "TopologyAffinityError"
-        assert refused["reasons"][0]["node"] == "strict"
-        assert "needs 40 exclusive CPUs on one NUMA node" in refused["reasons"][0]["sentence"]
+        rejected = await status_of(loop, "huge", "Admissible")
+        assert rejected["nodes"] == {"evaluated": 2, "admissible": 1}
+        assert rejected["reasons"][0]["reason"] == "TopologyAffinityError"
+        assert rejected["reasons"][0]["node"] == "strict"
+        assert "needs 40 exclusive CPUs on one NUMA node" in rejected["reasons"][0]["sentence"]
         objects = await loop.client.list(Resource("numazones.io", "v1alpha1", "admissionpredictions"))
         owner = next(item for item in objects if item["metadata"]["name"] == "small")
         assert owner["metadata"]["ownerReferences"][0]["uid"] == pod["metadata"]["uid"]

@@ -66,13 +66,13 @@ def test_the_namespace_of_the_pod_is_taken_from_where_kubernetes_puts_it() -> No
         (("--log-level=loud",), "loud"),
     ],
 )
-def test_a_setting_that_makes_no_sense_is_refused_by_name(arguments: tuple[str, ...], message: str) -> None:
+def test_a_setting_that_makes_no_sense_is_rejected_by_name(arguments: tuple[str, ...], message: str) -> None:
     result = dump(*arguments)
     assert result.exit_code == 2
     assert message in result.output
 
 
-def test_an_unknown_key_of_the_file_is_refused_with_the_nearest_one(tmp_path: Path) -> None:
+def test_an_unknown_key_of_the_file_is_rejected_with_the_nearest_one(tmp_path: Path) -> None:
     file = tmp_path / "operator.yaml"
     file.write_text("writeRat: 5\n")
     result = dump(f"--config={file}")

@@ -149,11 +149,11 @@ async def test_throttling_and_conflicts_delay_answers_but_lose_none(tmp_path: Pa
     async with busy_cluster(tmp_path) as (loop, operator):
         faults = loop.server.faults
         throttled = faults.too_many_requests(verb="patch", resource="admissionpredictions", count=10)
-        refused = faults.conflict(verb="patch", resource="admissionpredictions", count=10)
+        rejected = faults.conflict(verb="patch", resource="admissionpredictions", count=10)
         broken = faults.reset(verb="create", resource="admissionpredictions", count=5)
         await storm(loop, pods=30)
         await assert_state_equals_a_fresh_list(loop, operator)
-        assert (throttled.struck, refused.struck, broken.struck) == (10, 10, 5)
+        assert (throttled.struck, rejected.struck, broken.struck) == (10, 10, 5)
 
 
 async def test_what_somebody_else_wrote_into_a_prediction_is_put_right(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry
 
 from numazones.cluster import NO_ZONES, ClusterNode, ClusterPod
 from numazones.kubelet.admission import admit
-from numazones.node import Node
+from numazones.kubelet.node import Node
 from numazones_operator.metrics import Metrics
 from numazones_operator.since_snapshot import SinceSnapshot
 from numazones_operator.truth import Truth, Verification, alignment, outcome
@@ -136,9 +136,9 @@ class Events:
         self.since = SinceSnapshot()
         self.sequence = 0
 
-    def bind(self, name: str, cpu: int, *, refused: bool = False) -> None:
+    def bind(self, name: str, cpu: int, *, rejected: bool = False) -> None:
         self.sequence += 1
-        self.since.bound(pod(name, cpu=cpu), sequence=self.sequence, refused=refused, now=0.0)
+        self.since.bound(pod(name, cpu=cpu), sequence=self.sequence, rejected=rejected, now=0.0)
 
     def end(self, name: str, now: float = 0.0) -> None:
         self.sequence += 1
@@ -167,11 +167,11 @@ def test_an_end_frees_what_comes_after_it_and_only_that() -> None:
     events = Events()
     for name in ("first", "second"):
         events.bind(name, 20)
-    events.bind("third", 20, refused=True)
+    events.bind("third", 20, rejected=True)
     events.end("first")
     events.bind("fourth", 20)
     state = events.since.replay(STRICT)
-    # The third was refused before the first ended; nobody asks again for it.
+    # The third was rejected before the first ended; nobody asks again for it.
     assert not state.holds("uid-third")
     assert state.holds("uid-fourth")
     assert not state.holds("uid-first")
@@ -197,7 +197,7 @@ def test_an_old_snapshot_does_not_bring_an_ended_pod_back() -> None:
 
 def test_events_before_a_pod_that_the_snapshot_shows_are_settled() -> None:
     events = Events()
-    events.bind("refused", 20)  # by the kubelet, whatever the model thought
+    events.bind("rejected", 20)  # by the kubelet, whatever the model thought
     events.bind("shown", 20)
     newer = taken(STRICT, "shown")
     events.since.settle(newer, now=1.0)
@@ -214,9 +214,9 @@ def test_events_do_not_pile_up_on_a_node_whose_zones_never_change() -> None:
         assert len(events.since) <= 2 * 62
 
 
-def test_a_pod_that_runs_although_the_model_refused_it_is_believed() -> None:
+def test_a_pod_that_runs_although_the_model_rejected_it_is_believed() -> None:
     events = Events()
-    events.bind("a", 20, refused=True)
+    events.bind("a", 20, rejected=True)
     assert not events.since.replay(STRICT).holds("uid-a")
     events.since.admitted_after_all(pod("a"))
     assert events.since.replay(STRICT).holds("uid-a")

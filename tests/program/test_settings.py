@@ -15,6 +15,6 @@ def test_durations_are_read_and_written(text: str | float, seconds: float) -> No
 
 
 @pytest.mark.parametrize("text", ["", "-1s", "s", "1x", "1s2", "inf", "nan", 0])
-def test_what_is_no_duration_is_refused(text: str | float) -> None:
+def test_what_is_no_duration_is_rejected(text: str | float) -> None:
     with pytest.raises(InvalidSetting):
         parse_duration(text)

@@ -80,7 +80,7 @@ def test_the_kernels_file_formats_are_kept(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_machines_that_sysfs_cannot_describe_are_refused(
+def test_machines_that_sysfs_cannot_describe_are_rejected(
     machine: Machine, message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(UnwritableMachine, match=message):

@@ -68,7 +68,7 @@ def mixed_cluster(seed: int) -> Cluster:
 def outcome(verdict: Verdict) -> tuple[Standing, tuple[tuple[str, str], ...]]:
     if verdict.rejection is None:
         return Standing.ADMITS, ()
-    return Standing.REFUSES, ((verdict.rejection.reason, verdict.rejection.message),)
+    return Standing.REJECTS, ((verdict.rejection.reason, verdict.rejection.message),)
 
 
 def bound(body: dict[str, Any], number: int) -> dict[str, Any]:
@@ -129,7 +129,7 @@ def test_pods_that_pass_by_the_scheduler_are_foretold_as_well() -> None:
         # A device resource that the node does not have is nothing to its kubelet.
         lacking = {f"Insufficient {name}" for name in pod.requests.keys() & node.allocatable.keys()}
         objections = [reason for reason, _ in by_scheduler.obstacles if reason in lacking]
-        if by_kubelet.standing is Standing.REFUSES or not objections:
+        if by_kubelet.standing is Standing.REJECTS or not objections:
             assert (by_kubelet.standing, by_kubelet.obstacles) == outcome(verdict)
         else:
             assert verdict.rejection is not None

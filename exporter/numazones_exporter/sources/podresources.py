@@ -102,7 +102,7 @@ class SocketReader:
 def _explain(path: Path, error: Exception) -> SourceError:
     if isinstance(error, GRPCError):
         detail = error.message or "no details"
-        return SourceError("KubeletRefused", f"{path}: the kubelet answered {error.status.name}: {detail}")
+        return SourceError("KubeletRejected", f"{path}: the kubelet answered {error.status.name}: {detail}")
     if isinstance(error, DecodeError):
         return SourceError("InvalidAnswer", f"{path}: the answer is no podresources v1 message")
     if isinstance(error, OSError):
@@ -117,7 +117,7 @@ def _explain(path: Path, error: Exception) -> SourceError:
 
 
 class _LimitedCodec(ProtoCodec):
-    """Refuses answers beyond the limit of the kubelet's own clients."""
+    """Rejects answers beyond the limit of the kubelet's own clients."""
 
     def decode(self, data: bytes, message_type: Any) -> Any:
         if len(data) > MAX_MESSAGE_BYTES:

@@ -4,7 +4,7 @@ Per move: prove what is left of the plan; write "Evicting"; evict that very pod 
 replacement, confined to its node if the plan says so; wait until the zones published for the nodes show it;
 go on. What has been done is in the object's status before the next step begins, so whoever takes over after a
 crash continues where it stands. An eviction names the pod's UID, so it can be asked for twice but never
-happens to a second pod. Refusals by budgets (429) are waited for; anything else that differs from the plan
+happens to a second pod. Rejections by budgets (429) are waited for; anything else that differs from the plan
 ends it as Failed, with the reason.
 """
 
@@ -187,9 +187,9 @@ class Execution:
             return Advance(item.progress, f"expired: {why}", FAILED if begun else EXPIRED)
         situation = self._inputs.situation(self._state.cluster(), now)
         pod = running(situation.cluster, item.spec.moves[index])
-        refusal = "" if pod is None else situation.surroundings.headroom.refusal(pod)
-        if refusal:
-            return self._changed(item, index, message=f"waits: {refusal}")
+        rejection = "" if pod is None else situation.surroundings.headroom.rejection(pod)
+        if rejection:
+            return self._changed(item, index, message=f"waits: {rejection}")
         return self._changed(item, index, phase=EVICTING, since=written(now), message="")
 
     async def _evict(self, item: Recommendation, index: int) -> Advance | None:
@@ -206,7 +206,7 @@ class Execution:
         return None if done is None else replace(done, evicted="success")
 
     def _unevicted(self, item: Recommendation, index: int, error: APIError) -> Advance | None:
-        """What follows from a refused eviction: none was needed, wait, give up, or ask again."""
+        """What follows from a rejected eviction: none was needed, wait, give up, or ask again."""
         pod = item.spec.moves[index].pod
         if isinstance(error, NotFound | Conflict):
             return self._changed(item, index, phase=EVICTED, message="it was gone already")

@@ -211,7 +211,7 @@ class Budgets:
             if policy == "AlwaysAllow" or status["currentHealthy"] >= status["desiredHealthy"] > 0:
                 return
         if not status["disruptionsAllowed"]:
-            raise _refusal(budget)
+            raise _rejection(budget)
         if dry_run:
             return
         left = status["disruptionsAllowed"] - 1
@@ -229,20 +229,20 @@ class Budgets:
         )
 
 
-def _refusal(budget: Object) -> ApiError:
+def _rejection(budget: Object) -> ApiError:
     status, name = budget["status"], name_of(budget)
-    refuses = f"The disruption budget {name} does not allow evicting pods currently"
+    rejects = f"The disruption budget {name} does not allow evicting pods currently"
     condition: Object = next(
         (one for one in status.get("conditions") or () if one["type"] == "DisruptionAllowed"), {}
     )
     if condition.get("reason") == "SyncFailed":
         why = condition["message"]
-        message = f"{refuses} because it failed sync: {why}"
+        message = f"{rejects} because it failed sync: {why}"
     elif status["currentHealthy"] <= status["desiredHealthy"]:
         needed, healthy = status["desiredHealthy"], status["currentHealthy"]
         message = f"The disruption budget {name} needs {needed} healthy pods and has {healthy} currently"
     else:
-        message = refuses
+        message = rejects
     return ApiError(
         429,
         "TooManyRequests",

@@ -1,7 +1,7 @@
 """The built-in kinds that are served, and what is particular to each.
 
 The table is kube-apiserver 1.36's discovery for the kinds that nodes, workloads, operators and
-kubectl need; the small strategies below it say how each kind starts out and what it refuses.
+kubectl need; the small strategies below it say how each kind starts out and what it rejects.
 """
 
 from __future__ import annotations

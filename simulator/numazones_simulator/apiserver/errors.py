@@ -232,7 +232,7 @@ def internal(message: str) -> ApiError:
 
 
 def forbidden(group: str, plural: str, name: str, why: str) -> ApiError:
-    """403: refused for a reason that is not a broken rule of the schema."""
+    """403: rejected for a reason that is not a broken rule of the schema."""
     subject = f'{qualified(group, plural)} "{name}"' if name else qualified(group, plural)
     return ApiError(403, "Forbidden", f"{subject} is forbidden: {why}", details=_details(group, plural, name))
 

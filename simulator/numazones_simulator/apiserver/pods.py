@@ -1,4 +1,4 @@
-"""What the API server adds to pods and refuses about them.
+"""What the API server adds to pods and rejects about them.
 
 Defaults are those of core/v1 (pkg/apis/core/v1/defaults.go), of the Priority, ServiceAccount and
 DefaultTolerationSeconds admission plugins; checks are the ones that matter to schedulers and

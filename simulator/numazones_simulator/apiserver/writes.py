@@ -283,7 +283,7 @@ class Writes:
         return self._stored(kind, _owned(new, owners), options), False
 
     def _applied(self, kind: Kind, config: Object, place: str) -> Object:
-        """The configuration, refused where it names fields that do not exist."""
+        """The configuration, rejected where it names fields that do not exist."""
         unknown = Validation("Warn")
         known = decoded(kind, config, unknown, defaults=False)
         if unknown.fields:

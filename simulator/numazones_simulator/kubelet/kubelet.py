@@ -13,7 +13,7 @@ from typing import Any
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
 from numazones.kubelet import admission
-from numazones.node import Node
+from numazones.kubelet.node import Node
 from numazones.pod import Pod
 from numazones_simulator.kubelet import node_resources
 from numazones_simulator.kubelet.node_resources import Rejection

@@ -14,8 +14,8 @@ from numazones import cpuset, quantity
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.device_manager import Device
 from numazones.kubelet.memory_manager import hugepage_type
+from numazones.kubelet.node import Node
 from numazones.machine import Machine
-from numazones.node import Node
 
 VERSION = "v1.36.2"
 PODS = 110
@@ -42,7 +42,7 @@ class NodeSpec:
         """The node as the kubelet starts it, without pods.
 
         Raises:
-            InvalidConfiguration: the kubelet refuses the configuration on this machine.
+            InvalidConfiguration: the kubelet rejects the configuration on this machine.
         """
         config = KubeletConfiguration.from_api(self.configuration, version=self.version)
         return Node.fresh(self.machine, config, self.devices)

@@ -16,7 +16,7 @@ Body = Mapping[str, Any]
 
 
 def rejected(pod: Body, *, reason: str, message: str, qos_class: str, now: str) -> dict[str, Any]:
-    """The status of a pod that the kubelet refuses to run.
+    """The status of a pod that the kubelet does not run.
 
     Args:
         pod: the pod as the API server has it.

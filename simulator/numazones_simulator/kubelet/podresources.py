@@ -16,7 +16,7 @@ from grpclib.server import Server, Stream
 
 from numazones import cpuset
 from numazones.kubelet.device_manager import DeviceResource
-from numazones.node import Node
+from numazones.kubelet.node import Node
 from numazones.pod import ContainerKind, Pod
 from numazones_exporter import podresources_pb2 as pb
 

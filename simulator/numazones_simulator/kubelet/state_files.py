@@ -23,7 +23,7 @@ from numazones.kubelet.checkpoints import (
     dump_memory_manager_state,
 )
 from numazones.kubelet.device_manager import NO_NUMA, DeviceResource
-from numazones.node import Node
+from numazones.kubelet.node import Node
 
 DEVICE_PLUGINS = "device-plugins"
 

@@ -187,7 +187,7 @@ async def test_an_unreachable_api_server_is_said_without_waiting_for_retries(
 
 
 @pytest.mark.parametrize("answer", [[], "text", {"kubeletconfig": []}])
-async def test_an_answer_that_is_no_configuration_is_refused(
+async def test_an_answer_that_is_no_configuration_is_rejected(
     options: Options, cluster: Cluster, answer: Any
 ) -> None:
     cluster.configz = answer

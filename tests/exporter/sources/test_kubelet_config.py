@@ -71,7 +71,7 @@ def test_the_kubelets_defaults_are_applied() -> None:
         ("evictionHard: 3\n", "InvalidConfiguration", "the kubelet configuration"),
     ],
 )
-async def test_what_is_no_configuration_is_refused(
+async def test_what_is_no_configuration_is_rejected(
     tmp_path: Path, text: str, reason: str, message: str
 ) -> None:
     path = tmp_path / "config"

@@ -61,7 +61,7 @@ async def test_json_and_yaml_lists_are_read(tmp_path: Path) -> None:
         ('items: []\nname: "\\ud800"', "is neither JSON nor YAML"),
     ],
 )
-async def test_what_is_no_list_of_pods_is_refused(tmp_path: Path, text: str, message: str) -> None:
+async def test_what_is_no_list_of_pods_is_rejected(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "pods").write_text(text)
     with pytest.raises(SourceError) as caught:
         await FilePodsReader(tmp_path / "pods", "n").read()

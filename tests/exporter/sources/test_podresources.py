@@ -1,4 +1,4 @@
-"""podresources over a real socket and from recordings; late, hanging, refusing and garbled kubelets."""
+"""podresources over a real socket and from recordings; late, hanging, rejecting and garbled kubelets."""
 
 import asyncio
 import socket as sockets
@@ -29,7 +29,7 @@ class Kubelet(PodResourcesListerBase):
     def __init__(self) -> None:
         self.pods = pb.ListPodResourcesResponse()
         self.offer = pb.AllocatableResourcesResponse()
-        self.refuses: GRPCError | None = None
+        self.rejects: GRPCError | None = None
         self.hangs = False
         self.calls: list[str] = []
 
@@ -38,8 +38,8 @@ class Kubelet(PodResourcesListerBase):
         await stream.recv_message()
         if self.hangs:
             await asyncio.Event().wait()
-        if self.refuses is not None:
-            raise self.refuses
+        if self.rejects is not None:
+            raise self.rejects
         await stream.send_message(self.pods)
 
     async def GetAllocatableResources(self, stream: Any) -> None:  # noqa: N802
@@ -126,18 +126,18 @@ async def test_a_socket_that_nobody_listens_on_is_named(socket: Path, reader: So
 
 
 def leave_behind(path: Path) -> None:
-    """What a kubelet that was killed leaves: a socket that refuses connections."""
+    """What a kubelet that was killed leaves: a socket that rejects connections."""
     with closing(sockets.socket(sockets.AF_UNIX)) as listener:
         listener.bind(str(path))
 
 
-async def test_a_kubelet_that_refuses_is_quoted(socket: Path, reader: SocketReader) -> None:
+async def test_a_kubelet_that_rejects_is_quoted(socket: Path, reader: SocketReader) -> None:
     kubelet = Kubelet()
-    kubelet.refuses = GRPCError(Status.RESOURCE_EXHAUSTED, "rejected by rate limit")
+    kubelet.rejects = GRPCError(Status.RESOURCE_EXHAUSTED, "rejected by rate limit")
     async with listening(kubelet, socket):
         with pytest.raises(SourceError) as caught:
             await reader.read()
-    assert caught.value.reason == "KubeletRefused"
+    assert caught.value.reason == "KubeletRejected"
     assert str(caught.value) == (f"{socket}: the kubelet answered RESOURCE_EXHAUSTED: rejected by rate limit")
 
 
@@ -201,7 +201,7 @@ async def test_answers_of_several_mebibytes_are_read(socket: Path, reader: Socke
         assert len((await reader.read()).allocatable_devices) == 6000
 
 
-async def test_answers_beyond_the_limit_are_refused(
+async def test_answers_beyond_the_limit_are_rejected(
     socket: Path, reader: SocketReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("numazones_exporter.sources.podresources.MAX_MESSAGE_BYTES", 1000)
@@ -288,7 +288,7 @@ def test_dynamic_resources_are_told_by_driver_pool_and_device() -> None:
 
 
 @pytest.mark.parametrize("cpu", [-1, 1 << 40])
-def test_ids_that_cannot_be_are_refused(cpu: int) -> None:
+def test_ids_that_cannot_be_are_rejected(cpu: int) -> None:
     offer = pb.AllocatableResourcesResponse(cpu_ids=[cpu])
     with pytest.raises(SourceError, match=f"podresources answered with the id {cpu}") as caught:
         understand(pb.ListPodResourcesResponse(), offer)
@@ -322,13 +322,13 @@ async def test_a_recording_without_its_files_says_which_are_needed(tmp_path: Pat
     )
 
 
-async def test_a_recording_of_something_else_is_refused(tmp_path: Path) -> None:
+async def test_a_recording_of_something_else_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "podresources_list.pb").write_bytes(b"\xff" * 9)
     with pytest.raises(SourceError, match=r"podresources_list.pb is no v1.ListPodResourcesResponse message"):
         await reader_for(f"replay:{tmp_path}").read()
 
 
 @pytest.mark.parametrize("endpoint", ["tcp:host", "unix:", "replay:", ""])
-def test_an_unknown_endpoint_is_refused_with_the_known_forms(endpoint: str) -> None:
+def test_an_unknown_endpoint_is_rejected_with_the_known_forms(endpoint: str) -> None:
     with pytest.raises(SourceError, match="write unix:PATH, replay:DIR or none"):
         reader_for(endpoint)

@@ -163,7 +163,7 @@ async def test_state_files_are_read_before_podresources_and_these_before_the_pod
     assert order == ["files", "podresources", "pods"]
 
 
-async def test_paths_that_the_system_refuses_are_problems_too(options: Options) -> None:
+async def test_paths_that_the_system_rejects_are_problems_too(options: Options) -> None:
     long = Path("/" + "x" * 300)
     sources = {"podresources": f"unix:{long}", "pods": f"file:{long}", "kubelet_config": f"file:{long}"}
     found = await read(replace(options, sysfs=long, kubelet_dir=long, **sources))  # type: ignore[arg-type]

@@ -25,7 +25,7 @@ def read(directory: Path, name: str) -> object:
     return FILES[name](StateFiles(directory))
 
 
-def refusal(directory: Path, name: str) -> SourceError:
+def rejection(directory: Path, name: str) -> SourceError:
     with pytest.raises(SourceError) as caught:
         read(directory, name)
     return caught.value
@@ -46,40 +46,40 @@ def test_the_device_checkpoint_lies_in_device_plugins_or_beside_the_others(tmp_p
 
 
 def test_a_missing_file_is_named_with_its_path(tmp_path: Path, name: str) -> None:
-    error = refusal(tmp_path, name)
+    error = rejection(tmp_path, name)
     assert error.reason == "NotFound"
     folder = "device-plugins/" if name == "kubelet_internal_checkpoint" else ""
     assert str(error) == f"{tmp_path}/{folder}{name} does not exist"
 
 
-def test_a_truncated_file_is_refused(tmp_path: Path, name: str) -> None:
+def test_a_truncated_file_is_rejected(tmp_path: Path, name: str) -> None:
     content = (SAMPLE / name).read_bytes()
     (tmp_path / name).write_bytes(content[: len(content) // 2])
-    error = refusal(tmp_path, name)
+    error = rejection(tmp_path, name)
     assert error.reason == "InvalidCheckpoint"
     assert str(error).startswith(f"{tmp_path}/{name}: the file is cut off or no JSON (")
 
 
-def test_an_empty_file_is_refused(tmp_path: Path, name: str) -> None:
+def test_an_empty_file_is_rejected(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"")
-    assert str(refusal(tmp_path, name)).startswith(f"{tmp_path}/{name}: the file is empty; ")
+    assert str(rejection(tmp_path, name)).startswith(f"{tmp_path}/{name}: the file is empty; ")
 
 
-def test_a_wrong_checksum_is_refused_with_both_numbers(tmp_path: Path, name: str) -> None:
+def test_a_wrong_checksum_is_rejected_with_both_numbers(tmp_path: Path, name: str) -> None:
     content = (SAMPLE / name).read_text()
     assert '"c0"' in content
     # A renamed container is well-formed: only the checksum can notice.
     (tmp_path / name).write_text(content.replace('"c0"', '"c9"', 1))
-    error = refusal(tmp_path, name)
+    error = rejection(tmp_path, name)
     assert error.reason == "WrongChecksum"
     assert "is stored but" in str(error)
     assert "drain the node and delete the file before restarting the kubelet" in str(error)
 
 
-def test_a_bad_cpu_list_in_the_state_is_refused(tmp_path: Path) -> None:
+def test_a_bad_cpu_list_in_the_state_is_rejected(tmp_path: Path) -> None:
     state = '{"policyName":"static","defaultCpuSet":"0-","checksum":0}'
     (tmp_path / "cpu_manager_state").write_text(state)
-    assert "'0-' is no CPU list" in str(refusal(tmp_path, "cpu_manager_state"))
+    assert "'0-' is no CPU list" in str(rejection(tmp_path, "cpu_manager_state"))
 
 
 def test_a_file_that_changed_is_read_again_and_an_unchanged_one_gives_the_same(tmp_path: Path) -> None:
@@ -97,13 +97,13 @@ def test_a_file_that_changed_is_read_again_and_an_unchanged_one_gives_the_same(t
 
 def test_a_directory_in_the_files_place_is_named(tmp_path: Path, name: str) -> None:
     (tmp_path / name).mkdir()
-    error = refusal(tmp_path, name)
+    error = rejection(tmp_path, name)
     assert error.reason == "Unreadable"
     assert str(error) == f"{tmp_path}/{name} cannot be read: Is a directory"
 
 
 def test_a_pipe_in_the_files_place_is_named_and_not_waited_for(tmp_path: Path, name: str) -> None:
     os.mkfifo(tmp_path / name)
-    error = refusal(tmp_path, name)
+    error = rejection(tmp_path, name)
     assert error.reason == "Unreadable"
     assert str(error) == f"{tmp_path}/{name} is a pipe, which no kubelet writes; remove it"

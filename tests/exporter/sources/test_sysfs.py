@@ -267,7 +267,7 @@ def test_a_kernel_without_numa_shows_one_zone_with_the_machines_memory(tmp_path:
     assert only(problems).reason == "NoNUMANodes"
 
 
-def test_a_directory_that_is_no_sysfs_is_refused_with_the_cure(tmp_path: Path) -> None:
+def test_a_directory_that_is_no_sysfs_is_rejected_with_the_cure(tmp_path: Path) -> None:
     with pytest.raises(
         SourceError, match="--sysfs must name the directory that is mounted as /sys"
     ) as caught:

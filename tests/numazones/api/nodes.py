@@ -8,8 +8,8 @@ from numazones import quantity
 from numazones.kubelet.admission import admit, remove
 from numazones.kubelet.config import InvalidConfiguration, KubeletConfiguration, MemoryReservation
 from numazones.kubelet.device_manager import Device
+from numazones.kubelet.node import Node
 from numazones.machine import CPU, Machine, NUMANode
-from numazones.node import Node
 from numazones.pod import Pod
 
 GIB = 1 << 30

@@ -190,7 +190,7 @@ class Tagged(APIModel):
 
 
 @pytest.mark.parametrize("part", [Undecided, Tagged])
-def test_what_a_structural_schema_cannot_say_is_refused(part: type[APIModel]) -> None:
+def test_what_a_structural_schema_cannot_say_is_rejected(part: type[APIModel]) -> None:
     class Odd(APIObject):
         RESOURCE: ClassVar[ResourceType] = ResourceType(
             kind="Odd",
@@ -231,6 +231,6 @@ def test_a_real_api_server_takes_them_without_warnings(real_apiserver: Any) -> N
     }
     real_apiserver.kubectl("create", "-f", "-", stdin=yaml.safe_dump(zone))
     patch = '{"spec":{"numaID":1}}'
-    refused = real_apiserver.kubectl("patch", "nz", "a-numa-0", "--type=merge", "-p", patch, check=False)
-    assert "spec: Invalid value: it cannot be changed" in refused
+    rejected = real_apiserver.kubectl("patch", "nz", "a-numa-0", "--type=merge", "-p", patch, check=False)
+    assert "spec: Invalid value: it cannot be changed" in rejected
     assert real_apiserver.kubectl("get", "numa").split("\n")[0].split()[:3] == ["NAME", "NODE", "NUMA"]

@@ -17,8 +17,8 @@ from numazones.api.snapshot import NodeSnapshot
 from numazones.api.zones import build_zones, zones_from_node
 from numazones.errors import NumazonesError
 from numazones.kubelet.admission import admit
+from numazones.kubelet.node import Node
 from numazones.machine import CPU, Machine, NUMANode
-from numazones.node import Node
 from numazones.pod import Pod
 
 from .nodes import GIB, NIC, nodes, pod
@@ -193,7 +193,7 @@ def test_more_numa_nodes_than_a_kubelet_takes_by_default_are_allowed() -> None:
         (topology(node_0={"cpu": ("1", "1", "x")}), "zones.0.resources.0.available"),
     ],
 )
-def test_what_cannot_be_is_refused(body: dict[str, Any], message: str) -> None:
+def test_what_cannot_be_is_rejected(body: dict[str, Any], message: str) -> None:
     with pytest.raises(NumazonesError, match=message):
         node_from_topology(body)
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from numazones.api.numazone import NUMAZone
 from numazones.api.zones import node_from_zones
-from numazones.node import Node
+from numazones.kubelet.node import Node
 from numazones_exporter.main import main
 from tests.exporter.recorded import SAMPLE, SHARED, Recorded, unpack
 from tests.numazones.kubelet.test_recorded_day import Day, day, operations

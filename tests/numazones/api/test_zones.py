@@ -1,4 +1,4 @@
-"""Zones made from a state and read back: nothing that admission needs is lost, half a node is refused."""
+"""Zones made from a state and read back: nothing that admission needs is lost, half a node is rejected."""
 
 import gzip
 import json
@@ -28,9 +28,9 @@ from numazones.kubelet.admission import admit, remove
 from numazones.kubelet.checkpoint_values import MemoryBlock
 from numazones.kubelet.config import InvalidConfiguration, KubeletConfiguration, MemoryReservation
 from numazones.kubelet.device_manager import Device
+from numazones.kubelet.node import Node
 from numazones.kubelet.versions import UnsupportedVersion
 from numazones.machine import CPU, Machine, NUMANode
-from numazones.node import Node
 from numazones.pod import Pod
 
 from .nodes import GIB, NIC, TPM, amounts, nodes, pod
@@ -371,7 +371,7 @@ def test_a_zone_of_64_cpus_8_devices_and_30_containers_is_small() -> None:
     assert size <= 8 * 1024, size
 
 
-# What is refused
+# What is rejected
 
 Change = Callable[[list[dict[str, Any]]], Any]
 
@@ -449,7 +449,7 @@ NOT_READY = [
         (assignment(pod="renamed"), ZonesNotReady, "nic-0 is assigned to default/pod-a, which holds nothing"),
     ],
 )
-def test_half_a_node_is_refused_by_name(change: Change, error: type[Exception], message: str) -> None:
+def test_half_a_node_is_rejected_by_name(change: Change, error: type[Exception], message: str) -> None:
     zones = small_zones(ONE_POD)
     change(zones)
     with pytest.raises(error, match=message):

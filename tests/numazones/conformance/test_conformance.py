@@ -65,7 +65,7 @@ def test_any_difference_is_found() -> None:
     assert spoiled(lambda scenario: first(scenario)["containers"][name].update(cpuset="0")) == [
         f"containers.{name}.cpuset"
     ]
-    assert spoiled(lambda scenario: scenario.update(invalid="refused")) == ["invalid"]
+    assert spoiled(lambda scenario: scenario.update(invalid="rejected")) == ["invalid"]
 
 
 def test_what_a_kubelet_may_answer_differently_is_not_compared() -> None:

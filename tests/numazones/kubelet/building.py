@@ -6,8 +6,8 @@ from typing import Any
 from numazones import quantity
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.device_manager import Device
+from numazones.kubelet.node import Node
 from numazones.machine import CPU, Machine, NUMANode
-from numazones.node import Node
 from numazones.pod import Pod
 
 GI = 1 << 30

@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from numazones import cpuset
 from numazones.kubelet.admission import Admission, admit, overlay, remove
+from numazones.kubelet.explanation import explain
 from numazones.kubelet.hints import Hint
-from numazones.kubelet.refusal import KubeletHang, UnmodelledFeature
-from numazones.node import Node
+from numazones.kubelet.node import Node
+from numazones.kubelet.rejection import KubeletHang, UnmodelledFeature
 from numazones.pod import Pod
 
 from .building import GI, container, gpus, machine, node, pod, sidecar
@@ -151,9 +152,9 @@ def test_a_decision_leaves_the_node_it_was_made_for_alone(day: tuple[Node, list[
 
 @settings(max_examples=100)
 @given(days())
-def test_every_refusal_is_explained_and_gives_its_cpus_back(day: tuple[Node, list[Pod]]) -> None:
+def test_every_rejection_is_explained_and_gives_its_cpus_back(day: tuple[Node, list[Pod]]) -> None:
     for admission in play(*day)[0]:
-        explanation = admission.explanation
+        explanation = explain(admission)
         assert explanation.admitted == admission.admitted
         assert bool(explanation.nearest_miss) != admission.admitted
         if not admission.admitted:
@@ -181,8 +182,8 @@ def test_pod_scope_gives_all_containers_the_same_affinity() -> None:
     start = node(machine(2, cores=4), scope="pod")
     admission = admit(start, pod("u", container("a", 2), container("b", 4)))
     assert {given.affinity for given in admission.containers.values()} == {Hint(0b01, True)}
-    refused = admit(start, pod("u", container("a", 4), container("b", 6)))
-    assert (refused.admitted, refused.reason) == (False, "TopologyAffinityError")
+    rejected = admit(start, pod("u", container("a", 4), container("b", 6)))
+    assert (rejected.admitted, rejected.reason) == (False, "TopologyAffinityError")
 
 
 def test_container_scope_may_split_a_pod() -> None:
@@ -217,12 +218,12 @@ def test_pod_level_resource_managers_are_not_guessed_at() -> None:
     assert admit(node(gates={"PodLevelResourceManagers": True}), pod("u")).admitted
 
 
-def test_a_refused_pods_grants_are_freed() -> None:
+def test_a_rejected_pods_grants_are_freed() -> None:
     start = node(machine(2, cores=4))
-    refused = admit(start, pod("u", container("a", 2), container("b", 9)))
-    assert not refused.admitted
-    assert refused.node == start
-    assert refused.containers == {}
+    rejected = admit(start, pod("u", container("a", 2), container("b", 9)))
+    assert not rejected.admitted
+    assert rejected.node == start
+    assert rejected.containers == {}
 
 
 def test_removing_an_unknown_pod_changes_nothing() -> None:

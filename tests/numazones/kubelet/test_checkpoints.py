@@ -241,7 +241,7 @@ def test_a_wrong_checksum_tells_both_numbers_and_the_cure() -> None:
         parse_cpu_manager_state(blob)
     assert str(wrong.value) == (
         "cpu_manager_state: checksum 7 is stored but 354655845 fits the content; drain the node and delete "
-        "the file before restarting the kubelet if the kubelet refuses it too"
+        "the file before restarting the kubelet if the kubelet rejects it too"
     )
 
 

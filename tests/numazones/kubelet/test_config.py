@@ -1,4 +1,4 @@
-"""Reading a KubeletConfiguration, and what a kubelet refuses in it before it looks at the machine."""
+"""Reading a KubeletConfiguration, and what a kubelet rejects in it before it looks at the machine."""
 
 import pytest
 
@@ -126,24 +126,24 @@ def test_memory_reserved_in_total_includes_the_hard_eviction_threshold(
         ),
     ],
 )
-def test_refusals_are_in_the_kubelets_words(fields: dict[str, object], message: str) -> None:
-    with pytest.raises(InvalidConfiguration) as refused:
+def test_rejections_are_in_the_kubelets_words(fields: dict[str, object], message: str) -> None:
+    with pytest.raises(InvalidConfiguration) as rejected:
         KubeletConfiguration.from_api(fields).check()
-    assert str(refused.value) == message
+    assert str(rejected.value) == message
 
 
 def test_the_configuration_is_checked_before_the_machine_and_the_managers_in_their_order() -> None:
-    def refusal(**fields: object) -> str:
-        with pytest.raises(InvalidConfiguration) as refused:
+    def rejection(**fields: object) -> str:
+        with pytest.raises(InvalidConfiguration) as rejected:
             Kubelet.start(configuration(**fields), machine(), {})  # type: ignore[arg-type]
-        return str(refused.value)
+        return str(rejected.value)
 
     broken: dict[str, object] = {
         "memory": "static", "cpus": "dynamic", "options": {"x": "1"}, "reserved": "99", "scope": "node",
     }  # fmt: skip
     seen = []
     for field in ("scope", "reserved", "options", "cpus", "memory"):
-        seen.append(refusal(**{"policy": "restricted", **broken}))
+        seen.append(rejection(**{"policy": "restricted", **broken}))
         del broken[field]
     assert [message.split(":")[0] for message in seen] == [
         "invalid configuration",
@@ -166,6 +166,6 @@ def test_fields_of_the_wrong_shape_are_named() -> None:
         KubeletConfiguration.from_api({"featureGates": ["x"]})
 
 
-def test_versions_that_are_not_modelled_are_refused() -> None:
+def test_versions_that_are_not_modelled_are_rejected() -> None:
     with pytest.raises(UnsupportedVersion, match=r"older than 1\.31"):
         KubeletConfiguration.from_api({}, version="v1.30.9")

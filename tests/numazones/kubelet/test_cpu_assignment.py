@@ -8,7 +8,7 @@ from numazones import cpuset
 from numazones.kubelet.cpu_assignment import take
 from numazones.kubelet.cpu_packing import Strategy
 from numazones.kubelet.cpu_topology import CPUTopology
-from numazones.kubelet.refusal import KubeletHang, Refusal
+from numazones.kubelet.rejection import KubeletHang, Rejection
 from numazones.machine import Machine
 
 from .building import machine
@@ -62,10 +62,10 @@ def test_cpus_taken(hardware: Machine, strategy: Strategy, available: str, count
     assert taken(hardware, strategy, available, count) == expected
 
 
-def test_more_than_there_are_is_refused_in_the_kubelets_words() -> None:
-    with pytest.raises(Refusal) as refused:
+def test_more_than_there_are_is_rejected_in_the_kubelets_words() -> None:
+    with pytest.raises(Rejection) as rejected:
         taken(TWO, PACKED, "0-2", 4)
-    assert refused.value.message == (
+    assert rejected.value.message == (
         "Allocate failed due to not enough cpus available to satisfy request: requested=4, available=3, "
         "which is unexpected"
     )

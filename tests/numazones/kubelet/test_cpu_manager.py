@@ -94,10 +94,10 @@ def test_the_shared_set_keeps_reserved_cpus_unless_reservation_is_strict() -> No
         ),
     ],
 )
-def test_configurations_are_refused_in_the_kubelets_words(config: dict[str, object], message: str) -> None:
-    with pytest.raises(InvalidConfiguration) as refused:
+def test_configurations_are_rejected_in_the_kubelets_words(config: dict[str, object], message: str) -> None:
+    with pytest.raises(InvalidConfiguration) as rejected:
         CPUManager.start(configuration("restricted", **config), CPUTopology(TWO))  # type: ignore[arg-type]
-    assert str(refused.value) == message
+    assert str(rejected.value) == message
 
 
 def test_align_by_socket_needs_numa_nodes_no_larger_than_sockets() -> None:
@@ -158,7 +158,7 @@ def test_align_by_socket_prefers_every_set_of_numa_nodes_on_few_enough_sockets()
         ),
     ],
 )
-def test_full_cores_only_refuses_parts_of_cores(request_: int, message: str) -> None:
+def test_full_cores_only_rejects_parts_of_cores(request_: int, message: str) -> None:
     strict = node(TWO, policy="none", memory="None", cpu_options={"full-pcpus-only": "true"})
     admission = admit(strict, pod("u", container("c", request_)))
     assert (admission.reason, admission.message) == ("SMTAlignmentError", message)

@@ -7,7 +7,7 @@ import pytest
 from numazones.kubelet.admission import Admission, admit
 from numazones.kubelet.device_manager import Device, DeviceManager, DeviceState, InvalidDevices
 from numazones.kubelet.hints import Hint
-from numazones.node import Node
+from numazones.kubelet.node import Node
 from numazones.pod import Pod
 
 from .building import configuration, container, gpus, machine, node, pod, sidecar
@@ -26,7 +26,7 @@ def hints(
     return found.all()
 
 
-def refusal(admission: Admission) -> str:
+def rejection(admission: Admission) -> str:
     return admission.message.removeprefix("Allocate failed due to ").removesuffix(", which is unexpected")
 
 
@@ -72,19 +72,19 @@ def test_unhealthy_devices_are_not_given_but_count_for_the_width_of_hints() -> N
     assert given.containers["c"].devices == {"vendor/gpu": ("b", "c")}
 
 
-def test_no_healthy_device_is_a_refusal_even_for_none_wanted() -> None:
+def test_no_healthy_device_is_a_rejection_even_for_none_wanted() -> None:
     sick = {"vendor/gpu": (Device("a", (0,), healthy=False),)}
     for count in ("0", "1"):
         admission = admit(device_node("none", sick), pod("u", container("c", vendor_gpu=count)))
-        assert refusal(admission) == (
+        assert rejection(admission) == (
             "no healthy devices present; cannot allocate unhealthy devices vendor/gpu"
         )
 
 
-def test_too_few_devices_are_refused_with_numbers() -> None:
+def test_too_few_devices_are_rejected_with_numbers() -> None:
     admission = admit(device_node("none", gpus((0,), (1,))), pod("u", container("c", vendor_gpu="3")))
     assert (
-        refusal(admission)
+        rejection(admission)
         == "requested number of devices unavailable for vendor/gpu. Requested: 3, Available: 2"
     )
 
@@ -135,6 +135,6 @@ def test_resources_served_by_dynamic_resource_allocation_are_skipped() -> None:
     assert admit(device_node("none", gpus((0,))), claimed).admitted
 
 
-def test_an_id_twice_is_refused() -> None:
+def test_an_id_twice_is_rejected() -> None:
     with pytest.raises(InvalidDevices, match="vendor/gpu: a device id appears twice"):
         DeviceManager.start({"vendor/gpu": (Device("a"), Device("a"))}, 1, over_hosting_nodes=True)

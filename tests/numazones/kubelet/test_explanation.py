@@ -4,9 +4,10 @@ import pytest
 
 from numazones.kubelet.admission import Admission, admit
 from numazones.kubelet.device_manager import Device
+from numazones.kubelet.explanation import explain
 from numazones.kubelet.hints import Hint
 from numazones.kubelet.nearest_miss import Shortage
-from numazones.node import Node
+from numazones.kubelet.node import Node
 
 from .building import GI, container, gpus, machine, node, pod
 
@@ -22,13 +23,11 @@ def used(start: Node, *cpus: int) -> Node:
 
 def why(admission: Admission) -> str:
     assert not admission.admitted
-    return admission.explanation.nearest_miss
+    return explain(admission).nearest_miss
 
 
 def test_an_admission_tells_hints_and_merge() -> None:
-    explanation = admit(
-        node(TWO, devices=gpus((1,))), pod("u", container("c", 2, vendor_gpu="1"))
-    ).explanation
+    explanation = explain(admit(node(TWO, devices=gpus((1,))), pod("u", container("c", 2, vendor_gpu="1"))))
     (merge,) = explanation.merges
     assert merge.container == "c"
     assert [resource for resource, _ in merge.hints] == ["vendor/gpu", "cpu", "memory"]
@@ -44,16 +43,16 @@ def test_an_admission_tells_hints_and_merge() -> None:
 
 
 def test_scope_pod_is_told_for_the_pod_as_a_whole() -> None:
-    explanation = admit(node(TWO, scope="pod"), pod("u", container("a", 6), container("b", 6))).explanation
-    assert explanation.refused_container == ""
-    assert explanation.lines()[-2] == "pod: merged to any NUMA node (not preferred), refused"
+    explanation = explain(admit(node(TWO, scope="pod"), pod("u", container("a", 6), container("b", 6))))
+    assert explanation.rejected_container == ""
+    assert explanation.lines()[-2] == "pod: merged to any NUMA node (not preferred), rejected"
 
 
 def test_the_fullest_offer_is_named_with_its_numa_node() -> None:
     admission = admit(used(node(TWO), 4, 5), pod("u", container("c", 6)))
     assert why(admission) == "needs 6 exclusive CPUs on one NUMA node; the fullest offer is 3, on NUMA node 0"
-    assert admission.explanation.shortages == (Shortage("cpu", 6, 3, (0,), True),)
-    assert admission.explanation.refused_container == "c"
+    assert explain(admission).shortages == (Shortage("cpu", 6, 3, (0,), True),)
+    assert explain(admission).rejected_container == "c"
 
 
 def test_what_could_never_be_is_said_so() -> None:

@@ -59,6 +59,6 @@ def test_cpu_lists(text: str, cpus: str) -> None:
 
 
 @pytest.mark.parametrize("text", [" 1", "1,", "-1", "2-1", "1-2-3", "0-999999999999"])
-def test_other_cpu_lists_are_refused(text: str) -> None:
+def test_other_cpu_lists_are_rejected(text: str) -> None:
     with pytest.raises(ValueError, match=r"strconv|invalid range|beyond"):
         go.parse_cpu_list(text)

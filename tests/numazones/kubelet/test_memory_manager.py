@@ -4,11 +4,12 @@ import pytest
 
 from numazones.kubelet.admission import admit, remove
 from numazones.kubelet.config import InvalidConfiguration
+from numazones.kubelet.explanation import explain
 from numazones.kubelet.hints import Hint
 from numazones.kubelet.memory_manager import Block, MemoryManager, hugepage_type
-from numazones.kubelet.refusal import KubeletCrash
+from numazones.kubelet.node import Node
+from numazones.kubelet.rejection import KubeletCrash
 from numazones.machine import Machine, NUMANode
-from numazones.node import Node
 from numazones.pod import Pod
 
 from .building import GI, configuration, container, machine, node, pod, sidecar
@@ -93,10 +94,10 @@ def test_hugepages_are_named_by_their_size(size: int, name: str) -> None:
         ),
     ],
 )
-def test_configurations_are_refused_in_the_kubelets_words(fields: dict[str, object], message: str) -> None:
-    with pytest.raises(InvalidConfiguration) as refused:
+def test_configurations_are_rejected_in_the_kubelets_words(fields: dict[str, object], message: str) -> None:
+    with pytest.raises(InvalidConfiguration) as rejected:
         MemoryManager.start(configuration(**fields), machine())  # type: ignore[arg-type]
-    assert str(refused.value) == message
+    assert str(rejected.value) == message
 
 
 def test_an_eviction_threshold_in_percent_is_not_checked() -> None:
@@ -122,9 +123,9 @@ def test_a_numa_node_in_a_group_is_not_offered_alone_nor_one_in_use_for_a_group(
     hints = grouped.kubelet.memory.container_hints(grouped.memory, "u", "c", (("memory", GI),), {})
     assert hints[0].all() == (Hint(0b11, False),)
     single = admit(memory_node("restricted"), asking("small", "1Gi")).node
-    refused = admit(single, asking("wide", "20Gi"))
-    # No set of NUMA nodes is left, which counts as no preference: the refusal comes in the allocation.
-    assert (refused.reason, refused.message) == (
+    rejected = admit(single, asking("wide", "20Gi"))
+    # No set of NUMA nodes is left, which counts as no preference: the rejection comes in the allocation.
+    assert (rejected.reason, rejected.message) == (
         "UnexpectedAdmissionError",
         (
             "Allocate failed due to [memorymanager] preferred hint violates NUMA node allocation, "
@@ -164,12 +165,12 @@ def test_init_containers_leave_their_memory_to_later_ones() -> None:
 
 
 @pytest.mark.parametrize("memory", ["1.5Gi", "100000Gi", "1500m"])
-def test_amounts_that_the_kubelet_cannot_convert_are_refused(memory: str) -> None:
+def test_amounts_that_the_kubelet_cannot_convert_are_rejected(memory: str) -> None:
     admission = admit(memory_node("single-numa-node"), asking("u", memory))
     assert admission.message == (
         "Allocate failed due to [memorymanager] failed to represent quantity as int64, which is unexpected"
     )
-    assert admission.explanation.nearest_miss
+    assert explain(admission).nearest_miss
 
 
 def test_the_api_server_normalises_what_users_write() -> None:

@@ -1,6 +1,6 @@
 """A day of four real kubelets (1.36.2), replayed: every decision of theirs is predicted.
 
-Pods that the managers admitted and another check of the kubelet refused later (``OutOfcpu``) are
+Pods that the managers admitted and another check of the kubelet rejected later (``OutOfcpu``) are
 admitted here and then gone, as for the kubelet. Where the kubelet picked devices at random, its
 pick is offered to the model as the plugin's preference: taking it shows that it was open to it.
 """
@@ -20,7 +20,8 @@ from numazones import cpuset
 from numazones.kubelet.admission import Admission, admit, remove
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.device_manager import Device
-from numazones.node import Node
+from numazones.kubelet.explanation import explain
+from numazones.kubelet.node import Node
 from numazones.pod import Pod
 from numazones_exporter.sources.sysfs import SysfsReader
 
@@ -28,7 +29,7 @@ SAMPLES = Path(__file__).parents[2] / "data"
 
 # All outcomes of the day per node; nothing else happened there. The three pods that stayed
 # Unschedulable never reached a kubelet. OutOfcpu: one pod that the managers admit, and the
-# node-resources check, which comes after them, refuses.
+# node-resources check, which comes after them, rejects.
 OUTCOMES = {
     "rig-a": {"admitted": 27, "TopologyAffinityError": 5, "UnexpectedAdmissionError": 1, "admitted again": 8},
     "rig-b": {"admitted": 32, "TopologyAffinityError": 8, "UnexpectedAdmissionError": 5, "OutOfcpu": 1},
@@ -98,7 +99,7 @@ class Day:
                 outcome["reason"],
                 message,
             ), name
-            assert admission.explanation.nearest_miss
+            assert explain(admission).nearest_miss
             self.outcomes[admission.reason] += 1
         else:
             assert admission.admitted, f"{name}: {admission.message}"

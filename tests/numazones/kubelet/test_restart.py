@@ -13,9 +13,9 @@ from numazones.kubelet import checkpoints
 from numazones.kubelet.admission import admit, remove
 from numazones.kubelet.checkpoint_values import CPUManagerState, DeviceManagerState, MemoryManagerState
 from numazones.kubelet.config import InvalidConfiguration
-from numazones.kubelet.refusal import UnmodelledFeature
+from numazones.kubelet.node import InvalidNodeState, Node
+from numazones.kubelet.rejection import UnmodelledFeature
 from numazones.kubelet.restart import node_from_checkpoints
-from numazones.node import InvalidNodeState, Node
 from numazones.pod import Pod
 from numazones_simulator.kubelet import state_files
 
@@ -56,7 +56,7 @@ def test_every_state_of_a_scenario_survives_its_files(scenario: dict[str, Any]) 
     try:
         node = reading.node(scenario)
     except InvalidConfiguration:
-        pytest.fail("the sample holds no refused configuration without saying so")
+        pytest.fail("the sample holds no rejected configuration without saying so")
     for step in scenario["steps"]:
         if step["op"] == "remove":
             node = remove(node, step["uid"])
@@ -65,7 +65,7 @@ def test_every_state_of_a_scenario_survives_its_files(scenario: dict[str, Any]) 
         assert restarted(scenario, node).state_key == node.state_key
 
 
-def test_a_file_of_another_policy_is_refused_with_the_cure() -> None:
+def test_a_file_of_another_policy_is_rejected_with_the_cure() -> None:
     scenario = next(item for item in scenarios() if item["kubelet"]["cpuManagerPolicy"] == "static")
     node = reading.node(scenario)
     cpus, memory, held = written(node)

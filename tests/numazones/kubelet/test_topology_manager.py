@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numazones import cpuset
 from numazones.kubelet.config import InvalidConfiguration
 from numazones.kubelet.hints import Hint, ResourceHints, indifferent, unsatisfiable
-from numazones.kubelet.refusal import KubeletCrash
+from numazones.kubelet.rejection import KubeletCrash
 from numazones.kubelet.topology_manager import TopologyManager
 
 from .building import configuration, machine
@@ -255,26 +255,26 @@ def test_the_tie_break_is_one_pass_by_increasing_numa_id(
         ),
     ],
 )
-def test_options_are_refused_in_the_kubelets_words(
+def test_options_are_rejected_in_the_kubelets_words(
     options: dict[str, str], gates: dict[str, bool], message: str
 ) -> None:
-    with pytest.raises(InvalidConfiguration) as refused:
+    with pytest.raises(InvalidConfiguration) as rejected:
         TopologyManager.start(configuration("restricted", options=options, gates=gates), machine())
-    assert str(refused.value) == message
+    assert str(rejected.value) == message
 
 
 def test_policy_none_does_not_look_at_its_options() -> None:
     assert TopologyManager.start(configuration("none", options={"nearest": "x"}), machine()).policy == "none"
 
 
-def test_more_numa_nodes_than_allowed_are_refused() -> None:
+def test_more_numa_nodes_than_allowed_are_rejected() -> None:
     with pytest.raises(InvalidConfiguration, match="unsupported on machines with more than 8 NUMA Nodes"):
         TopologyManager.start(configuration("best-effort"), machine(9, cores=1))
     wider = configuration("best-effort", options={"max-allowable-numa-nodes": "+9"})
     assert TopologyManager.start(wider, machine(9, cores=1)).numa_mask == 0x1FF
 
 
-def test_unknown_distances_are_refused_only_where_they_count() -> None:
+def test_unknown_distances_are_rejected_only_where_they_count() -> None:
     blind = machine(distances=False)
     assert TopologyManager.start(configuration("restricted"), blind).policy == "restricted"
     with pytest.raises(InvalidConfiguration, match="error getting NUMA distances from cadvisor"):

@@ -26,13 +26,13 @@ def test_versions_are_read_and_newer_ones_taken_for_the_newest(version: str, min
 
 
 @pytest.mark.parametrize("version", ["", "latest", "2.0", "1", "v1.x", "1.30.4"])
-def test_other_versions_are_refused(version: str) -> None:
+def test_other_versions_are_rejected(version: str) -> None:
     with pytest.raises(UnsupportedVersion):
         release(version)
 
 
 @pytest.mark.parametrize(
-    ("version", "option", "refusal"),
+    ("version", "option", "rejection"),
     [
         ("1.31", "strict-cpu-reservation", "unknown CPU Manager Policy option"),
         ("1.32", "strict-cpu-reservation", "Alpha-level Options not enabled"),
@@ -46,17 +46,17 @@ def test_other_versions_are_refused(version: str) -> None:
         ("1.36", "full-pcpus-only", None),
     ],
 )
-def test_options_mature_over_releases(version: str, option: str, refusal: str | None) -> None:
+def test_options_mature_over_releases(version: str, option: str, rejection: str | None) -> None:
     config = configuration(
         "restricted",
         cpu_options={option: "true"},
         version=version,
         gates={"CPUManagerPolicyAlphaOptions": False},
     )
-    if refusal is None:
+    if rejection is None:
         assert Kubelet.start(config, machine(), {}).cpus.static
     else:
-        with pytest.raises(InvalidConfiguration, match=refusal):
+        with pytest.raises(InvalidConfiguration, match=rejection):
             Kubelet.start(config, machine(), {})
 
 

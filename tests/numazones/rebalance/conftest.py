@@ -10,8 +10,8 @@ import pytest
 
 from numazones.cluster import Cluster, ClusterNode, ClusterPod
 from numazones.kubelet.config import KubeletConfiguration
+from numazones.kubelet.node import Node
 from numazones.machine import CPU, Machine, NUMANode
-from numazones.node import Node
 from numazones.rebalance.candidates import Situation
 from numazones.rebalance.filter import Surroundings
 from numazones.rebalance.moves import evict, land
@@ -84,7 +84,7 @@ def put(target: ClusterNode, *pods: ClusterPod) -> ClusterNode:
     """The node after it has admitted the pods, one after the other."""
     for each in pods:
         landing = land(target, each)
-        assert landing.node is not None, (target.name, each.name, landing.refusals)
+        assert landing.node is not None, (target.name, each.name, landing.rejections)
         target = landing.node
     return target
 

@@ -31,7 +31,7 @@ def budget(name: str = "web", *, allowed: int = 1, **changes: Any) -> Budget:
 AT_LIMIT = "blocked by PodDisruptionBudget shop/web: needs 2 healthy pods, has 2"
 USED_UP = "blocked by PodDisruptionBudget shop/web: all 1 it allows are planned"
 SEVERAL = (
-    "more than one PodDisruptionBudget selects the pod, which the API server refuses: shop/web, shop/all"
+    "more than one PodDisruptionBudget selects the pod, which the API server rejects: shop/web, shop/all"
 )
 OTHER = {"selector": {"matchLabels": {"app": "other"}}}
 
@@ -121,27 +121,27 @@ ONE_EVICTION = [
 def test_what_the_api_server_says_to_one_eviction(
     budgets: list[Budget], subject: ClusterPod, message: str
 ) -> None:
-    assert Headroom.of(budgets).refusal(subject) == message
+    assert Headroom.of(budgets).rejection(subject) == message
 
 
 def test_the_second_eviction_of_a_plan_meets_a_budget_of_one() -> None:
     headroom = Headroom.of([budget()])
-    assert headroom.refusal(pod("a")) == ""
-    assert headroom.after(pod("a")).refusal(pod("b")) == USED_UP
-    assert headroom.refusal(pod("b")) == ""
+    assert headroom.rejection(pod("a")) == ""
+    assert headroom.after(pod("a")).rejection(pod("b")) == USED_UP
+    assert headroom.rejection(pod("b")) == ""
 
 
 def test_evictions_that_do_not_count_use_nothing_up() -> None:
     headroom = Headroom.of([budget()])
     for spared in (pod("a", ready=False), pod("b", phase="Pending"), pod("c", app="other")):
         headroom = headroom.after(spared)
-    assert headroom.refusal(pod("d")) == ""
+    assert headroom.rejection(pod("d")) == ""
 
 
 def test_budgets_are_used_up_one_by_one() -> None:
     headroom = Headroom.of([budget(), budget("other", allowed=2, spec=OTHER)])
     headroom = headroom.after(pod("a")).after(pod("b", app="other"))
-    assert headroom.refusal(pod("c", app="other")) == ""
-    assert headroom.after(pod("c", app="other")).refusal(pod("d", app="other")) == (
+    assert headroom.rejection(pod("c", app="other")) == ""
+    assert headroom.after(pod("c", app="other")).rejection(pod("d", app="other")) == (
         "blocked by PodDisruptionBudget shop/other: all 2 it allows are planned"
     )

@@ -463,7 +463,7 @@ SETTINGS = [
 
 
 @pytest.mark.parametrize(("settings", "message"), SETTINGS, ids=[row[1] for row in SETTINGS])
-def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any], message: str) -> None:
+def test_settings_that_make_no_sense_are_rejected(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidProtections) as caught:
         Protections.from_api(settings, priority_classes={"batch": 500})
     assert message in str(caught.value)
@@ -478,7 +478,7 @@ def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any], messa
         ({"operator": "Exists"}, "an expression has no key"),
     ],
 )
-def test_selectors_that_make_no_sense_are_refused(expression: dict[str, Any], message: str) -> None:
+def test_selectors_that_make_no_sense_are_rejected(expression: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidSelector, match=message):
         Protections.from_api({"labelSelector": {"matchExpressions": [expression]}})
 

@@ -22,10 +22,10 @@ def pod(name: str, *, node: str = "n1", namespace: str = "shop", owner: str = ""
 
 
 def planned(limits: Limits, *pods: ClusterPod, replicas: dict[str, int] | None = None) -> list[str]:
-    """The result of each eviction in turn; refused ones do not count."""
+    """The result of each eviction in turn; rejected ones do not count."""
     tally, results = Tally(limits, replicas or {}), []
     for each in pods:
-        results.append(tally.refusal(each))
+        results.append(tally.rejection(each))
         if not results[-1]:
             tally = tally.after(each)
     return results
@@ -94,6 +94,6 @@ def test_limits_are_read_under_the_names_of_the_descheduler() -> None:
     assert Limits.from_api({}) == Limits()
 
 
-def test_a_negative_limit_is_refused() -> None:
+def test_a_negative_limit_is_rejected() -> None:
     with pytest.raises(InvalidLimits, match="limit per_node: -1 is no number of evictions"):
         Limits(per_node=-1)

@@ -188,7 +188,7 @@ def test_replacements_go_where_the_policy_lets_them(
 
 
 def test_a_single_node_can_be_realigned(build: Any, two_ways: Any) -> None:
-    """The descheduler refuses to work with one node; a restart needs no other."""
+    """The descheduler does nothing with one node; a restart needs no other."""
     outcome = plan(shape(4), build.situation(two_ways[:1]), Policy(), expired=never)
     assert moves(outcome) == [("y", "n1", "n1")]
     assert outcome.plan is not None

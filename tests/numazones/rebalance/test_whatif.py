@@ -119,7 +119,7 @@ def test_what_makes_no_sense_is_said(
     assert message in capsys.readouterr().err
 
 
-def test_a_dump_without_nodes_is_refused() -> None:
+def test_a_dump_without_nodes_is_rejected() -> None:
     with pytest.raises(InvalidDump, match="kubectl get nodes,pods,numazones"):
         situation_of([{"kind": "Pod"}], now=_moment())
 

@@ -114,8 +114,8 @@ async def test_kubectl_applies_from_the_server_s_side(kubectl: Kubectl, widget: 
     file = kubectl.file(widget("a", short="abc"))
     assert "serverside-applied" in await kubectl("apply", "--server-side", "-f", file)
     await kubectl("patch", "wdg", "a", "--type=merge", "-p", '{"spec":{"short":"xyz"}}')
-    refused = await kubectl("apply", "--server-side", "-f", file, code=1)
-    assert 'conflict with "kubectl-patch" using contract.example.com/v1: .spec.short' in refused
+    rejected = await kubectl("apply", "--server-side", "-f", file, code=1)
+    assert 'conflict with "kubectl-patch" using contract.example.com/v1: .spec.short' in rejected
     assert "serverside-applied" in await kubectl("apply", "--server-side", "--force-conflicts", "-f", file)
 
 
@@ -357,9 +357,9 @@ async def test_the_python_client_reads_writes_watches_and_applies(
                 assert (event["type"], event["object"]["metadata"]["name"]) == ("ADDED", "a")
                 watcher.stop()
                 break
-        with pytest.raises(kubernetes_client.ApiException) as refused:
+        with pytest.raises(kubernetes_client.ApiException) as rejected:
             await custom.get_namespaced_custom_object(*place, "none")
-        assert refused.value.status == 404
+        assert rejected.value.status == 404
         version = await kubernetes_client.VersionApi(api).get_code()
         assert version.major == "1"
 

@@ -91,7 +91,7 @@ async def test_unknown_fields_are_silently_pruned_when_ignored(api: Any, widget:
     assert "extra" not in answer.body["spec"]
 
 
-async def test_unknown_fields_are_refused_when_strict(api: Any, widget: Any) -> None:
+async def test_unknown_fields_are_rejected_when_strict(api: Any, widget: Any) -> None:
     answer = await api.post(api.widgets, widget("a", extra=1), fieldValidation="Strict")
     assert (answer.code, answer.body["reason"]) == (400, "BadRequest")
     assert answer.body["message"] == (
@@ -99,7 +99,7 @@ async def test_unknown_fields_are_refused_when_strict(api: Any, widget: Any) -> 
     )
 
 
-async def test_unknown_fields_of_a_patch_are_refused_when_strict(api: Any, widget: Any) -> None:
+async def test_unknown_fields_of_a_patch_are_rejected_when_strict(api: Any, widget: Any) -> None:
     await api.post(api.widgets, widget("a"))
     answer = await api.merge(f"{api.widgets}/a", {"spec": {"extra": 1}}, fieldValidation="Strict")
     assert answer.code in (400, 422)

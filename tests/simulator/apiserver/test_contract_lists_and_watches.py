@@ -79,11 +79,11 @@ async def test_field_selectors(api: Any, pod: Any, widget: Any) -> None:
     assert _names(await api.get(path, fieldSelector="spec.nodeName=n1")) == ["a"]
     assert _names(await api.get(path, fieldSelector="spec.nodeName!=n1,status.phase=Pending")) == ["b"]
     assert _names(await api.get(path, fieldSelector="metadata.name=a")) == ["a"]
-    refused = await api.get(path, fieldSelector="spec.volume=x")
-    assert (refused.code, refused.body["message"]) == (400, "field label not supported: spec.volume")
-    refused = await api.get(api.core("configmaps"), fieldSelector="data=x")
+    rejected = await api.get(path, fieldSelector="spec.volume=x")
+    assert (rejected.code, rejected.body["message"]) == (400, "field label not supported: spec.volume")
+    rejected = await api.get(api.core("configmaps"), fieldSelector="data=x")
     assert (
-        refused.body["message"]
+        rejected.body["message"]
         == '"data" is not a known field selector: only "metadata.name", "metadata.namespace"'
     )
     await api.post(api.widgets, widget("r"))

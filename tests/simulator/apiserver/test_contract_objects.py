@@ -346,9 +346,9 @@ async def test_finalizers_hold_an_object(api: Any, widget: Any) -> None:
     assert dying.body["metadata"]["generation"] == 2
     again = await api.delete(path)
     assert again.version == dying.version
-    refused = await api.merge(path, {"metadata": {"finalizers": ["example.com/hold", "example.com/more"]}})
-    assert refused.code == 422
-    assert "no new finalizers can be added if the object is being deleted" in refused.body["message"]
+    rejected = await api.merge(path, {"metadata": {"finalizers": ["example.com/hold", "example.com/more"]}})
+    assert rejected.code == 422
+    assert "no new finalizers can be added if the object is being deleted" in rejected.body["message"]
     last = await api.merge(path, {"metadata": {"finalizers": None}})
     assert last.code == 200
     assert (await api.get(path)).code == 404

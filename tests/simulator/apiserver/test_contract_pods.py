@@ -117,9 +117,9 @@ async def test_unknown_fields_of_built_in_kinds(api: Any, pod: Any) -> None:
 async def test_a_priority_class_sets_the_priority(api: Any, pod: Any) -> None:
     answer = await api.post(api.core("pods"), pod("p", priorityClassName="system-node-critical"))
     assert answer.body["spec"]["priority"] == 2000001000
-    refused = await api.post(api.core("pods"), pod("q", priorityClassName="absent"))
-    assert (refused.code, refused.body["reason"]) == (403, "Forbidden")
-    assert "no PriorityClass with name absent was found" in refused.body["message"]
+    rejected = await api.post(api.core("pods"), pod("q", priorityClassName="absent"))
+    assert (rejected.code, rejected.body["reason"]) == (403, "Forbidden")
+    assert "no PriorityClass with name absent was found" in rejected.body["message"]
 
 
 async def test_the_spec_hardly_ever_changes(api: Any, pod: Any) -> None:
@@ -131,11 +131,11 @@ async def test_the_spec_hardly_ever_changes(api: Any, pod: Any) -> None:
     assert changed.body["metadata"]["generation"] == 2
     body = changed.body
     body["spec"]["containers"][0]["command"] = ["x"]
-    refused = await api.put(f"{path}/p", body)
-    assert refused.code == 422
+    rejected = await api.put(f"{path}/p", body)
+    assert rejected.code == 422
     assert (
         "spec: Forbidden: pod updates may not change fields other than `spec.containers[*].image`"
-        in refused.body["message"]
+        in rejected.body["message"]
     )
 
 
@@ -251,7 +251,7 @@ async def test_an_eviction_without_a_pod(api: Any) -> None:
     assert (answer.code, answer.body["message"]) == (404, 'pods "none" not found')
 
 
-async def test_a_budget_without_disruptions_refuses(api: Any, pod: Any) -> None:
+async def test_a_budget_without_disruptions_rejects(api: Any, pod: Any) -> None:
     path = await _running(api, pod, "p")
     await _budget(api, "guard", 1, 1, minAvailable=1)
     answer = await api.post(f"{path}/p/eviction", _eviction("p"))
@@ -273,8 +273,8 @@ async def test_a_budget_is_spent(api: Any, pod: Any) -> None:
     assert (await api.post(f"{path}/p/eviction", _eviction("p"))).code == 201
     guard = (await api.get(f"/apis/policy/v1/namespaces/{api.namespace}/poddisruptionbudgets/guard")).body
     assert guard["status"]["disruptionsAllowed"] == 0
-    refused = await api.post(f"{path}/q/eviction", _eviction("q"))
-    assert refused.code == 429
+    rejected = await api.post(f"{path}/q/eviction", _eviction("q"))
+    assert rejected.code == 429
 
 
 async def test_two_budgets_cannot_be_reconciled(api: Any, pod: Any) -> None:
@@ -311,9 +311,9 @@ async def test_a_lease_is_held(api: Any) -> None:
     spec = {"holderIdentity": "me", "leaseDurationSeconds": 15, "renewTime": "2026-01-01T00:00:00.000000Z"}
     created = await api.post(path, {"metadata": {"name": "l"}, "spec": spec})
     assert (created.code, created.body["spec"]) == (201, spec)
-    refused = await api.post(path, {"metadata": {"name": "m"}, "spec": {"leaseDurationSeconds": 0}})
-    assert refused.code == 422
-    assert "spec.leaseDurationSeconds: Invalid value: 0: must be greater than 0" in refused.body["message"]
+    rejected = await api.post(path, {"metadata": {"name": "m"}, "spec": {"leaseDurationSeconds": 0}})
+    assert rejected.code == 422
+    assert "spec.leaseDurationSeconds: Invalid value: 0: must be greater than 0" in rejected.body["message"]
 
 
 async def test_a_node_keeps_the_status_it_registers_with(api: Any) -> None:

@@ -1,5 +1,5 @@
 # ruff: noqa: E501 - tables of cases read by rows
-"""Bodies in protobuf: what they mean, and what is refused."""
+"""Bodies in protobuf: what they mean, and what is rejected."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ def test_objects_are_read(api_version: str, kind: str, content: bytes, expected:
     ],
 )
 def test_what_cannot_be_read_is_a_bad_request(data: bytes, message: str) -> None:
-    with pytest.raises(ApiError, match=message) as refused:
+    with pytest.raises(ApiError, match=message) as rejected:
         decode(data)
-    assert refused.value.code == 400
+    assert rejected.value.code == 400
 
 
 def test_fields_of_a_later_release_are_skipped() -> None:

@@ -266,7 +266,7 @@ async def test_kubelets_survive_a_restart_of_the_api_server() -> None:
         await cluster.until(lambda pods: phases(pods) == {"before": "Running", "after": "Running"})
 
 
-async def test_a_path_too_long_for_a_socket_is_refused(tmp_path: Path) -> None:
+async def test_a_path_too_long_for_a_socket_is_rejected(tmp_path: Path) -> None:
     async with Client(ClusterConfig(server="http://127.0.0.1:1")) as client:
         with pytest.raises(SocketPathTooLong, match="use a directory with a shorter path"):
             Fleet(client, specs(1), directory=tmp_path / ("x" * 100))

@@ -85,8 +85,8 @@ def test_node_affinity_is_checked_again() -> None:
     )
 
 
-@pytest.mark.parametrize(("effect", "refused"), [("NoExecute", True), ("NoSchedule", False)])
-def test_only_taints_that_evict_concern_the_kubelet(effect: str, *, refused: bool) -> None:
+@pytest.mark.parametrize(("effect", "rejected"), [("NoExecute", True), ("NoSchedule", False)])
+def test_only_taints_that_evict_concern_the_kubelet(effect: str, *, rejected: bool) -> None:
     node = ClusterNode.from_api(
         {
             "metadata": {"name": "n1"},
@@ -95,7 +95,7 @@ def test_only_taints_that_evict_concern_the_kubelet(effect: str, *, refused: boo
         }
     )
     found = rejection(pod("new"), node)
-    assert (found is not None) == refused
+    assert (found is not None) == rejected
     if found:
         assert found.reason == "TaintToleration"
     assert rejection(pod("new", tolerations=[{"key": "k", "operator": "Exists"}]), node) is None

@@ -12,8 +12,8 @@ TOPOLOGY_AFFINITY = "TopologyAffinityError"
 SMT_ALIGNMENT = "SMTAlignmentError"
 
 
-class Refusal(Exception):
-    """A manager refuses the pod; caught by ``admission``."""
+class Rejection(Exception):
+    """A manager rejects the pod; caught by ``admission``."""
 
     def __init__(self, message: str, *, reason: str = UNEXPECTED) -> None:
         if reason == UNEXPECTED:

@@ -12,10 +12,10 @@ from numazones import cpuset
 from numazones.kubelet.admission import admit
 from numazones.kubelet.device_manager import Device
 from numazones.kubelet.memory_manager import Block
-from numazones.node import InvalidNodeState, Node, NUMAMemory
+from numazones.kubelet.node import InvalidNodeState, Node, NUMAMemory
 
-from .kubelet.building import GI, configuration, container, gpus, machine, node, pod
-from .kubelet.test_admission import days, play
+from .building import GI, configuration, container, gpus, machine, node, pod
+from .test_admission import days, play
 
 HARDWARE = machine(2, cores=4)
 DEVICES = gpus((0,), (1,))
@@ -122,7 +122,7 @@ def test_the_shared_set_defaults_to_what_is_not_assigned() -> None:
         ),
     ],
 )
-def test_impossible_snapshots_are_refused_and_name_the_zone(parts: Mapping[str, Any], message: str) -> None:
+def test_impossible_snapshots_are_rejected_and_name_the_zone(parts: Mapping[str, Any], message: str) -> None:
     with pytest.raises(InvalidNodeState, match=message):
         restored(**parts)
 
@@ -137,8 +137,8 @@ def test_devices_that_nobody_announces_any_more_stay_assigned() -> None:
     state = restored(device_assignments=held)
     assert state.device_assignments == held
     assert state.pods == {"u"}
-    refused = admit(state, pod("v", container("c", **{"vendor/old": "1"})))
-    assert "cannot allocate unregistered device vendor/old" in refused.message
+    rejected = admit(state, pod("v", container("c", **{"vendor/old": "1"})))
+    assert "cannot allocate unregistered device vendor/old" in rejected.message
     assert admit(state, pod("v", container("c", vendor_gpu="2"))).admitted
 
 
