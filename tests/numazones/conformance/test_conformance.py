@@ -149,7 +149,7 @@ def test_check_reports_differences_and_fails(tmp_path: Path, capsys: pytest.Capt
     assert report["differences"][0]["expected"] == "7"
 
 
-def test_a_model_that_is_not_known_is_refused_with_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_model_is_rejected_with_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["emit", "--model", "slurm"])
     assert "kubelet" in capsys.readouterr().err
