@@ -49,11 +49,11 @@ def real_apiserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[real.Re
 
 @pytest.fixture(scope="session")
 def real_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[real.RealAPIServer]:
-    """A real kube-apiserver of its own with ``manifests/exporter`` applied; skips where there is none."""
+    """A real kube-apiserver of its own with ``manifests`` applied; skips where there is none."""
     if not real.ASSETS:
         pytest.skip("KUBEBUILDER_ASSETS names no folder with kube-apiserver, etcd and kubectl")
     with real.run(tmp_path_factory.mktemp("real-cluster")) as server:
-        applied = server.kubectl("apply", "-k", str(ROOT / "manifests" / "exporter"))
+        applied = server.kubectl("apply", "-k", str(ROOT / "manifests"))
         assert "warning" not in applied.lower(), applied
         server.kubectl("wait", "--for=condition=Established", "crd/numazones.numazones.io")
         # Nobody else makes it here, and pods need one.

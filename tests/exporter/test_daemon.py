@@ -446,7 +446,7 @@ async def test_rbac_grants_exactly_what_the_exporter_calls(node: SimulatedNode) 
     called |= set(node.server.asked)
     granted = {
         (verb, group, resource)
-        for folder in ("exporter", "overlays/noderesourcetopologies")
+        for folder in ("exporter", "components/exporter-noderesourcetopologies")
         for document in yaml.safe_load_all((ROOT / "manifests" / folder / "rbac.yaml").read_text())
         for rule in document.get("rules", [])
         for group in rule["apiGroups"]

@@ -1,13 +1,18 @@
-"""Reading kustomizations as kubectl would, without kubectl."""
+"""Reading kustomizations as kubectl would, without kubectl; and what kubectl makes of them."""
 
-from collections.abc import Iterator
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 MANIFESTS = ROOT / "manifests"
+COMPONENTS = sorted(f"components/{folder.name}" for folder in (MANIFESTS / "components").iterdir())
 
 
 def documents(folder: Path) -> Iterator[dict[str, Any]]:
@@ -22,3 +27,32 @@ def the(kind: str, folder: Path) -> dict[str, Any]:
     """The only object of a kind in a kustomization."""
     (found,) = [document for document in documents(folder) if document["kind"] == kind]
     return found
+
+
+def variables(patch: Path) -> dict[str, str]:
+    """The environment variables that a component's patch gives to the only container."""
+    (container,) = yaml.safe_load(patch.read_text())["spec"]["template"]["spec"]["containers"]
+    return {variable["name"]: variable["value"] for variable in container["env"]}
+
+
+def composition(folder: Path, components: Sequence[str], *, of: Sequence[str] = (".",)) -> Path:
+    """A kustomization of one's own in ``folder``, as the guides advise: all of numazones, with components."""
+    manifests = os.path.relpath(MANIFESTS, folder.resolve())
+    kustomization = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": [f"{manifests}/{part}" for part in of],
+        "components": [f"{manifests}/{component}" for component in components],
+    }
+    (folder / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
+    return folder
+
+
+def rendered(folder: Path) -> list[dict[str, Any]]:
+    """The objects that ``kubectl apply -k`` would apply; skips where there is no kubectl."""
+    program = shutil.which("kubectl")
+    if program is None:
+        pytest.skip("kubectl, which renders kustomizations, is not on PATH")
+    done = subprocess.run([program, "kustomize", folder], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    return list(yaml.load_all(done.stdout, yaml.CSafeLoader))

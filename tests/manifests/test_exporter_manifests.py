@@ -1,7 +1,4 @@
 import re
-import shutil
-import subprocess
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,12 +7,12 @@ from click.testing import CliRunner
 
 from numazones_exporter.main import main
 
-from .kustomizations import MANIFESTS, documents, the
+from .kustomizations import MANIFESTS, documents, the, variables
 
 BASE = MANIFESTS / "exporter"
-OVERLAYS = MANIFESTS / "overlays"
-PODMONITOR = OVERLAYS / "exporter-podmonitor"
-TOPOLOGIES = OVERLAYS / "noderesourcetopologies"
+PARTS = MANIFESTS / "components"
+PODMONITOR = PARTS / "exporter-podmonitor"
+TOPOLOGIES = PARTS / "exporter-noderesourcetopologies"
 NAMESPACE = "numazones-system"
 
 
@@ -98,6 +95,13 @@ def test_the_program_takes_the_flags_it_is_given(container: dict[str, Any]) -> N
     assert f"{settings['sysfs']}/devices/system" == mounts["sys"]
 
 
+def test_the_component_publishes_noderesourcetopologies_too(container: dict[str, Any]) -> None:
+    done = CliRunner().invoke(main, ["--dump-config"], env=variables(TOPOLOGIES / "publish.yaml"))
+    assert done.exit_code == 0, done.output
+    assert yaml.safe_load(done.output)["publish"] == ["numazones", "noderesourcetopologies"]
+    assert not [flag for flag in container["args"] if "publish" in flag], "a flag would win over the variable"
+
+
 def test_selectors_find_the_pods() -> None:
     daemonset = the("DaemonSet", BASE)["spec"]
     labels = daemonset["template"]["metadata"]["labels"]
@@ -161,28 +165,3 @@ def test_the_policy_is_bound_and_rejects() -> None:
         "validationActions": ["Deny"],
     }
     assert the("ValidatingAdmissionPolicy", BASE)["spec"]["failurePolicy"] == "Fail"
-
-
-@pytest.fixture(scope="module")
-def kubectl() -> str:
-    program = shutil.which("kubectl")
-    if program is None:
-        pytest.skip("kubectl, which renders kustomizations, is not on PATH")
-    return program
-
-
-@pytest.mark.parametrize(
-    ("folder", "expected"),
-    [
-        (BASE, r"--publish=numazones$"),
-        (PODMONITOR, r"kind: PodMonitor$"),
-        (TOPOLOGIES, r"--publish=numazones,noderesourcetopologies$"),
-    ],
-    ids=["base", "podmonitor", "noderesourcetopologies"],
-)
-def test_kustomize_renders_it(kubectl: str, folder: Path, expected: str) -> None:
-    done = subprocess.run([kubectl, "kustomize", str(folder)], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert re.search(expected, done.stdout, re.MULTILINE)
-    kinds = {document["kind"] for document in yaml.safe_load_all(done.stdout)}
-    assert kinds >= {"CustomResourceDefinition", "DaemonSet", "Namespace", "ValidatingAdmissionPolicy"}

@@ -1,5 +1,7 @@
-"""What holds for every kustomization of the project."""
+"""What holds for every kustomization of the project, and that its components go together."""
 
+from collections.abc import Sequence
+from itertools import combinations, permutations
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +9,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from .kustomizations import MANIFESTS, ROOT, documents
+from .kustomizations import COMPONENTS, MANIFESTS, ROOT, composition, documents, rendered
 
 FOLDERS = sorted(
     file.parent for file in [*MANIFESTS.rglob("kustomization.yaml"), ROOT / "crds/kustomization.yaml"]
@@ -18,7 +20,8 @@ FOREIGN = {"CustomResourceDefinition", "PodMonitor", "PrometheusRule"}
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: str(folder.relative_to(ROOT)))
 def test_a_kustomization_lists_every_file_beside_it_and_no_missing_one(folder: Path) -> None:
-    listed = set(yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"])
+    kustomization = yaml.safe_load((folder / "kustomization.yaml").read_text())
+    listed = {*kustomization["resources"], *(patch["path"] for patch in kustomization.get("patches", ()))}
     assert {path.name for path in folder.glob("*.yaml")} - {"kustomization.yaml"} <= listed
     for name in listed:
         assert (folder / name).exists(), name
@@ -35,3 +38,70 @@ def test_a_kustomization_lists_every_file_beside_it_and_no_missing_one(folder: P
 )
 def test_every_object_is_valid_for_kubernetes(document: dict[str, Any]) -> None:
     kubernetes_validate.validate(document, "1.36", strict=True)
+
+
+CHOICES = [choice for size in range(len(COMPONENTS) + 1) for choice in combinations(COMPONENTS, size)]
+
+Facts = dict[tuple[str, ...], Any]
+"""Where something stands → what stands there. Containers and variables go by name, whatever their order."""
+
+
+def facts(objects: list[dict[str, Any]]) -> Facts:
+    found: Facts = {}
+    for item in objects:
+        path = (item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"])
+        assert not any(other[:3] == path for other in found), f"{path} twice"
+        found |= _facts(item, path)
+    return found
+
+
+def _facts(value: Any, path: tuple[str, ...]) -> Facts:
+    if isinstance(value, list) and path[-1] in {"containers", "env"}:
+        value = {item["name"]: item for item in value}
+    if not isinstance(value, dict):
+        return {path: value}
+    return {
+        place: fact for key, inner in value.items() for place, fact in _facts(inner, (*path, key)).items()
+    }
+
+
+def beyond(plain: Facts, extended: Facts) -> Facts:
+    """What a component adds; what was there without it must be as it was."""
+    assert {path: extended.get(path) for path in plain} == plain
+    return {path: fact for path, fact in extended.items() if path not in plain}
+
+
+def facts_with(components: Sequence[str], folder: Path) -> Facts:
+    # Without the definitions, which no component touches and which take most of the time.
+    return facts(rendered(composition(folder, components, of=["exporter", "operator"])))
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Facts:
+    return facts_with([], tmp_path_factory.mktemp("plain"))
+
+
+@pytest.fixture(scope="module")
+def added(plain: Facts, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Facts]:
+    """What each component adds by itself."""
+    folder = tmp_path_factory.mktemp("alone")
+    return {component: beyond(plain, facts_with([component], folder)) for component in COMPONENTS}
+
+
+@pytest.mark.parametrize("choice", CHOICES, ids=lambda choice: ",".join(map(str, choice)))
+def test_components_compose_in_every_order(
+    choice: tuple[str, ...], plain: Facts, added: dict[str, Facts], tmp_path: Path
+) -> None:
+    expected = dict(plain)
+    for component in choice:
+        assert added[component]
+        expected |= added[component]
+    for order in permutations(choice):
+        assert facts_with(order, tmp_path) == expected, order
+
+
+def test_the_composition_of_the_project_offers_every_component() -> None:
+    text = (MANIFESTS / "kustomization.yaml").read_text()
+    offered = yaml.safe_load(text.replace("components: []", "components:").replace("  # - ", "  - "))
+    assert sorted(offered["components"]) == COMPONENTS
+    assert yaml.safe_load(text)["components"] == []

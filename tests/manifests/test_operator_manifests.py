@@ -1,8 +1,5 @@
 """The operator's manifests: valid, restricted, consistent, and with no right that it does not use."""
 
-import shutil
-import subprocess
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,14 +7,13 @@ from click.testing import CliRunner
 
 from numazones_operator.main import main
 
-from .kustomizations import MANIFESTS, documents, the
+from .kustomizations import MANIFESTS, documents, the, variables
 
 BASE = MANIFESTS / "operator"
-RULES = MANIFESTS / "prometheus"
-OVERLAYS = MANIFESTS / "overlays"
-GATE = OVERLAYS / "operator-admission-gate"
-PODMONITOR = OVERLAYS / "operator-podmonitor"
-EVICTION = OVERLAYS / "operator-eviction"
+PARTS = MANIFESTS / "components"
+GATE = PARTS / "operator-admission-gate"
+PODMONITOR = PARTS / "operator-podmonitor"
+EVICTION = PARTS / "operator-eviction"
 NAMESPACE = "numazones-operator"
 
 
@@ -81,12 +77,20 @@ def test_probes_metrics_and_network_policy_speak_of_one_port(container: dict[str
 
 def test_the_command_understands_its_arguments(container: dict[str, Any]) -> None:
     names = {entry["name"] for entry in container["env"]}
-    arguments = [*container["args"], "--admission-gate"]
+    arguments = container["args"]
     for name in names:
         arguments = [argument.replace(f"$({name})", "some-name") for argument in arguments]
     result = CliRunner().invoke(main, [*arguments, "--dump-config"])
     assert result.exit_code == 0, result.output
     assert 'namespace: "some-name"  # flag' in result.output
+    assert "admissionGate: false  # default" in result.output
+
+
+def test_the_component_switches_the_gate_on(container: dict[str, Any]) -> None:
+    result = CliRunner().invoke(main, ["--dump-config"], env=variables(GATE / "gate.yaml"))
+    assert result.exit_code == 0, result.output
+    assert "admissionGate: true  # environment" in result.output
+    assert not [flag for flag in container["args"] if "gate" in flag], "a flag would win over the variable"
 
 
 def test_every_binding_binds_a_role_that_exists_to_the_operator() -> None:
@@ -106,16 +110,3 @@ def test_every_binding_binds_a_role_that_exists_to_the_operator() -> None:
     for item in objects:
         for subject in item.get("subjects", []):
             assert subject == {"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE}
-
-
-@pytest.mark.parametrize("folder", [BASE, GATE, EVICTION, PODMONITOR], ids=lambda folder: folder.name)
-def test_kubectl_renders_it(folder: Path) -> None:
-    program = shutil.which("kubectl")
-    if program is None:
-        pytest.skip("kubectl, which renders kustomizations, is not on PATH")
-    done = subprocess.run(
-        [program, "kustomize", str(folder)], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert ("--admission-gate" in done.stdout) == (folder == GATE)
-    assert ("kind: PrometheusRule" in done.stdout) == (folder == PODMONITOR)

@@ -20,7 +20,8 @@ from numazones_simulator import node_kinds
 from numazones_simulator.kubelet.fleet import Fleet
 from numazones_simulator.kubelet.zone_publisher import ZonePublisher
 
-from ..real_apiserver import RealAPIServer  # noqa: TID252 - test folders are not packages
+from ..manifests.kustomizations import composition  # noqa: TID252 - test folders are not packages
+from ..real_apiserver import RealAPIServer  # noqa: TID252
 from .closed_loop import OPTIONS, Loop, closed_loop, eventually, metrics, pod_body
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -107,7 +108,7 @@ async def test_every_right_is_used_and_every_call_is_granted(
         await exercise(loop, operator)
     # Topologies are asked for; where nobody has installed them, the answer is that there are none.
     used.add(("topology.node.k8s.io", "noderesourcetopologies", "watch"))
-    folders = ("operator", "overlays/operator-admission-gate")
+    folders = ("operator", "components/operator-admission-gate")
     assert used - granted(*folders) == set(), "calls without a right"
     assert granted(*folders, but=REBALANCING) - used == set(), "rights without a call"
 
@@ -115,8 +116,8 @@ async def test_every_right_is_used_and_every_call_is_granted(
 @asynccontextmanager
 async def cluster_on(server: RealAPIServer, tmp_path: Path) -> AsyncIterator[tuple[Client, ClusterConfig]]:
     """A real API server with our manifests: the administrator's client, the operator's configuration."""
-    for folder in ("exporter", "operator", "overlays/operator-admission-gate"):
-        server.kubectl("apply", "--server-side", "--force-conflicts", "-k", str(MANIFESTS / folder))
+    composed = composition(tmp_path, ["components/operator-admission-gate"])
+    server.kubectl("apply", "--server-side", "--force-conflicts", "-k", str(composed))
     token = server.kubectl("-n", "numazones-operator", "create", "token", "numazones-operator").strip()
     config = from_kubeconfig(server.kubeconfig_for(token, tmp_path / "operator.kubeconfig"))
     async with Client(from_kubeconfig(server.kubeconfig), user_agent="administrator") as client:

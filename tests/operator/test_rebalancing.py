@@ -378,7 +378,7 @@ async def test_an_operator_that_may_not_evict_says_what_to_do(tmp_path: Path) ->
         )
         await here.operator()
         failed = await here.reach("Failed")
-        assert "apply manifests/overlays/operator-eviction" in failed["status"]["message"]
+        assert "apply manifests/components/operator-eviction" in failed["status"]["message"]
         assert failed["status"]["evictions"] == 0
         assert await here.is_alive()
         await asyncio.sleep(1.5)
@@ -417,7 +417,7 @@ async def test_every_right_is_used_and_every_call_is_granted(
 
 ROLES = {
     "operator": "numazones-operator-rebalance",
-    "overlays/operator-eviction": "numazones-operator-eviction",
+    "components/operator-eviction": "numazones-operator-eviction",
 }
 OURS = ("rebalance", "poddisruptionbudgets", "replicasets", "statefulsets", "jobs", "priorityclasses")
 
@@ -445,7 +445,7 @@ async def test_a_plan_is_carried_out_on_a_real_api_server_with_just_the_rights_o
     real_apiserver: RealAPIServer, tmp_path: Path
 ) -> None:
     async with cluster_on(real_apiserver, tmp_path) as (client, config), asyncio.TaskGroup() as tasks:
-        eviction = ROOT / "manifests" / "overlays" / "operator-eviction"
+        eviction = ROOT / "manifests" / "components" / "operator-eviction"
         real_apiserver.kubectl("apply", "--server-side", "--force-conflicts", "-k", str(eviction))
         for resource in (NUMAZONES, NODES):  # what other tests have left
             for item in await client.list(resource):

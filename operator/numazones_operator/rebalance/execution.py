@@ -215,7 +215,7 @@ class Execution:
             return None if waits is None else replace(waits, evicted="blocked")
         why = str(error)
         if isinstance(error, Forbidden):
-            why += "; apply manifests/overlays/operator-eviction, or set the policy to Recommend"
+            why += "; apply manifests/components/operator-eviction, or set the policy to Recommend"
         elif _SEVERAL_BUDGETS not in why:
             _log.warning(
                 "%s (mode %s): pod %s/%s was not evicted: %s",
