@@ -7,7 +7,7 @@ mappings over aiohttp and leaves decoding to its caller (``Decoder``).
 
 from numazones_client.client import Client
 from numazones_client.config import ClusterConfig, ConfigError, in_cluster
-from numazones_client.decoding import JSON, Decoder, Event, Page
+from numazones_client.decoding import JSON, Decoder, Event, Page, Unreadable, by_name, by_uid
 from numazones_client.errors import (
     AlreadyExists,
     APIError,
@@ -24,14 +24,17 @@ from numazones_client.errors import (
     Unreachable,
 )
 from numazones_client.kubeconfig import from_kubeconfig, load
+from numazones_client.reflector import Backoff, Pace, Reflector
 from numazones_client.resources import Resource
 from numazones_client.retry import NO_RETRY, RetryPolicy
+from numazones_client.table import Table
 
 __all__ = [
     "JSON",
     "NO_RETRY",
     "APIError",
     "AlreadyExists",
+    "Backoff",
     "BadRequest",
     "Client",
     "ClusterConfig",
@@ -43,14 +46,20 @@ __all__ = [
     "Gone",
     "Invalid",
     "NotFound",
+    "Pace",
     "Page",
+    "Reflector",
     "Resource",
     "RetryPolicy",
     "ServerError",
+    "Table",
     "TooManyRequests",
     "Unauthorized",
     "UnknownResource",
     "Unreachable",
+    "Unreadable",
+    "by_name",
+    "by_uid",
     "from_kubeconfig",
     "in_cluster",
     "load",

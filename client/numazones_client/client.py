@@ -172,7 +172,7 @@ class Client:
         """Yield events after a resource version until the server ends the watch.
 
         One connection, never repeated: the caller watches again from the last event's version.
-        Bookmarks are asked for; a real server sends one about every minute.
+        Bookmarks are asked for; most servers send one about every minute.
 
         Args:
             resource: what to watch.
@@ -182,11 +182,12 @@ class Client:
             label_selector: as in ``kubectl get -l``.
             field_selector: as in ``kubectl get --field-selector``.
             duration: seconds after which the server ends the watch.
-            silence: seconds without a byte after which the connection counts as dead.
+            silence: seconds without a byte after which the watch ends here as if the server had ended it:
+                the connection may be dead, or there may be nothing to say.
 
         Raises:
             Gone: the version is too old; list again.
-            Unreachable: the connection broke or fell silent; watch again.
+            Unreachable: the connection broke; watch again.
         """
         request = _collection_request("watch", resource, namespace)
         params = _selectors(label_selector, field_selector) | {

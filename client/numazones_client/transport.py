@@ -95,14 +95,19 @@ class Transport:
             await asyncio.sleep(delay)
 
     async def lines(self, call: Call, *, silence: float) -> AsyncIterator[bytes]:
-        """Send a request once and yield the lines of an endless answer.
+        """Send a request once and yield the lines of an endless answer, until nothing came for ``silence`` s.
 
         Raises:
-            Unreachable: the connection broke, or nothing came for ``silence`` seconds.
+            Unreachable: the connection broke, or the server did not answer at all for so long.
         """
         timeout = aiohttp.ClientTimeout(total=None, connect=_CONNECT_TIMEOUT, sock_read=silence)
         async with self._answer(call, timeout) as response:
-            async for line in _lines(response.content):
+            lines = _lines(response.content)
+            while True:
+                try:
+                    line = await anext(lines)
+                except (StopAsyncIteration, TimeoutError):
+                    return
                 yield line
 
     @asynccontextmanager

@@ -12,10 +12,10 @@ from dataclasses import replace
 from numazones import prediction
 from numazones.cluster import Cluster, ClusterNode, ClusterPod
 from numazones.kubelet.admission import Admission
+from numazones_client.table import Table
 from numazones_operator.decoding import Heartbeat, NamespaceLabels, TopologyReport, ZoneReport
 from numazones_operator.node_record import NodeRecord, Pulse
 from numazones_operator.sharing import Sharing
-from numazones_operator.tables import Table
 from numazones_operator.topologies import approximate
 
 Clock = Callable[[], float]

@@ -21,16 +21,6 @@ _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _ADMISSION_SECONDS = tuple(0.00005 * 2**power for power in range(15))
 
 
-class WatchMetrics(Protocol):
-    """What a reflector reports."""
-
-    def restarted(self, resource: str, reason: str) -> None:
-        """Count the end of a watch."""
-
-    def listed(self, resource: str, seconds: float) -> None:
-        """Take the time of a whole list."""
-
-
 class Metrics:
     """The operator's counters and histograms; gauges about the cluster come from collectors."""
 

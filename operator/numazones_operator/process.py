@@ -23,7 +23,7 @@ from prometheus_client.process_collector import ProcessCollector
 from numazones.api.meta import NODE_LABEL
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.kubelet.admission import Admission
-from numazones_client import Client, ClusterConfig, RetryPolicy, load
+from numazones_client import Client, ClusterConfig, Decoder, Pace, Reflector, RetryPolicy, by_uid, load
 from numazones_client.resources import (
     LEASES,
     NODE_RESOURCE_TOPOLOGIES,
@@ -46,7 +46,6 @@ from numazones_operator.publisher import Publisher
 from numazones_operator.rebalance.controller import Rebalancing
 from numazones_operator.rebalance.inputs import Inputs
 from numazones_operator.rebalance.metrics import RebalanceMetrics
-from numazones_operator.reflector import Pace, Reflector
 from numazones_operator.truth import Truth
 from numazones_operator.work_figures import PredictionFigures, QueueFigures
 from numazones_program import logs
@@ -200,8 +199,8 @@ class Operator:
 
     def _reflectors(self) -> Iterator[Reflector[Any]]:
         state = self.state
-        pods = decoding.FieldDecoder(state.sharing.pod)
-        published = decoding.FieldDecoder(Published.from_api)
+        pods = Decoder(state.sharing.pod, key=by_uid)
+        published = Decoder(Published.from_api)
         yield self._reflector(NODES, decoding.NODES, state.nodes)
         yield self._reflector(
             LEASES,

@@ -16,6 +16,8 @@ from typing import Any
 from numazones.cluster import ClusterPod
 from numazones.prediction import Prediction
 from numazones_client import AlreadyExists, APIError, Client, Forbidden, Invalid, NotFound, Unreachable
+from numazones_client.reflector import Backoff
+from numazones_client.table import Table
 from numazones_operator.admission_predictions import (
     ADMISSION_PREDICTIONS,
     Published,
@@ -28,8 +30,6 @@ from numazones_operator.admission_predictions import (
 from numazones_operator.announcements import Announcements
 from numazones_operator.metrics import Metrics
 from numazones_operator.pacing import TokenBucket
-from numazones_operator.reflector import Backoff
-from numazones_operator.tables import Table
 from numazones_operator.truth import Verification
 
 FIELD_MANAGER = "numazones-operator"

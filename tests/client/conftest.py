@@ -1,5 +1,6 @@
 """A scripted API server: each test says what it answers, and looks at what was asked."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
@@ -58,6 +59,14 @@ class ScriptedServer:
 def status(code: int, reason: str = "", message: str = "no", **more: Any) -> web.Response:
     body = {"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": message, **more}
     return web.json_response(body, status=code)
+
+
+async def eventually(probe: Callable[[], Any]) -> Any:
+    """Wait until the probe gives something true, however long a busy machine takes."""
+    async with asyncio.timeout(60):
+        while not (found := probe()):  # noqa: ASYNC110 - what is waited for has no event of its own
+            await asyncio.sleep(0.005)
+        return found
 
 
 @pytest.fixture

@@ -1,15 +1,14 @@
-"""Pages, events, long lines, dead streams; and that fifty thousand pods come quickly."""
+"""Pages, events, long lines, silent streams, and objects that cannot be read."""
 
 import asyncio
 import json
-import time
 from typing import Any
 
 import pytest
 from aiohttp import web
 
-from numazones_client import Client, Event, Gone, Page, ServerError, Unreachable
-from numazones_client.resources import NODES, PODS
+from numazones_client import Client, Decoder, Event, Gone, ServerError, Unreachable, by_uid
+from numazones_client.resources import NODES
 
 from .conftest import ScriptedServer, status
 
@@ -108,12 +107,22 @@ async def test_a_version_that_is_too_old_is_gone_at_once_and_in_the_stream(
         [event async for event in client.watch(NODES, resource_version="1")]
 
 
-async def test_a_silent_watch_counts_as_dead(client: Client, server: ScriptedServer) -> None:
-    server.answers = [stream(line("ADDED", metadata={"name": "a"}), hold=2)]
+async def test_a_silent_watch_ends_like_any_other(client: Client, server: ScriptedServer) -> None:
+    server.answers = [stream(line("ADDED", metadata={"name": "a"}), hold=60)]
     events = client.watch(NODES, resource_version="1", silence=0.05)
-    assert (await anext(events)).type == "ADDED"
+    assert [event.type async for event in events] == ["ADDED"]
+
+
+async def test_a_server_that_does_not_answer_a_watch_at_all_is_unreachable(
+    client: Client, server: ScriptedServer
+) -> None:
+    async def never(request: web.Request) -> web.StreamResponse:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    server.answers = [never]
     with pytest.raises(Unreachable, match="timed out"):
-        await anext(events)
+        [event async for event in client.watch(NODES, resource_version="1", silence=0.05)]
 
 
 async def test_a_line_that_is_no_event_is_the_servers_error(client: Client, server: ScriptedServer) -> None:
@@ -122,51 +131,39 @@ async def test_a_line_that_is_no_event_is_the_servers_error(client: Client, serv
         [event async for event in client.watch(NODES, resource_version="1")]
 
 
-class Names:
-    """A caller that keeps only names."""
-
-    def page(self, body: bytes) -> Page[str]:
-        document = json.loads(body)
-        return Page(
-            [item["metadata"]["name"] for item in document["items"]],
-            document["metadata"]["resourceVersion"],
-            document["metadata"].get("continue", ""),
-        )
-
-    def event(self, line: bytes) -> Event[str]:
-        document = json.loads(line)
-        metadata = document["object"]["metadata"]
-        return Event(document["type"], metadata.get("name"), metadata["resourceVersion"])
+NAMES: Decoder[str] = Decoder(lambda body: str(body["metadata"]["name"]))
 
 
 async def test_a_decoder_keeps_what_its_caller_needs(client: Client, server: ScriptedServer) -> None:
     server.answers = [page(["a", "b"])]
-    assert [p.items async for p in client.pages(NODES, decoder=Names())] == [["a", "b"]]
+    assert [p.items async for p in client.pages(NODES, decoder=NAMES)] == [["a", "b"]]
     server.answers = [stream(line("ADDED", metadata={"name": "a", "resourceVersion": "3"}))]
-    assert [e async for e in client.watch(NODES, resource_version="1", decoder=Names())] == [
+    assert [e async for e in client.watch(NODES, resource_version="1", decoder=NAMES)] == [
         Event("ADDED", "a", "3")
     ]
 
 
-class Count:
-    """A caller that does not decode at all, so that the client's own cost shows."""
-
-    def page(self, body: bytes) -> Page[int]:
-        more = body[body.rindex(b'"continue":"') + 12 : body.rindex(b'"')]
-        return Page([body.count(b'"uid"')], "1", more.decode())
-
-    def event(self, line: bytes) -> Event[int]:
-        raise NotImplementedError
+def widget(name: str, size: Any) -> dict[str, Any]:
+    return {"kind": "Widget", "metadata": {"namespace": "ns", "name": name, "uid": f"u-{name}"}, "size": size}
 
 
-async def test_the_client_itself_carries_fifty_thousand_pods_within_two_seconds(
-    client: Client, server: ScriptedServer
+SIZES: Decoder[int] = Decoder(lambda body: int(body["size"]), key=by_uid)
+
+
+def test_an_object_that_cannot_be_read_is_left_out_of_a_list_and_named(
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    pod = b'{"uid":"' + b"x" * 2000 + b'"},'
-    body = b'{"items":[' + pod * 500 + b'null],"metadata":{"continue":"%s"}}'
-    more = [web.Response(body=body % b"more") for _ in range(99)]
-    server.answers = [*more, web.Response(body=body % b"")]
-    started = time.perf_counter()
-    pods = sum([p.items[0] async for p in client.pages(PODS, decoder=Count())])
-    assert pods == 50_000
-    assert time.perf_counter() - started < 2
+    body = json.dumps({"metadata": {"resourceVersion": "7"}, "items": [widget("a", 1), widget("b", "x")]})
+    decoded = SIZES.page(body.encode())
+    assert decoded.items == [1]
+    (left_out,) = decoded.unreadable
+    assert (left_out.key, left_out.metadata["name"]) == ("u-b", "b")
+    assert "invalid literal" in left_out.problem
+    assert "Widget ns/b cannot be read and counts as gone" in caplog.text
+
+
+def test_an_object_that_cannot_be_read_any_more_is_named_in_its_event() -> None:
+    event = SIZES.event(json.dumps({"type": "MODIFIED", "object": widget("b", None)}).encode())
+    assert (event.type, event.object) == ("MODIFIED", None)
+    assert event.unreadable is not None
+    assert event.unreadable.key == "u-b"

@@ -13,6 +13,7 @@ from numazones.api.zones import zones_from_node
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.kubelet.node import Node
 from numazones.prediction import Prediction
+from numazones_client import Unreadable
 from numazones_client.resources import NODES, NUMAZONES
 from numazones_operator import decoding
 from numazones_operator.announcements import Announcements
@@ -190,11 +191,11 @@ def test_one_object_that_cannot_be_read_does_not_hide_the_others(caplog: pytest.
     )
     assert [item.name for item in page.items] == ["n-numa-0"]
     assert page.resource_version == "7"
-    assert "bad is left out" in caplog.text
+    assert "bad cannot be read" in caplog.text
     for body in bad:
-        assert decoding.HEARTBEATS._one(body) is None
+        assert isinstance(decoding.HEARTBEATS._one(body), Unreadable)
     odd = {"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "many"}}}
-    assert decoding.NODES._one(odd) is None
+    assert isinstance(decoding.NODES._one(odd), Unreadable)
 
 
 class Writes:

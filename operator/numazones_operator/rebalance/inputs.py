@@ -10,8 +10,8 @@ from numazones.rebalance.budgets import Budget, Headroom
 from numazones.rebalance.candidates import Situation
 from numazones.rebalance.filter import Surroundings
 from numazones.rebalance.history import History
-from numazones_client import Resource
-from numazones_operator.decoding import FieldDecoder, NamespaceLabels
+from numazones_client import Decoder, Resource, Table, by_uid
+from numazones_operator.decoding import NamespaceLabels
 from numazones_operator.rebalance.objects import (
     FAILED,
     GONE,
@@ -21,7 +21,6 @@ from numazones_operator.rebalance.objects import (
     Recommendation,
     read,
 )
-from numazones_operator.tables import Table
 
 BUDGETS = Resource("policy", "v1", "poddisruptionbudgets")
 PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", namespaced=False)
@@ -101,15 +100,15 @@ class Inputs:
             resource: Table(lambda item: item.owner) for resource in OWNERS
         }
 
-    def mirrored(self) -> Iterator[tuple[Resource, FieldDecoder[Any], Table[Any]]]:
+    def mirrored(self) -> Iterator[tuple[Resource, Decoder[Any], Table[Any]]]:
         """Yield what reflectors have to keep up to date."""
-        yield REBALANCE_POLICIES, FieldDecoder(PolicyObject.from_api), self.policies
-        yield REBALANCE_RECOMMENDATIONS, FieldDecoder(Recommendation.from_api), self.recommendations
-        yield BUDGETS, FieldDecoder(Budget.from_api), self.budgets
-        yield PRIORITY_CLASSES, FieldDecoder(PriorityClass.from_api), self.priority_classes
-        yield CLAIMS, FieldDecoder(Claim.from_api), self.claims
+        yield REBALANCE_POLICIES, Decoder(PolicyObject.from_api), self.policies
+        yield REBALANCE_RECOMMENDATIONS, Decoder(Recommendation.from_api), self.recommendations
+        yield BUDGETS, Decoder(Budget.from_api), self.budgets
+        yield PRIORITY_CLASSES, Decoder(PriorityClass.from_api), self.priority_classes
+        yield CLAIMS, Decoder(Claim.from_api), self.claims
         for resource, table in self.templates.items():
-            yield resource, FieldDecoder(Template.from_api), table
+            yield resource, Decoder(Template.from_api, key=by_uid), table
 
     @property
     def classes(self) -> dict[str, int]:

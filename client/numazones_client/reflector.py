@@ -3,7 +3,9 @@
 Kubernetes' own informers set the rules (client-go ``tools/cache``; "Efficient detection of changes" of the
 API concepts): list page by page, watch from the list's version, continue from the last event or bookmark,
 list again after 410 Gone. A list replaces what was mirrored, so that objects which vanished while nobody
-watched are found. A stream that says nothing, not even a bookmark, counts as dead.
+watched are found. A stream that says nothing is opened anew from where it stood: a server that is there
+answers, and one that is not is a failure then. Silence itself is none, since API servers without progress
+notifications of etcd send no bookmarks for resources that nobody touches.
 
 kopf's own event cache is not used for this: after a 410 it never learns of vanished objects, and its
 indexes do not scale to whole clusters.
@@ -12,15 +14,16 @@ indexes do not scale to whole clusters.
 import asyncio
 import logging
 import random
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
-from numazones_client import APIError, Client, Decoder, Gone, Resource, UnknownResource, Unreachable
-from numazones_client.decoding import BOOKMARK, DELETED
-from numazones_operator.metrics import WatchMetrics
-from numazones_operator.tables import Table
+from numazones.errors import NumazonesError
+from numazones_client.client import Client
+from numazones_client.decoding import DELETED, Decoder, Event, Unreadable
+from numazones_client.errors import APIError, Gone, UnknownResource, Unreachable
+from numazones_client.resources import Resource
+from numazones_client.table import Table
 
 T = TypeVar("T")
 
@@ -42,8 +45,9 @@ class Pace:
     duration: float = 300.0
     """How long one watch lasts; the server ends it, jitter keeps watches of one client apart."""
     silence: float = 90.0
-    """How long a stream may say nothing before it counts as dead; servers send bookmarks every minute."""
+    """How long a stream may say nothing before it is opened anew; most servers send bookmarks each minute."""
     page_size: int = 500
+    """Objects per page of a list. Whoever must never see half a list asks for more than there are."""
 
 
 class Backoff:
@@ -64,6 +68,26 @@ class Backoff:
         return ceiling * (0.5 + self._draw() / 2)
 
 
+class WatchMetrics(Protocol):
+    """What a reflector reports; ``resource`` as RBAC names it."""
+
+    def restarted(self, resource: str, reason: str) -> None:
+        """Count the end of a watch: ended, broken, expired, refused or unreachable."""
+
+    def listed(self, resource: str, seconds: float) -> None:
+        """Take the time of a whole list."""
+
+
+class _Unmeasured:
+    """Reports to nobody."""
+
+    def restarted(self, resource: str, reason: str) -> None:
+        pass
+
+    def listed(self, resource: str, seconds: float) -> None:
+        pass
+
+
 class Reflector(Generic[T]):
     """Keeps one table equal to one resource of the API server."""
 
@@ -74,27 +98,47 @@ class Reflector(Generic[T]):
         *,
         decoder: Decoder[T],
         table: Table[T],
-        metrics: WatchMetrics,
+        metrics: WatchMetrics | None = None,
         namespace: str = "",
         label_selector: str = "",
+        field_selector: str = "",
         pace: Pace | None = None,
         optional: bool = False,
+        unreadable: Callable[[Unreadable], None] = lambda _object: None,
         draw: Callable[[], float] = random.random,
     ) -> None:
-        """``optional``: a cluster that does not know the resource counts as one without such objects."""
+        """Prepare to mirror; ``run`` does it.
+
+        Args:
+            client: how to reach the server.
+            resource: what to mirror.
+            decoder: what to keep of each object; its keys of unreadable objects are the table's.
+            table: where the objects go.
+            metrics: whom to report to.
+            namespace: one namespace, empty for all.
+            label_selector: as in ``kubectl get -l``.
+            field_selector: as in ``kubectl get --field-selector``.
+            pace: how patient to be.
+            optional: a cluster that does not know the resource counts as one without such objects.
+            unreadable: told of each object that cannot be read, after it is gone from the table.
+            draw: random numbers in [0, 1).
+        """
         self._client = client
         self._resource = resource
         self._decoder = decoder
         self._table = table
-        self._metrics = metrics
+        self._metrics = _Unmeasured() if metrics is None else metrics
         self._namespace = namespace
         self._label_selector = label_selector
+        self._field_selector = field_selector
         self._pace = pace or Pace()
         self._optional = optional
+        self._unreadable = unreadable
         self._draw = draw
         self._backoff = Backoff(draw=draw)
         self._version = ""
         self.synced = asyncio.Event()
+        """Set once the resource has been listed."""
         self.problem = "it has not been listed yet"
         """Why the mirror may be behind; empty while it is current."""
 
@@ -117,35 +161,42 @@ class Reflector(Generic[T]):
             except UnknownResource as error:
                 self._version = ""
                 await self._wait_for_resource(error)
-            except APIError as error:
+            except NumazonesError as error:  # also a token that cannot be read just now
                 await self._wait_after(error)
 
     async def _list(self) -> None:
         """Take in a list page by page, so that it is never in memory as a whole; then drop the rest."""
         seen: set[str] = set()
+        unreadable: list[Unreadable] = []
         version = ""
-        started = time.monotonic()
+        clock = asyncio.get_running_loop().time
+        started = clock()
         async for page in self._client.pages(
             self._resource,
             decoder=self._decoder,
             namespace=self._namespace,
             label_selector=self._label_selector,
+            field_selector=self._field_selector,
             limit=self._pace.page_size,
         ):
             for item in page.items:
                 self._table.put(item)
                 seen.add(self._table.key(item))
+            unreadable += page.unreadable
             version = page.resource_version
-            await asyncio.sleep(0)
+            if page.continue_token:
+                await asyncio.sleep(0)
         self._table.retain(seen)
-        self._metrics.listed(self.name, time.monotonic() - started)
+        for left_out in unreadable:
+            self._unreadable(left_out)
+        self._metrics.listed(self.name, clock() - started)
         self._version = version
         self._current()
 
     async def _watch(self) -> None:
         """Take in one stream. One that broke after some events ends like any other."""
-        duration = self._pace.duration * (1 + self._draw())
-        started = slice_started = time.monotonic()
+        clock = asyncio.get_running_loop().time
+        started = slice_started = clock()
         events = 0
         reason = "ended"
         try:
@@ -155,30 +206,42 @@ class Reflector(Generic[T]):
                 decoder=self._decoder,
                 namespace=self._namespace,
                 label_selector=self._label_selector,
-                duration=duration,
+                field_selector=self._field_selector,
+                duration=self._pace.duration * (1 + self._draw()),
                 silence=self._pace.silence,
             ):
                 events += 1
-                if event.type == BOOKMARK or event.object is None:
-                    self._current()
-                elif event.type == DELETED:
-                    self._table.remove(event.object)
-                else:
-                    self._table.put(event.object)
+                self._take(event)
                 self._version = event.resource_version or self._version
-                if time.monotonic() - slice_started > _SLICE:
+                if clock() - slice_started > _SLICE:
                     await asyncio.sleep(0)
-                    slice_started = time.monotonic()
+                    slice_started = clock()
         except Unreachable as error:
             if not events:
                 raise
             reason = "broken"
             _log.info("%s: %s", self.name, error)
+        except Gone:
+            if not events and clock() - started < _SHORT_WATCH:
+                await asyncio.sleep(self._backoff.delay())
+            raise
         self._metrics.restarted(self.name, reason)
-        if events or time.monotonic() - started >= _SHORT_WATCH:
+        if events or clock() - started >= _SHORT_WATCH:
             self._current()
         else:
             await asyncio.sleep(self._backoff.delay())
+
+    def _take(self, event: Event[T]) -> None:
+        if event.unreadable is not None:
+            self._table.discard(event.unreadable.key)
+            if event.type != DELETED:
+                self._unreadable(event.unreadable)
+        elif event.object is None:
+            self._current()
+        elif event.type == DELETED:
+            self._table.remove(event.object)
+        else:
+            self._table.put(event.object)
 
     def _current(self) -> None:
         self._backoff.reset()
@@ -193,8 +256,9 @@ class Reflector(Generic[T]):
             return
         await self._wait_after(error)
 
-    async def _wait_after(self, error: APIError) -> None:
-        delay = max(self._backoff.delay(), error.retry_after or 0.0)
+    async def _wait_after(self, error: NumazonesError) -> None:
+        asked = error.retry_after if isinstance(error, APIError) else None
+        delay = max(self._backoff.delay(), asked or 0.0)
         self.problem = str(error)
         self._metrics.restarted(self.name, "unreachable" if isinstance(error, Unreachable) else "rejected")
         _log.warning("%s: %s; trying again in %.1f s", self.name, error, delay)

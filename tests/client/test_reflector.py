@@ -2,22 +2,34 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sized
 from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
-from prometheus_client import CollectorRegistry
 
-from numazones_client import JSON, Client, ClusterConfig, Resource, RetryPolicy
-from numazones_operator.metrics import Metrics
-from numazones_operator.reflector import Backoff, Pace, Reflector
-from numazones_operator.tables import Table
+from numazones_client import (
+    JSON,
+    NO_RETRY,
+    Backoff,
+    Client,
+    ClusterConfig,
+    Decoder,
+    Pace,
+    Reflector,
+    Resource,
+    Table,
+    reflector,
+)
+from numazones_client.config import FileToken, StaticToken, TokenSource
 
-from .closed_loop import eventually
+from .conftest import eventually
 
 WIDGETS = Resource("example.com", "v1", "widgets", namespaced=False)
+NO_TOKEN = StaticToken()
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -65,43 +77,64 @@ class Server:
         self.streams[-1].put_nowait(None)
 
 
+class Restarts(list[str]):
+    """Why watches ended."""
+
+    def restarted(self, resource: str, reason: str) -> None:
+        assert resource == WIDGETS.full_name
+        self.append(reason)
+
+    def listed(self, resource: str, seconds: float) -> None:
+        assert resource == WIDGETS.full_name
+        assert seconds >= 0
+
+
 @asynccontextmanager
-async def mirrored(server: Server, *, pace: Pace | None = None, optional: bool = False) -> Any:
-    """Run a reflector on the server; gives it, its table and its metrics."""
+async def mirrored(
+    server: Server,
+    *,
+    decoder: Decoder[dict[str, Any]] = JSON,
+    credentials: TokenSource = NO_TOKEN,
+    **options: Any,
+) -> AsyncIterator[tuple[Reflector[dict[str, Any]], Table[dict[str, Any]], Restarts]]:
+    """Run a reflector on the server; gives it, its table and why it began anew."""
     app = web.Application()
     app.router.add_get("/{path:.*}", server.handle)
     runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
-    config = ClusterConfig(server=f"http://127.0.0.1:{runner.addresses[0][1]}")
+    config = ClusterConfig(f"http://127.0.0.1:{runner.addresses[0][1]}", credentials=credentials)
     table: Table[dict[str, Any]] = Table(lambda item: str(item["metadata"]["name"]))
-    metrics = Metrics(CollectorRegistry())
-    async with Client(config, retry=RetryPolicy(attempts=1)) as client:
-        reflector = Reflector(
-            client, WIDGETS, decoder=JSON, table=table, metrics=metrics, pace=pace, optional=optional
-        )
-        task = asyncio.create_task(reflector.run())
+    restarts = Restarts()
+    async with Client(config, retry=NO_RETRY) as client:
+        mirror = Reflector(client, WIDGETS, decoder=decoder, table=table, metrics=restarts, **options)
+        task = asyncio.create_task(mirror.run())
         try:
-            yield reflector, table, metrics
+            yield mirror, table, restarts
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
             await runner.cleanup()
 
 
+def has_length(items: Sized, count: int) -> bool:
+    return len(items) == count
+
+
 def names(table: Table[dict[str, Any]]) -> set[str]:
     return {item["metadata"]["name"] for item in table}
 
 
-def restarts(metrics: Metrics, reason: str) -> float:
-    return float(metrics.watch_restarts.labels(WIDGETS.full_name, reason)._value.get())
+def sized(body: dict[str, Any]) -> dict[str, Any]:
+    int(body.get("size") or 0)
+    return body
 
 
 async def test_it_lists_page_by_page_then_watches_from_the_lists_version() -> None:
     server = Server()
     server.lists = [([widget(f"w{number}", number) for number in range(5)], 9)]
-    async with mirrored(server, pace=Pace(page_size=2)) as (reflector, table, _):
-        await reflector.synced.wait()
+    async with mirrored(server, pace=Pace(page_size=2)) as (mirror, table, _):
+        await mirror.synced.wait()
         assert names(table) == {f"w{number}" for number in range(5)}
         await eventually(lambda: server.streams)
         assert [asked.get("continue", "") for asked in server.asked[:3]] == ["", "2", "4"]
@@ -110,13 +143,13 @@ async def test_it_lists_page_by_page_then_watches_from_the_lists_version() -> No
         server.send("ADDED", widget("new", 10))
         server.send("DELETED", widget("w0", 11))
         await eventually(lambda: names(table) == {"w1", "w2", "w3", "w4", "new"})
-        assert not reflector.problem
+        assert not mirror.problem
 
 
 async def test_a_stream_that_ends_is_continued_from_the_last_bookmark() -> None:
     server = Server()
     server.lists = [([], 1)]
-    async with mirrored(server) as (_, table, metrics):
+    async with mirrored(server) as (_, table, restarts):
         await eventually(lambda: len(server.streams) == 1)
         server.send("ADDED", widget("a", 5))
         server.send("BOOKMARK", {"metadata": {"resourceVersion": "77"}})
@@ -124,45 +157,100 @@ async def test_a_stream_that_ends_is_continued_from_the_last_bookmark() -> None:
         await eventually(lambda: len(server.streams) == 2)
         assert server.asked[-1]["resourceVersion"] == "77"
         assert names(table) == {"a"}
-        assert restarts(metrics, "ended") == 1
+        assert restarts == ["ended"]
 
 
 async def test_after_410_it_lists_again_and_forgets_what_has_vanished() -> None:
     server = Server()
     server.lists = [([widget("old", 1), widget("kept", 2)], 3), ([widget("kept", 2), widget("new", 8)], 9)]
-    async with mirrored(server) as (_, table, metrics):
+    async with mirrored(server) as (_, table, restarts):
         await eventually(lambda: len(server.streams) == 1)
         server.send("ERROR", {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"})
         await eventually(lambda: names(table) == {"kept", "new"})
-        assert restarts(metrics, "expired") == 1
+        assert restarts == ["expired"]
 
 
-async def test_a_stream_that_falls_silent_counts_as_dead() -> None:
+async def test_a_stream_that_falls_silent_is_opened_anew_without_complaint(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     server = Server()
     server.lists = [([], 1)]
-    async with mirrored(server, pace=Pace(silence=0.2)) as (_, table, metrics):
+    async with mirrored(server, pace=Pace(silence=0.2)) as (mirror, table, _):
         await eventually(lambda: len(server.streams) == 1)
         server.send("ADDED", widget("a", 5))
         await eventually(lambda: len(server.streams) == 2)
         assert names(table) == {"a"}
         assert server.asked[-1]["resourceVersion"] == "5"
-        assert restarts(metrics, "broken") == 1
+        await eventually(lambda: len(server.streams) == 3)  # the second said nothing at all
+        assert not mirror.problem
+        assert server.asked[-1]["resourceVersion"] == "5"
+    assert "timed out" not in caplog.text
+
+
+async def test_an_object_that_becomes_unreadable_is_gone_at_once_and_reported() -> None:
+    server = Server()
+    server.lists = [([widget("a", 1), widget("b", 2)], 3)]
+    left_out: list[str] = []
+    decoder = Decoder(sized, key=lambda metadata: str(metadata["name"]))
+    told: dict[str, Any] = {"decoder": decoder, "unreadable": lambda item: left_out.append(item.key)}
+    async with mirrored(server, **told) as (_, table, _):
+        await eventually(lambda: len(server.streams) == 1)
+        assert names(table) == {"a", "b"}
+        server.send("MODIFIED", {**widget("a", 4), "size": "large"})
+        await eventually(lambda: names(table) == {"b"})
+        assert left_out == ["a"]
+        server.lists = [([{**widget("b", 5), "size": "huge"}, widget("c", 6)], 7)]
+        server.send("ERROR", {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"})
+        await eventually(lambda: names(table) == {"c"})
+        assert left_out == ["a", "b"]
+
+
+async def test_a_server_whose_versions_are_always_too_old_is_not_asked_without_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pauses: list[float] = []
+
+    def pause(_: Backoff) -> float:
+        pauses.append(0.01)
+        return 0.01
+
+    monkeypatch.setattr(Backoff, "delay", pause)
+    monkeypatch.setattr(reflector, "_SHORT_WATCH", float("inf"))
+    server = Server()
+    server.lists = [([], 1)]
+    async with mirrored(server) as (_, _, restarts):
+        for number in range(1, 4):
+            await eventually(partial(has_length, server.streams, number))
+            server.send("ERROR", {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"})
+            await eventually(partial(has_length, restarts, number))
+    assert restarts == ["expired"] * 3
+    assert len(pauses) == 3
+
+
+async def test_a_token_that_cannot_be_read_is_a_problem_until_it_can(tmp_path: Path) -> None:
+    server = Server()
+    server.lists = [([widget("a", 1)], 2)]
+    token = tmp_path / "token"
+    async with mirrored(server, credentials=FileToken(token)) as (mirror, table, _):
+        await eventually(lambda: "cannot read the token" in mirror.problem)
+        token.write_text("t")
+        await eventually(lambda: names(table) == {"a"})
 
 
 async def test_an_optional_resource_that_nobody_has_installed_counts_as_empty() -> None:
     server = Server()
     server.list_status = 404
-    async with mirrored(server, optional=True) as (reflector, table, _):
-        await eventually(reflector.synced.is_set)
+    async with mirrored(server, optional=True) as (mirror, table, _):
+        await eventually(mirror.synced.is_set)
         assert names(table) == set()
 
 
 async def test_a_resource_that_must_be_there_is_waited_for_and_the_problem_named() -> None:
     server = Server()
     server.list_status = 404
-    async with mirrored(server) as (reflector, table, _):
-        await eventually(lambda: "kubectl apply -k crds" in reflector.problem or "crds" in reflector.problem)
-        assert not reflector.synced.is_set()
+    async with mirrored(server) as (mirror, table, _):
+        await eventually(lambda: "kubectl apply -k crds" in mirror.problem or "crds" in mirror.problem)
+        assert not mirror.synced.is_set()
         server.lists, server.list_status = [([widget("a", 1)], 2)], 200
         await eventually(lambda: names(table) == {"a"})
 

@@ -1,7 +1,7 @@
 """One kind of object, mirrored by key, with somebody told of every change.
 
-The narrow waist between reflectors, which know the API's protocol, and ``ClusterState``, which knows what
-the objects mean. Everything runs on one event loop, so a change is seen by nobody half made.
+The narrow waist between a ``Reflector``, which knows the API's protocol, and its caller, who knows what the
+objects mean. Everything runs on one event loop, so a change is seen by nobody half made.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -68,7 +68,13 @@ class Table(Generic[T]):
         if self._changed is not None:
             self._changed(old, None)
 
+    def discard(self, key: str) -> None:
+        """Forget the object of that key, whatever its last state was; it may have none."""
+        old = self._items.pop(key, None)
+        if old is not None and self._changed is not None:
+            self._changed(old, None)
+
     def retain(self, keys: Collection[str]) -> None:
         """Forget every object whose key is not among these."""
         for key in [key for key in self._items if key not in keys]:
-            self.remove(self._items[key])
+            self.discard(key)
