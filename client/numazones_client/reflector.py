@@ -228,6 +228,7 @@ class Reflector(Generic[T]):
         self._metrics.restarted(self.name, reason)
         if events or clock() - started >= _SHORT_WATCH:
             self._current()
+            self._backoff.reset()
         else:
             await asyncio.sleep(self._backoff.delay())
 
@@ -244,7 +245,6 @@ class Reflector(Generic[T]):
             self._table.put(event.object)
 
     def _current(self) -> None:
-        self._backoff.reset()
         self.problem = ""
         self.synced.set()
 

@@ -210,21 +210,24 @@ async def test_a_server_whose_versions_are_always_too_old_is_not_asked_without_e
 ) -> None:
     pauses: list[float] = []
 
-    def pause(_: Backoff) -> float:
-        pauses.append(0.01)
-        return 0.01
+    real = Backoff.delay
 
-    monkeypatch.setattr(Backoff, "delay", pause)
+    def delay(backoff: Backoff) -> float:
+        pauses.append(real(backoff))
+        return 0.0
+
+    monkeypatch.setattr(Backoff, "delay", delay)
     monkeypatch.setattr(reflector, "_SHORT_WATCH", float("inf"))
     server = Server()
     server.lists = [([], 1)]
-    async with mirrored(server) as (_, _, restarts):
+    async with mirrored(server, draw=lambda: 0.5) as (_, _, restarts):
         for number in range(1, 4):
             await eventually(partial(has_length, server.streams, number))
             server.send("ERROR", {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"})
             await eventually(partial(has_length, restarts, number))
     assert restarts == ["expired"] * 3
     assert len(pauses) == 3
+    assert pauses == sorted(pauses)  # they grow, although every list in between succeeds
 
 
 async def test_a_token_that_cannot_be_read_is_a_problem_until_it_can(tmp_path: Path) -> None:

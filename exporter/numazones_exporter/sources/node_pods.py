@@ -49,11 +49,12 @@ class FilePodsReader:
 
 def pods_of(items: Iterable[Mapping[str, Any]], node_name: str) -> tuple[NodePod, ...]:
     """Take what matters from the pods bound to a node."""
-    pods = (_pod(item) for item in items if (item.get("spec") or {}).get("nodeName") == node_name)
+    pods = (pod_of(item) for item in items if (item.get("spec") or {}).get("nodeName") == node_name)
     return tuple(sorted(pods, key=lambda pod: (pod.namespace, pod.name, pod.uid)))
 
 
-def _pod(item: Mapping[str, Any]) -> NodePod:
+def pod_of(item: Mapping[str, Any]) -> NodePod:
+    """Take what matters from one pod; TypeError, KeyError, AttributeError: it is none."""
     metadata, status = item["metadata"], item.get("status") or {}
     annotations = metadata.get("annotations") or {}
     uid = metadata.get("uid") or ""
