@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from numazones import cpuset
 from numazones.cpuset import CPUSet
-from numazones.kubelet.checkpoints import MemoryBlock
+from numazones.kubelet.machine_state import Block
 from numazones_exporter.liveness import Liveness, judge
 from numazones_exporter.observation import (
     CPU_MANAGER_STATE,
@@ -44,7 +44,7 @@ class Holding:
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryAccounts:
+class AssignedMemory:
     """What the memory manager has given away, per NUMA node."""
 
     assigned: Mapping[tuple[int, str], int]
@@ -62,7 +62,7 @@ class Holdings:
     containers: tuple[Holding, ...]
     cpus: CPUSet | None
     """All exclusively held CPUs; None where neither source could be read."""
-    memory: MemoryAccounts | None
+    memory: AssignedMemory | None
     problems: tuple[Problem, ...]
     """Contradictions between sources, and stand-ins that are not exact."""
 
@@ -163,21 +163,21 @@ def _exclusive(observation: Observation, joined: Iterable[Holding]) -> CPUSet | 
 
 def _memory(
     observation: Observation, records: Records, ended: Iterable[str], joined: Iterable[Holding]
-) -> tuple[MemoryAccounts | None, list[Problem]]:
+) -> tuple[AssignedMemory | None, list[Problem]]:
     """What the memory manager has given away, and whether a split had to be guessed."""
     if observation.memory_manager is not None:
-        accounts = _Accounts(observation)
+        ledger = _Ledger(observation)
         for uid in sorted(ended):
-            accounts.release(records[uid])
-        return accounts.frozen(), []
+            ledger.release(records[uid])
+        return ledger.frozen(), []
     if observation.podresources is not None:
         return _from_blocks(observation, joined)
     if observation.kubelet is not None and observation.kubelet.memory_manager_policy == "None":
-        return MemoryAccounts({}), []
+        return AssignedMemory({}), []
     return None, []
 
 
-class _Accounts:
+class _Ledger:
     """The memory manager's tables, while ended pods' blocks are given back."""
 
     def __init__(self, observation: Observation) -> None:
@@ -199,9 +199,9 @@ class _Accounts:
             for block in resources.memory:
                 self._release(block)
 
-    def _release(self, block: MemoryBlock) -> None:
+    def _release(self, block: Block) -> None:
         left = block.size
-        for numa in cpuset.ids(block.numa):
+        for numa in cpuset.ids(block.affinity):
             if numa not in self._assignments:
                 continue
             self._assignments[numa] -= 1
@@ -213,22 +213,22 @@ class _Accounts:
                 self._assigned[numa, block.type] -= returned
                 left -= returned
 
-    def frozen(self) -> MemoryAccounts:
-        return MemoryAccounts(self._assigned, self._groups, self._assignments)
+    def frozen(self) -> AssignedMemory:
+        return AssignedMemory(self._assigned, self._groups, self._assignments)
 
 
-def _from_blocks(observation: Observation, joined: Iterable[Holding]) -> tuple[MemoryAccounts, list[Problem]]:
+def _from_blocks(observation: Observation, joined: Iterable[Holding]) -> tuple[AssignedMemory, list[Problem]]:
     """Stand in for memory_manager_state; blocks over several NUMA nodes fill them in ascending order."""
     assert observation.podresources is not None  # noqa: S101 - the caller asked
-    room = {(block.numa, block.type): block.size for block in observation.podresources.allocatable_memory}
+    room = {(block.affinity, block.type): block.size for block in observation.podresources.allocatable_memory}
     assigned: dict[tuple[int, str], int] = {}
     groups: dict[int, int] = {}
     assignments: dict[int, int] = {}
     split = False
     blocks = [block for holding in joined for block in holding.resources.memory]
-    for block in sorted(blocks, key=lambda block: (block.numa.bit_count(), block.numa, block.type)):
+    for block in sorted(blocks, key=lambda block: (block.affinity.bit_count(), block.affinity, block.type)):
         left = block.size
-        *others, last = cpuset.ids(block.numa) if block.numa else (-1,)
+        *others, last = cpuset.ids(block.affinity) if block.affinity else (-1,)
         for numa in others:
             free = room.get((1 << numa, block.type), 0) - assigned.get((numa, block.type), 0)
             part = max(0, min(left, free))
@@ -237,8 +237,8 @@ def _from_blocks(observation: Observation, joined: Iterable[Holding]) -> tuple[M
         if last >= 0:
             assigned[last, block.type] = assigned.get((last, block.type), 0) + left
         split = split or bool(others)
-        for numa in cpuset.ids(block.numa):
-            groups[numa] = block.numa
+        for numa in cpuset.ids(block.affinity):
+            groups[numa] = block.affinity
             assignments[numa] = assignments.get(numa, 0) + 1
     problems = []
     if split:
@@ -247,7 +247,7 @@ def _from_blocks(observation: Observation, joined: Iterable[Holding]) -> tuple[M
             "lowest NUMA node first, until memory_manager_state can be read"
         )
         problems.append(Problem(MEMORY_MANAGER_STATE, "EstimatedSplit", message))
-    return MemoryAccounts(assigned, groups, assignments), problems
+    return AssignedMemory(assigned, groups, assignments), problems
 
 
 _MOST_NAMED = 3
@@ -286,9 +286,9 @@ def _cpus_text(cpus: CPUSet) -> str:
     return f"CPUs {cpuset.format(cpus)}" if cpus else ""
 
 
-def _memory_text(blocks: Iterable[MemoryBlock]) -> str:
+def _memory_text(blocks: Iterable[Block]) -> str:
     return " + ".join(
-        f"{block.size} bytes of {block.type} on NUMA {cpuset.format(block.numa)}" for block in blocks
+        f"{block.size} bytes of {block.type} on NUMA {cpuset.format(block.affinity)}" for block in blocks
     )
 
 

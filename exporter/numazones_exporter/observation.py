@@ -8,8 +8,13 @@ from dataclasses import dataclass
 
 from numazones.api.snapshot import KnownCache
 from numazones.cpuset import CPUSet
-from numazones.kubelet.checkpoints import CPUManagerState, DeviceManagerState, MemoryBlock, MemoryManagerState
+from numazones.kubelet.checkpoints import (
+    CPUManagerCheckpoint,
+    DeviceManagerCheckpoint,
+    MemoryManagerCheckpoint,
+)
 from numazones.kubelet.config import KubeletConfiguration
+from numazones.kubelet.machine_state import Block
 from numazones.machine import Machine
 
 SYSFS = "sysfs"
@@ -82,13 +87,13 @@ class ContainerResources:
 
     name: str
     cpus: CPUSet
-    memory: tuple[MemoryBlock, ...]
+    memory: tuple[Block, ...]
     devices: tuple[Device, ...]
     claimed: tuple[tuple[str, str], ...] = ()
     """Dynamic resources (DRA): (driver, ``pool/device``); podresources does not tell their NUMA nodes."""
 
     @property
-    def blocks(self) -> tuple[MemoryBlock, ...]:
+    def blocks(self) -> tuple[Block, ...]:
         """Memory that is really held: blocks of size zero are left-overs."""
         return tuple(block for block in self.memory if block.size)
 
@@ -115,7 +120,7 @@ class PodResourcesAnswer:
 
     pods: tuple[PodResources, ...]
     allocatable_cpus: CPUSet
-    allocatable_memory: tuple[MemoryBlock, ...]
+    allocatable_memory: tuple[Block, ...]
     allocatable_devices: tuple[Device, ...]
 
 
@@ -147,9 +152,9 @@ class Observation:
     hardware: Hardware | None = None
     podresources: PodResourcesAnswer | None = None
     kubelet: KubeletConfiguration | None = None
-    cpu_manager: CPUManagerState | None = None
-    memory_manager: MemoryManagerState | None = None
-    devices: DeviceManagerState | None = None
+    cpu_manager: CPUManagerCheckpoint | None = None
+    memory_manager: MemoryManagerCheckpoint | None = None
+    devices: DeviceManagerCheckpoint | None = None
     pods: tuple[NodePod, ...] | None = None
     """This node's pods; None where they were not asked for or could not be read."""
     problems: tuple[Problem, ...] = ()

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from numazones.kubelet import checkpoints
+from numazones.kubelet.machine_state import Block
 from numazones_exporter.observation import ContainerResources, Device, Observation
 
 Records: TypeAlias = dict[str, dict[str, ContainerResources]]
@@ -31,7 +32,7 @@ def of_state_files(observation: Observation) -> Records:
     return records
 
 
-def _add_cpus(records: Records, state: checkpoints.CPUManagerState) -> None:
+def _add_cpus(records: Records, state: checkpoints.CPUManagerCheckpoint) -> None:
     for uid, containers in state.entries.items():
         for name, cpus in containers.items():
             _record(records, uid, name, cpus=cpus)
@@ -39,7 +40,7 @@ def _add_cpus(records: Records, state: checkpoints.CPUManagerState) -> None:
         _record(records, uid, POD, cpus=cpus)
 
 
-def _add_memory(records: Records, state: checkpoints.MemoryManagerState) -> None:
+def _add_memory(records: Records, state: checkpoints.MemoryManagerCheckpoint) -> None:
     for uid, containers in state.entries.items():
         for name, blocks in containers.items():
             _record(records, uid, name, memory=_ordered(blocks))
@@ -47,11 +48,11 @@ def _add_memory(records: Records, state: checkpoints.MemoryManagerState) -> None
         _record(records, uid, POD, memory=_ordered(blocks))
 
 
-def _ordered(blocks: Iterable[checkpoints.MemoryBlock]) -> tuple[checkpoints.MemoryBlock, ...]:
-    return tuple(sorted(blocks, key=lambda block: (block.type, block.numa, block.size)))
+def _ordered(blocks: Iterable[Block]) -> tuple[Block, ...]:
+    return tuple(sorted(blocks, key=lambda block: (block.type, block.affinity, block.size)))
 
 
-def _add_devices(records: Records, state: checkpoints.DeviceManagerState) -> None:
+def _add_devices(records: Records, state: checkpoints.DeviceManagerCheckpoint) -> None:
     for entry in sorted(state.entries, key=lambda entry: (entry.pod_uid, entry.container, entry.resource)):
         known = records.get(entry.pod_uid, {}).get(entry.container)
         devices = [Device(entry.resource, device, numa) for device, numa in sorted(entry.numa_of().items())]

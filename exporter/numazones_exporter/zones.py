@@ -15,13 +15,13 @@ from numazones.api.numazone import Kubelet, NUMAZone
 from numazones.api.snapshot import (
     Holder,
     KnownDevice,
-    MemoryBooks,
     NodeSnapshot,
     kubelet_settings,
 )
 from numazones.api.zone_building import build_zones
 from numazones.cpuset import CPUSet
 from numazones.errors import NumazonesError
+from numazones.kubelet.machine_state import MachineState, NUMANodeState
 from numazones.kubelet.memory_manager import MEMORY, hugepage_type
 from numazones.machine import Machine
 from numazones_exporter.conditions import conditions_of, unexpected
@@ -97,7 +97,7 @@ def _joined(observation: Observation, hardware: Hardware) -> _Joined:
 
 def _snapshot(observation: Observation, hardware: Hardware) -> NodeSnapshot:
     holdings, devices, reserved, problems = _joined(observation, hardware)
-    accounts = holdings.memory
+    assigned = holdings.memory
     return NodeSnapshot(
         node_name=observation.node_name,
         node_uid=observation.node_uid,
@@ -107,8 +107,8 @@ def _snapshot(observation: Observation, hardware: Hardware) -> NodeSnapshot:
         default_cpus=_default_cpus(observation, holdings, hardware.machine),
         exclusive_cpus=holdings.cpus,
         memory_reserved=_memory_reserved(observation, hardware.machine),
-        memory_assigned=None if accounts is None else accounts.assigned,
-        memory_books=_memory_books(observation, holdings, hardware.machine),
+        memory_assigned=None if assigned is None else assigned.assigned,
+        machine_state=_machine_state(observation, holdings, hardware.machine),
         memory_unknown=hardware.memory_unknown,
         devices=tuple(
             KnownDevice(item.resource, item.id, item.numa, item.healthy) for item in devices.devices
@@ -176,14 +176,14 @@ def _memory_reserved(observation: Observation, machine: Machine) -> Mapping[tupl
     return amounts
 
 
-def _memory_books(observation: Observation, holdings: Holdings, machine: Machine) -> MemoryBooks | None:
+def _machine_state(observation: Observation, holdings: Holdings, machine: Machine) -> MachineState | None:
     if holdings.memory is None or memory_policy(observation) != STATIC_MEMORY:
         return None
     groups, assignments = holdings.memory.groups, holdings.memory.assignments
-    return MemoryBooks(
-        groups={node.id: groups.get(node.id, 1 << node.id) for node in machine.numa_nodes},
-        assignments={node.id: assignments.get(node.id, 0) for node in machine.numa_nodes},
-    )
+    return {
+        node.id: NUMANodeState(assignments.get(node.id, 0), {}, groups.get(node.id, 1 << node.id))
+        for node in machine.numa_nodes
+    }
 
 
 def _holder(holding: Holding) -> Holder:

@@ -172,9 +172,9 @@ def _free_memory(
     snapshot: NodeSnapshot, kubelet: Kubelet, numa: int, resources: Iterable[Resource]
 ) -> str | None:
     """Return the memory one container could be bound to here; without policy Static none is bound."""
-    if kubelet.memory_manager_policy != STATIC_MEMORY or snapshot.memory_books is None:
+    if kubelet.memory_manager_policy != STATIC_MEMORY or snapshot.machine_state is None:
         return None
-    if snapshot.memory_books.groups.get(numa) != 1 << numa:
+    if snapshot.machine_state[numa].cells != 1 << numa:
         return "0"
     return next((resource.available for resource in resources if resource.name == MEMORY), None)
 

@@ -28,10 +28,11 @@ from numazones.kubelet.config import (
 from numazones.kubelet.cpu_manager import NONE as NO_CPUS
 from numazones.kubelet.cpu_manager import STATIC as STATIC_CPUS
 from numazones.kubelet.device_manager import Device
+from numazones.kubelet.machine_state import MemoryTable, NUMANodeState
 from numazones.kubelet.memory_manager import MEMORY
 from numazones.kubelet.memory_manager import NONE as NO_MEMORY
 from numazones.kubelet.memory_manager import STATIC as STATIC_MEMORY
-from numazones.kubelet.node import Node, NUMAMemory
+from numazones.kubelet.node import Node
 from numazones.kubelet.versions import MAX_ALLOWABLE, PREFER_CLOSEST, PREFER_MOST_ALLOCATED
 from numazones.machine import CPU, Machine, NUMANode
 from numazones.pod import HUGEPAGES
@@ -261,7 +262,7 @@ def node_from_topology(body: Mapping[str, Any]) -> Node:
         config,
         imagined.devices,
         cpu_assignments={_SOMEBODY: {_SOMEBODY: imagined.held_cpus}} if imagined.held_cpus else {},
-        memory_state=imagined.books if static_memory else None,
+        machine_state=imagined.memory_state if static_memory else None,
         device_assignments={_SOMEBODY: {_SOMEBODY: imagined.held_devices}} if imagined.held_devices else {},
     )
 
@@ -308,7 +309,7 @@ class _Imagined:
         self.memory: dict[int, int] = {}
         self.hugepages: dict[int, tuple[tuple[int, int], ...]] = {}
         self.reservations: list[MemoryReservation] = []
-        self.books: dict[int, NUMAMemory] = {}
+        self.memory_state: dict[int, NUMANodeState] = {}
         self.devices: dict[str, list[Device]] = {}
         self.held_devices: dict[str, list[str]] = {}
         sizes = sorted({name for infos in zones.values() for name in infos if name.startswith(HUGEPAGES)})
@@ -348,11 +349,11 @@ class _Imagined:
         if reserved:
             limits = ((MEMORY, quantity.parse(str(reserved))),)
             self.reservations.append(MemoryReservation(numa, limits))
-        free = {MEMORY: available} | {name: amounts[2] for name, amounts in pages.items()}
-        held = {MEMORY: allocatable - available}
-        held |= {name: amounts[1] - amounts[2] for name, amounts in pages.items()}
+        tables = {MEMORY: _table(self.memory[numa], allocatable, available)}
+        tables |= {name: _table(*amounts) for name, amounts in pages.items()}
         # Whoever holds memory is taken to hold it here alone, as NUMA nodes mostly are used.
-        self.books[numa] = NUMAMemory(int(any(held.values())), (numa,), free, held)
+        in_use = any(table.reserved for table in tables.values())
+        self.memory_state[numa] = NUMANodeState(int(in_use), tables, cells=1 << numa)
 
     def _add_devices(self, numa: int, resource: str, info: ResourceInfo) -> None:
         capacity, allocatable, available = _amounts(info)
@@ -373,6 +374,10 @@ def _amounts(info: ResourceInfo | None) -> tuple[int, int, int]:
         for text in (info.capacity, info.allocatable, info.available)
     )
     return capacity, min(capacity, allocatable), min(capacity, allocatable, available)
+
+
+def _table(total: int, allocatable: int, available: int) -> MemoryTable:
+    return MemoryTable(total, total - allocatable, allocatable, allocatable - available, available)
 
 
 def _page_kib(resource: str) -> int:

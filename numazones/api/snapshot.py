@@ -11,8 +11,8 @@ from numazones.api.meta import Condition
 from numazones.api.numazone import Kubelet
 from numazones.cpuset import CPUSet
 from numazones.kubelet import go
-from numazones.kubelet.checkpoint_values import MemoryBlock
 from numazones.kubelet.config import KubeletConfiguration
+from numazones.kubelet.machine_state import Block, MachineState
 from numazones.kubelet.versions import STRICT_CPU_RESERVATION
 from numazones.machine import Machine
 
@@ -61,21 +61,11 @@ class Holder:
     uid: str
     container: str
     cpus: CPUSet = 0
-    memory: tuple[MemoryBlock, ...] = ()
+    memory: tuple[Block, ...] = ()
     devices: frozenset[tuple[str, str]] = frozenset()
     """(resource, device id)"""
     claims: frozenset[tuple[str, str]] = frozenset()
     """Dynamic resources, (driver, ``pool/device``); nobody tells their NUMA nodes."""
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryBooks:
-    """The memory manager's books under policy Static."""
-
-    groups: Mapping[int, int]
-    """NUMA id → mask of the NUMA nodes bound together with it."""
-    assignments: Mapping[int, int]
-    """NUMA id → number of blocks that count on it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +87,8 @@ class NodeSnapshot:
     """(NUMA id, type) → bytes kept from pods; absent keys are 0."""
     memory_assigned: Mapping[tuple[int, str], int] | None = None
     """(NUMA id, type) → bytes given to containers; absent keys are 0."""
-    memory_books: MemoryBooks | None = None
+    machine_state: MachineState | None = None
+    """The memory manager's under policy Static; of its tables, ``memory_assigned`` is what counts here."""
     memory_unknown: int = 0
     """Mask of the NUMA nodes whose memory size is not known."""
     devices: tuple[KnownDevice, ...] = ()

@@ -79,14 +79,15 @@ def _status(snapshot: NodeSnapshot, node: NUMANode) -> NUMAZoneStatus:
     holders = list(_holders_of(snapshot.holders, devices, machine, numa, first=first))
     named = _named_holders(holders)
     resources = tuple(resources_of(snapshot, node, devices, holders, first=first))
+    memory = None if snapshot.machine_state is None else snapshot.machine_state[numa]
     return NUMAZoneStatus(
         zones=len(machine.numa_nodes),
         topology=_topology(snapshot, node),
         kubelet=snapshot.kubelet,
         resources=resources,
         cpus=_cpu_sets(snapshot, machine.cpus_of_numa[numa]),
-        memory_group=_group(snapshot, numa),
-        memory_assignments=None if snapshot.memory_books is None else snapshot.memory_books.assignments[numa],
+        memory_group=() if memory is None else tuple(cpuset.ids(memory.cells)),
+        memory_assignments=None if memory is None else memory.assignments,
         devices=tuple(_device(device, named, numa) for device in devices),
         assignments=tuple(_assignment(holder, named, numa) for holder in holders),
         headroom=headroom_of(snapshot, numa, resources),
@@ -171,12 +172,6 @@ def _cpu_sets(snapshot: NodeSnapshot, own: CPUSet) -> CPUSets | None:
     )
 
 
-def _group(snapshot: NodeSnapshot, numa: int) -> tuple[int, ...]:
-    if snapshot.memory_books is None:
-        return ()
-    return tuple(cpuset.ids(snapshot.memory_books.groups[numa]))
-
-
 # Who holds which devices
 
 
@@ -209,7 +204,7 @@ def _holders_of(
             tuple(
                 block
                 for block in holder.memory
-                if block.numa >> numa & 1 or (first and not block.numa & machine.numa_mask)
+                if block.affinity >> numa & 1 or (first and not block.affinity & machine.numa_mask)
             ),
             holder.devices & listed,
             holder.claims if first else frozenset(),
@@ -258,7 +253,7 @@ def _assignment(holder: Holder, named: Mapping[tuple[str, str], Holder], numa: i
             MemoryBlock(
                 type=block.type,
                 bytes=block.size,
-                numa_ids=None if block.numa == 1 << numa else tuple(cpuset.ids(block.numa)),
+                numa_ids=None if block.affinity == 1 << numa else tuple(cpuset.ids(block.affinity)),
             )
             for block in holder.memory
         ),

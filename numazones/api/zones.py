@@ -16,7 +16,6 @@ from numazones.api.numazone import READY, Assignment, Kubelet, NUMAZone, NUMAZon
 from numazones.api.snapshot import (
     Holder,
     KnownDevice,
-    MemoryBooks,
     NodeSnapshot,
     is_strict,
     kubelet_settings,
@@ -24,13 +23,13 @@ from numazones.api.snapshot import (
 from numazones.api.zone_building import build_zones
 from numazones.cpuset import CPUSet
 from numazones.errors import NumazonesError
-from numazones.kubelet.checkpoint_values import MemoryBlock
 from numazones.kubelet.config import KubeletConfiguration, MemoryReservation
 from numazones.kubelet.cpu_manager import STATIC as STATIC_CPUS
 from numazones.kubelet.device_manager import Device
-from numazones.kubelet.memory_manager import MEMORY, Block
+from numazones.kubelet.machine_state import Block, MemoryTable, NUMANodeState
+from numazones.kubelet.memory_manager import MEMORY
 from numazones.kubelet.memory_manager import STATIC as STATIC_MEMORY
-from numazones.kubelet.node import Node, NUMAMemory
+from numazones.kubelet.node import Node
 from numazones.kubelet.versions import release
 from numazones.machine import CPU, Machine, NUMANode
 from numazones.pod import HUGEPAGES
@@ -69,7 +68,7 @@ def node_from_zones(zones: Iterable[NUMAZone]) -> Node:
         _devices(statuses),
         default_cpus=_default_cpus(kubelet, statuses) if static_cpus else None,
         cpu_assignments=holders.cpus,
-        memory_state=_books(statuses) if static_memory else None,
+        machine_state=_machine_state(statuses) if static_memory else None,
         memory_assignments=holders.memory,
         device_assignments=holders.devices,
     )
@@ -94,24 +93,18 @@ def zones_from_node(
         conditions: what to say about the zones.
         pods_fingerprint: checksum of the node's pods.
     """
-    config, static_memory = node.config, node.kubelet.memory.static
     numas = node.kubelet.memory.numas
     return build_zones(
         NodeSnapshot(
             node_name=node_name,
             machine=node.machine,
-            kubelet=kubelet_settings(config, version=version or f"v{config.release}"),
+            kubelet=kubelet_settings(node.config, version=version or f"v{node.config.release}"),
             reserved_cpus=node.kubelet.cpus.reserved,
             default_cpus=node.cpus.default if node.kubelet.cpus.static else None,
             exclusive_cpus=node.cpus.assigned(),
             memory_reserved=_by_numa(numas, node.kubelet.memory.system_reserved),
             memory_assigned=_by_numa(numas, node.memory.reserved),
-            memory_books=MemoryBooks(
-                groups=dict(zip(numas, node.memory.groups, strict=True)),
-                assignments=dict(zip(numas, node.memory.users, strict=True)),
-            )
-            if static_memory
-            else None,
+            machine_state=node.machine_state if node.kubelet.memory.static else None,
             devices=tuple(
                 KnownDevice(name, device.id, cpuset.of(device.numa), device.healthy, resource.registered)
                 for name, resource in node.kubelet.devices.resources.items()
@@ -147,9 +140,7 @@ def _holders_of(node: Node, pods: Mapping[str, tuple[str, str]]) -> Iterable[Hol
                 uid,
                 container,
                 cpus.get(container, 0),
-                tuple(
-                    MemoryBlock(block.affinity, block.type, block.size) for block in memory.get(container, ())
-                ),
+                memory.get(container, ()),
                 frozenset(
                     (resource, device)
                     for resource, ids in devices.get(container, {}).items()
@@ -339,20 +330,24 @@ def _default_cpus(kubelet: Kubelet, statuses: Mapping[int, NUMAZoneStatus]) -> C
     return default
 
 
-def _books(statuses: Mapping[int, NUMAZoneStatus]) -> dict[int, NUMAMemory]:
-    books = {}
+def _machine_state(statuses: Mapping[int, NUMAZoneStatus]) -> dict[int, NUMANodeState]:
+    states = {}
     for numa, status in statuses.items():
         if status.memory_assignments is None or not status.memory_group:
-            raise ZonesNotReady(f"zone {numa} lacks the memory manager's books; see the exporter")
+            raise ZonesNotReady(f"zone {numa} lacks the memory manager's state; see the exporter")
         rows = [row for row in status.resources if _is_memory(row)]
         hugepages = sum(_amount(numa, row, "capacity") for row in rows if row.name != MEMORY)
-        free, reserved = {}, {}
-        for row in rows:
-            reserved[row.name] = _amount(numa, row, "assigned")
-            kept = _amount(numa, row, "reserved") + (hugepages if row.name == MEMORY else 0)
-            free[row.name] = _amount(numa, row, "capacity") - kept - reserved[row.name]
-        books[numa] = NUMAMemory(status.memory_assignments, status.memory_group, free, reserved)
-    return books
+        tables = {
+            row.name: _table(numa, row, hugepages=hugepages if row.name == MEMORY else 0) for row in rows
+        }
+        states[numa] = NUMANodeState(status.memory_assignments, tables, cpuset.of(status.memory_group))
+    return states
+
+
+def _table(numa: int, row: Resource, *, hugepages: int) -> MemoryTable:
+    total, kept, assigned = (_amount(numa, row, which) for which in ("capacity", "reserved", "assigned"))
+    allocatable = total - kept - hugepages
+    return MemoryTable(total, kept, allocatable, reserved=assigned, free=allocatable - assigned)
 
 
 def _devices(statuses: Mapping[int, NUMAZoneStatus]) -> dict[str, list[Device]]:

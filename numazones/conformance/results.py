@@ -84,19 +84,13 @@ def _state(node: Node) -> dict[str, Any]:
         "defaultCPUSet": cpuset.format(node.cpus.default),
         "memory": {
             str(numa): {
-                "cells": list(book.group),
-                "assignments": book.assignments,
+                "cells": list(cpuset.ids(state.cells)),
+                "assignments": state.assignments,
                 "types": {
-                    kind: {
-                        "allocatable": node.kubelet.memory.allocatable[kind][
-                            node.kubelet.memory.numas.index(numa)
-                        ],
-                        "free": book.free[kind],
-                        "reserved": book.reserved[kind],
-                    }
-                    for kind in node.kubelet.memory.allocatable
+                    kind: {"allocatable": table.allocatable, "free": table.free, "reserved": table.reserved}
+                    for kind, table in state.memory.items()
                 },
             }
-            for numa, book in node.memory_state.items()
+            for numa, state in node.machine_state.items()
         },
     }

@@ -17,7 +17,8 @@ from enum import Enum
 from numazones.cpuset import CPUSet
 from numazones.kubelet.config import POLICY_NONE
 from numazones.kubelet.hints import Hint, ResourceHints
-from numazones.kubelet.memory_manager import Block, Reusable, hand_on, shrink_reused
+from numazones.kubelet.machine_state import Block
+from numazones.kubelet.memory_manager import Reusable, hand_on, shrink_reused
 from numazones.kubelet.node import Node
 from numazones.kubelet.rejection import TOPOLOGY_AFFINITY, Rejection, UnmodelledFeature
 from numazones.kubelet.topology_manager import TieBreaker

@@ -11,13 +11,8 @@ from collections.abc import Iterable, Mapping
 
 from numazones import cpuset
 from numazones.cpuset import CPUSet
-from numazones.kubelet.checkpoint_values import (
-    DeviceManagerState,
-    MemoryBlock,
-    MemoryManagerState,
-    NUMANodeState,
-    PodDevices,
-)
+from numazones.kubelet.checkpoint_values import DeviceManagerCheckpoint, MemoryManagerCheckpoint, PodDevices
+from numazones.kubelet.machine_state import Block, NUMANodeState
 
 _OFFSET = 0x811C9DC5
 _PRIME = 0x01000193
@@ -52,7 +47,7 @@ def cpu_manager(
     return f"(*state.CPUManagerCheckpoint){{{' '.join([*fields, _NO_CHECKSUM])}}}"
 
 
-def memory_manager(state: MemoryManagerState) -> str:
+def memory_manager(state: MemoryManagerCheckpoint) -> str:
     """Dump a memory manager checkpoint."""
     machine = _map({numa: _node(state.machine[numa]) for numa in sorted(state.machine)})
     entries = _map(
@@ -73,7 +68,7 @@ def memory_manager(state: MemoryManagerState) -> str:
 
 
 def device_manager(
-    state: DeviceManagerState, *, no_entries: bool = False, no_registered: bool = False
+    state: DeviceManagerCheckpoint, *, no_entries: bool = False, no_registered: bool = False
 ) -> str:
     """Dump a device manager checkpoint; absent lists and maps differ from empty ones."""
     entries = "<nil>" if no_entries else _list(_pod_devices(entry) for entry in state.entries)
@@ -89,8 +84,8 @@ def _cpu_pod_entry(cpus: CPUSet) -> str:
     return f"{{CPUSet:(cpuset.CPUSet){{elems:(map[int]struct {{}}){elements}}}}}"
 
 
-def _memory_pod_entry(blocks: tuple[MemoryBlock, ...]) -> str:
-    return f"{{MemoryBlocks:([]state.Block){_blocks(blocks) if blocks else '<nil>'}}}"
+def _memory_pod_entry(blocks: tuple[Block, ...]) -> str:
+    return f"{{Blocks:([]state.Block){_blocks(blocks) if blocks else '<nil>'}}}"
 
 
 def _node(node: NUMANodeState) -> str:
@@ -111,9 +106,9 @@ def _node(node: NUMANodeState) -> str:
     )
 
 
-def _blocks(blocks: tuple[MemoryBlock, ...]) -> str:
+def _blocks(blocks: tuple[Block, ...]) -> str:
     return _list(
-        f"{{NUMAAffinity:([]int){_list(map(str, cpuset.ids(block.numa)))} "
+        f"{{NUMAAffinity:([]int){_list(map(str, cpuset.ids(block.affinity)))} "
         f"Type:(v1.ResourceName){block.type} Size:(uint64){block.size}}}"
         for block in blocks
     )

@@ -8,13 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from numazones.cpuset import CPUSet
+from numazones.kubelet.machine_state import Block, MachineState
 
 NO_NUMA = -1
 """Stands for the NUMA node of devices without topology information."""
 
 
 @dataclass(frozen=True, slots=True)
-class CPUManagerState:
+class CPUManagerCheckpoint:
     """Content of ``cpu_manager_state``."""
 
     policy: str
@@ -28,49 +29,14 @@ class CPUManagerState:
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryTable:
-    """One type of memory on one NUMA node, in bytes."""
-
-    total: int
-    system_reserved: int
-    allocatable: int
-    reserved: int
-    free: int
-
-
-@dataclass(frozen=True, slots=True)
-class NUMANodeState:
-    """The memory manager's state of one NUMA node."""
-
-    assignments: int
-    """Number of blocks that count on the node."""
-    memory: Mapping[str, MemoryTable]
-    """Type (memory, hugepages-<size>) → amounts."""
-    cells: int
-    """Mask of the NUMA nodes bound together with this one."""
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryBlock:
-    """Memory given to a container."""
-
-    numa: int
-    """Mask of the NUMA nodes it may come from."""
-    type: str
-    size: int
-    """Bytes, over all NUMA nodes together."""
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryManagerState:
+class MemoryManagerCheckpoint:
     """Content of ``memory_manager_state``."""
 
     policy: str
-    machine: Mapping[int, NUMANodeState]
-    """NUMA id → state."""
-    entries: Mapping[str, Mapping[str, tuple[MemoryBlock, ...]]] = field(default_factory=dict)
+    machine: MachineState
+    entries: Mapping[str, Mapping[str, tuple[Block, ...]]] = field(default_factory=dict)
     """Pod uid → container → blocks."""
-    pod_entries: Mapping[str, tuple[MemoryBlock, ...]] = field(default_factory=dict)
+    pod_entries: Mapping[str, tuple[Block, ...]] = field(default_factory=dict)
     """Pod uid → blocks of the pod as a whole."""
     pod_level: bool = False
     """Whether the file has the V2 form, which knows pod-level memory."""
@@ -98,7 +64,7 @@ class PodDevices:
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceManagerState:
+class DeviceManagerCheckpoint:
     """Content of ``kubelet_internal_checkpoint``."""
 
     entries: tuple[PodDevices, ...] = ()

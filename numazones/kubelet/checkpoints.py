@@ -22,27 +22,22 @@ from numazones.kubelet import checkpoint_dump
 from numazones.kubelet.checkpoint_dump import checksum
 from numazones.kubelet.checkpoint_values import (
     NO_NUMA,
-    CPUManagerState,
-    DeviceManagerState,
-    MemoryBlock,
-    MemoryManagerState,
-    MemoryTable,
-    NUMANodeState,
+    CPUManagerCheckpoint,
+    DeviceManagerCheckpoint,
+    MemoryManagerCheckpoint,
     PodDevices,
 )
+from numazones.kubelet.machine_state import Block, MemoryTable, NUMANodeState
 
 __all__ = [
     "CPU_MANAGER_STATE",
     "DEVICE_CHECKPOINT",
     "MEMORY_MANAGER_STATE",
     "NO_NUMA",
-    "CPUManagerState",
-    "DeviceManagerState",
+    "CPUManagerCheckpoint",
+    "DeviceManagerCheckpoint",
     "InvalidCheckpoint",
-    "MemoryBlock",
-    "MemoryManagerState",
-    "MemoryTable",
-    "NUMANodeState",
+    "MemoryManagerCheckpoint",
     "PodDevices",
     "WrongChecksum",
     "dump_cpu_manager_state",
@@ -83,7 +78,7 @@ class WrongChecksum(InvalidCheckpoint):
         self.computed = computed
 
 
-def parse_cpu_manager_state(blob: bytes) -> CPUManagerState:
+def parse_cpu_manager_state(blob: bytes) -> CPUManagerCheckpoint:
     """Read ``cpu_manager_state`` in its second or third version.
 
     Raises:
@@ -117,7 +112,7 @@ def parse_cpu_manager_state(blob: bytes) -> CPUManagerState:
     newer = checkpoint_dump.cpu_manager(policy, default, containers, parsed_pods)
     version3 = reader.verify(fields, older=None if pods else older, newer=newer)
     reader.require_policy(policy)
-    return CPUManagerState(
+    return CPUManagerCheckpoint(
         policy=policy,
         default=reader.cpus(default, "defaultCpuSet"),
         entries={
@@ -129,7 +124,7 @@ def parse_cpu_manager_state(blob: bytes) -> CPUManagerState:
     )
 
 
-def dump_cpu_manager_state(state: CPUManagerState) -> bytes:
+def dump_cpu_manager_state(state: CPUManagerCheckpoint) -> bytes:
     """Write ``cpu_manager_state`` as the kubelet does."""
     containers = {
         uid: {name: cpuset.format(cpus) for name, cpus in values.items()}
@@ -148,7 +143,7 @@ def dump_cpu_manager_state(state: CPUManagerState) -> bytes:
     return _go_json(document | {"checksum": checksum(text)})
 
 
-def parse_memory_manager_state(blob: bytes) -> MemoryManagerState:
+def parse_memory_manager_state(blob: bytes) -> MemoryManagerCheckpoint:
     """Read ``memory_manager_state`` in its first or second version.
 
     Raises:
@@ -175,15 +170,15 @@ def parse_memory_manager_state(blob: bytes) -> MemoryManagerState:
         )
         for uid, value in reader.mapping(fields.get("podentries"), "podEntries").items()
     }
-    older = checkpoint_dump.memory_manager(MemoryManagerState(policy, machine, entries))
-    newer_state = MemoryManagerState(policy, machine, entries, pods, pod_level=True)
+    older = checkpoint_dump.memory_manager(MemoryManagerCheckpoint(policy, machine, entries))
+    newer_state = MemoryManagerCheckpoint(policy, machine, entries, pods, pod_level=True)
     newer = checkpoint_dump.memory_manager(newer_state)
     version2 = reader.verify(fields, older=None if pods else older, newer=newer)
     reader.require_policy(policy)
-    return newer_state if version2 else MemoryManagerState(policy, machine, entries)
+    return newer_state if version2 else MemoryManagerCheckpoint(policy, machine, entries)
 
 
-def dump_memory_manager_state(state: MemoryManagerState) -> bytes:
+def dump_memory_manager_state(state: MemoryManagerCheckpoint) -> bytes:
     """Write ``memory_manager_state`` as the kubelet does."""
     document: dict[str, Any] = {
         "policyName": state.policy,
@@ -202,7 +197,7 @@ def dump_memory_manager_state(state: MemoryManagerState) -> bytes:
     return _go_json(document | {"checksum": checksum(checkpoint_dump.memory_manager(state))})
 
 
-def parse_device_manager_state(blob: bytes) -> DeviceManagerState:
+def parse_device_manager_state(blob: bytes) -> DeviceManagerCheckpoint:
     """Read ``kubelet_internal_checkpoint``.
 
     Raises:
@@ -222,7 +217,7 @@ def parse_device_manager_state(blob: bytes) -> DeviceManagerState:
         resource: reader.texts(ids, f"Data.RegisteredDevices.{resource}")
         for resource, ids in reader.mapping(raw_registered, "Data.RegisteredDevices").items()
     }
-    state = DeviceManagerState(entries, registered)
+    state = DeviceManagerCheckpoint(entries, registered)
     text = checkpoint_dump.device_manager(
         state, no_entries=raw_entries is None, no_registered=raw_registered is None
     )
@@ -232,7 +227,7 @@ def parse_device_manager_state(blob: bytes) -> DeviceManagerState:
     return state
 
 
-def dump_device_manager_state(state: DeviceManagerState) -> bytes:
+def dump_device_manager_state(state: DeviceManagerCheckpoint) -> bytes:
     """Write ``kubelet_internal_checkpoint`` as the kubelet does."""
     entries = [
         {
@@ -266,13 +261,13 @@ def _table(reader: "_Reader", value: Any, where: str) -> MemoryTable:
     return MemoryTable(*(reader.integer(fields.get(name.lower()), f"{where}.{name}") for name in names))
 
 
-def _blocks(reader: "_Reader", value: Any, where: str) -> tuple[MemoryBlock, ...]:
+def _blocks(reader: "_Reader", value: Any, where: str) -> tuple[Block, ...]:
     blocks = []
     for index, block in enumerate(reader.sequence(value, where)):
         fields = reader.fields(block, f"{where}[{index}]")
         blocks.append(
-            MemoryBlock(
-                numa=reader.numa_mask(fields.get("numaaffinity"), f"{where}[{index}].numaAffinity"),
+            Block(
+                affinity=reader.numa_mask(fields.get("numaaffinity"), f"{where}[{index}].numaAffinity"),
                 type=reader.text(fields.get("type"), f"{where}[{index}].type"),
                 size=reader.integer(fields.get("size"), f"{where}[{index}].size"),
             )
@@ -311,8 +306,8 @@ def _node_document(node: NUMANodeState) -> dict[str, Any]:
     }
 
 
-def _block_document(block: MemoryBlock) -> dict[str, Any]:
-    return {"numaAffinity": list(cpuset.ids(block.numa)), "type": block.type, "size": block.size}
+def _block_document(block: Block) -> dict[str, Any]:
+    return {"numaAffinity": list(cpuset.ids(block.affinity)), "type": block.type, "size": block.size}
 
 
 # Structures keep the order of Go's fields, maps are sorted by key: these are the maps.

@@ -15,6 +15,7 @@ from numazones import quantity
 from numazones.kubelet import go
 from numazones.kubelet.config import InvalidConfiguration, KubeletConfiguration, MemoryReservation
 from numazones.kubelet.hints import Hint, ResourceHints, indifferent, masks_of_size, unsatisfiable
+from numazones.kubelet.machine_state import Block
 from numazones.kubelet.rejection import KubeletCrash, Rejection
 from numazones.machine import Machine
 from numazones.pod import HUGEPAGES
@@ -31,14 +32,6 @@ Requests = tuple[tuple[str, int], ...]
 """(type, bytes)"""
 Reusable = Mapping[tuple[int, str], int]
 """(NUMA mask, type) → bytes that ordinary init containers of the pod leave to later containers."""
-
-
-class Block(NamedTuple):
-    """Memory of one type given to a container: from the NUMA nodes of a mask, size in bytes."""
-
-    affinity: int
-    type: str
-    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +292,7 @@ class MemoryManager:
         return tuple(position for position, numa in enumerate(self.numas) if mask >> numa & 1)
 
     def _charge(self, state: MemoryState, block: Block, charge: int) -> MemoryState:
-        """Book an assignment: every node of the affinity joins the group, free memory is taken in order."""
+        """Charge an assignment: every node of the affinity joins the group, free memory is taken in order."""
         users, groups = list(state.users), list(state.groups)
         free, reserved = list(state.free[block.type]), list(state.reserved[block.type])
         for position in self._positions(block.affinity):

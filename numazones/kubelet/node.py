@@ -21,27 +21,14 @@ from numazones.kubelet.device_manager import (
     PreferredAllocation,
     in_use,
 )
-from numazones.kubelet.memory_manager import Block, MemoryManager, MemoryState
+from numazones.kubelet.machine_state import Block, MachineState, MemoryTable, NUMANodeState
+from numazones.kubelet.memory_manager import MemoryManager, MemoryState
 from numazones.kubelet.startup import Kubelet
 from numazones.machine import Machine
 
 
 class InvalidNodeState(NumazonesError):
     """A snapshot contradicts itself or the machine; the message names the NUMA zone or the pod."""
-
-
-@dataclass(frozen=True, slots=True)
-class NUMAMemory:
-    """The Memory Manager's books of one NUMA node in a snapshot."""
-
-    assignments: int
-    """Number of memory assignments that use the node."""
-    group: tuple[int, ...]
-    """Ids of the NUMA nodes it is grouped with, itself included."""
-    free: Mapping[str, int]
-    """Type → bytes."""
-    reserved: Mapping[str, int]
-    """Type → bytes given to containers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +69,7 @@ class Node:
         *,
         default_cpus: CPUSet | None = None,
         cpu_assignments: Mapping[str, Mapping[str, CPUSet]] | None = None,
-        memory_state: Mapping[int, NUMAMemory] | None = None,
+        machine_state: MachineState | None = None,
         memory_assignments: Mapping[str, Mapping[str, Iterable[Block]]] | None = None,
         device_assignments: Mapping[str, Mapping[str, Mapping[str, Iterable[str]]]] | None = None,
         preferred_allocation: PreferredAllocation | None = None,
@@ -96,7 +83,7 @@ class Node:
             default_cpus: the shared CPU set, reserved CPUs included as the kubelet keeps it. None: all
                 CPUs that are not assigned (nor, with strict-cpu-reservation, reserved).
             cpu_assignments: pod uid → container → exclusive CPUs. Init containers' entries are part of it.
-            memory_state: NUMA id → books of the Memory Manager. Must cover every NUMA node: free and
+            machine_state: the Memory Manager's state per NUMA node. Must cover every NUMA node: free and
                 reserved amounts of a node and its group cannot be derived from the blocks.
             memory_assignments: pod uid → container → blocks (affinity as a NUMA mask, bytes).
             device_assignments: pod uid → container → resource → device ids. Devices and resources that
@@ -119,7 +106,7 @@ class Node:
         return cls(
             replace(kubelet, devices=manager),
             _cpu_state(kubelet, default_cpus, cpu_assignments or {}),
-            _memory_state(kubelet.memory, memory_state, memory_assignments or {}),
+            _memory_state(kubelet.memory, machine_state, memory_assignments or {}),
             _device_state(manager, held),
         )
 
@@ -164,16 +151,25 @@ class Node:
         return frozenset({*self.cpus.assignments, *self.memory.assignments, *self.devices.assignments})
 
     @property
-    def memory_state(self) -> dict[int, NUMAMemory]:
-        """The Memory Manager's books per NUMA node, as ``restore`` takes them; empty with policy None."""
+    def machine_state(self) -> dict[int, NUMANodeState]:
+        """The Memory Manager's state per NUMA node, as ``restore`` takes it; empty with policy None."""
+        manager = self.kubelet.memory
         return {
-            numa: NUMAMemory(
+            numa: NUMANodeState(
                 assignments=self.memory.users[position],
-                group=tuple(cpuset.ids(self.memory.groups[position])),
-                free={kind: column[position] for kind, column in self.memory.free.items()},
-                reserved={kind: column[position] for kind, column in self.memory.reserved.items()},
+                memory={
+                    kind: MemoryTable(
+                        total=manager.capacity[kind][position],
+                        system_reserved=manager.system_reserved[kind][position],
+                        allocatable=manager.allocatable[kind][position],
+                        reserved=self.memory.reserved[kind][position],
+                        free=self.memory.free[kind][position],
+                    )
+                    for kind in manager.allocatable
+                },
+                cells=self.memory.groups[position],
             )
-            for position, numa in enumerate(self.kubelet.memory.numas)
+            for position, numa in enumerate(manager.numas)
         }
 
     @property
@@ -238,7 +234,7 @@ def _cpu_state(
 
 def _memory_state(
     manager: MemoryManager,
-    books: Mapping[int, NUMAMemory] | None,
+    machine: MachineState | None,
     assignments: Mapping[str, Mapping[str, Iterable[Block]]],
 ) -> MemoryState:
     initial = manager.initial_state()
@@ -251,21 +247,22 @@ def _memory_state(
     for uid, containers in blocks.items():
         for name, items in containers.items():
             _check_blocks(manager, f"container {name} of pod {uid}", items)
-    if books is None:
+    if machine is None:
         if blocks:
             raise InvalidNodeState(
-                "memory is assigned but the Memory Manager's books per NUMA zone are missing; "
-                "give memory_state too"
+                "memory is assigned but the Memory Manager's state per NUMA zone is missing; "
+                "give machine_state too"
             )
         return initial
     for numa in manager.numas:
-        _check_books(manager, numa, books)
+        _check_machine_state(manager, numa, machine)
+    states = [machine[numa] for numa in manager.numas]
     return MemoryState(
-        users=tuple(books[numa].assignments for numa in manager.numas),
-        groups=tuple(cpuset.of(books[numa].group) for numa in manager.numas),
-        free={kind: tuple(books[numa].free[kind] for numa in manager.numas) for kind in manager.allocatable},
+        users=tuple(state.assignments for state in states),
+        groups=tuple(state.cells for state in states),
+        free={kind: tuple(state.memory[kind].free for state in states) for kind in manager.allocatable},
         reserved={
-            kind: tuple(books[numa].reserved[kind] for numa in manager.numas) for kind in manager.allocatable
+            kind: tuple(state.memory[kind].reserved for state in states) for kind in manager.allocatable
         },
         assignments=blocks,
     )
@@ -291,26 +288,27 @@ def _check_blocks(manager: MemoryManager, owner: str, blocks: Iterable[Block]) -
             )
 
 
-def _check_books(manager: MemoryManager, numa: int, books: Mapping[int, NUMAMemory]) -> None:
-    book = books.get(numa)
-    if book is None:
-        raise InvalidNodeState(f"NUMA zone {numa}: the Memory Manager's books are missing")
-    if book.assignments < 0:
+def _check_machine_state(manager: MemoryManager, numa: int, machine: MachineState) -> None:
+    state = machine.get(numa)
+    if state is None:
+        raise InvalidNodeState(f"NUMA zone {numa}: the Memory Manager's state is missing")
+    if state.assignments < 0:
         raise InvalidNodeState(
-            f"NUMA zone {numa}: the number of memory assignments is negative ({book.assignments})"
+            f"NUMA zone {numa}: the number of memory assignments is negative ({state.assignments})"
         )
-    if numa not in book.group or cpuset.of(book.group) & ~manager.numa_mask:
+    if not state.cells >> numa & 1 or state.cells & ~manager.numa_mask:
         raise InvalidNodeState(
-            f"NUMA zone {numa}: it cannot be in the memory group {sorted(book.group)} on a machine with "
-            f"NUMA zones {cpuset.format(manager.numa_mask)}"
+            f"NUMA zone {numa}: it cannot be in the memory group {list(cpuset.ids(state.cells))} "
+            f"on a machine with NUMA zones {cpuset.format(manager.numa_mask)}"
         )
     for kind in manager.allocatable:
-        for title, amounts in (("free", book.free), ("assigned", book.reserved)):
-            if kind not in amounts:
-                raise InvalidNodeState(f"NUMA zone {numa}: the {title} amount of {kind} is missing")
-            if amounts[kind] < 0:
+        table = state.memory.get(kind)
+        if table is None:
+            raise InvalidNodeState(f"NUMA zone {numa}: the amounts of {kind} are missing")
+        for title, amount in (("free", table.free), ("assigned", table.reserved)):
+            if amount < 0:
                 raise InvalidNodeState(
-                    f"NUMA zone {numa}: the {title} amount of {kind} is negative ({amounts[kind]})"
+                    f"NUMA zone {numa}: the {title} amount of {kind} is negative ({amount})"
                 )
 
 

@@ -8,12 +8,14 @@ policy keeps from starting.
 
 from collections.abc import Iterable, Mapping
 
-from numazones import cpuset
-from numazones.kubelet.checkpoint_values import CPUManagerState, DeviceManagerState, MemoryManagerState
+from numazones.kubelet.checkpoint_values import (
+    CPUManagerCheckpoint,
+    DeviceManagerCheckpoint,
+    MemoryManagerCheckpoint,
+)
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.device_manager import Device
-from numazones.kubelet.memory_manager import Block
-from numazones.kubelet.node import InvalidNodeState, Node, NUMAMemory
+from numazones.kubelet.node import InvalidNodeState, Node
 from numazones.kubelet.rejection import UnmodelledFeature
 from numazones.machine import Machine
 
@@ -23,9 +25,9 @@ def node_from_checkpoints(
     config: KubeletConfiguration,
     devices: Mapping[str, Iterable[Device]],
     *,
-    cpus: CPUManagerState,
-    memory: MemoryManagerState,
-    held: DeviceManagerState,
+    cpus: CPUManagerCheckpoint,
+    memory: MemoryManagerCheckpoint,
+    held: DeviceManagerCheckpoint,
 ) -> Node:
     """Restore a node from what its kubelet's three state files hold.
 
@@ -54,14 +56,8 @@ def node_from_checkpoints(
         devices,
         default_cpus=cpus.default if cpus.policy == "static" else None,
         cpu_assignments=cpus.entries,
-        memory_state=_books(memory) if memory.policy == "Static" else None,
-        memory_assignments={
-            uid: {
-                name: tuple(Block(block.numa, block.type, block.size) for block in blocks)
-                for name, blocks in containers.items()
-            }
-            for uid, containers in memory.entries.items()
-        },
+        machine_state=memory.machine if memory.policy == "Static" else None,
+        memory_assignments=memory.entries,
         device_assignments=assignments,
     )
 
@@ -72,15 +68,3 @@ def _check_policy(file: str, found: str, configured: str) -> None:
             f"{file} was written by policy {found!r}, the kubelet is configured for {configured!r} and "
             "would not start: drain the node and remove the file"
         )
-
-
-def _books(memory: MemoryManagerState) -> dict[int, NUMAMemory]:
-    return {
-        numa: NUMAMemory(
-            assignments=state.assignments,
-            group=tuple(cpuset.ids(state.cells)),
-            free={kind: table.free for kind, table in state.memory.items()},
-            reserved={kind: table.reserved for kind, table in state.memory.items()},
-        )
-        for numa, state in memory.machine.items()
-    }

@@ -232,7 +232,7 @@ def _fitting(node: ClusterNode, example: ClusterPod, pods: tuple[Pod, ...], ceil
 
 
 def _ceiling(node: ClusterNode, example: ClusterPod, room: Mapping[str, Mapping[int, int]] | None) -> int:
-    """Bound from above how many fit, by the scheduler's books and by what zones could give exclusively."""
+    """Bound from above how many fit, by the scheduler's sums and by what zones could give exclusively."""
     most = node.pod_slots - node.pod_count
     for resource, amount in example.requests.items():
         if amount > 0:

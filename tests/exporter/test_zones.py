@@ -11,15 +11,13 @@ from hypothesis import strategies as st
 from numazones import cpuset, quantity
 from numazones.api.numazone import NUMAZone, NUMAZoneStatus, Resource
 from numazones.kubelet.checkpoints import (
-    CPUManagerState,
-    DeviceManagerState,
-    MemoryBlock,
-    MemoryManagerState,
-    MemoryTable,
-    NUMANodeState,
+    CPUManagerCheckpoint,
+    DeviceManagerCheckpoint,
+    MemoryManagerCheckpoint,
     PodDevices,
 )
 from numazones.kubelet.config import KubeletConfiguration
+from numazones.kubelet.machine_state import Block, MemoryTable, NUMANodeState
 from numazones.machine import CPU, Machine, NUMANode
 from numazones_exporter import zones
 from numazones_exporter.observation import (
@@ -58,23 +56,23 @@ def pod(uid: str, *, phase: str = "Running") -> NodePod:
     return NodePod("ns", f"pod-{uid}", uid, phase, "Guaranteed")
 
 
-def cpu_state(**entries: dict[str, str]) -> CPUManagerState:
+def cpu_state(**entries: dict[str, str]) -> CPUManagerCheckpoint:
     """uid → container → CPUs; the rest is the default set."""
     parsed = {uid: {name: cpuset.parse(text) for name, text in held.items()} for uid, held in entries.items()}
     default = 0xFF
     for held in parsed.values():
         for cpus in held.values():
             default &= ~cpus
-    return CPUManagerState("static", default, parsed)
+    return CPUManagerCheckpoint("static", default, parsed)
 
 
 def memory_state(
     reserved: tuple[int, int] = (0, 0),
     cells: tuple[int, int] = (0b01, 0b10),
     assignments: tuple[int, int] = (0, 0),
-    **entries: dict[str, tuple[MemoryBlock, ...]],
-) -> MemoryManagerState:
-    return MemoryManagerState(
+    **entries: dict[str, tuple[Block, ...]],
+) -> MemoryManagerCheckpoint:
+    return MemoryManagerCheckpoint(
         "Static",
         {
             numa: NUMANodeState(
@@ -88,8 +86,8 @@ def memory_state(
     )
 
 
-def block(numa: int, size: int) -> MemoryBlock:
-    return MemoryBlock(numa=numa, type="memory", size=size)
+def block(numa: int, size: int) -> Block:
+    return Block(affinity=numa, type="memory", size=size)
 
 
 def offer(*devices: Device, **pods: tuple[ContainerResources, ...]) -> PodResourcesAnswer:
@@ -99,7 +97,7 @@ def offer(*devices: Device, **pods: tuple[ContainerResources, ...]) -> PodResour
 
 
 def container(
-    name: str, cpus: str = "", *memory: MemoryBlock, devices: tuple[Device, ...] = ()
+    name: str, cpus: str = "", *memory: Block, devices: tuple[Device, ...] = ()
 ) -> ContainerResources:
     return ContainerResources(name, cpuset.parse(cpus), memory, devices)
 
@@ -111,7 +109,7 @@ def observation(**parts: Any) -> Observation:
         "kubelet": KubeletConfiguration.from_api(CONFIGURATION),
         "cpu_manager": cpu_state(),
         "memory_manager": memory_state(),
-        "devices": DeviceManagerState(),
+        "devices": DeviceManagerCheckpoint(),
         "podresources": offer(),
         "pods": (),
         **parts,
@@ -173,7 +171,7 @@ def test_a_pod_that_has_ended_holds_nothing(pods: tuple[NodePod, ...], listed: d
     found = observation(
         cpu_manager=cpu_state(a={"c": "2,6"}),
         memory_manager=memory_state((0, GIB), assignments=(0, 1), a={"c": (block(2, GIB),)}),
-        devices=DeviceManagerState((PodDevices("a", "c", "r", {1: ("d",)}),), {"r": ("d",)}),
+        devices=DeviceManagerCheckpoint((PodDevices("a", "c", "r", {1: ("d",)}),), {"r": ("d",)}),
         pods=pods,
         podresources=offer(Device("r", "d", 2), **listed),
     )
@@ -346,7 +344,7 @@ def test_with_policy_none_nothing_is_kept_apart_and_no_state_file_is_missed() ->
 
 def test_strictly_reserved_cpus_are_not_missed_in_the_state() -> None:
     kubelet = configured(cpuManagerPolicyOptions={"strict-cpu-reservation": "true"})
-    state = CPUManagerState("static", 0xFF & ~0x11)
+    state = CPUManagerCheckpoint("static", 0xFF & ~0x11)
     found = observation(kubelet=kubelet, cpu_manager=state)
     assert condition(found, "Consistent")[0] == "True"
 
@@ -357,7 +355,7 @@ def test_strictly_reserved_cpus_are_not_missed_in_the_state() -> None:
 def test_a_device_on_two_numa_nodes_counts_in_both() -> None:
     device = Device("r", "d", 0b11)
     found = observation(
-        devices=DeviceManagerState((PodDevices("a", "c", "r", {0: ("d",), 1: ("d",)}),), {"r": ("d",)}),
+        devices=DeviceManagerCheckpoint((PodDevices("a", "c", "r", {0: ("d",), 1: ("d",)}),), {"r": ("d",)}),
         pods=(pod("a"),),
         podresources=offer(device, a=(container("c", devices=(device,)),)),
     )
@@ -369,7 +367,7 @@ def test_a_device_on_two_numa_nodes_counts_in_both() -> None:
 def test_a_device_without_topology_is_listed_once_and_counted_nowhere() -> None:
     device = Device("r", "d", 0)
     found = observation(
-        devices=DeviceManagerState((PodDevices("a", "c", "r", {-1: ("d",)}),), {"r": ("d",)}),
+        devices=DeviceManagerCheckpoint((PodDevices("a", "c", "r", {-1: ("d",)}),), {"r": ("d",)}),
         pods=(pod("a"),),
         podresources=offer(device, a=(container("c", devices=(device,)),)),
     )
@@ -384,14 +382,14 @@ def test_a_device_without_topology_is_listed_once_and_counted_nowhere() -> None:
 
 def test_a_device_of_a_numa_node_that_the_machine_does_not_have_is_not_lost() -> None:
     found = observation(
-        devices=DeviceManagerState((), {"r": ("d",)}), podresources=offer(Device("r", "d", 1 << 9))
+        devices=DeviceManagerCheckpoint((), {"r": ("d",)}), podresources=offer(Device("r", "d", 1 << 9))
     )
     assert [[item.numa_ids for item in status.devices] for status in statuses(found)] == [[(9,)], []]
 
 
 def test_a_held_device_that_became_unhealthy_is_shown_and_not_allocatable() -> None:
     found = observation(
-        devices=DeviceManagerState((PodDevices("a", "c", "r", {1: ("d0",)}),), {"r": ("d1",)}),
+        devices=DeviceManagerCheckpoint((PodDevices("a", "c", "r", {1: ("d0",)}),), {"r": ("d1",)}),
         pods=(pod("a"),),
         podresources=offer(Device("r", "d1", 2), a=(container("c", devices=(Device("r", "d0", 2),)),)),
     )
@@ -404,7 +402,7 @@ def test_thousands_of_devices_without_topology_are_listed_once() -> None:
     """As plugins offer /dev/kvm to virtual machines: a thousand devices for each device file."""
     many = tuple(Device(f"vm/{name}", f"{n:03}", 0) for name in "abcdef" for n in range(1000))
     found = observation(
-        devices=DeviceManagerState(
+        devices=DeviceManagerCheckpoint(
             (), {f"vm/{name}": tuple(f"{n:03}" for n in range(1000)) for name in "abcdef"}
         ),
         podresources=offer(*many),
@@ -477,17 +475,17 @@ def test_a_split_that_podresources_do_not_tell_is_estimated_and_that_is_said() -
             id="memory of a container",
         ),
         pytest.param(
-            {"cpu_manager": CPUManagerState("static", 0x1FF)},
+            {"cpu_manager": CPUManagerCheckpoint("static", 0x1FF)},
             "cpu_manager_state has CPUs 8, which are not online",
             id="a CPU that went offline",
         ),
         pytest.param(
-            {"cpu_manager": CPUManagerState("static", 0x7F)},
+            {"cpu_manager": CPUManagerCheckpoint("static", 0x7F)},
             "CPUs 7 are online, but not in cpu_manager_state; was the kubelet restarted since the change?",
             id="a CPU that came online",
         ),
         pytest.param(
-            {"cpu_manager": CPUManagerState("none", 0)},
+            {"cpu_manager": CPUManagerCheckpoint("none", 0)},
             "cpu_manager_state was written under policy none, the kubelet configuration says static; "
             "was the kubelet restarted since the change?",
             id="a changed policy",
@@ -499,7 +497,7 @@ def test_a_split_that_podresources_do_not_tell_is_estimated_and_that_is_said() -
             id="changed reservedMemory",
         ),
         pytest.param(
-            {"devices": DeviceManagerState((), {"r": ("d",)})},
+            {"devices": DeviceManagerCheckpoint((), {"r": ("d",)})},
             "device d of r is in kubelet_internal_checkpoint, but not in podresources",
             id="a device",
         ),

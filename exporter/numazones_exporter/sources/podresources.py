@@ -19,7 +19,7 @@ from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
 
 from numazones import cpuset
 from numazones.cpuset import CPUSet
-from numazones.kubelet.checkpoints import MemoryBlock
+from numazones.kubelet.machine_state import Block
 from numazones_exporter import podresources_pb2 as pb
 from numazones_exporter.observation import (
     NOT_ASKED,
@@ -234,11 +234,11 @@ def _container(container: pb.ContainerResources) -> ContainerResources:
     )
 
 
-def _memory(blocks: Iterable[pb.ContainerMemory]) -> tuple[MemoryBlock, ...]:
+def _memory(blocks: Iterable[pb.ContainerMemory]) -> tuple[Block, ...]:
     found = (
-        MemoryBlock(numa=_numas(block.topology), type=block.memory_type, size=block.size) for block in blocks
+        Block(affinity=_numas(block.topology), type=block.memory_type, size=block.size) for block in blocks
     )
-    return tuple(sorted(found, key=lambda block: (block.type, block.numa, block.size)))
+    return tuple(sorted(found, key=lambda block: (block.type, block.affinity, block.size)))
 
 
 def _devices(entries: Iterable[pb.ContainerDevices]) -> tuple[Device, ...]:

@@ -30,15 +30,15 @@ class StateFiles:
         self._memory_manager = _File(checkpoints.parse_memory_manager_state)
         self._devices = _File(checkpoints.parse_device_manager_state)
 
-    def cpu_manager(self) -> checkpoints.CPUManagerState:
+    def cpu_manager(self) -> checkpoints.CPUManagerCheckpoint:
         """Read cpu_manager_state; raises ``SourceError``."""
         return self._cpu_manager.read(self._kubelet_dir / CPU_MANAGER_STATE)
 
-    def memory_manager(self) -> checkpoints.MemoryManagerState:
+    def memory_manager(self) -> checkpoints.MemoryManagerCheckpoint:
         """Read memory_manager_state; raises ``SourceError``."""
         return self._memory_manager.read(self._kubelet_dir / MEMORY_MANAGER_STATE)
 
-    def devices(self) -> checkpoints.DeviceManagerState:
+    def devices(self) -> checkpoints.DeviceManagerCheckpoint:
         """Read kubelet_internal_checkpoint; raises ``SourceError``.
 
         It lives in ``device-plugins/`` on a node; recordings often keep it beside the other two.

@@ -11,12 +11,9 @@ from numazones.kubelet.checkpoints import (
     CPU_MANAGER_STATE,
     DEVICE_CHECKPOINT,
     MEMORY_MANAGER_STATE,
-    CPUManagerState,
-    DeviceManagerState,
-    MemoryBlock,
-    MemoryManagerState,
-    MemoryTable,
-    NUMANodeState,
+    CPUManagerCheckpoint,
+    DeviceManagerCheckpoint,
+    MemoryManagerCheckpoint,
     PodDevices,
     dump_cpu_manager_state,
     dump_device_manager_state,
@@ -54,51 +51,24 @@ class StateFiles:
         self._written[name] = content
 
 
-def cpu_manager_state(node: Node) -> CPUManagerState:
+def cpu_manager_state(node: Node) -> CPUManagerCheckpoint:
     """The CPU manager's state of a node."""
-    return CPUManagerState(node.config.cpu_manager_policy, node.cpus.default, node.cpus.assignments)
+    return CPUManagerCheckpoint(node.config.cpu_manager_policy, node.cpus.default, node.cpus.assignments)
 
 
-def memory_manager_state(node: Node) -> MemoryManagerState:
+def memory_manager_state(node: Node) -> MemoryManagerCheckpoint:
     """The memory manager's state of a node."""
-    return MemoryManagerState(
+    return MemoryManagerCheckpoint(
         policy=node.config.memory_manager_policy,
-        machine=_memory_of_numa_nodes(node),
-        entries={
-            uid: {
-                name: tuple(MemoryBlock(block.affinity, block.type, block.size) for block in blocks)
-                for name, blocks in containers.items()
-            }
-            for uid, containers in node.memory.assignments.items()
-        },
+        machine=node.machine_state,
+        entries=node.memory.assignments,
     )
 
 
-def _memory_of_numa_nodes(node: Node) -> dict[int, NUMANodeState]:
-    manager = node.kubelet.memory
-    return {
-        numa: NUMANodeState(
-            assignments=book.assignments,
-            memory={
-                kind: MemoryTable(
-                    total=manager.capacity[kind][position],
-                    system_reserved=manager.system_reserved[kind][position],
-                    allocatable=manager.allocatable[kind][position],
-                    reserved=book.reserved[kind],
-                    free=book.free[kind],
-                )
-                for kind in manager.allocatable
-            },
-            cells=cpuset.of(book.group),
-        )
-        for position, (numa, book) in enumerate(node.memory_state.items())
-    }
-
-
-def device_manager_state(node: Node) -> DeviceManagerState:
+def device_manager_state(node: Node) -> DeviceManagerCheckpoint:
     """The device manager's checkpoint of a node."""
     resources = node.kubelet.devices.resources
-    return DeviceManagerState(
+    return DeviceManagerCheckpoint(
         entries=tuple(
             PodDevices(uid, container, resource, _by_numa(resources[resource], devices))
             for uid, containers in node.devices.assignments.items()

@@ -15,7 +15,7 @@ from grpclib.const import Status
 from grpclib.exceptions import GRPCError
 from grpclib.server import Server
 
-from numazones.kubelet.checkpoints import MemoryBlock
+from numazones.kubelet.machine_state import Block
 from numazones_exporter import podresources_pb2 as pb
 from numazones_exporter.observation import ContainerResources, Device, PodResourcesAnswer
 from numazones_exporter.podresources_grpc import PodResourcesListerBase
@@ -247,8 +247,8 @@ def test_the_order_of_answers_does_not_matter() -> None:
         "c",
         0b1110,
         (
-            MemoryBlock(numa=0b01, type="hugepages-2Mi", size=4),
-            MemoryBlock(numa=0b11, type="memory", size=5),
+            Block(affinity=0b01, type="hugepages-2Mi", size=4),
+            Block(affinity=0b11, type="memory", size=5),
         ),
         (),
     )
@@ -265,7 +265,7 @@ def test_pod_level_values_are_kept_apart_from_the_containers() -> None:
     answer = understand(pb.ListPodResourcesResponse(pod_resources=[pod]), pb.AllocatableResourcesResponse())
     assert answer.pods[0].containers[0].cpus == 0b010
     assert answer.pods[0].pod_level == ContainerResources(
-        "", 0b110, (MemoryBlock(numa=1, type="memory", size=7),), ()
+        "", 0b110, (Block(affinity=1, type="memory", size=7),), ()
     )
 
 

@@ -25,9 +25,9 @@ from numazones.api.zones import (
 from numazones.conformance import scenario as vectors
 from numazones.errors import NumazonesError
 from numazones.kubelet.admission import admit, remove
-from numazones.kubelet.checkpoint_values import MemoryBlock
 from numazones.kubelet.config import InvalidConfiguration, KubeletConfiguration, MemoryReservation
 from numazones.kubelet.device_manager import Device
+from numazones.kubelet.machine_state import Block
 from numazones.kubelet.node import Node
 from numazones.kubelet.versions import UnsupportedVersion
 from numazones.machine import CPU, Machine, NUMANode
@@ -340,7 +340,7 @@ def test_a_zone_of_64_cpus_8_devices_and_30_containers_is_small() -> None:
             uid,
             "app",
             cpuset.of([n + 1, n + 65]),
-            (MemoryBlock(0b01, "memory", 4 * GIB + n * 4096),),
+            (Block(0b01, "memory", 4 * GIB + n * 4096),),
             frozenset({(NIC, f"0000:17:02.{n}")} if n < 8 else set()),
         )
         for n, uid in enumerate(names)
@@ -429,7 +429,7 @@ NOT_READY = [
         (status(0, kubelet=None), ZonesNotReady, "zone 0 lacks the kubelet's settings or the topology"),
         (status(1, kubelet={"version": "v1.30.1"}), IncompleteZones, "different settings of their kubelet"),
         (status(0, cpus=None), ZonesNotReady, "zone 0 does not tell how its CPUs are used"),
-        (status(0, memoryAssignments=None), ZonesNotReady, "zone 0 lacks the memory manager's books"),
+        (status(0, memoryAssignments=None), ZonesNotReady, "zone 0 lacks the memory manager's state"),
         (status(0, topology={"cpus": "0"}), ZonesNotReady, "zone 0: CPUs 0 are in no core"),
         (
             status(0, topology={"distances": [{"numaID": 7, "distance": 10}]}),

@@ -16,13 +16,10 @@ from numazones.kubelet.checkpoints import (
     DEVICE_CHECKPOINT,
     MEMORY_MANAGER_STATE,
     NO_NUMA,
-    CPUManagerState,
-    DeviceManagerState,
+    CPUManagerCheckpoint,
+    DeviceManagerCheckpoint,
     InvalidCheckpoint,
-    MemoryBlock,
-    MemoryManagerState,
-    MemoryTable,
-    NUMANodeState,
+    MemoryManagerCheckpoint,
     PodDevices,
     WrongChecksum,
     dump_cpu_manager_state,
@@ -32,6 +29,7 @@ from numazones.kubelet.checkpoints import (
     parse_device_manager_state,
     parse_memory_manager_state,
 )
+from numazones.kubelet.machine_state import Block, MemoryTable, NUMANodeState
 
 SAMPLE = Path(__file__).parents[2] / "data" / "recordings"
 FORMATS: dict[str, tuple[Callable[[bytes], Any], Callable[[Any], bytes]]] = {
@@ -66,7 +64,7 @@ def test_a_cpu_manager_state_tells_the_shared_set_and_each_containers_cpus() -> 
         '{"policyName":"static","defaultCpuSet":"0,4-7","entries":{"uid":{"app":"1-2","init":"1,3"}},'
         '"checksum":0}'
     )
-    assert parse_cpu_manager_state(text.encode()) == CPUManagerState(
+    assert parse_cpu_manager_state(text.encode()) == CPUManagerCheckpoint(
         policy="static",
         default=cpuset.of([0, 4, 5, 6, 7]),
         entries={"uid": {"app": cpuset.of([1, 2]), "init": cpuset.of([1, 3])}},
@@ -83,22 +81,22 @@ def test_a_memory_manager_state_tells_tables_groups_and_blocks() -> None:
         + '},"cells":[1,3]}},"entries":{"uid":{"app":[{"numaAffinity":[1,3],"type":"memory","size":2}]}},'
         '"checksum":0}'
     )
-    assert parse_memory_manager_state(text.encode()) == MemoryManagerState(
+    assert parse_memory_manager_state(text.encode()) == MemoryManagerCheckpoint(
         policy="Static",
         machine={1: NUMANodeState(1, {"memory": MemoryTable(4, 1, 3, 2, 1)}, 0b1010)},
-        entries={"uid": {"app": (MemoryBlock(0b1010, "memory", 2),)}},
+        entries={"uid": {"app": (Block(0b1010, "memory", 2),)}},
     )
 
 
 def test_a_device_of_several_numa_nodes_is_under_each_and_one_of_none_under_minus_one() -> None:
     entry = PodDevices("uid", "app", "vendor.example/nic", {0: ("a", "b"), 1: ("a",), NO_NUMA: ("c",)})
     assert entry.numa_of() == {"a": 0b11, "b": 0b01, "c": 0}
-    state = DeviceManagerState((entry,), {"vendor.example/nic": ("a", "b", "c")})
+    state = DeviceManagerCheckpoint((entry,), {"vendor.example/nic": ("a", "b", "c")})
     assert parse_device_manager_state(dump_device_manager_state(state)) == state
 
 
 def test_an_empty_device_checkpoint_is_read_in_both_forms() -> None:
-    empty = DeviceManagerState()
+    empty = DeviceManagerCheckpoint()
     assert parse_device_manager_state(dump_device_manager_state(empty)) == empty
     text = checkpoint_dump.device_manager(empty, no_entries=True, no_registered=True)
     absent = {
@@ -110,7 +108,7 @@ def test_an_empty_device_checkpoint_is_read_in_both_forms() -> None:
 
 def test_field_names_match_in_any_case_as_in_go() -> None:
     text = '{"POLICYNAME":"none","defaultcpuset":"0-3","Checksum":0}'
-    assert parse_cpu_manager_state(text.encode()) == CPUManagerState("none", 0b1111)
+    assert parse_cpu_manager_state(text.encode()) == CPUManagerCheckpoint("none", 0b1111)
 
 
 def test_the_checksum_is_that_of_a_kubelet() -> None:
@@ -133,7 +131,7 @@ def test_pod_level_cpus_are_hashed_as_sets() -> None:
 
 @pytest.mark.parametrize("pods", [{}, {"uid": 0b1100}])
 def test_the_third_version_is_known_by_its_checksum(pods: dict[str, int]) -> None:
-    state = CPUManagerState("static", 0b11, {"uid": {"app": 0b1100}}, pods, pod_level=True)
+    state = CPUManagerCheckpoint("static", 0b11, {"uid": {"app": 0b1100}}, pods, pod_level=True)
     blob = dump_cpu_manager_state(state)
     assert (b"podEntries" in blob) == bool(pods)
     assert parse_cpu_manager_state(blob) == state
@@ -144,16 +142,16 @@ names = st.text("ab-0.<&é", min_size=1, max_size=6)
 sets = st.integers(1, 2**70 - 1)
 masks = st.integers(1, 2**12 - 1)
 sizes = st.integers(0, 2**64 - 1)
-blocks = st.lists(st.builds(MemoryBlock, masks, names, sizes), max_size=3).map(tuple)
+blocks = st.lists(st.builds(Block, masks, names, sizes), max_size=3).map(tuple)
 tables = st.builds(MemoryTable, sizes, sizes, sizes, sizes, sizes)
 cpu_states = st.builds(
-    CPUManagerState,
+    CPUManagerCheckpoint,
     names,
     sets,
     st.dictionaries(names, st.dictionaries(names, sets, max_size=3), max_size=3),
 )
 memory_states = st.builds(
-    MemoryManagerState,
+    MemoryManagerCheckpoint,
     names,
     st.dictionaries(
         st.integers(0, 33),
@@ -163,7 +161,7 @@ memory_states = st.builds(
     st.dictionaries(names, st.dictionaries(names, blocks, max_size=3), max_size=3),
 )
 device_states = st.builds(
-    DeviceManagerState,
+    DeviceManagerCheckpoint,
     st.lists(
         st.builds(
             PodDevices,
@@ -180,23 +178,23 @@ device_states = st.builds(
 
 
 @given(cpu_states, sets)
-def test_cpu_manager_states_survive_in_both_versions(state: CPUManagerState, pod: int) -> None:
+def test_cpu_manager_states_survive_in_both_versions(state: CPUManagerCheckpoint, pod: int) -> None:
     assert parse_cpu_manager_state(dump_cpu_manager_state(state)) == state
-    newer = CPUManagerState(state.policy, state.default, state.entries, {"uid": pod}, pod_level=True)
+    newer = CPUManagerCheckpoint(state.policy, state.default, state.entries, {"uid": pod}, pod_level=True)
     assert parse_cpu_manager_state(dump_cpu_manager_state(newer)) == newer
 
 
 @given(memory_states, blocks)
 def test_memory_manager_states_survive_in_both_versions(
-    state: MemoryManagerState, pod: tuple[MemoryBlock, ...]
+    state: MemoryManagerCheckpoint, pod: tuple[Block, ...]
 ) -> None:
     assert parse_memory_manager_state(dump_memory_manager_state(state)) == state
-    newer = MemoryManagerState(state.policy, state.machine, state.entries, {"uid": pod}, pod_level=True)
+    newer = MemoryManagerCheckpoint(state.policy, state.machine, state.entries, {"uid": pod}, pod_level=True)
     assert parse_memory_manager_state(dump_memory_manager_state(newer)) == newer
 
 
 @given(device_states)
-def test_device_manager_states_survive(state: DeviceManagerState) -> None:
+def test_device_manager_states_survive(state: DeviceManagerCheckpoint) -> None:
     assert parse_device_manager_state(dump_device_manager_state(state)) == state
 
 

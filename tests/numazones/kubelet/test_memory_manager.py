@@ -1,12 +1,14 @@
-"""Memory per NUMA node: books, groups, hints, blocks."""
+"""Memory per NUMA node: tables, groups, hints, blocks."""
 
 import pytest
 
+from numazones import cpuset
 from numazones.kubelet.admission import admit, remove
 from numazones.kubelet.config import InvalidConfiguration
 from numazones.kubelet.explanation import explain
 from numazones.kubelet.hints import Hint
-from numazones.kubelet.memory_manager import Block, MemoryManager, hugepage_type
+from numazones.kubelet.machine_state import Block
+from numazones.kubelet.memory_manager import MemoryManager, hugepage_type
 from numazones.kubelet.node import Node
 from numazones.kubelet.rejection import KubeletCrash
 from numazones.machine import Machine, NUMANode
@@ -23,11 +25,11 @@ def memory_node(policy: str = "none", hardware: Machine | None = None, **config:
 
 
 def free(state: Node, kind: str = "memory") -> list[int]:
-    return [book.free[kind] for book in state.memory_state.values()]
+    return [numa.memory[kind].free for numa in state.machine_state.values()]
 
 
 def groups(state: Node) -> list[tuple[int, ...]]:
-    return [book.group for book in state.memory_state.values()]
+    return [tuple(cpuset.ids(numa.cells)) for numa in state.machine_state.values()]
 
 
 def asking(uid: str, memory: str, **limits: str) -> Pod:
@@ -147,7 +149,7 @@ def test_blocks_name_their_numa_nodes_and_full_size() -> None:
         Block(0b1, "hugepages-2Mi", 256 << 20),
         Block(0b1, "memory", GI),
     )
-    assert [book.assignments for book in admission.node.memory_state.values()] == [2, 0]
+    assert [numa.assignments for numa in admission.node.machine_state.values()] == [2, 0]
 
 
 def test_init_containers_leave_their_memory_to_later_ones() -> None:

@@ -1,7 +1,7 @@
 """A node as a value, fresh or from a snapshot."""
 
-import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from numazones import cpuset
 from numazones.kubelet.admission import admit
 from numazones.kubelet.device_manager import Device
-from numazones.kubelet.memory_manager import Block
-from numazones.kubelet.node import InvalidNodeState, Node, NUMAMemory
+from numazones.kubelet.machine_state import Block, MemoryTable, NUMANodeState
+from numazones.kubelet.node import InvalidNodeState, Node
 
 from .building import GI, configuration, container, gpus, machine, node, pod
 from .test_admission import days, play
@@ -26,7 +26,7 @@ def snapshot(state: Node) -> dict[str, Any]:
     return {
         "default_cpus": state.cpus.default,
         "cpu_assignments": state.cpus.assignments,
-        "memory_state": state.memory_state,
+        "machine_state": state.machine_state,
         "memory_assignments": state.memory.assignments,
         "device_assignments": state.device_assignments,
     }
@@ -36,17 +36,14 @@ def restored(**parts: Any) -> Node:
     return Node.restore(HARDWARE, configuration("none"), DEVICES, **parts)
 
 
-def books(**changes: Any) -> dict[int, NUMAMemory]:
-    """The books of a fresh node, the given fields changed on NUMA node 1."""
-    fresh = restored().memory_state
-    first = fresh[1]
-    fields = {
-        "assignments": first.assignments,
-        "group": first.group,
-        "free": first.free,
-        "reserved": first.reserved,
-    }
-    return {**fresh, 1: NUMAMemory(**{**fields, **changes})}
+def changed(**fields: Any) -> dict[int, NUMANodeState]:
+    """The machine state of a fresh node, the given fields changed on NUMA node 1."""
+    fresh = restored().machine_state
+    return {**fresh, 1: replace(fresh[1], **fields)}
+
+
+def table(*, reserved: int = 0, free: int = 0) -> dict[str, MemoryTable]:
+    return {"memory": MemoryTable(16 * GI, 0, 16 * GI, reserved, free)}
 
 
 def test_restoring_nothing_is_a_fresh_node() -> None:
@@ -89,21 +86,24 @@ def test_the_shared_set_defaults_to_what_is_not_assigned() -> None:
         ),
         ({"default_cpus": 1 << 20}, "the shared CPU set holds CPUs 20, which no NUMA zone"),
         (
-            {"memory_state": books(free={"memory": -5})},
+            {"machine_state": changed(memory=table(free=-5))},
             r"NUMA zone 1: the free amount of memory is negative \(-5\)",
         ),
         (
-            {"memory_state": books(reserved={"memory": -1})},
+            {"machine_state": changed(memory=table(reserved=-1))},
             "NUMA zone 1: the assigned amount of memory is negative",
         ),
-        ({"memory_state": books(free={})}, "NUMA zone 1: the free amount of memory is missing"),
-        ({"memory_state": books(group=(0,))}, r"NUMA zone 1: it cannot be in the memory group \[0\]"),
-        ({"memory_state": books(group=(1, 9))}, r"NUMA zone 1: it cannot be in the memory group \[1, 9\]"),
+        ({"machine_state": changed(memory={})}, "NUMA zone 1: the amounts of memory are missing"),
+        ({"machine_state": changed(cells=0b01)}, r"NUMA zone 1: it cannot be in the memory group \[0\]"),
         (
-            {"memory_state": books(assignments=-1)},
+            {"machine_state": changed(cells=1 << 1 | 1 << 9)},
+            r"memory group \[1, 9\]",
+        ),
+        (
+            {"machine_state": changed(assignments=-1)},
             "NUMA zone 1: the number of memory assignments is negative",
         ),
-        ({"memory_state": {0: books()[0]}}, "NUMA zone 1: the Memory Manager's books are missing"),
+        ({"machine_state": {0: changed()[0]}}, "NUMA zone 1: the Memory Manager's state is missing"),
         (
             {"memory_assignments": {"u": {"c": (Block(1 << 5, "memory", GI),)}}},
             "container c of pod u holds memory on NUMA zones 5; the machine has zones 0-1",
@@ -118,7 +118,7 @@ def test_the_shared_set_defaults_to_what_is_not_assigned() -> None:
         ),
         (
             {"memory_assignments": {"u": {"c": (Block(1, "memory", GI),)}}},
-            "books per NUMA zone are missing",
+            "state per NUMA zone is missing",
         ),
     ],
 )
@@ -128,8 +128,8 @@ def test_impossible_snapshots_are_rejected_and_name_the_zone(parts: Mapping[str,
 
 
 def test_memory_is_left_aside_where_the_memory_manager_is_off() -> None:
-    state = Node.restore(HARDWARE, configuration(memory="None"), memory_state={0: books()[0]})
-    assert state.memory_state == {}
+    state = Node.restore(HARDWARE, configuration(memory="None"), machine_state={0: changed()[0]})
+    assert state.machine_state == {}
 
 
 def test_devices_that_nobody_announces_any_more_stay_assigned() -> None:
@@ -166,8 +166,8 @@ def test_nodes_in_equal_states_have_equal_keys_whatever_pods_and_devices_are_cal
     assert one.state_key != node(HARDWARE, devices=DEVICES).state_key
 
 
-def test_memory_state_is_plain_and_can_be_written() -> None:
-    state = node(HARDWARE)
-    assert json.dumps({numa: dict(book.free) for numa, book in state.memory_state.items()}) == (
-        f'{{"0": {{"memory": {15 * GI}}}, "1": {{"memory": {16 * GI}}}}}'
-    )
+def test_the_machine_state_is_as_the_state_file_holds_it() -> None:
+    assert node(HARDWARE).machine_state == {
+        0: NUMANodeState(0, {"memory": MemoryTable(16 * GI, GI, 15 * GI, 0, 15 * GI)}, 0b01),
+        1: NUMANodeState(0, {"memory": MemoryTable(16 * GI, 0, 16 * GI, 0, 16 * GI)}, 0b10),
+    }

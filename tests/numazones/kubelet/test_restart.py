@@ -11,7 +11,11 @@ import pytest
 from numazones.conformance import scenario as reading
 from numazones.kubelet import checkpoints
 from numazones.kubelet.admission import admit, remove
-from numazones.kubelet.checkpoint_values import CPUManagerState, DeviceManagerState, MemoryManagerState
+from numazones.kubelet.checkpoint_values import (
+    CPUManagerCheckpoint,
+    DeviceManagerCheckpoint,
+    MemoryManagerCheckpoint,
+)
 from numazones.kubelet.config import InvalidConfiguration
 from numazones.kubelet.node import InvalidNodeState, Node
 from numazones.kubelet.rejection import UnmodelledFeature
@@ -30,7 +34,7 @@ def scenarios() -> list[dict[str, Any]]:
     return [item for item in found if "invalid" not in item]
 
 
-def written(node: Node) -> tuple[CPUManagerState, MemoryManagerState, DeviceManagerState]:
+def written(node: Node) -> tuple[CPUManagerCheckpoint, MemoryManagerCheckpoint, DeviceManagerCheckpoint]:
     """What the three files say, through their bytes."""
     return (
         checkpoints.parse_cpu_manager_state(

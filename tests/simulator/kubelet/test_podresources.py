@@ -56,7 +56,7 @@ async def test_the_exporter_reads_what_the_pods_hold(kubelet: Kubelet, tmp_path:
     sidecar, app = pod.containers
     assert sidecar.cpus == kubelet.node.cpus.assignments["u"]["sidecar"] != 0
     assert app.cpus == kubelet.node.cpus.assignments["u"]["app"]
-    assert [(block.type, block.numa, block.size) for block in app.memory] == [("memory", 1, GIB)]
+    assert [(block.type, block.affinity, block.size) for block in app.memory] == [("memory", 1, GIB)]
     assert [(device.resource, device.id, device.numa) for device in app.devices] == [(NIC, "a", 3)]
 
 
@@ -68,7 +68,7 @@ async def test_allocatable_does_not_shrink_and_lacks_faulty_devices(kubelet: Kub
         await reader.close()
     assert cpuset.format(answer.allocatable_cpus) == "1-7,9-15"
     assert sorted((device.id, device.numa) for device in answer.allocatable_devices) == [("a", 3), ("c", 0)]
-    assert sorted((block.type, block.numa) for block in answer.allocatable_memory) == [
+    assert sorted((block.type, block.affinity) for block in answer.allocatable_memory) == [
         ("memory", 1),
         ("memory", 2),
     ]

@@ -37,7 +37,7 @@ def test_the_files_say_what_is_assigned(tmp_path: Path) -> None:
 
     memory = checkpoints.parse_memory_manager_state((tmp_path / "memory_manager_state").read_bytes())
     (block,) = memory.entries["p1"]["c"]
-    assert (block.numa, block.type, block.size) == (1, "memory", 1 << 30)
+    assert (block.affinity, block.type, block.size) == (1, "memory", 1 << 30)
     table = memory.machine[0].memory["memory"]
     assert table.total == 8 << 30
     assert table.allocatable == table.total - table.system_reserved - (32 << 20)
