@@ -7,18 +7,15 @@ once. Rolling updates, pauses and rollbacks are left out: here a Deployment is a
 import asyncio
 import hashlib
 import json
-from collections.abc import Mapping
 from typing import Any
 
 from numazones_client import AlreadyExists, APIError, Client, NotFound, Resource
+from numazones_simulator.mirror import Body, mirror
 from numazones_simulator.replica_sets import REPLICA_SETS
-from numazones_simulator.watching import changes
 
 DEPLOYMENTS = Resource("apps", "v1", "deployments")
 HASH_LABEL = "pod-template-hash"
 _PAUSE = 0.2
-
-Body = Mapping[str, Any]
 
 
 class Deployments:
@@ -26,31 +23,25 @@ class Deployments:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._deployments: dict[str, Body] = {}
-        self._sets: dict[str, Body] = {}
+        self._deployments = mirror(client, DEPLOYMENTS, self._changed)
+        self._sets = mirror(client, REPLICA_SETS, self._changed)
         self._work = asyncio.Event()
 
     async def run(self) -> None:
         """Control until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._follow(DEPLOYMENTS, self._deployments))
-            tasks.create_task(self._follow(REPLICA_SETS, self._sets))
+            tasks.create_task(self._deployments.reflector.run())
+            tasks.create_task(self._sets.reflector.run())
             tasks.create_task(self._reconcile_all())
 
-    async def _follow(self, resource: Resource, known: dict[str, Body]) -> None:
-        async for batch in changes(self._client, resource):
-            for change in batch:
-                if change.deleted:
-                    known.pop(change.uid, None)
-                else:
-                    known[change.uid] = change.object
-            self._work.set()
+    def _changed(self, _before: Body | None, _after: Body | None) -> None:
+        self._work.set()
 
     async def _reconcile_all(self) -> None:
         while True:
             await self._work.wait()
             self._work.clear()
-            for deployment in list(self._deployments.values()):
+            for deployment in list(self._deployments.objects):
                 try:
                     await self._reconcile(deployment)
                 except NotFound:
@@ -66,7 +57,7 @@ class Deployments:
         wanted = replica_set(deployment)
         name, replicas = wanted["metadata"]["name"], wanted["spec"]["replicas"]
         own = {
-            item["metadata"]["name"]: item for item in self._sets.values() if _owner(item) == metadata["uid"]
+            item["metadata"]["name"]: item for item in self._sets.objects if _owner(item) == metadata["uid"]
         }
         if name not in own:
             try:

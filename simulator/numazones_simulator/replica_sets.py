@@ -8,18 +8,14 @@ failed pods beyond a number are removed, oldest first, as the pod garbage collec
 
 import asyncio
 import random
-from collections.abc import Mapping
-from typing import Any
 
 from numazones_client import APIError, Client, NotFound, Resource
 from numazones_client.resources import PODS
-from numazones_simulator.watching import Change, changes
+from numazones_simulator.mirror import Body, mirror
 
 REPLICA_SETS = Resource("apps", "v1", "replicasets")
 _ENDED = ("Failed", "Succeeded")
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
-
-Body = Mapping[str, Any]
 
 
 class ReplicaSets:
@@ -44,52 +40,40 @@ class ReplicaSets:
         self._pause = pause
         self._kept_failures = kept_failures
         self._draw = draw or random.Random()
-        self._sets: dict[str, Body] = {}
-        self._pods: dict[str, dict[str, Body]] = {}
+        self._sets = mirror(client, REPLICA_SETS, self._set_changed)
+        self._pods = mirror(client, PODS, self._pod_changed)
+        self._pods_of: dict[str, dict[str, Body]] = {}
         """Owner's uid → pod uid → pod."""
         self._work = asyncio.Event()
-        self._counted = asyncio.Event()
-        """Set once the pods that exist are known: before, every replica would seem to be missing."""
 
     async def run(self) -> None:
         """Control until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._follow_sets())
-            tasks.create_task(self._follow_pods())
+            tasks.create_task(self._sets.reflector.run())
+            tasks.create_task(self._pods.reflector.run())
             tasks.create_task(self._reconcile_all())
 
-    async def _follow_sets(self) -> None:
-        async for batch in changes(self._client, REPLICA_SETS):
-            for change in batch:
-                if change.deleted:
-                    self._sets.pop(change.uid, None)
+    def _set_changed(self, _before: Body | None, _after: Body | None) -> None:
+        self._work.set()
+
+    def _pod_changed(self, before: Body | None, after: Body | None) -> None:
+        for pod in (before, after):
+            owner = None if pod is None else _controller(pod)
+            if pod is not None and owner is not None:
+                pods = self._pods_of.setdefault(owner, {})
+                if pod is after:
+                    pods[pod["metadata"]["uid"]] = pod
                 else:
-                    self._sets[change.uid] = change.object
-            self._work.set()
-
-    async def _follow_pods(self) -> None:
-        async for batch in changes(self._client, PODS):
-            for change in batch:
-                self._see_pod(change)
-            self._counted.set()
-            self._work.set()
-
-    def _see_pod(self, change: Change) -> None:
-        owner = _controller(change.object)
-        if owner is None:
-            return
-        pods = self._pods.setdefault(owner, {})
-        if change.deleted:
-            pods.pop(change.uid, None)
-        else:
-            pods[change.uid] = change.object
+                    pods.pop(pod["metadata"]["uid"], None)
+        self._work.set()
 
     async def _reconcile_all(self) -> None:
-        await self._counted.wait()
+        # Before the pods that exist are known, every replica would seem to be missing.
+        await self._pods.reflector.synced.wait()
         while True:
             await self._work.wait()
             self._work.clear()
-            for replica_set in list(self._sets.values()):
+            for replica_set in list(self._sets.objects):
                 try:
                     await self._reconcile(replica_set)
                 except NotFound:
@@ -101,7 +85,7 @@ class ReplicaSets:
     async def _reconcile(self, replica_set: Body) -> None:
         if replica_set["metadata"].get("deletionTimestamp"):
             return
-        pods = list(self._pods.get(replica_set["metadata"]["uid"], {}).values())
+        pods = list(self._pods_of.get(replica_set["metadata"]["uid"], {}).values())
         active = [pod for pod in pods if _is_active(pod)]
         wanted = replica_set["spec"].get("replicas", 1)
         for _ in range(wanted - len(active)):
@@ -135,7 +119,7 @@ class ReplicaSets:
             "spec": template["spec"],
         }
         created = await self._client.create(PODS, body, namespace=metadata["namespace"])
-        self._see_pod(Change(created))  # counted before the watch tells of it
+        self._pods.objects.put(created)  # counted before the watch tells of it
 
     async def _delete(self, pod: Body) -> None:
         metadata = pod["metadata"]

@@ -16,7 +16,7 @@ from numazones.cluster import Cluster, ClusterNode, ClusterPod
 from numazones_client import APIError, Client, NotFound
 from numazones_client.resources import NODES, PODS
 from numazones_simulator import clock
-from numazones_simulator.watching import Change, changes
+from numazones_simulator.mirror import Body, mirror
 
 NAME = "default-scheduler"
 _SCORED = ("cpu", "memory")
@@ -66,6 +66,8 @@ class Scheduler:
 
     def __init__(self, client: Client) -> None:
         self._client = client
+        self._nodes = mirror(client, NODES, self._node_changed)
+        self._pods = mirror(client, PODS, self._pod_changed)
         self._cluster = Cluster()
         self._homeless: dict[str, ClusterPod] = {}
         """Pods bound to nodes that are not known (yet)."""
@@ -77,51 +79,45 @@ class Scheduler:
     async def run(self) -> None:
         """Schedule until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._follow_nodes())
-            tasks.create_task(self._follow_pods())
+            tasks.create_task(self._nodes.reflector.run())
+            tasks.create_task(self._pods.reflector.run())
             tasks.create_task(self._bind_all())
 
-    async def _follow_nodes(self) -> None:
-        async for batch in changes(self._client, NODES):
-            for change in batch:
-                self._see_node(change)
-            self._work.set()
-
-    async def _follow_pods(self) -> None:
-        async for batch in changes(self._client, PODS):
-            for change in batch:
-                self._see_pod(change)
-            self._work.set()
-
-    def _see_node(self, change: Change) -> None:
-        name = change.object["metadata"]["name"]
-        if change.deleted:
-            self._cluster = self._cluster.without_node(name)
+    def _node_changed(self, before: Body | None, after: Body | None) -> None:
+        self._work.set()
+        if after is None:
+            if before is not None:
+                self._cluster = self._cluster.without_node(before["metadata"]["name"])
             return
-        known = self._cluster.nodes.get(name)
+        node = ClusterNode.from_api(after)
+        known = self._cluster.nodes.get(node.name)
         pods = [*(known.pods.values() if known else ())]
-        pods += [pod for pod in self._homeless.values() if pod.node == name]
-        self._cluster = self._cluster.with_node(ClusterNode.from_api(change.object).with_pods(pods))
+        pods += [pod for pod in self._homeless.values() if pod.node == node.name]
+        self._cluster = self._cluster.with_node(node.with_pods(pods))
 
-    def _see_pod(self, change: Change) -> None:
-        pod = ClusterPod.from_api(change.object)
-        self._forget(pod)
-        if change.deleted or pod.terminal:
+    def _pod_changed(self, before: Body | None, after: Body | None) -> None:
+        self._work.set()
+        if before is not None:
+            self._forget(before["metadata"]["uid"])
+        if after is None:
+            return
+        pod = ClusterPod.from_api(after)
+        if pod.terminal:
             return
         if not pod.node:
-            if is_schedulable(change.object):
+            if is_schedulable(after):
                 self._waiting[pod.uid] = pod
         elif pod.node in self._cluster.nodes:
             self._cluster = self._cluster.with_pod(pod)
         else:
             self._homeless[pod.uid] = pod
 
-    def _forget(self, pod: ClusterPod) -> None:
-        self._waiting.pop(pod.uid, None)
-        self._homeless.pop(pod.uid, None)
+    def _forget(self, uid: str) -> None:
+        self._waiting.pop(uid, None)
+        self._homeless.pop(uid, None)
         for node in self._cluster.nodes.values():
-            if pod.uid in node.pods:
-                self._cluster = self._cluster.with_node(node.without_pod(pod.uid))
+            if uid in node.pods:
+                self._cluster = self._cluster.with_node(node.without_pod(uid))
                 break
 
     async def _bind_all(self) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from numazones_client import Client, NotFound
 from numazones_client.resources import PODS
 from numazones_simulator.background import background
-from numazones_simulator.watching import Change, changes
+from numazones_simulator.mirror import Body, mirror
 
 UNSCHEDULABLE = "Unschedulable"
 RUNNING = "Running"
@@ -62,13 +62,15 @@ class Turnover:
         seed: int = 0,
     ) -> None:
         self._client = client
+        self._pods = mirror(client, PODS, self._changed)
         self._new = pods
         self._crowd = crowd
         self._in_flight = in_flight
         self._draw = random.Random(seed)
         self._waiting: set[str] = set()
         self._settled: list[tuple[str, str]] = []
-        self._moved = asyncio.Condition()
+        self._moved = asyncio.Event()
+        self._progress: Callable[[int], None] = lambda _: None
         self.fates = Fates()
 
     async def run(self, count: int, *, progress: Callable[[int], None] = lambda _: None) -> Fates:
@@ -78,18 +80,22 @@ class Turnover:
             count: how many.
             progress: told the number of settled pods as it grows.
         """
-        async with background(self._follow(progress)):
+        self._progress = progress
+        async with background(self._pods.reflector.run()):
             for _ in range(count):
                 await self._create(next(self._new))
-            async with self._moved:
-                await self._moved.wait_for(lambda: not self._waiting)
+            await self._until_fewer_wait_than(1)
         return self.fates
+
+    async def _until_fewer_wait_than(self, number: int) -> None:
+        while len(self._waiting) >= number:
+            self._moved.clear()
+            await self._moved.wait()
 
     async def _create(self, pod: dict[str, Any]) -> None:
         metadata = pod["metadata"]
-        async with self._moved:
-            await self._moved.wait_for(lambda: len(self._waiting) < self._in_flight)
-            self._waiting.add(f"{metadata['namespace']}/{metadata['name']}")
+        await self._until_fewer_wait_than(self._in_flight)
+        self._waiting.add(f"{metadata['namespace']}/{metadata['name']}")
         await self._client.create(PODS, pod, namespace=metadata["namespace"])
         if len(self._settled) > self._crowd:
             namespace, name = self._settled.pop(self._draw.randrange(len(self._settled)))
@@ -98,27 +104,22 @@ class Turnover:
             except NotFound:
                 return  # somebody else deleted it
 
-    async def _follow(self, progress: Callable[[int], None]) -> None:
-        async for batch in changes(self._client, PODS):
-            async with self._moved:
-                for change in batch:
-                    self._see(change)
-                self._moved.notify_all()
-            progress(self.fates.total)
-
-    def _see(self, change: Change) -> None:
-        metadata = change.object["metadata"]
+    def _changed(self, before: Body | None, after: Body | None) -> None:
+        pod = after or before
+        metadata = {} if pod is None else pod["metadata"]
         key = f"{metadata['namespace']}/{metadata['name']}"
-        fate = fate_of(change.object)
-        if key not in self._waiting or not (fate or change.deleted):
+        fate = "" if after is None else fate_of(after)
+        if key not in self._waiting or (after is not None and not fate):
             return
         self._waiting.discard(key)
+        self._moved.set()
         if fate:
             self.fates.counts[fate] += 1
             self._settled.append((metadata["namespace"], metadata["name"]))
+            self._progress(self.fates.total)
 
 
-def fate_of(pod: dict[str, Any]) -> str:
+def fate_of(pod: Body) -> str:
     """What became of a pod: Running, a reason, Unschedulable; the empty text while that is open."""
     status = pod.get("status") or {}
     phase = status.get("phase", "Pending")

@@ -7,7 +7,7 @@ sysfs, procfs, state files and podresources socket, so that the real exporter ru
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from numazones_simulator.kubelet.kubelet import Kubelet, Undecidable
 from numazones_simulator.kubelet.node_spec import node_object
 from numazones_simulator.kubelet.podresources import PodResourcesServer
 from numazones_simulator.kubelet.state_files import StateFiles
-from numazones_simulator.watching import Change
+from numazones_simulator.mirror import Body
 
 FIELD_MANAGER = "kubelet"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
@@ -52,7 +52,9 @@ class Agent:
         self._number = number
         self._pods_seen = 0
         self._undecided: set[str] = set()
-        self._changes: asyncio.Queue[list[Change]] = asyncio.Queue()
+        self._news: dict[str, Body | None] = {}
+        """Pods by uid that something happened to since they were looked after; None: deleted."""
+        self._told = asyncio.Event()
         self._files = StateFiles(directory / "kubelet") if directory else None
         self.node_uid = ""
         """metadata.uid of the Node, once it is registered."""
@@ -66,9 +68,10 @@ class Agent:
         """Name of the node."""
         return self.kubelet.spec.name
 
-    def tell(self, changes: list[Change]) -> None:
-        """Hand over what happened to pods of this node."""
-        self._changes.put_nowait(changes)
+    def tell(self, uid: str, pod: Body | None) -> None:
+        """Hand over the latest state of a pod of this node; None once it is deleted."""
+        self._news[uid] = pod
+        self._told.set()
 
     async def run(self) -> None:
         """Register the node and look after its pods until cancelled."""
@@ -120,24 +123,26 @@ class Agent:
 
     async def _look_after_pods(self) -> None:
         while True:
-            for change in in_creation_order(await self._changes.get()):
-                await self._persist(self._look_after, change)
+            await self._told.wait()
+            self._told.clear()
+            news, self._news = self._news, {}
+            for uid, pod in in_order(news):
+                await self._persist(self._look_after, uid, pod)
 
-    async def _look_after(self, change: Change) -> None:
+    async def _look_after(self, uid: str, pod: Body | None) -> None:
         """Bring one pod to where it belongs: gone, ended, running or rejected."""
-        metadata = change.object["metadata"]
-        phase = (change.object.get("status") or {}).get("phase")
-        if change.deleted:
-            self._remove(change.uid)
-        elif metadata.get("deletionTimestamp"):
-            self._remove(change.uid)
+        if pod is None:
+            self._remove(uid)
+        elif pod["metadata"].get("deletionTimestamp"):
+            self._remove(uid)
+            metadata = pod["metadata"]
             await self._client.delete(
-                PODS, metadata["name"], namespace=metadata["namespace"], uid=change.uid, grace_seconds=0
+                PODS, metadata["name"], namespace=metadata["namespace"], uid=uid, grace_seconds=0
             )
-        elif phase in _ENDED:
-            self._remove(change.uid)
-        elif not self.kubelet.runs(change.uid) and change.uid not in self._undecided:
-            await self._admit(change.object)
+        elif (pod.get("status") or {}).get("phase") in _ENDED:
+            self._remove(uid)
+        elif not self.kubelet.runs(uid) and uid not in self._undecided:
+            await self._admit(pod)
 
     def _remove(self, uid: str) -> None:
         self._undecided.discard(uid)
@@ -207,6 +212,9 @@ class Agent:
                 return
 
 
-def in_creation_order(changes: Iterable[Change]) -> list[Change]:
-    """Changes by the creation time of their pods, as the kubelet admits a batch; equals stay in order."""
-    return sorted(changes, key=lambda change: change.object["metadata"].get("creationTimestamp") or "")
+def in_order(news: Mapping[str, Body | None]) -> list[tuple[str, Body | None]]:
+    """Pods as a kubelet takes them that hears of several at once: what is gone first, then by creation."""
+    return sorted(
+        news.items(),
+        key=lambda item: "" if item[1] is None else item[1]["metadata"].get("creationTimestamp") or "",
+    )

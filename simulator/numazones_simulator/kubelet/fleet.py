@@ -12,7 +12,7 @@ from numazones_simulator.apiserver import ApiError
 from numazones_simulator.kubelet.agent import Agent
 from numazones_simulator.kubelet.kubelet import Kubelet
 from numazones_simulator.kubelet.node_spec import NodeSpec
-from numazones_simulator.watching import Change, changes
+from numazones_simulator.mirror import Body, mirror
 
 _LONGEST_SOCKET_PATH = 107  # sockaddr_un on Linux, without the closing zero
 
@@ -35,7 +35,7 @@ class Fleet:
     """
 
     def __init__(self, client: Client, specs: Iterable[NodeSpec], *, directory: Path | None = None) -> None:
-        self._client = client
+        self._pods = mirror(client, PODS, self._pod_changed)
         self.agents: dict[str, Agent] = {}
         for number, spec in enumerate(specs):
             place = None if directory is None else directory / spec.name
@@ -47,16 +47,13 @@ class Fleet:
         async with asyncio.TaskGroup() as tasks:
             for agent in self.agents.values():
                 tasks.create_task(agent.run())
-            tasks.create_task(self._follow_pods())
+            tasks.create_task(self._pods.reflector.run())
 
-    async def _follow_pods(self) -> None:
-        async for batch in changes(self._client, PODS):
-            by_node: dict[str, list[Change]] = {}
-            for change in batch:
-                by_node.setdefault(change.object["spec"].get("nodeName") or "", []).append(change)
-            for node, items in by_node.items():
-                if node in self.agents:
-                    self.agents[node].tell(items)
+    def _pod_changed(self, before: Body | None, after: Body | None) -> None:
+        pod = after or before
+        agent = self.agents.get(pod["spec"].get("nodeName") or "") if pod else None
+        if pod and agent is not None:
+            agent.tell(pod["metadata"]["uid"], after)
 
     async def answer(self, node: str, path: str) -> dict[str, Any]:
         """Answer what is asked of a node's kubelet through the API server: its configuration.
