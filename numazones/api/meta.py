@@ -7,7 +7,8 @@ so that a new name is read, kept and reported as it is. The API server alone rej
 only where a person writes them.
 """
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -181,32 +182,59 @@ class APIObject(APIModel):
     metadata: ObjectMeta = Field(default_factory=ObjectMeta)
 
     @classmethod
-    def from_api(cls, body: Mapping[str, Any]) -> Self:
+    def from_api(cls, body: Mapping[str, Any], *, strict: bool = False) -> Self:
         """Read an object as the API server or a file gives it.
 
+        ``strict`` is for what a person wrote and no API server has looked at: a field that the kind does not
+        know, which the API server would warn of and drop, is an error.
+
         Raises:
-            InvalidObject: the body is not of this kind or a field has the wrong type.
+            InvalidObject: the body is not of this kind, or a field has the wrong type or is unknown.
         """
+        if not isinstance(body, Mapping):
+            raise InvalidObject(f"expected a {cls.RESOURCE.kind}, not {body!r:.60}")
         kind = body.get("kind", cls.RESOURCE.kind)
         if kind != cls.RESOURCE.kind:
             raise InvalidObject(f"expected a {cls.RESOURCE.kind}, not a {kind!r}")
+        if strict and (unknown := list(cls._unknown_fields(body))):
+            raise InvalidObject(f"{cls.RESOURCE.kind} {_name(body)}: unknown: {', '.join(unknown)}")
         try:
             return cls.model_validate(body)
         except ValidationError as error:
             raise InvalidObject(_explain(cls.RESOURCE.kind, body, error)) from error
+
+    @classmethod
+    def _unknown_fields(cls, body: Mapping[str, Any]) -> Iterator[str]:
+        """Name every field of spec and status, and beside them, that the kind does not have, with a guess."""
+        try:
+            cls.model_validate(body, extra="forbid")
+        except ValidationError as error:
+            schema = cls.model_json_schema()
+            parts = (schema, *schema.get("$defs", {}).values())
+            known = sorted({name for part in parts for name in part.get("properties", ())})
+            for problem in error.errors(include_url=False):
+                where = problem["loc"]
+                typed = where in {("apiVersion",), ("kind",)}
+                if problem["type"] == "extra_forbidden" and where[0] != "metadata" and not typed:
+                    near = difflib.get_close_matches(str(where[-1]), known, n=1)
+                    yield ".".join(map(str, where)) + (f" (did you mean {near[0]}?)" if near else "")
 
     def to_api(self) -> dict[str, Any]:
         """Return the object as it is sent: apiVersion, kind, metadata, spec, status."""
         return {"apiVersion": API_VERSION, "kind": self.RESOURCE.kind, **super().to_api()}
 
 
-def _explain(kind: str, body: Mapping[str, Any], error: ValidationError) -> str:
+def _name(body: Mapping[str, Any]) -> str:
     metadata = body.get("metadata")
-    name = metadata.get("name", "") if isinstance(metadata, Mapping) else ""
+    name = metadata.get("name") if isinstance(metadata, Mapping) else None
+    return str(name or "(unnamed)")
+
+
+def _explain(kind: str, body: Mapping[str, Any], error: ValidationError) -> str:
     first = error.errors(include_url=False)[0]
     where = ".".join(str(part) for part in first["loc"])
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
     return (
-        f"{kind} {name or '(unnamed)'}: {where}: {first['msg']}{more}; "
+        f"{kind} {_name(body)}: {where}: {first['msg']}{more}; "
         f"it was not written by a {kind} writer of {API_VERSION}, delete it or upgrade its writer"
     )

@@ -7,7 +7,7 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import yaml
@@ -42,8 +42,10 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         with options.policy, options.dump:
             policy, dump = yaml.safe_load(options.policy), json.load(options.dump)
-        items = list(dump.get("items") or ())
-        moment = datetime.fromisoformat(options.now or _latest(items))
+        if not isinstance(dump, Mapping) or "items" not in dump:
+            raise InvalidDump("the dump is no List; kubectl get nodes,pods,numazones -A -o json prints one")
+        items = list(dump["items"])
+        moment = _moment(options.now or _latest(items))
         if options.why_not:
             report = why_not_report(policy, items, options.why_not, moment)
         else:
@@ -75,14 +77,14 @@ def _policy(policy_body: Mapping[str, Any], items: list[Mapping[str, Any]]) -> P
     classes = {
         body["metadata"]["name"]: int(body["value"]) for body in items if body.get("kind") == "PriorityClass"
     }
-    return policy_of(RebalancePolicy.from_api(policy_body).spec, classes)
+    return policy_of(RebalancePolicy.from_api(policy_body, strict=True).spec, classes)
 
 
 def report_on(
     policy_body: Mapping[str, Any], items: list[Mapping[str, Any]], now: datetime, *, effort: int
 ) -> dict[str, Any]:
     """Answer for every goal of a policy, each on the cluster as it is."""
-    spec = RebalancePolicy.from_api(policy_body).spec
+    spec = RebalancePolicy.from_api(policy_body, strict=True).spec
     policy, situation = _policy(policy_body, items), situation_of(items, now)
     goals: list[Goal] = list(pending(situation.cluster.pending.values())) if spec.goals.pending_pods else []
     goals += standing_goals(spec.goals)
@@ -92,6 +94,14 @@ def report_on(
             {"goal": title(goal), **_plain(what_if(goal, situation, policy, effort=effort))} for goal in goals
         ],
     }
+
+
+def _moment(text: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise InvalidDump(f"{text!r} is no time; write it as 2026-01-31T08:00:00Z") from error
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _latest(items: list[Mapping[str, Any]]) -> str:

@@ -64,7 +64,7 @@ class _Planning:
         before = search.total
         aim = self._goal.aim
         if aim is not None and before >= aim:
-            return self._without("the goal is reached without any move", before)
+            return self._without("there is nothing to do: the goal is reached", before)
         steps, minimal = self._steps(search)
         if not steps:
             return self._without(self._why_nothing(), before)

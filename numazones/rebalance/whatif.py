@@ -111,12 +111,16 @@ def what_if(
     while len(plans) < most_plans:
         outcome = plan(goal, situation, policy, expired=Effort(effort))
         if outcome.plan is None:
-            reason = outcome.reason
+            reason = f"after {_counted(plans)}, {outcome.reason}" if plans else outcome.reason
             break
         plans.append(outcome.plan)
         situation = carried_out(outcome.plan, situation)
     after = measure(goal, situation.cluster)
     return Answer(before, after, tuple(plans), reason, movable, unmovable)
+
+
+def _counted(plans: Sequence[Plan]) -> str:
+    return "this plan" if len(plans) == 1 else f"these {len(plans)} plans"
 
 
 def carried_out(made: Plan, situation: Situation) -> Situation:

@@ -6,7 +6,6 @@ Everything runs on this machine, on loopback addresses, as an ordinary user, and
 import asyncio
 import contextlib
 import shutil
-import signal
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator
 from importlib.metadata import version
@@ -28,6 +27,7 @@ from numazones_simulator import (
 from numazones_simulator.apiserver.__main__ import main as apiserver
 from numazones_simulator.control_plane import ControlPlane
 from numazones_simulator.screen import Screen
+from numazones_simulator.signals import ending_signals
 from numazones_simulator.simulated_cluster import Publishing
 from numazones_simulator.turnover import Turnover
 from numazones_simulator.workload import Workload
@@ -60,7 +60,11 @@ _SERVE = click.option(
     help="Keep it all running for kubectl until Ctrl-C.  [default: only on a terminal]",
 )
 _PORT = click.option(
-    "--port", default=0, show_default=True, help="Port of the API server; 0 takes a free one."
+    "--port",
+    default=0,
+    show_default=True,
+    type=click.IntRange(0, 65535),
+    help="Port of the API server; 0 takes a free one.",
 )
 
 
@@ -149,7 +153,7 @@ def cluster(
     operator: bool,
     serve: bool | None,
 ) -> None:
-    r"""Run a simulated cluster of any size, let pods come and go, compare predictions with outcomes.
+    """Run a simulated cluster of any size, let pods come and go, compare predictions with outcomes.
 
     Nodes are of five kinds in turn: machines with two to four NUMA zones, all topology policies, devices,
     hugepages. Each has a simulated kubelet that admits pods as the real one does; a scheduler binds pods and
@@ -233,12 +237,12 @@ async def _serve(plane: ControlPlane, screen: Screen, *, serve: bool | None) -> 
 
 
 def _run(work: Callable[[Path], Awaitable[None]], directory: Path | None = None) -> None:
-    """Do work with a directory; Ctrl-C ends it in order, errors end it with their message."""
+    """Do work with a directory; signals end it in order, errors end it with their message."""
 
     async def until_signalled(scratch: Path) -> None:
         working = asyncio.ensure_future(work(scratch))
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in ending_signals():
             loop.add_signal_handler(number, working.cancel)
         with contextlib.suppress(asyncio.CancelledError):
             await working

@@ -41,6 +41,7 @@ def test_every_command_explains_itself(arguments: tuple[str, ...]) -> None:
     assert shown.returncode == 0
     assert shown.stdout.startswith("Usage: numazones-simulator")
     assert len(shown.stdout.splitlines()) > 8
+    assert "\\b" not in shown.stdout
 
 
 def test_the_demo_tells_its_story_to_the_end() -> None:
@@ -119,6 +120,13 @@ def test_a_port_that_is_taken_is_named() -> None:
     assert "Traceback" not in shown.stderr
 
 
+@pytest.mark.parametrize("command", ["demo", "cluster", "apiserver"])
+def test_a_port_that_cannot_be_is_a_usage_error(command: str) -> None:
+    shown = run(command, "--port", "99999")
+    assert shown.returncode == 2
+    assert "99999 is not in the range 0<=x<=65535" in shown.stderr
+
+
 def test_the_command_ends_when_nobody_reads_on() -> None:
     with subprocess.Popen(
         [str(SIMULATOR), "cluster", "--nodes=3", "--pods=200", "--publishing=direct", "--no-operator"],
@@ -131,7 +139,7 @@ def test_the_command_ends_when_nobody_reads_on() -> None:
         assert process.wait(timeout=30) == 1
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_served_demo_ends_in_order(number: signal.Signals) -> None:
     with subprocess.Popen(
         [str(SIMULATOR), "demo", "--recordings", str(SAMPLE), "--serve"],

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from pathlib import Path
 
 import click
 
 from numazones_simulator.apiserver.server import ApiServer, NotLoopbackError
+from numazones_simulator.signals import ending_signals
 
 
 async def _serve(host: str, port: int, token: str, kubeconfig: Path | None) -> None:
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for name in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(name, ended.set)
+    for number in ending_signals():
+        loop.add_signal_handler(number, ended.set)
     async with ApiServer(host=host, port=port, token=token) as server:
         click.echo(f"Serving the Kubernetes API on {server.url}")
         if kubeconfig is not None:
@@ -25,7 +25,13 @@ async def _serve(host: str, port: int, token: str, kubeconfig: Path | None) -> N
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.option("--host", default="127.0.0.1", show_default=True, help="Loopback address to listen on.")
-@click.option("--port", default=0, show_default=True, help="Port to listen on; 0 takes a free one.")
+@click.option(
+    "--port",
+    default=0,
+    show_default=True,
+    type=click.IntRange(0, 65535),
+    help="Port to listen on; 0 takes a free one.",
+)
 @click.option(
     "--token", default="", help="Bearer token that requests must carry; without it everybody is let in."
 )

@@ -29,6 +29,15 @@ _MUTABLE: Final = (
     "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
 )
 
+_GATED: Final = {
+    "type": "PodScheduled",
+    "status": "False",
+    "lastProbeTime": None,
+    "lastTransitionTime": None,
+    "reason": "SchedulingGated",
+    "message": "Scheduling is blocked due to non-empty scheduling gates",
+}
+
 PriorityOf = Callable[[str], tuple[int, str] | None]
 
 
@@ -139,7 +148,7 @@ class PodStrategy:
         self._priority_of = priority_of
 
     def for_create(self, obj: Object) -> Object:
-        """Defaults, priority, default tolerations; a new pod is Pending."""
+        """Defaults, priority, default tolerations; a new pod is Pending, and told so if it is gated."""
         spec = default_spec(obj.get("spec") or {})
         spec.setdefault("enableServiceLinks", True)
         spec.setdefault("serviceAccountName", "default")
@@ -153,7 +162,10 @@ class PodStrategy:
         spec["priority"], policy = found
         spec.setdefault("preemptionPolicy", policy)
         spec["tolerations"] = _tolerations(spec.get("tolerations") or ())
-        return {**obj, "spec": spec, "status": {"phase": "Pending", "qosClass": qos_class(spec)}}
+        status: Object = {"phase": "Pending", "qosClass": qos_class(spec)}
+        if spec.get("schedulingGates"):
+            status["conditions"] = [_GATED]
+        return {**obj, "spec": spec, "status": status}
 
     def for_update(self, obj: Object, old: Object) -> Object:
         """The spec with its defaults, the old status."""

@@ -73,7 +73,7 @@ def test_the_pod_that_breaks_a_zone_is_moved_to_where_it_fits(build: Any, holes:
 def test_nothing_is_moved_for_a_pod_that_fits_elsewhere(build: Any, holes: Callable[..., Any]) -> None:
     big = replace(build.pod("big", 4), phase="Pending")
     outcome = plan(pending([big])[0], build.situation(holes(free=4)), Policy(), expired=never)
-    assert (outcome.plan, outcome.reason) == (None, "the goal is reached without any move")
+    assert (outcome.plan, outcome.reason) == (None, "there is nothing to do: the goal is reached")
 
 
 def test_the_same_move_again_is_suppressed_by_the_cooldown(build: Any, holes: Callable[..., Any]) -> None:

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 import yaml
 
+from numazones.api.rebalance import RebalancePolicy
 from numazones.api.zones import zones_from_node
 from numazones.fragmentation import Shape
 from numazones.rebalance.__main__ import main
+from numazones.rebalance.custom_resources import policy_of
 from numazones.rebalance.goals import FitMore, Wanted
 from numazones.rebalance.policy import Policy
 from numazones.rebalance.whatif import Effort, InvalidDump, situation_of, what_if
@@ -83,6 +85,7 @@ def test_the_command_prints_plan_after_plan(
     assert [plan["moves"][0]["pod"] for plan in goal["plans"]] == ["default/p0", "default/p1"]
     assert [plan["moves"][0]["affinity"] for plan in goal["plans"]] == [["free-0"], ["free-0"]]
     assert goal["unmovable"] == {}
+    assert goal["reason"].startswith("after these 2 plans, ")
 
 
 def test_pods_that_stay_are_counted_by_rule(dump: dict[str, Any]) -> None:
@@ -102,10 +105,16 @@ def test_pods_that_stay_are_counted_by_rule(dump: dict[str, Any]) -> None:
         (POLICY, [], "the dump holds no nodes"),
         ({**POLICY, "kind": "Pod"}, [], "expected a RebalancePolicy, not a 'Pod'"),
         ({**POLICY, "spec": {"target": "There"}}, [], "target 'There' is unknown; write Other, Same, Any"),
+        (
+            {**POLICY, "spec": {"modee": "Auto", "goals": {"pendingPod": True}}},
+            [],
+            "unknown: spec.goals.pendingPod (did you mean pendingPods?), spec.modee (did you mean mode?)",
+        ),
+        ([POLICY], [], "expected a RebalancePolicy, not ["),
     ],
 )
 def test_what_makes_no_sense_is_said(
-    policy: dict[str, Any],
+    policy: Any,
     items: list[Any],
     message: str,
     tmp_path: Path,
@@ -117,6 +126,31 @@ def test_what_makes_no_sense_is_said(
     monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps({"items": items})))
     assert main(["--policy", str(file), "--dump", "-"]) == 1
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("dump", "options", "message"),
+    [
+        ("[]", [], "the dump is no List; kubectl get nodes,pods,numazones -A -o json prints one"),
+        ('{"items": []}', ["--now", "today"], "'today' is no time; write it as 2026-01-31T08:00:00Z"),
+    ],
+)
+def test_a_dump_or_time_that_cannot_be_read_is_said(
+    dump: str, options: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    policy, file = tmp_path / "policy.yaml", tmp_path / "dump.json"
+    policy.write_text(yaml.safe_dump(POLICY))
+    file.write_text(dump)
+    assert main(["--policy", str(policy), "--dump", str(file), *options]) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_a_plan_that_reaches_the_goal_is_not_said_to_be_needless(dump: dict[str, Any]) -> None:
+    goal = FitMore((Wanted.shape("large", Shape.parse("cpu=5"), count=1),))
+    policy = policy_of(RebalancePolicy.from_api(POLICY).spec, {})
+    answer = what_if(goal, situation_of(dump["items"], now=_moment()), policy, effort=1000)
+    assert len(answer.plans) == 1
+    assert answer.reason == "after this plan, there is nothing to do: the goal is reached"
 
 
 def test_a_dump_without_nodes_is_rejected() -> None:

@@ -139,6 +139,22 @@ async def test_the_spec_hardly_ever_changes(api: Any, pod: Any) -> None:
     )
 
 
+async def test_a_gated_pod_is_told_so_until_it_is_scheduled(api: Any, pod: Any) -> None:
+    body = pod("gated", schedulingGates=[{"name": "example.com/wait"}])
+    path = f"{api.core('pods')}/gated"
+    created = (await api.post(api.core("pods"), body)).body
+    (condition,) = created["status"]["conditions"]
+    assert (condition["type"], condition["status"]) == ("PodScheduled", "False")
+    assert condition["reason"] == "SchedulingGated"
+    assert condition["message"] == "Scheduling is blocked due to non-empty scheduling gates"
+    assert (await api.merge(path, {"spec": {"schedulingGates": None}})).code == 200
+    binding = {"metadata": {"name": "gated"}, "target": {"kind": "Node", "name": "node-1"}}
+    assert (await api.post(f"{path}/binding", binding)).code == 201
+    bound = (await api.get(path)).body
+    (scheduled,) = [one for one in bound["status"]["conditions"] if one["type"] == "PodScheduled"]
+    assert (scheduled["status"], scheduled.get("reason")) == ("True", None)
+
+
 async def test_binding_assigns_a_node_once(api: Any, pod: Any) -> None:
     path = api.core("pods")
     await api.post(path, pod("p"))
