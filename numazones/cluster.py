@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
-from numazones import scheduling
+from numazones import requests
 from numazones.constraints import Constraints, Taint
 from numazones.errors import NumazonesError
 from numazones.kubelet.node import Node
@@ -76,7 +76,7 @@ class Demands:
     def of(cls, body: Mapping[str, Any]) -> Self:
         """Read a core/v1 Pod."""
         try:
-            return cls(scheduling.effective_requests(body), Pod.from_api(body))
+            return cls(requests.effective_requests(body), Pod.from_api(body))
         except NumazonesError as error:
             return cls({}, None, str(error))
 
@@ -247,7 +247,7 @@ class ClusterNode:
             numazones.quantity.InvalidQuantity: an allocatable amount is no quantity.
         """
         metadata, spec, status = body["metadata"], body.get("spec") or {}, body.get("status") or {}
-        allocatable = scheduling.amounts(status.get("allocatable"))
+        allocatable = requests.amounts(status.get("allocatable"))
         return cls(
             name=metadata["name"],
             uid=metadata.get("uid", ""),

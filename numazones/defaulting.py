@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from numazones import quantity
-from numazones.pod import HUGEPAGES
+from numazones.resources import HUGEPAGES
 
 Spec = Mapping[str, Any]
 Amounts = Mapping[str, Any]

@@ -14,8 +14,7 @@ from typing import Self
 from numazones import cpuset, quantity
 from numazones.errors import NumazonesError
 from numazones.kubelet.node import Node
-
-CPU = "cpu"
+from numazones.resources import CPU, is_memory
 
 
 class InvalidShape(NumazonesError):
@@ -59,7 +58,7 @@ class Shape:
 
     def __str__(self) -> str:
         return ",".join(
-            f"{name}={quantity.format_bytes(amount) if is_bytes(name) else amount}"
+            f"{name}={quantity.format_bytes(amount) if is_memory(name) else amount}"
             for name, amount in self.resources
         )
 
@@ -85,11 +84,6 @@ class Fragmentation:
 
     def __sub__(self, other: "Fragmentation") -> "Fragmentation":
         return Fragmentation(self.free - other.free, self.usable - other.usable, self.fitting - other.fitting)
-
-
-def is_bytes(resource: str) -> bool:
-    """Whether the resource is counted in bytes."""
-    return resource == "memory" or resource.startswith("hugepages-")
 
 
 def room(node: Node) -> dict[str, dict[int, int]]:
@@ -138,7 +132,7 @@ def fragmentation(node: Node, shape: Shape) -> Fragmentation:
         return Fragmentation()
     cpus = full_core_cpus(node) if node.kubelet.cpus.full_cores_only else free[CPU]
     needed = [(free[name], amount) for name, amount in shape.resources if name in free and name != CPU]
-    if any(name not in free and not is_bytes(name) for name, _ in shape.resources):
+    if any(name not in free and not is_memory(name) for name, _ in shape.resources):
         return Fragmentation(free=sum(free[CPU].values()))  # a device that the node does not have
     fitting = sum(
         min((count // shape.cpus, *(amounts.get(numa, 0) // amount for amounts, amount in needed)))

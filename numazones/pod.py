@@ -15,10 +15,10 @@ from typing import Any
 from numazones import quantity
 from numazones.errors import NumazonesError
 from numazones.quantity import Quantity
+from numazones.resources import CPU, is_memory
 
 Resources = tuple[tuple[str, Quantity], ...]
 
-HUGEPAGES = "hugepages-"
 _MIRROR = "kubernetes.io/config.mirror"
 
 
@@ -100,10 +100,7 @@ class Pod:
     """Of the pod as a whole, for scope pod."""
 
     def __post_init__(self) -> None:
-        pod_level = any(
-            name in {"cpu", "memory"} or name.startswith(HUGEPAGES)
-            for name, _ in (*self.pod_requests, *self.pod_limits)
-        )
+        pod_level = any(name == CPU or is_memory(name) for name, _ in (*self.pod_requests, *self.pod_limits))
         qos = self.qos_class or _qos_class(self)
         demands = tuple(
             _demand(container, guaranteed=qos is QOSClass.GUARANTEED) for container in self.containers
@@ -267,7 +264,7 @@ def _demand(container: Container, *, guaranteed: bool) -> Demand:
             whole = amount.value()
             if guaranteed and whole * 1000 == amount.milli():
                 cpus = whole
-        elif name == "memory" or name.startswith(HUGEPAGES):
+        elif is_memory(name):
             integer = amount.as_int()
             if integer is None or memory is None:
                 memory = None

@@ -24,7 +24,8 @@ from numazones.kubelet.admission import Admission, admit
 from numazones.kubelet.config import SCOPE_POD
 from numazones.kubelet.explanation import explain
 from numazones.kubelet.node import Node
-from numazones.pod import HUGEPAGES, Demand, Pod, QOSClass
+from numazones.pod import Demand, Pod, QOSClass
+from numazones.resources import CPU, HUGEPAGES
 
 ADMISSIBLE: Final = "Admissible"
 INADMISSIBLE: Final = "Inadmissible"
@@ -244,7 +245,7 @@ def answer(admission: Admission, *, approximate: bool = False) -> Answer:
         Standing.ADMITS,
         zones=fragmentation.zones_of(admission.node, admission.pod.uid),
         score=round(_WHOLE * fragmentation.packing(before, after)),
-        hole=max(after.get(fragmentation.CPU, {}).values(), default=0),
+        hole=max(after.get(CPU, {}).values(), default=0),
         approximate=approximate,
     )
 
@@ -420,7 +421,7 @@ def _closeness(pod: Pod, node: Node) -> float:
     free = fragmentation.room(node)
     shares = [1.0]
     for demand in whole if node.config.topology_manager_scope == SCOPE_POD else pod.demands:
-        needs = {**dict(demand.limits), **dict(demand.memory or ()), fragmentation.CPU: demand.cpus}
+        needs = {**dict(demand.limits), **dict(demand.memory or ()), CPU: demand.cpus}
         shares.extend(
             max(zones.values(), default=0) / needs[name]
             for name, zones in free.items()

@@ -5,15 +5,12 @@ Before the kubelet has its say, the scheduler filters. These are its filters tha
 with its words, so that a reason here reads like the events people know. Unlike the scheduler, which stops
 at the first filter that fails, all failing reasons are returned. Filters that look at other pods or at
 volumes (spreading, pod affinity, ports) are not covered; scheduling gates are set aside on purpose.
-
-Effective requests follow KEP-753 (sidecars), KEP-2837 (pod-level resources) and the pod overhead.
 """
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
 
-from numazones import quantity
+from numazones.cluster import ClusterNode
 from numazones.constraints import Constraints, Requirement, SelectorTerm, Taint, Toleration
 
 UNSCHEDULABLE = "node(s) were unschedulable"
@@ -24,53 +21,14 @@ TOO_MANY_PODS = "Too many pods"
 _UNSCHEDULABLE_TAINT = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 _KEEPS_AWAY = frozenset({"NoSchedule", "NoExecute"})
 _INTEGER = re.compile(r"[+-]?[0-9]+")
-_POD_LEVEL = frozenset({"cpu", "memory"})
 
 
-class SchedulableNode(Protocol):
-    """What the filters ask of a node; ``numazones.cluster.ClusterNode`` answers."""
-
-    @property
-    def name(self) -> str:
-        """Name of the node, also its only field that node affinity can select by."""
-
-    @property
-    def labels(self) -> Mapping[str, str]:
-        """Labels of the node."""
-
-    @property
-    def taints(self) -> tuple[Taint, ...]:
-        """Taints of the node."""
-
-    @property
-    def unschedulable(self) -> bool:
-        """Whether the node is cordoned."""
-
-    @property
-    def allocatable(self) -> Mapping[str, int]:
-        """Amounts for pods; cpu in milli-CPUs, others in whole units."""
-
-    @property
-    def requested(self) -> Mapping[str, int]:
-        """Sum of the requests of the pods on the node, in the same units."""
-
-    @property
-    def pod_slots(self) -> int:
-        """How many pods the node takes."""
-
-    @property
-    def pod_count(self) -> int:
-        """How many pods hold a slot."""
-
-
-def obstacles(
-    constraints: Constraints, requests: Mapping[str, int], node: SchedulableNode
-) -> tuple[str, ...]:
+def obstacles(constraints: Constraints, requests: Mapping[str, int], node: ClusterNode) -> tuple[str, ...]:
     """Return all reasons for which the scheduler passes over the node; none means it could choose it."""
     return (*placement_obstacles(constraints, node), *resource_obstacles(requests, node))
 
 
-def placement_obstacles(constraints: Constraints, node: SchedulableNode) -> tuple[str, ...]:
+def placement_obstacles(constraints: Constraints, node: ClusterNode) -> tuple[str, ...]:
     """Return the reasons that lie in cordons, taints, selectors and affinity."""
     reasons = []
     if node.unschedulable and not tolerated(_UNSCHEDULABLE_TAINT, constraints.tolerations):
@@ -84,7 +42,7 @@ def placement_obstacles(constraints: Constraints, node: SchedulableNode) -> tupl
     return tuple(reasons)
 
 
-def resource_obstacles(requests: Mapping[str, int], node: SchedulableNode) -> tuple[str, ...]:
+def resource_obstacles(requests: Mapping[str, int], node: ClusterNode) -> tuple[str, ...]:
     """Return the reasons that lie in pod slots and in allocatable resources not yet requested."""
     reasons = [TOO_MANY_PODS] if node.pod_count + 1 > node.pod_slots else []
     for resource, amount in requests.items():
@@ -177,85 +135,3 @@ def _integer(text: str) -> int | None:
         return None
     number = int(text)
     return number if -(2**63) <= number < 2**63 else None
-
-
-def effective_requests(body: Mapping[str, Any]) -> dict[str, int]:
-    """Return what the scheduler counts for a core/v1 Pod; cpu in milli-CPUs, others in whole units.
-
-    While a pod is being resized in place, the larger of what it asks for and what it was given counts;
-    a wish that the kubelet called infeasible does not.
-
-    Raises:
-        numazones.quantity.InvalidQuantity: an amount is no quantity.
-    """
-    spec, status = body.get("spec") or {}, body.get("status") or {}
-    infeasible = any(
-        condition.get("type") == "PodResizePending" and condition.get("reason") == "Infeasible"
-        for condition in status.get("conditions") or ()
-    )
-    total: dict[str, int] = {}
-    resized = _resized(status.get("containerStatuses"))
-    for container in spec.get("containers") or ():
-        _add(total, _container_requests(container, resized, infeasible=infeasible))
-    sidecars: dict[str, int] = {}
-    largest: dict[str, int] = {}
-    resized = _resized(status.get("initContainerStatuses"))
-    for container in spec.get("initContainers") or ():
-        if container.get("restartPolicy") == "Always":
-            requests = _container_requests(container, resized, infeasible=infeasible)
-            _add(total, requests)
-            _add(sidecars, requests)
-            running = sidecars
-        else:
-            running = amounts((container.get("resources") or {}).get("requests"))
-            _add(running, sidecars)
-        _raise_to(largest, running)
-    _raise_to(total, largest)
-    for resource, text in ((spec.get("resources") or {}).get("requests") or {}).items():
-        if resource in _POD_LEVEL or resource.startswith("hugepages-"):
-            total[resource] = amount(resource, text)
-    _add(total, amounts(spec.get("overhead")))
-    return total
-
-
-def amounts(quantities: Mapping[str, str | int] | None) -> dict[str, int]:
-    """Read a map of quantities; cpu in milli-CPUs, others in whole units, rounded up.
-
-    Raises:
-        numazones.quantity.InvalidQuantity: an amount is no quantity.
-    """
-    return {resource: amount(resource, text) for resource, text in (quantities or {}).items()}
-
-
-def amount(resource: str, text: str | int) -> int:
-    """Read one quantity; cpu in milli-CPUs, others in whole units, rounded up."""
-    parsed = quantity.parse(text)
-    return parsed.milli() if resource == "cpu" else parsed.value()
-
-
-def _resized(statuses: Iterable[Mapping[str, Any]] | None) -> dict[str, Mapping[str, Any]]:
-    return {status.get("name", ""): status for status in statuses or () if status.get("resources")}
-
-
-def _container_requests(
-    container: Mapping[str, Any], resized: Mapping[str, Mapping[str, Any]], *, infeasible: bool
-) -> dict[str, int]:
-    wanted = amounts((container.get("resources") or {}).get("requests"))
-    status = resized.get(container.get("name", ""))
-    if status is None:
-        return wanted
-    requests = {} if infeasible else wanted
-    _raise_to(requests, amounts((status.get("resources") or {}).get("requests")))
-    _raise_to(requests, amounts(status.get("allocatedResources")))
-    return requests
-
-
-def _add(total: dict[str, int], more: Mapping[str, int]) -> None:
-    for resource, number in more.items():
-        total[resource] = total.get(resource, 0) + number
-
-
-def _raise_to(total: dict[str, int], least: Mapping[str, int]) -> None:
-    for resource, number in least.items():
-        if number > total.get(resource, 0):
-            total[resource] = number

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 from numazones import cpuset
 from numazones.api.snapshot import is_strict
-from numazones.kubelet.memory_manager import MEMORY, hugepage_type
 from numazones.machine import NUMANode
+from numazones.resources import MEMORY, hugepage_type
 from numazones_exporter.holdings import Holdings
 from numazones_exporter.observation import (
     CPU_MANAGER_STATE,

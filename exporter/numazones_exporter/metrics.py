@@ -17,6 +17,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from numazones import quantity
+from numazones.resources import is_memory
 
 AMOUNTS = {
     "capacity": "What the hardware of the zone has.",
@@ -109,7 +110,7 @@ def unit(resource: str) -> str:
     """Name the unit of a resource's amounts."""
     if resource == "cpu":
         return "core"
-    return "byte" if resource == "memory" or resource.startswith("hugepages-") else "integer"
+    return "byte" if is_memory(resource) else "integer"
 
 
 def amount(text: str | int) -> float:

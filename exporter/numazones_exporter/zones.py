@@ -22,8 +22,8 @@ from numazones.api.zone_building import build_zones
 from numazones.cpuset import CPUSet
 from numazones.errors import NumazonesError
 from numazones.kubelet.machine_state import MachineState, NUMANodeState
-from numazones.kubelet.memory_manager import MEMORY, hugepage_type
 from numazones.machine import Machine
+from numazones.resources import MEMORY, hugepage_type
 from numazones_exporter.conditions import conditions_of, unexpected
 from numazones_exporter.consistency import contradictions
 from numazones_exporter.devices import NodeDevices, devices_of

@@ -14,12 +14,10 @@ from numazones.api.snapshot import Holder, KnownDevice, NodeSnapshot
 from numazones.cpuset import CPUSet
 from numazones.kubelet.cpu_manager import NONE as NO_CPUS
 from numazones.kubelet.cpu_manager import STATIC as STATIC_CPUS
-from numazones.kubelet.memory_manager import MEMORY, hugepage_type
 from numazones.kubelet.memory_manager import STATIC as STATIC_MEMORY
 from numazones.machine import Machine, NUMANode
-from numazones.pod import HUGEPAGES
+from numazones.resources import CPU, MEMORY, hugepage_type, is_device
 
-CPU = "cpu"
 _UNIT = 1024
 _MAX_SUMMARY = 256
 
@@ -183,7 +181,7 @@ def summary_of(resources: Iterable[Resource]) -> Summary:
     """Round the amounts for the columns of kubectl get."""
     by_name = {resource.name: resource for resource in resources}
     memory = by_name[MEMORY]
-    devices = [name for name in by_name if name not in {CPU, MEMORY} and not name.startswith(HUGEPAGES)]
+    devices = [name for name in by_name if is_device(name)]
     short = [name.rpartition("/")[2] for name in devices]
     parts = [
         f"{last if short.count(last) == 1 else name}:{by_name[name].available}/{by_name[name].allocatable}"

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from pydantic import Field, ValidationError
 
-from numazones import cpuset, quantity
+from numazones import cpuset, quantity, resources
 from numazones.api.fingerprint import ALL
 from numazones.api.meta import APIModel, InvalidObject, ObjectMeta, Quantity
 from numazones.api.numazone import Kubelet, NUMAZone, NUMAZoneStatus, Resource
@@ -29,13 +29,12 @@ from numazones.kubelet.cpu_manager import NONE as NO_CPUS
 from numazones.kubelet.cpu_manager import STATIC as STATIC_CPUS
 from numazones.kubelet.device_manager import Device
 from numazones.kubelet.machine_state import MemoryTable, NUMANodeState
-from numazones.kubelet.memory_manager import MEMORY
 from numazones.kubelet.memory_manager import NONE as NO_MEMORY
 from numazones.kubelet.memory_manager import STATIC as STATIC_MEMORY
 from numazones.kubelet.node import Node
 from numazones.kubelet.versions import MAX_ALLOWABLE, PREFER_CLOSEST, PREFER_MOST_ALLOCATED
 from numazones.machine import CPU, Machine, NUMANode
-from numazones.pod import HUGEPAGES
+from numazones.resources import HUGEPAGES, MEMORY, is_device, page_kib
 
 API_VERSION = "topology.node.k8s.io/v1alpha2"
 KIND = "NodeResourceTopology"
@@ -50,7 +49,6 @@ FINGERPRINT_METHOD = "nodeTopologyPodsFingerprintMethod"
 
 _ZONE_TYPE = "Node"
 _ZONE_PREFIX = "node-"
-_CPU = "cpu"
 _KIB = 1024
 _DEFAULT_MAX_NUMA_NODES = 8
 _SOMEBODY = "somebody"
@@ -317,10 +315,10 @@ class _Imagined:
             infos = zones[numa]
             # A static policy must reserve something: where nothing is, the first zone gets a little more.
             spare = int(number == 0)
-            self._add_cpus(numa, infos.get(_CPU), spare=spare)
+            self._add_cpus(numa, infos.get(resources.CPU), spare=spare)
             self._add_memory(numa, infos, sizes, spare=spare * _KIB)
             for name, info in infos.items():
-                if name not in {_CPU, MEMORY} and not name.startswith(HUGEPAGES):
+                if is_device(name):
                     self._add_devices(numa, name, info)
 
     def _add_cpus(self, numa: int, info: ResourceInfo | None, *, spare: int) -> None:
@@ -342,9 +340,7 @@ class _Imagined:
         reserved = max(capacity - allocatable - hugepages, spare)
         self.memory[numa] = allocatable + reserved + hugepages
         self.hugepages[numa] = tuple(
-            sorted(
-                (_page_kib(name), amounts[1] // _page_kib(name) // _KIB) for name, amounts in pages.items()
-            )
+            sorted((page_kib(name), amounts[1] // page_kib(name) // _KIB) for name, amounts in pages.items())
         )
         if reserved:
             limits = ((MEMORY, quantity.parse(str(reserved))),)
@@ -378,7 +374,3 @@ def _amounts(info: ResourceInfo | None) -> tuple[int, int, int]:
 
 def _table(total: int, allocatable: int, available: int) -> MemoryTable:
     return MemoryTable(total, total - allocatable, allocatable, allocatable - available, available)
-
-
-def _page_kib(resource: str) -> int:
-    return quantity.parse(resource.removeprefix(HUGEPAGES)).value() // _KIB

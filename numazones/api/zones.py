@@ -27,12 +27,11 @@ from numazones.kubelet.config import KubeletConfiguration, MemoryReservation
 from numazones.kubelet.cpu_manager import STATIC as STATIC_CPUS
 from numazones.kubelet.device_manager import Device
 from numazones.kubelet.machine_state import Block, MemoryTable, NUMANodeState
-from numazones.kubelet.memory_manager import MEMORY
 from numazones.kubelet.memory_manager import STATIC as STATIC_MEMORY
 from numazones.kubelet.node import Node
 from numazones.kubelet.versions import release
 from numazones.machine import CPU, Machine, NUMANode
-from numazones.pod import HUGEPAGES
+from numazones.resources import HUGEPAGES, MEMORY, is_device, is_memory, page_kib
 
 __all__ = ["IncompleteZones", "ZonesNotReady", "build_zones", "node_from_zones", "zones_from_node"]
 
@@ -208,7 +207,7 @@ def _machine(statuses: Mapping[int, NUMAZoneStatus]) -> Machine:
                 id=numa,
                 memory=_amount(numa, _row(status, MEMORY), "capacity"),
                 hugepages=tuple(
-                    (_page_kib(row.name), _amount(numa, row, "capacity") // _page_kib(row.name) // _KIB)
+                    (page_kib(row.name), _amount(numa, row, "capacity") // page_kib(row.name) // _KIB)
                     for row in status.resources
                     if row.name.startswith(HUGEPAGES)
                 ),
@@ -248,10 +247,6 @@ def _members(groups: Iterable[tuple[int, str | None]]) -> list[tuple[int, CPUSet
 
 def _of(groups: Iterable[tuple[int, CPUSet]], cpu: int) -> int | None:
     return next((key for key, cpus in groups if cpus >> cpu & 1), None)
-
-
-def _page_kib(resource: str) -> int:
-    return quantity.parse(resource.removeprefix(HUGEPAGES)).value() // _KIB
 
 
 def _row(status: NUMAZoneStatus, name: str) -> Resource:
@@ -303,14 +298,10 @@ def _reservations(statuses: Mapping[int, NUMAZoneStatus]) -> Iterable[MemoryRese
         limits = tuple(
             (row.name, quantity.parse(row.reserved))
             for row in status.resources
-            if _is_memory(row) and row.reserved is not None and quantity.parse(row.reserved)
+            if is_memory(row.name) and row.reserved is not None and quantity.parse(row.reserved)
         )
         if limits:
             yield MemoryReservation(numa, tuple(sorted(limits, key=lambda limit: limit[0])))
-
-
-def _is_memory(row: Resource) -> bool:
-    return row.name == MEMORY or row.name.startswith(HUGEPAGES)
 
 
 # What is assigned
@@ -335,7 +326,7 @@ def _machine_state(statuses: Mapping[int, NUMAZoneStatus]) -> dict[int, NUMANode
     for numa, status in statuses.items():
         if status.memory_assignments is None or not status.memory_group:
             raise ZonesNotReady(f"zone {numa} lacks the memory manager's state; see the exporter")
-        rows = [row for row in status.resources if _is_memory(row)]
+        rows = [row for row in status.resources if is_memory(row.name)]
         hugepages = sum(_amount(numa, row, "capacity") for row in rows if row.name != MEMORY)
         tables = {
             row.name: _table(numa, row, hugepages=hugepages if row.name == MEMORY else 0) for row in rows
@@ -361,10 +352,7 @@ def _devices(statuses: Mapping[int, NUMAZoneStatus]) -> dict[str, list[Device]]:
                 numas = (numa,) if device.numa_ids is None else tuple(sorted(device.numa_ids))
                 found.setdefault(device.resource, {})[device.id] = Device(device.id, numas, device.healthy)
     without = {
-        row.name
-        for status in statuses.values()
-        for row in status.resources
-        if row.name != "cpu" and not _is_memory(row)
+        row.name for status in statuses.values() for row in status.resources if is_device(row.name)
     } - listed
     return {name: list(devices.values()) for name, devices in found.items()} | {name: [] for name in without}
 

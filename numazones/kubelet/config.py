@@ -13,8 +13,8 @@ from numazones import quantity
 from numazones.errors import NumazonesError
 from numazones.kubelet import go
 from numazones.kubelet.versions import NEWEST, Maturity, Release, release
-from numazones.pod import HUGEPAGES
 from numazones.quantity import Quantity
+from numazones.resources import is_memory
 
 POLICY_NONE = "none"
 BEST_EFFORT = "best-effort"
@@ -218,7 +218,7 @@ def _reservation_problems(entries: tuple[MemoryReservation, ...]) -> Iterator[st
     seen: set[tuple[int, str]] = set()
     for entry in entries:
         for name, amount in entry.limits:
-            if name != "memory" and not name.startswith(HUGEPAGES):
+            if not is_memory(name):
                 yield (
                     f"invalid configuration: the limit type {go.quote(name)} for NUMA node {entry.numa} "
                     "is not supported, only [memory hugepages-<HugePageSize>] is accepted"

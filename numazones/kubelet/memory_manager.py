@@ -18,12 +18,11 @@ from numazones.kubelet.hints import Hint, ResourceHints, indifferent, masks_of_s
 from numazones.kubelet.machine_state import Block
 from numazones.kubelet.rejection import KubeletCrash, Rejection
 from numazones.machine import Machine
-from numazones.pod import HUGEPAGES
 from numazones.quantity import Quantity
+from numazones.resources import MEMORY, hugepage_type
 
 STATIC = "Static"
 NONE = "None"
-MEMORY = "memory"
 
 # Amounts are unsigned 64-bit integers in the kubelet: what is reserved beyond the capacity wraps around.
 _U64 = 2**64 - 1
@@ -333,11 +332,6 @@ class MemoryManager:
             reserved[position] -= moved
             size -= moved
         return _with_columns(state, users, groups, block.type, free, reserved)
-
-
-def hugepage_type(size_kib: int) -> str:
-    """The resource name of a hugepage size: ``hugepages-2Mi``."""
-    return HUGEPAGES + quantity.format_bytes(size_kib * 1024)
 
 
 def _with_columns(

@@ -12,7 +12,8 @@ from numazones.kubelet.admission import Attempt, Manager
 from numazones.kubelet.config import SINGLE_NUMA_NODE
 from numazones.kubelet.hints import masks_of_size
 from numazones.kubelet.rejection import SMT_ALIGNMENT, TOPOLOGY_AFFINITY, Rejection
-from numazones.pod import HUGEPAGES, Demand
+from numazones.pod import Demand
+from numazones.resources import is_memory
 
 # With more NUMA nodes than the kubelet takes by default, not all their sets are looked at.
 _MANY = 8
@@ -80,7 +81,7 @@ class _Inspection:
         shortages = self._shortages(
             everywhere, [need for need in self.needs if (need.resource == "cpu") is pinned]
         )
-        shortages = tuple(short for short in shortages if pinned or not _is_memory(short.resource))
+        shortages = tuple(short for short in shortages if pinned or not is_memory(short.resource))
         if not shortages:
             return Miss(rejection.message)
         return Miss(f"needs {_all(self._left(short) for short in shortages)}", shortages)
@@ -101,7 +102,7 @@ class _Inspection:
         attempt, kubelet = self.attempt, self.kubelet
         if resource == "cpu":
             return kubelet.cpus.offer(attempt.cpus, mask, attempt.reusable_cpus)
-        if _is_memory(resource):
+        if is_memory(resource):
             return kubelet.memory.offer(attempt.memory, resource, mask, attempt.reusable_memory)
         device = kubelet.devices.resources[resource]
         if not device.hosting or mask == kubelet.machine.numa_mask:
@@ -113,7 +114,7 @@ class _Inspection:
         kubelet = self.kubelet
         if need.resource == "cpu":
             return kubelet.cpus.capacity(mask) >= need.amount
-        if _is_memory(need.resource):
+        if is_memory(need.resource):
             return kubelet.memory.total_allocatable(need.resource, mask) >= need.amount
         device = kubelet.devices.resources[need.resource]
         return not device.hosting or device.touching(mask).bit_count() >= need.amount
@@ -149,7 +150,7 @@ class _Inspection:
         if attempt.demand.memory is None:
             return Miss("asks for an amount of memory that is no plain whole number of bytes")
         affinity = attempt.affinities[attempt.asking].affinity or 0
-        needs = [need for need in self.needs if _is_memory(need.resource)]
+        needs = [need for need in self.needs if is_memory(need.resource)]
         per_mask = {
             mask: self._shortages(mask, needs)
             for size in self._sizes()
@@ -221,7 +222,7 @@ class _Inspection:
             if need.resource == "cpu" and kubelet.cpus.topology.numas_of(attempt.reusable_cpus) & ~mask:
                 return False
             device = kubelet.devices.resources.get(need.resource)
-            if device is not None and not _is_memory(need.resource):
+            if device is not None and not is_memory(need.resource):
                 reusable = attempt.reusable_devices.get(need.resource, 0) & ~device.without_topology
                 if reusable & ~device.touching(mask):
                     return False
@@ -230,7 +231,7 @@ class _Inspection:
     def _cares(self, need: _Need) -> bool:
         device = self.kubelet.devices.resources.get(need.resource)
         return (
-            _is_memory(need.resource)
+            is_memory(need.resource)
             or need.resource == "cpu"
             or (device is not None and bool(device.hosting))
         )
@@ -244,7 +245,7 @@ class _Inspection:
         if not any(self._possible(need, mask) for mask, _ in everywhere):
             sentence += ", more than any holds even when empty"
         if best.offered == 0:
-            blocked = f" ({self._groups()})" if _is_memory(best.resource) and self._groups() else ""
+            blocked = f" ({self._groups()})" if is_memory(best.resource) and self._groups() else ""
             return Miss(f"{sentence}; nothing is left on any{blocked}", (best,))
         offer = f"{_figure(best.resource, best.offered)}, on {name_numas(cpuset.of(best.numas))}"
         return Miss(f"{sentence}; the fullest offer is {offer}{bound}", (best,))
@@ -263,10 +264,6 @@ class _Inspection:
         return f"memory in use binds {bound}, which others may only share as they are"
 
 
-def _is_memory(resource: str) -> bool:
-    return resource == "memory" or resource.startswith(HUGEPAGES)
-
-
 def _gap(shortages: Sequence[Shortage]) -> float:
     return sum((short.needed - short.offered) / short.needed for short in shortages)
 
@@ -280,7 +277,7 @@ def _amount(resource: str, amount: int) -> str:
 
 def _figure(resource: str, amount: int) -> str:
     """A count, or bytes in a binary unit, rounded down to a tenth."""
-    if not _is_memory(resource):
+    if not is_memory(resource):
         return str(amount)
     unit = min(max(amount.bit_length() - 1, 0) // 10, len(_UNITS) - 1)
     whole, rest = divmod(amount, 1 << 10 * unit)

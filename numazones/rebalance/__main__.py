@@ -7,11 +7,12 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import yaml
 
+from numazones import timestamp
 from numazones.api.rebalance import RebalancePolicy
 from numazones.errors import NumazonesError
 from numazones.quantity import format_milli
@@ -45,7 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
         if not isinstance(dump, Mapping) or "items" not in dump:
             raise InvalidDump("the dump is no List; kubectl get nodes,pods,numazones -A -o json prints one")
         items = list(dump["items"])
-        moment = _moment(options.now or _latest(items))
+        moment = timestamp.parse(options.now or _latest(items))
         if options.why_not:
             report = why_not_report(policy, items, options.why_not, moment)
         else:
@@ -94,14 +95,6 @@ def report_on(
             {"goal": title(goal), **_plain(what_if(goal, situation, policy, effort=effort))} for goal in goals
         ],
     }
-
-
-def _moment(text: str) -> datetime:
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise InvalidDump(f"{text!r} is no time; write it as 2026-01-31T08:00:00Z") from error
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _latest(items: list[Mapping[str, Any]]) -> str:

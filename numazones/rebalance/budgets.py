@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from numazones.cluster import ClusterPod
-from numazones.rebalance.selectors import InvalidSelector, LabelSelector
+from numazones.label_selector import InvalidSelector, LabelSelector
 
 ALWAYS_ALLOW = "AlwaysAllow"
 _MAX_DISRUPTED_PODS = 2000
@@ -136,10 +136,7 @@ def _ignores_budgets(pod: ClusterPod) -> bool:
 
 
 def _selector(spec: Mapping[str, Any]) -> LabelSelector | None:
-    body = spec.get("selector")
-    if body is None:
-        return None
     try:
-        return LabelSelector.from_api(body)
+        return LabelSelector.optional(spec.get("selector"))
     except InvalidSelector:
         return None

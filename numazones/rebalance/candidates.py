@@ -8,6 +8,7 @@ limits depend on the plan's other moves; the search asks them move by move.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from numazones import timestamp
 from numazones.cluster import Cluster, ClusterPod
 from numazones.rebalance import filter as rules
 from numazones.rebalance.filter import Objection, Surroundings
@@ -98,5 +99,5 @@ def _recent(pod: ClusterPod, situation: Situation, policy: Policy) -> Iterator[O
         yield Objection(
             "Cooldown",
             f"a pod of the same owner was moved from or to node {pod.node}; "
-            f"its pods there stay until {until.isoformat(timespec='seconds')}",
+            f"its pods there stay until {timestamp.format(until)}",
         )

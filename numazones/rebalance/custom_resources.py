@@ -1,13 +1,15 @@
 """From the spec of a RebalancePolicy to the values that planning takes."""
 
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 
+from numazones import duration
 from numazones.api.rebalance import FreeZone, Goals, RebalancePolicySpec, TargetShape
 from numazones.fragmentation import Shape
 from numazones.rebalance.goals import FitMore, Goal, Vacate, Wanted
 from numazones.rebalance.limits import Limits
 from numazones.rebalance.policy import InvalidPolicy, Policy, Target
-from numazones.rebalance.protections import Protections, duration
+from numazones.rebalance.protections import Protections
 
 
 def policy_of(spec: RebalancePolicySpec, priority_classes: Mapping[str, int]) -> Policy:
@@ -23,8 +25,15 @@ def policy_of(spec: RebalancePolicySpec, priority_classes: Mapping[str, int]) ->
         limits=Limits.from_api(spec.limits.to_api()),
         target=Target(spec.target),
         min_gain=spec.min_gain,
-        cooldown=duration(spec.cooldown),
+        cooldown=_cooldown(spec.cooldown),
     )
+
+
+def _cooldown(text: str) -> timedelta:
+    try:
+        return duration.parse(text)
+    except duration.InvalidDuration as error:
+        raise InvalidPolicy(f"cooldown: {error}") from error
 
 
 def standing_goals(goals: Goals) -> Iterator[Goal]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from numazones import scheduling
+from numazones import scheduling, timestamp
 from numazones.cluster import MIRROR, Cluster, ClusterPod
 from numazones.rebalance import protections as names
 from numazones.rebalance.budgets import Headroom
@@ -196,7 +196,7 @@ def _protected_by_age_or_number(
                 f"owner has {number} replicas which is less than minReplicas of {protections.min_replicas}",
             )
     age = protections.min_pod_age
-    if age is not None and (not pod.started or surroundings.now - datetime.fromisoformat(pod.started) < age):
+    if age is not None and (not pod.started or surroundings.now - timestamp.parse(pod.started) < age):
         yield Objection("MinPodAge", f"pod age is not older than MinPodAge: {age}")
 
 

@@ -19,6 +19,7 @@ from numazones.kubelet.config import SINGLE_NUMA_NODE
 from numazones.kubelet.node import Node
 from numazones.pod import Pod, QOSClass
 from numazones.prediction import Kind
+from numazones.resources import CPU, is_memory
 
 Counts = tuple[int, ...]
 _MANY = 256
@@ -261,4 +262,4 @@ def _by_zones(state: Node, pod: Pod, room: Mapping[str, Mapping[int, int]]) -> i
 
 
 def _is_plain(resource: str) -> bool:
-    return resource == "cpu" or fragmentation.is_bytes(resource)
+    return resource == CPU or is_memory(resource)

@@ -5,14 +5,14 @@ its place, the deprecated booleans, and the selectors and thresholds beside them
 a pod is in ``filter``.
 """
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Self
 
+from numazones import duration
 from numazones.errors import NumazonesError
-from numazones.rebalance.selectors import LabelSelector
+from numazones.label_selector import LabelSelector
 
 LOCAL_STORAGE = "PodsWithLocalStorage"
 SYSTEM_CRITICAL = "SystemCriticalPods"
@@ -54,8 +54,6 @@ _KNOWN = frozenset(
         "priorityThreshold",
     }
 )
-_DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:h|ms|m|s))+")
-_SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 
 
 class InvalidProtections(NumazonesError):
@@ -103,28 +101,16 @@ class Protections:
             effective=_effective(body),
             storage_classes=_storage_classes(body.get("podProtections") or {}),
             priority_threshold=_threshold(body.get("priorityThreshold"), priority_classes or {}),
-            label_selector=_selector(body.get("labelSelector")),
-            namespace_label_selector=_selector(body.get("namespaceLabelSelector")),
+            label_selector=LabelSelector.optional(body.get("labelSelector")),
+            namespace_label_selector=LabelSelector.optional(body.get("namespaceLabelSelector")),
             included_namespaces=include,
             excluded_namespaces=exclude,
-            node_selector=_selector(body.get("nodeSelector")),
+            node_selector=LabelSelector.optional(body.get("nodeSelector")),
             min_replicas=body.get("minReplicas") or 0,
-            min_pod_age=None if body.get("minPodAge") is None else duration(body["minPodAge"]),
+            min_pod_age=_age(body.get("minPodAge")),
             no_eviction_policy=body.get("noEvictionPolicy") or PREFERRED,
             node_fit=bool(body.get("nodeFit")),
         )
-
-
-def duration(text: str) -> timedelta:
-    """Read a duration as Go writes it: ``90s``, ``1h30m``, ``50m``.
-
-    Raises:
-        InvalidProtections: the text is no duration.
-    """
-    if _DURATION.fullmatch(text) is None:
-        raise InvalidProtections(f"{text!r} is no duration; write for example 90s, 50m or 1h30m")
-    parts = re.findall(r"(\d+(?:\.\d+)?)(h|ms|m|s)", text)
-    return timedelta(seconds=sum(float(number) * _SECONDS[unit] for number, unit in parts))
 
 
 def _check_policy(body: Mapping[str, Any]) -> None:
@@ -133,6 +119,15 @@ def _check_policy(body: Mapping[str, Any]) -> None:
         raise InvalidProtections(f"noEvictionPolicy {policy!r} is unknown; write {PREFERRED} or {MANDATORY}")
     if (body.get("minReplicas") or 0) < 0:
         raise InvalidProtections(f"minReplicas {body['minReplicas']} is negative; write 0 for no minimum")
+
+
+def _age(text: str | None) -> timedelta | None:
+    if text is None:
+        return None
+    try:
+        return duration.parse(text)
+    except duration.InvalidDuration as error:
+        raise InvalidProtections(f"minPodAge: {error}") from error
 
 
 def _effective(body: Mapping[str, Any]) -> tuple[str, ...]:
@@ -205,10 +200,6 @@ def _namespaces(body: Mapping[str, Any]) -> tuple[frozenset[str], frozenset[str]
     if include and exclude:
         raise InvalidProtections("namespaces: include and exclude exclude each other; write one of them")
     return include, exclude
-
-
-def _selector(body: Mapping[str, Any] | None) -> LabelSelector | None:
-    return None if body is None else LabelSelector.from_api(body)
 
 
 def _require_known(where: str, body: Mapping[str, Any], known: Iterable[str]) -> None:

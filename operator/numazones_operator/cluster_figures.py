@@ -12,6 +12,7 @@ from numazones import fragmentation
 from numazones.cluster import ClusterNode
 from numazones.fragmentation import Fragmentation, Shape
 from numazones.kubelet.node import Node
+from numazones.resources import CPU, is_memory
 from numazones_operator.cluster_state import ClusterState
 
 AMOUNTS = {
@@ -135,7 +136,7 @@ def figures_of(node: ClusterNode, shapes: tuple[Shape, ...]) -> NodeFigures:
     if state is None:
         return NodeFigures(stale=node.unknown.reason if node.unknown is not None else "Unknown")
     cores = fragmentation.full_core_cpus(state)
-    cpus = fragmentation.room(state).get(fragmentation.CPU, {})
+    cpus = fragmentation.room(state).get(CPU, {})
     return NodeFigures(
         zones=tuple(_zones(state)),
         spread=tuple(fragmentation.exclusive_cpus(state).items()),
@@ -186,7 +187,7 @@ def unit(resource: str) -> str:
     """Name the unit of a resource's amounts, as kube-state-metrics does."""
     if resource == "cpu":
         return "core"
-    return "byte" if fragmentation.is_bytes(resource) else "integer"
+    return "byte" if is_memory(resource) else "integer"
 
 
 def _spread_family(figures: Mapping[str, NodeFigures]) -> GaugeMetricFamily:

@@ -1,28 +1,23 @@
 """Which nodes the default scheduler passes over, with its own words for it."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
-from numazones import scheduling
+from numazones import requests, scheduling
+from numazones.cluster import ClusterNode, ClusterPod
 from numazones.constraints import Constraints, Taint
 from numazones.quantity import InvalidQuantity
 
 GPU = Taint("vendor.example/gpu", "yes", "NoSchedule")
 
 
-@dataclass(frozen=True)
-class Worker:
-    name: str = "worker-1"
-    labels: Mapping[str, str] = field(default_factory=dict)
-    taints: tuple[Taint, ...] = ()
-    unschedulable: bool = False
-    allocatable: Mapping[str, int] = field(default_factory=dict)
-    requested: Mapping[str, int] = field(default_factory=dict)
-    pod_slots: int = 110
-    pod_count: int = 0
+def worker(**fields: Any) -> ClusterNode:
+    return ClusterNode("worker-1", **fields)
+
+
+def held(number: int) -> dict[str, ClusterPod]:
+    return {f"u{index}": ClusterPod("ns", f"p{index}", f"u{index}") for index in range(number)}
 
 
 def constraints(**spec: Any) -> Constraints:
@@ -68,29 +63,29 @@ def test_a_toleration_covers_a_taint(toleration: dict[str, str], taint: Taint, *
 @pytest.mark.parametrize(
     ("node", "spec", "expected"),
     [
-        (Worker(), {}, ()),
-        (Worker(unschedulable=True), {}, ("node(s) were unschedulable",)),
+        (worker(), {}, ()),
+        (worker(unschedulable=True), {}, ("node(s) were unschedulable",)),
         (
-            Worker(unschedulable=True),
+            worker(unschedulable=True),
             {"tolerations": [{"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}]},
             (),
         ),
-        (Worker(taints=(GPU,)), {}, ("node(s) had untolerated taint(s)",)),
-        (Worker(taints=(Taint("a", "", "NoExecute"),)), {}, ("node(s) had untolerated taint(s)",)),
-        (Worker(taints=(Taint("a", "", "PreferNoSchedule"),)), {}, ()),
+        (worker(taints=(GPU,)), {}, ("node(s) had untolerated taint(s)",)),
+        (worker(taints=(Taint("a", "", "NoExecute"),)), {}, ("node(s) had untolerated taint(s)",)),
+        (worker(taints=(Taint("a", "", "PreferNoSchedule"),)), {}, ()),
         (
-            Worker(taints=(GPU, Taint("b"))),
+            worker(taints=(GPU, Taint("b"))),
             {"tolerations": [{"key": "b", "operator": "Exists"}]},
             ("node(s) had untolerated taint(s)",),
         ),
         (
-            Worker(labels={"disk": "hdd"}),
+            worker(labels={"disk": "hdd"}),
             {"nodeSelector": {"disk": "ssd"}},
             ("node(s) didn't match Pod's node affinity/selector",),
         ),
-        (Worker(labels={"disk": "ssd", "zone": "a"}), {"nodeSelector": {"disk": "ssd"}}, ()),
+        (worker(labels={"disk": "ssd", "zone": "a"}), {"nodeSelector": {"disk": "ssd"}}, ()),
         (
-            Worker(unschedulable=True, taints=(GPU,)),
+            worker(unschedulable=True, taints=(GPU,)),
             {"nodeSelector": {"disk": "ssd"}},
             (
                 "node(s) were unschedulable",
@@ -98,11 +93,11 @@ def test_a_toleration_covers_a_taint(toleration: dict[str, str], taint: Taint, *
                 "node(s) didn't match Pod's node affinity/selector",
             ),
         ),
-        (Worker(), {"schedulingGates": [{"name": "numazones.io/admission"}]}, ()),
+        (worker(), {"schedulingGates": [{"name": "numazones.io/admission"}]}, ()),
     ],
 )
 def test_placement_reasons_are_all_given(
-    node: Worker, spec: dict[str, Any], expected: tuple[str, ...]
+    node: ClusterNode, spec: dict[str, Any], expected: tuple[str, ...]
 ) -> None:
     assert scheduling.placement_obstacles(constraints(**spec), node) == expected
 
@@ -164,22 +159,22 @@ def test_one_of_the_terms_of_node_affinity_suffices_and_the_selector_holds_besid
 @pytest.mark.parametrize(
     ("requests", "node", "expected"),
     [
-        ({}, Worker(pod_slots=2, pod_count=1), ()),
-        ({}, Worker(pod_slots=2, pod_count=2), ("Too many pods",)),
-        ({"cpu": 500}, Worker(allocatable={"cpu": 4000}, requested={"cpu": 3500}), ()),
-        ({"cpu": 501}, Worker(allocatable={"cpu": 4000}, requested={"cpu": 3500}), ("Insufficient cpu",)),
-        ({"cpu": 0, "vendor.example/nic": 0}, Worker(), ()),
+        ({}, worker(pod_slots=2, pods=held(1)), ()),
+        ({}, worker(pod_slots=2, pods=held(2)), ("Too many pods",)),
+        ({"cpu": 500}, worker(allocatable={"cpu": 4000}, requested={"cpu": 3500}), ()),
+        ({"cpu": 501}, worker(allocatable={"cpu": 4000}, requested={"cpu": 3500}), ("Insufficient cpu",)),
+        ({"cpu": 0, "vendor.example/nic": 0}, worker(), ()),
         (
             {"cpu": 1, "memory": 1, "vendor.example/nic": 1},
-            Worker(pod_slots=0),
+            worker(pod_slots=0),
             ("Too many pods", "Insufficient cpu", "Insufficient memory", "Insufficient vendor.example/nic"),
         ),
         # A node on which more is requested than it has (it shrank) still takes a pod that asks for nothing.
-        ({"cpu": 0}, Worker(allocatable={"cpu": 1000}, requested={"cpu": 2000}), ()),
+        ({"cpu": 0}, worker(allocatable={"cpu": 1000}, requested={"cpu": 2000}), ()),
     ],
 )
 def test_resource_reasons_are_all_given(
-    requests: dict[str, int], node: Worker, expected: tuple[str, ...]
+    requests: dict[str, int], node: ClusterNode, expected: tuple[str, ...]
 ) -> None:
     assert scheduling.resource_obstacles(requests, node) == expected
 
@@ -229,7 +224,7 @@ def sidecar(**requests: str) -> dict[str, Any]:
     ],
 )
 def test_effective_requests(spec: dict[str, Any], expected: dict[str, int]) -> None:
-    assert scheduling.effective_requests({"spec": spec}) == expected
+    assert requests.effective_requests({"spec": spec}) == expected
 
 
 @pytest.mark.parametrize(
@@ -248,9 +243,9 @@ def test_a_resize_counts_the_larger_of_wish_and_grant(condition: list[dict[str, 
         ],
     }
     pod = {"spec": {"containers": [container(cpu="6")]}, "status": status}
-    assert scheduling.effective_requests(pod) == {"cpu": expected}
+    assert requests.effective_requests(pod) == {"cpu": expected}
 
 
 def test_a_malformed_amount_is_an_error_that_quotes_it() -> None:
     with pytest.raises(InvalidQuantity, match="twelve"):
-        scheduling.effective_requests({"spec": {"containers": [container(cpu="twelve")]}})
+        requests.effective_requests({"spec": {"containers": [container(cpu="twelve")]}})

@@ -2,7 +2,7 @@ from collections import Counter
 from itertools import islice
 
 from numazones.pod import Pod, QOSClass
-from numazones.scheduling import effective_requests
+from numazones.requests import effective_requests
 from numazones_simulator import node_kinds
 from numazones_simulator.workload import Workload
 

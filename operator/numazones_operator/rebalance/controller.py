@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from numazones import duration
 from numazones.api.rebalance import MoveProgress
 from numazones.errors import NumazonesError
 from numazones.rebalance.candidates import Situation
@@ -23,7 +24,6 @@ from numazones.rebalance.custom_resources import policy_of, standing_goals
 from numazones.rebalance.goals import Goal, pending
 from numazones.rebalance.planner import Outcome, plan
 from numazones.rebalance.policy import Policy
-from numazones.rebalance.protections import duration
 from numazones_client import APIError, Client, Conflict, NotFound
 from numazones_operator.announcements import EVENTS, event
 from numazones_operator.cluster_state import ClusterState
@@ -152,7 +152,7 @@ class Rebalancing:
         try:
             settings = policy_of(policy.spec, self._inputs.classes)
             tuple(standing_goals(policy.spec.goals))
-            duration(policy.spec.search_time)
+            duration.parse(policy.spec.search_time)
         except (NumazonesError, ValueError) as error:
             await self._report(policy, "False", "InvalidPolicy", str(error))
             return None
@@ -222,7 +222,7 @@ class Rebalancing:
         self, goal: Goal, policy: PolicyObject, settings: Policy, situation: Situation
     ) -> Outcome:
         started = self._clock()
-        end = started + duration(policy.spec.search_time).total_seconds()
+        end = started + duration.parse(policy.spec.search_time).total_seconds()
         stopped = threading.Event()
 
         def expired() -> bool:
@@ -272,7 +272,7 @@ class Rebalancing:
 
     async def _prolong(self, item: Recommendation, policy: PolicyObject, now: datetime) -> None:
         """A plan that was found again holds for longer."""
-        expires = written(now + duration(policy.spec.expiry))
+        expires = written(now + duration.parse(policy.spec.expiry))
         try:
             body = await self._client.patch(
                 REBALANCE_RECOMMENDATIONS, item.name, {"spec": {"expires": expires}}
@@ -283,7 +283,7 @@ class Rebalancing:
 
     async def _forget_old(self, policy: PolicyObject) -> None:
         """Delete finished recommendations beyond a number, but none whose moves are within the cooldown."""
-        cooldown = duration(policy.spec.cooldown)
+        cooldown = duration.parse(policy.spec.cooldown)
         finished = sorted(
             (i for i in self._inputs.recommendations if i.spec.policy == policy.name and not i.active),
             key=lambda item: (item.created, item.name),

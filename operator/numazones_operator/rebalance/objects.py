@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from numazones import duration
 from numazones.api.meta import API_VERSION, OwnerReference
 from numazones.api.rebalance import (
     DisruptionCost,
@@ -26,7 +27,6 @@ from numazones.quantity import format_milli
 from numazones.rebalance.custom_resources import title
 from numazones.rebalance.goals import Goal
 from numazones.rebalance.moves import Move, Placement, Plan
-from numazones.rebalance.protections import duration
 from numazones_client import Resource
 
 REBALANCE_POLICIES = Resource("numazones.io", "v1alpha1", "rebalancepolicies", namespaced=False)
@@ -108,7 +108,7 @@ class PolicyObject:
     @property
     def interval(self) -> timedelta:
         """Time between two searches."""
-        return duration(self.spec.schedule.interval)
+        return duration.parse(self.spec.schedule.interval)
 
 
 def recommendation_body(plan: Plan, goal: Goal, policy: PolicyObject, now: datetime) -> dict[str, Any]:
@@ -128,7 +128,7 @@ def recommendation_body(plan: Plan, goal: Goal, policy: PolicyObject, now: datet
             cost=disruption.cost,
         ),
         digest=plan.digest,
-        expires=written(now + duration(policy.spec.expiry)),
+        expires=written(now + duration.parse(policy.spec.expiry)),
     )
     owner = OwnerReference(
         api_version=API_VERSION, kind="RebalancePolicy", name=policy.name, uid=policy.uid, controller=True

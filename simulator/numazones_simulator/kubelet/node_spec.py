@@ -13,9 +13,9 @@ from typing import Any
 from numazones import cpuset, quantity
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.device_manager import Device
-from numazones.kubelet.memory_manager import hugepage_type
 from numazones.kubelet.node import Node
 from numazones.machine import Machine
+from numazones.resources import hugepage_type
 
 VERSION = "v1.36.2"
 PODS = 110

@@ -2,12 +2,13 @@
 
 import pytest
 
+from numazones import duration
 from numazones.api.meta import API_VERSION, Condition, InvalidObject, ObjectMeta
 from numazones.api.numazone import NUMAZone, NUMAZoneSpec, NUMAZoneStatus, Resource, zone_name
 from numazones.api.prediction import AdmissionPrediction
 from numazones.api.rebalance import RebalancePolicy, RebalanceRecommendation
 from numazones.rebalance.limits import Limits
-from numazones.rebalance.protections import DEFAULT, Protections, duration
+from numazones.rebalance.protections import DEFAULT, Protections
 from numazones_client.resources import NUMAZONES
 
 
@@ -114,7 +115,7 @@ def test_a_policys_settings_are_those_the_library_reads() -> None:
     assert protections.priority_threshold == 10
     assert Limits.from_api(policy.spec.limits.to_api()) == Limits(total=3, per_node=1)
     for text in (policy.spec.cooldown, policy.spec.expiry, policy.spec.schedule.interval):
-        assert duration(text).total_seconds() > 0
+        assert duration.parse(text).total_seconds() > 0
 
 
 def test_a_policy_without_settings_only_recommends() -> None:

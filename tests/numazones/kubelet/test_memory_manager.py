@@ -8,7 +8,7 @@ from numazones.kubelet.config import InvalidConfiguration
 from numazones.kubelet.explanation import explain
 from numazones.kubelet.hints import Hint
 from numazones.kubelet.machine_state import Block
-from numazones.kubelet.memory_manager import MemoryManager, hugepage_type
+from numazones.kubelet.memory_manager import MemoryManager
 from numazones.kubelet.node import Node
 from numazones.kubelet.rejection import KubeletCrash
 from numazones.machine import Machine, NUMANode
@@ -48,13 +48,6 @@ def test_hugepages_and_reservations_are_taken_out_of_regular_memory() -> None:
 def test_reserving_more_than_a_numa_node_has_wraps_around_as_in_the_kubelet() -> None:
     small = machine(2, memory=GI // 2)
     assert MemoryManager.start(configuration(), small).allocatable["memory"] == (2**64 - GI // 2, GI // 2)
-
-
-@pytest.mark.parametrize(
-    ("size", "name"), [(2048, "hugepages-2Mi"), (1048576, "hugepages-1Gi"), (64, "hugepages-64Ki")]
-)
-def test_hugepages_are_named_by_their_size(size: int, name: str) -> None:
-    assert hugepage_type(size) == name
 
 
 @pytest.mark.parametrize(

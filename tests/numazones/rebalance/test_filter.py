@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from numazones.cluster import Cluster, ClusterNode, ClusterPod
+from numazones.label_selector import InvalidSelector
 from numazones.rebalance.budgets import Budget, Headroom
 from numazones.rebalance.filter import EVICT, Surroundings, eviction_cost, objections, order
 from numazones.rebalance.protections import InvalidProtections, Protections
-from numazones.rebalance.selectors import InvalidSelector
 
 NOW = datetime.fromisoformat("2026-01-31T12:00:00Z")
 PREFER = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
@@ -455,7 +455,7 @@ SETTINGS = [
         {"noEvictionPolicy": "Sometimes"},
         "noEvictionPolicy 'Sometimes' is unknown; write Preferred or Mandatory",
     ),
-    ({"minPodAge": "old"}, "'old' is no duration"),
+    ({"minPodAge": "old"}, "minPodAge: 'old' is not a duration"),
     ({"minReplicas": -1}, "minReplicas -1 is negative"),
     ({"namespaces": {"include": ["a"], "exclude": ["b"]}}, "include and exclude exclude each other"),
     ({"evictEverything": True}, "unknown evictEverything"),

@@ -62,6 +62,15 @@ class LabelSelector:
                 raise InvalidSelector(f"label selector: {value!r} is no value for label {key}")
         return cls(labels, tuple(_expression(entry) for entry in body.get("matchExpressions") or ()))
 
+    @classmethod
+    def optional(cls, body: Mapping[str, Any] | None) -> Self | None:
+        """Read a selector that may be absent, and then selects nothing.
+
+        Raises:
+            InvalidSelector: as for ``from_api``.
+        """
+        return None if body is None else cls.from_api(body)
+
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Whether the labels satisfy all requirements."""
         return all(labels.get(key) == value for key, value in self.labels) and all(

@@ -1,0 +1,65 @@
+"""Settings of a RebalancePolicy as planning takes them."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from numazones.api.rebalance import RebalancePolicy
+from numazones.errors import NumazonesError
+from numazones.fragmentation import InvalidShape
+from numazones.rebalance.custom_resources import policy_of, standing_goals, title
+from numazones.rebalance.policy import InvalidPolicy, Target
+from numazones.rebalance.protections import InvalidProtections
+
+
+def spec(**fields: Any) -> Any:
+    return RebalancePolicy.from_api({"metadata": {"name": "p"}, "spec": fields}).spec
+
+
+def test_settings_are_taken_over() -> None:
+    policy = policy_of(
+        spec(
+            target="Same",
+            minGain=3,
+            cooldown="1h30m",
+            limits={"maxNoOfPodsToEvictTotal": 7},
+            protections={"minPodAge": "90s", "priorityThreshold": {"name": "gold"}},
+        ),
+        {"gold": 1000},
+    )
+    assert (policy.target, policy.min_gain, policy.max_evictions) == (Target.SAME, 3, 7)
+    assert policy.cooldown == timedelta(minutes=90)
+    assert policy.protections.min_pod_age == timedelta(seconds=90)
+    assert policy.protections.priority_threshold == 1000
+
+
+@pytest.mark.parametrize(
+    ("fields", "error", "message"),
+    [
+        ({"cooldown": "99999999999999h"}, InvalidPolicy, "cooldown: '99999999999999h' is longer"),
+        ({"target": "Elsewhere"}, InvalidPolicy, "target 'Elsewhere' is unknown; write Other, Same, Any"),
+        ({"protections": {"minPodAge": "99999999999999h"}}, InvalidProtections, "minPodAge: '9+h' is longer"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_named(
+    fields: dict[str, Any], error: type[NumazonesError], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        policy_of(spec(**fields), {})
+
+
+def test_goals_are_titled_by_what_they_want() -> None:
+    shapes = [
+        {"name": "large", "resources": {"cpu": 16, "memory": "32Gi"}, "count": 2},
+        {"name": "small", "resources": {"cpu": "2"}},
+    ]
+    wanted = spec(goals={"shapes": shapes, "free": {"nodeName": "worker-1", "numaID": 1}}).goals
+    titles = [title(goal) for goal in standing_goals(wanted)]
+    assert titles == ["shape large x2", "shape small", "free node worker-1 zone 1"]
+
+
+def test_a_shape_without_cpus_is_rejected() -> None:
+    shapes = [{"name": "large", "resources": {"memory": "32Gi"}}]
+    with pytest.raises(InvalidShape, match="no CPUs"):
+        list(standing_goals(spec(goals={"shapes": shapes}).goals))
