@@ -3,7 +3,7 @@
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,3 +56,27 @@ def rendered(folder: Path) -> list[dict[str, Any]]:
     done = subprocess.run([program, "kustomize", folder], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     return list(yaml.load_all(done.stdout, yaml.CSafeLoader))
+
+
+Facts = dict[tuple[str, ...], Any]
+"""Where something stands → what stands there. Containers and variables go by name, whatever their order."""
+
+
+def facts(objects: Iterable[dict[str, Any]]) -> Facts:
+    """What some objects say, so that two lots of them can be compared."""
+    found: Facts = {}
+    for item in objects:
+        path = (item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"])
+        assert not any(other[:3] == path for other in found), f"{path} twice"
+        found |= _facts(item, path)
+    return found
+
+
+def _facts(value: Any, path: tuple[str, ...]) -> Facts:
+    if isinstance(value, list) and path[-1] in {"containers", "env"}:
+        value = {item["name"]: item for item in value}
+    if not isinstance(value, dict):
+        return {path: value}
+    return {
+        place: fact for key, inner in value.items() for place, fact in _facts(inner, (*path, key)).items()
+    }

@@ -9,7 +9,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from .kustomizations import COMPONENTS, MANIFESTS, ROOT, composition, documents, rendered
+from .kustomizations import COMPONENTS, MANIFESTS, ROOT, Facts, composition, documents, facts, rendered
 
 FOLDERS = sorted(
     file.parent for file in [*MANIFESTS.rglob("kustomization.yaml"), ROOT / "crds/kustomization.yaml"]
@@ -41,28 +41,6 @@ def test_every_object_is_valid_for_kubernetes(document: dict[str, Any]) -> None:
 
 
 CHOICES = [choice for size in range(len(COMPONENTS) + 1) for choice in combinations(COMPONENTS, size)]
-
-Facts = dict[tuple[str, ...], Any]
-"""Where something stands → what stands there. Containers and variables go by name, whatever their order."""
-
-
-def facts(objects: list[dict[str, Any]]) -> Facts:
-    found: Facts = {}
-    for item in objects:
-        path = (item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"])
-        assert not any(other[:3] == path for other in found), f"{path} twice"
-        found |= _facts(item, path)
-    return found
-
-
-def _facts(value: Any, path: tuple[str, ...]) -> Facts:
-    if isinstance(value, list) and path[-1] in {"containers", "env"}:
-        value = {item["name"]: item for item in value}
-    if not isinstance(value, dict):
-        return {path: value}
-    return {
-        place: fact for key, inner in value.items() for place, fact in _facts(inner, (*path, key)).items()
-    }
 
 
 def beyond(plain: Facts, extended: Facts) -> Facts:

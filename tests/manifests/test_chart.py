@@ -1,0 +1,322 @@
+"""The Helm chart: kustomize's objects, values that do what they say, definitions that upgrade."""
+
+import asyncio
+import json
+import shutil
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from itertools import chain, combinations, pairwise
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from numazones_client import Client, ClusterConfig, Resource
+from numazones_client.errors import NotFound
+from numazones_simulator.apiserver.server import ApiServer
+
+from .kustomizations import COMPONENTS, ROOT, composition, facts, rendered
+
+CHART = ROOT / "chart"
+VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
+SCHEMA = json.loads((CHART / "values.schema.json").read_text())
+VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+DEFINITIONS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
+DEPLOYMENTS = Resource("apps", "v1", "deployments")
+LOCAL = ROOT / ".cache" / "tools" / "bin" / "helm"
+
+SWITCHES = {
+    "components/exporter-noderesourcetopologies": "exporter.nodeResourceTopologies",
+    "components/exporter-podmonitor": "exporter.podMonitor",
+    "components/operator-admission-gate": "operator.admissionGate",
+    "components/operator-eviction": "operator.eviction",
+    "components/operator-podmonitor": "operator.podMonitor",
+}
+"""Component of kustomize → value of the chart."""
+CHOICES = list(chain.from_iterable(combinations(SWITCHES, size) for size in (0, 1, len(SWITCHES))))
+
+Object = dict[str, Any]
+Key = tuple[str, str, str]
+
+
+def program() -> str:
+    found = shutil.which("helm") or (str(LOCAL) if LOCAL.exists() else "")
+    if not found:
+        pytest.skip("helm is neither on PATH nor in .cache/tools/bin (scripts/test-tools .cache)")
+    return found
+
+
+def helm(*arguments: str, home: Path) -> subprocess.CompletedProcess[str]:
+    """Run helm with nothing of this user's: neither settings nor cluster."""
+    return subprocess.run(
+        [program(), *arguments],
+        env={"HOME": str(home), "PATH": "/nowhere"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def template(home: Path, *options: str) -> dict[Key, Object]:
+    """The objects of a release, by kind, namespace and name."""
+    done = helm("template", "release", str(CHART), *options, home=home)
+    assert done.returncode == 0, done.stderr
+    return by_key(yaml.load_all(done.stdout, yaml.CSafeLoader))
+
+
+def by_key(objects: Any) -> dict[Key, Object]:
+    found: dict[Key, Object] = {}
+    for item in objects:
+        metadata = item["metadata"]
+        key = (item["kind"], metadata.get("namespace", ""), metadata["name"])
+        assert key not in found
+        found[key] = item
+    return found
+
+
+def without_helms_own(item: Object) -> Object:
+    """An object without the labels and annotations that releases of Helm carry."""
+    metadata = dict(item["metadata"])
+    labels = {"managed-by", "instance", "version"}
+    metadata["labels"] = {
+        name: value
+        for name, value in metadata["labels"].items()
+        if name != "helm.sh/chart" and name.removeprefix("app.kubernetes.io/") not in labels
+    }
+    if metadata.get("annotations", {}).pop("helm.sh/resource-policy", None) and not metadata["annotations"]:
+        del metadata["annotations"]
+    return {**item, "metadata": metadata}
+
+
+def test_helm_finds_nothing_to_object_to(tmp_path: Path) -> None:
+    done = helm("lint", "--strict", str(CHART), home=tmp_path)
+    assert done.returncode == 0, done.stdout
+    assert "1 chart(s) linted, 0 chart(s) failed" in done.stdout
+
+
+@pytest.mark.parametrize("choice", CHOICES, ids=lambda choice: ",".join(map(str, choice)))
+def test_the_objects_are_those_of_kustomize(choice: tuple[str, ...], tmp_path: Path) -> None:
+    options = [f"--set={SWITCHES[component]}=true" for component in choice]
+    ours = [without_helms_own(item) for item in template(tmp_path, *options).values()]
+    theirs = rendered(composition(tmp_path, choice))
+    for item in theirs:
+        item["metadata"].setdefault("labels", {})["app.kubernetes.io/part-of"] = "numazones"
+    assert facts(ours) == facts(theirs)
+
+
+def test_every_component_has_a_value() -> None:
+    assert sorted(SWITCHES) == COMPONENTS
+
+
+def test_chart_and_kustomize_name_the_projects_version() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert (chart["version"], chart["appVersion"]) == (VERSION, VERSION)
+    for name in ("exporter", "operator"):
+        (image,) = yaml.safe_load((ROOT / f"manifests/{name}/kustomization.yaml").read_text())["images"]
+        assert image["newTag"] == VERSION
+
+
+SET: Object = {
+    "crds": {"install": False},
+    "namespaces": {"create": False},
+    "imagePullSecrets": [{"name": "registry"}],
+    "exporter": {
+        "namespace": "agents",
+        "image": {"repository": "registry.example/exporter", "tag": "v7", "pullPolicy": "Always"},
+        "kubeletDir": "/data/kubelet",
+        "nodeResourceTopologies": True,
+        "podMonitor": True,
+        "extraArgs": ["--interval=30s"],
+        "extraEnv": [{"name": "A", "value": "b"}],
+        "resources": {"requests": {"cpu": "50m"}},
+        "nodeSelector": {"numa": "yes"},
+        "tolerations": [{"key": "only", "operator": "Exists"}],
+        "affinity": {"nodeAffinity": {}},
+        "seLinuxOptions": {"type": "spc_t"},
+        "podAnnotations": {"note": "one"},
+        "podLabels": {"team": "numa", "app.kubernetes.io/name": "other"},
+    },
+    "operator": {
+        "namespace": "control",
+        "replicas": 3,
+        "image": {"repository": "registry.example/operator", "digest": f"sha256:{'0' * 64}"},
+        "admissionGate": True,
+        "eviction": True,
+        "podMonitor": True,
+        "extraArgs": ["--rebalance-patience=10m"],
+        "extraEnv": [{"name": "A", "value": "b"}],
+        "resources": {"limits": {"memory": "4Gi"}},
+        "nodeSelector": {"role": "control"},
+        "tolerations": [{"key": "control", "operator": "Exists"}],
+        "affinity": {"nodeAffinity": {}},
+        "podAnnotations": {"note": "one"},
+        "podLabels": {"team": "numa"},
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def changed(tmp_path_factory: pytest.TempPathFactory) -> dict[Key, Object]:
+    """The objects with every value changed."""
+    folder = tmp_path_factory.mktemp("chart")
+    (folder / "values.yaml").write_text(yaml.safe_dump(SET))
+    return template(folder, f"--values={folder / 'values.yaml'}")
+
+
+def test_values_change_the_exporter(changed: dict[Key, Object]) -> None:
+    template = changed["DaemonSet", "agents", "numazones-exporter"]["spec"]["template"]
+    pod, asked = template["spec"], SET["exporter"]
+    (container,) = pod["containers"]
+    assert container["image"] == "registry.example/exporter:v7"
+    assert container["imagePullPolicy"] == "Always"
+    assert container["args"][-1] == "--interval=30s"
+    assert container["env"][-2:] == [
+        {"name": "NUMAZONES_EXPORTER_PUBLISH", "value": "numazones,noderesourcetopologies"},
+        {"name": "A", "value": "b"},
+    ]
+    assert container["resources"] == asked["resources"]
+    assert {"name": "kubelet", "hostPath": {"path": "/data/kubelet", "type": "Directory"}} in pod["volumes"]
+    assert pod["nodeSelector"] == {"kubernetes.io/os": "linux", "numa": "yes"}
+    assert (pod["tolerations"], pod["affinity"]) == (asked["tolerations"], asked["affinity"])
+    assert pod["imagePullSecrets"] == SET["imagePullSecrets"]
+    assert pod["securityContext"]["seLinuxOptions"] == {"type": "spc_t"}
+    assert template["metadata"]["annotations"]["note"] == "one"
+    assert template["metadata"]["labels"] == {"app.kubernetes.io/name": "numazones-exporter", "team": "numa"}
+
+
+def test_values_change_the_operator(changed: dict[Key, Object]) -> None:
+    deployment = changed["Deployment", "control", "numazones-operator"]["spec"]
+    template, asked = deployment["template"], SET["operator"]
+    (container,) = template["spec"]["containers"]
+    assert deployment["replicas"] == 3
+    assert container["image"] == f"registry.example/operator@sha256:{'0' * 64}"
+    assert "--exporter-namespace=agents" in container["args"]
+    assert container["args"][-1] == "--rebalance-patience=10m"
+    assert container["env"][-2:] == [
+        {"name": "NUMAZONES_OPERATOR_ADMISSION_GATE", "value": "true"},
+        {"name": "A", "value": "b"},
+    ]
+    assert container["resources"] == asked["resources"]
+    assert template["spec"]["nodeSelector"] == {"kubernetes.io/os": "linux", "role": "control"}
+    for name in ("tolerations", "affinity"):
+        assert template["spec"][name] == asked[name]
+    assert template["metadata"]["annotations"]["note"] == "one"
+    assert template["metadata"]["labels"]["team"] == "numa"
+
+
+def test_other_namespaces_are_used_throughout(changed: dict[Key, Object]) -> None:
+    assert {namespace for _, namespace, _ in changed} == {"", "agents", "control"}
+    text = yaml.safe_dump_all(changed.values())
+    assert "numazones-system" not in text
+    assert "namespace: numazones-operator" not in text
+    condition = changed["ValidatingAdmissionPolicy", "", "numazones-exporter"]["spec"]["matchConditions"][0]
+    assert '"system:serviceaccount:agents:numazones-exporter"' in condition["expression"]
+    assert not {"Namespace", "CustomResourceDefinition"} & {kind for kind, _, _ in changed}
+
+
+def test_namespaces_are_named_as_asked(tmp_path: Path) -> None:
+    options = ("--set=exporter.namespace=agents", "--set=operator.namespace=control")
+    objects = template(tmp_path, *options)
+    assert {name for kind, _, name in objects if kind == "Namespace"} == {"agents", "control"}
+
+
+@pytest.mark.parametrize(("absent", "present"), [("exporter", "operator"), ("operator", "exporter")])
+def test_one_program_alone(absent: str, present: str, tmp_path: Path) -> None:
+    objects = template(tmp_path, f"--set={absent}.enabled=false", "--set=crds.install=false")
+    assert {name for _, _, name in objects if absent in name} == set()
+    assert any(present in name for _, _, name in objects)
+
+
+def test_changed_objects_are_valid_for_kubernetes(changed: dict[Key, Object]) -> None:
+    for item in changed.values():
+        if "coreos" not in item["apiVersion"]:
+            kubernetes_validate.validate(item, "1.36", strict=True)
+
+
+def leaves(values: Object, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    for name, value in values.items():
+        if isinstance(value, dict) and value:
+            yield from leaves(value, (*path, name))
+        else:
+            yield (*path, name)
+
+
+def described(schema: Object, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    for name, part in schema["properties"].items():
+        assert part["description"], (*path, name)
+        if "properties" in part:
+            assert part["additionalProperties"] is False, (*path, name)
+            yield from described(part, (*path, name))
+        else:
+            yield (*path, name)
+
+
+def test_the_schema_describes_every_value_and_no_other() -> None:
+    assert set(described(SCHEMA)) - {("global",)} == set(leaves(VALUES))
+
+
+def test_every_value_is_explained() -> None:
+    lines = (CHART / "values.yaml").read_text().splitlines()
+    obvious = {"enabled", "podAnnotations", "podLabels"}
+    for before, line in pairwise(lines):
+        name, _, value = line.strip().partition(":")
+        if value and not name.startswith("#") and name not in obvious:
+            assert before.strip().startswith("#"), f"{name} has no comment"
+
+
+@pytest.mark.parametrize(
+    ("value", "complaint"),
+    [
+        ("operator.admissionGat=true", "additional properties 'admissionGat' not allowed"),
+        ("operator.replicas=0", "minimum"),
+        ("exporter.kubeletDir=var/lib", "does not match pattern"),
+        ("exporter.image.digest=latest", "does not match pattern"),
+        ("operator.eviction=maybe", "want boolean"),
+    ],
+)
+def test_a_wrong_value_is_rejected_with_its_name(value: str, complaint: str, tmp_path: Path) -> None:
+    done = helm("template", "release", str(CHART), "--set", value, home=tmp_path)
+    assert done.returncode != 0
+    assert complaint in done.stderr
+    assert value.partition("=")[0].rpartition(".")[0].replace(".", "/") in done.stderr
+
+
+async def test_a_release_is_installed_upgraded_with_its_definitions_and_uninstalled(tmp_path: Path) -> None:
+    old = tmp_path / "old" / "chart"
+    shutil.copytree(CHART, old)  # follows the links, so that the copy can be changed
+    zones = old / "files" / "crds" / "numazones.yaml"
+    definition = yaml.safe_load(zones.read_text())
+    columns = definition["spec"]["versions"][0]["additionalPrinterColumns"]
+    dropped = columns.pop()
+    zones.write_text(yaml.safe_dump(definition))
+
+    async def run(*arguments: str) -> str:
+        done = await asyncio.to_thread(helm, *arguments, f"--kubeconfig={kubeconfig}", home=tmp_path)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    async def published_columns() -> list[Any]:
+        found = await client.get(DEFINITIONS, "numazones.numazones.io")
+        shown: list[Any] = found["spec"]["versions"][0]["additionalPrinterColumns"]
+        return shown
+
+    async with ApiServer() as server, Client(ClusterConfig(server=server.url), user_agent="test") as client:
+        kubeconfig = server.kubeconfig(tmp_path / "kubeconfig")
+        said = await run("install", "numazones", str(old))
+        assert "kubectl get numazones" in said
+        assert await published_columns() == columns
+        operator = await client.get(DEPLOYMENTS, "numazones-operator", namespace="numazones-operator")
+        assert operator["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "Helm"
+
+        await run("upgrade", "numazones", str(CHART), "--set=operator.replicas=3")
+        assert await published_columns() == [*columns, dropped]
+        operator = await client.get(DEPLOYMENTS, "numazones-operator", namespace="numazones-operator")
+        assert operator["spec"]["replicas"] == 3
+
+        await run("uninstall", "numazones")
+        with pytest.raises(NotFound):
+            await client.get(DEPLOYMENTS, "numazones-operator", namespace="numazones-operator")
+        assert await published_columns() == [*columns, dropped]
