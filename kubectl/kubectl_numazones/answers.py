@@ -1,0 +1,214 @@
+"""Questions to the library that several commands ask, each answered once and the same way."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from numazones import advice, cpuset, scheduling
+from numazones.advice import Advice
+from numazones.cluster import ClusterNode, ClusterPod
+from numazones.errors import NumazonesError
+from numazones.fragmentation import zones_of
+from numazones.kubelet.admission import Admission, admit
+from numazones.kubelet.explanation import explain
+from numazones.kubelet.node import Node
+from numazones.prediction import (
+    ADMISSIBLE,
+    INADMISSIBLE,
+    UNKNOWN,
+    Forecast,
+    Kind,
+    Prediction,
+    newcomer,
+    predict,
+)
+from numazones.quantity import format_bytes, format_milli
+from numazones.rebalance.moves import land
+from numazones.resources import is_memory
+
+_MOST_NODES_ADVISED = 3
+
+
+def decide(pod: ClusterPod, node: ClusterNode) -> Admission | str:
+    """Return the kubelet's decision about a pod that would be new to the node, or why there is none."""
+    if pod.admission is None:
+        return f"the pod cannot be read: {pod.problem}"
+    if node.state is None:
+        return "unknown: " + ("" if node.unknown is None else node.unknown.message)
+    try:
+        return admit(node.state, newcomer(pod.admission))
+    except NumazonesError as error:
+        return f"unknown: {error}"
+
+
+def as_if_new(pod: ClusterPod) -> ClusterPod:
+    """The pod as its owner would make it again: without node and outcome."""
+    return replace(pod, node="", phase="Pending", reason="", message="", started="", acknowledged=False)
+
+
+def foresee(pod: ClusterPod, nodes: Mapping[str, ClusterNode]) -> Prediction:
+    """Predict a pod on all nodes, as if it were created now."""
+    return predict(as_if_new(pod), nodes.values(), candidates=len(nodes))
+
+
+def scheduler_obstacles(pod: ClusterPod, node: ClusterNode) -> tuple[str, ...]:
+    """What the scheduler has against a node, amounts asked and left included."""
+    return (
+        *scheduling.placement_obstacles(pod.constraints, node),
+        *(_with_amounts(reason, pod, node) for reason in scheduling.resource_obstacles(pod.requests, node)),
+    )
+
+
+def _with_amounts(reason: str, pod: ClusterPod, node: ClusterNode) -> str:
+    if reason == scheduling.TOO_MANY_PODS:
+        return f"{reason}: {node.pod_count} of {node.pod_slots} slots are taken"
+    resource = reason.removeprefix("Insufficient ")
+    left = node.allocatable.get(resource, 0) - node.requested.get(resource, 0)
+    return (
+        f"{reason}: asks {figure(resource, pod.requests[resource])}, {figure(resource, max(left, 0))} is left"
+    )
+
+
+def figure(resource: str, amount: int) -> str:
+    """Write an amount as the scheduler counts it: cpu in milli-CPUs, others in whole units."""
+    if resource == "cpu":
+        return format_milli(amount)
+    return format_bytes(amount) if is_memory(resource) else str(amount)
+
+
+def advice_for(
+    pod: ClusterPod, nodes: Mapping[str, ClusterNode], order: Iterator[str]
+) -> list[tuple[str, Advice]]:
+    """Return (node, advice) for the nearest nodes, each sentence once."""
+    found: list[tuple[str, Advice]] = []
+    told: set[str] = set()
+    advised = 0
+    for name in order:
+        if advised == _MOST_NODES_ADVISED:
+            break
+        node = nodes[name]
+        fresh = [item for item in _advice_on(pod, node) if item.sentence not in told]
+        advised += bool(fresh)
+        told.update(item.sentence for item in fresh)
+        found.extend((name, item) for item in fresh)
+    return found
+
+
+def _advice_on(pod: ClusterPod, node: ClusterNode) -> tuple[Advice, ...]:
+    away = advice.unlock(pod, node)
+    if away is not None:
+        return (away,)
+    if scheduler_obstacles(pod, node):
+        return ()
+    decision = decide(pod, node)
+    if isinstance(decision, str) or decision.admitted:
+        return ()
+    return advice.advise(decision, names_on(node))
+
+
+def names_on(node: ClusterNode) -> dict[str, str]:
+    """UID in the kubelet's records → namespace/name, for the pods on a node."""
+    return {pod.kubelet_uid: f"{pod.namespace}/{pod.name}" for pod in node.pods.values()}
+
+
+EXIT_CODES = {ADMISSIBLE: 0, INADMISSIBLE: 1, UNKNOWN: 2}
+"""Verdict → exit code of the commands that answer a question."""
+
+
+def nearest(prediction: Prediction, nodes: Mapping[str, ClusterNode]) -> Iterator[str]:
+    """Yield all nodes: first those that came nearest, one per reason, then the rest by name."""
+    first = [reason.node for reason in prediction.reasons if reason.node]
+    yield from dict.fromkeys([*first, *sorted(nodes)])
+
+
+def node_lines(pod: ClusterPod, nodes: Mapping[str, ClusterNode]) -> Iterator[tuple[str, str, str]]:
+    """Yield (node, verdict, why) for every node, by name."""
+    for name, node in sorted(nodes.items()):
+        obstacles = scheduler_obstacles(pod, node)
+        if obstacles:
+            yield name, "Excluded", "; ".join(obstacles)
+            continue
+        decision = decide(pod, node)
+        if isinstance(decision, str):
+            yield name, UNKNOWN, decision.removeprefix("unknown: ")
+        elif decision.admitted:
+            zones = ", ".join(map(str, zones_of(decision.node, decision.pod.uid)))
+            yield name, ADMISSIBLE, f"on NUMA node {zones}" if zones else "in the shared pool"
+        else:
+            yield name, INADMISSIBLE, f"{decision.reason}: {explain(decision).nearest_miss}"
+
+
+def holders(node: ClusterNode) -> Iterator[tuple[str, str, str, str, str]]:
+    """Yield (NUMA node, pod, CPUs, memory, devices) for whoever holds something, NUMA node by NUMA node."""
+    if node.state is None:
+        return
+    names = names_on(node)
+    for numa, cpus_of_numa in node.state.machine.cpus_of_numa.items():
+        for uid in sorted(node.state.pods, key=lambda uid: names.get(uid, uid)):
+            row = _share(node.state, uid, numa, cpus_of_numa)
+            if row is not None:
+                yield (str(numa), names.get(uid, f"uid {uid}"), *row)
+
+
+def _share(state: Node, uid: str, numa: int, cpus_of_numa: int) -> tuple[str, str, str] | None:
+    """What a pod holds of one NUMA node; None for nothing."""
+    cpus = 0
+    for members in state.cpus.assignments.get(uid, {}).values():
+        cpus |= members & cpus_of_numa
+    memory = [
+        f"{amount(block.size)}{'' if block.type == 'memory' else ' ' + block.type}"
+        f"{'' if block.affinity == 1 << numa else f' over NUMA nodes {cpuset.format(block.affinity)}'}"
+        for blocks in state.memory.assignments.get(uid, {}).values()
+        for block in blocks
+        if block.affinity >> numa & 1 and block.size
+    ]
+    devices = [
+        f"{resource.rpartition('/')[2]}:{','.join(near)}"
+        for kinds in state.devices.assignments.get(uid, {}).values()
+        for resource, mask in kinds.items()
+        if (
+            near := state.kubelet.devices.resources[resource].ids(
+                mask & state.kubelet.devices.resources[resource].touching(1 << numa)
+            )
+        )
+    ]
+    if not cpus and not memory and not devices:
+        return None
+    return cpuset.format(cpus), ", ".join(memory), " ".join(devices)
+
+
+def place(pod: ClusterPod, nodes: Mapping[str, ClusterNode], *, most: int) -> list[tuple[ClusterNode, str]]:
+    """Place copies of a pod one after the other, each where it costs the least room.
+
+    Returns (the node with the copy, its UID there) for each one that fits, at most ``most``.
+    """
+    kind = Kind.of(pod)
+    if kind is None:
+        return []
+    forecast = Forecast(kind)
+    forecast.renew(nodes.values())
+    now = dict(nodes)
+    placed: list[tuple[ClusterNode, str]] = []
+    while len(placed) < most:
+        best = forecast.prediction(candidates=1).candidates
+        if not best:
+            break
+        uid = f"copy-{len(placed)}"
+        copy = replace(pod, uid=uid, node="", admission=replace(kind.admission, uid=uid))
+        landed = land(now[best[0].node], copy).node
+        if landed is None:
+            break
+        now[landed.name] = landed
+        forecast.renew([landed])
+        placed.append((landed, uid))
+    return placed
+
+
+def amount(size: int) -> str:
+    """Write bytes for people: two digits and a binary unit, ``25.7Gi``, rounded down."""
+    unit = min(max(size.bit_length() - 1, 0) // 10, len(_UNITS) - 1)
+    whole, rest = divmod(size, 1 << 10 * unit)
+    tenths = rest * 10 >> 10 * unit
+    return f"{whole}.{tenths}{_UNITS[unit]}" if tenths else f"{whole}{_UNITS[unit]}"
+
+
+_UNITS = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")

@@ -1,0 +1,322 @@
+"""Where a command's objects come from: the live cluster, or files with ``-f``.
+
+Files hold what ``kubectl get … -o json|yaml`` prints: lists, single objects, YAML streams; a directory stands
+for the files in it. Whatever the source, a command gets one ``Situation``, read by the library as the
+operator reads the same objects. What is missing is said where it matters: without NUMAZones every node's
+state is unknown, and nothing "fits".
+"""
+
+import asyncio
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from numazones.cluster import ClusterNode, ClusterPod
+from numazones.errors import NumazonesError
+from numazones.rebalance.candidates import Situation
+from numazones.rebalance.whatif import situation_of
+
+Object = Mapping[str, Any]
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+_OWNERS = {
+    "deploy": "Deployment",
+    "deployment": "Deployment",
+    "rs": "ReplicaSet",
+    "replicaset": "ReplicaSet",
+    "sts": "StatefulSet",
+    "statefulset": "StatefulSet",
+    "job": "Job",
+    "ds": "DaemonSet",
+    "daemonset": "DaemonSet",
+}
+_SUFFIXES = (".json", ".yaml", ".yml")
+_SIZE_OF_PAGE = 500
+
+
+class BadDump(NumazonesError):
+    """A file holds no objects that can be used; the message names it, and the cure."""
+
+    exit_code = 2
+
+
+class NotThere(NumazonesError):
+    """The cluster or dump has no such object; the message names it."""
+
+    exit_code = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where to read."""
+
+    files: tuple[Path, ...] = ()
+    kubeconfig: Path | None = None
+    context: str | None = None
+    namespace: str = ""
+    """The namespace that names without one are looked for in; empty: the context's, or ``default``."""
+
+
+def source_options(command: _Command) -> _Command:
+    """Add the options that say where objects come from; the command gets them as ``source``."""
+
+    def gathered(
+        *,
+        filename: tuple[Path, ...],
+        kubeconfig: Path | None,
+        context: str | None,
+        namespace: str,
+        **rest: Any,
+    ) -> Any:
+        return command(source=Source(filename, kubeconfig, context, namespace), **rest)
+
+    gathered.__doc__ = command.__doc__
+    gathered.__name__ = command.__name__
+    if hasattr(command, "__click_params__"):
+        gathered.__click_params__ = command.__click_params__  # type: ignore[attr-defined] # click's own way
+    for option in reversed(_OPTIONS):
+        gathered = option(gathered)
+    return gathered  # type: ignore[return-value] # click calls it by keyword
+
+
+_OPTIONS = (
+    click.option(
+        "-f",
+        "--filename",
+        type=click.Path(path_type=Path),
+        multiple=True,
+        metavar="FILE",
+        help="Read this dump, file or directory, instead of the cluster; may be given several times.",
+    ),
+    click.option("-n", "--namespace", default="", help="Namespace of names that have none."),
+    click.option("--context", help="Context of the kubeconfig."),
+    click.option("--kubeconfig", type=click.Path(path_type=Path), help="The kubeconfig."),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The cluster as it was read."""
+
+    situation: Situation
+    ended: tuple[ClusterPod, ...]
+    """Pods that have ended, rejected ones among them; they hold nothing."""
+    owners: Mapping[str, tuple[str, str, str]]
+    """UID of a ReplicaSet, StatefulSet or Job → its kind, namespace/name, name of its own controller."""
+    made: tuple[Object, ...]
+    """RebalanceRecommendations."""
+
+    @property
+    def pods(self) -> Iterator[ClusterPod]:
+        """All pods: those on nodes, those without one, those that have ended."""
+        for node in self.situation.cluster.nodes.values():
+            yield from node.pods.values()
+        yield from self.situation.cluster.pending.values()
+        yield from self.ended
+
+    def named(self, name: str, source: Source) -> list[ClusterPod]:
+        """Return the pods that a user named: ``name``, ``namespace/name``, ``deploy/name`` or another owner.
+
+        Raises:
+            NotThere: there is no such pod, or the owner has none.
+        """
+        prefix, slash, rest = name.partition("/")
+        kind = _OWNERS.get(prefix) if slash else None
+        if kind is not None:
+            return self._owned(kind, source.namespace or "default", rest)
+        namespace, bare = _split(name, source)
+        found = [pod for pod in self.pods if pod.name == bare and pod.namespace == namespace]
+        if found:
+            owner = found[0].controller
+            if owner is None:
+                return found
+            rest_of_them = [pod for pod in self.pods if pod.controller == owner and pod is not found[0]]
+            return [*found, *rest_of_them] if found[0].terminal or not found[0].node else found
+        elsewhere = sorted(pod.namespace for pod in self.pods if pod.name == bare)
+        cure = f"; there is one in namespace {', '.join(elsewhere)}: -n {elsewhere[0]}" if elsewhere else ""
+        raise NotThere(f"pod {namespace}/{bare} is not among the {sum(1 for _ in self.pods)} pods read{cure}")
+
+    def _owned(self, kind: str, namespace: str, name: str) -> list[ClusterPod]:
+        wanted = (kind, f"{namespace}/{name}")
+        found = [pod for pod in self.pods if pod.namespace == namespace and wanted in self._lineage(pod)]
+        if not found:
+            raise NotThere(
+                f"{kind} {namespace}/{name} owns none of the pods read; a dump needs its ReplicaSets too"
+            )
+        return found
+
+    def _lineage(self, pod: ClusterPod) -> Iterator[tuple[str, str]]:
+        owner = pod.controller
+        if owner is None:
+            return
+        yield owner.kind, f"{pod.namespace}/{owner.name}"
+        above = self.owners.get(owner.uid)
+        if above is not None and above[2]:
+            yield "Deployment", f"{pod.namespace}/{above[2]}"
+
+    def node(self, name: str) -> ClusterNode:
+        """Return the node that a user named.
+
+        Raises:
+            NotThere: there is no such node.
+        """
+        name = name.removeprefix("node/").removeprefix("no/")
+        nodes = self.situation.cluster.nodes
+        if name in nodes:
+            return nodes[name]
+        names = sorted(nodes)
+        some = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")  # noqa: PLR2004 - a line's worth
+        raise NotThere(f"node {name} is not among the {len(names)} nodes read ({some})")
+
+    def recommendations(self, pod: ClusterPod) -> list[str]:
+        """Return the names of the open RebalanceRecommendations that place the pod."""
+        wanted = f"pod {pod.namespace}/{pod.name}"
+        return [
+            item["metadata"]["name"]
+            for item in self.made
+            if wanted in str((item.get("spec") or {}).get("goal", ""))
+            and (item.get("status") or {}).get("phase") not in {"Done", "Failed", "Expired", "Rejected"}
+        ]
+
+
+def read(source: Source) -> Seen:
+    """Read the cluster.
+
+    Raises:
+        BadDump: a file cannot be read.
+        NumazonesError: the API server cannot be asked, or an object makes no sense.
+    """
+    items = list(_objects(source))
+    found = situation_of(items, _moment(items) if source.files else datetime.now(UTC))
+    ended = tuple(
+        ClusterPod.from_api(item)
+        for item in items
+        if item.get("kind") == "Pod" and (item.get("status") or {}).get("phase") in {"Failed", "Succeeded"}
+    )
+    owners = {
+        item["metadata"].get("uid", ""): (
+            str(item["kind"]),
+            f"{item['metadata'].get('namespace', '')}/{item['metadata'].get('name', '')}",
+            next(
+                (
+                    owner.get("name", "")
+                    for owner in item["metadata"].get("ownerReferences") or ()
+                    if owner.get("controller")
+                ),
+                "",
+            ),
+        )
+        for item in items
+        if item.get("kind") in {"ReplicaSet", "StatefulSet", "Job"}
+    }
+    made = tuple(item for item in items if item.get("kind") == "RebalanceRecommendation")
+    return Seen(found, ended, owners, made)
+
+
+def _objects(source: Source) -> Iterable[Object]:
+    """Return all objects of the source."""
+    if source.files:
+        return [item for path in source.files for file in _files(path) for item in _items(file)]
+    return asyncio.run(_listed(source))
+
+
+def _split(name: str, source: Source) -> tuple[str, str]:
+    name = name.removeprefix("pods/").removeprefix("pod/").removeprefix("po/")
+    namespace, slash, bare = name.partition("/")
+    return (namespace, bare) if slash else (source.namespace or "default", name)
+
+
+def _moment(items: Iterable[Object]) -> datetime:
+    """The moment of a dump: the latest time stamp in it."""
+    times = []
+    for item in items:
+        times.append((item.get("metadata") or {}).get("creationTimestamp") or "")
+        times.append((item.get("status") or {}).get("startTime") or "")
+    latest = max(times, default="")
+    return datetime.fromisoformat(latest) if latest else datetime.fromtimestamp(0, UTC)
+
+
+# Files
+
+
+def _files(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    found = sorted(file for file in path.iterdir() if file.suffix in _SUFFIXES and file.is_file())
+    if not found:
+        raise BadDump(
+            f"{path} holds no {', '.join(_SUFFIXES)} file; name a dump that kubectl get -o json wrote"
+        )
+    return found
+
+
+def _items(path: Path) -> Iterator[Object]:
+    for document in documents(path):
+        if document is None:
+            continue
+        if not isinstance(document, Mapping) or not isinstance(document.get("kind"), str):
+            raise BadDump(
+                f"{path} holds something that is no Kubernetes object; kubectl get -o json writes dumps"
+            )
+        if not str(document["kind"]).endswith("List"):
+            yield document
+            continue
+        items = document.get("items") or []
+        if not isinstance(items, list) or not all(isinstance(item, Mapping) for item in items):
+            raise BadDump(f"{path}: the items of its {document['kind']} are no objects")
+        kind = str(document["kind"]).removesuffix("List")
+        for item in items:
+            # A typed list (PodList) leaves the kind of its items out.
+            yield item if "kind" in item else {**item, "kind": kind}
+
+
+def documents(path: Path) -> Iterator[Any]:
+    """Yield the documents of a JSON or YAML file.
+
+    Raises:
+        BadDump: it cannot be read, or is neither.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise BadDump(f"{path}: {error.strerror or error}") from error
+    try:
+        if path.suffix in {".yaml", ".yml"} and not content.lstrip().startswith(b"{"):
+            import yaml  # noqa: PLC0415 - slow to import, and most dumps are JSON
+
+            loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+            try:
+                yield from yaml.load_all(content, Loader=loader)
+            except yaml.YAMLError as error:
+                raise BadDump(f"{path} is no YAML: {error}") from error
+        else:
+            yield json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise BadDump(f"{path} is cut off or no JSON ({error}); dump it again") from error
+
+
+# The live cluster
+
+
+async def _listed(source: Source) -> list[Object]:
+    from kubectl_numazones.kinds import KINDS  # noqa: PLC0415
+    from numazones_client import Client, load  # noqa: PLC0415 - dumps need no client
+    from numazones_client.errors import Forbidden, NotFound, UnknownResource  # noqa: PLC0415
+
+    found: list[Object] = []
+    config = load(source.kubeconfig, context=source.context)
+    async with Client(config, user_agent="kubectl-numazones") as client:
+        for kind in KINDS:
+            try:
+                async for page in client.pages(kind.resource, limit=_SIZE_OF_PAGE):
+                    found += ({**item, "kind": kind.kind} for item in page.items)
+            except (NotFound, UnknownResource, Forbidden) as error:
+                if kind.needed:
+                    raise
+                click.echo(f"warning: {kind.kind} objects are left out: {error}", err=True)
+    return found

@@ -1,0 +1,118 @@
+"""``fit``: would this be admitted, where, and how often; an exit code for pipelines."""
+
+from pathlib import Path
+
+import click
+
+from kubectl_numazones import answers, screen
+from kubectl_numazones.cluster import BadDump, Source, documents, read, source_options
+from numazones import cpuset
+from numazones.cluster import ClusterNode, ClusterPod
+from numazones.defaulting import created_spec
+from numazones.fragmentation import InvalidShape, Shape, zones_of
+from numazones.prediction import ADMISSIBLE, INADMISSIBLE, UNKNOWN
+from numazones.rebalance.goals import Wanted
+
+_EPILOG = """
+\b
+Examples:
+  kubectl numazones fit cpu=16,memory=32Gi
+  kubectl numazones fit cpu=8,memory=16Gi,vendor.example/nic=1 --replicas 20
+  kubectl numazones fit --pod pod.yaml || echo "no room"
+"""
+
+
+@click.command("fit", epilog=_EPILOG)
+@click.argument("shape", required=False, metavar="[SHAPE]")
+@click.option(
+    "--pod",
+    "manifest",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="A manifest: Pod, or anything with a pod template.",
+)
+@click.option(
+    "--replicas", type=click.IntRange(min=1), default=1, show_default=True, help="How many are to fit."
+)
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@source_options
+def command(source: Source, shape: str | None, manifest: Path | None, replicas: int, output: str) -> int:
+    """Ask whether pods of a SHAPE (or of a manifest) would be admitted, where, and how many.
+
+    Pods are placed one after the other, each where it costs the least room. The exit code is 0 if all
+    replicas fit, 1 if not, 2 if that is unknown.
+    """
+    if (shape is None) == (manifest is None):
+        raise click.UsageError("give either a SHAPE such as cpu=16,memory=32Gi, or --pod FILE")
+    pod = _of_shape(shape) if shape is not None else _of_manifest(manifest)
+    nodes = read(source).situation.cluster.nodes
+    placed = answers.place(pod, nodes, most=replicas)
+    first = answers.foresee(pod, nodes)
+    verdict = ADMISSIBLE
+    if len(placed) < replicas:
+        verdict = UNKNOWN if first.stale or first.verdict == UNKNOWN else INADMISSIBLE
+    if output == "json":
+        screen.print_json(
+            {
+                "verdict": verdict,
+                "replicas": replicas,
+                "fitting": len(placed),
+                "unknownNodes": first.stale,
+                "sentence": first.sentence,
+                "placements": [
+                    dict(zip(("node", "numa", "cpus"), _row(*item), strict=True)) for item in placed
+                ],
+            }
+        )
+        return answers.EXIT_CODES[verdict]
+    unknown = f"; {first.stale} nodes could not be asked" if first.stale else ""
+    click.echo(f"{len(placed)} of {replicas} fit{unknown}")
+    if placed:
+        screen.print_table(("NODE", "NUMA", "CPUS"), (_row(*item) for item in placed))
+    if not placed:
+        click.echo(first.sentence)
+    return answers.EXIT_CODES[verdict]
+
+
+def _row(node: ClusterNode, uid: str) -> tuple[str, str, str]:
+    """Where a placed pod is: node, NUMA nodes, exclusive CPUs."""
+    if node.state is None:
+        return node.name, "", ""
+    cpus = 0
+    for members in node.state.cpus.assignments.get(uid, {}).values():
+        cpus |= members
+    return node.name, ",".join(map(str, zones_of(node.state, uid))), cpuset.format(cpus)
+
+
+def _of_shape(text: str) -> ClusterPod:
+    try:
+        return Wanted.shape("shape", Shape.parse(text)).example
+    except InvalidShape as error:
+        raise click.UsageError(str(error)) from error
+
+
+def _of_manifest(path: Path | None) -> ClusterPod:
+    """The pod of a manifest: a Pod, or the template of whatever has one."""
+    if path is None:
+        raise click.UsageError("name a manifest: --pod FILE")
+    for document in documents(path):
+        if not isinstance(document, dict):
+            continue
+        spec = document.get("spec") or {}
+        template = (spec.get("jobTemplate") or {}).get("spec", {}).get("template") or spec.get("template")
+        body = template or (document if document.get("kind") == "Pod" else None)
+        if body is not None:
+            metadata = {
+                "name": "pod",
+                "namespace": "default",
+                **(document.get("metadata") or {}),
+                "uid": "manifest",
+            }
+            return ClusterPod.from_api(
+                {
+                    **body,
+                    "metadata": metadata,
+                    "spec": created_spec(body.get("spec") or {}, namespace=metadata["namespace"]),
+                }
+            )
+    raise BadDump(f"{path} holds no Pod and nothing with a pod template")

@@ -1,0 +1,204 @@
+"""``plan``: which pods to move so that waiting ones fit; the operator's planner, carrying out nothing."""
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import click
+import yaml
+
+from kubectl_numazones import screen
+from kubectl_numazones.cluster import BadDump, NotThere, Seen, Source, read, source_options
+from numazones.api.rebalance import RebalancePolicy
+from numazones.fragmentation import InvalidShape, Shape
+from numazones.rebalance.candidates import why_not
+from numazones.rebalance.custom_resources import policy_of, standing_goals, title
+from numazones.rebalance.goals import FitMore, Goal, Wanted, pending
+from numazones.rebalance.moves import Move, Plan
+from numazones.rebalance.policy import Policy
+from numazones.rebalance.whatif import Answer, what_if
+
+_DEFAULT_POLICY = {
+    "apiVersion": "numazones.io/v1alpha1",
+    "kind": "RebalancePolicy",
+    "metadata": {"name": "default"},
+    "spec": {},
+}
+_SCRIPT_HEAD = """#!/bin/sh
+# Evictions in their order; wait until each replacement runs before the next one.
+set -eu"""
+_EPILOG = """
+\b
+Examples:
+  kubectl numazones plan                          for every pod that waits
+  kubectl numazones plan --shape cpu=16           make room for pods of a shape
+  kubectl numazones plan --policy policy.yaml     with its goals, limits and protections
+  kubectl numazones plan -o script > moves.sh     as commands, to be read before they are run
+  kubectl numazones plan --why-not team/web-1     what keeps this pod where it is
+"""
+
+
+@click.command("plan", epilog=_EPILOG)
+@click.option(
+    "--shape",
+    "shapes",
+    multiple=True,
+    metavar="SHAPE",
+    help="Make room for pods of this shape, as many as possible.",
+)
+@click.option(
+    "--policy", "policy_file", type=click.Path(path_type=Path), metavar="FILE", help="A RebalancePolicy."
+)
+@click.option("--why-not", "movable", metavar="POD", help="Only say what keeps this pod from being moved.")
+@click.option(
+    "--effort",
+    type=click.IntRange(min=1),
+    default=200_000,
+    show_default=True,
+    help="Steps of the search per plan.",
+)
+@click.option(
+    "-o", "--output", type=click.Choice(["text", "json", "script"]), default="text", show_default=True
+)
+@source_options
+def command(
+    source: Source,
+    *,
+    shapes: tuple[str, ...],
+    policy_file: Path | None,
+    movable: str | None,
+    effort: int,
+    output: str,
+) -> int:
+    """Plan the fewest and gentlest evictions after which waiting pods (or shapes) fit on single NUMA nodes.
+
+    Every plan is proven by playing it through. Nothing is carried out. The exit code is 0 if everything
+    fits now or after the plans, 1 if something does not.
+    """
+    seen = read(source)
+    body = _DEFAULT_POLICY if policy_file is None else _policy_body(policy_file)
+    spec = RebalancePolicy.from_api(body).spec
+    policy = policy_of(spec, {})
+    if movable is not None:
+        return _why_not(seen, source, policy, movable)
+    goals = (
+        [*pending(seen.situation.cluster.pending.values()), *standing_goals(spec.goals)] if not shapes else []
+    )
+    goals += [_shape_goal(text) for text in shapes]
+    found = [(goal, what_if(goal, seen.situation, policy, effort=effort)) for goal in goals]
+    if output == "json":
+        screen.print_json([_document(goal, item) for goal, item in found])
+    elif output == "script":
+        click.echo(_SCRIPT_HEAD)
+        for goal, item in found:
+            _script(goal, item)
+    else:
+        if not found:
+            click.echo("no pod waits; --shape makes room for pods that are still to come")
+        for goal, item in found:
+            _tell(goal, item)
+    return 0 if all(item.after > item.before or _reached(goal, item) for goal, item in found) else 1
+
+
+def _reached(goal: Goal, item: Answer) -> bool:
+    return goal.aim is not None and item.after >= goal.aim
+
+
+def _shape_goal(text: str) -> Goal:
+    try:
+        return FitMore((Wanted.shape(text, Shape.parse(text)),))
+    except InvalidShape as error:
+        raise click.UsageError(str(error)) from error
+
+
+def _policy_body(path: Path) -> dict[str, Any]:
+    try:
+        body = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
+        raise BadDump(f"{path}: {error}") from error
+    if not isinstance(body, dict):
+        raise BadDump(f"{path} holds no RebalancePolicy")
+    return body
+
+
+def _tell(goal: Goal, item: Answer) -> None:
+    made = f"{len(item.plans)} plans with {item.evictions} evictions"
+    click.echo(f"{title(goal)}: {item.before} now, {item.after} after {made}")
+    rows = [_row(number, move) for number, made in enumerate(item.plans, 1) for move in made.moves]
+    if rows:
+        screen.print_table(("PLAN", "POD", "FROM", "TO", "WHY"), rows)
+    if not _reached(goal, item):
+        click.echo(f"  no further: {item.reason}")
+        for rule, count in sorted(item.unmovable.items(), key=lambda entry: -entry[1]):
+            click.echo(f"  {count} pods stay because of rule {rule}")
+
+
+def _row(number: int, move: Move) -> tuple[str, str, str, str, str]:
+    return (
+        str(number),
+        f"{move.pod.namespace}/{move.pod.name}",
+        f"{move.pod.node} {','.join(map(str, move.zones))}".strip(),
+        f"{move.node} {','.join(map(str, move.target_zones))}".strip(),
+        move.why,
+    )
+
+
+def _script(goal: Goal, item: Answer) -> None:
+    click.echo(f"# {title(goal)}: {item.before} now, {item.after} afterwards")
+    for made in item.plans:
+        for move in made.moves:
+            body = {
+                "apiVersion": "policy/v1",
+                "kind": "Eviction",
+                "metadata": {"name": move.pod.name, "namespace": move.pod.namespace},
+                "deleteOptions": {"preconditions": {"uid": move.pod.uid}},
+            }
+            path = f"/api/v1/namespaces/{move.pod.namespace}/pods/{move.pod.name}/eviction"
+            click.echo(
+                f"# to {move.node}{' (its replacement must go nowhere else)' if move.affinity else ''}"
+            )
+            click.echo(
+                f"echo {shlex.quote(json.dumps(body))} | kubectl create --raw {shlex.quote(path)} -f -"
+            )
+
+
+def _document(goal: Goal, item: Answer) -> dict[str, Any]:
+    return {
+        "goal": title(goal),
+        "before": item.before,
+        "after": item.after,
+        "evictions": item.evictions,
+        "plans": [_plan(made) for made in item.plans],
+        "reason": item.reason,
+        "unmovable": dict(item.unmovable),
+    }
+
+
+def _plan(made: Plan) -> dict[str, Any]:
+    return {
+        "gain": made.gain,
+        "minimal": made.minimal,
+        "moves": [
+            {
+                "pod": f"{move.pod.namespace}/{move.pod.name}",
+                "from": {"node": move.pod.node, "numaIDs": list(move.zones)},
+                "to": {"node": move.node, "numaIDs": list(move.target_zones)},
+                "affinity": list(move.affinity),
+                "why": move.why,
+            }
+            for move in made.moves
+        ],
+    }
+
+
+def _why_not(seen: Seen, source: Source, policy: Policy, name: str) -> int:
+    pod = seen.named(name, source)[0]
+    if not pod.node:
+        raise NotThere(f"pod {pod.namespace}/{pod.name} is on no node, so there is nothing to move")
+    found = why_not(pod, seen.situation, policy)
+    for objection in found:
+        click.echo(f"{objection.rule}: {objection.message}")
+    if not found:
+        click.echo("nothing keeps it from being moved")
+    return 1 if found else 0

@@ -1,0 +1,31 @@
+"""The kinds that commands read of a live cluster; a dump may hold any of them."""
+
+from typing import NamedTuple
+
+from numazones_client.resources import NODES, NUMAZONES, PODS, Resource
+
+
+class Kind(NamedTuple):
+    """A kind and whether an answer is possible without it."""
+
+    kind: str
+    resource: Resource
+    needed: bool = False
+
+
+KINDS = (
+    Kind("Node", NODES, needed=True),
+    Kind("Pod", PODS, needed=True),
+    Kind("NUMAZone", NUMAZONES, needed=True),
+    Kind("Namespace", Resource("", "v1", "namespaces", namespaced=False)),
+    Kind("ReplicaSet", Resource("apps", "v1", "replicasets")),
+    Kind("StatefulSet", Resource("apps", "v1", "statefulsets")),
+    Kind("Job", Resource("batch", "v1", "jobs")),
+    Kind("PodDisruptionBudget", Resource("policy", "v1", "poddisruptionbudgets")),
+    Kind("PriorityClass", Resource("scheduling.k8s.io", "v1", "priorityclasses", namespaced=False)),
+    Kind("PersistentVolumeClaim", Resource("", "v1", "persistentvolumeclaims")),
+    Kind(
+        "RebalanceRecommendation",
+        Resource("numazones.io", "v1alpha1", "rebalancerecommendations", namespaced=False),
+    ),
+)

@@ -1,0 +1,112 @@
+"""The command ``kubectl-numazones``, which kubectl runs as ``kubectl numazones``.
+
+Commands are named here and imported when they are asked for, so that ``--help`` and completion answer at
+once. Errors that name their cure end a command with one line on stderr; whatever else goes wrong in a pipe or
+by Ctrl-C ends it quietly, with the exit code that shells expect.
+"""
+
+import importlib
+import os
+import signal
+import sys
+from typing import Any, NamedTuple
+
+import click
+
+from numazones.errors import NumazonesError
+
+PROGRAM = "kubectl-numazones"
+_INTERRUPTED = 128 + signal.SIGINT
+
+
+class _Command(NamedTuple):
+    """Where a command is, and what the list of commands says of it."""
+
+    module: str
+    help: str
+
+
+_COMMANDS = {
+    "why": _Command("why", "Say why a pod is stuck or was rejected, and what would help."),
+    "fit": _Command("fit", "Ask whether, where and how often a pod or shape would be admitted."),
+    "who": _Command("who", "List what each NUMA zone of a node holds, and for whom."),
+    "top": _Command("top", "Show the NUMA zones with bars of what is in use."),
+    "tree": _Command("tree", "Draw a node: sockets, NUMA nodes, caches, cores and who holds them."),
+    "plan": _Command("plan", "Plan the fewest evictions after which waiting pods fit."),
+    "completion": _Command("completion", "Print the completion script for bash, zsh or fish."),
+    "version": _Command("version", "Print the version."),
+}
+
+
+class _Commands(click.Group):
+    """The commands, each imported when it is asked for."""
+
+    def list_commands(self, _ctx: click.Context) -> list[str]:
+        """Name the commands in the order in which people need them."""
+        return list(_COMMANDS)
+
+    def get_command(self, _ctx: click.Context, name: str) -> click.Command | None:
+        """Import a command."""
+        if name not in _COMMANDS:
+            return None
+        module = importlib.import_module(f"kubectl_numazones.commands.{_COMMANDS[name].module}")
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, command.help) for name, command in _COMMANDS.items()])
+
+
+_EPILOG = """
+\b
+Examples:
+  Why is this pod stuck?
+    kubectl numazones why my-pod
+\b
+  Would 8 such pods fit, and where?
+    kubectl numazones fit cpu=16,memory=32Gi --replicas 8
+\b
+  The same offline, on a dump:
+    kubectl get nodes,numazones,pods,replicasets -A -o json > dump.json
+    kubectl numazones why my-pod -f dump.json
+"""
+
+
+@click.group(
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog=_EPILOG,
+)
+def commands() -> None:
+    """See, foresee and repair NUMA placement: on the live cluster, or offline on a dump (-f)."""
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and end the process with its exit code."""
+    try:
+        result: Any = commands.main(arguments, prog_name=_name(), standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except click.Abort:
+        sys.exit(_INTERRUPTED)
+    except NumazonesError as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(_exit_code(error))
+    except BrokenPipeError:
+        # The reader (head, less) has gone; nobody is left to be told, not even by the interpreter at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    sys.exit(result if isinstance(result, int) else 0)
+
+
+def _exit_code(error: NumazonesError) -> int:
+    """1; 2 for commands whose 1 is an answer."""
+    return int(getattr(error, "exit_code", 1))
+
+
+def _name() -> str:
+    """The words that the user typed: kubectl runs plugins by their path."""
+    return "kubectl numazones" if os.path.basename(sys.argv[0]) == PROGRAM else PROGRAM  # noqa: PTH119

@@ -1,0 +1,129 @@
+"""What each command says about a small cluster, and its exit code."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+Run = Callable[..., Result]
+
+
+def test_why_names_reason_cures_and_nodes(run: Run, dump: Path) -> None:
+    result = run("why", "waiting", "-n", "team", "-f", dump)
+    assert result.output == (
+        "team/waiting: needs 5 exclusive CPUs on one NUMA node; "
+        "the fullest offer is 4, on NUMA node 0 of worker-1\n"
+        "\n"
+        "What would help:\n"
+        "  - ask for 4 CPUs instead of 5 in container main (worker-1)\n"
+        "  - set topologyManagerPolicy: best-effort on the node (worker-1)\n"
+        "  - move team/one away, which holds 3 CPUs (worker-1)\n"
+        "  - move team/two away, which holds 6 CPUs (worker-1)\n"
+        "  - worker-2 would admit it, but it is cordoned: kubectl uncordon\n"
+        "\n"
+        "NODE       VERDICT        WHY\n"
+        "worker-1   Inadmissible   TopologyAffinityError: needs 5 exclusive CPUs on one NUMA node; "
+        "the fullest offer is 4, on NUMA node 0\n"
+        "worker-2   Excluded       node(s) were unschedulable\n"
+    )
+    assert result.return_value == 1
+
+
+def test_why_of_a_rejected_pod_repeats_the_kubelets_reason(run: Run, dump: Path) -> None:
+    result = run("why", "team/rejected", "-f", dump)
+    assert result.output.splitlines()[0].startswith(
+        "team/rejected: rejected on worker-1 with TopologyAffinityError "
+        "(Resources cannot be allocated with Topology locality); as things are now, needs 5 exclusive CPUs"
+    )
+
+
+def test_why_with_a_node_shows_hints_merge_and_holders(run: Run, dump: Path) -> None:
+    result = run("why", "team/waiting", "--node", "worker-1", "-f", dump)
+    assert "container main: merged to" in result.output
+    assert "TopologyAffinityError: Resources cannot be allocated with Topology locality" in result.output
+    assert "team/one" in result.output
+    assert "team/two" in result.output
+
+
+def test_why_as_json_carries_verdict_reasons_and_advice(run: Run, dump: Path) -> None:
+    found = json.loads(run("why", "team/waiting", "-f", dump, "-o", "json").output)
+    assert found["verdict"] == "Inadmissible"
+    assert found["nodes"] == {"evaluated": 1, "admissible": 0, "unknown": 0, "excluded": 1}
+    assert {item["change"] for item in found["advice"]} == {"request", "setting", "eviction", "placement"}
+
+
+@pytest.mark.parametrize(
+    ("shape", "replicas", "code", "first"),
+    [
+        ("cpu=4", 1, 0, "1 of 1 fit"),
+        ("cpu=4", 2, 1, "1 of 2 fit"),
+        ("cpu=7", 1, 1, "0 of 1 fit"),
+    ],
+)
+def test_fit_counts_and_ends_with_the_answer(
+    run: Run, dump: Path, shape: str, replicas: int, code: int, first: str
+) -> None:
+    result = run("fit", shape, "--replicas", replicas, "-f", dump)
+    assert (result.return_value, result.output.splitlines()[0]) == (code, first)
+
+
+def test_fit_of_a_template_fills_in_what_the_api_server_would(run: Run, dump: Path, tmp_path: Path) -> None:
+    manifest = tmp_path / "deployment.yaml"
+    manifest.write_text(
+        "kind: Deployment\nmetadata: {name: web, namespace: team}\n"
+        "spec:\n  template:\n    spec:\n      containers:\n"
+        "      - {name: main, resources: {limits: {cpu: 4, memory: 1Gi}}}\n"
+    )
+    result = run("fit", "--pod", manifest, "-f", dump, "-o", "json")
+    assert json.loads(result.output)["placements"] == [{"node": "worker-1", "numa": "0", "cpus": "2-3,10-11"}]
+
+
+def test_unknown_nodes_make_the_answer_unknown(run: Run, tmp_path: Path) -> None:
+    from .conftest import cluster, written  # noqa: PLC0415
+
+    bare = written(tmp_path / "bare.json", [item for item in cluster() if item["kind"] != "NUMAZone"])
+    result = run("fit", "cpu=4", "-f", bare)
+    assert result.return_value == 2
+    assert "1 nodes could not be asked" in result.output
+
+
+def test_who_lists_holders_by_zone(run: Run, dump: Path) -> None:
+    result = run("who", "worker-1", "-f", dump)
+    assert [line.split() for line in result.output.splitlines()] == [
+        ["NUMA", "POD", "CPUS", "MEMORY", "DEVICES"],
+        ["0", "team/one", "1,8-9", "1Gi"],
+        ["1", "team/two", "4-6,12-14", "1Gi"],
+    ]
+
+
+def test_top_shows_use_per_zone(run: Run, dump: Path) -> None:
+    lines = run("top", "-f", dump, "--sort-by", "free").output.splitlines()
+    assert lines[0].split() == ["NODE", "NUMA", "POLICY", "CPU", "FREE", "MEMORY", "MEM-FREE", "DEVICES"]
+    assert [tuple(line.split()[:2]) for line in lines[1:]] == [
+        ("worker-2", "1"),
+        ("worker-2", "0"),
+        ("worker-1", "0"),
+        ("worker-1", "1"),
+    ]
+
+
+def test_tree_marks_every_thread_with_its_holder(run: Run, dump: Path) -> None:
+    drawn = run("tree", "worker-1", "--ascii", "-f", dump).output
+    assert drawn.splitlines()[:5] == [
+        "worker-1: single-numa-node, scope container, CPU manager static, memory manager Static",
+        "+ socket 0",
+        "|  NUMA node 0  1Gi of 15Gi in use",
+        "|    #A AA .. ..",
+        "+ socket 1",
+    ]
+    assert "A team/one: 1,8-9" in drawn
+    assert drawn.isascii()
+
+
+def test_plan_moves_nothing_that_no_owner_replaces(run: Run, dump: Path) -> None:
+    result = run("plan", "-f", dump)
+    assert result.return_value == 1
+    assert "0 now, 0 after 0 plans with 0 evictions" in result.output
+    assert "pods stay because of rule" in result.output
