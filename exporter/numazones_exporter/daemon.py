@@ -22,6 +22,7 @@ from numazones.errors import NumazonesError
 from numazones_client import APIError, Client, load
 from numazones_exporter import health, zones
 from numazones_exporter.conditions import unexpected
+from numazones_exporter.departures import Departures
 from numazones_exporter.health import PUBLISH, SCAN, Health
 from numazones_exporter.lease import LeaseKeeper
 from numazones_exporter.metrics import AMOUNTS, Metrics, ZoneAmounts, amount
@@ -41,7 +42,7 @@ from numazones_exporter.observation import (
 from numazones_exporter.options import NODE_RESOURCE_TOPOLOGIES, NUMAZONES, Options
 from numazones_exporter.publish import Publisher, Writer, ZonePublisher
 from numazones_exporter.sources import Sources, observe
-from numazones_exporter.triggers import KUBELET, KubeletFilesWatch, Wakeups
+from numazones_exporter.triggers import DEPARTURES, INTERVAL, KUBELET, KubeletFilesWatch, Wakeups
 from numazones_exporter.watched_pods import WatchedPods
 from numazones_program import logs
 
@@ -133,6 +134,9 @@ class Exporter:
         )
         self._last: tuple[Observation, list[NUMAZone]] | None = None
         self._problems: frozenset[Problem] = frozenset()
+        self._departures = Departures()
+        self._soon: float | None = None
+        """When to read again although nothing happens, because pods leave; seconds."""
         self._pause = 0.0
         self._stopping = False
 
@@ -166,11 +170,21 @@ class Exporter:
             if KUBELET in reasons:
                 self._sources.forget()
             await self._cycle()
-            reasons = await self._wakeups.wait(self._pause or max(0.0, due - clock()))
+            seconds, reason = self._rest(due - clock())
+            reasons = await self._wakeups.wait(seconds, otherwise=reason)
+
+    def _rest(self, left: float) -> tuple[float, str]:
+        """For how many seconds to wait, and why to go on if nothing happens; ``left`` of the interval."""
+        if self._pause:
+            return self._pause, INTERVAL
+        if self._soon is not None and self._soon < left:
+            return self._soon, DEPARTURES
+        return max(0.0, left), INTERVAL
 
     async def _cycle(self) -> None:
         """Read the node once and publish what changed; sets how long to pause where that failed."""
         observation = await self._read()
+        self._soon = self._departures.look_again(observation)
         try:
             node_zones = self._describe(observation)
             if not node_zones:

@@ -134,6 +134,8 @@ class NodePod:
     """As the kubelet knows it: of a mirror pod, the static pod's."""
     phase: str
     qos_class: str
+    deleting: bool = False
+    """Whether its deletion was asked for."""
 
     @property
     def active(self) -> bool:

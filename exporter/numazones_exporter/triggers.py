@@ -21,6 +21,7 @@ STATE_FILES = "state-files"
 DEVICE_PLUGINS = "device-plugins"
 KUBELET = "kubelet"
 PODS = "pods"
+DEPARTURES = "departures"
 
 QUIET_SECONDS = 0.1
 """Silence that ends a burst of events."""
@@ -48,10 +49,10 @@ class Wakeups:
         self._reasons.add(reason)
         self._event.set()
 
-    async def wait(self, seconds: float) -> frozenset[str]:
-        """Wait for a reason, at most ``seconds``; the time running out is itself the reason ``interval``."""
+    async def wait(self, seconds: float, *, otherwise: str = INTERVAL) -> frozenset[str]:
+        """Wait for a reason, at most ``seconds``; ``otherwise`` is the reason if the time runs out."""
         if not await self._happens_within(seconds):
-            return frozenset({INTERVAL})
+            return frozenset({otherwise})
         loop = asyncio.get_running_loop()
         end = loop.time() + self._longest_burst
         while (left := end - loop.time()) > 0:

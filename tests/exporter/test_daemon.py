@@ -305,6 +305,23 @@ async def test_a_pod_that_ends_gives_back_what_it_held(node: SimulatedNode) -> N
         assert node.counted("numazones_exporter_wakeups_total", reason="pods") >= 1
 
 
+async def test_a_pod_that_leaves_is_let_go_as_soon_as_the_kubelet_lets_it_go(node: SimulatedNode) -> None:
+    await node.admit("first", cpus=2)
+    async with node.exporting() as url:
+        await ready(url)
+        await node.client.delete(PODS, "first", namespace="default", grace_seconds=30)
+        await until(lambda: node.counted("numazones_exporter_wakeups_total", reason="departures") >= 2)
+        assert sorted(await node.assigned()) == ["0", "2"]
+        # Its containers have ended: neither a file nor the API server tells, nor is it the interval's end.
+        node.kubelet._pods.clear()
+
+        async def given_back() -> bool:
+            return await node.assigned() == ["0", "0"]
+
+        await until(given_back)
+        assert node.counted("numazones_exporter_wakeups_total", reason="interval") == 0
+
+
 async def test_missing_definitions_are_named_with_the_cure_and_waited_for(
     node: SimulatedNode, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -69,4 +69,4 @@ def pod_of(item: Mapping[str, Any]) -> NodePod:
     )
     if not all(isinstance(text, str) for text in texts):
         raise TypeError(f"namespace, name, uid, phase and QoS class must be texts, not {texts}")
-    return NodePod(*texts)
+    return NodePod(*texts, deleting=metadata.get("deletionTimestamp") is not None)

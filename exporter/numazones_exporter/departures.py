@@ -1,0 +1,45 @@
+"""How soon to look again while pods are on their way out.
+
+A kubelet gives a pod's share back the moment its containers have ended, and tells nobody: its state files
+keep the pod until the next admission or reconciliation, and the pod's phase reaches the API server seconds
+later (1.5 to 6 s on a busy kubelet 1.36, which writes one status after the other). Podresources alone stops
+listing the pod at once. So while a pod that is being deleted is still listed, the node is read again after
+short pauses.
+"""
+
+from numazones_exporter.observation import Observation
+
+FIRST_PAUSE = 0.2
+LONGEST_PAUSE = 2.0
+_GROWTH = 1.5
+
+
+class Departures:
+    """Says after which pause to read the node again."""
+
+    def __init__(self) -> None:
+        """Nobody leaves."""
+        self._leaving: frozenset[str] = frozenset()
+        self._pause = FIRST_PAUSE
+
+    def look_again(self, observation: Observation) -> float | None:
+        """Return the pause in seconds; None while no pod leaves. It grows until another pod sets out."""
+        leaving = _leaving(observation)
+        newcomers = leaving - self._leaving
+        self._leaving = leaving
+        if not leaving:
+            return None
+        self._pause = FIRST_PAUSE if newcomers else min(self._pause * _GROWTH, LONGEST_PAUSE)
+        return self._pause
+
+
+def _leaving(observation: Observation) -> frozenset[str]:
+    """UIDs of the pods that are being deleted and that the kubelet still takes for active."""
+    if observation.pods is None or observation.podresources is None:
+        return frozenset()
+    listed = {(pod.namespace, pod.name) for pod in observation.podresources.pods}
+    return frozenset(
+        pod.uid
+        for pod in observation.pods
+        if pod.deleting and pod.active and (pod.namespace, pod.name) in listed
+    )
