@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from numazones.api.numazone import NUMAZone
     from numazones.api.zones import node_from_zones, zones_from_node
     from numazones.cluster import Cluster, ClusterNode, ClusterPod
+    from numazones.demand import Container
     from numazones.errors import NumazonesError
     from numazones.fragmentation import Fragmentation, Shape
     from numazones.kubelet.admission import Admission, ContainerAllocation, admit, remove
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from numazones.kubelet.node import Node
     from numazones.kubelet.restart import node_from_checkpoints
     from numazones.machine import CPU, Machine, NUMANode
-    from numazones.pod import Container, InvalidPod, Pod
+    from numazones.pod import InvalidPod, Pod
     from numazones.prediction import Prediction, predict
     from numazones.quantity import Quantity
 
@@ -69,6 +70,7 @@ _MODULES = {
     "api.numazone": ("NUMAZone",),
     "api.zones": ("node_from_zones", "zones_from_node"),
     "cluster": ("Cluster", "ClusterNode", "ClusterPod"),
+    "demand": ("Container",),
     "errors": ("NumazonesError",),
     "fragmentation": ("Fragmentation", "Shape"),
     "kubelet.admission": ("Admission", "ContainerAllocation", "admit", "remove"),
@@ -78,7 +80,7 @@ _MODULES = {
     "kubelet.node": ("Node",),
     "kubelet.restart": ("node_from_checkpoints",),
     "machine": ("CPU", "Machine", "NUMANode"),
-    "pod": ("Container", "InvalidPod", "Pod"),
+    "pod": ("InvalidPod", "Pod"),
     "prediction": ("Prediction", "predict"),
     "quantity": ("Quantity",),
 }

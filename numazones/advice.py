@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from numazones import quantity, scheduling
 from numazones.cluster import ClusterNode, ClusterPod
+from numazones.demand import Container, Demand
 from numazones.errors import NumazonesError
 from numazones.kubelet.admission import Admission, admit, remove
 from numazones.kubelet.config import (
@@ -25,7 +26,7 @@ from numazones.kubelet.config import (
 from numazones.kubelet.explanation import explain
 from numazones.kubelet.node import Node
 from numazones.kubelet.topology_manager import TopologyManager
-from numazones.pod import Container, Demand, Pod
+from numazones.pod import Pod
 from numazones.resources import CPU, MEMORY, is_memory
 
 _MEBI = 1 << 20
@@ -108,7 +109,7 @@ def _smaller_requests(rejection: Admission) -> Iterator[Advice]:
     explanation = explain(rejection)
     pod, node = rejection.pod, rejection.before
     alone = False
-    for container, demand in zip(pod.containers, pod.demands, strict=True):
+    for container, demand in zip(pod.containers, node.kubelet.reading(pod).demands, strict=True):
         if explanation.rejected_container not in {"", container.name}:
             continue
         for resource, amount in _amounts(demand):

@@ -1,67 +1,31 @@
-"""What the kubelet's admission needs of a core/v1 Pod, and the requests it derives from it.
+"""A core/v1 Pod as far as the kubelet's admission looks at it.
 
-Rules: QoS class as in ``pkg/apis/core/v1/helper/qos``; a pod's total is
-max(over ordinary init containers: sidecars started before it + itself; sum of app containers and
-sidecars), KEP-753; exclusive CPUs only for integral requests of Guaranteed pods; pod-level
-resources (KEP-2837) take the whole pod out of the CPU and Memory Managers' hands while the gate
-PodLevelResourceManagers is off, as it is by default in 1.36.
+What the kubelet's managers read out of it differs by release and gates where pod-level resources
+are set; every such reading (``numazones.demand``) is made once, with the pod.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from enum import Enum, StrEnum
 from typing import Any
 
 from numazones import quantity
+from numazones.demand import (
+    Container,
+    ContainerKind,
+    PodLevel,
+    PodResources,
+    QOSClass,
+    Reading,
+    Resources,
+    read,
+)
 from numazones.errors import NumazonesError
-from numazones.quantity import Quantity
-from numazones.resources import CPU, is_memory
-
-Resources = tuple[tuple[str, Quantity], ...]
 
 _MIRROR = "kubernetes.io/config.mirror"
 
 
 class InvalidPod(NumazonesError):
     """A mapping is no pod that a kubelet could get; the message names the field."""
-
-
-class QOSClass(StrEnum):
-    """Quality-of-service class of a pod."""
-
-    GUARANTEED = "Guaranteed"
-    BURSTABLE = "Burstable"
-    BEST_EFFORT = "BestEffort"
-
-
-class ContainerKind(Enum):
-    """When a container of a pod runs."""
-
-    INIT = "init"
-    SIDECAR = "sidecar"
-    APP = "app"
-
-
-@dataclass(frozen=True, slots=True)
-class Container:
-    """One container: its kind and what it asks for."""
-
-    name: str
-    kind: ContainerKind = ContainerKind.APP
-    requests: Resources = ()
-    limits: Resources = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Demand:
-    """What the kubelet's managers read out of a container, or out of a pod as a whole."""
-
-    cpus: int
-    """Exclusive CPUs; 0: the container runs in the shared pool."""
-    memory: tuple[tuple[str, int], ...] | None
-    """(type, bytes) by type; None where the kubelet cannot convert one of the quantities."""
-    limits: tuple[tuple[str, int], ...]
-    """(resource, count) of everything limited, by name: the Device Manager picks its own from it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +36,8 @@ class Pod:
     namespace: str
     uid: str
     containers: tuple[Container, ...]
-    pod_requests: Resources = ()
-    pod_limits: Resources = ()
-    has_pod_resources: bool = False
-    """``spec.resources`` is present, be it empty."""
+    resources: PodResources | None = None
+    """Pod-level resources; None: ``spec.resources`` is absent."""
     qos_class: QOSClass | None = None
     """As the status says; None: computed."""
     claimed_resources: frozenset[tuple[str, str]] = frozenset()
@@ -91,24 +53,30 @@ class Pod:
     """Of the runtime class, on top of the containers."""
     priority: int | None = None
 
-    qos: QOSClass = field(init=False, compare=False, repr=False)
-    pod_level: bool = field(init=False, compare=False, repr=False)
-    """Pod-level resources are set: cpu, memory or hugepages in ``spec.resources``."""
-    demands: tuple[Demand, ...] = field(init=False, compare=False, repr=False)
-    """Per container, in the order of ``containers``."""
-    total: Demand = field(init=False, compare=False, repr=False)
-    """Of the pod as a whole, for scope pod."""
+    _plain: Reading = field(init=False, compare=False, repr=False)
+    """What is read out of the containers alone."""
+    _readings: Mapping[PodLevel, Reading] = field(init=False, compare=False, repr=False)
+    """The readings that differ from it, or may."""
 
     def __post_init__(self) -> None:
-        pod_level = any(name == CPU or is_memory(name) for name, _ in (*self.pod_requests, *self.pod_limits))
-        qos = self.qos_class or _qos_class(self)
-        demands = tuple(
-            _demand(container, guaranteed=qos is QOSClass.GUARANTEED) for container in self.containers
-        )
-        object.__setattr__(self, "pod_level", pod_level)
-        object.__setattr__(self, "qos", qos)
-        object.__setattr__(self, "demands", demands)
-        object.__setattr__(self, "total", _total(self.containers, demands))
+        def reading(level: PodLevel) -> Reading:
+            return read(self.containers, self.resources, level, qos=self.qos_class)
+
+        levels = () if self.resources is None else tuple(PodLevel)
+        object.__setattr__(self, "_plain", reading(PodLevel.DROPPED))
+        object.__setattr__(self, "_readings", {level: reading(level) for level in levels})
+
+    def reading(self, level: PodLevel = PodLevel.LEFT_ALONE) -> Reading:
+        """What a kubelet reads out of the pod; by default as the newest release does by default.
+
+        Who knows the node asks its kubelet instead (``Kubelet.reading``).
+        """
+        return self._readings.get(level, self._plain)
+
+    @property
+    def qos(self) -> QOSClass:
+        """QoS class as the API server sees it."""
+        return self.reading().qos
 
     @classmethod
     def from_api(cls, pod: Mapping[str, Any]) -> "Pod":
@@ -134,9 +102,11 @@ class Pod:
             namespace=str(metadata.get("namespace", "")),
             uid=str(_mapping(metadata, "annotations").get(_MIRROR) or metadata.get("uid", "")),
             containers=containers,
-            pod_requests=_resources(spec, "requests"),
-            pod_limits=_resources(spec, "limits"),
-            has_pod_resources=spec.get("resources") is not None,
+            resources=(
+                None
+                if spec.get("resources") is None
+                else PodResources(_resources(spec, "requests"), _resources(spec, "limits"))
+            ),
             qos_class=None if qos is None else QOSClass(qos),
             claimed_resources=frozenset(_claimed(status)),
             created=str(metadata.get("creationTimestamp") or ""),
@@ -223,94 +193,3 @@ def _containers(spec: Mapping[str, Any]) -> Iterator[Container]:
 def _claimed(status: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for mapping in _listed(_mapping(status, "extendedResourceClaimStatus"), "requestMappings"):
         yield str(mapping.get("containerName", "")), str(mapping.get("resourceName", ""))
-
-
-def _qos_class(pod: Pod) -> QOSClass:
-    guaranteed = True
-    if pod.has_pod_resources:
-        requests, limits = _positive([pod.pod_requests]), _positive([pod.pod_limits])
-        if pod.pod_limits:
-            guaranteed = len(limits) == 2  # noqa: PLR2004 - cpu and memory
-    else:
-        requests = _positive(container.requests for container in pod.containers)
-        limits = _positive(container.limits for container in pod.containers)
-        guaranteed = all(len(_positive([container.limits])) == 2 for container in pod.containers)  # noqa: PLR2004
-    if not requests and not limits:
-        return QOSClass.BEST_EFFORT
-    if (
-        guaranteed
-        and len(requests) == len(limits)
-        and all(limits.get(name) == sum_ for name, sum_ in requests.items())
-    ):
-        return QOSClass.GUARANTEED
-    return QOSClass.BURSTABLE
-
-
-def _positive(lists: Iterable[Resources]) -> dict[str, int]:
-    """Sums (in nano units) of the positive amounts of cpu and memory."""
-    sums: dict[str, int] = {}
-    for resources in lists:
-        for name, amount in resources:
-            if name in {"cpu", "memory"} and amount.nanos > 0:
-                sums[name] = sums.get(name, 0) + amount.nanos
-    return sums
-
-
-def _demand(container: Container, *, guaranteed: bool) -> Demand:
-    cpus = 0
-    memory: list[tuple[str, int]] | None = []
-    for name, amount in container.requests:
-        if name == "cpu":
-            whole = amount.value()
-            if guaranteed and whole * 1000 == amount.milli():
-                cpus = whole
-        elif is_memory(name):
-            integer = amount.as_int()
-            if integer is None or memory is None:
-                memory = None
-            else:
-                memory.append((name, integer))
-    return Demand(
-        cpus=cpus,
-        memory=None if memory is None else tuple(memory),
-        limits=tuple((name, amount.value()) for name, amount in container.limits),
-    )
-
-
-def _total(containers: tuple[Container, ...], demands: tuple[Demand, ...]) -> Demand:
-    memory = None
-    if all(demand.memory is not None for demand in demands):
-        app_types = {
-            name
-            for container, demand in zip(containers, demands, strict=True)
-            if container.kind is ContainerKind.APP
-            for name, _ in demand.memory or ()
-        }
-        sums = _effective((c.kind, d.memory or ()) for c, d in zip(containers, demands, strict=True))
-        # A type that only init containers ask for is left out, as the kubelet leaves it out.
-        memory = tuple((name, amount) for name, amount in sums if name in app_types)
-    cpus = dict(_effective((c.kind, (("cpu", d.cpus),)) for c, d in zip(containers, demands, strict=True)))
-    limits = _effective((c.kind, tuple((n, a.nanos) for n, a in c.limits)) for c in containers)
-    return Demand(
-        cpus=cpus.get("cpu", 0),
-        memory=memory,
-        limits=tuple((name, Quantity(nanos).value()) for name, nanos in limits),
-    )
-
-
-def _effective(
-    parts: Iterable[tuple[ContainerKind, tuple[tuple[str, int], ...]]],
-) -> tuple[tuple[str, int], ...]:
-    """The pod's need per resource: the larger of the start-up peak and the long-running sum (KEP-753)."""
-    peak: dict[str, int] = {}
-    sidecars: dict[str, int] = {}
-    running: dict[str, int] = {}
-    for kind, amounts in parts:
-        for name, amount in amounts:
-            if kind is ContainerKind.INIT:
-                peak[name] = max(peak.get(name, 0), sidecars.get(name, 0) + amount)
-                continue
-            running[name] = running.get(name, 0) + amount
-            if kind is ContainerKind.SIDECAR:
-                sidecars[name] = sidecars.get(name, 0) + amount
-    return tuple(sorted((name, max(peak.get(name, 0), running.get(name, 0))) for name in {*peak, *running}))

@@ -19,13 +19,14 @@ from typing import Any, Final
 from numazones import fragmentation, scheduling
 from numazones.cluster import ClusterNode, ClusterPod, Unknown
 from numazones.constraints import Constraints
+from numazones.demand import Demand, PodLevel, QOSClass
 from numazones.errors import NumazonesError
 from numazones.kubelet.admission import Admission, admit
 from numazones.kubelet.config import SCOPE_POD
 from numazones.kubelet.explanation import explain
 from numazones.kubelet.node import Node
-from numazones.pod import Demand, Pod, QOSClass
-from numazones.resources import CPU, HUGEPAGES
+from numazones.pod import Pod
+from numazones.resources import CPU
 
 ADMISSIBLE: Final = "Admissible"
 INADMISSIBLE: Final = "Inadmissible"
@@ -161,10 +162,8 @@ class Kind:
             tuple(sorted(pod.requests.items())),
             (
                 admission.containers,
-                admission.pod_requests,
-                admission.pod_limits,
-                admission.has_pod_resources,
-                admission.qos,
+                admission.resources,
+                admission.qos_class,
                 admission.claimed_resources,
             ),
         )
@@ -173,18 +172,21 @@ class Kind:
 def relevant(pod: ClusterPod) -> bool:
     """Whether NUMA placement concerns the pod: Guaranteed, or asking for hugepages or devices.
 
+    Guaranteed to some kubelet is enough, since releases read pod-level resources differently.
+
     A pod that cannot be read is relevant, so that somebody hears of it.
     """
     admission = pod.admission
     if admission is None:
         return True
-    if admission.qos is QOSClass.GUARANTEED:
+    if any(admission.reading(level).qos is QOSClass.GUARANTEED for level in PodLevel):
         return True
+    asked = (*admission.containers, *(() if admission.resources is None else (admission.resources,)))
     return any(
         name not in _PLAIN and amount.nanos > 0
-        for container in admission.containers
-        for name, amount in (*container.requests, *container.limits)
-    ) or any(name.startswith(HUGEPAGES) for name, _ in (*admission.pod_requests, *admission.pod_limits))
+        for resources in asked
+        for name, amount in (*resources.requests, *resources.limits)
+    )
 
 
 def predict(pod: ClusterPod, nodes: Iterable[ClusterNode], *, candidates: int = 5) -> Prediction:
@@ -417,10 +419,11 @@ def _sentence(answer_: Answer, node: str) -> str:
 
 def _closeness(pod: Pod, node: Node) -> float:
     """Tell nodes that nearly fit from those that do not by far, cheaply; the explanation is exact."""
-    whole: tuple[Demand, ...] = (pod.total,)
+    reading = node.kubelet.reading(pod)
+    whole: tuple[Demand, ...] = (reading.total,)
     free = fragmentation.room(node)
     shares = [1.0]
-    for demand in whole if node.config.topology_manager_scope == SCOPE_POD else pod.demands:
+    for demand in whole if node.config.topology_manager_scope == SCOPE_POD else reading.demands:
         needs = {**dict(demand.limits), **dict(demand.memory or ()), CPU: demand.cpus}
         shares.extend(
             max(zones.values(), default=0) / needs[name]

@@ -13,21 +13,8 @@ from numazones.cpuset import CPUSet
 from numazones.kubelet import go
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.machine_state import Block, MachineState
-from numazones.kubelet.versions import STRICT_CPU_RESERVATION
+from numazones.kubelet.versions import GATES, STRICT_CPU_RESERVATION
 from numazones.machine import Machine
-
-# Gates that decide whether a policy option may be used, or how pods are admitted.
-_GATES = frozenset(
-    {
-        "CPUManagerPolicyAlphaOptions",
-        "CPUManagerPolicyBetaOptions",
-        "TopologyManagerPolicyAlphaOptions",
-        "TopologyManagerPolicyBetaOptions",
-        "PodLevelResources",
-        "PodLevelResourceManagers",
-        "DRAExtendedResource",
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +102,7 @@ def kubelet_settings(config: KubeletConfiguration, *, version: str) -> Kubelet:
         topology_manager_policy=config.topology_manager_policy,
         topology_manager_scope=config.topology_manager_scope,
         topology_manager_policy_options=dict(config.topology_manager_policy_options),
-        feature_gates={name: on for name, on in config.feature_gates if name in _GATES},
+        feature_gates={name: on for name, on in config.feature_gates if name in GATES},
     )
 
 

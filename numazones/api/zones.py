@@ -67,8 +67,10 @@ def node_from_zones(zones: Iterable[NUMAZone]) -> Node:
         _devices(statuses),
         default_cpus=_default_cpus(kubelet, statuses) if static_cpus else None,
         cpu_assignments=holders.cpus,
+        cpu_pods=holders.cpu_pods,
         machine_state=_machine_state(statuses) if static_memory else None,
         memory_assignments=holders.memory,
+        memory_pods=holders.memory_pods,
         device_assignments=holders.devices,
     )
 
@@ -133,6 +135,9 @@ def _holders_of(node: Node, pods: Mapping[str, tuple[str, str]]) -> Iterable[Hol
         cpus = node.cpus.assignments.get(uid, {})
         memory = node.memory.assignments.get(uid, {})
         devices = held.get(uid, {})
+        whole = (node.cpus.pods.get(uid, 0), node.memory.pods.get(uid, ()))
+        if any(whole):
+            yield Holder(*pods.get(uid, ("", "")), uid, "", *whole)
         for container in sorted({*cpus, *memory, *devices}):
             yield Holder(
                 *pods.get(uid, ("", "")),
@@ -363,6 +368,8 @@ class _Holders:
     def __init__(self, statuses: Mapping[int, NUMAZoneStatus]) -> None:
         self.cpus: dict[str, dict[str, CPUSet]] = {}
         self.memory: dict[str, dict[str, list[Block]]] = {}
+        self.cpu_pods: dict[str, CPUSet] = {}
+        self.memory_pods: dict[str, list[Block]] = {}
         self.devices: dict[str, dict[str, dict[str, set[str]]]] = {}
         known = set(statuses)
         for numa, status in statuses.items():
@@ -374,16 +381,21 @@ class _Holders:
         uid, container = assignment.uid, assignment.container
         if not uid:
             _reject(assignment, "its pod's uid is not known; let the exporter see the node's pods")
-        if not container:
-            _reject(assignment, "pod-level resource managers are not modelled")
         if assignment.cpus:
-            cpus = self.cpus.setdefault(uid, {})
-            cpus[container] = cpus.get(container, 0) | cpuset.parse(assignment.cpus)
+            parsed = cpuset.parse(assignment.cpus)
+            if container:
+                cpus = self.cpus.setdefault(uid, {})
+                cpus[container] = cpus.get(container, 0) | parsed
+            else:  # of the pod as a whole
+                self.cpu_pods[uid] = self.cpu_pods.get(uid, 0) | parsed
         for block in assignment.memory:
             numas = (numa,) if block.numa_ids is None else block.numa_ids
             # Listed in each of its zones, a block counts in the first.
             if numa == min(first_of.intersection(numas), default=min(first_of)):
-                blocks = self.memory.setdefault(uid, {}).setdefault(container, [])
+                if container:
+                    blocks = self.memory.setdefault(uid, {}).setdefault(container, [])
+                else:
+                    blocks = self.memory_pods.setdefault(uid, [])
                 blocks.append(Block(cpuset.of(numas), block.type, block.bytes))
 
     def _add_devices(self, status: NUMAZoneStatus) -> None:

@@ -1,6 +1,6 @@
 """Replaying a scenario and writing the outcome in the vectors' schema."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from numazones import cpuset
@@ -8,6 +8,7 @@ from numazones.conformance import scenario as reading
 from numazones.errors import NumazonesError
 from numazones.kubelet.admission import Admission, ContainerAllocation, admit, remove
 from numazones.kubelet.config import InvalidConfiguration
+from numazones.kubelet.machine_state import Block
 from numazones.kubelet.node import Node
 from numazones.pod import Pod
 
@@ -59,17 +60,26 @@ def _admission(admission: Admission) -> dict[str, Any]:
     }
     if admission.admitted:
         outcome["containers"] = {name: _container(given) for name, given in admission.containers.items()}
+    if admission.whole is not None:
+        outcome["pod"] = {
+            "cpuset": cpuset.format(admission.whole.cpus),
+            "memory": _blocks(admission.whole.memory),
+        }
     return outcome
+
+
+def _blocks(blocks: Iterable[Block]) -> list[dict[str, Any]]:
+    return [
+        {"numa": list(cpuset.ids(block.affinity)), "type": block.type, "size": block.size}
+        for block in sorted(blocks, key=lambda block: block.type)
+    ]
 
 
 def _container(given: ContainerAllocation) -> dict[str, Any]:
     affinity = given.affinity.affinity
     return {
         "cpuset": cpuset.format(given.cpus),
-        "memory": [
-            {"numa": list(cpuset.ids(block.affinity)), "type": block.type, "size": block.size}
-            for block in sorted(given.memory, key=lambda block: block.type)
-        ],
+        "memory": _blocks(given.memory),
         "devices": {name: list(ids) for name, ids in given.devices.items()},
         "deviceNuma": {name: list(numas) for name, numas in given.device_numas.items()},
         "affinity": {

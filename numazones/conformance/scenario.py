@@ -51,11 +51,14 @@ def devices(description: Mapping[str, Any]) -> dict[str, tuple[Device, ...]]:
     }
 
 
-def configuration(kubelet: Mapping[str, Any], *, version: str = f"1.{NEWEST}") -> KubeletConfiguration:
-    """The configuration of a scenario; the memory reserved in total is what ``reservedMemory`` adds up to."""
+def configuration(kubelet: Mapping[str, Any]) -> KubeletConfiguration:
+    """The configuration of a scenario; the memory reserved in total is what ``reservedMemory`` adds up to.
+
+    Vectors that name no version are of 1.36.
+    """
     gates = {**_GATES, **(kubelet.get("featureGates") or {})}
     return KubeletConfiguration(
-        release=release(version),
+        release=release(kubelet.get("version") or f"1.{NEWEST}"),
         cpu_manager_policy=kubelet.get("cpuManagerPolicy") or "none",
         cpu_manager_policy_options=_options(kubelet, "cpuManagerPolicyOptions"),
         reserved_system_cpus=kubelet.get("reservedSystemCPUs") or "",

@@ -15,17 +15,27 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from numazones.cpuset import CPUSet
+from numazones.demand import Container, ContainerKind, Demand, QOSClass
+from numazones.kubelet import pod_level
 from numazones.kubelet.config import POLICY_NONE
-from numazones.kubelet.hints import Hint, ResourceHints
+from numazones.kubelet.hints import Hint, ResourceHints, unsatisfiable
 from numazones.kubelet.machine_state import Block
-from numazones.kubelet.memory_manager import Reusable, hand_on, shrink_reused
+from numazones.kubelet.memory_manager import Requests, Reusable, hand_on, shrink_reused
 from numazones.kubelet.node import Node
-from numazones.kubelet.rejection import TOPOLOGY_AFFINITY, Rejection, UnmodelledFeature
+from numazones.kubelet.pod_level import Emptied
+from numazones.kubelet.rejection import EMPTY_POD_SHARED_POOL, TOPOLOGY_AFFINITY, Rejection
 from numazones.kubelet.topology_manager import TieBreaker
-from numazones.pod import Container, ContainerKind, Demand, Pod, QOSClass
+from numazones.pod import Pod
 
 _NO_AFFINITY = Hint(None, preferred=False)
 _NO_LOCALITY = "Resources cannot be allocated with Topology locality"
+# Of pods with pod-level resources where the kubelet serves them as a whole; the texts are the kubelet's.
+_NO_LOCALITY_OF_POD = (
+    "Pod Scope pod with pod-level resources failed admission under pod-scope topology manager"
+)
+_NO_LOCALITY_OF_CONTAINER = (
+    "Pod Scope pod with pod-level resources failed admission with a container-level topology manager"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +43,7 @@ class ContainerAllocation:
     """What a container was given."""
 
     cpus: CPUSet
-    """Exclusive CPUs; 0: none, the container runs in the shared set."""
+    """Exclusive CPUs, or the pod's that it shares; 0: the container runs in the node's shared set."""
     memory: tuple[Block, ...]
     devices: Mapping[str, tuple[str, ...]]
     """Resource → device ids."""
@@ -41,6 +51,14 @@ class ContainerAllocation:
     """Resource → NUMA ids of the devices, -1 for a device without topology information."""
     affinity: Hint
     """What the Topology Manager stored for the container."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodAllocation:
+    """What a pod was given as a whole."""
+
+    cpus: CPUSet
+    memory: tuple[Block, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +77,8 @@ class Admission:
     pod: Pod = field(repr=False)
     before: Node = field(repr=False)
     """The node decided on."""
+    whole: PodAllocation | None = None
+    """Of a pod that is served as a whole; its containers' shares are parts of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +99,7 @@ def admit(node: Node, pod: Pod) -> Admission:
 
     Raises:
         KubeletCrash, KubeletHang: the kubelet would not get to a verdict.
-        UnmodelledFeature: the node has the gate PodLevelResourceManagers on and the pod pod-level resources.
     """
-    check_modelled(node, pod)
     attempt = Attempt(node, pod)
     try:
         attempt.run()
@@ -89,7 +107,8 @@ def admit(node: Node, pod: Pod) -> Admission:
         after = remove(attempt.node(), pod.uid)
         return Admission(False, rejection.reason, rejection.message, {}, after, pod, node)
     containers = {container.name: attempt.allocation(container) for container in pod.containers}
-    return Admission(True, "", "", containers, _started(attempt.node(), pod), pod, node)
+    started = _started(attempt.node(), pod)
+    return Admission(True, "", "", containers, started, pod, node, attempt.whole())
 
 
 def remove(node: Node, uid: str) -> Node:
@@ -114,19 +133,6 @@ def overlay(node: Node, pods: Iterable[Pod]) -> Overlay:
             admissions.append(admission)
             node = admission.node
     return Overlay(node, tuple(admissions))
-
-
-def check_modelled(node: Node, pod: Pod) -> None:
-    """Raise where the decision depends on what is not modelled.
-
-    Raises:
-        UnmodelledFeature: with the feature and the way out.
-    """
-    if pod.pod_level and node.config.gate("PodLevelResourceManagers"):
-        raise UnmodelledFeature(
-            f"pod {pod.name} has pod-level resources and the kubelet's gate PodLevelResourceManagers is on: "
-            "this alpha feature is not modelled; switch the gate off or set resources per container"
-        )
 
 
 def _started(node: Node, pod: Pod) -> Node:
@@ -164,12 +170,14 @@ class Attempt:
         self.affinities: dict[str, Hint] = {}
         # Who is being served: a container's name, or "" for the pod as a whole.
         self.asking = ""
-        self.demand = pod.total
+        self.reading = self.kubelet.reading(pod)
+        self.demand = self.reading.total
         self.serving: Manager | None = None
-        # Pod-level resources take CPU and memory out of the managers' hands.
-        self.managed = not pod.pod_level
-        self.pins_cpus = self.managed and self.kubelet.cpus.static
-        self.pins_memory = self.managed and self.kubelet.memory.static and pod.qos is QOSClass.GUARANTEED
+        self.pins_cpus = self.reading.served and self.kubelet.cpus.static
+        guaranteed = self.reading.qos is QOSClass.GUARANTEED
+        self.pins_memory = self.reading.served and self.kubelet.memory.static and guaranteed
+        # Why a pod that is served as a whole would leave nothing to the containers that share.
+        self.emptied: Emptied | None = None
 
     def node(self) -> Node:
         """The node with what has been given so far."""
@@ -185,7 +193,10 @@ class Attempt:
         whole = None
         if topology.pod_scope:
             whole = self._merged(self._pod_hints())
-        for container, demand in zip(self.pod.containers, self.pod.demands, strict=True):
+            if self.reading.managed:
+                self._allocate_whole(whole)
+                return
+        for container, demand in self._members():
             self.asking, self.demand = container.name, demand
             hint = _NO_AFFINITY
             if whole is not None:
@@ -202,8 +213,17 @@ class Attempt:
         if self.observer is not None:
             self.observer(self.asking, hints, hint, admitted)
         if not admitted:
-            raise Rejection(_NO_LOCALITY, reason=TOPOLOGY_AFFINITY)
+            raise Rejection(self._no_locality(), reason=TOPOLOGY_AFFINITY)
         return hint
+
+    def _no_locality(self) -> str:
+        if not self.reading.managed:
+            return _NO_LOCALITY
+        return _NO_LOCALITY_OF_POD if self.kubelet.topology.pod_scope else _NO_LOCALITY_OF_CONTAINER
+
+    def _members(self) -> list[tuple[Container, Demand]]:
+        """The pod's containers, each with what it asks for."""
+        return list(zip(self.pod.containers, self.reading.demands, strict=True))
 
     def _container_hints(self, container: Container, demand: Demand) -> list[ResourceHints]:
         uid, name = self.pod.uid, container.name
@@ -225,20 +245,76 @@ class Attempt:
         return hints
 
     def _pod_hints(self) -> list[ResourceHints]:
-        pod, total = self.pod, self.pod.total
+        pod, total = self.pod, self.reading.total
         hints = list(self.kubelet.devices.pod_hints(self.devices, pod.uid, total.limits))
         if self.pins_cpus and total.cpus:
-            requests = {
-                container.name: demand.cpus
-                for container, demand in zip(pod.containers, pod.demands, strict=True)
-            }
-            hints.append(
-                self.kubelet.cpus.pod_hints(self.cpus, pod.uid, requests, total.cpus, self.reusable_cpus)
-            )
+            hints.append(self._pod_cpu_hints())
         if self.pins_memory and total.memory is not None:
-            names = [container.name for container in pod.containers]
-            hints.extend(self.kubelet.memory.pod_hints(self.memory, pod.uid, names, total.memory))
+            if self._empties_memory(total.memory):
+                hints.extend(unsatisfiable(kind) for kind, _ in total.memory)
+            else:
+                names = [container.name for container in pod.containers]
+                hints.extend(self.kubelet.memory.pod_hints(self.memory, pod.uid, names, total.memory))
         return hints
+
+    def _pod_cpu_hints(self) -> ResourceHints:
+        if self._empties_cpus():
+            return unsatisfiable("cpu")
+        requests = {container.name: demand.cpus for container, demand in self._members()}
+        return self.kubelet.cpus.pod_hints(
+            self.cpus, self.pod.uid, requests, self.reading.total.cpus, self.reusable_cpus
+        )
+
+    def _empties_cpus(self) -> Emptied | None:
+        """Whether a pod as a whole would leave no CPUs to those of its containers that share."""
+        if not self.reading.managed:
+            return None
+        found = pod_level.cpus_emptied(self._members(), self.reading.total.cpus)
+        self.emptied = self.emptied or found
+        return found
+
+    def _empties_memory(self, total: Requests) -> Emptied | None:
+        """The same for memory."""
+        if not self.reading.managed:
+            return None
+        found = pod_level.memory_emptied(self._members(), total)
+        self.emptied = self.emptied or found
+        return found
+
+    def _allocate_whole(self, hint: Hint) -> None:
+        """Give a pod with pod-level resources all its CPUs and memory at once, then divide them.
+
+        The Device Manager does nothing here: devices follow when the containers start.
+        """
+        total = self.reading.total
+        self.affinities = {container.name: hint for container in self.pod.containers}
+        if self.pins_cpus and total.cpus:
+            self.serving = Manager.CPU
+            self._allocate_whole_cpus(total.cpus, hint)
+        if self.pins_memory and total.memory is not None:
+            self.serving = Manager.MEMORY
+            self._allocate_whole_memory(total.memory, hint)
+
+    def _allocate_whole_cpus(self, request: int, hint: Hint) -> None:
+        manager, uid = self.kubelet.cpus, self.pod.uid
+        if emptied := self._empties_cpus():
+            raise Rejection(emptied.message, reason=EMPTY_POD_SHARED_POOL)
+        self.cpus = manager.allocate_pod(self.cpus, uid, request=request, affinity=hint.affinity)
+        # Taken before it is divided: where the division fails, the kubelet does not give it back.
+        parts = pod_level.divide_cpus(
+            manager.topology, manager.strategy, self.cpus.pods[uid], self._members()
+        )
+        self.cpus = self.cpus.divide(uid, parts)
+
+    def _allocate_whole_memory(self, total: Requests, hint: Hint) -> None:
+        uid = self.pod.uid
+        if emptied := self._empties_memory(total):
+            raise Rejection(emptied.message, reason=EMPTY_POD_SHARED_POOL)
+        charged, affinity = self.kubelet.memory.allocate_pod(self.memory, requests=total, hint=hint)
+        blocks = tuple(Block(affinity, kind, amount) for kind, amount in total)
+        self.memory = charged.record_pod(
+            uid, blocks, pod_level.divide_memory(affinity, total, self._members())
+        )
 
     def _allocate(self, container: Container, demand: Demand, hint: Hint) -> None:
         """Let each manager give the container its share; hand on what init containers leave."""
@@ -304,6 +380,11 @@ class Attempt:
             if other.kind is ContainerKind.INIT:
                 inits.append(other.name)
         return inits
+
+    def whole(self) -> PodAllocation | None:
+        """What the pod holds as a whole; None where it is served container by container."""
+        cpus, memory = self.cpus.pods.get(self.pod.uid), self.memory.pods.get(self.pod.uid)
+        return None if cpus is None and memory is None else PodAllocation(cpus or 0, memory or ())
 
     def allocation(self, container: Container) -> ContainerAllocation:
         """What a container holds now."""

@@ -10,9 +10,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from numazones import quantity
+from numazones.demand import PodLevel
 from numazones.errors import NumazonesError
 from numazones.kubelet import go
-from numazones.kubelet.versions import NEWEST, Maturity, Release, release
+from numazones.kubelet.versions import (
+    CPU_OPTIONS,
+    NEWEST,
+    TOPOLOGY_OPTIONS,
+    Maturity,
+    Release,
+    release,
+)
 from numazones.quantity import Quantity
 from numazones.resources import is_memory
 
@@ -23,16 +31,6 @@ SINGLE_NUMA_NODE = "single-numa-node"
 SCOPE_CONTAINER = "container"
 SCOPE_POD = "pod"
 
-# Defaults of the gates that admission looks at; gates of option maturities come per release.
-_GATE_DEFAULTS = {
-    "CPUManagerPolicyAlphaOptions": False,
-    "CPUManagerPolicyBetaOptions": True,
-    "TopologyManagerPolicyAlphaOptions": False,
-    "TopologyManagerPolicyBetaOptions": True,
-    "PodLevelResources": True,
-    "PodLevelResourceManagers": False,
-    "DRAExtendedResource": True,
-}
 _DEFAULT_EVICTION = "100Mi"
 
 
@@ -96,7 +94,12 @@ class KubeletConfiguration:
 
     def gate(self, name: str) -> bool:
         """Whether a feature gate is on, by configuration or by default."""
-        return dict(self.feature_gates).get(name, _GATE_DEFAULTS[name])
+        return self.release.gate(name, dict(self.feature_gates))
+
+    @property
+    def pod_level(self) -> PodLevel:
+        """What the kubelet makes of pod-level resources."""
+        return self.release.pod_level(dict(self.feature_gates))
 
     def check(self) -> None:
         """Reject what the kubelet rejects before it looks at the machine.
@@ -104,11 +107,29 @@ class KubeletConfiguration:
         Raises:
             InvalidConfiguration: with the kubelet's message; several are listed in brackets.
         """
-        problems = list(dict.fromkeys(_problems(self)))
-        if len(problems) == 1:
-            raise InvalidConfiguration(problems[0])
-        if problems:
-            raise InvalidConfiguration(f"[{', '.join(problems)}]")
+        for problems in (_gate_problems(self), dict.fromkeys(_problems(self))):
+            listed = list(problems)
+            if len(listed) == 1:
+                raise InvalidConfiguration(listed[0])
+            if listed:
+                raise InvalidConfiguration(f"[{', '.join(listed)}]")
+
+    def check_option_gates(self) -> None:
+        """Reject policy options where the gate that allows any of them is off.
+
+        Raises:
+            InvalidConfiguration: with the kubelet's message.
+        """
+        if self.cpu_manager_policy_options and not self.gate(CPU_OPTIONS):
+            raise InvalidConfiguration(
+                f"CPU Manager policy options {go.format_map(self.cpu_manager_policy_options)} "
+                f'require feature gates "CPUManager", "{CPU_OPTIONS}" enabled'
+            )
+        if self.topology_manager_policy_options and not self.gate(TOPOLOGY_OPTIONS):
+            raise InvalidConfiguration(
+                f"topology manager policy options {go.format_map(self.topology_manager_policy_options)} "
+                f'require feature gates "{TOPOLOGY_OPTIONS}" enabled'
+            )
 
 
 def option_unavailable(maturity: Maturity | None, *, alpha: bool, beta: bool) -> Maturity | None:
@@ -189,6 +210,11 @@ def _total_reserved_memory(configuration: Mapping[str, Any]) -> Quantity | None:
     if str(threshold).endswith("%"):
         return None  # a share of a capacity that is not known here
     return _reserved(configuration, "memory") + quantity.parse(threshold)
+
+
+def _gate_problems(config: KubeletConfiguration) -> Iterator[str]:
+    for name, off in config.release.missing_gates(dict(config.feature_gates)):
+        yield f"{name} is enabled, but depends on features that are disabled: [{' '.join(off)}]"
 
 
 def _problems(config: KubeletConfiguration) -> Iterator[str]:

@@ -13,8 +13,6 @@ def take(topology: CPUTopology, strategy: Strategy, available: CPUSet, count: in
         Rejection: there are not enough, or the distribution miscounts.
         KubeletHang: the distribution would never end.
     """
-    if strategy.distributed:
-        if count % strategy.group:
-            return take_packed(topology, available, count, spread=strategy.spread)
+    if strategy.distributed and count % strategy.group == 0:
         return take_distributed(topology, strategy, available, count)
-    return take_packed(topology, available, count, spread=strategy.spread, align_uncore=strategy.align_uncore)
+    return take_packed(topology, strategy, available, count)

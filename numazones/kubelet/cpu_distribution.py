@@ -75,7 +75,7 @@ def take_distributed(topology: CPUTopology, strategy: Strategy, available: CPUSe
         found = search.run([numa for numa, _ in numas])
         if found is not None:
             return _hand_out(claim, strategy, *found)
-    return take_packed(topology, available, count, spread=strategy.spread)
+    return take_packed(topology, strategy, available, count)
 
 
 def _sizes(topology: CPUTopology, group: int, count: int, free_numas: int) -> range:
@@ -221,7 +221,7 @@ def _hand_out(claim: Claim, strategy: Strategy, chosen: list[int], takers: list[
 
 def _take_or_nothing(claim: Claim, strategy: Strategy, cpus: CPUSet, count: int) -> CPUSet:
     try:
-        return take_packed(claim.topology, cpus & claim.free, count, spread=strategy.spread)
+        return take_packed(claim.topology, strategy, cpus & claim.free, count)
     except Rejection:
         return 0
 

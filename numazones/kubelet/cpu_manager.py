@@ -25,6 +25,8 @@ from numazones.kubelet.hints import ResourceHints, masks_of_size, unsatisfiable
 from numazones.kubelet.rejection import SMT_ALIGNMENT, Rejection
 from numazones.kubelet.versions import (
     ALIGN_BY_SOCKET,
+    CPU_ALPHA_OPTIONS,
+    CPU_BETA_OPTIONS,
     DISTRIBUTE_ACROSS_CORES,
     DISTRIBUTE_ACROSS_NUMA,
     FULL_PCPUS_ONLY,
@@ -45,6 +47,8 @@ class CPUState:
 
     default: CPUSet = 0
     assignments: Assignments = field(default_factory=lambda: MappingProxyType({}))
+    pods: Mapping[str, CPUSet] = field(default_factory=lambda: MappingProxyType({}))
+    """Pod uid → CPUs of a pod that is served as a whole; its containers' sets are parts of it."""
 
     def assigned(self) -> CPUSet:
         """All CPUs that are in some exclusive set."""
@@ -52,22 +56,39 @@ class CPUState:
         for containers in self.assignments.values():
             for members in containers.values():
                 cpus |= members
+        for members in self.pods.values():
+            cpus |= members
         return cpus
 
     def assign(self, uid: str, container: str, cpus: CPUSet) -> "CPUState":
         """Record exclusive CPUs and take them out of the shared set."""
         containers = {**self.assignments.get(uid, {}), container: cpus}
-        return CPUState(self.default & ~cpus, {**self.assignments, uid: containers})
+        return CPUState(self.default & ~cpus, {**self.assignments, uid: containers}, self.pods)
+
+    def assign_pod(self, uid: str, cpus: CPUSet) -> "CPUState":
+        """Record the CPUs of a pod as a whole and take them out of the shared set."""
+        return CPUState(self.default & ~cpus, self.assignments, {**self.pods, uid: cpus})
+
+    def divide(self, uid: str, parts: Mapping[str, CPUSet]) -> "CPUState":
+        """Record how the CPUs of a pod as a whole are used by its containers."""
+        return CPUState(self.default, {**self.assignments, uid: dict(parts)}, self.pods)
 
     def release(self, uid: str) -> "CPUState":
-        """Forget a pod; its CPUs return to the shared set."""
+        """Forget a pod; its CPUs return to the shared set.
+
+        CPUs of a pod as a whole return with its last container; if their division failed, never.
+        """
         if uid not in self.assignments:
             return self
-        assignments = dict(self.assignments)
+        assignments, pods = dict(self.assignments), self.pods
+        containers = assignments.pop(uid)
+        if uid in pods:
+            pods = {other: cpus for other, cpus in pods.items() if other != uid}
+            return CPUState(self.default | self.pods[uid], assignments, pods)
         returned = 0
-        for cpus in assignments.pop(uid).values():
+        for cpus in containers.values():
             returned |= cpus
-        return CPUState(self.default | returned, assignments)
+        return CPUState(self.default | returned, assignments, pods)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +104,8 @@ class CPUManager:
     full_cores_only: bool = False
     align_by_socket: bool = False
     strict_reservation: bool = False
+    tells_smt_cause: bool = True
+    """Missing cores are told as such even where none is left."""
 
     @classmethod
     def start(cls, config: KubeletConfiguration, topology: CPUTopology) -> "CPUManager":
@@ -171,13 +194,27 @@ class CPUManager:
             self._check_cores(state, request)
         if container in state.assignments.get(uid, {}):
             return state
+        return state.assign(uid, container, self._taken(state, request, affinity, reusable))
+
+    def allocate_pod(self, state: CPUState, uid: str, *, request: int, affinity: int | None) -> CPUState:
+        """Give a pod that is served as a whole its CPUs, undivided.
+
+        Raises:
+            Rejection: they cannot be had.
+            KubeletHang: the kubelet would search for ever.
+        """
+        if self.full_cores_only:
+            self._check_cores(state, request)
+        return state.assign_pod(uid, self._taken(state, request, affinity, 0))
+
+    def _taken(self, state: CPUState, request: int, affinity: int | None, reusable: CPUSet) -> CPUSet:
+        """CPUs for a request, those of the affinity first."""
         allocatable = self.available(state) | reusable
         taken = 0
         if affinity is not None:
             aligned = allocatable & self._aligned_to(affinity)
             taken = take(self.topology, self.strategy, aligned, min(request, aligned.bit_count()))
-        taken |= take(self.topology, self.strategy, allocatable & ~taken, request - taken.bit_count())
-        return state.assign(uid, container, taken)
+        return taken | take(self.topology, self.strategy, allocatable & ~taken, request - taken.bit_count())
 
     def offer(self, state: CPUState, numa_mask: int, reusable: CPUSet) -> int:
         """CPUs that NUMA nodes could give exclusively now; reusable ones count if none lies elsewhere."""
@@ -191,12 +228,13 @@ class CPUManager:
 
     def _check_cores(self, state: CPUState, request: int) -> None:
         per_core = self.topology.cpus_per_core
-        if request % per_core:
+        free = (state.default & ~self.reserved_physical).bit_count()
+        untold = request > free == 0 and not self.tells_smt_cause
+        if request % per_core or untold:
             raise Rejection(
                 f"SMT Alignment Error: requested {request} cpus not multiple cpus per core = {per_core}",
                 reason=SMT_ALIGNMENT,
             )
-        free = (state.default & ~self.reserved_physical).bit_count()
         if request > free:
             raise Rejection(
                 f"SMT Alignment Error: not enough free physical CPUs: available physical CPUs = {free}, "
@@ -272,6 +310,7 @@ def _static(
         distributed=options.get(DISTRIBUTE_ACROSS_NUMA, False),
         group=topology.cpus_per_core if full_cores_only else 1,
         align_uncore=options.get(PREFER_ALIGN_BY_UNCORE, False),
+        rounds_up_uncore_rest=config.release.rounds_up_uncore_rest,
     )
     if not reserved:
         try:
@@ -296,6 +335,7 @@ def _static(
         full_cores_only=full_cores_only,
         align_by_socket=options.get(ALIGN_BY_SOCKET, False),
         strict_reservation=options.get(STRICT_CPU_RESERVATION, False),
+        tells_smt_cause=config.release.tells_smt_cause,
     )
 
 
@@ -308,8 +348,8 @@ _EXCLUSIVE_PAIRS = (
 
 
 def _options(config: KubeletConfiguration) -> dict[str, bool]:
-    known = dict(config.release.cpu_options)
-    alpha, beta = config.gate("CPUManagerPolicyAlphaOptions"), config.gate("CPUManagerPolicyBetaOptions")
+    known = config.release.cpu_options
+    alpha, beta = config.gate(CPU_ALPHA_OPTIONS), config.gate(CPU_BETA_OPTIONS)
     options: dict[str, bool] = {}
     for name, value in config.cpu_manager_policy_options:
         if name not in known:

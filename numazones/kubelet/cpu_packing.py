@@ -26,6 +26,8 @@ class Strategy:
     """CPUs that stay together in distribution: threads per core with full-pcpus-only."""
     align_uncore: bool = False
     """prefer-align-cpus-by-uncorecache"""
+    rounds_up_uncore_rest: bool = True
+    """The rest of a request may take a part of a core from the cache that serves it."""
 
 
 class Claim:
@@ -118,7 +120,7 @@ class Claim:
         if self.need >= self.topology.smallest_socket:
             self.take_whole(self.sockets(), self.topology.cpus_per_socket)
 
-    def take_uncores(self) -> None:
+    def take_uncores(self, *, rounds_up: bool) -> None:
         """Whole L3 caches first, then a part of one cache if it can serve all that is left."""
         topology = self.topology
         for _, cpus in self.uncores():
@@ -126,19 +128,21 @@ class Claim:
                 self.take_whole(self.uncores())
             if self.need < 1:
                 return
-            self._take_from_uncore(cpus)
+            self._take_from_uncore(cpus, rounds_up=rounds_up)
             if self.need < 1:
                 return
 
-    def _take_from_uncore(self, uncore: CPUSet) -> None:
+    def _take_from_uncore(self, uncore: CPUSet, *, rounds_up: bool) -> None:
         topology = self.topology
-        wanted = -(-self.need // topology.cpus_per_core)
+        wanted = self.need // topology.cpus_per_core
+        if rounds_up and self.need % topology.cpus_per_core:
+            wanted += 1
         inside = uncore & self.free
         cores = [cpus for cpus in topology.cores.values() if cpus & inside][:wanted]
         candidates = 0
         for cpus in cores:
             candidates |= cpus & self.free
-        odd = self.need % 2 != 0 and topology.cpus_per_core > 1
+        odd = rounds_up and self.need % 2 != 0 and topology.cpus_per_core > 1
         if odd and candidates.bit_count() > self.need:
             candidates ^= 1 << candidates.bit_length() - 1
         if candidates.bit_count() == self.need:
@@ -158,9 +162,7 @@ class Claim:
                 return
 
 
-def take_packed(
-    topology: CPUTopology, available: CPUSet, count: int, *, spread: bool, align_uncore: bool = False
-) -> CPUSet:
+def take_packed(topology: CPUTopology, strategy: Strategy, available: CPUSet, count: int) -> CPUSet:
     """Choose ``count`` of the available CPUs.
 
     Raises:
@@ -174,15 +176,15 @@ def take_packed(
     steps: list[Callable[[], None]] = [claim.take_numas, claim.take_sockets]
     if not topology.numa_first:
         steps.reverse()
-    if align_uncore:
-        steps.append(claim.take_uncores)
-    if not spread:
+    if strategy.align_uncore:
+        steps.append(lambda: claim.take_uncores(rounds_up=strategy.rounds_up_uncore_rest))
+    if not strategy.spread:
         steps.append(claim.take_cores)
     for step in steps:
         step()
         if claim.need < 1:
             return claim.taken
-    claim.take_single(spread=spread)
+    claim.take_single(spread=strategy.spread)
     if claim.need > 0:
         raise Rejection("failed to allocate cpus")
     return claim.taken

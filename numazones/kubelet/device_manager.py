@@ -143,6 +143,8 @@ class DeviceManager:
     resources: Mapping[str, DeviceResource] = field(hash=False)
     numa_mask: int
     over_hosting_nodes: bool = True
+    skips_claimed: bool = True
+    """What dynamic resource allocation serves is not given out here as well."""
     preferred_allocation: PreferredAllocation | None = None
 
     @classmethod
@@ -152,6 +154,7 @@ class DeviceManager:
         numa_mask: int,
         *,
         over_hosting_nodes: bool,
+        skips_claimed: bool,
         preferred_allocation: PreferredAllocation | None = None,
     ) -> "DeviceManager":
         """Take stock of the devices; a resource with an empty list is registered without devices.
@@ -160,7 +163,7 @@ class DeviceManager:
             InvalidDevices: an id appears twice in a resource.
         """
         resources = {name: DeviceResource(name, tuple(items)) for name, items in sorted(devices.items())}
-        return cls(resources, numa_mask, over_hosting_nodes, preferred_allocation)
+        return cls(resources, numa_mask, over_hosting_nodes, skips_claimed, preferred_allocation)
 
     def requests(
         self, state: DeviceState, limits: tuple[tuple[str, int], ...]
@@ -270,7 +273,7 @@ class DeviceManager:
             Rejection: they cannot be had.
         """
         for resource, count in self.requests(state, limits):
-            if (container, resource.name) in claimed:
+            if self.skips_claimed and (container, resource.name) in claimed:
                 continue
             taken = self._choose(
                 state, uid, container, resource=resource, count=count, affinity=affinity,

@@ -7,7 +7,7 @@ them, because releasing drains nodes in ascending order whatever they were charg
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -49,12 +49,21 @@ class MemoryState:
         default_factory=lambda: MappingProxyType({})
     )
     """Pod uid → container → blocks."""
+    pods: Mapping[str, tuple[Block, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    """Pod uid → blocks of a pod that is served as a whole; they count, its containers' blocks do not."""
 
     def record(self, uid: str, container: str, blocks: tuple[Block, ...]) -> "MemoryState":
         """Set a container's blocks."""
         containers = {**self.assignments.get(uid, {}), container: blocks}
-        return MemoryState(
-            self.users, self.groups, self.free, self.reserved, {**self.assignments, uid: containers}
+        assignments = {**self.assignments, uid: containers}
+        return MemoryState(self.users, self.groups, self.free, self.reserved, assignments, self.pods)
+
+    def record_pod(
+        self, uid: str, blocks: tuple[Block, ...], parts: Mapping[str, tuple[Block, ...]]
+    ) -> "MemoryState":
+        """Set the blocks of a pod as a whole, and how its containers use them."""
+        return replace(
+            self, assignments={**self.assignments, uid: dict(parts)}, pods={**self.pods, uid: blocks}
         )
 
 
@@ -69,6 +78,8 @@ class MemoryManager:
     """Type → bytes per NUMA node in the hardware; the total for type memory includes hugepages."""
     system_reserved: Mapping[str, tuple[int, ...]] = field(default_factory=dict, hash=False)
     allocatable: Mapping[str, tuple[int, ...]] = field(default_factory=dict, hash=False)
+    checks_groups: bool = True
+    """Groups are looked at once more before memory is taken from several NUMA nodes."""
 
     @classmethod
     def start(cls, config: KubeletConfiguration, machine: Machine) -> "MemoryManager":
@@ -80,7 +91,7 @@ class MemoryManager:
         policy = config.memory_manager_policy
         if policy == NONE:
             return cls(machine.numa_mask)
-        if policy == "BestEffort":
+        if policy == "BestEffort" and config.release.knows_best_effort_memory:
             raise InvalidConfiguration('policy "BestEffort" is not available for platform "linux"')
         if policy != STATIC:
             raise InvalidConfiguration(f"unknown policy: {go.quote(policy)}")
@@ -88,10 +99,12 @@ class MemoryManager:
         reserved = _converted(config.reserved_memory)
         if not sum(amount for (_, kind), amount in reserved.items() if kind == MEMORY) & _U64:
             raise InvalidConfiguration("[memorymanager] you should specify the system reserved memory")
-        return cls._static(machine, reserved)
+        return cls._static(machine, reserved, checks_groups=config.release.checks_memory_groups)
 
     @classmethod
-    def _static(cls, machine: Machine, reserved: Mapping[tuple[int, str], int]) -> "MemoryManager":
+    def _static(
+        cls, machine: Machine, reserved: Mapping[tuple[int, str], int], *, checks_groups: bool
+    ) -> "MemoryManager":
         pages = {
             node.id: {hugepage_type(size): number * size * 1024 for size, number in node.hugepages}
             for node in machine.numa_nodes
@@ -119,6 +132,7 @@ class MemoryManager:
             capacity=dict(sorted(capacity.items())),
             system_reserved=dict(sorted(system.items())),
             allocatable=dict(sorted(allocatable.items())),
+            checks_groups=checks_groups,
         )
 
     def initial_state(self) -> MemoryState:
@@ -251,6 +265,18 @@ class MemoryManager:
             state = self._charge(state, block, charge)
         return state.record(uid, container, blocks)
 
+    def allocate_pod(self, state: MemoryState, *, requests: Requests, hint: Hint) -> tuple[MemoryState, int]:
+        """Charge the memory of a pod that is served as a whole; return where it is from, too.
+
+        Raises:
+            Rejection: it cannot be had.
+            KubeletCrash: a hugepage size that the machine lacks.
+        """
+        affinity = self._usable_affinity(state, requests, hint, {})
+        for kind, amount in requests:
+            state = self._charge(state, Block(affinity, kind, amount), amount)
+        return state, affinity
+
     def _usable_affinity(self, state: MemoryState, requests: Requests, hint: Hint, reusable: Reusable) -> int:
         """The hint's affinity, widened where it does not hold enough."""
         affinity, preferred = hint
@@ -276,7 +302,7 @@ class MemoryManager:
             if preferred and not best.preferred:
                 raise Rejection("[memorymanager] failed to find the extended preferred hint")
             affinity = best.affinity
-        if not _keeps_groups(state, affinity, self._positions(affinity)):
+        if self.checks_groups and not _keeps_groups(state, affinity, self._positions(affinity)):
             raise Rejection("[memorymanager] preferred hint violates NUMA node allocation")
         return affinity
 
@@ -309,15 +335,22 @@ class MemoryManager:
         if recorded is None:
             return state
         left = dict(recorded)
+        whole = uid in state.pods
         for container in containers:
             for block in left.pop(container, ()):
-                state = self._discharge(state, block)
+                if not whole:
+                    state = self._discharge(state, block)
         assignments = dict(state.assignments)
         if left:
             assignments[uid] = left
-        else:
-            del assignments[uid]
-        return MemoryState(state.users, state.groups, state.free, state.reserved, assignments)
+            return MemoryState(state.users, state.groups, state.free, state.reserved, assignments, state.pods)
+        del assignments[uid]
+        for block in state.pods.get(uid, ()):
+            state = self._discharge(state, block)
+        pods = state.pods
+        if whole:
+            pods = {other: blocks for other, blocks in pods.items() if other != uid}
+        return MemoryState(state.users, state.groups, state.free, state.reserved, assignments, pods)
 
     def _discharge(self, state: MemoryState, block: Block) -> MemoryState:
         users, groups = list(state.users), list(state.groups)
@@ -343,6 +376,7 @@ def _with_columns(
         {**state.free, kind: tuple(free)},
         {**state.reserved, kind: tuple(reserved)},
         state.assignments,
+        state.pods,
     )
 
 

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from numazones import cpuset
+from numazones.demand import Demand
 from numazones.kubelet.admission import Attempt, Manager
 from numazones.kubelet.config import SINGLE_NUMA_NODE
 from numazones.kubelet.hints import masks_of_size
-from numazones.kubelet.rejection import SMT_ALIGNMENT, TOPOLOGY_AFFINITY, Rejection
-from numazones.pod import Demand
+from numazones.kubelet.rejection import EMPTY_POD_SHARED_POOL, SMT_ALIGNMENT, TOPOLOGY_AFFINITY, Rejection
 from numazones.resources import is_memory
 
 # With more NUMA nodes than the kubelet takes by default, not all their sets are looked at.
@@ -70,6 +70,9 @@ class _Inspection:
 
     def told(self, rejection: Rejection) -> Miss:
         """What was short, and the sentence about it."""
+        emptied = self.attempt.emptied
+        if emptied is not None and rejection.reason in {TOPOLOGY_AFFINITY, EMPTY_POD_SHARED_POOL}:
+            return Miss(emptied.sentence)
         if rejection.reason == SMT_ALIGNMENT:
             return self._whole_cores()
         if rejection.reason == TOPOLOGY_AFFINITY:
@@ -149,7 +152,14 @@ class _Inspection:
         attempt, manager = self.attempt, self.kubelet.memory
         if attempt.demand.memory is None:
             return Miss("asks for an amount of memory that is no plain whole number of bytes")
-        affinity = attempt.affinities[attempt.asking].affinity or 0
+        affinity = self._affinity()
+        if not attempt.demand.memory:
+            if affinity:
+                return Miss(f"is bound to {name_numas(affinity)} together; {self._groups()}")
+            return Miss(
+                "asks for no memory of its own, which the static Memory Manager accepts only where other "
+                "resources bind the container to NUMA nodes"
+            )
         needs = [need for need in self.needs if is_memory(need.resource)]
         per_mask = {
             mask: self._shortages(mask, needs)
@@ -170,6 +180,12 @@ class _Inspection:
         offers = _all(_amount(short.resource, short.offered) for short in per_mask[nearest])
         most = f"the most that may be used is {offers}, on {name_numas(nearest)}"
         return Miss(f"{needs_words}; {most}", per_mask[nearest])
+
+    def _affinity(self) -> int:
+        """NUMA nodes that were settled on for the container, or for the pod as a whole; 0: none."""
+        hints = self.attempt.affinities
+        hint = hints.get(self.attempt.asking) or next(iter(hints.values()))
+        return hint.affinity or 0
 
     def _sizes(self) -> Sequence[int]:
         """How many NUMA nodes to look at together; not every number where there are many."""

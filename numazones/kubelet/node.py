@@ -71,6 +71,8 @@ class Node:
         cpu_assignments: Mapping[str, Mapping[str, CPUSet]] | None = None,
         machine_state: MachineState | None = None,
         memory_assignments: Mapping[str, Mapping[str, Iterable[Block]]] | None = None,
+        cpu_pods: Mapping[str, CPUSet] | None = None,
+        memory_pods: Mapping[str, Iterable[Block]] | None = None,
         device_assignments: Mapping[str, Mapping[str, Mapping[str, Iterable[str]]]] | None = None,
         preferred_allocation: PreferredAllocation | None = None,
     ) -> "Node":
@@ -86,6 +88,8 @@ class Node:
             machine_state: the Memory Manager's state per NUMA node. Must cover every NUMA node: free and
                 reserved amounts of a node and its group cannot be derived from the blocks.
             memory_assignments: pod uid → container → blocks (affinity as a NUMA mask, bytes).
+            cpu_pods: pod uid → CPUs, of pods that are served as a whole.
+            memory_pods: pod uid → blocks, likewise.
             device_assignments: pod uid → container → resource → device ids. Devices and resources that
                 are not announced (any more) are taken as unregistered or unhealthy.
             preferred_allocation: the plugins' GetPreferredAllocation.
@@ -105,8 +109,8 @@ class Node:
         manager = _with_unannounced(kubelet.devices, held)
         return cls(
             replace(kubelet, devices=manager),
-            _cpu_state(kubelet, default_cpus, cpu_assignments or {}),
-            _memory_state(kubelet.memory, machine_state, memory_assignments or {}),
+            _cpu_state(kubelet, default_cpus, cpu_assignments or {}, cpu_pods or {}),
+            _memory_state(kubelet.memory, machine_state, memory_assignments or {}, memory_pods or {}),
             _device_state(manager, held),
         )
 
@@ -122,6 +126,7 @@ class Node:
             devices,
             before.numa_mask,
             over_hosting_nodes=before.over_hosting_nodes,
+            skips_claimed=before.skips_claimed,
             preferred_allocation=before.preferred_allocation,
         )
         manager = _with_unannounced(manager, held)
@@ -209,19 +214,23 @@ class Node:
 
 
 def _cpu_state(
-    kubelet: Kubelet, default: CPUSet | None, assignments: Mapping[str, Mapping[str, CPUSet]]
+    kubelet: Kubelet,
+    default: CPUSet | None,
+    assignments: Mapping[str, Mapping[str, CPUSet]],
+    pods: Mapping[str, CPUSet],
 ) -> CPUState:
     online = kubelet.machine.all_cpus
     assigned = 0
+    held = [(f"pod {uid}", cpus) for uid, cpus in pods.items()]
     for uid, containers in assignments.items():
-        for name, cpus in containers.items():
-            if cpus & ~online:
-                raise InvalidNodeState(
-                    f"container {name} of pod {uid} holds CPUs {cpuset.format(cpus & ~online)}, "
-                    f"which no NUMA zone of this machine has (online: {cpuset.format(online)}); "
-                    "read the node again"
-                )
-            assigned |= cpus
+        held += [(f"container {name} of pod {uid}", cpus) for name, cpus in containers.items()]
+    for owner, cpus in held:
+        if cpus & ~online:
+            raise InvalidNodeState(
+                f"{owner} holds CPUs {cpuset.format(cpus & ~online)}, which no NUMA zone of this machine has "
+                f"(online: {cpuset.format(online)}); read the node again"
+            )
+        assigned |= cpus
     if default is None:
         default = kubelet.cpus.initial_state().default & ~assigned
     elif default & ~online:
@@ -229,13 +238,14 @@ def _cpu_state(
             f"the shared CPU set holds CPUs {cpuset.format(default & ~online)}, "
             f"which no NUMA zone of this machine has (online: {cpuset.format(online)}); read the node again"
         )
-    return CPUState(default, {uid: dict(containers) for uid, containers in assignments.items()})
+    return CPUState(default, {uid: dict(containers) for uid, containers in assignments.items()}, dict(pods))
 
 
 def _memory_state(
     manager: MemoryManager,
     machine: MachineState | None,
     assignments: Mapping[str, Mapping[str, Iterable[Block]]],
+    pods: Mapping[str, Iterable[Block]],
 ) -> MemoryState:
     initial = manager.initial_state()
     if not manager.static:
@@ -244,6 +254,10 @@ def _memory_state(
         uid: {name: tuple(Block(*block) for block in items) for name, items in containers.items()}
         for uid, containers in assignments.items()
     }
+    whole = {uid: tuple(Block(*block) for block in items) for uid, items in pods.items()}
+    for uid, items in whole.items():
+        _check_blocks(manager, f"pod {uid}", items)
+        blocks.setdefault(uid, {})
     for uid, containers in blocks.items():
         for name, items in containers.items():
             _check_blocks(manager, f"container {name} of pod {uid}", items)
@@ -265,6 +279,7 @@ def _memory_state(
             kind: tuple(state.memory[kind].reserved for state in states) for kind in manager.allocatable
         },
         assignments=blocks,
+        pods=whole,
     )
 
 

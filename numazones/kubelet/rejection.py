@@ -10,6 +10,7 @@ from numazones.errors import NumazonesError
 UNEXPECTED = "UnexpectedAdmissionError"
 TOPOLOGY_AFFINITY = "TopologyAffinityError"
 SMT_ALIGNMENT = "SMTAlignmentError"
+EMPTY_POD_SHARED_POOL = "EmptyPodSharedPoolError"
 
 
 class Rejection(Exception):
@@ -29,7 +30,3 @@ class KubeletCrash(NumazonesError):
 
 class KubeletHang(NumazonesError):
     """The kubelet would never finish this admission; the message says where."""
-
-
-class UnmodelledFeature(NumazonesError):
-    """The decision depends on a feature that is not modelled; the message names it and the way out."""

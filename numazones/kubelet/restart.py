@@ -16,7 +16,6 @@ from numazones.kubelet.checkpoint_values import (
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.device_manager import Device
 from numazones.kubelet.node import InvalidNodeState, Node
-from numazones.kubelet.rejection import UnmodelledFeature
 from numazones.machine import Machine
 
 
@@ -36,16 +35,10 @@ def node_from_checkpoints(
     Raises:
         InvalidNodeState: a file is of another policy than the configuration, or no kubelet on this
             machine can have such a state.
-        UnmodelledFeature: a file holds resources of whole pods (gate PodLevelResourceManagers).
         InvalidConfiguration, InvalidMachine, InvalidDevices: as for ``Node.fresh``.
     """
     _check_policy("cpu_manager_state", cpus.policy, config.cpu_manager_policy)
     _check_policy("memory_manager_state", memory.policy, config.memory_manager_policy)
-    if cpus.pod_entries or memory.pod_entries:
-        raise UnmodelledFeature(
-            "the state files hold resources of whole pods (gate PodLevelResourceManagers), which is not "
-            "modelled; switch the gate off or set resources per container"
-        )
     assignments: dict[str, dict[str, dict[str, tuple[str, ...]]]] = {}
     for entry in held.entries:
         containers = assignments.setdefault(entry.pod_uid, {})
@@ -58,6 +51,8 @@ def node_from_checkpoints(
         cpu_assignments=cpus.entries,
         machine_state=memory.machine if memory.policy == "Static" else None,
         memory_assignments=memory.entries,
+        cpu_pods=cpus.pod_entries,
+        memory_pods=memory.pod_entries,
         device_assignments=assignments,
     )
 

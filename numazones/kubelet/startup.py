@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from numazones import cpuset
+from numazones.demand import PodLevel, Reading
 from numazones.kubelet import go
 from numazones.kubelet.config import InvalidConfiguration, KubeletConfiguration
 from numazones.kubelet.cpu_manager import CPUManager
@@ -16,6 +17,7 @@ from numazones.kubelet.device_manager import Device, DeviceManager, PreferredAll
 from numazones.kubelet.memory_manager import MemoryManager
 from numazones.kubelet.topology_manager import TopologyManager
 from numazones.machine import InvalidMachine, Machine
+from numazones.pod import Pod
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,6 +30,12 @@ class Kubelet:
     cpus: CPUManager
     memory: MemoryManager
     devices: DeviceManager
+    pod_level: PodLevel
+    """What it makes of pod-level resources."""
+
+    def reading(self, pod: Pod) -> Reading:
+        """What its managers read out of a pod."""
+        return pod.reading(self.pod_level)
 
     @classmethod
     def start(
@@ -54,9 +62,11 @@ class Kubelet:
                 f"reserved-cpus: {config.reserved_system_cpus} is not a subset of "
                 f"online-cpus: {cpuset.format(machine.all_cpus)}"
             )
+        config.check_option_gates()
         return cls(
             config=config,
             machine=machine,
+            pod_level=config.pod_level,
             topology=TopologyManager.start(config, machine),
             cpus=CPUManager.start(config, CPUTopology(machine)),
             memory=MemoryManager.start(config, machine),
@@ -64,6 +74,7 @@ class Kubelet:
                 devices,
                 machine.numa_mask,
                 over_hosting_nodes=config.release.device_hints_over_hosting_nodes,
+                skips_claimed=config.release.skips_claimed_devices(dict(config.feature_gates)),
                 preferred_allocation=preferred_allocation,
             ),
         )

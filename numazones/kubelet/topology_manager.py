@@ -27,7 +27,13 @@ from numazones.kubelet.config import (
 )
 from numazones.kubelet.hints import Hint, ResourceHints
 from numazones.kubelet.rejection import KubeletCrash
-from numazones.kubelet.versions import MAX_ALLOWABLE, PREFER_CLOSEST, PREFER_MOST_ALLOCATED
+from numazones.kubelet.versions import (
+    MAX_ALLOWABLE,
+    PREFER_CLOSEST,
+    PREFER_MOST_ALLOCATED,
+    TOPOLOGY_ALPHA_OPTIONS,
+    TOPOLOGY_BETA_OPTIONS,
+)
 from numazones.machine import Machine
 
 TieBreaker = Callable[[int, int], int | None]
@@ -219,11 +225,8 @@ def _expanded(index: int, ids: tuple[int, ...]) -> int:
 
 def _options(config: KubeletConfiguration) -> tuple[dict[str, bool], int]:
     """Boolean options, and the greatest number of NUMA nodes allowed."""
-    known = dict(config.release.topology_options)
-    alpha, beta = (
-        config.gate("TopologyManagerPolicyAlphaOptions"),
-        config.gate("TopologyManagerPolicyBetaOptions"),
-    )
+    known = config.release.topology_options
+    alpha, beta = config.gate(TOPOLOGY_ALPHA_OPTIONS), config.gate(TOPOLOGY_BETA_OPTIONS)
     options: dict[str, bool] = {}
     max_allowable = DEFAULT_MAX_NUMA_NODES
     for name, value in config.topology_manager_policy_options:
@@ -231,10 +234,10 @@ def _options(config: KubeletConfiguration) -> tuple[dict[str, bool], int]:
             raise InvalidConfiguration(f"unknown Topology Manager Policy option: {go.quote(name)}")
         hidden = option_unavailable(known[name], alpha=alpha, beta=beta)
         if hidden is not None:
-            raise InvalidConfiguration(
-                f"topology manager policy {hidden.value}-level options not enabled, "
-                f"but option {go.quote(name)} provided"
-            )
+            subject = f"Topology Manager Policy {hidden.value.capitalize()}-level Options"
+            if config.release.writes_topology_texts_in_lower_case:
+                subject = subject.lower()
+            raise InvalidConfiguration(f"{subject} not enabled, but option {go.quote(name)} provided")
         if name == MAX_ALLOWABLE:
             max_allowable = _max_allowable(value)
             continue

@@ -1,15 +1,18 @@
-"""Which kubelet release does what: the one place that knows releases apart.
+"""Which kubelet release does what: the one place that knows releases apart; the managers ask it.
 
-1.36 is the reference. Differences are those that the release notes and sources of 1.31 to 1.36
-show for the CPU, Memory, Device and Topology Managers: how mature a policy option is (and so which
-feature gate guards it), and which NUMA nodes the Device Manager makes hints over. Releases newer
-than the newest one known are treated as that one; their new options are rejected by name.
+1.36 is the reference. Differences are those that the release notes and sources of 1.31 to 1.36 show
+for the CPU, Memory, Device and Topology Managers: how mature a policy option is (and so which
+feature gate guards it), which gates there are and what they depend on, what is made of pod-level
+resources and of devices that dynamic resource allocation serves, and a handful of rules and texts.
+Releases newer than the newest one known are treated as that one; their new options are refused by name.
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from numazones.demand import PodLevel
 from numazones.errors import NumazonesError
 
 
@@ -25,20 +28,6 @@ class Maturity(Enum):
     STABLE = "stable"
 
 
-@dataclass(frozen=True, slots=True)
-class Release:
-    """What one minor release of the kubelet does differently."""
-
-    minor: int
-    cpu_options: tuple[tuple[str, Maturity], ...]
-    topology_options: tuple[tuple[str, Maturity], ...]
-    device_hints_over_hosting_nodes: bool
-    """Device hints are made only over NUMA nodes that host a device of the resource."""
-
-    def __str__(self) -> str:
-        return f"1.{self.minor}"
-
-
 OLDEST, NEWEST = 31, 36
 
 FULL_PCPUS_ONLY = "full-pcpus-only"
@@ -51,8 +40,21 @@ PREFER_CLOSEST = "prefer-closest-numa-nodes"
 MAX_ALLOWABLE = "max-allowable-numa-nodes"
 PREFER_MOST_ALLOCATED = "prefer-most-allocated-numa-node"
 
-# option → (minor release, maturity from then on), oldest first
-_CPU_OPTIONS: dict[str, tuple[tuple[int, Maturity], ...]] = {
+CPU_OPTIONS = "CPUManagerPolicyOptions"
+CPU_ALPHA_OPTIONS = "CPUManagerPolicyAlphaOptions"
+CPU_BETA_OPTIONS = "CPUManagerPolicyBetaOptions"
+TOPOLOGY_OPTIONS = "TopologyManagerPolicyOptions"
+TOPOLOGY_ALPHA_OPTIONS = "TopologyManagerPolicyAlphaOptions"
+TOPOLOGY_BETA_OPTIONS = "TopologyManagerPolicyBetaOptions"
+POD_LEVEL_RESOURCES = "PodLevelResources"
+POD_LEVEL_RESIZE = "InPlacePodLevelResourcesVerticalScaling"
+POD_LEVEL_MANAGERS = "PodLevelResourceManagers"
+DRA_EXTENDED_RESOURCE = "DRAExtendedResource"
+
+_History = tuple[tuple[int, Maturity], ...]
+"""(minor release, maturity from then on), oldest first."""
+
+_CPU_OPTION_HISTORY: dict[str, _History] = {
     FULL_PCPUS_ONLY: ((31, Maturity.BETA), (33, Maturity.STABLE)),
     DISTRIBUTE_ACROSS_NUMA: ((31, Maturity.ALPHA), (33, Maturity.BETA)),
     ALIGN_BY_SOCKET: ((31, Maturity.ALPHA),),
@@ -60,16 +62,136 @@ _CPU_OPTIONS: dict[str, tuple[tuple[int, Maturity], ...]] = {
     STRICT_CPU_RESERVATION: ((32, Maturity.ALPHA), (33, Maturity.BETA), (35, Maturity.STABLE)),
     PREFER_ALIGN_BY_UNCORE: ((32, Maturity.ALPHA), (34, Maturity.BETA), (36, Maturity.STABLE)),
 }
-_TOPOLOGY_OPTIONS: dict[str, tuple[tuple[int, Maturity], ...]] = {
+_TOPOLOGY_OPTION_HISTORY: dict[str, _History] = {
     PREFER_CLOSEST: ((31, Maturity.BETA), (32, Maturity.STABLE)),
     MAX_ALLOWABLE: ((31, Maturity.BETA), (35, Maturity.STABLE)),
     # KEP-6007: in no release yet; modelled as its draft says, behind the alpha gate, in every release.
     PREFER_MOST_ALLOCATED: ((31, Maturity.ALPHA),),
 }
-# First release that narrows device hints to the NUMA nodes hosting a device of the resource.
+
+# gate → (minor release, whether it is on by default from then on), oldest first; None: locked on, or gone.
+_GATES: dict[str, tuple[tuple[int, bool | None], ...]] = {
+    CPU_OPTIONS: ((31, True), (33, None)),
+    CPU_ALPHA_OPTIONS: ((31, False),),
+    CPU_BETA_OPTIONS: ((31, True),),
+    TOPOLOGY_OPTIONS: ((31, True), (32, None)),
+    TOPOLOGY_ALPHA_OPTIONS: ((31, False),),
+    TOPOLOGY_BETA_OPTIONS: ((31, True),),
+    POD_LEVEL_RESOURCES: ((32, False), (34, True)),
+    POD_LEVEL_RESIZE: ((35, False), (36, True)),
+    POD_LEVEL_MANAGERS: ((36, False),),
+    DRA_EXTENDED_RESOURCE: ((34, False), (36, True)),
+}
+GATES = frozenset(_GATES)
+"""Every gate that has a say in admission in some release."""
+
+# gate → the gates that it needs; a kubelet refuses to start without them.
+_NEEDED_GATES = {POD_LEVEL_RESIZE: (POD_LEVEL_RESOURCES,), POD_LEVEL_MANAGERS: (POD_LEVEL_RESOURCES,)}
+
+_NEEDED_GATES_CHECKED_SINCE = 35
+_SMT_TEXT_BY_CAUSE_SINCE = 32
+_BEST_EFFORT_MEMORY_KNOWN_SINCE = 32
+_MEMORY_GROUPS_CHECKED_SINCE = 32
+_UNCORE_REST_ROUNDED_UP_SINCE = 33
+_TOPOLOGY_TEXTS_LOWER_CASE_SINCE = 33
+_POD_LEVEL_LEFT_ALONE_SINCE = 34
+_CLAIMED_DEVICES_SKIPPED_SINCE = 35
 _HOSTING_NODES_SINCE = 36
+_POD_LEVEL_LEFT_ALONE_ANYWAY_SINCE = 36
 
 _VERSION = re.compile(r"v?(\d+)\.(\d+)(?:[.+-].*)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """What one minor release of the kubelet does differently."""
+
+    minor: int
+
+    def __str__(self) -> str:
+        return f"1.{self.minor}"
+
+    @property
+    def cpu_options(self) -> dict[str, Maturity]:
+        """The CPU Manager's policy options."""
+        return self._reached(_CPU_OPTION_HISTORY)
+
+    @property
+    def topology_options(self) -> dict[str, Maturity]:
+        """The Topology Manager's policy options."""
+        return self._reached(_TOPOLOGY_OPTION_HISTORY)
+
+    def _reached(self, histories: Mapping[str, _History]) -> dict[str, Maturity]:
+        known = {}
+        for option, history in histories.items():
+            reached = [maturity for since, maturity in history if since <= self.minor]
+            if reached:
+                known[option] = reached[-1]
+        return known
+
+    def gate(self, name: str, configured: Mapping[str, bool]) -> bool:
+        """Whether a feature gate is on; one that the release does not know has no effect."""
+        reached = [default for since, default in _GATES[name] if since <= self.minor]
+        if not reached:
+            return False
+        return True if reached[-1] is None else configured.get(name, reached[-1])
+
+    def missing_gates(self, configured: Mapping[str, bool]) -> list[tuple[str, list[str]]]:
+        """Gates that are on, each with the gates that it needs and that are off."""
+        if self.minor < _NEEDED_GATES_CHECKED_SINCE:
+            return []
+        missing = [
+            (name, [other for other in needed if not self.gate(other, configured)])
+            for name, needed in sorted(_NEEDED_GATES.items())
+            if self.gate(name, configured)
+        ]
+        return [(name, off) for name, off in missing if off]
+
+    def pod_level(self, configured: Mapping[str, bool]) -> PodLevel:
+        """What is made of pod-level resources with the gates as configured."""
+        known = self.gate(POD_LEVEL_RESOURCES, configured)
+        if known and self.gate(POD_LEVEL_MANAGERS, configured):
+            return PodLevel.MANAGED
+        if self.minor >= _POD_LEVEL_LEFT_ALONE_ANYWAY_SINCE and not known:
+            return PodLevel.LEFT_ALONE_UNSEEN
+        if not known:
+            return PodLevel.DROPPED
+        return PodLevel.LEFT_ALONE if self.minor >= _POD_LEVEL_LEFT_ALONE_SINCE else PodLevel.QOS_ONLY
+
+    def skips_claimed_devices(self, configured: Mapping[str, bool]) -> bool:
+        """Whether the Device Manager leaves out devices that dynamic resource allocation serves."""
+        on = self.gate(DRA_EXTENDED_RESOURCE, configured)
+        return on and self.minor >= _CLAIMED_DEVICES_SKIPPED_SINCE
+
+    @property
+    def device_hints_over_hosting_nodes(self) -> bool:
+        """Device hints are made only over NUMA nodes that host a device of the resource."""
+        return self.minor >= _HOSTING_NODES_SINCE
+
+    @property
+    def checks_memory_groups(self) -> bool:
+        """The Memory Manager looks at groups once more before it takes memory from several NUMA nodes."""
+        return self.minor >= _MEMORY_GROUPS_CHECKED_SINCE
+
+    @property
+    def rounds_up_uncore_rest(self) -> bool:
+        """The rest of a request that is to come from one L3 cache may be a part of a core."""
+        return self.minor >= _UNCORE_REST_ROUNDED_UP_SINCE
+
+    @property
+    def tells_smt_cause(self) -> bool:
+        """A rejection by full-pcpus-only tells missing cores also where none is left at all."""
+        return self.minor >= _SMT_TEXT_BY_CAUSE_SINCE
+
+    @property
+    def knows_best_effort_memory(self) -> bool:
+        """The Memory Manager knows the policy BestEffort (of another platform)."""
+        return self.minor >= _BEST_EFFORT_MEMORY_KNOWN_SINCE
+
+    @property
+    def writes_topology_texts_in_lower_case(self) -> bool:
+        """The Topology Manager's text about options whose gate is off begins in lower case."""
+        return self.minor >= _TOPOLOGY_TEXTS_LOWER_CASE_SINCE
 
 
 def release(version: str) -> Release:
@@ -84,20 +206,4 @@ def release(version: str) -> Release:
     minor = min(int(match[2]), NEWEST)
     if minor < OLDEST:
         raise UnsupportedVersion(f"kubelet {version} is older than 1.{OLDEST}, the oldest release modelled")
-    return Release(
-        minor=minor,
-        cpu_options=_known(_CPU_OPTIONS, minor),
-        topology_options=_known(_TOPOLOGY_OPTIONS, minor),
-        device_hints_over_hosting_nodes=minor >= _HOSTING_NODES_SINCE,
-    )
-
-
-def _known(
-    options: dict[str, tuple[tuple[int, Maturity], ...]], minor: int
-) -> tuple[tuple[str, Maturity], ...]:
-    known = []
-    for option, history in options.items():
-        reached = [maturity for since, maturity in history if since <= minor]
-        if reached:
-            known.append((option, reached[-1]))
-    return tuple(known)
+    return Release(minor)

@@ -12,12 +12,13 @@ from typing import Protocol
 
 from numazones import fragmentation, scheduling
 from numazones.cluster import MIRROR, Cluster, ClusterNode, ClusterPod
+from numazones.demand import QOSClass
 from numazones.errors import NumazonesError
 from numazones.fragmentation import Shape
 from numazones.kubelet.admission import admit
 from numazones.kubelet.config import SINGLE_NUMA_NODE
 from numazones.kubelet.node import Node
-from numazones.pod import Pod, QOSClass
+from numazones.pod import Pod
 from numazones.prediction import Kind
 from numazones.resources import CPU, is_memory
 
@@ -245,15 +246,16 @@ def _ceiling(node: ClusterNode, example: ClusterPod, room: Mapping[str, Mapping[
 
 
 def _by_zones(state: Node, pod: Pod, room: Mapping[str, Mapping[int, int]]) -> int:
-    whole = pod.total
-    memory = (whole.memory or ()) if pod.qos is QOSClass.GUARANTEED else ()
+    reading = state.kubelet.reading(pod)
+    whole = reading.total
+    memory = (whole.memory or ()) if reading.qos is QOSClass.GUARANTEED else ()
     devices = [(name, count) for name, count in whole.limits if not _is_plain(name)]
     needs = [
         (room[name], amount)
         for name, amount in (("cpu", whole.cpus), *memory, *devices)
         if amount > 0 and name in room
     ]
-    if not needs or pod.pod_level:
+    if not needs or not reading.served or reading.managed:
         return _MANY
     if state.config.topology_manager_policy == SINGLE_NUMA_NODE and len(pod.containers) == 1:
         numas = {numa for zones, _ in needs for numa in zones}

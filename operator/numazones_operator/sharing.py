@@ -58,7 +58,23 @@ class Sharing:
         if known is None:
             known = self.value_under(key, Demands.of(body))
         like = known.admission
-        return known if like is None else replace(known, admission=_renamed(like, body["metadata"]))
+        return known if like is None else replace(known, admission=self._renamed(like, body))
+
+    def _renamed(self, like: Pod, body: Mapping[str, Any]) -> Pod:
+        """Return a pod of the same template without working its demands out again."""
+        pod, metadata = copy(like), body["metadata"]
+        annotations = metadata.get("annotations") or {}
+        for name, value in (
+            ("name", metadata.get("name", "")),
+            ("namespace", metadata.get("namespace", "")),
+            ("uid", annotations.get(MIRROR) or metadata.get("uid", "")),
+            ("created", metadata.get("creationTimestamp") or ""),
+            ("labels", self.value(tuple(sorted((metadata.get("labels") or {}).items())))),
+            ("annotations", self.value(tuple(sorted(annotations.items())))),
+            ("priority", body["spec"].get("priority")),
+        ):
+            object.__setattr__(pod, name, value)
+        return pod
 
     def value_under(self, key: Hashable, value: T) -> T:
         """Remember a value under a key of its own."""
@@ -77,17 +93,3 @@ class Sharing:
         except TypeError:  # devices with parts that cannot be hashed are simply not shared
             return node
         return replace(node, kubelet=shared)
-
-
-def _renamed(like: Pod, metadata: Mapping[str, Any]) -> Pod:
-    """Return a pod of the same template without working its demands out again."""
-    pod = copy(like)
-    annotations = metadata.get("annotations") or {}
-    for name, value in (
-        ("name", metadata.get("name", "")),
-        ("namespace", metadata.get("namespace", "")),
-        ("uid", annotations.get(MIRROR) or metadata.get("uid", "")),
-        ("created", metadata.get("creationTimestamp") or ""),
-    ):
-        object.__setattr__(pod, name, value)
-    return pod

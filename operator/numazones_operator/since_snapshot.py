@@ -10,9 +10,10 @@ again. Once the zones show a pod, everything before its binding is settled, too.
 from dataclasses import dataclass, field
 
 from numazones.cluster import ClusterPod
+from numazones.demand import QOSClass
 from numazones.kubelet.admission import admit, remove
 from numazones.kubelet.node import Node
-from numazones.pod import Pod, QOSClass
+from numazones.pod import Pod
 
 _STRAGGLING = 60.0
 """Seconds for which zones that still show an ended pod may arrive."""
@@ -96,8 +97,9 @@ class SinceSnapshot:
 def binds(pod: Pod, node: Node) -> bool:
     """Whether the kubelet's managers would give the pod anything of its own."""
     kubelet = node.kubelet
-    if kubelet.cpus.static and pod.total.cpus:
+    reading = kubelet.reading(pod)
+    if reading.served and kubelet.cpus.static and any(one.cpus for one in (reading.total, *reading.demands)):
         return True
-    if kubelet.memory.static and pod.qos is QOSClass.GUARANTEED:
+    if reading.served and kubelet.memory.static and reading.qos is QOSClass.GUARANTEED:
         return True
-    return any(name in kubelet.devices.resources for name, _ in pod.total.limits)
+    return any(name in kubelet.devices.resources for name, _ in reading.total.limits)

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from numazones.pod import ContainerKind, InvalidPod, Pod, QOSClass
+from numazones.demand import ContainerKind, PodLevel, QOSClass
+from numazones.pod import InvalidPod, Pod
 from numazones.quantity import InvalidQuantity
 
 
@@ -49,16 +50,56 @@ def test_init_containers_count_for_the_qos_class() -> None:
 
 def test_the_status_tells_the_qos_class_first() -> None:
     told = pod(asks("a", {"cpu": "2"}), status={"qosClass": "Guaranteed"})
-    assert (told.qos, told.demands[0].cpus) == (QOSClass.GUARANTEED, 2)
+    assert (told.qos, told.reading().demands[0].cpus) == (QOSClass.GUARANTEED, 2)
 
 
-def test_pod_level_resources_tell_the_qos_class() -> None:
-    amounts = {"cpu": "1", "memory": "1Gi"}
-    whole = pod(asks("a"), spec={"resources": {"requests": amounts, "limits": amounts}})
-    assert (whole.qos, whole.pod_level) == (QOSClass.GUARANTEED, True)
-    part = pod(asks("a"), spec={"resources": {"limits": {"cpu": "1"}}})
-    assert (part.qos, part.pod_level) == (QOSClass.BURSTABLE, True)
-    assert not pod(asks("a"), spec={"resources": {}}).pod_level
+def whole(*containers: dict[str, Any], cpu: str = "4", memory: str = "4Gi") -> Pod:
+    amounts = {"cpu": cpu, "memory": memory}
+    return pod(*containers, spec={"resources": {"requests": amounts, "limits": amounts}})
+
+
+@pytest.mark.parametrize(
+    ("level", "qos", "cpus"),
+    [
+        (PodLevel.DROPPED, QOSClass.BURSTABLE, [0, 0]),
+        (PodLevel.QOS_ONLY, QOSClass.GUARANTEED, [2, 1]),
+        (PodLevel.LEFT_ALONE, QOSClass.GUARANTEED, [2, 1]),
+        (PodLevel.LEFT_ALONE_UNSEEN, QOSClass.BURSTABLE, [0, 0]),
+        (PodLevel.MANAGED, QOSClass.GUARANTEED, [2, 0]),
+    ],
+)
+def test_kubelets_make_different_things_of_pod_level_resources(
+    level: PodLevel, qos: QOSClass, cpus: list[int]
+) -> None:
+    read = whole(equal("own", cpu="2", memory="1Gi"), asks("other", {"cpu": "1"})).reading(level)
+    assert read.qos is qos
+    assert read.served == (level not in {PodLevel.LEFT_ALONE, PodLevel.LEFT_ALONE_UNSEEN})
+    assert [demand.cpus for demand in read.demands] == cpus
+    assert read.managed == (level is PodLevel.MANAGED)
+    assert read.total.cpus == (4 if read.managed else sum(cpus))
+
+
+def test_a_pod_without_pod_level_resources_reads_the_same_to_all_kubelets() -> None:
+    plain = pod(equal("a", cpu="2", memory="1Gi"))
+    assert {plain.reading(level) for level in PodLevel} == {plain.reading()}
+
+
+def test_an_empty_field_decides_the_qos_class_and_no_more() -> None:
+    empty = pod(equal("a", cpu="2", memory="1Gi"), spec={"resources": {}})
+    assert (empty.qos, empty.reading().served) == (QOSClass.BEST_EFFORT, True)
+    assert not empty.reading(PodLevel.MANAGED).managed
+    assert empty.reading(PodLevel.DROPPED).qos is QOSClass.GUARANTEED
+
+
+def test_limits_of_one_resource_alone_make_no_guarantee() -> None:
+    assert pod(asks("a"), spec={"resources": {"limits": {"cpu": "1"}}}).qos is QOSClass.BURSTABLE
+
+
+def test_a_pod_as_a_whole_asks_for_no_part_of_a_cpu_and_for_no_empty_type() -> None:
+    read = whole(asks("a"), cpu="2500m").reading(PodLevel.MANAGED)
+    assert (read.total.cpus, read.total.memory) == (0, (("memory", 4 << 30),))
+    odd = whole(asks("a"), memory="1.5Gi").reading(PodLevel.MANAGED)
+    assert odd.total.memory is None
 
 
 def test_init_containers_come_first_and_sidecars_are_told_apart() -> None:
@@ -79,13 +120,13 @@ def test_the_pods_total_is_its_start_up_peak_or_what_runs_for_long() -> None:
     running = pod(
         one("a", "2"), one("b", "2"), init=(one("side", "1", restartPolicy="Always"), one("i", "3"))
     )
-    assert running.total.cpus == 5
-    assert dict(running.total.limits)["vendor/gpu"] == 5
-    assert running.total.memory == (("memory", 3 << 30),)
+    assert running.reading().total.cpus == 5
+    assert dict(running.reading().total.limits)["vendor/gpu"] == 5
+    assert running.reading().total.memory == (("memory", 3 << 30),)
     peak = pod(
         one("a", "2"), init=(one("early", "4"), one("side", "1", restartPolicy="Always"), one("late", "4"))
     )
-    assert peak.total.cpus == 5
+    assert peak.reading().total.cpus == 5
 
 
 def test_memory_types_that_only_init_containers_ask_for_are_left_out_of_the_total() -> None:
@@ -93,15 +134,15 @@ def test_memory_types_that_only_init_containers_ask_for_are_left_out_of_the_tota
         equal("a", cpu="1", memory="1Gi"),
         init=(equal("i", cpu="1", memory="1Gi", **{"hugepages-2Mi": "4Mi"}),),
     )
-    assert read.total.memory == (("memory", 1 << 30),)
-    assert dict(read.demands[0].memory or ())["hugepages-2Mi"] == 4 << 20
+    assert read.reading().total.memory == (("memory", 1 << 30),)
+    assert dict(read.reading().demands[0].memory or ())["hugepages-2Mi"] == 4 << 20
 
 
 def test_an_amount_that_cannot_be_converted_leaves_the_memory_open() -> None:
     read = pod(equal("a", cpu="1", memory="1.5Gi"), equal("b", cpu="1", memory="1Gi"))
-    assert read.demands[0].memory is None
-    assert read.demands[1].memory == (("memory", 1 << 30),)
-    assert read.total.memory is None
+    assert read.reading().demands[0].memory is None
+    assert read.reading().demands[1].memory == (("memory", 1 << 30),)
+    assert read.reading().total.memory is None
 
 
 def test_a_manifest_gets_the_defaults_of_the_api_server() -> None:
@@ -111,7 +152,7 @@ def test_a_manifest_gets_the_defaults_of_the_api_server() -> None:
     }
     read = Pod.from_manifest(manifest)
     assert read.qos is QOSClass.GUARANTEED
-    assert read.demands[0].memory == (("memory", 3 << 29),)
+    assert read.reading().demands[0].memory == (("memory", 3 << 29),)
     assert Pod.from_api(manifest).qos is QOSClass.BURSTABLE
 
 

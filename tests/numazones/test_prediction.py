@@ -139,13 +139,24 @@ def test_a_pod_that_cannot_be_read_is_unknown_and_says_why() -> None:
 
 
 def test_what_the_model_declines_is_unknown() -> None:
-    gated = node_state(featureGates={"PodLevelResourceManagers": True})
+    amounts = {"cpu": "1", "memory": "1Gi", "hugepages-64Ki": "64Ki"}
+    container = {"name": "main", "resources": {"requests": amounts, "limits": amounts}}
+    node = replace(
+        worker("worker-1", node_state()),
+        allocatable={"cpu": 30000, "memory": 62 * GIB, "hugepages-64Ki": 1 << 20},
+    )
+    result = predict(pod("a", containers=[container]), [node])
+    assert result.verdict == UNKNOWN
+    assert "would crash" in result.reasons[0].message
+
+
+def test_pod_level_resources_are_predicted_with_the_gate_that_serves_them_as_a_whole() -> None:
+    gated = node_state(featureGates={"PodLevelResourceManagers": True}, topologyManagerScope="pod")
     amounts = {"cpu": "4", "memory": "1Gi"}
     result = predict(
         pod("a", resources={"requests": amounts, "limits": amounts}), [worker("worker-1", gated)]
     )
-    assert result.verdict == UNKNOWN
-    assert "not modelled" in result.reasons[0].message
+    assert (result.verdict, len(result.candidates[0].zones)) == (ADMISSIBLE, 1)
 
 
 @pytest.mark.parametrize(

@@ -23,11 +23,7 @@ def test_pods_read_with_shared_parts_equal_those_read_alone(seed: int) -> None:
         assert shared == alone
         assert isinstance(shared.admission, Pod)
         assert alone.admission is not None
-        assert (shared.admission.demands, shared.admission.total, shared.admission.qos) == (
-            alone.admission.demands,
-            alone.admission.total,
-            alone.admission.qos,
-        )
+        assert shared.admission.reading() == alone.admission.reading()
 
 
 def test_a_pod_that_cannot_be_read_stays_so_beside_its_template() -> None:

@@ -16,8 +16,8 @@ from typing import Any
 
 from numazones.api.rebalance import MoveProgress, PodReference, RecommendedMove
 from numazones.cluster import ClusterPod
+from numazones.demand import QOSClass
 from numazones.fragmentation import zones_of
-from numazones.pod import QOSClass
 from numazones.rebalance.moves import Plan
 from numazones.rebalance.policy import Policy
 from numazones_client import APIError, Client, Conflict, Forbidden, NotFound, TooManyRequests
@@ -349,4 +349,7 @@ def _end_of(pod: ClusterPod | None) -> str:
 def _pins(pod: ClusterPod) -> bool:
     """Whether kubelets hold something for the pod that zones show."""
     admission = pod.admission
-    return admission is not None and admission.qos is QOSClass.GUARANTEED and admission.total.cpus > 0
+    if admission is None:
+        return False
+    reading = admission.reading()
+    return reading.served and reading.qos is QOSClass.GUARANTEED and reading.total.cpus > 0

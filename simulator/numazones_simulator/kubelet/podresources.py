@@ -15,9 +15,11 @@ from grpclib.const import Cardinality, Handler
 from grpclib.server import Server, Stream
 
 from numazones import cpuset
+from numazones.demand import ContainerKind
 from numazones.kubelet.device_manager import DeviceResource
+from numazones.kubelet.machine_state import Block
 from numazones.kubelet.node import Node
-from numazones.pod import ContainerKind, Pod
+from numazones.pod import Pod
 from numazones_exporter import podresources_pb2 as pb
 
 _SERVICE = "/v1.PodResourcesLister"
@@ -54,7 +56,22 @@ def _pod(node: Node, pod: Pod) -> pb.PodResources:
         for container in pod.containers  # init containers first, sidecars among them
         if container.kind is not ContainerKind.INIT
     ]
-    return pb.PodResources(name=pod.name, namespace=pod.namespace, containers=containers)
+    return pb.PodResources(
+        name=pod.name,
+        namespace=pod.namespace,
+        containers=containers,
+        cpu_ids=cpuset.ids(node.cpus.pods.get(pod.uid, 0)),
+        memory=_memory(node.memory.pods.get(pod.uid, ())),
+    )
+
+
+def _memory(blocks: Iterable[Block]) -> list[pb.ContainerMemory]:
+    return [
+        pb.ContainerMemory(
+            memory_type=block.type, size=block.size, topology=_topology(cpuset.ids(block.affinity))
+        )
+        for block in blocks
+    ]
 
 
 def _container(node: Node, uid: str, name: str) -> pb.ContainerResources:
@@ -62,12 +79,7 @@ def _container(node: Node, uid: str, name: str) -> pb.ContainerResources:
     return pb.ContainerResources(
         name=name,
         cpu_ids=cpuset.ids(node.cpus.assignments.get(uid, {}).get(name, 0)),
-        memory=[
-            pb.ContainerMemory(
-                memory_type=block.type, size=block.size, topology=_topology(cpuset.ids(block.affinity))
-            )
-            for block in node.memory.assignments.get(uid, {}).get(name, ())
-        ],
+        memory=_memory(node.memory.assignments.get(uid, {}).get(name, ())),
         devices=[
             device
             for resource, mask in held.items()

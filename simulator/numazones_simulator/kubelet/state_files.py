@@ -7,6 +7,7 @@ that readers which wait for file events see what they would see on a node.
 from pathlib import Path
 
 from numazones import cpuset
+from numazones.demand import PodLevel
 from numazones.kubelet.checkpoints import (
     CPU_MANAGER_STATE,
     DEVICE_CHECKPOINT,
@@ -53,7 +54,13 @@ class StateFiles:
 
 def cpu_manager_state(node: Node) -> CPUManagerCheckpoint:
     """The CPU manager's state of a node."""
-    return CPUManagerCheckpoint(node.config.cpu_manager_policy, node.cpus.default, node.cpus.assignments)
+    return CPUManagerCheckpoint(
+        node.config.cpu_manager_policy,
+        node.cpus.default,
+        node.cpus.assignments,
+        node.cpus.pods,
+        pod_level=node.config.pod_level is PodLevel.MANAGED,
+    )
 
 
 def memory_manager_state(node: Node) -> MemoryManagerCheckpoint:
@@ -62,6 +69,8 @@ def memory_manager_state(node: Node) -> MemoryManagerCheckpoint:
         policy=node.config.memory_manager_policy,
         machine=node.machine_state,
         entries=node.memory.assignments,
+        pod_entries=node.memory.pods,
+        pod_level=node.config.pod_level is PodLevel.MANAGED,
     )
 
 

@@ -153,6 +153,41 @@ ONE_POD = pod("a", [{"cpu": "2", "memory": "2Gi", NIC: "1", TPM: "1"}], [])
 WIDE_POD = pod("b", [{"cpu": "5", "memory": "10Gi"}], [])
 
 
+def test_zones_hold_what_pods_have_as_a_whole() -> None:
+    config = KubeletConfiguration.from_api(
+        {
+            "cpuManagerPolicy": "static",
+            "reservedSystemCPUs": "0",
+            "memoryManagerPolicy": "Static",
+            "reservedMemory": [{"numaNode": 0, "limits": {"memory": "1Gi"}}],
+            "systemReserved": {"memory": "924Mi"},
+            "topologyManagerPolicy": "restricted",
+            "topologyManagerScope": "pod",
+            "featureGates": {"PodLevelResources": True, "PodLevelResourceManagers": True},
+        }
+    )
+    own = {"cpu": "1", "memory": "1Gi"}
+    containers = [
+        {"name": "own", "resources": {"requests": own, "limits": own}},
+        {"name": "rest"},
+    ]
+    amounts = {"cpu": "3", "memory": "2Gi"}
+    asked = Pod.from_api(
+        {
+            "metadata": {"uid": "u", "namespace": "default", "name": "pod-u"},
+            "spec": {"containers": containers, "resources": {"requests": amounts, "limits": amounts}},
+        }
+    )
+    node = admit(Node.fresh(MACHINE, config), asked).node
+    bodies = published(node, {"u": ("default", "pod-u")})
+    (whole,) = [item for item in bodies[0]["status"]["assignments"] if not item.get("container")]
+    assert (whole["pod"], whole["cpus"]) == ("pod-u", "1,4-5")
+    assert bodies[0]["status"]["cpus"]["exclusive"] == "1,4-5"
+    restored = read(bodies)
+    assert_equal_states(restored, node)
+    assert_equal_states(remove(restored, "u"), remove(node, "u"))
+
+
 def test_amounts_follow_the_kubelets_books() -> None:
     first, second = small_zones(ONE_POD)
     assert rows(first) == {
@@ -444,7 +479,6 @@ NOT_READY = [
         (row("memory", assigned=None), ZonesNotReady, "zone 0 does not tell the assigned of memory"),
         (row("memory", assigned="9Gi"), NumazonesError, "free amount of memory is negative"),
         (assignment(uid=""), ZonesNotReady, "container c0 of default/pod-a: its pod's uid is not known"),
-        (assignment(container=""), ZonesNotReady, "pod-level resource managers are not modelled"),
         (assignment(cpus="9-10"), NumazonesError, "holds CPUs 9-10, which no NUMA zone of"),
         (assignment(pod="renamed"), ZonesNotReady, "nic-0 is assigned to default/pod-a, which holds nothing"),
     ],

@@ -13,11 +13,15 @@ from numazones.conformance.__main__ import main
 from numazones.conformance.comparison import compared_steps, differences
 from numazones.conformance.results import replay
 
-SAMPLE = Path(__file__).parents[2] / "data/conformance/sample.jsonl.gz"
+SAMPLES = Path(__file__).parents[2] / "data/conformance"
 
 
-def scenarios() -> list[dict[str, Any]]:
-    return [json.loads(line) for line in gzip.decompress(SAMPLE.read_bytes()).splitlines()]
+def scenarios(*names: str) -> list[dict[str, Any]]:
+    return [
+        json.loads(line)
+        for name in names or ("sample",)
+        for line in gzip.decompress((SAMPLES / f"{name}.jsonl.gz").read_bytes()).splitlines()
+    ]
 
 
 def admitting() -> dict[str, Any]:
@@ -30,12 +34,12 @@ def admitting() -> dict[str, Any]:
     raise AssertionError("the sample holds no such scenario")
 
 
-@pytest.mark.parametrize("scenario", scenarios(), ids=lambda scenario: scenario["id"])
+@pytest.mark.parametrize("scenario", scenarios("sample", "releases"), ids=lambda scenario: scenario["id"])
 def test_sampled_scenarios_agree_to_the_letter(scenario: dict[str, Any]) -> None:
     assert list(differences(scenario, replay(scenario))) == []
 
 
-@pytest.mark.parametrize("name", ["dev", "kep6007-dev", "kep6007-cases"])
+@pytest.mark.parametrize("name", ["dev", "kep6007-dev", "kep6007-cases", "releases/dev"])
 def test_all_reference_vectors_agree_to_the_letter(
     name: str, shared: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -85,7 +89,7 @@ def test_what_a_kubelet_may_answer_differently_is_not_compared() -> None:
 def test_emit_ignores_the_outcomes_it_is_given(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    given = scenarios()
+    given = scenarios("sample", "releases")
     for scenario in given:
         if "invalid" in scenario:
             scenario["invalid"] = "something else"
@@ -94,9 +98,16 @@ def test_emit_ignores_the_outcomes_it_is_given(
     monkeypatch.setattr("sys.stdin", io.StringIO("".join(json.dumps(scenario) + "\n" for scenario in given)))
     assert main(["emit"]) == 0
     emitted = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    for recorded, mine in zip(scenarios(), emitted, strict=True):
+    for recorded, mine in zip(scenarios("sample", "releases"), emitted, strict=True):
         assert list(differences(recorded, mine)) == []
         assert mine["machine"] == recorded["machine"]
+
+
+def test_the_release_and_the_gates_of_a_scenario_decide() -> None:
+    scenario = next(item for item in scenarios("releases") if item["kubelet"]["version"].startswith("v1.31"))
+    older = replay(scenario)
+    scenario["kubelet"]["version"] = "v1.36.2"
+    assert list(differences(older, replay(scenario))) != []
 
 
 def test_what_cannot_be_decided_is_told_and_does_not_end_the_run() -> None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,7 +10,8 @@ from numazones.kubelet.admission import Admission, admit, overlay, remove
 from numazones.kubelet.explanation import explain
 from numazones.kubelet.hints import Hint
 from numazones.kubelet.node import Node
-from numazones.kubelet.rejection import KubeletHang, UnmodelledFeature
+from numazones.kubelet.rejection import KubeletHang
+from numazones.kubelet.versions import NEWEST, OLDEST, release
 from numazones.pod import Pod
 
 from .building import GI, container, gpus, machine, node, pod, sidecar
@@ -23,6 +23,12 @@ OPTIONS: tuple[dict[str, str], ...] = (
     {"distribute-cpus-across-numa": "true"},
     {"distribute-cpus-across-cores": "true"},
     {"prefer-align-cpus-by-uncorecache": "true", "strict-cpu-reservation": "true"},
+)
+RELEASES = tuple(release(f"1.{minor}") for minor in range(OLDEST, NEWEST + 1))
+POD_LEVEL_GATES: tuple[dict[str, bool], ...] = (
+    {},
+    {"PodLevelResources": True, "PodLevelResourceManagers": True},
+    {"PodLevelResources": False, "InPlacePodLevelResourcesVerticalScaling": False},
 )
 
 
@@ -37,6 +43,8 @@ def nodes(draw: st.DrawFn) -> Node:
         memory=draw(st.sampled_from([4, 8])) * GI,
         cores_per_cache=draw(st.sampled_from([None, 2])),
     )
+    kubelet = draw(st.sampled_from(RELEASES))
+    options = [names for names in OPTIONS if set(names) <= set(kubelet.cpu_options)]
     hosts = [(draw(st.integers(0, numas - 1)),) for _ in range(draw(st.integers(0, 4)))]
     return node(
         hardware,
@@ -44,7 +52,9 @@ def nodes(draw: st.DrawFn) -> Node:
         policy=draw(st.sampled_from(POLICIES)),
         scope=draw(st.sampled_from(["container", "pod"])),
         memory=draw(st.sampled_from(["Static", "None"])),
-        cpu_options=draw(st.sampled_from(OPTIONS)),
+        cpu_options=draw(st.sampled_from(options)),
+        gates=draw(st.sampled_from(POD_LEVEL_GATES)),
+        version=str(kubelet),
     )
 
 
@@ -62,7 +72,11 @@ def pods(draw: st.DrawFn, uid: str) -> Pod:
         {**one(f"i{number}"), **({"restartPolicy": "Always"} if draw(st.booleans()) else {})}
         for number in range(draw(st.integers(0, 2)))
     )
-    return pod(uid, *(one(f"c{number}") for number in range(draw(st.integers(1, 2)))), init=inits)
+    whole = {}
+    if draw(st.booleans()):
+        amounts = {"cpu": draw(st.sampled_from(["8", "6500m"])), "memory": "12Gi"}
+        whole = {"resources": {"requests": amounts, "limits": amounts}}
+    return pod(uid, *(one(f"c{number}") for number in range(draw(st.integers(1, 2)))), init=inits, **whole)
 
 
 @st.composite
@@ -118,8 +132,11 @@ def test_removing_all_pods_leaves_a_fresh_node(day: tuple[Node, list[Pod]]) -> N
     _, after = play(start, arrivals)
     for arrival in arrivals:
         after = remove(after, arrival.uid)
-    assert after == start
-    assert after.state_key == start.state_key
+    # Without the check of groups, a group may be drained of what another one was charged.
+    if after.config.release.checks_memory_groups:
+        assert after == start
+        assert after.state_key == start.state_key
+    assert after.pods == frozenset()
 
 
 @settings(max_examples=100)
@@ -127,7 +144,7 @@ def test_removing_all_pods_leaves_a_fresh_node(day: tuple[Node, list[Pod]]) -> N
 def test_decisions_do_not_depend_on_names(day: tuple[Node, list[Pod]]) -> None:
     start, arrivals = day
     renamed = [
-        Pod(f"other-{arrival.uid}", "elsewhere", f"x{index}", arrival.containers)
+        Pod(f"other-{arrival.uid}", "elsewhere", f"x{index}", arrival.containers, arrival.resources)
         for index, arrival in enumerate(reversed(arrivals))
     ]
     admissions, after = play(start, arrivals)
@@ -209,13 +226,6 @@ def test_pod_level_resources_leave_cpus_and_memory_to_nobody() -> None:
     admission = admit(node(), pod("u", container("c", 2, "2Gi"), resources=resources))
     assert admission.admitted
     assert (admission.containers["c"].cpus, admission.containers["c"].memory) == (0, ())
-
-
-def test_pod_level_resource_managers_are_not_guessed_at() -> None:
-    resources = {"limits": {"cpu": "2"}}
-    with pytest.raises(UnmodelledFeature, match="PodLevelResourceManagers"):
-        admit(node(gates={"PodLevelResourceManagers": True}), pod("u", resources=resources))
-    assert admit(node(gates={"PodLevelResourceManagers": True}), pod("u")).admitted
 
 
 def test_a_rejected_pods_grants_are_freed() -> None:

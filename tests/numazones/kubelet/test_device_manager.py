@@ -21,7 +21,7 @@ def device_node(policy: str, devices: Mapping[str, tuple[Device, ...]], **config
 def hints(
     devices: Mapping[str, tuple[Device, ...]], count: int, *, over_hosting_nodes: bool = True
 ) -> tuple[Hint, ...]:
-    manager = DeviceManager.start(devices, 0b1111, over_hosting_nodes=over_hosting_nodes)
+    manager = DeviceManager.start(devices, 0b1111, over_hosting_nodes=over_hosting_nodes, skips_claimed=True)
     (found,) = manager.container_hints(DeviceState(), "u", "c", (("vendor/gpu", count),), {})
     return found.all()
 
@@ -137,4 +137,6 @@ def test_resources_served_by_dynamic_resource_allocation_are_skipped() -> None:
 
 def test_an_id_twice_is_rejected() -> None:
     with pytest.raises(InvalidDevices, match="vendor/gpu: a device id appears twice"):
-        DeviceManager.start({"vendor/gpu": (Device("a"), Device("a"))}, 1, over_hosting_nodes=True)
+        DeviceManager.start(
+            {"vendor/gpu": (Device("a"), Device("a"))}, 1, over_hosting_nodes=True, skips_claimed=True
+        )

@@ -18,7 +18,6 @@ from numazones.kubelet.checkpoint_values import (
 )
 from numazones.kubelet.config import InvalidConfiguration
 from numazones.kubelet.node import InvalidNodeState, Node
-from numazones.kubelet.rejection import UnmodelledFeature
 from numazones.kubelet.restart import node_from_checkpoints
 from numazones.pod import Pod
 from numazones_simulator.kubelet import state_files
@@ -76,18 +75,4 @@ def test_a_file_of_another_policy_is_rejected_with_the_cure() -> None:
     with pytest.raises(InvalidNodeState, match="drain the node and remove the file"):
         node_from_checkpoints(
             node.machine, node.config, {}, cpus=replace(cpus, policy="none"), memory=memory, held=held
-        )
-
-
-def test_resources_of_whole_pods_are_named_as_not_modelled() -> None:
-    node = reading.node(scenarios()[0])
-    cpus, memory, held = written(node)
-    with pytest.raises(UnmodelledFeature, match="PodLevelResourceManagers"):
-        node_from_checkpoints(
-            node.machine,
-            node.config,
-            {},
-            cpus=replace(cpus, pod_entries={"uid": 0b11}),
-            memory=memory,
-            held=held,
         )

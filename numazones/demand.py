@@ -1,0 +1,235 @@
+"""What a kubelet's managers read out of a pod: its QoS class, exclusive CPUs, memory, devices.
+
+Rules: QoS class as in ``pkg/apis/core/v1/helper/qos``; a pod's total is max(over ordinary init
+containers: sidecars started before it + itself; sum of app containers and sidecars), KEP-753;
+exclusive CPUs only for integral requests of Guaranteed pods. What pod-level resources (KEP-2837,
+``spec.resources``) change has gone through five stages, see ``PodLevel``; which release with which
+gates stands at which is said in ``numazones.kubelet.versions``.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+
+from numazones.quantity import Quantity
+from numazones.resources import CPU, MEMORY, is_memory
+
+Resources = tuple[tuple[str, Quantity], ...]
+
+
+class QOSClass(StrEnum):
+    """Quality-of-service class of a pod."""
+
+    GUARANTEED = "Guaranteed"
+    BURSTABLE = "Burstable"
+    BEST_EFFORT = "BestEffort"
+
+
+class ContainerKind(Enum):
+    """When a container of a pod runs."""
+
+    INIT = "init"
+    SIDECAR = "sidecar"
+    APP = "app"
+
+
+class PodLevel(Enum):
+    """What a kubelet makes of pod-level resources."""
+
+    DROPPED = "dropped"
+    """The field is unknown or dropped: containers decide everything."""
+    QOS_ONLY = "qos only"
+    """They decide the QoS class; CPU and Memory Manager look at the containers alone."""
+    LEFT_ALONE = "left alone"
+    """They decide the QoS class; CPU and Memory Manager leave such a pod alone. The newest default."""
+    LEFT_ALONE_UNSEEN = "left alone, unseen"
+    """CPU and Memory Manager leave such a pod alone, though its containers decide the QoS class."""
+    MANAGED = "managed"
+    """CPU and Memory Manager serve such a pod as a whole (gate PodLevelResourceManagers)."""
+
+
+_DECIDE_QOS = frozenset({PodLevel.QOS_ONLY, PodLevel.LEFT_ALONE, PodLevel.MANAGED})
+_SERVED = frozenset({PodLevel.DROPPED, PodLevel.QOS_ONLY, PodLevel.MANAGED})
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """One container: its kind and what it asks for."""
+
+    name: str
+    kind: ContainerKind = ContainerKind.APP
+    requests: Resources = ()
+    limits: Resources = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PodResources:
+    """Pod-level resources, ``spec.resources``."""
+
+    requests: Resources = ()
+    limits: Resources = ()
+
+    @property
+    def set(self) -> bool:
+        """Whether they name cpu, memory or hugepages, and so make the pod a pod-level pod."""
+        return any(name == CPU or is_memory(name) for name, _ in (*self.requests, *self.limits))
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What the kubelet's managers read out of a container, or out of a pod as a whole."""
+
+    cpus: int
+    """Exclusive CPUs; 0: the container runs in the shared pool."""
+    memory: tuple[tuple[str, int], ...] | None
+    """(type, bytes) by type; None where the kubelet cannot convert one of the quantities."""
+    limits: tuple[tuple[str, int], ...]
+    """(resource, count) of everything limited, by name: the Device Manager picks its own from it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What one kubelet reads out of a pod."""
+
+    qos: QOSClass
+    demands: tuple[Demand, ...]
+    """Per container, init containers first, in order."""
+    total: Demand
+    """Of the pod as a whole, for scope pod."""
+    served: bool = True
+    """CPU and Memory Manager look at the pod; False: they leave it alone."""
+    managed: bool = False
+    """It is a pod-level pod, and the kubelet serves such pods as a whole."""
+
+
+def read(
+    containers: tuple[Container, ...],
+    pod: PodResources | None,
+    level: PodLevel,
+    *,
+    qos: QOSClass | None = None,
+) -> Reading:
+    """Read a pod as a kubelet does that stands at ``level``; ``qos`` is the class its status has."""
+    whole = pod if level in _DECIDE_QOS else None
+    qos = qos or (_qos_of_containers(containers) if whole is None else _qos_of_pod(whole))
+    guaranteed = qos is QOSClass.GUARANTEED
+    pod_level = pod is not None and pod.set
+    if pod is not None and pod_level and level is PodLevel.MANAGED:
+        demands = tuple(_exclusive(container, guaranteed=guaranteed) for container in containers)
+        total = Demand(
+            cpus=_whole_cpus(pod.requests) if guaranteed else 0,
+            memory=_positive_bytes(pod.requests),
+            limits=_total_limits(containers),
+        )
+        return Reading(qos, demands, total, managed=True)
+    demands = tuple(_demand(container, guaranteed=guaranteed) for container in containers)
+    return Reading(qos, demands, _total(containers, demands), served=not pod_level or level in _SERVED)
+
+
+def _qos_of_pod(pod: PodResources) -> QOSClass:
+    requests, limits = _positive([pod.requests]), _positive([pod.limits])
+    complete = len(limits) == 2 or not pod.limits  # noqa: PLR2004 - cpu and memory
+    return _qos(requests, limits, complete=complete)
+
+
+def _qos_of_containers(containers: tuple[Container, ...]) -> QOSClass:
+    requests = _positive(container.requests for container in containers)
+    limits = _positive(container.limits for container in containers)
+    complete = all(len(_positive([container.limits])) == 2 for container in containers)  # noqa: PLR2004
+    return _qos(requests, limits, complete=complete)
+
+
+def _qos(requests: dict[str, int], limits: dict[str, int], *, complete: bool) -> QOSClass:
+    if not requests and not limits:
+        return QOSClass.BEST_EFFORT
+    return QOSClass.GUARANTEED if complete and requests == limits else QOSClass.BURSTABLE
+
+
+def _positive(lists: Iterable[Resources]) -> dict[str, int]:
+    """Sums (in nano units) of the positive amounts of cpu and memory."""
+    sums: dict[str, int] = {}
+    for resources in lists:
+        for name, amount in resources:
+            if name in {CPU, MEMORY} and amount.nanos > 0:
+                sums[name] = sums.get(name, 0) + amount.nanos
+    return sums
+
+
+def _demand(container: Container, *, guaranteed: bool) -> Demand:
+    return Demand(
+        cpus=_whole_cpus(container.requests) if guaranteed else 0,
+        memory=_bytes(container.requests),
+        limits=tuple((name, amount.value()) for name, amount in container.limits),
+    )
+
+
+def _exclusive(container: Container, *, guaranteed: bool) -> Demand:
+    """What a container of a pod-level pod gets of its own: nothing unless it is Guaranteed by itself."""
+    requests, limits = _positive([container.requests]), _positive([container.limits])
+    if len(requests) == 2 and requests == limits:  # noqa: PLR2004 - cpu and memory
+        return _demand(container, guaranteed=guaranteed)
+    return Demand(0, (), tuple((name, amount.value()) for name, amount in container.limits))
+
+
+def _whole_cpus(requests: Resources) -> int:
+    """The CPUs requested if that is a whole number, else 0."""
+    for name, amount in requests:
+        if name == CPU:
+            whole = amount.value()
+            return whole if whole * 1000 == amount.milli() else 0
+    return 0
+
+
+def _bytes(requests: Resources) -> tuple[tuple[str, int], ...] | None:
+    memory: list[tuple[str, int]] = []
+    for name, amount in requests:
+        if is_memory(name):
+            integer = amount.as_int()
+            if integer is None:
+                return None
+            memory.append((name, integer))
+    return tuple(memory)
+
+
+def _positive_bytes(requests: Resources) -> tuple[tuple[str, int], ...] | None:
+    memory = _bytes(requests)
+    return None if memory is None else tuple((name, amount) for name, amount in memory if amount > 0)
+
+
+def _total(containers: tuple[Container, ...], demands: tuple[Demand, ...]) -> Demand:
+    memory = None
+    if all(demand.memory is not None for demand in demands):
+        app_types = {
+            name
+            for container, demand in zip(containers, demands, strict=True)
+            if container.kind is ContainerKind.APP
+            for name, _ in demand.memory or ()
+        }
+        sums = _effective((c.kind, d.memory or ()) for c, d in zip(containers, demands, strict=True))
+        # A type that only init containers ask for is left out, as the kubelet leaves it out.
+        memory = tuple((name, amount) for name, amount in sums if name in app_types)
+    cpus = dict(_effective((c.kind, ((CPU, d.cpus),)) for c, d in zip(containers, demands, strict=True)))
+    return Demand(cpus=cpus.get(CPU, 0), memory=memory, limits=_total_limits(containers))
+
+
+def _total_limits(containers: tuple[Container, ...]) -> tuple[tuple[str, int], ...]:
+    limits = _effective((c.kind, tuple((n, a.nanos) for n, a in c.limits)) for c in containers)
+    return tuple((name, Quantity(nanos).value()) for name, nanos in limits)
+
+
+def _effective(
+    parts: Iterable[tuple[ContainerKind, tuple[tuple[str, int], ...]]],
+) -> tuple[tuple[str, int], ...]:
+    """The pod's need per resource: the larger of the start-up peak and the long-running sum (KEP-753)."""
+    peak: dict[str, int] = {}
+    sidecars: dict[str, int] = {}
+    running: dict[str, int] = {}
+    for kind, amounts in parts:
+        for name, amount in amounts:
+            if kind is ContainerKind.INIT:
+                peak[name] = max(peak.get(name, 0), sidecars.get(name, 0) + amount)
+                continue
+            running[name] = running.get(name, 0) + amount
+            if kind is ContainerKind.SIDECAR:
+                sidecars[name] = sidecars.get(name, 0) + amount
+    return tuple(sorted((name, max(peak.get(name, 0), running.get(name, 0))) for name in {*peak, *running}))
