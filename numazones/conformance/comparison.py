@@ -44,7 +44,7 @@ def differences(expected: Mapping[str, Any], actual: Mapping[str, Any]) -> Itera
     for index in range(compared_steps(expected)):
         recorded = expected["steps"][index]["expect"]
         replayed = actual["steps"][index]["expect"]
-        for path, theirs, ours in _unequal(
+        for path, theirs, ours in unequal(
             "", _comparable(recorded, recorded), _comparable(replayed, recorded)
         ):
             yield Difference(name, index, path, theirs, ours)
@@ -63,9 +63,10 @@ def _comparable(outcome: Mapping[str, Any], recorded: Mapping[str, Any]) -> dict
     return left
 
 
-def _unequal(path: str, expected: Any, actual: Any) -> Iterator[tuple[str, Any, Any]]:
+def unequal(path: str, expected: Any, actual: Any) -> Iterator[tuple[str, Any, Any]]:
+    """(path, expected, actual) of every value that differs in two nested mappings."""
     if isinstance(expected, Mapping) and isinstance(actual, Mapping):
         for key in sorted({*expected, *actual}):
-            yield from _unequal(f"{path}.{key}" if path else key, expected.get(key), actual.get(key))
+            yield from unequal(f"{path}.{key}" if path else key, expected.get(key), actual.get(key))
     elif expected != actual:
         yield path, expected, actual

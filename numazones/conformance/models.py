@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from numazones.conformance import comparison, results
+from numazones.conformance import comparison, results, topology_aware
 from numazones.conformance.comparison import Difference
 
 Scenario = Mapping[str, Any]
@@ -26,4 +26,5 @@ class Model:
 
 MODELS: Mapping[str, Model] = {
     "kubelet": Model(results.replay, comparison.differences),
+    "topology-aware": Model(topology_aware.replay, topology_aware.differences),
 }

@@ -1,0 +1,121 @@
+"""YAML in annotations as the plugin's library (sigs.k8s.io/yaml) reads it: YAML 1.1, then JSON rules.
+
+Where the program wants text, numbers and booleans become text; field names match whatever their case;
+strict reading refuses unknown fields and keys that appear twice.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+
+class InvalidDocument(ValueError):
+    """A text is no YAML, or not of the wanted shape."""
+
+
+class _Loader(yaml.SafeLoader):
+    """Like the Go library: single letters are booleans too, dates are text."""
+
+
+class _StrictLoader(_Loader):
+    """Refuses keys that appear twice."""
+
+
+def _mapping(loader: _StrictLoader, node: yaml.MappingNode) -> dict[Any, Any]:
+    loader.flatten_mapping(node)
+    found: dict[Any, Any] = {}
+    for key_node, value_node in node.value:
+        key = loader.construct_object(key_node, deep=True)
+        if key in found:
+            raise InvalidDocument(f"the key {key!r} appears twice")
+        found[key] = loader.construct_object(value_node, deep=True)
+    return found
+
+
+def _boolean(loader: _Loader, node: yaml.ScalarNode) -> bool:
+    text = str(loader.construct_scalar(node)).lower()
+    return text in {"y", "yes", "true", "on"}
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("^[yYnN]$"), list("yYnN"))
+_Loader.add_constructor("tag:yaml.org,2002:bool", _boolean)
+_StrictLoader.add_constructor("tag:yaml.org,2002:map", _mapping)
+
+
+def load(text: str, *, strict: bool = False) -> Any:
+    """The document as plain values.
+
+    Raises:
+        InvalidDocument: the text is no YAML, or strictly read has a key twice.
+    """
+    try:
+        return yaml.load(text, Loader=_StrictLoader if strict else _Loader)  # noqa: S506 - both are safe loaders
+    except (yaml.YAMLError, RecursionError, TypeError, ValueError, OverflowError) as error:
+        raise InvalidDocument(f"no YAML: {error}") from error
+
+
+def text(value: Any) -> str:
+    """A scalar where the program wants text.
+
+    Raises:
+        InvalidDocument: it is a list or a mapping.
+    """
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        return str(int(value)) if value.is_integer() else f"{value!r}"
+    raise InvalidDocument(f"{value!r:.80} is no text")
+
+
+def texts(value: Any) -> tuple[str, ...]:
+    """A list of texts; nothing is the empty list.
+
+    Raises:
+        InvalidDocument: it is something else.
+    """
+    if value is None:
+        return ()
+    if not isinstance(value, list):
+        raise InvalidDocument(f"{value!r:.80} is no list")
+    return tuple(text(item) for item in value)
+
+
+def mapping(value: Any) -> dict[str, Any]:
+    """A mapping with keys as text; nothing is the empty mapping.
+
+    Raises:
+        InvalidDocument: it is something else.
+    """
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise InvalidDocument(f"{value!r:.80} is no mapping")
+    return {text(key): item for key, item in value.items()}
+
+
+def fields(value: Any, *names: str, strict: bool = False) -> dict[str, Any]:
+    """A mapping's values by field, whatever the case of its keys.
+
+    Raises:
+        InvalidDocument: it is no mapping, or strictly read has another key.
+    """
+    found = {}
+    for key, item in mapping(value).items():
+        name = next((name for name in names if name.lower() == key.lower()), None)
+        if name is not None:
+            found[name] = item
+        elif strict:
+            raise InvalidDocument(f"unknown field {key!r}")
+    return found

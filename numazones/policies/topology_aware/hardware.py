@@ -1,0 +1,95 @@
+"""What the topology-aware policy reads from sysfs beyond what the kubelet's ``Machine`` says.
+
+Clusters (L2 groups), caches, core kinds, base frequencies and energy preferences decide which CPUs
+are picked; devices' local CPUs become topology hints; movable memory switches cold starts off.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from numazones import cpuset
+from numazones.cpuset import CPUSet
+from numazones.machine import InvalidMachine, Machine
+
+_L3 = 3
+
+
+@dataclass(frozen=True, slots=True)
+class CPUDetails:
+    """What one logical CPU reports about itself."""
+
+    cluster: int = 0
+    """Id as the kernel reports it, unique within the die."""
+    base_frequency: int = 0
+    """kHz; 0: unknown."""
+    energy_preference: str = ""
+    """``performance``, ``balance_performance``, ``balance_power`` or ``power``; others count as unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cache:
+    """One cache and the CPUs that share it."""
+
+    id: int
+    """Unique per level and kind."""
+    level: int
+    kind: str
+    """``Data``, ``Instruction`` or ``Unified``."""
+    cpus: CPUSet
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A device node's place in the hardware."""
+
+    kind: str
+    """``c`` (character) or ``b`` (block)."""
+    major: int
+    minor: int
+    path: str
+    """Below ``/sys/devices/``."""
+    numa: int | None = None
+    """What the device's ``numa_node`` file says; None: no such file."""
+    cpus: str | None = None
+    """What its ``local_cpulist`` says; None: no such file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """A machine with everything that the policy looks at.
+
+    Raises:
+        InvalidMachine: an isolated or efficient CPU does not exist.
+    """
+
+    machine: Machine
+    """Online CPUs and NUMA nodes."""
+    details: Mapping[int, CPUDetails] = field(default_factory=dict)
+    """CPU id → details; CPUs that are missing have the defaults."""
+    caches: tuple[Cache, ...] = ()
+    present: CPUSet = 0
+    """CPUs that are there, offline ones included; 0: the online ones."""
+    isolated: CPUSet = 0
+    """CPUs that the kernel keeps its scheduler off (``isolcpus``)."""
+    efficient: CPUSet = 0
+    """E-cores of a hybrid machine; 0: the machine is not hybrid."""
+    movable: int = 0
+    """Mask of NUMA nodes without memory in a normal zone."""
+    devices: tuple[Device, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "present", self.present | self.machine.all_cpus)
+        for name, cpus in (("isolated", self.isolated), ("efficient", self.efficient)):
+            if cpus & ~self.present:
+                raise InvalidMachine(f"{name} CPUs {cpuset.format(cpus & ~self.present)} do not exist")
+
+    @classmethod
+    def of(cls, machine: Machine, *, isolated: CPUSet = 0) -> "Hardware":
+        """The hardware as far as a kubelet's machine tells: L3 caches, no clusters, no frequencies."""
+        caches = tuple(
+            Cache(number, _L3, "Unified", cpus) for number, cpus in sorted(machine.cpus_of_uncore.items())
+        )
+        return cls(machine, caches=caches, isolated=isolated)
+
+    def __hash__(self) -> int:
+        return hash((self.machine, self.isolated, self.efficient))

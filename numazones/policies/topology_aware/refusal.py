@@ -1,0 +1,31 @@
+"""How the policy says no: to its configuration, to a container, to a question it cannot answer."""
+
+from numazones.errors import NumazonesError
+
+
+class StartRefused(NumazonesError):
+    """The plugin would not start, or would not take a configuration, on this machine."""
+
+    def __init__(self, message: str, *, code: str, path: str = "") -> None:
+        super().__init__(f"{path}: {message}" if path else message)
+        self.code = code
+        """A short name of the reason, such as ``reserved-missing``."""
+        self.path = path
+        """The configuration's field that is to blame; empty: the machine is."""
+
+
+class PluginCrash(NumazonesError):
+    """The plugin would crash on this container; the message says where."""
+
+
+class UnmodelledFeature(NumazonesError):
+    """The decision depends on what is not modelled or not seen; the message names it and the way out."""
+
+
+class Refusal(Exception):
+    """The policy refuses a container; caught by the events."""
+
+    def __init__(self, message: str, *, code: str) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code
