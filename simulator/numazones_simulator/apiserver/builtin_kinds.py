@@ -328,301 +328,126 @@ _POD_FIELDS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """One line of the table of built-in kinds."""
-
-    group: str
-    plural: str
-    kind: str
-    strategy: Strategy = field(default_factory=Plain)
-    namespaced: bool = True
-    short: tuple[str, ...] = ()
-    categories: tuple[str, ...] = ()
-    subresources: tuple[str, ...] = ()
-    selectable: Mapping[str, Callable[[Object], str]] = field(default_factory=dict)
-    generations: bool = False
-
-
-_APPS = ("all",)
-_EXTENSIONS = ("api-extensions",)
+# Kind, scope, short names, categories, subresources, and whether changes of the spec are counted
+# (metadata.generation), by API group; plurals follow the English rule.
+_TABLE: Final = """
+core:
+  Namespace                         cluster     ns        -               status,finalize          -
+  Node                              cluster     no        -               status,proxy             -
+  Pod                               namespaced  po        all             status,binding,eviction  counted
+  Event                             namespaced  ev        -               -                        -
+  ConfigMap                         namespaced  cm        -               -                        -
+  Secret                            namespaced  -         -               -                        -
+  ServiceAccount                    namespaced  sa        -               -                        -
+  Service                           namespaced  svc       all             status                   -
+  PersistentVolumeClaim             namespaced  pvc       -               status                   -
+  PersistentVolume                  cluster     pv        -               status                   -
+events.k8s.io:
+  Event                             namespaced  ev        -               -                        -
+coordination.k8s.io:
+  Lease                             namespaced  -         -               -                        -
+policy:
+  PodDisruptionBudget               namespaced  pdb       -               status                   counted
+scheduling.k8s.io:
+  PriorityClass                     cluster     pc        -               -                        counted
+storage.k8s.io:
+  StorageClass                      cluster     sc        -               -                        -
+apps:
+  Deployment                        namespaced  deploy    all             status,scale             counted
+  ReplicaSet                        namespaced  rs        all             status,scale             counted
+  StatefulSet                       namespaced  sts       all             status,scale             counted
+  DaemonSet                         namespaced  ds        all             status                   counted
+batch:
+  Job                               namespaced  -         all             status                   counted
+networking.k8s.io:
+  NetworkPolicy                     namespaced  netpol    -               -                        counted
+rbac.authorization.k8s.io:
+  Role                              namespaced  -         -               -                        -
+  ClusterRole                       cluster     -         -               -                        -
+  RoleBinding                       namespaced  -         -               -                        -
+  ClusterRoleBinding                cluster     -         -               -                        -
+admissionregistration.k8s.io:
+  ValidatingAdmissionPolicy         cluster     -         api-extensions  status                   counted
+  ValidatingAdmissionPolicyBinding  cluster     -         api-extensions  -                        counted
+  ValidatingWebhookConfiguration    cluster     -         api-extensions  -                        counted
+  MutatingWebhookConfiguration      cluster     -         api-extensions  -                        counted
+apiextensions.k8s.io:
+  CustomResourceDefinition          cluster     crd,crds  api-extensions  status                   counted
+"""
 _BUDGET_STATUS: Final = {"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0}
+_DAEMON_SET_STATUS: Final = dict.fromkeys(
+    ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady"), 0
+)
 
 
 def _workload(defaults: Callable[[Object], Object], status: Object) -> Plain:
     return Plain(defaults=defaults, has_status=True, initial_status=status, check=_check_workload)
 
 
-def _core(pods: PodStrategy) -> list[_Row]:
-    plain = Plain()
-    unlocked = Plain(check=_check_immutable_data)
-    return [
-        _Row(
-            "",
-            "namespaces",
-            "Namespace",
-            Plain(_namespace, True, {"phase": "Active"}),
-            False,
-            ("ns",),
-            (),
-            ("status", "finalize"),
-            _fields("status.phase"),
-        ),
-        _Row(
-            "",
-            "nodes",
-            "Node",
-            Plain(has_status=True, keeps_status=True),
-            False,
-            ("no",),
-            (),
-            ("status", "proxy"),
-            {"spec.unschedulable": _reader("spec", "unschedulable", default="false")},
-        ),
-        _Row(
-            "",
-            "pods",
-            "Pod",
-            pods,
-            True,
-            ("po",),
-            ("all",),
-            ("status", "binding", "eviction"),
-            _POD_FIELDS,
-            True,
-        ),
-        _Row("", "events", "Event", Plain(check=_check_event), True, ("ev",), selectable=_EVENT_FIELDS),
-        _Row("", "configmaps", "ConfigMap", unlocked, True, ("cm",)),
-        _Row(
-            "", "secrets", "Secret", Plain(_secret, check=_check_immutable_data), selectable=_fields("type")
-        ),
-        _Row("", "serviceaccounts", "ServiceAccount", Plain(), True, ("sa",)),
-        _Row(
-            "",
-            "services",
-            "Service",
-            Plain(_service, True, {"loadBalancer": {}}),
-            True,
-            ("svc",),
-            ("all",),
-            ("status",),
-            _fields("spec.clusterIP", "spec.type"),
-        ),
-        _Row(
-            "",
-            "persistentvolumeclaims",
-            "PersistentVolumeClaim",
-            Plain(_spec_defaults(volumeMode="Filesystem"), True, {"phase": "Pending"}),
-            True,
-            ("pvc",),
-            (),
-            ("status",),
-        ),
-        _Row(
-            "",
-            "persistentvolumes",
-            "PersistentVolume",
-            Plain(
-                _spec_defaults(volumeMode="Filesystem", persistentVolumeReclaimPolicy="Retain"),
-                True,
-                {"phase": "Pending"},
-            ),
-            False,
-            ("pv",),
-            (),
-            ("status",),
-        ),
-        _Row(
-            "events.k8s.io",
-            "events",
-            "Event",
-            Plain(check=lambda obj, old: _check_event(event_to_core(obj), old)),
-            True,
-            ("ev",),
-            selectable=_NEW_EVENT_FIELDS,
-        ),
-        _Row("coordination.k8s.io", "leases", "Lease", Plain(check=_check_lease)),
-        _Row(
-            "policy",
-            "poddisruptionbudgets",
-            "PodDisruptionBudget",
-            Plain(has_status=True, initial_status=_BUDGET_STATUS, check=_check_budget),
-            True,
-            ("pdb",),
-            (),
-            ("status",),
-            {},
-            True,
-        ),
-        _Row(
-            "scheduling.k8s.io",
-            "priorityclasses",
-            "PriorityClass",
-            Plain(_top_defaults(preemptionPolicy="PreemptLowerPriority")),
-            False,
-            ("pc",),
-            generations=True,
-        ),
-        _Row(
-            "storage.k8s.io",
-            "storageclasses",
-            "StorageClass",
-            Plain(_top_defaults(reclaimPolicy="Delete", volumeBindingMode="Immediate")),
-            False,
-            ("sc",),
-        ),
-        _Row(
-            "apps",
-            "deployments",
-            "Deployment",
-            _workload(_deployment, {}),
-            True,
-            ("deploy",),
-            _APPS,
-            ("status", "scale"),
-            {},
-            True,
-        ),
-        _Row(
-            "apps",
-            "replicasets",
-            "ReplicaSet",
-            _workload(_replica_set, {"replicas": 0}),
-            True,
-            ("rs",),
-            _APPS,
-            ("status", "scale"),
-            _fields("status.replicas"),
-            True,
-        ),
-        _Row(
-            "apps",
-            "statefulsets",
-            "StatefulSet",
-            _workload(_stateful_set, {"replicas": 0, "availableReplicas": 0}),
-            True,
-            ("sts",),
-            _APPS,
-            ("status", "scale"),
-            {},
-            True,
-        ),
-        _Row(
-            "apps",
-            "daemonsets",
-            "DaemonSet",
-            _workload(
-                _daemon_set,
-                {
-                    "currentNumberScheduled": 0,
-                    "numberMisscheduled": 0,
-                    "desiredNumberScheduled": 0,
-                    "numberReady": 0,
-                },
-            ),
-            True,
-            ("ds",),
-            _APPS,
-            ("status",),
-            {},
-            True,
-        ),
-        _Row(
-            "batch",
-            "jobs",
-            "Job",
-            Plain(_job, True, {}),
-            True,
-            (),
-            _APPS,
-            ("status",),
-            _fields("status.successful"),
-            True,
-        ),
-        _Row(
-            "networking.k8s.io",
-            "networkpolicies",
-            "NetworkPolicy",
-            Plain(_network_policy),
-            True,
-            ("netpol",),
-            generations=True,
-        ),
-        _Row("rbac.authorization.k8s.io", "roles", "Role"),
-        _Row("rbac.authorization.k8s.io", "clusterroles", "ClusterRole", Plain(), False),
-        _Row(
-            "rbac.authorization.k8s.io", "rolebindings", "RoleBinding", Plain(_binding, check=_check_role_ref)
-        ),
-        _Row(
-            "rbac.authorization.k8s.io",
-            "clusterrolebindings",
-            "ClusterRoleBinding",
-            Plain(_binding, check=_check_role_ref),
-            False,
-        ),
-        _Row(
-            "admissionregistration.k8s.io",
-            "validatingadmissionpolicies",
-            "ValidatingAdmissionPolicy",
-            Plain(_spec_defaults(failurePolicy="Fail"), True, {}),
-            False,
-            (),
-            _EXTENSIONS,
-            ("status",),
-            {},
-            True,
-        ),
-        _Row(
-            "admissionregistration.k8s.io",
-            "validatingadmissionpolicybindings",
-            "ValidatingAdmissionPolicyBinding",
-            Plain(),
-            False,
-            (),
-            _EXTENSIONS,
-            generations=True,
-        ),
-        _Row(
-            "admissionregistration.k8s.io",
-            "validatingwebhookconfigurations",
-            "ValidatingWebhookConfiguration",
-            plain,
-            False,
-            (),
-            _EXTENSIONS,
-            generations=True,
-        ),
-        _Row(
-            "admissionregistration.k8s.io",
-            "mutatingwebhookconfigurations",
-            "MutatingWebhookConfiguration",
-            plain,
-            False,
-            (),
-            _EXTENSIONS,
-            generations=True,
-        ),
-    ]
+# How objects of a kind are written, by group and kind; kinds not named here are plain.
+_STRATEGIES: Final[Mapping[tuple[str, str], Strategy]] = {
+    ("", "Namespace"): Plain(_namespace, True, {"phase": "Active"}),
+    ("", "Node"): Plain(has_status=True, keeps_status=True),
+    ("", "Event"): Plain(check=_check_event),
+    ("", "ConfigMap"): Plain(check=_check_immutable_data),
+    ("", "Secret"): Plain(_secret, check=_check_immutable_data),
+    ("", "Service"): Plain(_service, True, {"loadBalancer": {}}),
+    ("", "PersistentVolumeClaim"): Plain(_spec_defaults(volumeMode="Filesystem"), True, {"phase": "Pending"}),
+    ("", "PersistentVolume"): Plain(
+        _spec_defaults(volumeMode="Filesystem", persistentVolumeReclaimPolicy="Retain"),
+        True,
+        {"phase": "Pending"},
+    ),
+    ("events.k8s.io", "Event"): Plain(check=lambda obj, old: _check_event(event_to_core(obj), old)),
+    ("coordination.k8s.io", "Lease"): Plain(check=_check_lease),
+    ("policy", "PodDisruptionBudget"): Plain(
+        has_status=True, initial_status=_BUDGET_STATUS, check=_check_budget
+    ),
+    ("scheduling.k8s.io", "PriorityClass"): Plain(_top_defaults(preemptionPolicy="PreemptLowerPriority")),
+    ("storage.k8s.io", "StorageClass"): Plain(
+        _top_defaults(reclaimPolicy="Delete", volumeBindingMode="Immediate")
+    ),
+    ("apps", "Deployment"): _workload(_deployment, {}),
+    ("apps", "ReplicaSet"): _workload(_replica_set, {"replicas": 0}),
+    ("apps", "StatefulSet"): _workload(_stateful_set, {"replicas": 0, "availableReplicas": 0}),
+    ("apps", "DaemonSet"): _workload(_daemon_set, _DAEMON_SET_STATUS),
+    ("batch", "Job"): Plain(_job, True, {}),
+    ("networking.k8s.io", "NetworkPolicy"): Plain(_network_policy),
+    ("rbac.authorization.k8s.io", "RoleBinding"): Plain(_binding, check=_check_role_ref),
+    ("rbac.authorization.k8s.io", "ClusterRoleBinding"): Plain(_binding, check=_check_role_ref),
+    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"): Plain(
+        _spec_defaults(failurePolicy="Fail"), True, {}
+    ),
+}
+# Fields that lists and watches can be narrowed by, beside name and namespace.
+_SELECTABLE: Final[Mapping[tuple[str, str], Mapping[str, Callable[[Object], str]]]] = {
+    ("", "Namespace"): _fields("status.phase"),
+    ("", "Node"): {"spec.unschedulable": _reader("spec", "unschedulable", default="false")},
+    ("", "Pod"): _POD_FIELDS,
+    ("", "Event"): _EVENT_FIELDS,
+    ("", "Secret"): _fields("type"),
+    ("", "Service"): _fields("spec.clusterIP", "spec.type"),
+    ("events.k8s.io", "Event"): _NEW_EVENT_FIELDS,
+    ("apps", "ReplicaSet"): _fields("status.replicas"),
+    ("batch", "Job"): _fields("status.successful"),
+}
 
 
 def builtin_kinds(priority_of: PriorityOf, definitions_strategy: Strategy) -> list[Kind]:
     """All built-in kinds; `definitions_strategy` is how CustomResourceDefinitions are written."""
-    rows = _core(PodStrategy(priority_of))
-    rows.append(
-        _Row(
-            "apiextensions.k8s.io",
-            "customresourcedefinitions",
-            "CustomResourceDefinition",
-            definitions_strategy,
-            False,
-            ("crd", "crds"),
-            _EXTENSIONS,
-            ("status",),
-            {},
-            True,
-        )
-    )
-    return [_kind(row) for row in rows]
+    strategies = {
+        **_STRATEGIES,
+        ("", "Pod"): PodStrategy(priority_of),
+        ("apiextensions.k8s.io", "CustomResourceDefinition"): definitions_strategy,
+    }
+    kinds, group = [], ""
+    for line in _TABLE.strip().splitlines():
+        if line.endswith(":"):
+            group = line[:-1].removesuffix("core")
+        else:
+            kind, *rest = line.split()
+            kinds.append(_kind(group, kind, rest, strategies.get((group, kind), Plain())))
+    return kinds
 
 
 _SCALE: Final = {
@@ -641,25 +466,32 @@ def _columns_of_new_events() -> tuple[Column, ...]:
     return tuple(replace(column, cell=reading(column.cell)) for column in columns_of("Event"))
 
 
-def _kind(row: _Row) -> Kind:
-    in_two_groups = row.group == "events.k8s.io"
+def _kind(group: str, kind: str, cells: Iterable[str], strategy: Strategy) -> Kind:
+    scope, *lists, counted = cells
+    short_names, categories, subresources = (() if cell == "-" else tuple(cell.split(",")) for cell in lists)
+    in_two_groups, namespaced, plural = group == "events.k8s.io", scope == "namespaced", _plural(kind)
     return Kind(
-        group=row.group,
+        group=group,
         version="v1",
-        plural=row.plural,
-        kind=row.kind,
-        singular=row.kind.lower(),
-        namespaced=row.namespaced,
-        load_schema=lambda: definitions.schema_of(row.group, "v1", row.kind),
-        strategy=row.strategy,
-        columns=_columns_of_new_events() if in_two_groups else columns_of(row.kind),
-        short_names=row.short,
-        categories=row.categories,
-        subresources=frozenset(row.subresources),
-        selectable={**metadata_fields(namespaced=row.namespaced), **row.selectable},
-        generations=row.generations,
-        shelf=("", "events") if in_two_groups else (row.group, row.plural),
+        plural=plural,
+        kind=kind,
+        singular=kind.lower(),
+        namespaced=namespaced,
+        load_schema=lambda: definitions.schema_of(group, "v1", kind),
+        strategy=strategy,
+        columns=_columns_of_new_events() if in_two_groups else columns_of(kind),
+        short_names=short_names,
+        categories=categories,
+        subresources=frozenset(subresources),
+        selectable={**metadata_fields(namespaced=namespaced), **_SELECTABLE.get((group, kind), {})},
+        generations=counted == "counted",
+        shelf=("", "events") if in_two_groups else (group, plural),
         from_storage=event_to_new if in_two_groups else None,
         to_storage=event_to_core if in_two_groups else None,
-        scale=_SCALE if "scale" in row.subresources else None,
+        scale=_SCALE if "scale" in subresources else None,
     )
+
+
+def _plural(kind: str) -> str:
+    name = kind.lower()
+    return name[:-1] + "ies" if name.endswith("y") else name + ("es" if name.endswith("s") else "s")
