@@ -102,7 +102,7 @@ def demands_key(body: Mapping[str, Any]) -> str:
         for item in status.get("conditions") or ()
         if item.get("type") == "PodResizePending"
     ]
-    rest = (spec.get("resources"), spec.get("overhead"), status.get("qosClass"))
+    rest = (spec.get("resources"), spec.get("overhead"), spec.get("priority"), status.get("qosClass"))
     return repr((containers, resized, pending, rest, status.get("extendedResourceClaimStatus")))
 
 

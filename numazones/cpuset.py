@@ -75,6 +75,14 @@ def of(ids: Iterable[int]) -> CPUSet:
     return cpus
 
 
+def union(sets: Iterable[CPUSet]) -> CPUSet:
+    """Join sets."""
+    cpus = 0
+    for members in sets:
+        cpus |= members
+    return cpus
+
+
 def ids(cpus: CPUSet) -> Iterator[int]:
     """Yield the members in ascending order."""
     while cpus:

@@ -149,16 +149,10 @@ def exclusive_cpus(node: Node) -> dict[int, int]:
 
 def zones_of(node: Node, uid: str) -> tuple[int, ...]:
     """Return the NUMA nodes, ascending, that a pod holds CPUs, memory or devices of."""
-    mask = 0
-    cpus = 0
-    for members in node.cpus.assignments.get(uid, {}).values():
-        cpus |= members
-    for numa, members in node.machine.cpus_of_numa.items():
-        if members & cpus:
-            mask |= 1 << numa
+    cpus = cpuset.union(node.cpus.assignments.get(uid, {}).values())
+    mask = cpuset.of(numa for numa, members in node.machine.cpus_of_numa.items() if members & cpus)
     for blocks in node.memory.assignments.get(uid, {}).values():
-        for block in blocks:
-            mask |= block.affinity
+        mask |= cpuset.union(block.affinity for block in blocks)
     for held in node.devices.assignments.get(uid, {}).values():
         for name, devices in held.items():
             resource = node.kubelet.devices.resources[name]

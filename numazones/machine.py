@@ -6,8 +6,9 @@ socket: a physical core is identified by (numa, socket, core). Masks are integer
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
 
 from numazones import cpuset
 from numazones.cpuset import CPUSet
@@ -47,7 +48,7 @@ class NUMANode:
     """Distance to every NUMA node in the order of ``Machine.numa_nodes``; None where unknown."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Machine:
     """CPUs (ascending) and NUMA nodes (ascending) of one node.
 
@@ -59,38 +60,52 @@ class Machine:
     cpus: tuple[CPU, ...]
     numa_nodes: tuple[NUMANode, ...]
 
-    all_cpus: CPUSet = field(init=False, repr=False, compare=False)
-    numa_mask: int = field(init=False, repr=False, compare=False)
-    """All NUMA node ids as a mask."""
-    cpus_of_numa: dict[int, CPUSet] = field(init=False, repr=False, compare=False)
-    """NUMA id → its CPUs, for every NUMA node, CPU-less ones included."""
-    cpus_of_socket: dict[int, CPUSet] = field(init=False, repr=False, compare=False)
-    cpus_of_core: dict[tuple[int, int, int], CPUSet] = field(init=False, repr=False, compare=False)
-    """(numa, socket, core) → its CPUs."""
-    cpus_of_uncore: dict[int, CPUSet] = field(init=False, repr=False, compare=False)
-    """L3 cache id → its CPUs, for the CPUs whose cache is known."""
-    by_cpu: dict[int, CPU] = field(init=False, repr=False, compare=False)
-    by_numa: dict[int, NUMANode] = field(init=False, repr=False, compare=False)
-
     def __post_init__(self) -> None:
-        _derive(self, cpus=tuple(sorted(self.cpus, key=lambda cpu: cpu.id)))
         order = sorted(range(len(self.numa_nodes)), key=lambda index: self.numa_nodes[index].id)
-        _derive(self, numa_nodes=tuple(_reordered(self.numa_nodes[index], order) for index in order))
-        _derive(
-            self,
-            by_cpu={cpu.id: cpu for cpu in self.cpus},
-            by_numa={node.id: node for node in self.numa_nodes},
-        )
+        nodes = tuple(_reordered(self.numa_nodes[index], order) for index in order)
+        object.__setattr__(self, "cpus", tuple(sorted(self.cpus, key=lambda cpu: cpu.id)))
+        object.__setattr__(self, "numa_nodes", nodes)
         self._check()
-        _derive(self, all_cpus=cpuset.of(self.by_cpu), numa_mask=cpuset.of(self.by_numa))
-        _derive(
-            self,
-            cpus_of_numa={node.id: 0 for node in self.numa_nodes}
-            | _grouped((cpu.numa, cpu.id) for cpu in self.cpus),
-            cpus_of_socket=_grouped((cpu.socket, cpu.id) for cpu in self.cpus),
-            cpus_of_core=_grouped(((cpu.numa, cpu.socket, cpu.core), cpu.id) for cpu in self.cpus),
-            cpus_of_uncore=_grouped((cpu.uncore, cpu.id) for cpu in self.cpus if cpu.uncore is not None),
-        )
+
+    @cached_property
+    def by_cpu(self) -> dict[int, CPU]:
+        """CPU id → CPU."""
+        return {cpu.id: cpu for cpu in self.cpus}
+
+    @cached_property
+    def by_numa(self) -> dict[int, NUMANode]:
+        """NUMA id → NUMA node."""
+        return {node.id: node for node in self.numa_nodes}
+
+    @cached_property
+    def all_cpus(self) -> CPUSet:
+        """All online CPUs."""
+        return cpuset.of(self.by_cpu)
+
+    @cached_property
+    def numa_mask(self) -> int:
+        """All NUMA node ids as a mask."""
+        return cpuset.of(self.by_numa)
+
+    @cached_property
+    def cpus_of_numa(self) -> dict[int, CPUSet]:
+        """NUMA id → its CPUs, for every NUMA node, CPU-less ones included."""
+        return dict.fromkeys(self.by_numa, 0) | _grouped((cpu.numa, cpu.id) for cpu in self.cpus)
+
+    @cached_property
+    def cpus_of_socket(self) -> dict[int, CPUSet]:
+        """Socket id → its CPUs."""
+        return _grouped((cpu.socket, cpu.id) for cpu in self.cpus)
+
+    @cached_property
+    def cpus_of_core(self) -> dict[tuple[int, int, int], CPUSet]:
+        """(numa, socket, core) → its CPUs."""
+        return _grouped(((cpu.numa, cpu.socket, cpu.core), cpu.id) for cpu in self.cpus)
+
+    @cached_property
+    def cpus_of_uncore(self) -> dict[int, CPUSet]:
+        """L3 cache id → its CPUs, for the CPUs whose cache is known."""
+        return _grouped((cpu.uncore, cpu.id) for cpu in self.cpus if cpu.uncore is not None)
 
     def __hash__(self) -> int:
         return hash((self.all_cpus, self.numa_mask, tuple(node.memory for node in self.numa_nodes)))
@@ -114,12 +129,6 @@ class Machine:
                 raise InvalidMachine(f"NUMA node {node.id} has a negative amount of memory or hugepages")
         if any(item.id < 0 for items in (self.cpus[:1], self.numa_nodes[:1]) for item in items):
             raise InvalidMachine("ids of CPUs and NUMA nodes must not be negative")
-
-
-def _derive(machine: Machine, **values: Any) -> None:
-    """Set derived fields of a frozen value under construction."""
-    for name, value in values.items():
-        object.__setattr__(machine, name, value)
 
 
 def _reordered(node: NUMANode, order: list[int]) -> NUMANode:

@@ -4,7 +4,8 @@ What the kubelet's managers read out of it differs by release and gates where po
 are set; every such reading (``numazones.demand``) is made once, with the pod.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +21,9 @@ from numazones.demand import (
     read,
 )
 from numazones.errors import NumazonesError
+
+Pairs = tuple[tuple[str, str], ...]
+"""(key, value) by key."""
 
 _MIRROR = "kubernetes.io/config.mirror"
 
@@ -45,10 +49,9 @@ class Pod:
 
     created: str = ""
     """Creation time as the API writes it (RFC 3339), which sorts as text."""
-    labels: tuple[tuple[str, str], ...] = ()
-    """(key, value) by key. The kubelet's managers read neither these nor the next three; other placers do."""
-    annotations: tuple[tuple[str, str], ...] = ()
-    """(key, value) by key."""
+    labels: Pairs = ()
+    """The kubelet's managers read neither these nor the next three; other placers do."""
+    annotations: Pairs = ()
     overhead: Resources = ()
     """Of the runtime class, on top of the containers."""
     priority: int | None = None
@@ -100,7 +103,7 @@ class Pod:
         return cls(
             name=str(metadata.get("name", "")),
             namespace=str(metadata.get("namespace", "")),
-            uid=str(_mapping(metadata, "annotations").get(_MIRROR) or metadata.get("uid", "")),
+            uid=_kubelet_uid(metadata),
             containers=containers,
             resources=(
                 None
@@ -115,6 +118,22 @@ class Pod:
             overhead=_amounts(spec, "overhead"),
             priority=_priority(spec),
         )
+
+    def named(
+        self, metadata: Mapping[str, Any], *, share: Callable[[Pairs], Pairs] = lambda pairs: pairs
+    ) -> "Pod":
+        """The same pod under the name, labels and times of other metadata; nothing else is read again.
+
+        ``share`` may return an equal value that is kept already.
+        """
+        pod = copy(self)
+        object.__setattr__(pod, "name", str(metadata.get("name", "")))
+        object.__setattr__(pod, "namespace", str(metadata.get("namespace", "")))
+        object.__setattr__(pod, "uid", _kubelet_uid(metadata))
+        object.__setattr__(pod, "created", str(metadata.get("creationTimestamp") or ""))
+        object.__setattr__(pod, "labels", share(_pairs(metadata, "labels")))
+        object.__setattr__(pod, "annotations", share(_pairs(metadata, "annotations")))
+        return pod
 
     @classmethod
     def from_manifest(cls, pod: Mapping[str, Any]) -> "Pod":
@@ -152,7 +171,11 @@ def _amounts(owner: Mapping[str, Any], kind: str) -> Resources:
     return tuple(sorted((str(name), quantity.parse(amount)) for name, amount in amounts.items()))
 
 
-def _pairs(metadata: Mapping[str, Any], kind: str) -> tuple[tuple[str, str], ...]:
+def _kubelet_uid(metadata: Mapping[str, Any]) -> str:
+    return str(_mapping(metadata, "annotations").get(_MIRROR) or metadata.get("uid", ""))
+
+
+def _pairs(metadata: Mapping[str, Any], kind: str) -> Pairs:
     return tuple(sorted((str(key), str(value)) for key, value in _mapping(metadata, kind).items()))
 
 

@@ -52,13 +52,9 @@ class CPUState:
 
     def assigned(self) -> CPUSet:
         """All CPUs that are in some exclusive set."""
-        cpus = 0
-        for containers in self.assignments.values():
-            for members in containers.values():
-                cpus |= members
-        for members in self.pods.values():
-            cpus |= members
-        return cpus
+        return cpuset.union(
+            (*(cpus for held in self.assignments.values() for cpus in held.values()), *self.pods.values())
+        )
 
     def assign(self, uid: str, container: str, cpus: CPUSet) -> "CPUState":
         """Record exclusive CPUs and take them out of the shared set."""
@@ -85,10 +81,7 @@ class CPUState:
         if uid in pods:
             pods = {other: cpus for other, cpus in pods.items() if other != uid}
             return CPUState(self.default | self.pods[uid], assignments, pods)
-        returned = 0
-        for cpus in containers.values():
-            returned |= cpus
-        return CPUState(self.default | returned, assignments, pods)
+        return CPUState(self.default | cpuset.union(containers.values()), assignments, pods)
 
 
 @dataclass(frozen=True, slots=True)

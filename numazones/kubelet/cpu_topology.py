@@ -5,7 +5,8 @@ cache takes its socket's id for the cache's, and threads per core, CPUs per sock
 are averages over the machine, rounded down, not properties of the single core or socket.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Self
 
 from numazones import cpuset
 from numazones.cpuset import CPUSet
@@ -20,32 +21,33 @@ class CPUTopology:
     """Tables about CPUs, made once per machine."""
 
     machine: Machine
-    all_cpus: CPUSet = field(init=False)
-    numa_mask: int = field(init=False)
+    all_cpus: CPUSet
+    numa_mask: int
     """NUMA nodes that have CPUs."""
-    numas: tuple[Part, ...] = field(init=False)
-    sockets: dict[int, CPUSet] = field(init=False)
-    cores: dict[int, CPUSet] = field(init=False)
-    uncores: dict[int, CPUSet] = field(init=False)
-    numa_cpus: dict[int, CPUSet] = field(init=False)
-    sockets_of_numa: dict[int, tuple[Part, ...]] = field(init=False)
-    numas_of_socket: dict[int, tuple[Part, ...]] = field(init=False)
-    cores_of_numa: dict[int, tuple[Part, ...]] = field(init=False)
-    cores_of_socket: dict[int, tuple[Part, ...]] = field(init=False)
-    uncores_of_numa: dict[int, tuple[Part, ...]] = field(init=False)
-    cpus_per_core: int = field(init=False)
-    cpus_per_socket: int = field(init=False)
-    cpus_per_uncore: int = field(init=False)
-    numa_first: bool = field(init=False)
+    numas: tuple[Part, ...]
+    sockets: dict[int, CPUSet]
+    cores: dict[int, CPUSet]
+    uncores: dict[int, CPUSet]
+    numa_cpus: dict[int, CPUSet]
+    sockets_of_numa: dict[int, tuple[Part, ...]]
+    numas_of_socket: dict[int, tuple[Part, ...]]
+    cores_of_numa: dict[int, tuple[Part, ...]]
+    cores_of_socket: dict[int, tuple[Part, ...]]
+    uncores_of_numa: dict[int, tuple[Part, ...]]
+    cpus_per_core: int
+    cpus_per_socket: int
+    cpus_per_uncore: int
+    numa_first: bool
     """NUMA nodes are at least as large as sockets, so they come first in packing."""
-    capacities: tuple[int, ...] = field(init=False)
+    capacities: tuple[int, ...]
     """CPUs per NUMA node, largest first."""
-    smallest_numa: int = field(init=False)
-    smallest_socket: int = field(init=False)
-    smallest_core: int = field(init=False)
+    smallest_numa: int
+    smallest_socket: int
+    smallest_core: int
 
-    def __post_init__(self) -> None:
-        machine = self.machine
+    @classmethod
+    def of(cls, machine: Machine) -> Self:
+        """The tables of a machine."""
         numa_cpus = {numa: cpus for numa, cpus in machine.cpus_of_numa.items() if cpus}
         sockets = dict(sorted(machine.cpus_of_socket.items()))
         cores = {min(cpuset.ids(cpus)): cpus for cpus in machine.cpus_of_core.values()}
@@ -55,30 +57,29 @@ class CPUTopology:
             uncore = cpu.socket if cpu.uncore is None else cpu.uncore
             uncores[uncore] = uncores.get(uncore, 0) | 1 << cpu.id
         count = len(machine.cpus)
-        values = {
-            "all_cpus": machine.all_cpus,
-            "numa_mask": cpuset.of(numa_cpus),
-            "numas": tuple(sorted(numa_cpus.items())),
-            "numa_cpus": numa_cpus,
-            "sockets": sockets,
-            "cores": cores,
-            "uncores": uncores,
-            "sockets_of_numa": _within(numa_cpus, sockets),
-            "numas_of_socket": _within(sockets, numa_cpus),
-            "cores_of_numa": _within(numa_cpus, cores),
-            "cores_of_socket": _within(sockets, cores),
-            "uncores_of_numa": _within(numa_cpus, uncores),
-            "cpus_per_core": count // len(cores) if cores else 0,
-            "cpus_per_socket": count // len(sockets) if sockets else 0,
-            "cpus_per_uncore": count // len(uncores) if uncores else 0,
-            "numa_first": len(sockets) >= len(numa_cpus),
-            "capacities": tuple(sorted((cpus.bit_count() for cpus in numa_cpus.values()), reverse=True)),
-            "smallest_numa": _smallest(numa_cpus),
-            "smallest_socket": _smallest(sockets),
-            "smallest_core": _smallest(cores),
-        }
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
+        return cls(
+            machine=machine,
+            all_cpus=machine.all_cpus,
+            numa_mask=cpuset.of(numa_cpus),
+            numas=tuple(sorted(numa_cpus.items())),
+            numa_cpus=numa_cpus,
+            sockets=sockets,
+            cores=cores,
+            uncores=uncores,
+            sockets_of_numa=_within(numa_cpus, sockets),
+            numas_of_socket=_within(sockets, numa_cpus),
+            cores_of_numa=_within(numa_cpus, cores),
+            cores_of_socket=_within(sockets, cores),
+            uncores_of_numa=_within(numa_cpus, uncores),
+            cpus_per_core=count // len(cores) if cores else 0,
+            cpus_per_socket=count // len(sockets) if sockets else 0,
+            cpus_per_uncore=count // len(uncores) if uncores else 0,
+            numa_first=len(sockets) >= len(numa_cpus),
+            capacities=tuple(sorted((cpus.bit_count() for cpus in numa_cpus.values()), reverse=True)),
+            smallest_numa=_smallest(numa_cpus),
+            smallest_socket=_smallest(sockets),
+            smallest_core=_smallest(cores),
+        )
 
     def fewest_numas(self, cpus: int) -> int:
         """The least number of NUMA nodes that hold so many CPUs, busy or not; all of them if none do."""
@@ -91,19 +92,11 @@ class CPUTopology:
 
     def cpus_in(self, numa_mask: int) -> CPUSet:
         """CPUs of the NUMA nodes of a mask."""
-        cpus = 0
-        for numa, members in self.numas:
-            if numa_mask >> numa & 1:
-                cpus |= members
-        return cpus
+        return cpuset.union(cpus for numa, cpus in self.numas if numa_mask >> numa & 1)
 
     def numas_of(self, cpus: CPUSet) -> int:
         """Mask of the NUMA nodes that CPUs belong to."""
-        mask = 0
-        for numa, members in self.numas:
-            if cpus & members:
-                mask |= 1 << numa
-        return mask
+        return cpuset.of(numa for numa, members in self.numas if cpus & members)
 
 
 def _within(outer: dict[int, CPUSet], inner: dict[int, CPUSet]) -> dict[int, tuple[Part, ...]]:

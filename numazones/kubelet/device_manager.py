@@ -42,41 +42,46 @@ class DeviceResource:
     name: str
     devices: tuple[Device, ...]
     """In the order of their ids."""
-    registered: bool = True
+    registered: bool
     """A plugin has registered the resource; False: it is only known from assignments."""
 
-    healthy: int = field(init=False, compare=False, repr=False)
-    numa_masks: tuple[int, ...] = field(init=False, compare=False, repr=False)
+    healthy: int = field(compare=False, repr=False)
+    numa_masks: tuple[int, ...] = field(compare=False, repr=False)
     """Per device its NUMA nodes; 0: no topology information."""
-    hosting: int = field(init=False, compare=False, repr=False)
+    hosting: int = field(compare=False, repr=False)
     """NUMA nodes that host a device, healthy or not."""
-    without_topology: int = field(init=False, compare=False, repr=False)
-    by_numas: tuple[tuple[int, int], ...] = field(init=False, compare=False, repr=False)
+    without_topology: int = field(compare=False, repr=False)
+    by_numas: tuple[tuple[int, int], ...] = field(compare=False, repr=False)
     """(NUMA mask, devices) for every NUMA mask that devices have."""
-    index: Mapping[str, int] = field(init=False, compare=False, repr=False)
+    index: Mapping[str, int] = field(compare=False, repr=False)
+    """Device id → number."""
 
-    def __post_init__(self) -> None:
-        devices = tuple(sorted(self.devices, key=lambda device: device.id))
-        index = {device.id: number for number, device in enumerate(devices)}
-        if len(index) != len(devices):
-            raise InvalidDevices(f"{self.name}: a device id appears twice; list each device once")
-        numa_masks = tuple(cpuset.of(device.numa) for device in devices)
+    @classmethod
+    def of(cls, name: str, devices: Iterable[Device], *, registered: bool = True) -> "DeviceResource":
+        """Number the devices of a resource.
+
+        Raises:
+            InvalidDevices: an id appears twice.
+        """
+        ordered = tuple(sorted(devices, key=lambda device: device.id))
+        index = {device.id: number for number, device in enumerate(ordered)}
+        if len(index) != len(ordered):
+            raise InvalidDevices(f"{name}: a device id appears twice; list each device once")
+        numa_masks = tuple(cpuset.of(device.numa) for device in ordered)
         by_numas: dict[int, int] = {}
-        hosting = 0
         for number, mask in enumerate(numa_masks):
             by_numas[mask] = by_numas.get(mask, 0) | 1 << number
-            hosting |= mask
-        values = {
-            "devices": devices,
-            "healthy": cpuset.of(number for number, device in enumerate(devices) if device.healthy),
-            "numa_masks": numa_masks,
-            "hosting": hosting,
-            "without_topology": by_numas.pop(0, 0),
-            "by_numas": tuple(sorted(by_numas.items())),
-            "index": index,
-        }
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
+        return cls(
+            name=name,
+            devices=ordered,
+            registered=registered,
+            healthy=cpuset.of(number for number, device in enumerate(ordered) if device.healthy),
+            numa_masks=numa_masks,
+            hosting=cpuset.union(numa_masks),
+            without_topology=by_numas.pop(0, 0),
+            by_numas=tuple(sorted(by_numas.items())),
+            index=index,
+        )
 
     def ids(self, mask: int) -> tuple[str, ...]:
         """Ids of the devices of a mask, ascending."""
@@ -162,7 +167,7 @@ class DeviceManager:
         Raises:
             InvalidDevices: an id appears twice in a resource.
         """
-        resources = {name: DeviceResource(name, tuple(items)) for name, items in sorted(devices.items())}
+        resources = {name: DeviceResource.of(name, items) for name, items in sorted(devices.items())}
         return cls(resources, numa_mask, over_hosting_nodes, skips_claimed, preferred_allocation)
 
     def requests(

@@ -345,7 +345,7 @@ def _with_unannounced(
     for kind, unknown in missing.items():
         announced = resources.get(kind)
         gone = tuple(Device(device, healthy=False) for device in sorted(unknown))
-        resources[kind] = DeviceResource(
+        resources[kind] = DeviceResource.of(
             kind, (*(announced.devices if announced else ()), *gone), registered=announced is not None
         )
     return replace(manager, resources=dict(sorted(resources.items())))

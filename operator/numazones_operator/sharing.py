@@ -6,13 +6,11 @@ keeps a whole cluster within a few hundred MiB, and makes comparing them a matte
 """
 
 from collections.abc import Hashable, Mapping
-from copy import copy
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from numazones.cluster import MIRROR, ClusterPod, Demands, demands_key
+from numazones.cluster import ClusterPod, Demands, demands_key
 from numazones.kubelet.node import Node
-from numazones.pod import Pod
 
 T = TypeVar("T", bound=Hashable)
 
@@ -40,16 +38,15 @@ class Sharing:
     def pod(self, body: Mapping[str, Any]) -> ClusterPod:
         """Read a pod, made of shared parts."""
         pod = ClusterPod.from_api(body, demands_of=self._demands_of)
-        for name, shared in (
-            ("labels", self.mapping(pod.labels)),
-            ("annotations", self.mapping(pod.annotations)),
-            ("constraints", self.value(pod.constraints)),
-            ("owners", self.value(pod.owners)),
-            ("node", self.value(pod.node)),
-            ("namespace", self.value(pod.namespace)),
-        ):
-            object.__setattr__(pod, name, shared)
-        return pod
+        return replace(
+            pod,
+            labels=self.mapping(pod.labels),
+            annotations=self.mapping(pod.annotations),
+            constraints=self.value(pod.constraints),
+            owners=self.value(pod.owners),
+            node=self.value(pod.node),
+            namespace=self.value(pod.namespace),
+        )
 
     def _demands_of(self, body: Mapping[str, Any]) -> Demands:
         """Read a template once; of its other pods only the names have to be read."""
@@ -58,23 +55,9 @@ class Sharing:
         if known is None:
             known = self.value_under(key, Demands.of(body))
         like = known.admission
-        return known if like is None else replace(known, admission=self._renamed(like, body))
-
-    def _renamed(self, like: Pod, body: Mapping[str, Any]) -> Pod:
-        """Return a pod of the same template without working its demands out again."""
-        pod, metadata = copy(like), body["metadata"]
-        annotations = metadata.get("annotations") or {}
-        for name, value in (
-            ("name", metadata.get("name", "")),
-            ("namespace", metadata.get("namespace", "")),
-            ("uid", annotations.get(MIRROR) or metadata.get("uid", "")),
-            ("created", metadata.get("creationTimestamp") or ""),
-            ("labels", self.value(tuple(sorted((metadata.get("labels") or {}).items())))),
-            ("annotations", self.value(tuple(sorted(annotations.items())))),
-            ("priority", body["spec"].get("priority")),
-        ):
-            object.__setattr__(pod, name, value)
-        return pod
+        if like is None:
+            return known
+        return replace(known, admission=like.named(body["metadata"], share=self.value))
 
     def value_under(self, key: Hashable, value: T) -> T:
         """Remember a value under a key of its own."""

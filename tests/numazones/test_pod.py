@@ -201,3 +201,16 @@ def test_what_is_no_quantity_is_rejected() -> None:
 
 def test_equal_pods_are_equal_values() -> None:
     assert pod(equal("a", cpu="1", memory="1Gi")) == pod(equal("a", cpu="1000m", memory="1024Mi"))
+
+
+def test_a_pod_of_the_same_template_is_renamed_without_being_read_again() -> None:
+    template = pod(asks("a", {"cpu": "2", "memory": "1Gi"}))
+    metadata = {
+        "name": "q", "namespace": "n", "uid": "u2", "creationTimestamp": "2026-01-31T08:00:00Z",
+        "labels": {"app": "db"}, "annotations": {"kubernetes.io/config.mirror": "static"},
+    }  # fmt: skip
+    renamed = template.named(metadata)
+    assert (renamed.name, renamed.namespace, renamed.uid) == ("q", "n", "static")
+    assert (renamed.labels, renamed.created) == ((("app", "db"),), "2026-01-31T08:00:00Z")
+    assert renamed.reading() is template.reading()
+    assert template.uid != renamed.uid
