@@ -28,6 +28,8 @@ def snapshot(state: Node) -> dict[str, Any]:
         "cpu_assignments": state.cpus.assignments,
         "machine_state": state.machine_state,
         "memory_assignments": state.memory.assignments,
+        "cpu_pods": state.cpus.pods,
+        "memory_pods": state.memory.pods,
         "device_assignments": state.device_assignments,
     }
 
