@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from numazones.conformance import comparison, results, topology_aware
+from numazones.conformance import comparison, koordinator, results, topology_aware
 from numazones.conformance.comparison import Difference
 
 Scenario = Mapping[str, Any]
@@ -26,5 +26,6 @@ class Model:
 
 MODELS: Mapping[str, Model] = {
     "kubelet": Model(results.replay, comparison.differences),
+    "koordinator": Model(koordinator.replay, koordinator.differences),
     "topology-aware": Model(topology_aware.replay, topology_aware.differences),
 }

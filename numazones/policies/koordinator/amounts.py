@@ -1,0 +1,122 @@
+"""Resource lists: resource → amount in units of 10**-9, exact as ``resource.Quantity`` is.
+
+Rules of arithmetic: ``k8s.io/apiserver/pkg/quota/v1``. Whether a key is there matters: a resource
+that a NUMA node lists with 0 is another thing than one that it does not list.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias
+
+from numazones import quantity
+from numazones.demand import Container, ContainerKind, Resources
+from numazones.pod import Pod
+from numazones.resources import CPU, is_memory
+
+Amounts: TypeAlias = Mapping[str, int]
+"""Resource → amount in units of 10**-9."""
+Counted: TypeAlias = Mapping[str, int]
+"""Resource → amount as the scheduler counts it: CPU in thousandths, all else in whole units."""
+
+NANO = 10**9
+MICRO = 10**6
+
+
+def whole(amount: int) -> int:
+    """The amount in whole units, rounded away from zero."""
+    return -(-amount // NANO) if amount >= 0 else amount // NANO
+
+
+def milli(amount: int) -> int:
+    """The amount in thousandths, rounded away from zero."""
+    return -(-amount // MICRO) if amount >= 0 else amount // MICRO
+
+
+def parsed(resources: Mapping[str, Any]) -> dict[str, int]:
+    """Quantities as Kubernetes writes them.
+
+    Raises:
+        InvalidQuantity: a value is no quantity.
+    """
+    return {name: quantity.parse(amount).nanos for name, amount in resources.items()}
+
+
+def written(resources: Amounts) -> dict[str, str]:
+    """Quantities in canonical text, ordered by resource; memory with binary units."""
+    return {
+        name: quantity.Quantity(amount, binary=is_memory(name)).canonical()
+        for name, amount in sorted(resources.items())
+    }
+
+
+def counted(resources: Amounts) -> dict[str, int]:
+    """The amounts as the scheduler counts them."""
+    return {name: milli(amount) if name == CPU else whole(amount) for name, amount in resources.items()}
+
+
+def plus(first: Amounts, second: Amounts) -> dict[str, int]:
+    """The sum; keys of both."""
+    total = dict(first)
+    for name, amount in second.items():
+        total[name] = total.get(name, 0) + amount
+    return total
+
+
+def minus(first: Amounts, second: Amounts) -> dict[str, int]:
+    """The difference, at least 0; keys of both."""
+    rest = {name: max(0, amount - second.get(name, 0)) for name, amount in first.items()}
+    for name in second:
+        rest.setdefault(name, 0)
+    return rest
+
+
+def within(request: Amounts, available: Amounts) -> bool:
+    """No resource listed as available is exceeded; what is not listed there is not looked at."""
+    return all(request[name] <= amount for name, amount in available.items() if name in request)
+
+
+def nothing(resources: Amounts) -> bool:
+    """All amounts are 0."""
+    return not any(resources.values())
+
+
+def requests(pod: Pod) -> dict[str, int]:
+    """What the scheduler takes a pod to request: its containers (KEP-753), pod-level resources, overhead."""
+    total = _of_containers(pod.containers)
+    for_pod = () if pod.resources is None else pod.resources.requests
+    total.update({name: amount.nanos for name, amount in for_pod if _settable_for_pod(name)})
+    return plus(total, _plain(pod.overhead))
+
+
+def limits(pod: Pod) -> dict[str, int]:
+    """The limits of a pod's long-running containers, added up."""
+    total: dict[str, int] = {}
+    for container in pod.containers:
+        if container.kind is not ContainerKind.INIT:
+            total = plus(total, _plain(container.limits))
+    return total
+
+
+def _of_containers(containers: Iterable[Container]) -> dict[str, int]:
+    running: dict[str, int] = {}
+    sidecars: dict[str, int] = {}
+    peak: dict[str, int] = {}
+    for container in containers:
+        asked = _plain(container.requests)
+        if container.kind is ContainerKind.INIT:
+            for name, amount in plus(sidecars, asked).items():
+                peak[name] = max(peak.get(name, 0), amount)
+            continue
+        running = plus(running, asked)
+        if container.kind is ContainerKind.SIDECAR:
+            sidecars = plus(sidecars, asked)
+    for name, amount in peak.items():
+        running[name] = max(running.get(name, 0), amount)
+    return running
+
+
+def _plain(resources: Resources) -> dict[str, int]:
+    return {name: amount.nanos for name, amount in resources}
+
+
+def _settable_for_pod(name: str) -> bool:
+    return name == CPU or is_memory(name)

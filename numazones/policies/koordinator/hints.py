@@ -1,0 +1,251 @@
+"""Which sets of NUMA nodes could serve a pod: the hints of both providers.
+
+Rules: ``nodenumaresource/resource_manager.GetTopologyHints`` and ``deviceshare/topology_hint``. Every set of
+NUMA nodes is tried. Amounts: a set that one resource fails on is no hint for any; all hints are preferred
+under Restricted, else the smallest. Devices: the smallest sets are preferred, for all types at once, and
+sets that give the same GPUs as all NUMA nodes together score highest.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import combinations
+from math import comb
+
+from numazones import cpuset
+from numazones.policies.koordinator.amounts import Amounts, Counted, counted
+from numazones.policies.koordinator.annotations import Exclusive, TopologyPolicy
+from numazones.policies.koordinator.books import Use
+from numazones.policies.koordinator.device_books import (
+    DeviceAllocation,
+    DeviceBooks,
+    check_present,
+    give,
+    minors,
+)
+from numazones.policies.koordinator.device_inventory import GPU
+from numazones.policies.koordinator.device_request import DeviceRequest
+from numazones.policies.koordinator.host import Zone
+from numazones.policies.koordinator.scheduler import ScoringStrategy
+from numazones.policies.koordinator.scoring import published_score, score
+from numazones.policies.koordinator.status import (
+    Code,
+    Refused,
+    SchedulerCrash,
+    UnmodelledFeature,
+    status,
+    unresolvable,
+    unschedulable,
+)
+from numazones.policies.koordinator.topology_manager import Hint
+from numazones.policies.koordinator.trial import Trials, Uncountable
+
+NO_NUMA_RESOURCES = "node(s) Insufficient NUMA Node resources"
+NO_SCOPED_DEVICES = "Insufficient NUMA Scoped Devices"
+_SAME_DEVICES = 500
+# Sets of one size that are tried at most; upstream would take minutes for more.
+_MOST_SETS = 1 << 14
+_LARGEST_ID = 63
+
+
+class NUMAHints:
+    """Hints for the resources that NUMA nodes list, worked out size by size.
+
+    Small sets decide most of the time, and a large machine has very many sets.
+
+    Raises:
+        Refused: as Unschedulable, whatever fails inside.
+        SchedulerCrash: a NUMA id is beyond what the scheduler's sets hold.
+    """
+
+    def __init__(self, trials: Trials, policy: str) -> None:
+        host = trials.node.host
+        if host.ratio_error:
+            raise Refused(status(Code.ERROR, (host.ratio_error,)))
+        if not host.zones:
+            raise unschedulable(NO_NUMA_RESOURCES)
+        try:
+            available = trials.available()
+        except Uncountable:
+            raise unschedulable(NO_NUMA_RESOURCES) from None
+        if not all(0 <= numa <= _LARGEST_ID for numa in host.numa_ids):
+            raise SchedulerCrash("koord-scheduler crashes on NUMA ids that are not between 0 and 63")
+        asked = trials.request.amounts
+        listed = {name for zone in host.zones for name in zone.resources if name in asked}
+        self.trials = trials
+        self.policy = policy
+        self.ids = host.numa_ids
+        self.lacking = {
+            name: cpuset.of(numa for numa, left in available.items() if not left.get(name))
+            for name in sorted(listed)
+        }
+        """Resource → NUMA nodes that have none of it left."""
+        self._scorer = _Scorer(trials, host.zones, available)
+        self._found: dict[str, list[Hint]] = {name: [] for name in self.lacking}
+        self._size = 0
+
+    def all(self) -> dict[str, tuple[Hint, ...]]:
+        """Every hint, by resource."""
+        while self._size < len(self.ids):
+            self._extend()
+        found = self._found
+        if self.trials.node.host.scheduler.published:
+            avoided = _avoided(self.trials)
+            return {
+                name: _published(hints, avoided, self.policy, self.trials) for name, hints in found.items()
+            }
+        return {name: _with_preference(hints, self.policy) for name, hints in found.items()}
+
+    def growing(self) -> Iterator[dict[str, tuple[Hint, ...]]]:
+        """Hints up to some size, once every resource has one: larger sets are never preferred to these."""
+        while self._size < len(self.ids):
+            self._extend()
+            if all(self._found.values()):
+                yield {name: _with_preference(hints, self.policy) for name, hints in self._found.items()}
+
+    def _extend(self) -> None:
+        """Try the sets of the next size."""
+        self._size += 1
+        for numas in masks_of_size(self.ids, self._size):
+            wanted = [name for name, lacking in self.lacking.items() if not numas & lacking]
+            if wanted and self.trials.fits(numas):
+                hint = Hint(numas, False, self._scorer.score(numas))
+                for name in wanted:
+                    self._found[name].append(hint)
+
+
+def _with_preference(hints: Sequence[Hint], policy: str) -> tuple[Hint, ...]:
+    """The smallest sets are preferred; under Restricted all."""
+    smallest = min((_size(hint) for hint in hints), default=0)
+    return tuple(
+        hint._replace(preferred=True)
+        if policy == TopologyPolicy.RESTRICTED or _size(hint) == smallest
+        else hint
+        for hint in hints
+    )
+
+
+def _avoided(trials: Trials) -> int:
+    """NUMA nodes with a pod of policy SingleNUMANode, which pods that span several are to leave alone."""
+    return cpuset.of(numa for numa in trials.node.host.numa_ids if trials.node.use(numa) is Use.SINGLE)
+
+
+def _published(hints: Sequence[Hint], avoided: int, policy: str, trials: Trials) -> tuple[Hint, ...]:
+    """The proposal's exclusivity.
+
+    Required: sets of several NUMA nodes with an avoided one are skipped. Preferred: they score 0, and are
+    not preferred as long as another set would do.
+    """
+    word = trials.request.exclusive
+    free = [hint for hint in hints if _size(hint) == 1 or not (hint.numas or 0) & avoided]
+    if word == Exclusive.REQUIRED:
+        return _with_preference(free, policy)
+    if word != Exclusive.PREFERRED:
+        return _with_preference(hints, policy)
+    if not free:
+        return _with_preference([hint._replace(score=0) for hint in hints], policy)
+    preferred = {hint.numas: hint for hint in _with_preference(free, policy)}
+    return tuple(preferred.get(hint.numas, hint._replace(score=0)) for hint in hints)
+
+
+class _Scorer:
+    """Scores of sets of NUMA nodes for one pod."""
+
+    def __init__(self, trials: Trials, zones: Sequence[Zone], available: Mapping[int, Amounts]) -> None:
+        scheduler = trials.node.host.scheduler
+        self.published = scheduler.published
+        self.strategy = ScoringStrategy(scheduler.numa_scoring.most_allocated, scheduler.numa_weights)
+        self.asked: Counted = counted(trials.amounts)
+        zone_of = {zone.id: zone.resources for zone in reversed(zones)}
+        self.weighted = [
+            (
+                name,
+                {numa: resources.get(name, 0) for numa, resources in zone_of.items()},
+                {numa: available[numa].get(name, 0) for numa in zone_of},
+            )
+            for name, _ in self.strategy.weights
+        ]
+        """(resource, NUMA id → all of it, NUMA id → what is left of it)"""
+
+    def score(self, numas: int) -> int:
+        """How good a set is."""
+        ids = tuple(cpuset.ids(numas))
+        total, used = {}, {}
+        for name, all_, left in self.weighted:
+            total[name] = sum(all_[numa] for numa in ids)
+            used[name] = max(0, total[name] - sum(left[numa] for numa in ids))
+        capacity, requested = counted(total), counted(used)
+        if self.published:
+            return published_score(
+                self.strategy.weights,
+                requested=requested,
+                capacity=capacity,
+                asked=self.asked,
+                numa_nodes=len(ids),
+            )
+        return score(self.strategy, requested=requested, capacity=capacity, asked=self.asked)
+
+
+def device_hints(books: DeviceBooks, request: DeviceRequest) -> dict[str, tuple[Hint, ...]]:
+    """Hints for the devices asked for, by device type; none if no device's NUMA node is known.
+
+    Raises:
+        Refused: with the reason why all NUMA nodes together cannot serve, even if fewer could.
+    """
+    ids = books.inventory.numa_ids
+    found: list[tuple[int, DeviceAllocation]] = []
+    best: DeviceAllocation = {}
+    for numas in masks(ids):
+        try:
+            check_present(books, request)
+            _check_placed(books, request, numas)
+            given = give(books, request, numas=numas)
+        except Refused:
+            if numas.bit_count() == len(ids):
+                raise
+            continue
+        found.append((numas, given))
+        if numas.bit_count() == len(ids):
+            best = given
+    smallest = min((numas.bit_count() for numas, _ in found), default=0)
+    hints = tuple(
+        Hint(
+            numas,
+            numas.bit_count() == smallest,
+            _SAME_DEVICES if minors(given, GPU) == minors(best, GPU) else 0,
+        )
+        for numas, given in found
+    )
+    return dict.fromkeys(request.types, hints) if hints else {}
+
+
+def _check_placed(books: DeviceBooks, request: DeviceRequest, numas: int) -> None:
+    """Refuse a set with fewer devices of a type than asked for; one with none at all may pass."""
+    placed = books.inventory.placed(numas)
+    for type_ in request.types:
+        if type_ in placed and placed[type_] < request.shares[type_].count:
+            raise unresolvable(NO_SCOPED_DEVICES)
+
+
+def masks(ids: Iterable[int]) -> Iterator[int]:
+    """All sets of NUMA nodes but the empty one, small ones first."""
+    listed = tuple(ids)
+    for size in range(1, len(listed) + 1):
+        yield from masks_of_size(listed, size)
+
+
+@lru_cache(maxsize=256)
+def masks_of_size(ids: tuple[int, ...], size: int) -> tuple[int, ...]:
+    """All sets of so many NUMA nodes.
+
+    Raises:
+        UnmodelledFeature: there are too many.
+    """
+    if comb(len(ids), size) > _MOST_SETS:
+        raise UnmodelledFeature(
+            f"{len(ids)} NUMA nodes have too many sets to try; predictions need a smaller machine"
+        )
+    return tuple(cpuset.of(part) for part in combinations(ids, size))
+
+
+def _size(hint: Hint) -> int:
+    return (hint.numas or 0).bit_count()

@@ -1,0 +1,89 @@
+"""Scores: how much of the weighted resources is, or would be, in use.
+
+Rules: ``nodenumaresource/{scoring,least_allocated,most_allocated}``, ``deviceshare/scoring``. All divisions
+drop the fraction. The published score is the proposal's: 100, less 10 for every NUMA node needed, plus up
+to 10 for how much of these NUMA nodes is then in use, so that pods of one NUMA node fill up together.
+"""
+
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+
+from numazones.policies.koordinator.amounts import Amounts, Counted, whole
+from numazones.policies.koordinator.scheduler import ScoringStrategy
+
+_BEST = 100
+_PER_NUMA_NODE = 10
+_NATIVE = frozenset({"cpu", "memory", "ephemeral-storage"})
+
+
+def score(strategy: ScoringStrategy, *, requested: Counted, capacity: Counted, asked: Counted) -> int:
+    """The mean over the weighted resources of a node, or of some NUMA nodes, after the pod's placement.
+
+    Resources without capacity are left out, as are extended resources that the pod does not ask for.
+    """
+    total = weights = 0
+    for name, weight in strategy.weights:
+        if not _counts(name, asked, capacity):
+            continue
+        total += weight * _one(strategy, requested.get(name, 0) + asked.get(name, 0), capacity[name])
+        weights += weight
+    return total // weights if weights else 0
+
+
+def published_score(
+    weights: Iterable[tuple[str, int]],
+    *,
+    requested: Counted,
+    capacity: Counted,
+    asked: Counted,
+    numa_nodes: int,
+) -> int:
+    """The proposal's score of a placement on some NUMA nodes."""
+    used, total = Fraction(0), 0
+    for name, weight in weights:
+        if _counts(name, asked, capacity) and capacity[name] > 0:
+            share = Fraction(requested.get(name, 0) + asked.get(name, 0), capacity[name])
+            used += weight * min(Fraction(1), share)
+            total += weight
+    filled = int(_PER_NUMA_NODE * used / total) if total else 0
+    return max(0, _BEST - _PER_NUMA_NODE * numa_nodes + filled)
+
+
+def score_device(strategy: ScoringStrategy, asked: Amounts, total: Amounts, free: Amounts) -> int:
+    """The score of one device."""
+    sum_ = weights = 0
+    for name, weight in strategy.weights:
+        capacity = total.get(name, 0)
+        if not capacity:
+            continue
+        requested = capacity
+        if capacity >= free.get(name, 0):
+            requested += asked.get(name, 0) - free.get(name, 0)
+        sum_ += weight * _one(strategy, whole(requested), whole(capacity))
+        weights += weight
+    return sum_ // weights if weights else 0
+
+
+def _counts(name: str, asked: Counted, capacity: Mapping[str, int]) -> bool:
+    if not capacity.get(name):
+        return False
+    return name in _NATIVE or bool(asked.get(name)) or not _extended(name)
+
+
+def _extended(name: str) -> bool:
+    """Resources that the scheduler counts by name, and that say nothing about pods without them."""
+    return "/" in name or name.startswith(("hugepages-", "attachable-volumes-"))
+
+
+def _one(strategy: ScoringStrategy, requested: int, capacity: int) -> int:
+    if strategy.most_allocated:
+        return _quotient(min(requested, capacity) * _BEST, capacity)
+    if requested > capacity:
+        return 0
+    return _quotient((capacity - requested) * _BEST, capacity)
+
+
+def _quotient(number: int, divisor: int) -> int:
+    """Integer division that rounds towards zero, as Go's."""
+    result = abs(number) // abs(divisor)
+    return result if (number < 0) == (divisor < 0) else -result

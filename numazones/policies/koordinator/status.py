@@ -1,0 +1,80 @@
+"""How a stage of the scheduling cycle ends: the scheduler framework's status, and what is no verdict."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from numazones.errors import NumazonesError
+
+
+class Code(StrEnum):
+    """Status codes of the scheduler framework, as far as these plugins use them."""
+
+    SUCCESS = "Success"
+    SKIP = "Skip"
+    ERROR = "Error"
+    UNSCHEDULABLE = "Unschedulable"
+    """Waiting may help."""
+    UNRESOLVABLE = "UnschedulableAndUnresolvable"
+    """Nothing that happens to other pods helps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """A code and its reasons, sorted (upstream lists them in random order)."""
+
+    code: Code
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def success(self) -> bool:
+        """The stage let the pod pass."""
+        return self.code is Code.SUCCESS
+
+    @property
+    def message(self) -> str:
+        """The reasons in one line, as the scheduler's event has them."""
+        return ", ".join(self.reasons)
+
+
+SUCCESS = Status(Code.SUCCESS)
+SKIP = Status(Code.SKIP)
+
+
+class Refused(Exception):
+    """A stage refuses the pod; caught by ``admission``."""
+
+    def __init__(self, status: Status) -> None:
+        super().__init__(status.message)
+        self.status = status
+
+
+def unschedulable(*reasons: str) -> Refused:
+    """A refusal that waiting may cure."""
+    return Refused(status(Code.UNSCHEDULABLE, reasons))
+
+
+def unresolvable(*reasons: str) -> Refused:
+    """A refusal for good."""
+    return Refused(status(Code.UNRESOLVABLE, reasons))
+
+
+def status(code: Code, reasons: Iterable[str]) -> Status:
+    """A status with its reasons in order."""
+    return Status(code, tuple(sorted(reasons)))
+
+
+class SchedulerCrash(NumazonesError):
+    """koord-scheduler would crash on this pod or node; the message says where."""
+
+
+class UnmodelledFeature(NumazonesError):
+    """The decision depends on what is not modelled; the message names it and the way out."""
+
+
+class InvalidNode(NumazonesError):
+    """A Kubernetes object describes no node that koord-scheduler could get; the message names the field."""
+
+
+class InvalidConfiguration(NumazonesError):
+    """koord-scheduler would not start with these plugin arguments; the message names the field."""

@@ -1,0 +1,287 @@
+"""Trying a pod on a set of NUMA nodes: what it would take of each, and which CPUs.
+
+Rules: ``nodenumaresource/resource_manager`` (``Allocate`` and what it calls). Resources are spread over the
+set one by one; a pod that is bound then takes its CPUs from the NUMA nodes that gave it CPU.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from numazones import cpuset
+from numazones.cpuset import CPUSet
+from numazones.policies.koordinator.amounts import MICRO, NANO, Amounts, milli, whole
+from numazones.policies.koordinator.annotations import CPUBindPolicy, CPUExclusivePolicy
+from numazones.policies.koordinator.cpu_accumulator import NOT_ENOUGH_CPUS, NoCPUs, Preference, take_cpus
+from numazones.policies.koordinator.cpu_topology import CPUTopology
+from numazones.policies.koordinator.host import amplified
+from numazones.policies.koordinator.node import Node, valid_topology
+from numazones.policies.koordinator.request import CPUS_NOT_INTEGER, Request
+from numazones.policies.koordinator.status import (
+    Code,
+    Refused,
+    UnmodelledFeature,
+    status,
+    unresolvable,
+    unschedulable,
+)
+from numazones.resources import CPU
+
+INVALID_TOPOLOGY = "node(s) invalid CPU Topology"
+NO_ZONES = "insufficient resources on NUMA Node"
+# Go's sort is the insertion sort that is modelled up to this length.
+_LONGEST_INSERTION_SORT = 12
+
+
+class Uncountable(Exception):
+    """Something inside the plugin fails, which is no verdict about the pod."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What a pod would be given."""
+
+    numa_resources: tuple[tuple[int, Amounts], ...] = ()
+    """By NUMA id; NUMA nodes that give nothing are left out."""
+    cpus: CPUSet = 0
+
+
+class Trials:
+    """All trials of one pod on one node; each set of NUMA nodes is tried once.
+
+    Raises:
+        Refused: the pod is to be bound by the node and asks for a fraction of a CPU.
+    """
+
+    def __init__(self, node: Node, request: Request) -> None:
+        host = node.host
+        self.node = node
+        self.request = request
+        self.bound = bound_there(node, request)
+        self.topology = valid_topology(host)
+        self.bind_policy, self.required = _bind_policy(node, request)
+        self.amounts = request.amounts
+        """As they are scored: a bound pod's CPU amplified."""
+        if self.bound and host.ratio > 1:
+            cpu = {CPU: request.amounts[CPU]} if CPU in request.amounts else {}
+            self.amounts = {**request.amounts, **amplified(cpu, {CPU: host.ratio})}
+        self._available: dict[int, dict[str, int]] | None = None
+        self._known: dict[int | None, Grant | Refused] = {}
+        self._bindable: CPUSet | None = None
+        self._taken: dict[tuple[CPUSet, int], CPUSet] = {}
+
+    def on(self, numas: int | None) -> Grant:
+        """What the pod would be given on a set of NUMA nodes; None: CPUs from anywhere, nothing recorded.
+
+        Raises:
+            Refused: it does not fit.
+        """
+        if numas not in self._known:
+            try:
+                self._known[numas] = self._tried(numas)
+            except Refused as refused:
+                self._known[numas] = refused
+        outcome = self._known[numas]
+        if isinstance(outcome, Refused):
+            raise outcome
+        return outcome
+
+    def fits(self, numas: int) -> bool:
+        """The pod fits on a set of NUMA nodes."""
+        try:
+            self.on(numas)
+        except Refused:
+            return False
+        return True
+
+    def _tried(self, numas: int | None) -> Grant:
+        shares: tuple[tuple[int, Amounts], ...] = ()
+        if numas is not None:
+            if not self.node.host.zones:
+                raise unresolvable(NO_ZONES)
+            try:
+                shares = self._spread(numas)
+            except Uncountable as error:
+                raise unresolvable(str(error)) from None
+        if not self.bound:
+            return Grant(shares)
+        try:
+            return Grant(shares, self._cpus(shares))
+        except NoCPUs as error:
+            raise unschedulable(str(error)) from None
+
+    # Amounts.
+
+    def available(self) -> Mapping[int, Amounts]:
+        """NUMA id → what is left; where a bind policy is required, CPU is capped by what can be bound.
+
+        Raises:
+            Uncountable: a bind policy is required, and the node's CPUs are not known.
+        """
+        if self._available is None:
+            left = self.node.available()
+            if self.required:
+                self._cap(left)
+            self._available = left
+        return self._available
+
+    def _cap(self, left: dict[int, dict[str, int]]) -> None:
+        if self.topology is None:
+            raise Uncountable(INVALID_TOPOLOGY)
+        free = self.node.free_cpus()
+        for numa, resources in left.items():
+            if resources.get(CPU):
+                inside = self._allowed(free & self.topology.numas.get(numa, 0)).bit_count() * 1000
+                if inside < milli(resources[CPU]):
+                    resources[CPU] = inside * MICRO
+
+    def _spread(self, numas: int) -> tuple[tuple[int, Amounts], ...]:
+        """Every resource as evenly as possible over the set."""
+        available = self.available()
+        ids = list(cpuset.ids(numas))
+        listed = {name for resources in available.values() for name in resources}
+        given: dict[int, dict[str, int]] = {}
+        short = []
+        for name, amount in self.request.amounts.items():
+            if name not in listed:
+                continue
+            rest = amount
+            for position, numa in enumerate(self._order(ids, name, available)):
+                part = min(available.get(numa, {}).get(name, 0), self._part(name, rest, len(ids) - position))
+                if part:
+                    given.setdefault(numa, {})[name] = part
+                    rest -= part
+            if rest:
+                short.append(f"Insufficient NUMA {name}")
+        if short:
+            raise Refused(status(Code.UNSCHEDULABLE, short))
+        return tuple(sorted(given.items()))
+
+    def _order(self, ids: list[int], name: str, available: Mapping[int, Amounts]) -> list[int]:
+        """The NUMA nodes in the order of giving: those with least available first.
+
+        That is what is meant. Released code compares, while sorting, the NUMA nodes whose ids are the two
+        *positions*, and never the elements it swaps.
+        """
+        if len(ids) == 1:
+            return ids
+
+        def left(numa: int) -> int:
+            return available.get(numa, {}).get(name, 0)
+
+        if self.node.host.scheduler.published:
+            return sorted(ids, key=left)
+        if len(ids) > _LONGEST_INSERTION_SORT:
+            raise UnmodelledFeature(
+                f"koord-scheduler's order of more than {_LONGEST_INSERTION_SORT} NUMA nodes is not modelled; "
+                "predictions need smaller machines or rules='published'"
+            )
+        order = list(ids)
+        for start in range(1, len(order)):
+            place = start
+            while place > 0 and left(place) < left(place - 1):
+                order[place], order[place - 1] = order[place - 1], order[place]
+                place -= 1
+        return order
+
+    def _part(self, name: str, rest: int, numas: int) -> int:
+        """An even part: whole units, thousandths of a CPU for pods that are not bound."""
+        if name != CPU:
+            return whole(rest) // numas * NANO
+        if not self.bound:
+            return milli(rest) // numas * MICRO
+        if self.required and self.bind_policy == CPUBindPolicy.FULL_PCPUS and self.topology is not None:
+            size = self.topology.per_core
+            return whole(rest) // size // numas * size * NANO
+        return whole(rest) // numas * NANO
+
+    # CPUs.
+
+    def _cpus(self, shares: tuple[tuple[int, Amounts], ...]) -> CPUSet:
+        """CPUs on the NUMA nodes that give amounts; without any, from the whole machine.
+
+        Raises:
+            NoCPUs: there are not enough.
+        """
+        topology = self.topology
+        if topology is None:
+            raise NoCPUs(INVALID_TOPOLOGY)
+        if self._bindable is None:
+            self._bindable = self._allowed(self.node.free_cpus())
+        free, need = self._bindable, self.request.cpus
+        if free.bit_count() < need:
+            raise NoCPUs(NOT_ENOUGH_CPUS)
+        taken: CPUSet = 0
+        if shares:
+            for numa, resources in shares:
+                inside = free & topology.numas.get(numa, 0)
+                count = min(inside.bit_count(), milli(resources.get(CPU, 0)) // 1000)
+                taken |= self._take(topology, inside, count)
+            if taken.bit_count() != need:
+                raise NoCPUs(NOT_ENOUGH_CPUS)
+        else:
+            taken = self._take(topology, free, need)
+        self._check_policy(topology, taken)
+        return taken
+
+    def _take(self, topology: CPUTopology, free: CPUSet, count: int) -> CPUSet:
+        """Choose CPUs; sets of NUMA nodes overlap, so that the same choice comes up again and again."""
+        key = free, count
+        if key not in self._taken:
+            self._taken[key] = self._choose(topology, free, count)
+        return self._taken[key]
+
+    def _choose(self, topology: CPUTopology, free: CPUSet, count: int) -> CPUSet:
+        books, exclusive = self.node.books, self.request.exclusive_policy
+        clashing = 0
+        if exclusive == CPUExclusivePolicy.PCPU_LEVEL:
+            clashing = books.core_exclusive
+        elif exclusive == CPUExclusivePolicy.NUMA_NODE_LEVEL:
+            clashing = books.numa_exclusive
+        preference = Preference(
+            bind_policy=self.bind_policy,
+            exclusive_policy=exclusive,
+            most_allocated=self.node.host.most_allocated,
+            clashing=clashing,
+            one_core_too_many=not self.node.host.scheduler.published,
+        )
+        return take_cpus(topology, free, count, preference)
+
+    def _allowed(self, cpus: CPUSet) -> CPUSet:
+        """The CPUs that a required bind policy leaves: whole cores, or one of each core."""
+        topology = self.topology
+        if not self.required or topology is None:
+            return cpus
+        if self.bind_policy == CPUBindPolicy.FULL_PCPUS:
+            return topology.whole_cores(cpus)
+        if self.bind_policy == CPUBindPolicy.SPREAD_BY_PCPUS:
+            return topology.one_per_core(cpus)
+        return cpus
+
+    def _check_policy(self, topology: CPUTopology, taken: CPUSet) -> None:
+        if not self.required:
+            return
+        cores = topology.cores_touched(taken)
+        size = topology.per_core if self.bind_policy == CPUBindPolicy.FULL_PCPUS else 1
+        if cores * size != taken.bit_count():
+            raise NoCPUs(f"insufficient CPUs to satisfy required cpu bind policy {self.bind_policy}")
+
+
+def bound_there(node: Node, request: Request) -> bool:
+    """Whether the pod gets CPUs of its own on a node.
+
+    Raises:
+        Refused: the node binds every pod, and this one asks for a fraction of a CPU.
+    """
+    if request.bound:
+        return True
+    if not request.cpu_milli or not node.host.required_bind_policy:
+        return False
+    if request.cpu_milli % 1000:
+        raise unresolvable(CPUS_NOT_INTEGER)
+    return True
+
+
+def _bind_policy(node: Node, request: Request) -> tuple[str, bool]:
+    """The CPU bind policy, and whether it is required: the pod's, then the node's."""
+    required = request.required_bind_policy or node.host.required_bind_policy
+    return (required, True) if required else (request.preferred_bind_policy, False)
