@@ -1,0 +1,185 @@
+"""Recordings of real kubelets, as the exporter's tests and ``record`` know them, turned into histories.
+
+A recorded cluster is a directory with ``replay.jsonl`` (one operation a line) and a directory per node with
+its sysfs tree (``sys.tar.gz``), configuration, announced devices and Node object. The machine is read by the
+exporter's own reader of sysfs: there is one such reader, and a recording is a node's tree.
+"""
+
+import json
+import tarfile
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from kubectl_numazones.cluster import BadDump
+from numazones import cpuset
+from numazones.errors import NumazonesError
+from numazones.kubelet.config import KubeletConfiguration
+from numazones.kubelet.device_manager import Device
+from numazones.kubelet.node import Node
+from numazones.pod import Pod
+from numazones.whatif.history import (
+    Arrival,
+    Departure,
+    DeviceHealth,
+    MemoryBlocks,
+    Observed,
+    Operation,
+    Outcome,
+    Preference,
+    Restart,
+    replay,
+)
+from numazones_exporter.sources.sysfs import SysfsReader
+
+_HISTORY = "replay.jsonl"
+_TREE = "sys.tar.gz"
+_REJECTED = "Pod was rejected: "
+_ENDED = frozenset({"Succeeded", "Failed"})
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A recording, compared."""
+
+    outcomes: tuple[tuple[str, Outcome], ...]
+    """(node, outcome) for every decision of a kubelet."""
+    outside: tuple[tuple[str, str], ...]
+    """(pod, why) for what no kubelet decided."""
+
+    @property
+    def differ(self) -> list[tuple[str, Outcome]]:
+        """The decisions that the model does not share."""
+        return [(node, outcome) for node, outcome in self.outcomes if outcome.differences]
+
+
+def compare(directory: Path) -> Report:
+    """Replay every node of a recording.
+
+    Raises:
+        BadDump: the directory is no recording, or a file of it is damaged.
+    """
+    lines = list(_lines(directory / _HISTORY))
+    nodes = sorted({line["node"] for line in lines if line.get("node")})
+    outcomes: list[tuple[str, Outcome]] = []
+    for name in nodes:
+        preference = Preference()
+        node, devices = _node(directory / name, preference)
+        operations = _operations([line for line in lines if line.get("node") == name])
+        outcomes += ((name, outcome) for outcome in replay(node, devices, operations, preference=preference))
+    outside = tuple(
+        (_name(line), str(line["outcome"].get("reason") or "not decided while it was watched"))
+        for line in lines
+        if line["op"] == "create" and (not line.get("node") or not _decided(line["outcome"]))
+    )
+    return Report(tuple(outcomes), outside)
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    try:
+        with path.open(encoding="utf-8") as file:
+            for number, text in enumerate(file, 1):
+                try:
+                    line = json.loads(text)
+                except ValueError as error:
+                    raise BadDump(f"{path}, line {number}: cut off or no JSON ({error})") from error
+                if not isinstance(line, dict) or "op" not in line:
+                    raise BadDump(f"{path}, line {number}: holds no operation")
+                yield line
+    except OSError as error:
+        raise BadDump(f"{path}: {error.strerror or error}; a recording has a {_HISTORY}") from error
+
+
+def _node(directory: Path, preference: Preference) -> tuple[Node, dict[str, tuple[Device, ...]]]:
+    """The node before the first operation: no pods, all devices as its plugins announced them."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="numazones-") as scratch:
+            with tarfile.open(directory / _TREE) as tree:
+                tree.extractall(scratch, filter="data")
+            machine = SysfsReader(Path(scratch, "sys"), Path(scratch, "proc")).read().value.machine
+        configuration = yaml.safe_load((directory / "kubelet-config.yaml").read_text(encoding="utf-8"))
+        body = json.loads((directory / "node.json").read_text(encoding="utf-8"))
+        plugins = json.loads((directory / "device_plugins.json").read_text(encoding="utf-8"))
+        devices = {
+            plugin["resource"]: tuple(Device(item["id"], tuple(item["numa"])) for item in plugin["devices"])
+            for plugin in plugins.values()
+        }
+        version = body["status"]["nodeInfo"]["kubeletVersion"]
+        config = KubeletConfiguration.from_api(configuration, version=version)
+        return Node.fresh(machine, config, devices, preferred_allocation=preference), devices
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        tarfile.TarError,
+        yaml.YAMLError,
+        NumazonesError,
+    ) as error:
+        raise BadDump(f"{directory}: this recorded node cannot be used: {error!r}") from error
+
+
+def _operations(lines: list[dict[str, Any]]) -> Iterator[Operation]:
+    for line in lines:
+        match line["op"]:
+            case "create":
+                yield _arrival(line)
+            case "delete":
+                yield Departure(line["uid"])
+            case "kubelet-restart" | "kubelet-crash":
+                yield Restart()
+            case "device-health":
+                yield DeviceHealth(line["resource"], line["device"], line["health"] == "Healthy")
+
+
+def _name(line: Mapping[str, Any]) -> str:
+    metadata = line["pod"]["metadata"]
+    return f"{metadata.get('namespace', 'default')}/{metadata['name']}"
+
+
+def _decided(outcome: Mapping[str, Any]) -> bool:
+    """Whether the kubelet had decided by the time the recorder looked."""
+    return bool(outcome.get("settled", True) or outcome.get("containers"))
+
+
+def _arrival(line: Mapping[str, Any]) -> Arrival:
+    body, outcome, seen = line["pod"], line["outcome"], line.get("observed") or {}
+    pod = Pod.from_manifest({**body, "metadata": {**body["metadata"], "uid": line["uid"]}})
+    message = outcome.get("message") or ""
+    rejected = message.startswith(_REJECTED)
+    ended = outcome["phase"] in _ENDED
+    return Arrival(
+        _name(line),
+        pod,
+        Observed(
+            admitted=not rejected if _decided(outcome) else None,
+            reason=(outcome.get("reason") or "") if rejected else "",
+            message=message.removeprefix(_REJECTED) if rejected else "",
+            cpus=_cpus(seen.get("cpu_manager_state")),
+            memory=_memory(seen.get("memory_manager_state")),
+            devices=frozenset(_devices(seen.get("podresources_list") or {})),
+            default_cpus=cpuset.parse(seen["default_cpuset"]) if seen.get("default_cpuset") else None,
+        ),
+        ended=ended and not rejected,
+    )
+
+
+def _cpus(state: Mapping[str, str] | None) -> dict[str, int]:
+    return {name: cpuset.parse(text) for name, text in (state or {}).items()}
+
+
+def _memory(state: Mapping[str, Any] | None) -> dict[str, MemoryBlocks]:
+    return {
+        name: tuple(sorted((item["type"], tuple(item["numaAffinity"]), item["size"]) for item in blocks))
+        for name, blocks in (state or {}).items()
+    }
+
+
+def _devices(listed: Mapping[str, Any]) -> Iterator[str]:
+    for container in listed.values():
+        for item in container.get("devices") or ():
+            yield from [item["id"]] if "id" in item else item["ids"]
