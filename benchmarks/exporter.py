@@ -30,7 +30,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from numazones.kubelet.device_manager import Device
-from numazones_client import Client, load
+from numazones_client import Client, ClusterConfig
 from numazones_client.resources import NODES, NUMAZONES, PODS, Resource
 from numazones_simulator import clock, machine_tree, machines
 from numazones_simulator.apiserver import ApiServer
@@ -72,15 +72,18 @@ async def measure(*, cycles: int, interval: float) -> dict[str, Any]:
         tree = machine_tree.write(kubelet.spec.machine, folder)
         (folder / "kubelet.json").write_text(json.dumps(kubelet.spec.configuration))
         endpoint = folder / "kubelet" / "pod-resources" / "kubelet.sock"
-        async with ApiServer() as server, PodResourcesServer(endpoint, lambda: (kubelet.node, kubelet.pods)):
-            kubeconfig = server.kubeconfig(folder / "kubeconfig")
-            async with Client(load(kubeconfig)) as client, aiohttp.ClientSession() as http:
-                await populate(client, kubelet)
-                files.write(kubelet.node)
-                async with exporter(folder, tree, kubeconfig, interval) as (process, url):
-                    await ready(http, url)
-                    figures = await idle_figures(process, http, url, cycles=cycles, interval=interval)
-                    latency = await latency_of_a_change(client, kubelet, files)
+        async with (
+            ApiServer() as server,
+            PodResourcesServer(endpoint, lambda: (kubelet.node, kubelet.pods)),
+            Client(ClusterConfig(server.url)) as client,
+            aiohttp.ClientSession() as http,
+        ):
+            await populate(client, kubelet)
+            files.write(kubelet.node)
+            async with exporter(folder, tree, server.url, interval) as (process, url):
+                await ready(http, url)
+                figures = await idle_figures(process, http, url, cycles=cycles, interval=interval)
+                latency = await latency_of_a_change(client, kubelet, files)
     return {
         "numa_nodes": len(kubelet.spec.machine.numa_nodes),
         "cpus": len(kubelet.spec.machine.cpus),
@@ -138,7 +141,7 @@ async def admit(client: Client, kubelet: Kubelet, body: Mapping[str, Any]) -> No
 
 @asynccontextmanager
 async def exporter(
-    folder: Path, tree: machine_tree.MachineTree, kubeconfig: Path, interval: float
+    folder: Path, tree: machine_tree.MachineTree, server: str, interval: float
 ) -> AsyncIterator[tuple[psutil.Process, str]]:
     """Run the real program; yield its process and the address of its metrics."""
     with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as free:
@@ -150,7 +153,7 @@ async def exporter(
         f"--procfs={tree.procfs}",
         f"--kubelet-dir={folder / 'kubelet'}",
         f"--kubelet-config=file:{folder / 'kubelet.json'}",
-        f"--kubeconfig={kubeconfig}",
+        f"--server={server}",
         f"--interval={interval}",
         f"--metrics-address={address}",
         env={**os.environ, **manifest_environment()},

@@ -42,6 +42,7 @@ class Client:
         retry: RetryPolicy = RetryPolicy(),  # noqa: B008 - an immutable value
         timeout: float = 30.0,
     ) -> None:
+        self.config = config
         self._transport = Transport(config, user_agent=user_agent, retry=retry, timeout=timeout)
 
     async def __aenter__(self) -> Self:

@@ -7,7 +7,7 @@ Tokens on disk are renewed by the kubelet, so they are read again whenever the f
 
 import os
 import ssl
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -84,6 +84,26 @@ class ClusterConfig:
     """Name the server's certificate is checked against where it isn't the URL's host."""
 
 
+def direct(server: str, *, directory: Path = SERVICE_ACCOUNT) -> ClusterConfig:
+    """Return the configuration for a server's URL, with the credentials that ``directory`` holds, if any.
+
+    Raises:
+        ConfigError: the text is no URL, or the certificate authority cannot be read.
+    """
+    if not server.startswith(("http://", "https://")):
+        raise ConfigError(f"{server!r} is no server's URL; write it as https://10.96.0.1:443")
+    token, namespace, authority = directory / "token", directory / "namespace", directory / "ca.crt"
+    context = None
+    if server.startswith("https://"):
+        context = _trusting(authority) if authority.exists() else ssl.create_default_context()
+    return ClusterConfig(
+        server=server.rstrip("/"),
+        ssl_context=context,
+        credentials=FileToken(token) if token.exists() else StaticToken(),
+        namespace=namespace.read_text().strip() if namespace.is_file() else "default",
+    )
+
+
 def in_cluster(*, directory: Path = SERVICE_ACCOUNT) -> ClusterConfig:
     """Return the configuration of the pod this program runs in.
 
@@ -95,18 +115,16 @@ def in_cluster(*, directory: Path = SERVICE_ACCOUNT) -> ClusterConfig:
         raise ConfigError("not in a pod: KUBERNETES_SERVICE_HOST is not set; name a kubeconfig instead")
     if ":" in host:
         host = f"[{host}]"
-    ca = directory / "ca.crt"
+    _trusting(directory / "ca.crt")  # without it the pod has no service account
+    found = direct(f"https://{host}:{port}", directory=directory)
+    return replace(found, credentials=FileToken(directory / "token"))
+
+
+def _trusting(authority: Path) -> ssl.SSLContext:
     try:
-        context = ssl.create_default_context(cafile=str(ca))
+        return ssl.create_default_context(cafile=str(authority))
     except (OSError, ssl.SSLError) as error:
         raise ConfigError(
-            f"cannot read the cluster's certificate authority {ca}: {error}; "
+            f"cannot read the cluster's certificate authority {authority}: {error}; "
             "let the pod mount its service account (automountServiceAccountToken)"
         ) from error
-    namespace = directory / "namespace"
-    return ClusterConfig(
-        server=f"https://{host}:{port}",
-        ssl_context=context,
-        credentials=FileToken(directory / "token"),
-        namespace=namespace.read_text().strip() if namespace.is_file() else "default",
-    )

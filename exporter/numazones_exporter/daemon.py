@@ -72,7 +72,8 @@ async def _run_until_signalled(options: Options) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    async with Client(load(options.kubeconfig), user_agent="numazones-exporter") as client:
+    config = await load(options.kubeconfig, server=options.server)
+    async with Client(config, user_agent="numazones-exporter") as client:
         await serve(options, client, stop=stop)
     _log.info("stopped")
 

@@ -199,6 +199,13 @@ def _setting(
     "How to reach the API server.  [default: $KUBECONFIG, the pod's service account, ~/.kube/config]",
     metavar="FILE",
 )
+@_setting(
+    "server",
+    str,
+    "The API server's URL, where neither a kubeconfig nor a pod tells it; the service account's files are "
+    "used if they are there.",
+    metavar="URL",
+)
 @_setting("publish", _Publish(), "Which objects to maintain: numazones, noderesourcetopologies.")
 @_setting("interval", settings.Duration(), "Time between readings when nothing happens.")
 @_setting("metrics_address", str, "Where to serve /metrics, /healthz and /readyz.", metavar="HOST:PORT")

@@ -44,6 +44,8 @@ class Options:
     """Seconds after which one source counts as hanging."""
     kubeconfig: Path | None = None
     """None: $KUBECONFIG, the service account of the pod, then ~/.kube/config."""
+    server: str = ""
+    """URL of the API server where no kubeconfig and no pod tells; credentials as in a pod, if any."""
     publish: tuple[str, ...] = (NUMAZONES,)
     """Which objects to maintain, out of ``PUBLISHABLE``."""
     interval: float = 60.0

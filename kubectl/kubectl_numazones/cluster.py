@@ -309,7 +309,7 @@ async def _listed(source: Source) -> list[Object]:
     from numazones_client.errors import Forbidden, NotFound, UnknownResource  # noqa: PLC0415
 
     found: list[Object] = []
-    config = load(source.kubeconfig, context=source.context)
+    config = await load(source.kubeconfig, context=source.context)
     async with Client(config, user_agent="kubectl-numazones") as client:
         for kind in KINDS:
             try:

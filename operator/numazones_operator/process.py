@@ -64,7 +64,7 @@ def run(options: Options) -> int:
     logs.configure(style=options.log_format, level=options.log_level)
     # kopf tells of every step of its own start; only its complaints are news here.
     logging.getLogger("kopf").setLevel(max(logging.WARNING, logging.getLogger().level))
-    operator = Operator(options, load(options.kubeconfig))
+    operator = Operator(options, asyncio.run(load(options.kubeconfig)))
     asyncio.run(operator.run())
     return 1 if operator.failed else 0
 

@@ -1,7 +1,6 @@
 """Starts one real exporter per node, and waits until they have published."""
 
 import asyncio
-from pathlib import Path
 
 from numazones.errors import NumazonesError
 from numazones_client import Client
@@ -21,7 +20,7 @@ def command(
     node_name: str,
     directories: NodeDirectories,
     *,
-    kubeconfig: Path,
+    server: str,
     podresources: str = "",
     interval: float = 60.0,
 ) -> list[str]:
@@ -30,7 +29,7 @@ def command(
     Args:
         node_name: the node.
         directories: its files.
-        kubeconfig: how to reach the API server.
+        server: the URL of the API server.
         podresources: as ``--podresources`` takes it; empty: the socket in the kubelet's directory.
         interval: seconds between readings when nothing happens.
     """
@@ -41,7 +40,7 @@ def command(
         "kubelet-dir": str(directories.kubelet),
         "kubelet-config": "configz",
         "pods": "api",
-        "kubeconfig": str(kubeconfig),
+        "server": server,
         "lease-namespace": NAMESPACE,
         "interval": f"{interval:g}s",
         "metrics-address": "127.0.0.1:0",

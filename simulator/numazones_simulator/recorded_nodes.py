@@ -49,7 +49,7 @@ async def running(
                 exporters.command(
                     recording.name,
                     directories,
-                    kubeconfig=plane.kubeconfig,
+                    server=plane.server.url,
                     podresources=f"replay:{recording.directory}",
                 ),
             )

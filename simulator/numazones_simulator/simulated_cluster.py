@@ -117,9 +117,7 @@ async def _until_registered(plane: ControlPlane, count: int) -> None:
 
 async def _start_exporter(name: str, directory: Path, plane: ControlPlane, programs: Programs) -> None:
     directories = NodeDirectories(directory / "sys", directory / "proc", directory / "kubelet")
-    await programs.start(
-        f"exporter-{name}", exporters.command(name, directories, kubeconfig=plane.kubeconfig)
-    )
+    await programs.start(f"exporter-{name}", exporters.command(name, directories, server=plane.server.url))
 
 
 def _free_port() -> int:

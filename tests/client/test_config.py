@@ -1,9 +1,12 @@
 """Where the API server is and who asks: pods, kubeconfigs, tokens, certificates, plugins."""
 
+import asyncio
 import base64
 import json
 import ssl
 import stat
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -20,8 +23,18 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from numazones_client import Client, ConfigError, RetryPolicy, Unreachable, from_kubeconfig, in_cluster, load
-from numazones_client.config import FileToken
+import numazones_client
+from numazones_client import (
+    Client,
+    ConfigError,
+    RetryPolicy,
+    Unreachable,
+    from_kubeconfig,
+    in_cluster,
+    load,
+    official_kubeconfig,
+)
+from numazones_client.config import FileToken, direct
 from numazones_client.resources import NODES
 
 
@@ -163,10 +176,28 @@ async def test_a_token_is_read_again_on_demand_though_its_file_looks_the_same(tm
     assert await source.token(renew=True) == "one"
 
 
+async def test_a_server_that_is_named_needs_nothing_else(tmp_path: Path) -> None:
+    config = direct("http://127.0.0.1:1/", directory=tmp_path)
+    assert (config.server, config.ssl_context, config.namespace) == ("http://127.0.0.1:1", None, "default")
+    assert await config.credentials.token() == ""
+
+
+async def test_a_server_that_is_named_gets_the_service_accounts_token(pod_files: Path) -> None:
+    config = direct("https://elsewhere:6443", directory=pod_files)
+    assert config.ssl_context is not None
+    assert len(config.ssl_context.get_ca_certs()) == 1
+    assert await config.credentials.token() == "secret"
+
+
+def test_a_server_needs_a_scheme() -> None:
+    with pytest.raises(ConfigError, match=r"'10\.0\.0\.1' is no server's URL; write it as https://"):
+        direct("10.0.0.1")
+
+
 # Which configuration
 
 
-def test_a_named_kubeconfig_wins_then_the_environment_then_the_home_folder(
+async def test_what_is_named_wins_then_the_environment_then_the_home_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def named(name: str) -> Path:
@@ -177,35 +208,68 @@ def test_a_named_kubeconfig_wins_then_the_environment_then_the_home_folder(
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("KUBECONFIG", str(named("environment")))
     named(".kube/config")
-    assert load(named("argument")).server == "http://argument"
-    assert load().server == "http://environment"
+    assert (await load(named("argument"))).server == "http://argument"
+    assert (await load(server="http://server")).server == "http://server"
+    assert (await load()).server == "http://environment"
     monkeypatch.delenv("KUBECONFIG")
-    assert load().server == "http://config"
+    assert (await load()).server == "http://config"
     (tmp_path / ".kube" / "config").unlink()
     with pytest.raises(ConfigError, match=r"no API server is configured.*name a kubeconfig"):
-        load()
+        await load()
+    with pytest.raises(ConfigError, match=r"both a kubeconfig \(k\) and a server \(http://s\) are named"):
+        await load("k", server="http://s")
+
+
+async def test_without_the_official_client_a_kubeconfig_is_refused_with_the_cure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "kubernetes.aio.config", None)
+    monkeypatch.delitem(sys.modules, "numazones_client.official_kubeconfig", raising=False)
+    monkeypatch.delattr(numazones_client, "official_kubeconfig", raising=False)
+    with pytest.raises(
+        ConfigError, match=r"needs the package kubernetes.*pip install 'numazones\[kubeconfig\]'"
+    ):
+        await load(kubeconfig(tmp_path / "config"))
+
+
+def test_the_official_client_is_imported_for_kubeconfigs_only() -> None:
+    program = (
+        "import asyncio, sys, numazones_client as c; "
+        "asyncio.run(c.load(server='http://127.0.0.1:1')); "
+        "sys.exit('kubernetes' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
 # Kubeconfigs
 
 
 async def test_a_kubeconfig_gives_server_namespace_and_token(tmp_path: Path) -> None:
-    config = from_kubeconfig(kubeconfig(tmp_path / "config", user={"token": "secret"}))
+    config = await from_kubeconfig(kubeconfig(tmp_path / "config", user={"token": "secret"}))
     assert (config.server, config.namespace, config.ssl_context) == ("http://127.0.0.1:1", "n", None)
     assert await config.credentials.token() == "secret"
 
 
-async def test_a_token_file_is_found_beside_the_kubeconfig(tmp_path: Path) -> None:
+async def test_a_token_file_is_found_beside_the_kubeconfig_and_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "token").write_text("secret")
-    config = from_kubeconfig(kubeconfig(tmp_path / "config", user={"tokenFile": "token"}))
+    config = await from_kubeconfig(kubeconfig(tmp_path / "config", user={"tokenFile": "token"}))
     assert await config.credentials.token() == "secret"
+    (tmp_path / "token").write_text("newer")
+    assert await config.credentials.token() == "secret"
+    assert await config.credentials.token(renew=True) == "newer"
+    (tmp_path / "token").write_text("newest")
+    monkeypatch.setattr(official_kubeconfig, "_RENEWAL", -1.0)
+    assert await config.credentials.token() == "newest"
 
 
 async def test_without_credentials_no_token_is_sent(tmp_path: Path) -> None:
-    assert await from_kubeconfig(kubeconfig(tmp_path / "config")).credentials.token() == ""
+    config = await from_kubeconfig(kubeconfig(tmp_path / "config"))
+    assert await config.credentials.token() == ""
 
 
-def test_another_context_may_be_named(tmp_path: Path) -> None:
+async def test_another_context_may_be_named(tmp_path: Path) -> None:
     path = kubeconfig(
         tmp_path / "config",
         contexts=[
@@ -213,21 +277,45 @@ def test_another_context_may_be_named(tmp_path: Path) -> None:
             {"name": "there", "context": {"cluster": "c", "namespace": "elsewhere"}},
         ],
     )
-    assert from_kubeconfig(path, context="there").namespace == "elsewhere"
-    assert from_kubeconfig(path).namespace == "default"
+    assert (await from_kubeconfig(path, context="there")).namespace == "elsewhere"
+    assert (await from_kubeconfig(path)).namespace == "default"
 
 
-def test_several_files_are_read_as_one(tmp_path: Path) -> None:
+async def test_several_files_are_read_as_one(tmp_path: Path) -> None:
     first = kubeconfig(tmp_path / "first", clusters=[])
-    nowhere: dict[str, Any] = {"current-context": "nowhere"}
-    second = kubeconfig(tmp_path / "second", **nowhere)
-    assert from_kubeconfig(f"{first}:{second}").server == "http://127.0.0.1:1"
+    second = kubeconfig(tmp_path / "second")
+    assert (await from_kubeconfig(f"{first}:{second}")).server == "http://127.0.0.1:1"
 
 
-def test_proxy_and_server_name_are_kept(tmp_path: Path) -> None:
+async def test_proxy_and_server_name_are_kept(tmp_path: Path) -> None:
     cluster = {"proxy-url": "http://proxy:3128", "tls-server-name": "api.example"}
-    config = from_kubeconfig(kubeconfig(tmp_path / "config", cluster=cluster))
+    config = await from_kubeconfig(kubeconfig(tmp_path / "config", cluster=cluster))
     assert (config.proxy, config.tls_server_name) == ("http://proxy:3128", "api.example")
+
+
+def identity_token(expires: datetime) -> str:
+    def part(content: dict[str, Any]) -> str:
+        return base64.urlsafe_b64encode(json.dumps(content).encode()).decode().rstrip("=")
+
+    return f"{part({'alg': 'none'})}.{part({'exp': int(expires.timestamp())})}.x"
+
+
+def test_an_openid_token_that_is_good_is_used(tmp_path: Path) -> None:
+    token = identity_token(datetime.now(UTC) + timedelta(hours=1))
+    user = {"auth-provider": {"name": "oidc", "config": {"id-token": token}}}
+
+    async def given() -> str:
+        config = await from_kubeconfig(kubeconfig(tmp_path / "config", user=user))
+        return await config.credentials.token()
+
+    assert asyncio.run(given()) == token
+
+
+async def test_an_openid_token_that_has_expired_needs_a_refresh_token(tmp_path: Path) -> None:
+    token = identity_token(datetime.now(UTC) - timedelta(hours=1))
+    user = {"auth-provider": {"name": "oidc", "config": {"id-token": token}}}
+    with pytest.raises(ConfigError, match="cannot refresh without refresh-token"):
+        await from_kubeconfig(kubeconfig(tmp_path / "config", user=user))
 
 
 HTTPS = {"server": "https://127.0.0.1:1"}
@@ -236,30 +324,24 @@ HTTPS = {"server": "https://127.0.0.1:1"}
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"current-context": ""}, "has no current-context; name a context"),
-        ({"current-context": "x"}, "there is no context 'x'; known: here"),
-        ({"clusters": []}, "there is no cluster 'c'; known: none"),
-        ({"users": []}, "there is no user 'u'; known: none"),
-        ({"clusters": "c"}, "clusters must be a list"),
-        ({"clusters": ["c"]}, "clusters must list mappings with a name and a cluster"),
-        ({"users": [{"name": "u", "user": "me"}]}, "users must list mappings with a name and a user"),
-        ({"cluster": {"server": "tcp://x"}}, "cluster 'c' has no usable server URL"),
-        ({"user": {"auth-provider": {"name": "gcp"}}}, "auth-provider, which Kubernetes removed in 1.26"),
-        ({"user": {"username": "a"}}, "has a password, which Kubernetes removed in 1.19"),
+        ({"current-context": ""}, "contexts list"),
+        ({"current-context": "x"}, "name x in .*contexts"),
+        ({"clusters": []}, "name c in .*clusters"),
+        ({"clusters": "c"}, "cannot be used"),
+        ({"clusters": ["c"]}, "cannot be used"),
+        ({"cluster": {"server": "tcp://x"}}, "names no usable server URL, but 'tcp://x'"),
+        ({"user": {"auth-provider": {"name": "gcp"}}}, "cannot be used: GoogleAuth"),
+        ({"user": {"exec": {"args": ["x"]}}}, "the credential plugin None gave no credentials"),
         (
-            {"user": {"exec": {"command": "x"}}},
-            "user 'u' lacks a command or a known apiVersion",
+            {"cluster": HTTPS | {"certificate-authority-data": "?"}},
+            "certificate-authority is no PEM certificate",
         ),
-        ({"cluster": HTTPS | {"certificate-authority-data": "?"}}, "certificate-authority-data is no base64"),
         (
             {"cluster": HTTPS | {"certificate-authority-data": encoded(b"x")}},
             "certificate-authority is no PEM certificate",
         ),
-        (
-            {"cluster": HTTPS | {"certificate-authority": "none.crt"}},
-            "cannot read certificate-authority",
-        ),
-        ({"cluster": HTTPS, "user": {"client-certificate-data": encoded(b"x")}}, "comes without client-key"),
+        ({"cluster": HTTPS | {"certificate-authority": "none.crt"}}, "none.crt"),
+        ({"cluster": HTTPS, "user": {"client-certificate-data": encoded(b"x")}}, "no matching PEM pair"),
         (
             {
                 "cluster": HTTPS,
@@ -269,36 +351,53 @@ HTTPS = {"server": "https://127.0.0.1:1"}
         ),
     ],
 )
-def test_what_is_wrong_with_a_kubeconfig_is_named(
+async def test_what_is_wrong_with_a_kubeconfig_is_named(
     tmp_path: Path, changes: dict[str, Any], message: str
 ) -> None:
     path = kubeconfig(tmp_path / "config", **changes)
-    with pytest.raises(ConfigError, match=message):
-        from_kubeconfig(path)
+    with pytest.raises(ConfigError, match=message) as raised:
+        await from_kubeconfig(path)
+    assert str(path) in str(raised.value) or "plugin" in str(raised.value)
+
+
+async def test_errors_never_show_tokens(tmp_path: Path) -> None:
+    path = kubeconfig(tmp_path / "config", users=[{"name": "u", "usr": {"token": "secret"}}])
+    with pytest.raises(ConfigError, match="Expected key user in") as raised:
+        await from_kubeconfig(path)
+    assert "secret" not in str(raised.value)
+
+
+async def test_passwords_are_refused(tmp_path: Path) -> None:
+    user = {"username": "a", "password": "b"}
+    config = await from_kubeconfig(kubeconfig(tmp_path / "config", user=user))
+    with pytest.raises(ConfigError, match=r"has a password, which Kubernetes removed in 1\.19"):
+        await config.credentials.token()
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (None, "cannot read the kubeconfig .*: No such file"),
-        (b"a: [", "is no YAML"),
-        (b"\xff\xfe\xfd", "is no YAML"),
-        (b"a: 2001-99-99", "is no YAML"),
-        (b"a: " + b"9" * 5000, "is no YAML"),
-        (b"just text", "holds no mapping"),
+        (None, "does not exist; name another, or set KUBECONFIG"),
+        (b"a: [", "cannot be used"),
+        (b"\xff\xfe\xfd", "cannot be used"),
+        (b"a: 2001-99-99", "cannot be used"),
+        (b"just text", "cannot be used"),
+        (b"", "cannot be used"),
     ],
 )
-def test_a_file_that_is_no_kubeconfig_is_named(tmp_path: Path, content: bytes | None, message: str) -> None:
+async def test_a_file_that_is_no_kubeconfig_is_named(
+    tmp_path: Path, content: bytes | None, message: str
+) -> None:
     path = tmp_path / "config"
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(ConfigError, match=message):
-        from_kubeconfig(path)
+        await from_kubeconfig(path)
 
 
-def test_an_empty_path_is_no_kubeconfig() -> None:
-    with pytest.raises(ConfigError, match="the kubeconfig's path is empty"):
-        from_kubeconfig("")
+async def test_an_empty_path_is_no_kubeconfig() -> None:
+    with pytest.raises(ConfigError, match="the kubeconfig '' does not exist"):
+        await from_kubeconfig("")
 
 
 # Exec plugins
@@ -313,7 +412,6 @@ def plugin(path: Path, body: str) -> dict[str, Any]:
             "command": str(path),
             "args": ["get-token"],
             "env": [{"name": "REGION", "value": "north"}],
-            "provideClusterInfo": True,
             "installHint": "install the cloud's tool",
         }
     }
@@ -321,58 +419,55 @@ def plugin(path: Path, body: str) -> dict[str, Any]:
 
 def credential(token: str, expires: datetime | None = None) -> str:
     status = {"token": token} | ({"expirationTimestamp": expires.isoformat()} if expires else {})
-    return json.dumps({"kind": "ExecCredential", "status": status})
-
-
-async def test_a_plugin_gives_the_token_and_learns_about_the_cluster(tmp_path: Path) -> None:
-    body = f"echo \"$1 $REGION $KUBERNETES_EXEC_INFO\" >> {tmp_path}/log; echo '{credential('secret')}'"
-    config = from_kubeconfig(kubeconfig(tmp_path / "config", user=plugin(tmp_path / "plugin", body)))
-    assert await config.credentials.token() == "secret"
-    assert await config.credentials.token() == "secret"
-    (line,) = (tmp_path / "log").read_text().splitlines()
-    argument, region, information = line.split(" ", 2)
-    assert (argument, region) == ("get-token", "north")
-    assert json.loads(information)["spec"] == {
-        "interactive": False,
-        "cluster": {"server": "http://127.0.0.1:1/"},
-    }
-    assert await config.credentials.token(renew=True) == "secret"
-    assert len((tmp_path / "log").read_text().splitlines()) == 2
-
-
-@pytest.mark.parametrize(("seconds", "runs"), [(5, 2), (3600, 1)])
-async def test_a_plugin_is_asked_again_before_its_token_expires(
-    tmp_path: Path, seconds: int, runs: int
-) -> None:
-    answer = credential("secret", datetime.now(UTC) + timedelta(seconds=seconds))
-    body = f"echo run >> {tmp_path}/log; echo '{answer}'"
-    config = from_kubeconfig(kubeconfig(tmp_path / "config", user=plugin(tmp_path / "plugin", body)))
-    await config.credentials.token()
-    await config.credentials.token()
-    assert len((tmp_path / "log").read_text().splitlines()) == runs
+    version = "client.authentication.k8s.io/v1"
+    return json.dumps({"apiVersion": version, "kind": "ExecCredential", "status": status})
 
 
 @pytest.mark.parametrize(
-    ("body", "message"),
+    ("expires", "runs"),
     [
-        ("echo log in first >&2; exit 1", "the credential plugin .* failed: log in first"),
-        ("exit 7", "the credential plugin .* failed: 7"),
-        ("echo hello", "printed no ExecCredential with a token"),
-        ("echo '{\"status\": {}}'", "use a token"),
+        (None, 1),
+        (timedelta(hours=1), 1),
+        (timedelta(seconds=5), 2),
     ],
 )
-async def test_a_plugin_that_fails_is_named(tmp_path: Path, body: str, message: str) -> None:
-    config = from_kubeconfig(kubeconfig(tmp_path / "config", user=plugin(tmp_path / "plugin", body)))
-    with pytest.raises(ConfigError, match=message):
-        await config.credentials.token()
+async def test_a_plugin_is_run_again_when_its_token_expires_or_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expires: timedelta | None, runs: int
+) -> None:
+    monkeypatch.setattr(official_kubeconfig, "_RENEWAL", -1.0)
+    answer = credential("secret", None if expires is None else datetime.now(UTC) + expires)
+    body = f"echo \"$1 $REGION\" >> {tmp_path}/log; echo '{answer}'"
+    user = plugin(tmp_path / "plugin", body)
+    config = await from_kubeconfig(kubeconfig(tmp_path / "config", user=user))
+    assert await config.credentials.token() == "secret"
+    assert (tmp_path / "log").read_text().splitlines() == ["get-token north"] * runs
+    assert await config.credentials.token(renew=True) == "secret"
+    assert (tmp_path / "log").read_text().splitlines() == ["get-token north"] * (runs + 1)
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ("echo log in first >&2; exit 1", "log in first"),
+        ("exit 7", "process returned 7"),
+        ("echo hello", "failed to decode process output"),
+        (f"echo '{credential('x').replace('token', 'other')}'", "missing token or clientCertificateData"),
+    ],
+)
+async def test_a_plugin_that_fails_is_named(
+    tmp_path: Path, body: str, told: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = kubeconfig(tmp_path / "config", user=plugin(tmp_path / "plugin", body))
+    with pytest.raises(ConfigError, match=r"the credential plugin .* gave no credentials, as the log says"):
+        await from_kubeconfig(path)
+    assert told in caplog.text
 
 
 async def test_a_plugin_that_is_not_installed_is_named_with_its_hint(tmp_path: Path) -> None:
     user = plugin(tmp_path / "plugin", "")
     (tmp_path / "plugin").unlink()
-    config = from_kubeconfig(kubeconfig(tmp_path / "config", user=user))
-    with pytest.raises(ConfigError, match=r"cannot run the credential plugin .*; install the cloud's tool"):
-        await config.credentials.token()
+    with pytest.raises(ConfigError, match=r"the credential plugin .*; install the cloud's tool"):
+        await from_kubeconfig(kubeconfig(tmp_path / "config", user=user))
 
 
 # Encrypted connections
@@ -410,7 +505,7 @@ async def test_client_certificates_are_shown_and_the_server_is_checked(
     trust: dict[str, Any] = {"certificate-authority-data": encoded(client.authority)}
     if insecure:
         trust = {"insecure-skip-tls-verify": True}
-    config = from_kubeconfig(
+    config = await from_kubeconfig(
         kubeconfig(
             tmp_path / "config",
             cluster={"server": f"https://127.0.0.1:{server.port}", **trust},
@@ -427,7 +522,7 @@ async def test_a_server_of_an_unknown_authority_is_unreachable(
 ) -> None:
     server = await served(identities, tmp_path)
     stranger = pem(make_certificate("stranger")[0])
-    config = from_kubeconfig(
+    config = await from_kubeconfig(
         kubeconfig(
             tmp_path / "config",
             cluster={

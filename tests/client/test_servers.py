@@ -26,7 +26,7 @@ from numazones_simulator.apiserver import ApiServer
 @pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.real_apiserver)])
 async def config(request: pytest.FixtureRequest) -> AsyncIterator[ClusterConfig]:
     if request.param == "real":
-        yield from_kubeconfig(request.getfixturevalue("real_apiserver").kubeconfig)
+        yield await from_kubeconfig(request.getfixturevalue("real_apiserver").kubeconfig)
         return
     async with ApiServer(token="secret") as server:
         yield ClusterConfig(server.url, credentials=StaticToken("secret"))

@@ -119,8 +119,9 @@ async def cluster_on(server: RealAPIServer, tmp_path: Path) -> AsyncIterator[tup
     composed = composition(tmp_path, ["components/operator-admission-gate"])
     server.kubectl("apply", "--server-side", "--force-conflicts", "-k", str(composed))
     token = server.kubectl("-n", "numazones-operator", "create", "token", "numazones-operator").strip()
-    config = from_kubeconfig(server.kubeconfig_for(token, tmp_path / "operator.kubeconfig"))
-    async with Client(from_kubeconfig(server.kubeconfig), user_agent="administrator") as client:
+    config = await from_kubeconfig(server.kubeconfig_for(token, tmp_path / "operator.kubeconfig"))
+    administrator = await from_kubeconfig(server.kubeconfig)
+    async with Client(administrator, user_agent="administrator") as client:
         await eventually(lambda: _served(client), patience=60)
         yield client, config
 

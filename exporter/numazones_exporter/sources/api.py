@@ -6,6 +6,7 @@ API server's node proxy needs ``get`` on ``nodes/proxy``, which also opens logs 
 node, because the API server authorises the proxy as a whole.
 """
 
+import asyncio
 import json
 import ssl
 from collections.abc import Mapping
@@ -15,7 +16,7 @@ from urllib.parse import quote
 
 import aiohttp
 
-from numazones_client import NO_RETRY, Client, ClusterConfig, Forbidden, load
+from numazones_client import NO_RETRY, Client, Forbidden, load
 from numazones_client.config import SERVICE_ACCOUNT
 from numazones_client.resources import NODES, PODS
 from numazones_exporter.observation import NodePod
@@ -33,27 +34,30 @@ _FORBIDDEN = 403
 class LazyClient:
     """Opens the client when it is first needed: without API server, the sources fail one by one."""
 
-    def __init__(self, kubeconfig: Path | None, client: Client | None = None) -> None:
-        """``kubeconfig`` as in the options; a given client, which its giver closes, is used instead."""
+    def __init__(
+        self, kubeconfig: Path | None = None, client: Client | None = None, *, server: str = ""
+    ) -> None:
+        """``kubeconfig`` and ``server`` as in the options; a given client, which its giver closes, wins."""
         self._kubeconfig = kubeconfig
+        self._server = server
         self._given = client
         self._own: Client | None = None
-        self._config: ClusterConfig | None = None
+        self._opening = asyncio.Lock()
 
-    def get(self) -> Client:
+    async def get(self) -> Client:
         """Return the client; raises ``numazones_client.ConfigError``."""
         if self._given is not None:
             return self._given
-        if self._own is None:
-            # The next cycle is the retry; waiting here would only make the source look as if it hung.
-            self._own = Client(load(self._kubeconfig), user_agent="numazones-exporter", retry=NO_RETRY)
+        async with self._opening:
+            if self._own is None:
+                config = await load(self._kubeconfig, server=self._server)
+                # The next cycle is the retry; waiting here would only make the source look as if it hung.
+                self._own = Client(config, user_agent="numazones-exporter", retry=NO_RETRY)
         return self._own
 
     async def token(self) -> str:
         """The token for the API server, empty for none; raises ``numazones_client.ConfigError``."""
-        if self._config is None:
-            self._config = load(self._kubeconfig)
-        return await self._config.credentials.token()
+        return await (await self.get()).config.credentials.token()
 
     async def close(self) -> None:
         """Close the connections of a client that was opened here."""
@@ -63,7 +67,7 @@ class LazyClient:
 
 async def read_node(client: LazyClient, name: str) -> tuple[str, str]:
     """Return the Node's uid and its kubelet's version; raises ``numazones_client.APIError``."""
-    node = await client.get().get(NODES, name)
+    node = await (await client.get()).get(NODES, name)
     info = (node.get("status") or {}).get("nodeInfo") or {}
     return node["metadata"]["uid"], info.get("kubeletVersion") or ""
 
@@ -78,7 +82,7 @@ class APIPodsReader:
 
     async def read(self) -> tuple[NodePod, ...]:
         """List the pods once; raises ``numazones_client.APIError``."""
-        client = self._client.get()
+        client = await self._client.get()
         items = await client.list(PODS, field_selector=f"spec.nodeName={self._node_name}")
         return pods_of(items, self._node_name)
 
@@ -98,7 +102,7 @@ class APIServerConfigReader:
             SourceError: not allowed, or the answer is no configuration.
             numazones_client.APIError: the API server cannot be asked.
         """
-        client = self._client.get()
+        client = await self._client.get()
         try:
             return _decoded(await client.get_raw(self._path), self._path)
         except Forbidden as error:

@@ -99,7 +99,7 @@ class Sources:
         from numazones_exporter.sources import api  # noqa: PLC0415 - recordings are shown without HTTP
 
         options = self.options
-        lazy = api.LazyClient(options.kubeconfig, client)
+        lazy = api.LazyClient(options.kubeconfig, client, server=options.server)
         self._close.append(lazy.close)
         self.node = _Remembered(lambda: api.read_node(lazy, options.node_name))
         if options.pods == "api":

@@ -93,7 +93,8 @@ async def clean_up(client: Client, node: str) -> None:
 
 @pytest.mark.real_apiserver
 async def test_pods_live_and_die_as_on_the_embedded_server(real_apiserver: RealAPIServer) -> None:
-    async with Client(from_kubeconfig(real_apiserver.kubeconfig)) as client, asyncio.TaskGroup() as tasks:
+    config = await from_kubeconfig(real_apiserver.kubeconfig)
+    async with Client(config) as client, asyncio.TaskGroup() as tasks:
         fleet = Fleet(client, [spec(NODE)])
         background = [
             tasks.create_task(part)
