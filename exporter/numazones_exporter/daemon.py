@@ -21,7 +21,7 @@ from numazones.api.numazone import NUMAZone
 from numazones.errors import NumazonesError
 from numazones_client import APIError, Client, load
 from numazones_exporter import health, zones
-from numazones_exporter.conditions import unexpected
+from numazones_exporter.conditions import CONSISTENT, unexpected
 from numazones_exporter.departures import Departures
 from numazones_exporter.health import PUBLISH, SCAN, Health
 from numazones_exporter.lease import LeaseKeeper
@@ -48,6 +48,10 @@ from numazones_program import logs
 
 SHUTDOWN_SECONDS = 5.0
 """How long a publish that has begun may take to end when the exporter is stopped."""
+
+SECOND_LOOKS = (0.1, 0.2, 0.4, 0.8)
+"""Pauses before contradicting sources are read again, seconds. In the middle of an admission the kubelet's
+state files and podresources differ for moments; what still differs after the last is told."""
 
 _FIRST_PAUSE = 1.0
 _START = "start"
@@ -134,6 +138,8 @@ class Exporter:
             current=lambda: not state.problems(),
         )
         self._last: tuple[Observation, list[NUMAZone]] | None = None
+        self._contradicted = False
+        """Whether the last reading was told with contradictions."""
         self._problems: frozenset[Problem] = frozenset()
         self._departures = Departures()
         self._soon: float | None = None
@@ -183,11 +189,18 @@ class Exporter:
         return max(0.0, left), INTERVAL
 
     async def _cycle(self) -> None:
-        """Read the node once and publish what changed; sets how long to pause where that failed."""
+        """Read the node and publish what changed; sets how long to pause where that failed."""
         observation = await self._read()
-        self._soon = self._departures.look_again(observation)
         try:
             node_zones = self._describe(observation)
+            for pause in () if self._contradicted else SECOND_LOOKS:
+                if not _contradict(node_zones):
+                    break
+                await asyncio.sleep(pause)
+                observation = await self._read()
+                node_zones = self._describe(observation)
+            self._contradicted = _contradict(node_zones)
+            self._soon = self._departures.look_again(observation)
             if not node_zones:
                 return
             writes = 0
@@ -262,6 +275,16 @@ _FACTS = {
 def _is_failure(observation: Observation, problem: Problem) -> bool:
     """Tell a source that could not be read from one that was read in part, or that is switched off."""
     return problem.reason != NOT_ASKED and getattr(observation, _FACTS[problem.source]) is None
+
+
+def _contradict(node_zones: Sequence[NUMAZone]) -> bool:
+    """Whether sources disagree about the node; its zones all say the same."""
+    return any(
+        condition.type == CONSISTENT and condition.status == "False"
+        for zone in node_zones[:1]
+        if zone.status is not None
+        for condition in zone.status.conditions
+    )
 
 
 def _amounts(node_zones: Sequence[NUMAZone]) -> Iterator[ZoneAmounts]:

@@ -2,15 +2,16 @@
 
 Written is what differs from what the API server holds: its objects are listed at the start (so a
 restart writes nothing), after any failure, and every ``RESYNC_SECONDS`` in case somebody else changed
-or deleted one. Writes go zone by zone, ascending, by server-side apply: labels, owner and spec through
-the object, everything else through its status. All zones of one reading carry one snapshot id, which
-the zones' builder derives from their content; when writing is cut in the middle, the zones disagree in
-it, readers leave the node aside, and the next attempt completes it.
+or deleted one. Writes are server-side applies: labels, owner and spec through the object, everything else
+through its status. All zones of one reading carry one snapshot id, which the zones' builder derives from
+their content. Zones that disagree in it tell readers that a writing is under way, or was cut in the middle:
+so the zones of a node are written at the same time, and the next attempt completes what was cut.
 
 The times at which conditions changed are kept here, not by the builder, which knows no time: a
 condition whose status stays keeps the time that the API server holds.
 """
 
+import asyncio
 import json
 import logging
 import time
@@ -28,6 +29,8 @@ from numazones_exporter.metrics import Metrics
 
 FIELD_MANAGER = "numazones-exporter"
 RESYNC_SECONDS = 600.0
+_AT_ONCE = 16
+"""Zones that are written at the same time; each takes a connection."""
 
 _log = logging.getLogger(__name__)
 
@@ -135,7 +138,7 @@ class ZonePublisher:
                     f"{self._node_name}; check --node-name against kubectl get nodes"
                 )
         try:
-            return await self._bring(sorted(zones, key=lambda zone: zone.spec.numa_id), self._held)
+            return await self._bring(zones, self._held)
         except BaseException:
             # What the server made of the request is unknown, so it is asked before the next attempt.
             self._held = None
@@ -146,9 +149,19 @@ class ZonePublisher:
         return {item["metadata"]["name"]: _held(item) for item in items}
 
     async def _bring(self, zones: Sequence[NUMAZone], held: dict[str, _Held]) -> int:
+        slots = asyncio.Semaphore(_AT_ONCE)
+
+        async def bring(zone: NUMAZone) -> int:
+            async with slots:
+                return await self._bring_zone(zone, held)
+
+        # All requests are let come to their end: what has arrived need not be written again.
+        results = await asyncio.gather(*map(bring, zones), return_exceptions=True)
         writes = 0
-        for zone in zones:
-            writes += await self._bring_zone(zone, held)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+            writes += result
         for name in sorted(held.keys() - {zone.metadata.name for zone in zones}):
             await self._writer.delete("NUMAZone", NUMAZONES, name)
             del held[name]

@@ -3,6 +3,7 @@
 What a whole API server does with such requests is tested end to end, on the embedded one.
 """
 
+import asyncio
 from collections import deque
 from typing import Any
 
@@ -22,6 +23,8 @@ class FakeAPI:
         self.zones: dict[str, dict[str, Any]] = {}
         self.others: dict[str, dict[str, Any]] = {}
         self.failures: deque[web.Response | None] = deque()
+        self.together = asyncio.Barrier(1)
+        """Writes of a status are answered once so many are waiting for an answer."""
         self.application = web.Application(middlewares=[self._script])
         self.application.add_routes(
             [
@@ -72,6 +75,7 @@ class FakeAPI:
         body = await request.json()
         assert body.keys() == {"apiVersion", "kind", "metadata", "status"}
         assert body["metadata"].keys() == {"name"}
+        await self.together.wait()
         zone = self.zones.get(request.match_info["name"])
         if zone is None:
             return web.json_response({"kind": "Status", "code": 404, "details": {"name": "x"}}, status=404)

@@ -75,12 +75,17 @@ class RecordingServer(ApiServer):
         super().__init__()
         self.asked: list[tuple[str, str, str]] = []
         """Verb, group, resource with subresource."""
+        self.ready: list[str] = []
+        """What the condition Ready said in each status of a zone that was written."""
 
     async def _answer(self, request: web.Request, info: RequestInfo) -> web.StreamResponse:
         resource = f"{info.resource}/{info.subresource}" if info.subresource else info.resource
         ours = request.headers.get("User-Agent") == "numazones-exporter"
         if ours:
             self.asked.append((info.verb, info.group, resource))
+        if resource == "numazones/status":
+            status = yaml.safe_load(await request.text())["status"]
+            self.ready += [said["status"] for said in status["conditions"] if said["type"] == "Ready"]
         answer = await super()._answer(request, info)
         if ours and info.verb == "patch" and answer.status == 201:  # applying made a new object
             self.asked.append(("create", info.group, resource))
@@ -103,8 +108,8 @@ class SimulatedNode:
     options: Options
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
 
-    async def admit(self, name: str, *, cpus: int) -> None:
-        """The pod is bound to the node, admitted, and in the state files."""
+    async def admit(self, name: str, *, cpus: int, written: bool = True) -> None:
+        """The pod is bound to the node, admitted, and, if ``written``, in the state files."""
         amounts = {"cpu": str(cpus), "memory": "1Gi"}
         resources = {"requests": amounts, "limits": amounts}
         body = {
@@ -118,7 +123,8 @@ class SimulatedNode:
         }
         verdict = self.kubelet.admit(await self.client.create(PODS, body, namespace="default"))
         assert verdict.rejection is None
-        self.files.write(self.kubelet.node)
+        if written:
+            self.files.write(self.kubelet.node)
 
     async def install(self, *names: str) -> None:
         for name in names:
@@ -286,6 +292,45 @@ async def test_a_changed_state_file_changes_the_objects_within_a_second(node: Si
             took.append(time.monotonic() - start)
         assert max(took) <= 1.0, took
         assert node.counted("numazones_exporter_wakeups_total", reason="state-files") >= 3
+
+
+async def test_sources_that_differ_for_a_moment_are_read_again_before_anything_is_said(
+    node: SimulatedNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(daemon, "SECOND_LOOKS", (0.01,) * 10_000)
+    async with node.exporting() as url:
+        await ready(url)
+        await node.admit("first", cpus=2, written=False)  # podresources knows it already
+        before = node.counted("numazones_exporter_scan_duration_seconds_count")
+        await until(lambda: node.counted("numazones_exporter_scan_duration_seconds_count") >= before + 5)
+        node.files.write(node.kubelet.node)
+
+        async def shown() -> bool:
+            return sorted(await node.assigned()) == ["0", "2"]
+
+        await until(shown)
+    assert set(node.server.ready) == {"True"}
+
+
+async def test_sources_that_go_on_differing_are_told_and_not_looked_at_twice_any_more(
+    node: SimulatedNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(daemon, "SECOND_LOOKS", (0.0,) * 3)
+    await node.admit("first", cpus=2, written=False)
+
+    def scans() -> float:
+        return node.counted("numazones_exporter_scan_duration_seconds_count")
+
+    def wakeups() -> float:
+        return node.counted("numazones_exporter_wakeups_total", reason="interval")
+
+    async with node.exporting(interval=0.05):
+        await until(lambda: "Unknown" in node.server.ready)
+        assert "True" not in node.server.ready
+        assert scans() >= 4
+        scanned, woken = scans(), wakeups()
+        await until(lambda: wakeups() >= woken + 5)
+        assert scans() - scanned <= wakeups() - woken + 1
 
 
 async def test_a_pod_that_ends_gives_back_what_it_held(node: SimulatedNode) -> None:
