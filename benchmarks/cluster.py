@@ -309,15 +309,15 @@ async def measure(port: int, options: argparse.Namespace) -> dict[str, Any]:
     async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
         pods = [waiting_pod(number, 2 + 3 * (number % WAITING_KINDS)) for number in range(options.waiting)]
         await post(session, {"pods": pods})
-        await until(lambda: sum(operator.forecasts.verdicts().values()) >= options.waiting)
-        await until(lambda: not operator.publisher.depth)
+        await until(lambda: sum(operator.pipeline.forecasts.verdicts().values()) >= options.waiting)
+        await until(lambda: not operator.pipeline.publisher.depth)
         operator.metrics.lag_seconds.clear()
         lags: list[float] = []
         operator.metrics.lag_seconds.observe = lags.append  # type: ignore[method-assign, assignment]
         used = process.cpu_times()
         fed = await post(session, {"rate": options.rate, "seconds": options.seconds})
         busy = process.cpu_times()
-        await until(lambda: not operator.forecasts.backlog and not operator.publisher.depth)
+        await until(lambda: not operator.pipeline.forecasts.backlog and not operator.pipeline.publisher.depth)
     lags.sort()
     figures |= {
         "events_per_second": fed["events"] / fed["seconds"],
@@ -350,7 +350,7 @@ def cold(operator: Operator) -> dict[str, Any]:
     kind = Kind.of(ClusterPod.from_api(waiting_pod(0, 14)))
     if kind is None:
         raise ValueError("the benchmark's own pod cannot be read")
-    nodes = list(operator.state.all_nodes())
+    nodes = list(operator.pipeline.state.all_nodes())
     forecast = Forecast(kind)
     started = time.perf_counter()
     forecast.renew(nodes)

@@ -24,7 +24,9 @@ from numazones.prediction import Kind, Standing, ask
 from numazones_client import APIError, Client, Conflict, Invalid, NotFound, Unreachable
 from numazones_client.client import JSON_PATCH
 from numazones_client.resources import PODS
+from numazones_client.table import Table
 from numazones_operator.cluster_state import ClusterState
+from numazones_operator.decoding import NamespaceLabels
 from numazones_operator.live_forecasts import LiveForecasts
 from numazones_operator.metrics import Metrics
 
@@ -52,34 +54,42 @@ class AdmissionGates:
         client: Client,
         state: ClusterState,
         forecasts: LiveForecasts,
+        namespaces: Table[NamespaceLabels],
         *,
-        leading: asyncio.Event,
+        may_go: Callable[[ClusterPod, str], bool],
+        changed: asyncio.Event,
         timeout: float,
         metrics: Metrics,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        """``timeout``: seconds after which a pod is released although nothing would admit it."""
+        """Release pods by what the parts given know.
+
+        Args:
+            client: how pods are patched.
+            state: the cluster.
+            forecasts: where each waiting pod would be admitted.
+            namespaces: which namespaces opt in.
+            may_go: asked whether a pod may be released to a node; a plan may keep it for another pod.
+            changed: set when forecasts have changed; cleared here.
+            timeout: seconds after which a pod is released although nothing would admit it.
+            metrics: where releases are counted.
+            wall: the time of day.
+        """
         self._client = client
         self._state = state
         self._forecasts = forecasts
-        self._leading = leading
+        self._namespaces = namespaces
+        self._may_go = may_go
+        self._changed = changed
         self._timeout = timeout
         self._metrics = metrics
         self._wall = wall
-        self._changed = asyncio.Event()
-        self.may_go: Callable[[ClusterPod, str], bool] = lambda _pod, _node: True
-        """Asked whether a pod may be released to a node: a plan may keep it for another pod."""
         self._released: dict[str, tuple[ClusterPod, tuple[str, ...], float]] = {}
         """UID → pod, the nodes it may go to, when: until the watch shows it, or it has a node."""
-
-    def wake(self) -> None:
-        """Have another look soon: predictions have changed."""
-        self._changed.set()
 
     async def run(self) -> None:
         """Release pods until cancelled."""
         while True:
-            await self._leading.wait()
             try:
                 await self.release()
             except APIError as error:
@@ -107,7 +117,7 @@ class AdmissionGates:
 
     def _gated(self) -> Iterator[ClusterPod]:
         for pod in self._state.pending.values():
-            namespace = self._state.namespaces.get(pod.namespace)
+            namespace = self._namespaces.get(pod.namespace)
             opted_in = namespace is not None and namespace.labels.get(OPT_IN[0]) == OPT_IN[1]
             if opted_in and GATE in pod.constraints.scheduling_gates and pod.uid not in self._released:
                 yield pod
@@ -142,7 +152,7 @@ class AdmissionGates:
             return ()
         found: list[str] = []
         for name in forecast.admitting:
-            if not self.may_go(pod, name):
+            if not self._may_go(pod, name):
                 continue
             node = self._state.node(name)
             if node is not None and _has_room(kind, node, claims.get(name, ())):

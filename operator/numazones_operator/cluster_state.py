@@ -5,29 +5,34 @@ nodes and pods have changed and since when, for those who make predictions of it
 and waits for nothing.
 """
 
+import asyncio
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from numazones import prediction
 from numazones.cluster import Cluster, ClusterNode, ClusterPod
-from numazones.kubelet.admission import Admission
-from numazones_client.table import Table
-from numazones_operator.decoding import Heartbeat, NamespaceLabels, TopologyReport, ZoneReport
+from numazones_client.table import Change, Table
+from numazones_operator.decoding import Heartbeat, TopologyReport, ZoneReport
 from numazones_operator.node_record import NodeRecord, Pulse
 from numazones_operator.sharing import Sharing
 from numazones_operator.topologies import approximate
 
 Clock = Callable[[], float]
-Decide = Callable[[ClusterPod, ClusterNode | None], Admission | None]
-"""Given a pod and the node it was bound to, says what its kubelet will do; None where that is unknown."""
 
 
 class ClusterState:
     """Nodes and pods as the API server last told of them."""
 
-    def __init__(self, *, settle: float, clock: Clock = time.monotonic, wall: Clock = time.time) -> None:
-        """``settle``: how long zones may contradict each other, seconds."""
+    def __init__(
+        self,
+        *,
+        settle: float,
+        pod_changed: Change[ClusterPod],
+        clock: Clock = time.monotonic,
+        wall: Clock = time.time,
+    ) -> None:
+        """``settle``: how long zones may contradict each other, seconds; ``pod_changed`` is told of pods."""
         self._settle = settle
         self._clock = clock
         self._wall = wall
@@ -41,12 +46,9 @@ class ClusterState:
         """Name → when it first changed since somebody looked; monotonic seconds."""
         self.changed_pods: dict[str, float] = {}
         """The same for pods without a node, by UID."""
-        self.on_change: Callable[[], None] = lambda: None
-        self.on_bound: Decide = lambda _pod, _node: None
-        """Asked about a pod that was seen to get a node, before the node counts it."""
-        self.on_pod: Callable[[ClusterPod | None, ClusterPod | None], None] = lambda _old, _new: None
-        """Told of every change of a pod, after it was taken in."""
-        self.pods: Table[ClusterPod] = Table(lambda pod: pod.uid, self._pod_changed)
+        self.changed = asyncio.Event()
+        """Set with every change of the two; cleared by who looks at them."""
+        self.pods: Table[ClusterPod] = Table(lambda pod: pod.uid, pod_changed)
         self.nodes: Table[ClusterNode] = Table(lambda node: node.name, self._node_changed)
         self.zones: Table[ZoneReport] = Table(
             lambda zone: zone.name, self._zone_changed, kept=lambda zone: replace(zone, body=None)
@@ -55,7 +57,6 @@ class ClusterState:
         self.topologies: Table[TopologyReport] = Table(
             lambda report: report.node, self._topology_changed, kept=lambda report: replace(report, body={})
         )
-        self.namespaces: Table[NamespaceLabels] = Table(lambda namespace: namespace.name)
 
     # Asking
 
@@ -111,7 +112,7 @@ class ClusterState:
         if record is not None and not record.known:
             del self._records[name]
         self.changed_nodes.setdefault(name, self._clock())
-        self.on_change()
+        self.changed.set()
 
     def _node_changed(self, old: ClusterNode | None, new: ClusterNode | None) -> None:
         if new is None:
@@ -169,13 +170,22 @@ class ClusterState:
         if record.state is None:
             self._touch(report.node)
 
-    def _pod_changed(self, old: ClusterPod | None, new: ClusterPod | None) -> None:
+    # Taking in pods, in this order (``pipeline``)
+
+    def let_go(self, old: ClusterPod | None, new: ClusterPod | None) -> None:
+        """Take a pod off the node that it ended on or vanished from."""
         if old is not None and old.active and (new is None or not new.active or new.node != old.node):
             self._leave(old)
+
+    def is_binding(self, pod: ClusterPod) -> bool:
+        """Whether a pod has a node that does not count it yet."""
+        return pod.active and pod.uid not in self._record_of(pod.node).pods
+
+    def record_pod(self, old: ClusterPod | None, new: ClusterPod | None, *, rejected: bool) -> None:
+        """Count a pod on its node, or among those that wait; ``rejected`` by the model when it was bound."""
         if new is not None and new.active:
-            self._enter(old, new)
+            self._enter(old, new, rejected=rejected)
         self._wait(old, new)
-        self.on_pod(old, new)
 
     def _leave(self, pod: ClusterPod) -> None:
         record = self._record_of(pod.node)
@@ -186,14 +196,12 @@ class ClusterState:
             record.since.settle(record.state, self._clock())
         self._touch(pod.node)
 
-    def _enter(self, old: ClusterPod | None, new: ClusterPod) -> None:
+    def _enter(self, old: ClusterPod | None, new: ClusterPod, *, rejected: bool) -> None:
         record = self._record_of(new.node)
         known = record.pods.get(new.uid)
         if known is None:
-            decision = self.on_bound(new, self.node(new.node))
             # Pods found together, as in a list, count as bound together: creation time decides among them.
             self._sequence += old is not None
-            rejected = decision is not None and not decision.admitted
             if prediction.relevant(new):
                 record.since.bound(new, sequence=self._sequence, rejected=rejected, now=self._clock())
         elif new.acknowledged and not known.acknowledged:
@@ -211,12 +219,12 @@ class ClusterState:
             self.pending[new.uid] = new
             if old is None or _asks_differently(old, new):
                 self.changed_pods.setdefault(new.uid, self._clock())
-                self.on_change()
+                self.changed.set()
         else:
             pod = new or old
             if pod is not None and self.pending.pop(pod.uid, None) is not None:
                 self.changed_pods.setdefault(pod.uid, self._clock())
-                self.on_change()
+                self.changed.set()
 
 
 def _asks_differently(old: ClusterPod, new: ClusterPod) -> bool:

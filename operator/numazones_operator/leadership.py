@@ -14,7 +14,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -37,7 +37,7 @@ class Term:
 
 
 class Leadership:
-    """Holds, or tries to get, the Lease; ``leading`` is set while this replica may write."""
+    """Holds, or tries to get, the Lease, and leads for as long as it is held."""
 
     def __init__(
         self,
@@ -47,59 +47,93 @@ class Leadership:
         namespace: str,
         identity: str,
         term: Term,
+        lead: Callable[[], Coroutine[Any, Any, None]],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """``lead`` is what a leader does: started with leadership, cancelled with its end."""
         self._client = client
         self._name = name
         self._namespace = namespace
         self._identity = identity
         self._term = term
+        self._lead = lead
         self._clock = clock
         self._seen: tuple[Any, Any] | None = None
         self._seen_at = 0.0
-        self.leading = asyncio.Event()
-        self.on_change: Callable[[bool], None] = lambda _leading: None
-        """Told when this replica begins or ceases to lead."""
+        self._reign: asyncio.Task[None] | None = None
+
+    @property
+    def leading(self) -> bool:
+        """Whether this replica leads at this moment."""
+        return self._reign is not None
 
     async def run(self) -> None:
-        """Campaign and lead until cancelled; then give the Lease back, so that another need not wait."""
+        """Campaign and lead until cancelled; then give the Lease back, so that another need not wait.
+
+        What ``lead`` raises is raised here: a leader that cannot lead makes way for another.
+        """
         renewed = 0.0
         try:
             while True:
-                try:
-                    async with asyncio.timeout(self._term.renew_deadline):
-                        held = await self._attempt()
-                except (APIError, TimeoutError) as error:
-                    _log.warning(
-                        "the leader's Lease could not be read or written: %s",
-                        _told(error),
-                    )
-                    held = None
-                now = self._clock()
+                held = await self._try(renewed)
                 if held:
-                    renewed = now
-                    self._lead(leading=True)
-                elif held is False or now - renewed > self._term.renew_deadline:
-                    self._lead(leading=False)
-                await asyncio.sleep(self._term.retry_period * (0.8 + 0.4 * random.random()))
+                    renewed = self._clock()
+                    self._begin()
+                elif held is False or self._clock() - renewed >= self._term.renew_deadline:
+                    await self._end()
+                await self._pause(self._term.retry_period * (0.8 + 0.4 * random.random()))
         finally:
-            if self.leading.is_set():
-                self._lead(leading=False)
-                try:
-                    async with asyncio.timeout(_RELEASE_PATIENCE):
-                        await self._release()
-                except (APIError, TimeoutError) as error:
-                    _log.warning("the leader's Lease was not given back: %s", _told(error))
+            if self.leading:
+                await self._end()
+                await self._give_back()
 
-    def _lead(self, *, leading: bool) -> None:
-        if leading == self.leading.is_set():
+    async def lead_alone(self) -> None:
+        """Lead without asking anybody, until cancelled."""
+        self._begin()
+        try:
+            await self._pause(None)
+        finally:
+            await self._end()
+
+    async def _try(self, renewed: float) -> bool | None:
+        """Renew or acquire; None if that failed. A leader tries until its deadline and no longer."""
+        patience = self._term.renew_deadline
+        if self.leading:
+            patience = max(0.0, renewed + patience - self._clock())
+        try:
+            async with asyncio.timeout(patience):
+                return await self._attempt()
+        except (APIError, TimeoutError) as error:
+            _log.warning("the leader's Lease could not be read or written: %s", _reason(error))
+            return None
+
+    def _begin(self) -> None:
+        if self._reign is None:
+            _log.info("%s leads", self._identity)
+            self._reign = asyncio.create_task(self._lead(), name="what the leader does")
+
+    async def _end(self) -> None:
+        reign, self._reign = self._reign, None
+        if reign is not None:
+            _log.info("%s stands by", self._identity)
+            reign.cancel()
+            await asyncio.wait((reign,))
+
+    async def _pause(self, seconds: float | None) -> None:
+        """Wait; a leader that has ended meanwhile raises what it ended with."""
+        if self._reign is None:
+            await asyncio.sleep(seconds or 0.0)
             return
-        _log.info("%s %s", self._identity, "leads" if leading else "stands by")
-        if leading:
-            self.leading.set()
-        else:
-            self.leading.clear()
-        self.on_change(leading)
+        done, _ = await asyncio.wait((self._reign,), timeout=seconds)
+        for reign in done:
+            reign.result()
+
+    async def _give_back(self) -> None:
+        try:
+            async with asyncio.timeout(_RELEASE_PATIENCE):
+                await self._release()
+        except (APIError, TimeoutError) as error:
+            _log.warning("the leader's Lease was not given back: %s", _reason(error))
 
     async def _attempt(self) -> bool:
         """Renew or acquire; return whether this replica holds the Lease now."""
@@ -155,5 +189,5 @@ class Leadership:
             await self._client.replace(LEASES, lease, namespace=self._namespace)
 
 
-def _told(error: APIError | TimeoutError) -> str:
+def _reason(error: APIError | TimeoutError) -> str:
     return str(error) or "timed out"

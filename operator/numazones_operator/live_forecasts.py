@@ -7,9 +7,8 @@ batch.
 """
 
 import asyncio
-import logging
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 
 from numazones import prediction
@@ -18,14 +17,12 @@ from numazones.prediction import Forecast, Kind, Prediction
 from numazones_operator.cluster_state import ClusterState
 from numazones_operator.metrics import Metrics
 
-_log = logging.getLogger(__name__)
-
 _SLICE = 0.02
 _IDLE_KINDS = 32
 """Forecasts kept for kinds of which no pod waits just now: a Deployment's next pod comes soon."""
 
-Publish = Callable[[ClusterPod, Prediction, float], None]
-"""Told (pod, prediction, since when the change was known)."""
+News = tuple[ClusterPod, Prediction, float]
+"""A pod, its prediction, and since when the cause of a change was known (monotonic seconds)."""
 
 
 @dataclass(slots=True)
@@ -42,28 +39,15 @@ class _LiveKind:
 class LiveForecasts:
     """Predictions for all pods without a node, as current as the last batch of changes."""
 
-    def __init__(
-        self,
-        state: ClusterState,
-        *,
-        publish: Publish,
-        metrics: Metrics,
-        debounce: float,
-        candidates: int,
-    ) -> None:
+    def __init__(self, state: ClusterState, *, metrics: Metrics, candidates: int) -> None:
+        """``candidates``: how many of the best nodes a prediction names."""
         self._state = state
-        self._publish = publish
         self._metrics = metrics
-        self._debounce = debounce
         self._candidates = candidates
         self._kinds: dict[Kind, _LiveKind] = {}
         self._kind_of: dict[str, Kind] = {}
         self._unreadable: dict[str, ClusterPod] = {}
-        self._changed = asyncio.Event()
         self._slice_started = 0.0
-        state.on_change = self._changed.set
-        self.on_batch: Callable[[], None] = lambda: None
-        """Told after every batch."""
 
     @property
     def backlog(self) -> int:
@@ -99,16 +83,8 @@ class LiveForecasts:
                 counts[key] = counts.get(key, 0) + len(live.pods)
         return counts
 
-    async def run(self) -> None:
-        """Renew predictions until cancelled."""
-        while True:
-            await self._changed.wait()
-            await asyncio.sleep(self._debounce)
-            self._changed.clear()
-            await self.renew()
-
-    async def renew(self) -> None:
-        """Look at everything that has changed so far."""
+    async def renew(self) -> AsyncIterator[News]:
+        """Look at everything that has changed so far; yield every prediction that is new or has changed."""
         started = self._slice_started = time.monotonic()
         nodes, self._state.changed_nodes = self._state.changed_nodes, {}
         pods, self._state.changed_pods = self._state.changed_pods, {}
@@ -118,18 +94,17 @@ class LiveForecasts:
                 if live.behind is not None:
                     live.behind.update(dict.fromkeys(nodes))
                 continue
-            await self._renew_kind(live, nodes)
+            if await self._renew_kind(live, nodes):
+                since = min(nodes.values(), default=time.monotonic())
+                for uid in live.pods:
+                    for news in self._news(uid, since):
+                        yield news
+                await self._breathe()
         for uid, since in added.items():
-            self._announce(uid, since)
+            for news in self._news(uid, since):
+                yield news
         self._forget_idle_kinds()
         self._metrics.compute_seconds.observe(time.monotonic() - started)
-        self.on_batch()
-
-    def announce_all(self) -> None:
-        """Publish every prediction anew, as after becoming the leader."""
-        now = time.monotonic()
-        for uid in (*self._kind_of, *self._unreadable):
-            self._announce(uid, now)
 
     def _regroup(self, changed: dict[str, float]) -> dict[str, float]:
         """Put pods with their kinds; return those that wait and have to be told about."""
@@ -156,22 +131,20 @@ class LiveForecasts:
             live.pods[uid] = None
         return added
 
-    async def _renew_kind(self, live: _LiveKind, nodes: dict[str, float]) -> None:
+    async def _renew_kind(self, live: _LiveKind, nodes: dict[str, float]) -> bool:
+        """Ask the nodes that changed; return whether the prediction is another one now."""
         if live.last is None and live.behind is None:
             changed = await self._ask_all(live.forecast)
         else:
             changed = await self._ask(live.forecast, {**(live.behind or {}), **nodes})
         live.behind = {}
         if not changed and live.last is not None:
-            return
+            return False
         latest = live.forecast.prediction(candidates=self._candidates)
         if latest == live.last:
-            return
+            return False
         live.last = latest
-        since = min(nodes.values(), default=time.monotonic())
-        for uid in live.pods:
-            self._announce(uid, since)
-        await self._breathe()
+        return True
 
     async def _ask_all(self, forecast: Forecast) -> bool:
         for node in self._state.all_nodes():
@@ -193,16 +166,16 @@ class LiveForecasts:
             await asyncio.sleep(0)
             self._slice_started = time.monotonic()
 
-    def _announce(self, uid: str, since: float) -> None:
+    def _news(self, uid: str, since: float) -> Iterator[News]:
         pod = self._state.pending.get(uid)
         if pod is None:
             return
         if uid in self._unreadable:
-            self._publish(pod, prediction.unreadable(pod), since)
+            yield pod, prediction.unreadable(pod), since
             return
         latest = self.prediction_of(uid)
         if latest is not None:
-            self._publish(pod, latest, since)
+            yield pod, latest, since
 
     def _forget_idle_kinds(self) -> None:
         idle = [kind for kind, live in self._kinds.items() if not live.pods]

@@ -57,7 +57,6 @@ class Publisher:
         self,
         client: Client,
         *,
-        leading: asyncio.Event,
         rate: float,
         metrics: Metrics,
         announcements: Announcements,
@@ -66,7 +65,7 @@ class Publisher:
     ) -> None:
         """``rate`` in writes per second; ``wanted`` tells whether a pod is still there."""
         self._client = client
-        self._leading = leading
+        self._writes = False
         self._bucket = TokenBucket(rate, 2 * rate, clock=clock)
         self._metrics = metrics
         self._announcements = announcements
@@ -92,7 +91,7 @@ class Publisher:
     def offer(self, pod: ClusterPod, prediction: Prediction, since: float) -> None:
         """Take the latest prediction for a pod; ``since`` when its cause was seen, monotonic seconds."""
         self._latest[key_of(pod)] = (pod, prediction)
-        if self._leading.is_set():
+        if self._writes:
             self._enqueue(_Order(pod, prediction, status_of(prediction), since))
 
     def verified(self, pod: ClusterPod, verification: Verification) -> None:
@@ -102,37 +101,42 @@ class Publisher:
             prediction = None
         known = self.published.get(key_of(pod))
         told = known is not None and known.pod_uid == pod.uid
-        if not self._leading.is_set() or not (told or verification.actual != "Admitted"):
+        if not self._writes or not (told or verification.actual != "Admitted"):
             return
         self._enqueue(_Order(pod, prediction, status_of(prediction, verification), self._clock()))
 
-    def forget(self, uid: str, key: str) -> None:
+    def forget(self, pod: ClusterPod) -> None:
         """Drop everything about a pod that is gone."""
+        key = key_of(pod)
         latest = self._latest.get(key)
-        if latest is not None and latest[0].uid == uid:
+        if latest is not None and latest[0].uid == pod.uid:
             del self._latest[key]
         for queue in (self._urgent, self._normal):
             order = queue.get(key)
-            if order is not None and order.pod.uid == uid:
+            if order is not None and order.pod.uid == pod.uid:
                 del queue[key]
-        self._announcements.forget(uid)
-
-    def stand_by(self) -> None:
-        """Drop all that waits to be written; another replica writes now."""
-        self._urgent.clear()
-        self._normal.clear()
+        self._announcements.forget(pod.uid)
 
     async def run(self) -> None:
-        """Write until cancelled."""
-        async with asyncio.TaskGroup() as workers:
-            for number in range(_WORKERS):
-                workers.create_task(self._work(), name=f"writer {number}")
+        """Write what differs and what is offered until cancelled, when another replica writes."""
+        self._writes = True
+        now = self._clock()
+        for pod, prediction in list(self._latest.values()):
+            self._enqueue(_Order(pod, prediction, status_of(prediction), now))
+        try:
+            async with asyncio.TaskGroup() as workers:
+                for number in range(_WORKERS):
+                    workers.create_task(self._work(), name=f"writer {number}")
+        finally:
+            self._writes = False
+            self._urgent.clear()
+            self._normal.clear()
 
     async def drained(self, patience: float) -> None:
         """Wait until everything is written, for ``patience`` seconds at most."""
         deadline = self._clock() + patience
         # Several queues and workers have to be idle at once, so looking now and then is simplest.
-        while self.depth and self._leading.is_set() and self._clock() < deadline:  # noqa: ASYNC110
+        while self.depth and self._writes and self._clock() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 
     def _enqueue(self, order: _Order) -> None:
@@ -154,7 +158,7 @@ class Publisher:
         """Put right what somebody else has changed or deleted."""
         item = new or old
         latest = None if item is None else self._latest.get(item.key)
-        if latest is None or not self._leading.is_set():
+        if latest is None or not self._writes:
             return
         pod, prediction = latest
         status = status_of(prediction)
@@ -181,8 +185,7 @@ class Publisher:
             self._writing.add(key)
             try:
                 await self._bucket.wait()
-                if self._leading.is_set():
-                    await self._write(key, order)
+                await self._write(key, order)
                 backoff.reset()
             except APIError as error:
                 self._count(error)

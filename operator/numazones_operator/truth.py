@@ -39,6 +39,11 @@ class Expectation:
     message: str = ""
     admission: Admission | None = field(default=None, repr=False)
 
+    @property
+    def rejected(self) -> bool:
+        """Whether the model rejected the pod, so that its node holds nothing for it."""
+        return self.admission is not None and not self.admission.admitted
+
 
 @dataclass(frozen=True, slots=True)
 class Verification:
@@ -69,30 +74,29 @@ class Truth:
         self._metrics = metrics
         self._counts = counts
         self._expectations: dict[str, Expectation] = {}
-        self.on_verified: Callable[[ClusterPod, Verification], None] = lambda _pod, _verification: None
 
-    def bound(self, pod: ClusterPod, node: ClusterNode | None) -> Admission | None:
-        """Predict for a pod that was just seen to get a node, unless its outcome is known already."""
+    def bound(self, pod: ClusterPod, node: ClusterNode | None) -> Expectation | None:
+        """Predict for a pod that was just seen to get a node; None if its outcome is known already."""
         if outcome(pod) is not None or pod.phase != "Pending" or not prediction.relevant(pod):
             return None
         expectation = self._expectations[pod.uid] = self._predict(pod, node)
-        return expectation.admission
+        return expectation
 
-    def pod_changed(self, old: ClusterPod | None, new: ClusterPod | None) -> None:
-        """Look for an outcome in a pod that has changed."""
-        if new is None:
-            if old is not None:
-                self._expectations.pop(old.uid, None)
-            return
+    def forget(self, uid: str) -> None:
+        """Drop the expectation about a pod that is gone."""
+        self._expectations.pop(uid, None)
+
+    def compare(self, new: ClusterPod) -> Verification | None:
+        """Hold what was expected of a pod against its outcome; None while there is none, or it was told."""
         actual = outcome(new)
         expectation = None if actual is None else self._expectations.pop(new.uid, None)
         if actual is None or expectation is None or not self._counts():
-            return
+            return None
         verification = Verification(expectation, actual, new.message.removeprefix(REJECTED))
         self._metrics.outcomes.labels(expectation.predicted, actual).inc()
         if verification.hit is False:
             _log.warning("%s", miss_report(verification), extra={"fields": {"miss": True, "pod": _name(new)}})
-        self.on_verified(new, verification)
+        return verification
 
     def _predict(self, pod: ClusterPod, node: ClusterNode | None) -> Expectation:
         if pod.admission is None:

@@ -101,10 +101,13 @@ class Loop:
     ) -> Operator:
         """Start an operator; wait until it has seen everything and, unless it is to stand by, leads."""
         operator = Operator(replace(options, **changes), ClusterConfig(server=self.server.url))
-        running = asyncio.create_task(asyncio.to_thread(_run, operator))
+        running = asyncio.create_task(operator.run())
         self.stack.push_async_callback(_end, operator, running)
-        begun = operator.leadership.leading if leads else operator.ready
-        await eventually(lambda: begun.is_set() or running.done(), what="the operator has begun")
+
+        def begun() -> bool:
+            return operator.leadership.leading if leads else operator.ready.is_set()
+
+        await eventually(lambda: begun() or running.done(), what="the operator has begun")
         assert not running.done(), operator.failed
         return operator
 
@@ -132,11 +135,6 @@ class Loop:
     async def verdict(self, name: str) -> str:
         """What is published about a pod; empty if nothing is."""
         return str((await self.predictions()).get(name, {}).get("verdict", ""))
-
-
-def _run(operator: Operator) -> None:
-    """Run an operator on a loop of its own, in a thread of its own: kopf ends all tasks of its loop."""
-    asyncio.run(operator.run())
 
 
 async def _end(operator: Operator, running: asyncio.Task[None]) -> None:

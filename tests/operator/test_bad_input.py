@@ -16,12 +16,10 @@ from numazones.prediction import Prediction
 from numazones_client import Unreadable
 from numazones_client.resources import NODES, NUMAZONES
 from numazones_operator import decoding
-from numazones_operator.announcements import Announcements
-from numazones_operator.cluster_state import ClusterState
 from numazones_operator.decoding import Heartbeat, ZoneReport
-from numazones_operator.live_forecasts import LiveForecasts
 from numazones_operator.metrics import Metrics
-from numazones_operator.publisher import Publisher
+from numazones_operator.options import Options
+from numazones_operator.pipeline import Pipeline
 from numazones_simulator import node_kinds
 from numazones_simulator.kubelet.node_spec import node_object
 
@@ -40,21 +38,47 @@ class Clock:
         return self.now
 
 
+class Writes:
+    """Stands in for the client: takes every write, with a version, like a server that is there."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, dict[str, Any]] = {}
+        self.verbs: Counter[str] = Counter()
+        self._version = 0
+
+    async def create(self, _resource: Any, body: dict[str, Any], **_options: Any) -> dict[str, Any]:
+        self.verbs["create"] += 1
+        if body["kind"] != "Event":
+            self.objects[body["metadata"]["name"]] = body
+        return self._stamped(body)
+
+    async def apply(self, _resource: Any, body: dict[str, Any], **_options: Any) -> dict[str, Any]:
+        self.verbs["apply"] += 1
+        self.objects[body["metadata"]["name"]] |= {"status": body["status"]}
+        return self._stamped(self.objects[body["metadata"]["name"]])
+
+    def _stamped(self, body: dict[str, Any]) -> dict[str, Any]:
+        self._version += 1
+        return {**body, "metadata": {**body["metadata"], "resourceVersion": str(self._version)}}
+
+
 class Setting:
-    """A cluster state fed by hand, and forecasts on it."""
+    """A pipeline fed by hand, and what it publishes."""
 
     def __init__(self) -> None:
         self.clock = Clock()
-        self.state = ClusterState(settle=SETTLE, clock=self.clock, wall=self.clock)
         self.metrics = Metrics(CollectorRegistry())
-        self.published: dict[str, Prediction] = {}
-        self.forecasts = LiveForecasts(
-            self.state,
-            publish=lambda pod, prediction, _since: self.published.update({pod.name: prediction}),
+        self.writes = Writes()
+        self.pipeline = Pipeline(
+            self.writes,  # type: ignore[arg-type]
+            Options(settle=SETTLE, debounce=0.0, candidates=3, write_rate=1e6),
+            identity="test",
             metrics=self.metrics,
-            debounce=0.0,
-            candidates=3,
+            clock=self.clock,
+            wall=self.clock,
         )
+        self.state = self.pipeline.state
+        self.published: dict[str, Prediction] = {}
 
     def add_node(self, name: str = "node", node: Node | None = None) -> list[dict[str, Any]]:
         """A node with zones and a Lease; returns the zones as they were published."""
@@ -79,8 +103,12 @@ class Setting:
         self.state.pods.put(ClusterPod.from_api(body))
 
     async def verdict(self, name: str = "pod") -> str:
-        await self.forecasts.renew()
+        await self.renew()
         return self.published[name].verdict
+
+    async def renew(self) -> None:
+        async for pod, prediction, _ in self.pipeline.forecasts.renew():
+            self.published[pod.name] = prediction
 
 
 @pytest.fixture
@@ -131,7 +159,7 @@ async def test_a_node_deleted_while_predicting_is_not_answered_for(setting: Sett
     setting.add_node("a")
     setting.add_node("b")
     setting.put_pod("pod", cpu=4)
-    renewing = asyncio.create_task(setting.forecasts.renew())
+    renewing = asyncio.create_task(setting.renew())
     await asyncio.sleep(0)
     gone = setting.state.nodes.get("a")
     assert gone is not None
@@ -198,54 +226,14 @@ def test_one_object_that_cannot_be_read_does_not_hide_the_others(caplog: pytest.
     assert isinstance(decoding.NODES._one(odd), Unreadable)
 
 
-class Writes:
-    """Stands in for the client: takes every write, with a version, like a server that is there."""
-
-    def __init__(self) -> None:
-        self.objects: dict[str, dict[str, Any]] = {}
-        self.verbs: Counter[str] = Counter()
-        self._version = 0
-
-    async def create(self, _resource: Any, body: dict[str, Any], **_options: Any) -> dict[str, Any]:
-        self.verbs["create"] += 1
-        self.objects[body["metadata"]["name"]] = body
-        return self._stamped(body)
-
-    async def apply(self, _resource: Any, body: dict[str, Any], **_options: Any) -> dict[str, Any]:
-        self.verbs["apply"] += 1
-        self.objects[body["metadata"]["name"]] |= {"status": body["status"]}
-        return self._stamped(self.objects[body["metadata"]["name"]])
-
-    def _stamped(self, body: dict[str, Any]) -> dict[str, Any]:
-        self._version += 1
-        return {**body, "metadata": {**body["metadata"], "resourceVersion": str(self._version)}}
-
-
 async def test_ten_thousand_pods_created_at_once_are_all_told_and_each_once(setting: Setting) -> None:
     setting.add_node()
-    writes, leading = Writes(), asyncio.Event()
-    leading.set()
-    publisher = Publisher(
-        writes,  # type: ignore[arg-type]
-        leading=leading,
-        rate=1e6,
-        metrics=setting.metrics,
-        announcements=Announcements(
-            writes,  # type: ignore[arg-type]
-            identity="test",
-            rate=5,
-            interval=60,
-            metrics=setting.metrics,
-        ),
-        wanted=lambda pod: setting.state.pods.get(pod.uid) is not None,
-    )
-    setting.forecasts._publish = publisher.offer
+    writes, publisher = setting.writes, setting.pipeline.publisher
     running = asyncio.create_task(publisher.run())
     for number in range(10_000):
         setting.put_pod(f"pod-{number}", cpu=2 + number % 60)
-    await setting.forecasts.renew()
-    await publisher.drained(60)
-    assert publisher.depth == 0
+    await setting.pipeline.renew()
+    await eventually(lambda: not publisher.depth, patience=60)
     assert writes.verbs == {"create": 10_000, "apply": 10_000}
     verdicts = Counter(body["status"]["verdict"] for body in writes.objects.values())
     fitting = sum(2 + number % 60 <= 30 for number in range(10_000))

@@ -12,24 +12,35 @@ NAMESPACE = "numazones-system"
 TERM = Term(lease_duration=1.0, renew_deadline=0.6, retry_period=0.1)
 
 
-def candidate(loop: Loop, identity: str) -> Leadership:
-    return Leadership(loop.client, name="leader", namespace=NAMESPACE, identity=identity, term=TERM)
+class Candidate(Leadership):
+    """One that notes when it begins and ceases to lead."""
+
+    def __init__(self, loop: Loop, identity: str, notes: list[tuple[str, bool]] | None = None) -> None:
+        self.notes = [] if notes is None else notes
+        super().__init__(
+            loop.client, name="leader", namespace=NAMESPACE, identity=identity, term=TERM, lead=self._note
+        )
+
+    async def _note(self) -> None:
+        self.notes.append((self._identity, True))
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.notes.append((self._identity, False))
 
 
 async def test_of_two_candidates_one_leads_and_hands_over_when_it_ends(tmp_path: Path) -> None:
     async with closed_loop(tmp_path) as loop:
-        first, second = candidate(loop, "first"), candidate(loop, "second")
         changes: list[tuple[str, bool]] = []
-        first.on_change = lambda leading: changes.append(("first", leading))
-        second.on_change = lambda leading: changes.append(("second", leading))
+        first, second = Candidate(loop, "first", changes), Candidate(loop, "second", changes)
         leading = asyncio.create_task(first.run())
-        await eventually(first.leading.is_set)
+        await eventually(lambda: first.leading)
         following = asyncio.create_task(second.run())
         await asyncio.sleep(1.5)
-        assert not second.leading.is_set()
+        assert not second.leading
         leading.cancel()
         await asyncio.gather(leading, return_exceptions=True)
-        await asyncio.wait_for(second.leading.wait(), 0.8)  # given back, not run out
+        await eventually(lambda: second.leading, patience=0.8)  # given back, not run out
         assert changes == [("first", True), ("first", False), ("second", True)]
         lease = await loop.client.get(LEASES, "leader", namespace=NAMESPACE)
         assert lease["spec"]["holderIdentity"] == "second"
@@ -39,16 +50,16 @@ async def test_of_two_candidates_one_leads_and_hands_over_when_it_ends(tmp_path:
 
 async def test_a_leader_that_cannot_renew_steps_down_before_others_may_take_over(tmp_path: Path) -> None:
     async with closed_loop(tmp_path) as loop:
-        leader = candidate(loop, "cut-off")
+        leader = Candidate(loop, "cut-off")
         task = asyncio.create_task(leader.run())
-        await eventually(leader.leading.is_set)
+        await eventually(lambda: leader.leading)
         renewed = asyncio.get_running_loop().time()
         fault = loop.server.faults.reset(resource="leases", count=None)
-        await eventually(lambda: not leader.leading.is_set(), patience=5)
+        await eventually(lambda: not leader.leading, patience=5)
         stepped_down = asyncio.get_running_loop().time() - renewed
         assert stepped_down < 5
         loop.server.faults.remove(fault)
-        await eventually(leader.leading.is_set)
+        await eventually(lambda: leader.leading)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
@@ -68,11 +79,11 @@ async def test_a_holder_that_went_silent_is_replaced_after_its_time(tmp_path: Pa
             },
         }
         await loop.client.create(LEASES, body, namespace=NAMESPACE)
-        heir = candidate(loop, "heir")
+        heir = Candidate(loop, "heir")
         task = asyncio.create_task(heir.run())
         await asyncio.sleep(0.5)
-        assert not heir.leading.is_set()
-        await asyncio.wait_for(heir.leading.wait(), 5)
+        assert not heir.leading
+        await eventually(lambda: heir.leading, patience=5)
         lease = await loop.client.get(LEASES, "leader", namespace=NAMESPACE)
         assert lease["spec"]["leaseTransitions"] == 5
         task.cancel()

@@ -343,18 +343,18 @@ async def test_an_operator_that_dies_in_the_middle_evicts_nothing_twice(
     async with stage(tmp_path) as here:
         await here.policy("Auto")
         first = await here.operator()
-        writes = first.rebalancing._write
+        writes, dead = first.rebalancing._write, asyncio.Event()
 
         async def die_after(item: Any, policy: Any, advance: Any, **more: Any) -> Any:
             dies = phase in {advance.phase, *(one.phase for one in advance.progress)}
             done = await writes(item, policy, advance, **more) if written or not dies else None
             if dies:
-                first.leadership.leading.clear()
+                dead.set()
                 await asyncio.Event().wait()
             return done
 
         first.rebalancing._write = die_after  # type: ignore[method-assign]
-        await eventually(lambda: not first.leadership.leading.is_set(), what=f"dies at {phase}")
+        await eventually(dead.is_set, what=f"dies at {phase}")
         await here.operator()
         done = await here.reach("Succeeded")
         assert done["status"]["evictions"] == 1
@@ -537,6 +537,10 @@ async def test_a_process_that_is_killed_in_the_middle_is_replaced_by_one_that_go
 ) -> None:
     async with stage(tmp_path) as here:
         assert here.loop is not None
+        # Each phase lasts for as long as the next one takes to be written.
+        here.loop.server.faults.delay(
+            1.0, verb="patch", resource="rebalancerecommendations", subresource="status", count=None
+        )
         await here.policy("Auto")
 
         async def is_in_the_middle() -> bool:

@@ -57,7 +57,7 @@ async def insist(act: Any, *arguments: Any, **options: Any) -> None:
 
 async def assert_state_equals_a_fresh_list(loop: Loop, operator: Operator) -> None:
     """Compare what the operator holds and has published with what the API server says now."""
-    state = operator.state
+    state = operator.pipeline.state
 
     async def same() -> bool:
         listed = {pod.uid: pod for pod in map(ClusterPod.from_api, await loop.client.list(PODS))}
@@ -69,8 +69,8 @@ async def assert_state_equals_a_fresh_list(loop: Loop, operator: Operator) -> No
             mirrored == listed
             and {zone.name: zone.snapshot for zone in state.zones} == zones
             and set(state.pending) == {uid for uid, pod in listed.items() if not pod.node and relevant(pod)}
-            and not operator.forecasts.backlog
-            and not operator.publisher.depth
+            and not operator.pipeline.forecasts.backlog
+            and not operator.pipeline.publisher.depth
         )
 
     await eventually(same, patience=60, what="the state equals a fresh list")
@@ -129,8 +129,8 @@ async def test_objects_that_vanish_while_the_watch_is_away_are_forgotten(tmp_pat
         loop.server.faults.remove(fault)
         loop.server.faults.gone(verb="watch", resource="pods")
         await assert_state_equals_a_fresh_list(loop, operator)
-        await eventually(lambda: len(operator.state.pods) == 0)
-        assert not operator.state.pending
+        await eventually(lambda: len(operator.pipeline.state.pods) == 0)
+        assert not operator.pipeline.state.pending
 
 
 async def test_the_api_server_restarts_in_the_middle_of_a_burst(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def topology(name: str, *, free: int, policy: str = "single-numa-node") -> dict[
 
 
 def state_with(report: dict[str, Any]) -> ClusterState:
-    state = ClusterState(settle=10)
+    state = ClusterState(settle=10, pod_changed=lambda _old, _new: None)
     spec = node_kinds.single_numa_node("foreign", "10.0.0.1")
     state.nodes.put(ClusterNode.from_api(node_object(spec, now="")))
     state.topologies.put(TopologyReport.from_api(report))

@@ -57,14 +57,13 @@ class Watched:
     def __init__(self) -> None:
         self.metrics = Metrics(CollectorRegistry())
         self.truth = Truth(metrics=self.metrics)
-        self.verified: list[Verification] = []
-        self.truth.on_verified = lambda _pod, verification: self.verified.append(verification)
 
     def play(self, node: ClusterNode, *, cpu: int, **status: Any) -> Verification:
         bound = pod(cpu=cpu)
         self.truth.bound(bound, node)
-        self.truth.pod_changed(bound, pod(cpu=cpu, **status))
-        return self.verified[-1]
+        verification = self.truth.compare(pod(cpu=cpu, **status))
+        assert verification is not None
+        return verification
 
 
 @pytest.mark.parametrize(
@@ -105,10 +104,10 @@ def test_pods_that_numa_placement_does_not_concern_or_that_came_too_late_are_not
     watched = Watched()
     node = ClusterNode("node").with_state(STRICT)
     assert watched.truth.bound(pod(phase="Running", **STARTED), node) is None
-    watched.truth.pod_changed(None, pod(phase="Running", **STARTED))
+    assert watched.truth.compare(pod(phase="Running", **STARTED)) is None
     watched.truth.bound(pod("gone"), node)
-    watched.truth.pod_changed(pod("gone"), None)
-    assert not watched.verified
+    watched.truth.forget("uid-gone")
+    assert watched.truth.compare(pod("gone", phase="Running", **STARTED)) is None
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,7 @@ from numazones_operator.rebalance.objects import (
     SUPERSEDED,
     PolicyObject,
     Recommendation,
+    condition,
     read,
     recommendation_body,
     was_evicted,
@@ -67,6 +68,8 @@ class _Search:
     last: datetime | None = None
     wanted: bool = False
     """Whether something has happened that makes a search before its time worthwhile."""
+    edition: tuple[str, int] = ("", 0)
+    """UID and generation of the policy that was searched for: another one is searched for at once."""
 
 
 @dataclass
@@ -97,7 +100,6 @@ class Rebalancing:
         forecasts: LiveForecasts,
         inputs: Inputs,
         *,
-        leading: asyncio.Event,
         identity: str,
         metrics: RebalanceMetrics,
         gates: bool,
@@ -111,7 +113,7 @@ class Rebalancing:
         self._state = state
         self._forecasts = forecasts
         self._inputs = inputs
-        self._leading = leading
+        self._intent = inputs.intent
         self._identity = identity
         self._metrics = metrics
         self._period = period
@@ -123,22 +125,27 @@ class Rebalancing:
     async def run(self) -> None:
         """Rebalance until cancelled."""
         while True:
-            await self._leading.wait()
+            await self._intent.followed.wait()
             try:
                 await self.round()
             except NumazonesError as error:  # the API server's errors among them
                 _log.warning("rebalancing pauses: %s", error)
-            await asyncio.sleep(self._period)
+            self._intent.changed.clear()
+            try:
+                async with asyncio.timeout(self._period):
+                    await self._intent.changed.wait()
+            except TimeoutError:
+                continue
 
     async def round(self) -> None:
         """Take every step that can be taken now."""
-        policies = {item.name: item for item in self._inputs.policies}
+        policies = {item.name: item for item in self._intent.policies}
         usable: dict[str, Policy] = {}
         for policy in policies.values():
             settings = await self._settings(policy)
             if settings is not None:
                 usable[policy.name] = settings
-        for item in sorted(self._inputs.recommendations, key=lambda item: (item.created, item.name)):
+        for item in sorted(self._intent.recommendations, key=lambda item: (item.created, item.name)):
             if item.active:
                 await self._advance(item, policies.get(item.spec.policy), usable.get(item.spec.policy))
         for name, settings in usable.items():
@@ -162,20 +169,18 @@ class Rebalancing:
 
     async def _report(self, policy: PolicyObject, status: str, reason: str, message: str) -> None:
         """Write the condition Ready where it differs."""
-        known = {item.get("type"): item for item in policy.status.get("conditions") or ()}.get("Ready") or {}
-        current = policy.status.get("observedGeneration") == policy.generation
-        if current and (known.get("status"), known.get("message")) == (status, message):
+        found = condition(
+            policy.status.get("conditions") or (),
+            "Ready",
+            status=status,
+            reason=reason,
+            message=message,
+            generation=policy.generation,
+            now=self._now(),
+        )
+        if found is None:
             return
-        changed = known.get("lastTransitionTime") if known.get("status") == status else None
-        condition = {
-            "type": "Ready",
-            "status": status,
-            "reason": reason,
-            "message": message,
-            "lastTransitionTime": changed or written(self._now()),
-            "observedGeneration": policy.generation,
-        }
-        await self._write_policy(policy, {"observedGeneration": policy.generation, "conditions": [condition]})
+        await self._write_policy(policy, {"observedGeneration": policy.generation, "conditions": [found]})
 
     async def _write_policy(self, policy: PolicyObject, status: dict[str, Any]) -> None:
         try:
@@ -184,17 +189,18 @@ class Rebalancing:
             )
         except (NotFound, Conflict):
             return
-        self._inputs.policies.put(PolicyObject.from_api(body))
+        self._intent.policies.put(PolicyObject.from_api(body))
 
     # Searching
 
     async def _search(self, policy: PolicyObject, settings: Policy) -> None:
         book, now = self._book.of(policy.name), self._now()
-        if any(item.status.phase in {APPROVED, EXECUTING} for item in self._inputs.recommendations):
+        edited = book.edition != policy.edition
+        if book.last is not None and not (book.wanted or edited) and now - book.last < policy.interval:
             return
-        if book.last is not None and not book.wanted and now - book.last < policy.interval:
+        if self._is_busy() or not await self._is_current(policy) or self._is_busy():
             return
-        book.last, book.wanted = now, False
+        book.last, book.wanted, book.edition = now, False, policy.edition
         await self._forget_old(policy)
         situation = self._inputs.situation(self._state.cluster(), now)
         for goal in self._goals(policy, situation):
@@ -203,6 +209,25 @@ class Rebalancing:
                 await self._propose(outcome, goal, policy)
                 return
         await self._write_policy(policy, {"lastSearch": written(now), "recommendation": None})
+
+    def _is_busy(self) -> bool:
+        """Whether a plan is being carried out, which changes the cluster that another would be made for."""
+        return any(item.status.phase in {APPROVED, EXECUTING} for item in self._intent.recommendations)
+
+    async def _is_current(self, policy: PolicyObject, item: Recommendation | None = None) -> bool:
+        """Whether the API server still has the policy, and the recommendation, as they were looked at.
+
+        Asked before anything is done on their strength: a watch may be behind, and after a 410 kopf's never
+        tells of what was deleted meanwhile.
+        """
+        await self._intent.confirm()
+        known = self._intent.policies.get(policy.name)
+        if known is None or known.edition != policy.edition:
+            return False
+        if item is None:
+            return True
+        found = self._intent.recommendations.get(item.name)
+        return found is not None and (found.uid, found.version) == (item.uid, item.version)
 
     def _goals(self, policy: PolicyObject, situation: Situation) -> Iterator[Goal]:
         if policy.spec.goals.pending_pods:
@@ -249,7 +274,7 @@ class Rebalancing:
             return
         in_force = [
             item
-            for item in self._inputs.recommendations
+            for item in self._intent.recommendations
             if item.spec.policy == policy.name and item.status.phase == PROPOSED
         ]
         for item in in_force:
@@ -279,13 +304,13 @@ class Rebalancing:
             )
         except (NotFound, Conflict):
             return
-        self._inputs.recommendations.put(Recommendation.from_api(body))
+        self._intent.recommendations.put(Recommendation.from_api(body))
 
     async def _forget_old(self, policy: PolicyObject) -> None:
         """Delete finished recommendations beyond a number, but none whose moves are within the cooldown."""
         cooldown = duration.parse(policy.spec.cooldown)
         finished = sorted(
-            (i for i in self._inputs.recommendations if i.spec.policy == policy.name and not i.active),
+            (i for i in self._intent.recommendations if i.spec.policy == policy.name and not i.active),
             key=lambda item: (item.created, item.name),
         )
         for item in finished[: max(0, len(finished) - _KEPT)]:
@@ -328,7 +353,7 @@ class Rebalancing:
             await self._write(item, policy, Advance(item.progress, "nobody approved it in time", EXPIRED))
             return
         mode = policy.spec.mode
-        wanted = mode == AUTO or (mode == APPROVE and item.spec.approved)
+        wanted = _is_allowed(item, policy)
         if not self._book.is_due(item, now, min(policy.interval, _JUDGEMENT)):
             return
         judgement = await self.execution.judge(item, policy, settings, now)
@@ -347,11 +372,19 @@ class Rebalancing:
 
     async def _begin(self, item: Recommendation, policy: PolicyObject) -> None:
         """Start, unless another plan is being carried out."""
-        if any(other.status.phase == EXECUTING for other in self._inputs.recommendations):
+        if any(other.status.phase == EXECUTING for other in self._intent.recommendations):
             return
         await self._write(item, policy, Advance(item.progress, "the first move comes next", EXECUTING))
 
     async def _carry_on(self, item: Recommendation, policy: PolicyObject, settings: Policy) -> None:
+        if item.is_about_to_evict:
+            if not await self._is_current(policy, item):
+                return
+            if not _is_allowed(item, policy):
+                phase = FAILED if any(map(was_evicted, item.progress)) else SUPERSEDED
+                why = f"policy {policy.name} is in mode {policy.spec.mode} now: no further pod is evicted"
+                await self._write(item, policy, Advance(item.progress, why, phase))
+                return
         advance = await self.execution.step(item, policy, settings, self._now())
         if advance is None:
             return
@@ -395,12 +428,7 @@ class Rebalancing:
     async def _write(
         self, item: Recommendation, policy: PolicyObject | None, advance: Advance, *, by: str = ""
     ) -> Recommendation | None:
-        """Write a status on the version that was read; None if the object has changed meanwhile.
-
-        A replica that has stopped leading writes nothing more.
-        """
-        if not self._leading.is_set():
-            return None
+        """Write a status on the version that was read; None if the object has changed meanwhile."""
         mode = item.status.mode or (policy.spec.mode if policy is not None else "")
         phase = advance.phase or item.status.phase
         status: dict[str, Any] = {
@@ -424,11 +452,16 @@ class Rebalancing:
             self._metrics.recommendations.labels(mode, item.spec.policy, advance.phase).inc()
             _log.info("%s (mode %s) %s: %s", item.name, mode, advance.phase, advance.message)
         new = Recommendation.from_api(body)
-        self._inputs.recommendations.put(new)
+        self._intent.recommendations.put(new)
         return new
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._wall(), UTC)
+
+
+def _is_allowed(item: Recommendation, policy: PolicyObject) -> bool:
+    """Whether the policy, as it is now, lets the plan be carried out."""
+    return policy.spec.mode == AUTO or (policy.spec.mode == APPROVE and item.spec.approved)
 
 
 def _plain(progress: MoveProgress) -> dict[str, Any]:

@@ -130,7 +130,7 @@ class Execution:
 
         Pods of a plan go where the plan says, when it is their turn; others keep off the nodes it is about.
         """
-        for item in self._inputs.recommendations:
+        for item in self._inputs.intent.recommendations:
             if item.status.phase != EXECUTING:
                 continue
             place = self._place_of(pod, item)
@@ -305,7 +305,7 @@ class Execution:
         return template is not None and self._is_gated(template)
 
     def _is_gated(self, pod: ClusterPod) -> bool:
-        namespace = self._inputs.namespaces.get(pod.namespace)
+        namespace = self._inputs.intent.namespaces.get(pod.namespace)
         opted_in = namespace is not None and namespace.labels.get(OPT_IN[0]) == OPT_IN[1]
         return self._gates and opted_in and GATE in pod.constraints.scheduling_gates
 

@@ -1,4 +1,4 @@
-"""What rebalancing mirrors beside the cluster: policies, plans, budgets, owners, claims, classes."""
+"""What rebalancing knows beside the cluster: people's intent; budgets, owners, claims, classes, mirrored."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -10,17 +10,10 @@ from numazones.rebalance.budgets import Budget, Headroom
 from numazones.rebalance.candidates import Situation
 from numazones.rebalance.filter import Surroundings
 from numazones.rebalance.history import History
-from numazones_client import Decoder, Resource, Table, by_uid
-from numazones_operator.decoding import NamespaceLabels
-from numazones_operator.rebalance.objects import (
-    FAILED,
-    GONE,
-    REBALANCE_POLICIES,
-    REBALANCE_RECOMMENDATIONS,
-    PolicyObject,
-    Recommendation,
-    read,
-)
+from numazones_client import Decoder, Resource, by_uid
+from numazones_client.table import Table
+from numazones_operator.intent import Intent
+from numazones_operator.rebalance.objects import FAILED, GONE, read
 
 BUDGETS = Resource("policy", "v1", "poddisruptionbudgets")
 PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", namespaced=False)
@@ -88,11 +81,9 @@ class Claim:
 class Inputs:
     """The mirrored tables, and the situation that they describe."""
 
-    def __init__(self, namespaces: Table[NamespaceLabels]) -> None:
-        """``namespaces`` is mirrored by somebody else."""
-        self.namespaces = namespaces
-        self.policies: Table[PolicyObject] = Table(lambda item: item.name)
-        self.recommendations: Table[Recommendation] = Table(lambda item: item.name)
+    def __init__(self, intent: Intent) -> None:
+        """``intent`` is kept up to date by somebody else."""
+        self.intent = intent
         self.budgets: Table[Budget] = Table(lambda item: f"{item.namespace}/{item.name}")
         self.priority_classes: Table[PriorityClass] = Table(lambda item: item.name)
         self.claims: Table[Claim] = Table(lambda item: f"{item.namespace}/{item.name}")
@@ -102,8 +93,6 @@ class Inputs:
 
     def mirrored(self) -> Iterator[tuple[Resource, Decoder[Any], Table[Any]]]:
         """Yield what reflectors have to keep up to date."""
-        yield REBALANCE_POLICIES, Decoder(PolicyObject.from_api), self.policies
-        yield REBALANCE_RECOMMENDATIONS, Decoder(Recommendation.from_api), self.recommendations
         yield BUDGETS, Decoder(Budget.from_api), self.budgets
         yield PRIORITY_CLASSES, Decoder(PriorityClass.from_api), self.priority_classes
         yield CLAIMS, Decoder(Claim.from_api), self.claims
@@ -134,7 +123,7 @@ class Inputs:
                 replicas=Surroundings.count_replicas(pods),
                 headroom=Headroom.of(self.budgets),
                 storage_classes={(item.namespace, item.name): item.storage_class for item in self.claims},
-                namespace_labels={item.name: item.labels for item in self.namespaces},
+                namespace_labels={item.name: item.labels for item in self.intent.namespaces},
             ),
             templates={item.owner: item.pod for table in self.templates.values() for item in table},
             history=self._history(during),
@@ -143,7 +132,7 @@ class Inputs:
     def _history(self, during: str) -> History:
         moved: dict[tuple[str, str], datetime] = {}
         failed = set()
-        for item in self.recommendations:
+        for item in self.intent.recommendations:
             if item.name == during:
                 continue
             if item.status.phase == FAILED:

@@ -1,6 +1,6 @@
 """Between the custom resources and the library's values: policies in, recommendations out and in again."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -80,6 +80,12 @@ class Recommendation:
         return self.status.phase in ACTIVE
 
     @property
+    def is_about_to_evict(self) -> bool:
+        """Whether the next step is an eviction, or the announcement of one."""
+        ahead = next((one.phase for one in self.progress if one.phase != VERIFIED), "")
+        return self.status.phase == EXECUTING and ahead in {PENDING, EVICTING}
+
+    @property
     def progress(self) -> tuple[MoveProgress, ...]:
         """How far each move is, one entry per move."""
         known = {item.pod.uid: item for item in self.status.progress}
@@ -94,6 +100,8 @@ class PolicyObject:
 
     name: str
     uid: str
+    version: str
+    """Resource version."""
     generation: int
     spec: RebalancePolicySpec
     status: Mapping[str, Any]
@@ -103,7 +111,19 @@ class PolicyObject:
         """Read the object."""
         model = RebalancePolicy.from_api(body)
         metadata = model.metadata
-        return cls(metadata.name, metadata.uid, metadata.generation, model.spec, body.get("status") or {})
+        return cls(
+            metadata.name,
+            metadata.uid,
+            metadata.resource_version,
+            metadata.generation,
+            model.spec,
+            body.get("status") or {},
+        )
+
+    @property
+    def edition(self) -> tuple[str, int]:
+        """What tells this policy from an edited one, or from another of the same name."""
+        return self.uid, self.generation
 
     @property
     def interval(self) -> timedelta:
@@ -143,6 +163,32 @@ def recommendation_body(plan: Plan, goal: Goal, policy: PolicyObject, now: datet
         },
         "spec": spec.model_dump(mode="json", by_alias=True, exclude_none=True),
     }
+
+
+def condition(
+    known: Iterable[Mapping[str, Any]],
+    kind: str,
+    *,
+    status: str,
+    reason: str,
+    message: str,
+    generation: int | None = None,
+    now: datetime | None = None,
+) -> dict[str, Any] | None:
+    """Return the condition to write; None if it is among the known ones as it is, for this generation."""
+    before: Mapping[str, Any] = next((item for item in known if item.get("type") == kind), {})
+    current = before.get("observedGeneration") == generation
+    if current and (before.get("status"), before.get("message")) == (status, message):
+        return None
+    since = before.get("lastTransitionTime") if before.get("status") == status else None
+    found = {
+        "type": kind,
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": since or written(now or datetime.now(UTC)),
+    }
+    return found if generation is None else found | {"observedGeneration": generation}
 
 
 def reference(pod: ClusterPod) -> PodReference:

@@ -1,0 +1,98 @@
+"""What people ask for: RebalancePolicies, approved recommendations, namespaces that opt in.
+
+kopf's handlers (``handlers``) report every change here as it happens. Two things no stream of events can
+promise are had by listing: to know everything when this replica begins to lead, and to act on nothing that
+is gone, for after a 410 kopf's watch never tells of objects that vanished meanwhile. So everything is listed
+once at the beginning, and the few policies and recommendations again before anything is done on their
+strength (``confirm``).
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from numazones.errors import NumazonesError
+from numazones_client import Client, Resource, UnknownResource
+from numazones_client.table import Table
+from numazones_operator.decoding import NamespaceLabels
+from numazones_operator.rebalance.objects import (
+    REBALANCE_POLICIES,
+    REBALANCE_RECOMMENDATIONS,
+    PolicyObject,
+    Recommendation,
+)
+
+NAMESPACES = Resource("", "v1", "namespaces", namespaced=False)
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+
+class Intent:
+    """Policies, recommendations and namespaces as last read; one that makes no sense counts as gone."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self.policies: Table[PolicyObject] = Table(lambda item: item.name, outdated=_is_older)
+        self.recommendations: Table[Recommendation] = Table(lambda item: item.name, outdated=_is_older)
+        self.namespaces: Table[NamespaceLabels] = Table(lambda item: item.name)
+        self.changed = asyncio.Event()
+        """Set with every change that people make; cleared by who looks."""
+        self.followed = asyncio.Event()
+        """Set while everything is known and changes are reported."""
+
+    async def read(self) -> None:
+        """List everything; called when this replica begins to lead.
+
+        Raises:
+            APIError: the API server does not give it.
+        """
+        await self._list(NAMESPACES, NamespaceLabels.from_api, self.namespaces)
+        await self.confirm()
+
+    async def confirm(self) -> None:
+        """List policies and recommendations, so that what is done next is what people want now.
+
+        Raises:
+            APIError: the API server does not give it.
+        """
+        await self._list(REBALANCE_POLICIES, PolicyObject.from_api, self.policies)
+        await self._list(REBALANCE_RECOMMENDATIONS, Recommendation.from_api, self.recommendations)
+
+    async def _list(
+        self, resource: Resource, read: Callable[[Mapping[str, Any]], T], table: Table[T]
+    ) -> None:
+        """Replace what a table holds; a cluster that does not know the resource has no such objects."""
+        seen = set()
+        try:
+            for body in await self._client.list(resource):
+                if self.take(table, read, body) == "":
+                    seen.add(body["metadata"]["name"])
+        except UnknownResource:
+            _log.debug("the API server knows no %s", resource.full_name)
+        table.retain(seen)
+
+    def take(self, table: Table[T], read: Callable[[Mapping[str, Any]], T], body: Mapping[str, Any]) -> str:
+        """Take an object in; one that cannot be read counts as gone, and the reason is returned."""
+        try:
+            item = read(body)
+        except (NumazonesError, ValueError) as error:
+            self.drop(table, body["metadata"]["name"])
+            return str(error)
+        table.put(item)
+        self.changed.set()
+        return ""
+
+    def drop(self, table: Table[Any], name: str) -> None:
+        """Forget an object that is gone."""
+        known = table.get(name)
+        if known is not None:
+            table.remove(known)
+            self.changed.set()
+
+
+def _is_older(known: PolicyObject | Recommendation, item: PolicyObject | Recommendation) -> bool:
+    """Whether news about an object are older than what is known, as after an own write."""
+    return known.uid == item.uid and int(item.version or 0) < int(known.version or 0)

@@ -1,0 +1,102 @@
+"""The way of a change through the operator, from top to bottom.
+
+    event → predict the binding → record → compare with the outcome → forecast → publish
+
+Reflectors put objects into the tables of ``ClusterState``. A pod's change is taken through ``pod_changed``,
+synchronously, so that each binding is predicted for the node as its kubelet will find it: before the node
+counts the pod, after it counts all earlier ones. Nodes, zones and Leases only change the state. What has
+changed is collected for a moment, then the forecasts that it touches are renewed and what is news is offered
+to the publisher, which writes it on the replica that leads.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from numazones.cluster import ClusterPod
+from numazones_client import Client
+from numazones_operator.announcements import Announcements
+from numazones_operator.cluster_state import Clock, ClusterState
+from numazones_operator.live_forecasts import LiveForecasts
+from numazones_operator.metrics import Metrics
+from numazones_operator.options import Options
+from numazones_operator.publisher import Publisher
+from numazones_operator.truth import Expectation, Truth
+
+
+class Pipeline:
+    """The parts that a change passes, in the order in which it passes them."""
+
+    def __init__(
+        self,
+        client: Client,
+        options: Options,
+        *,
+        identity: str,
+        metrics: Metrics,
+        counts: Callable[[], bool] = lambda: True,
+        clock: Clock = time.monotonic,
+        wall: Clock = time.time,
+    ) -> None:
+        """``counts``: whether this replica is the one that counts outcomes; all of them expect them."""
+        self._debounce = options.debounce
+        self.state = ClusterState(settle=options.settle, pod_changed=self.pod_changed, clock=clock, wall=wall)
+        self.truth = Truth(metrics=metrics, counts=counts)
+        self.forecasts = LiveForecasts(self.state, metrics=metrics, candidates=options.candidates)
+        self.announcements = Announcements(
+            client,
+            identity=identity,
+            rate=options.event_rate,
+            interval=options.event_interval,
+            metrics=metrics,
+            clock=clock,
+        )
+        self.publisher = Publisher(
+            client,
+            rate=options.write_rate,
+            metrics=metrics,
+            announcements=self.announcements,
+            wanted=lambda pod: self.state.pods.get(pod.uid) is not None,
+            clock=clock,
+        )
+        self.synced = False
+        """Whether everything was listed; bindings that were not seen to happen are not predicted."""
+        self.renewed = asyncio.Event()
+        """Set after each batch of forecasts; cleared by who waits for it."""
+
+    def pod_changed(self, old: ClusterPod | None, new: ClusterPod | None) -> None:
+        """Take a change of a pod in; None before for a new pod, None after for one that is gone."""
+        self.state.let_go(old, new)
+        expectation = None if new is None else self._predict_binding(new)
+        self.state.record_pod(old, new, rejected=expectation is not None and expectation.rejected)
+        if new is not None:
+            self._compare(new)
+        elif old is not None:
+            self.truth.forget(old.uid)
+            self.publisher.forget(old)
+
+    def _predict_binding(self, pod: ClusterPod) -> Expectation | None:
+        """Predict what the kubelet will do with a pod that just got its node."""
+        if not self.synced or not self.state.is_binding(pod):
+            return None
+        return self.truth.bound(pod, self.state.node(pod.node))
+
+    def _compare(self, pod: ClusterPod) -> None:
+        """Publish a prediction's outcome as soon as the kubelet has written it."""
+        verification = self.truth.compare(pod)
+        if verification is not None:
+            self.publisher.verified(pod, verification)
+
+    async def run(self) -> None:
+        """Forecast and publish until cancelled."""
+        while True:
+            await self.state.changed.wait()
+            await asyncio.sleep(self._debounce)
+            self.state.changed.clear()
+            await self.renew()
+
+    async def renew(self) -> None:
+        """Renew the forecasts that changes touch; publish what is news."""
+        async for pod, prediction, since in self.forecasts.renew():
+            self.publisher.offer(pod, prediction, since)
+        self.renewed.set()
