@@ -39,7 +39,39 @@ CORES = 16  # per zone, two threads each
 DISTINCT = 200
 """Different fillings of nodes, as long as states are not asked to be all distinct."""
 WAITING_KINDS = 10
-DISCOVERY: dict[str, Any] = {"/version": {"major": "1"}, "/api": {"versions": []}, "/apis": {"groups": []}}
+FOLLOWED = {
+    "/api/v1": ("namespaces", "Namespace"),
+    "/apis/numazones.io/v1alpha1": ("rebalancepolicies", "RebalancePolicy"),
+    "/apis/apiextensions.k8s.io/v1": ("customresourcedefinitions", "CustomResourceDefinition"),
+}
+"""What kopf follows, by the path of its group."""
+
+
+def group_of(path: str) -> dict[str, Any]:
+    """A group of the API, as discovery tells of it."""
+    _, _, name, version = path.split("/")
+    versions = {"groupVersion": f"{name}/{version}", "version": version}
+    return {"name": name, "versions": [versions], "preferredVersion": versions}
+
+
+DISCOVERY: dict[str, Any] = {
+    "/version": {"major": "1"},
+    "/api": {"versions": ["v1"]},
+    "/apis": {"groups": [group_of(path) for path in FOLLOWED if path.startswith("/apis/")]},
+} | {
+    path: {
+        "resources": [
+            {
+                "name": plural,
+                "singularName": "",
+                "kind": kind,
+                "namespaced": False,
+                "verbs": ["list", "watch", "patch"],
+            }
+        ]
+    }
+    for path, (plural, kind) in FOLLOWED.items()
+}
 """What kopf asks for when it starts."""
 GOALS = {
     "sync_seconds": 15.0,

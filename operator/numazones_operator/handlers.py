@@ -49,7 +49,6 @@ PREFIX = "numazones.io"
 """Of the annotations in which kopf keeps what it has handled."""
 _PLAN = ("spec.moves", "spec.placements", "spec.gain", "spec.disruption", "spec.goal", "spec.expires")
 """Parts of a recommendation that need not be remembered to notice an approval."""
-UNREADABLE = "Unreadable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +102,10 @@ async def policy_changed(type: str, body: kopf.Body, patch: kopf.Patch, memo: Me
         intent.drop(intent.policies, str(body.metadata.name))
         return
     problem = intent.take(intent.policies, PolicyObject.from_api, dict(body))
-    if not problem and not memo.rebalance:
-        problem = "this operator follows no policies (--no-rebalance); start it with --rebalance"
     if problem:
-        _report(body, patch, problem)
+        _report(body, patch, "Unreadable", problem)
+    elif not memo.rebalance:
+        _report(body, patch, "NotFollowed", "the operator runs with --no-rebalance, so it makes no plans")
 
 
 @kopf.on.event(*RECOMMENDATIONS)
@@ -176,13 +175,13 @@ async def opted_in_in_vain(body: kopf.Body, memo: Memo, **_: Any) -> None:
         )
 
 
-def _report(body: kopf.Body, patch: kopf.Patch, problem: str) -> None:
+def _report(body: kopf.Body, patch: kopf.Patch, reason: str, problem: str) -> None:
     """Write the condition Ready=False where it is not there yet."""
     found = condition(
         body.status.get("conditions") or (),
         "Ready",
         status="False",
-        reason=UNREADABLE,
+        reason=reason,
         message=problem,
         generation=body.metadata.get("generation"),
     )

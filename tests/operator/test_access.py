@@ -8,11 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from numazones_client import Client, ClusterConfig, Resource, from_kubeconfig
 from numazones_client.resources import NODES, NUMAZONES, PODS
-from numazones_client.transport import Call, Transport
 from numazones_operator.admission_gates import GATE, OPT_IN
 from numazones_operator.admission_predictions import ADMISSION_PREDICTIONS
 from numazones_operator.process import Operator
@@ -23,31 +21,13 @@ from numazones_simulator.kubelet.zone_publisher import ZonePublisher
 from ..manifests.kustomizations import composition  # noqa: TID252 - test folders are not packages
 from ..real_apiserver import RealAPIServer  # noqa: TID252
 from .closed_loop import OPTIONS, Loop, closed_loop, eventually, metrics, pod_body
+from .rights import granted, note_rights
 
 ROOT = Path(__file__).resolve().parents[2]
 MANIFESTS = ROOT / "manifests"
 NAMESPACES = Resource("", "v1", "namespaces", namespaced=False)
 
-Right = tuple[str, str, str]
-"""(group, resource, verb)"""
-
-
 REBALANCING = "numazones-operator-rebalance"
-
-
-def granted(*folders: str, but: str = "") -> set[Right]:
-    """What the manifests of some folders grant; one role may be left out."""
-    rights = set()
-    for folder in folders:
-        for document in yaml.safe_load_all((MANIFESTS / folder / "rbac.yaml").read_text()):
-            for rule in document.get("rules", ()) if document["metadata"]["name"] != but else ():
-                rights |= {
-                    (group, resource, verb)
-                    for group in rule["apiGroups"]
-                    for resource in rule["resources"]
-                    for verb in rule["verbs"]
-                }
-    return rights
 
 
 async def exercise(loop: Loop, operator: Operator) -> None:
@@ -82,30 +62,12 @@ async def exercise(loop: Loop, operator: Operator) -> None:
 async def test_every_right_is_used_and_every_call_is_granted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    used: set[Right] = set()
-
-    def note(transport: Transport, call: Call) -> None:
-        if transport._user_agent == "numazones-operator":
-            name, _, subresource = call.request.resource.partition("/")
-            plural, _, group = name.partition(".")
-            used.add((group, f"{plural}/{subresource}" if subresource else plural, call.request.verb))
-
-    send, lines = Transport.send, Transport.lines
-
-    async def noted_send(self: Transport, call: Call, **options: Any) -> bytes:
-        note(self, call)
-        return await send(self, call, **options)
-
-    def noted_lines(self: Transport, call: Call, **options: Any) -> AsyncIterator[bytes]:
-        note(self, call)
-        return lines(self, call, **options)
-
-    monkeypatch.setattr(Transport, "send", noted_send)
-    monkeypatch.setattr(Transport, "lines", noted_lines)
+    used = note_rights(monkeypatch)
     async with closed_loop(tmp_path) as loop:
         await loop.start_nodes(node_kinds.mixed(2))
         operator = await loop.start_operator(admission_gate=True)
         await exercise(loop, operator)
+    # What kopf's handlers say on policies belongs to rebalancing, and is tested with it.
     # Topologies are asked for; where nobody has installed them, the answer is that there are none.
     used.add(("topology.node.k8s.io", "noderesourcetopologies", "watch"))
     folders = ("operator", "components/operator-admission-gate")

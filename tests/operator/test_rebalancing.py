@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from numazones_client import Client, Invalid, Resource
 from numazones_client.resources import NODES, NUMAZONES, PODS
-from numazones_client.transport import Call, Transport
 from numazones_operator.admission_gates import GATE, OPT_IN
 from numazones_operator.process import Operator
 from numazones_operator.rebalance.inputs import BUDGETS
@@ -29,6 +27,7 @@ from numazones_simulator.scheduler import Scheduler
 
 from ..real_apiserver import RealAPIServer  # noqa: TID252 - test folders are not packages
 from .closed_loop import OPTIONS, Loop, closed_loop, eventually, metrics, pod_body
+from .rights import granted, note_rights
 from .test_access import cluster_on
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -389,15 +388,7 @@ async def test_an_operator_that_may_not_evict_says_what_to_do(tmp_path: Path) ->
 async def test_every_right_is_used_and_every_call_is_granted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    used: set[tuple[str, str]] = set()
-    send = Transport.send
-
-    async def noted(self: Transport, call: Call, **options: Any) -> bytes:
-        if self._user_agent == "numazones-operator":
-            used.add((call.request.resource, call.request.verb))
-        return await send(self, call, **options)
-
-    monkeypatch.setattr(Transport, "send", noted)
+    used = note_rights(monkeypatch)
     monkeypatch.setattr("numazones_operator.rebalance.controller._KEPT", 0)
     async with stage(tmp_path) as here:
         await here.policy("Approve", cooldown="1s")
@@ -411,32 +402,11 @@ async def test_every_right_is_used_and_every_call_is_granted(
             return name not in {one["metadata"]["name"] for one in await here.recommendations()}
 
         await eventually(forgotten, what="the finished recommendation is deleted")
-    needed = {(resource, verb) for resource, verb in used if _is_ours(resource)}
-    assert needed == {right for right in _granted() if right[1] != "watch"}
-
-
-ROLES = {
-    "operator": "numazones-operator-rebalance",
-    "components/operator-eviction": "numazones-operator-eviction",
-}
-OURS = ("rebalance", "poddisruptionbudgets", "replicasets", "statefulsets", "jobs", "priorityclasses")
-
-
-def _is_ours(resource: str) -> bool:
-    return resource.startswith((*OURS, "namespaces", "persistentvolumeclaims", "pods/eviction"))
-
-
-def _granted() -> set[tuple[str, str]]:
-    rights = set()
-    for folder, role in ROLES.items():
-        for document in yaml.safe_load_all((ROOT / "manifests" / folder / "rbac.yaml").read_text()):
-            for rule in document.get("rules", ()) if document["metadata"]["name"] == role else ():
-                for group in rule["apiGroups"]:
-                    for resource in rule["resources"]:
-                        plural, _, sub = resource.partition("/")
-                        name = f"{plural}.{group}" if group else plural
-                        rights |= {(f"{name}/{sub}" if sub else name, verb) for verb in rule["verbs"]}
-    return rights
+    needed = granted("operator", role="numazones-operator-rebalance") | granted(
+        "components/operator-eviction"
+    )
+    assert needed - used == set(), "rights without a call"
+    assert used - granted("operator", "components/operator-eviction") == set(), "calls without a right"
 
 
 @pytest.mark.real_apiserver

@@ -1,0 +1,281 @@
+"""kopf's handlers: what they follow, when they run, and what an API server that misbehaves does to them."""
+
+import asyncio
+import getpass
+from pathlib import Path
+from typing import Any
+
+import kopf
+import pytest
+from kopf.testing import KopfRunner
+
+from numazones.api import crd
+from numazones_client import ClusterConfig, Resource
+from numazones_client.resources import LEASES
+from numazones_operator import handlers
+from numazones_operator.admission_gates import OPT_IN
+from numazones_operator.intent import NAMESPACES, Intent
+from numazones_operator.process import Operator
+from numazones_operator.rebalance.objects import REBALANCE_POLICIES, REBALANCE_RECOMMENDATIONS
+from numazones_simulator import node_kinds
+from numazones_simulator.control_plane import install
+
+from .closed_loop import OPTIONS, Loop, closed_loop, eventually
+
+EVENTS = Resource("", "v1", "events")
+DEFINITIONS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
+
+
+def policy(name: str = "keep-room", *, mode: str = "Recommend", **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "numazones.io/v1alpha1",
+        "kind": "RebalancePolicy",
+        "metadata": {"name": name},
+        "spec": {"mode": mode, "schedule": {"interval": "1s"}, **spec},
+    }
+
+
+def recommendation(name: str = "keep-room-1", *, of: str = "keep-room") -> dict[str, Any]:
+    move = {
+        "pod": {"namespace": "default", "name": "a", "uid": "u"},
+        "source": {"node": "n1"},
+        "target": {"node": "n1"},
+    }
+    return {
+        "apiVersion": "numazones.io/v1alpha1",
+        "kind": "RebalanceRecommendation",
+        "metadata": {"name": name},
+        "spec": {
+            "policy": of,
+            "goal": "shape large x1",
+            "moves": [move],
+            "gain": {"before": 0, "after": 1, "total": 1},
+            "disruption": {"evictions": 1, "cpus": "2"},
+            "digest": "d",
+            "expires": "2999-01-01T00:00:00Z",
+        },
+    }
+
+
+async def known(operator: Operator, name: str = "keep-room") -> None:
+    """Wait until the operator follows a policy."""
+    await eventually(lambda: operator.intent.policies.get(name), what=f"policy {name} is followed")
+
+
+async def condition(loop: Loop, name: str = "keep-room") -> dict[str, Any]:
+    """The condition Ready of a policy."""
+    body = await loop.client.get(REBALANCE_POLICIES, name)
+    conditions = (body.get("status") or {}).get("conditions") or ()
+    return next((dict(one) for one in conditions if one["type"] == "Ready"), {})
+
+
+async def told(loop: Loop, reason: str) -> list[str]:
+    """The messages of the events with a reason."""
+    return [one["message"] for one in await loop.client.list(EVENTS) if one["reason"] == reason]
+
+
+def kopf_tasks() -> list[str]:
+    """kopf's tasks on this loop."""
+    names = [task.get_name() for task in asyncio.all_tasks()]
+    return [name for name in names if name.startswith(("watcher for", "resource observer", "poster of"))]
+
+
+async def test_a_user_without_a_name_is_no_obstacle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the image the operator runs as uid 65532, which /etc/passwd does not know."""
+
+    def nobody() -> str:
+        raise KeyError("getpwuid(): uid not found: 65532")
+
+    monkeypatch.setattr(getpass, "getuser", nobody)
+    async with closed_loop(tmp_path) as loop:
+        operator = await loop.start_operator(leader_elect=False)
+        await eventually(operator.intent.followed.is_set, what="kopf has started")
+        await loop.client.create(REBALANCE_POLICIES, policy())
+        await known(operator)
+
+
+async def test_handlers_run_on_the_replica_that_leads_for_as_long_as_it_leads(tmp_path: Path) -> None:
+    async with closed_loop(tmp_path) as loop:
+        operator = await loop.start_operator()
+        await loop.client.create(REBALANCE_POLICIES, policy("before"))
+        await known(operator, "before")
+        assert kopf_tasks()
+        lease = await loop.client.get(LEASES, "numazones-operator", namespace=OPTIONS.namespace)
+        lease["spec"] |= {"holderIdentity": "another", "leaseDurationSeconds": 2}
+        await loop.client.replace(LEASES, lease, namespace=OPTIONS.namespace)
+        await eventually(lambda: not operator.leadership.leading)
+        assert not kopf_tasks()
+        assert not operator.intent.followed.is_set()
+        # The mirror has lost none of its tasks and connections: it goes on, ready to lead again.
+        await loop.create_pod("meanwhile", cpu=2)
+        await eventually(lambda: any(pod.name == "meanwhile" for pod in operator.pipeline.state.pods))
+        await loop.client.delete(REBALANCE_POLICIES, "before")
+        await eventually(lambda: operator.leadership.leading, what="it leads again")
+        await eventually(operator.intent.followed.is_set)
+        assert operator.intent.policies.get("before") is None
+        await loop.client.create(REBALANCE_POLICIES, policy("after"))
+        await known(operator, "after")
+        assert not operator.failed
+
+
+@pytest.mark.parametrize("how", ["as an event", "as an answer"])
+async def test_a_policy_deleted_while_the_watch_is_away_is_followed_no_more(tmp_path: Path, how: str) -> None:
+    """After 410 Gone kopf lists anew and says nothing of what has vanished meanwhile."""
+    async with closed_loop(tmp_path) as loop:
+        operator = await loop.start_operator(leader_elect=False, rebalance_period=0.05)
+        await loop.client.create(REBALANCE_POLICIES, policy())
+        await known(operator)
+        faults = loop.server.faults
+        away = faults.server_error(verb="watch", resource="rebalancepolicies", count=None)
+        if how == "as an event":
+            # Ended with an ERROR event; the list that follows is kept back until the policy is gone.
+            late = faults.server_error(verb="list", resource="rebalancepolicies", count=1)
+            faults.drop_watches("rebalancepolicies", compacted=True)
+            await eventually(lambda: late.struck)
+        else:
+            faults.drop_watches("rebalancepolicies")
+            await eventually(lambda: away.struck)
+        await loop.client.delete(REBALANCE_POLICIES, "keep-room")
+        faults.remove(away)
+        if how == "as an answer":
+            faults.gone(verb="watch", resource="rebalancepolicies")
+        await eventually(lambda: operator.intent.policies.get("keep-room") is None)
+        await loop.client.create(REBALANCE_POLICIES, policy("next"))
+        await known(operator, "next")
+        assert not operator.failed
+
+
+async def test_without_our_definitions_it_waits_for_them_and_predicts_meanwhile(tmp_path: Path) -> None:
+    async with closed_loop(tmp_path) as loop:
+        for kind in ("RebalancePolicy", "RebalanceRecommendation"):
+            (definition,) = [crd.crd(one) for one in crd.KINDS if one.RESOURCE.kind == kind]
+            await loop.client.delete(DEFINITIONS, definition["metadata"]["name"])
+        await loop.start_nodes([node_kinds.single_numa_node("n1", "10.0.0.1")])
+        operator = await loop.start_operator(leader_elect=False)
+        await loop.create_pod("a", cpu=4)
+        await eventually(lambda: loop.verdict("a"))
+        await install(loop.client)
+        await loop.client.create(REBALANCE_POLICIES, policy())
+        await known(operator)
+        await eventually(lambda: condition(loop))
+        assert not operator.failed
+
+
+async def test_a_policy_edited_into_nonsense_counts_as_gone_at_once_and_says_so(tmp_path: Path) -> None:
+    async with closed_loop(tmp_path) as loop:
+        operator = await loop.start_operator(leader_elect=False)
+        await loop.client.create(REBALANCE_POLICIES, policy(mode="Auto"))
+        await known(operator)
+        # What an API server with an older definition let through, ours would refuse.
+        definition = await loop.client.get(DEFINITIONS, "rebalancepolicies.numazones.io")
+        definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = {
+            "type": "object",
+            "x-kubernetes-preserve-unknown-fields": True,
+        }
+        await loop.client.replace(DEFINITIONS, definition)
+        nonsense = {"spec": {"goals": {"shapes": [{"name": "x", "resources": {"cpu": "x"}}]}}}
+        await loop.client.patch(REBALANCE_POLICIES, "keep-room", nonsense)
+        await eventually(lambda: operator.intent.policies.get("keep-room") is None)
+
+        async def said() -> dict[str, Any]:
+            found = await condition(loop)
+            return found if found.get("status") == "False" else {}
+
+        found = await eventually(said)
+        assert found["reason"] == "Unreadable"
+        assert "cpu" in found["message"]
+        mended: dict[str, Any] = {"spec": {"goals": {"shapes": []}}}
+        await loop.client.patch(REBALANCE_POLICIES, "keep-room", mended)
+        await known(operator)
+
+        async def ready() -> bool:
+            return (await condition(loop)).get("status") == "True"
+
+        await eventually(ready)
+
+
+@pytest.mark.parametrize(
+    ("mode", "reason", "message"),
+    [
+        ("Approve", "Approved", "the plan is proven once more"),
+        ("Recommend", "ApprovalInVain", "set its spec.mode to Approve"),
+        ("Auto", "ApprovalInVain", "mode Auto, which asks for no approval"),
+        ("", "ApprovalInVain", "policy keep-room is gone"),
+    ],
+)
+async def test_an_approval_is_answered_once(tmp_path: Path, mode: str, reason: str, message: str) -> None:
+    async with closed_loop(tmp_path) as loop:
+        operator = await loop.start_operator(leader_elect=False, rebalance=False)
+        if mode:
+            await loop.client.create(REBALANCE_POLICIES, policy(mode=mode))
+            await known(operator)
+        await loop.client.create(REBALANCE_RECOMMENDATIONS, recommendation())
+        approve = {"spec": {"approved": True}}
+        await loop.client.patch(REBALANCE_RECOMMENDATIONS, "keep-room-1", approve)
+        (said,) = await eventually(lambda: told(loop, reason))
+        assert message in said
+        # Whoever leads next has heard of it, and does not answer again.
+        operator.stop()
+        await loop.start_operator(leader_elect=False, rebalance=False, identity="next")
+        await loop.client.create(REBALANCE_POLICIES, policy("later"))
+        await eventually(lambda: condition(loop, "later"))
+        assert len(await told(loop, reason)) == 1
+        body = await loop.client.get(REBALANCE_RECOMMENDATIONS, "keep-room-1")
+        assert "moves" not in body["metadata"]["annotations"]["numazones.io/last-handled"]
+        assert "finalizers" not in body["metadata"]
+
+
+async def test_a_policy_that_this_operator_does_not_follow_says_so(tmp_path: Path) -> None:
+    async with closed_loop(tmp_path) as loop:
+        await loop.start_operator(leader_elect=False, rebalance=False)
+        await loop.client.create(REBALANCE_POLICIES, policy())
+        found = await eventually(lambda: condition(loop))
+        assert (found["status"], found["reason"]) == ("False", "NotFollowed")
+        assert "--no-rebalance" in found["message"]
+
+
+async def test_a_namespace_that_opts_in_in_vain_is_told(tmp_path: Path) -> None:
+    async with closed_loop(tmp_path) as loop:
+        operator = await loop.start_operator(leader_elect=False)
+        label = {"metadata": {"labels": {OPT_IN[0]: OPT_IN[1]}}}
+        await loop.client.patch(NAMESPACES, "default", label)
+        (said,) = await eventually(lambda: told(loop, "AdmissionGateOff"))
+        assert "without --admission-gate" in said
+        labels = operator.intent.namespaces.get("default")
+        assert labels is not None
+        assert labels.labels[OPT_IN[0]] == "enabled"
+
+
+async def test_they_are_ordinary_handlers_that_kopf_run_serves(tmp_path: Path) -> None:
+    """What kopf's users would do: ``kopf run -m numazones_operator.handlers``, with a memo of their own."""
+    async with closed_loop(tmp_path) as loop:
+        config = ClusterConfig(server=loop.server.url)
+        intent = Intent(loop.client)
+
+        async def lend(memo: kopf.Memo, **_: Any) -> None:
+            memo |= {"config": config, "identity": "runner", "intent": intent, "gates": True}
+            memo |= {"rebalance": True, "told": set()}
+
+        registry = kopf.get_default_registry()
+        kopf.on.startup(registry=registry, id="lend")(lend)
+        first = registry._activities._handlers.pop()
+        registry._activities._handlers.insert(0, first)
+        runner = KopfRunner(["run", "--standalone", "--all-namespaces", "-m", handlers.__name__])
+        try:
+            await asyncio.to_thread(runner.__enter__)
+            await loop.client.create(REBALANCE_POLICIES, policy())
+            await eventually(lambda: intent.policies.get("keep-room"))
+        finally:
+            await asyncio.to_thread(runner.__exit__, None, None, None)
+            registry._activities._handlers.remove(first)
+        assert runner.exit_code == 0
+
+
+def test_only_what_people_write_passes_kopf_and_nothing_needs_a_finalizer() -> None:
+    registry = kopf.get_default_registry()
+    watched = {handler.selector for handler in registry._watching.get_all_handlers()}
+    changing = registry._changing.get_all_handlers()
+    followed = {selector.any_name for selector in watched if selector is not None}
+    assert followed == {"namespaces", "rebalancepolicies", "rebalancerecommendations"}
+    assert not any(handler.requires_finalizer for handler in changing)
+    assert not registry._spawning.get_all_handlers()
