@@ -1,10 +1,11 @@
 """kopf, for as long as this replica leads.
 
 kopf's handlers are started with leadership and ended with it (``leadership``). Its operator is spawned here,
-and ended by cancelling what was spawned, rather than by ``kopf.operator``, which would take two liberties
-with an event loop that it shares: on its way out it cancels every younger task, connections of the mirror
-among them, and it keeps the process's signals to itself. A run that fails, as kopf's does when a watch is
-answered with 410 or a list refused for long, is begun anew from a fresh list: predictions go on meanwhile.
+and ended with all tasks that it has begotten (``offspring``), rather than run by ``kopf.operator``, which
+would take two liberties with an event loop that it shares: on its way out it cancels every younger task,
+connections of the mirror among them, and it keeps the process's signals to itself. A run that fails, as
+kopf's does when a watch is answered with 410 or a list refused for long, is begun anew from a fresh list:
+predictions go on meanwhile.
 """
 
 import asyncio
@@ -16,6 +17,7 @@ import kopf
 
 from numazones_client.reflector import Backoff
 from numazones_operator import handlers
+from numazones_operator.offspring import offspring
 
 _LONG = 60.0
 """Seconds after which a run that failed was good until then."""
@@ -48,22 +50,23 @@ async def _follow(memo: handlers.Memo, spawned: Callable[[], None]) -> None:
     """List everything, then run kopf's operator until one of its tasks fails, or until cancelled."""
     await memo.intent.read()
     identity: Any = memo.identity  # kopf has a name of its own for this kind of str, and keeps it private
-    tasks = await kopf.spawn_tasks(
-        settings=kopf.OperatorSettings(),
-        # Left to itself, kopf asks for the user's name, and a container's user has none.
-        identity=identity,
-        standalone=True,
-        clusterwide=True,
-        memo=memo,
-    )
-    spawned()
-    memo.intent.followed.set()
-    try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()
-    finally:
-        memo.intent.followed.clear()
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
+    async with offspring():
+        tasks = await kopf.spawn_tasks(
+            settings=kopf.OperatorSettings(),
+            # Left to itself, kopf asks for the user's name, and a container's user has none.
+            identity=identity,
+            standalone=True,
+            clusterwide=True,
+            memo=memo,
+        )
+        spawned()
+        memo.intent.followed.set()
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            memo.intent.followed.clear()
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+    for task in done:
+        task.result()
