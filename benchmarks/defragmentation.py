@@ -31,7 +31,7 @@ from numazones.rebalance.filter import Surroundings
 from numazones.rebalance.goals import FitMore, Wanted, measure
 from numazones.rebalance.high_node_utilization import evictions
 from numazones.rebalance.limits import Limits
-from numazones.rebalance.moves import evict, land, replacement
+from numazones.rebalance.moves import evict, place, replacement
 from numazones.rebalance.policy import Policy
 from numazones_client import Client, NotFound, Resource
 from numazones_client.resources import NUMAZONES, PODS
@@ -97,7 +97,7 @@ def by_high_node_utilization(setting: Setting, cluster: Cluster, percent: float)
     for pod in chosen:
         new = replacement(pod, {})
         choice = choose(new, cluster.nodes.values())
-        node = None if choice.node is None else land(cluster.nodes[choice.node], new).node
+        node = None if choice.node is None else place(cluster.nodes[choice.node], new).node
         if node is None:
             rejected += 1
         else:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from numazones.cluster import Cluster, ClusterNode, ClusterPod, Owner
-from numazones.fragmentation import Shape, largest_hole
+from numazones.fragmentation import Shape, largest_free_block
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.node import Node
 from numazones.machine import CPU, Machine, NUMANode
@@ -22,7 +22,7 @@ from numazones.rebalance.candidates import Situation
 from numazones.rebalance.filter import Surroundings
 from numazones.rebalance.goals import FitMore, Goal, Vacate, Wanted, pending
 from numazones.rebalance.limits import Limits
-from numazones.rebalance.moves import evict, land
+from numazones.rebalance.moves import evict, place
 from numazones.rebalance.planner import Outcome, plan
 from numazones.rebalance.policy import Policy
 
@@ -82,12 +82,12 @@ def fragmented(nodes: int, pods: int, draw: random.Random) -> Cluster:
         node = empty_node(f"node-{index:04}")
         for arrival in range(3 * each):
             pod = a_pod(f"pod-{index}-{arrival}", draw.choice(SIZES), f"rs-{draw.randrange(pods // 10)}")
-            node = land(node, pod).node or node
+            node = place(node, pod).node or node
             if node.pod_count > each - 1:
                 node = evict(node, draw.choice(list(node.pods.values())))
         arrival = 3 * each
         while _hole(node) >= WANTED:
-            node = land(node, a_pod(f"pod-{index}-{arrival}", 2, "small")).node or node
+            node = place(node, a_pod(f"pod-{index}-{arrival}", 2, "small")).node or node
             arrival += 1
         cluster[node.name] = node
     return Cluster(cluster)
@@ -156,7 +156,7 @@ def main() -> None:
 
 
 def _hole(node: ClusterNode) -> int:
-    return 0 if node.state is None else largest_hole(node.state)
+    return 0 if node.state is None else largest_free_block(node.state)
 
 
 if __name__ == "__main__":

@@ -244,7 +244,7 @@ class ClusterNode:
         """Read a core/v1 Node, without pods and with its admission state unknown.
 
         Raises:
-            numazones.quantity.InvalidQuantity: an allocatable amount is no quantity.
+            numazones.quantity.InvalidQuantity: an allocatable amount is not a quantity.
         """
         metadata, spec, status = body["metadata"], body.get("spec") or {}, body.get("status") or {}
         allocatable = requests.amounts(status.get("allocatable"))

@@ -21,7 +21,7 @@ _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 
 
 class InvalidCPUSet(NumazonesError):
-    """A text is no CPU list; the message quotes it."""
+    """A text is not a CPU list; the message quotes it."""
 
 
 def parse(text: str) -> CPUSet:
@@ -38,15 +38,15 @@ def parse(text: str) -> CPUSet:
         match = _RANGE.fullmatch(part.strip())
         if match is None:
             raise InvalidCPUSet(
-                f"{text!r:.100} is no CPU list: {part!r:.100} is neither a CPU nor a range such as 0-3"
+                f"{text!r:.100} is not a CPU list: {part!r:.100} is neither a CPU nor a range such as 0-3"
             )
         first = int(match[1])
         last = first if match[2] is None else int(match[2])
         if first > last:
-            raise InvalidCPUSet(f"{text!r:.100} is no CPU list: the range {part!r} runs backwards")
+            raise InvalidCPUSet(f"{text!r:.100} is not a CPU list: the range {part!r} runs backwards")
         if last > MAX_ID:
             raise InvalidCPUSet(
-                f"{text!r:.100} is no CPU list: CPU {last} is beyond the largest supported CPU {MAX_ID}"
+                f"{text!r:.100} is not a CPU list: CPU {last} is beyond the largest supported CPU {MAX_ID}"
             )
         cpus |= (1 << last + 1) - (1 << first)
     return cpus

@@ -52,7 +52,7 @@ def created_spec(spec: Spec, *, namespace: str, defaults: Defaults = NO_DEFAULTS
     """Return the spec that a pod of this namespace would have once the API server has stored it.
 
     Raises:
-        InvalidQuantity: an amount is no quantity.
+        InvalidQuantity: an amount is not a quantity.
     """
     made = dict(spec)
     for part in _CONTAINERS:

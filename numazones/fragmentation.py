@@ -43,12 +43,12 @@ class Shape:
                 number = quantity.ZERO
             if not separator or not name or number.nanos <= 0 or number.milli() % 1000:
                 raise InvalidShape(
-                    f"{text!r} is no shape: {part.strip()!r} is no resource with a whole amount; "
+                    f"{text!r} is not a shape: {part.strip()!r} is not a resource with a whole amount; "
                     "write for example cpu=16,memory=32Gi,vendor.example/nic=1"
                 )
             resources[name] = number.value()
         if CPU not in resources:
-            raise InvalidShape(f"{text!r} is no shape: it asks for no CPUs; add for example cpu=16")
+            raise InvalidShape(f"{text!r} is not a shape: it asks for no CPUs; add for example cpu=16")
         return cls(tuple(sorted(resources.items())))
 
     @property
@@ -120,7 +120,7 @@ def full_core_cpus(node: Node) -> dict[int, int]:
     return counts
 
 
-def largest_hole(node: Node) -> int:
+def largest_free_block(node: Node) -> int:
     """Return the most exclusive CPUs that one zone could still give."""
     return max(room(node).get(CPU, {0: 0}).values(), default=0)
 
@@ -161,11 +161,11 @@ def zones_of(node: Node, uid: str) -> tuple[int, ...]:
 
 
 def packing(before: Mapping[str, Mapping[int, int]], after: Mapping[str, Mapping[int, int]]) -> float:
-    """Score from 0 to 1 how well a placement keeps large holes whole; 0 where it takes nothing.
+    """Score from 0 to 1 how well a placement keeps large free blocks whole; 0 where it takes nothing.
 
-    The worth of a hole grows with the square of its size, so that one of 16 CPUs is worth more than two of
-    8. Taking n of a zone with f free loses f² - (f-n)²; the least that any zone could lose is n², where the
-    pod fills a hole exactly. Their ratio is 1 for the exact fit and falls as the hole that is broken
+    A free block's worth grows with the square of its size, so that one of 16 CPUs is worth more than two
+    of 8. Taking n of a zone with f free loses f² - (f-n)²; the least that any zone could lose is n², where
+    the pod fills a block exactly. Their ratio is 1 for the exact fit and falls as the block that is broken
     grows: KEP-6007's "prefer the most allocated NUMA node", carried over to the choice of the node.
     Placements that need k zones score 1/k at best. With several resources, the mean counts.
     """

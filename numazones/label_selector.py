@@ -59,7 +59,7 @@ class LabelSelector:
         labels = tuple(sorted((key, str(value)) for key, value in (body.get("matchLabels") or {}).items()))
         for key, value in labels:
             if _VALUE.fullmatch(value) is None:
-                raise InvalidSelector(f"label selector: {value!r} is no value for label {key}")
+                raise InvalidSelector(f"label selector: {value!r} is not a valid value of label {key}")
         return cls(labels, tuple(_expression(entry) for entry in body.get("matchExpressions") or ()))
 
     @classmethod

@@ -29,7 +29,7 @@ _MIRROR = "kubernetes.io/config.mirror"
 
 
 class InvalidPod(NumazonesError):
-    """A mapping is no pod that a kubelet could get; the message names the field."""
+    """A mapping is not a pod that a kubelet could get; the message names the field."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class Pod:
 
         Raises:
             InvalidPod: a field that admission needs is missing or has the wrong shape.
-            InvalidQuantity: a resource is no quantity.
+            InvalidQuantity: a resource is not a quantity.
         """
         metadata = _mapping(pod, "metadata")
         spec = _mapping(pod, "spec")
@@ -151,14 +151,14 @@ class Pod:
 def _mapping(parent: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     value = parent.get(name) or {}
     if not isinstance(value, Mapping):
-        raise InvalidPod(f"the pod's {name} is no mapping but {type(value).__name__}")
+        raise InvalidPod(f"the pod's {name} is not a mapping but {type(value).__name__}")
     return value
 
 
 def _listed(parent: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
     items = parent.get(name) or []
     if not isinstance(items, list | tuple) or not all(isinstance(item, Mapping) for item in items):
-        raise InvalidPod(f"the pod's {name} is no list of mappings")
+        raise InvalidPod(f"the pod's {name} is not a list of mappings")
     return list(items)
 
 
@@ -182,7 +182,7 @@ def _pairs(metadata: Mapping[str, Any], kind: str) -> Pairs:
 def _priority(spec: Mapping[str, Any]) -> int | None:
     priority = spec.get("priority")
     if priority is not None and (isinstance(priority, bool) or not isinstance(priority, int)):
-        raise InvalidPod(f"the pod's priority is no integer but {priority!r:.50}")
+        raise InvalidPod(f"the pod's priority is not an integer but {priority!r:.50}")
     return priority
 
 

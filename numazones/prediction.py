@@ -1,11 +1,11 @@
 """Where a pod would be admitted, why not elsewhere, and which node to prefer.
 
 Two deciders stand between a pod and a node: the scheduler's filters (``numazones.scheduling``) and the
-kubelet's admission (``numazones.kubelet.admission``). An answer per node comes from asking both; a
-prediction sums the answers up. A node whose state is unknown gives no answer, and a prediction that would
-hang on such nodes is Unknown: never is the unknown taken for "fits".
+kubelet's admission (``numazones.kubelet.admission``). A node's verdict comes from asking both; a
+prediction sums the verdicts up. A node whose state is unknown gives none, and a prediction that would hang
+on such nodes is Unknown: never is the unknown taken for "fits".
 
-``predict`` answers once. ``Forecast`` holds the answers of all nodes for one kind of pod and renews those
+``predict`` answers once. ``Forecast`` holds the verdicts of all nodes for one kind of pod and renews those
 of the nodes that changed; nodes in equal states are decided once.
 """
 
@@ -64,8 +64,8 @@ class Standing(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What one node says; the same for all nodes in the same position."""
+class NodeVerdict:
+    """One node's verdict; the same for all nodes in the same position."""
 
     standing: Standing
     source: Source = Source.KUBELET
@@ -77,7 +77,7 @@ class Answer:
     zones: tuple[int, ...] = ()
     """NUMA nodes the pod would get something of."""
     score: int = 0
-    hole: int = 0
+    free_block: int = 0
     """The most exclusive CPUs that one NUMA node could still give afterwards."""
     approximate: bool = False
 
@@ -106,7 +106,7 @@ class Candidate:
     zones: tuple[int, ...]
     score: int
     """0 to 100: how little usable room the placement costs."""
-    hole: int
+    free_block: int
     approximate: bool = False
 
 
@@ -142,7 +142,7 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Everything about a pod that answers depend on: pods of one template are of one kind."""
+    """Everything about a pod that verdicts depend on: pods of one template are of one kind."""
 
     admission: Pod = field(compare=False)
     constraints: Constraints
@@ -207,13 +207,13 @@ def unreadable(pod: ClusterPod) -> Prediction:
     return Prediction(UNKNOWN, reasons=(reason,))
 
 
-def ask(kind: Kind, node: ClusterNode) -> Answer:
+def ask(kind: Kind, node: ClusterNode) -> NodeVerdict:
     """Ask scheduler and kubelet about one node."""
     excluded = scheduling.obstacles(kind.constraints, dict(kind.requests), node)
     if excluded:
-        return Answer(Standing.EXCLUDED, Source.SCHEDULER, tuple((reason, "") for reason in excluded))
+        return _excluded(excluded)
     if node.state is None:
-        return _unanswered(node.unknown)
+        return _unknown(node.unknown)
     return ask_kubelet(newcomer(kind.admission), node.state, approximate=node.approximate)
 
 
@@ -222,19 +222,21 @@ def newcomer(pod: Pod) -> Pod:
     return replace(pod, uid=_NEWCOMER)
 
 
-def ask_kubelet(pod: Pod, state: Node, *, approximate: bool = False) -> Answer:
+def ask_kubelet(pod: Pod, state: Node, *, approximate: bool = False) -> NodeVerdict:
     """Ask the kubelet's admission alone; the pod must be new to the node."""
     try:
         admission = admit(state, pod)
     except NumazonesError as error:
-        return Answer(Standing.UNKNOWN, Source.UNKNOWN, ((UNDECIDED, str(error)),), approximate=approximate)
-    return answer(admission, approximate=approximate)
+        return NodeVerdict(
+            Standing.UNKNOWN, Source.UNKNOWN, ((UNDECIDED, str(error)),), approximate=approximate
+        )
+    return verdict_of(admission, approximate=approximate)
 
 
-def answer(admission: Admission, *, approximate: bool = False) -> Answer:
-    """Turn an admission into an answer."""
+def verdict_of(admission: Admission, *, approximate: bool = False) -> NodeVerdict:
+    """Turn an admission into a verdict."""
     if not admission.admitted:
-        return Answer(
+        return NodeVerdict(
             Standing.REJECTS,
             Source.KUBELET,
             ((admission.reason, admission.message),),
@@ -243,34 +245,38 @@ def answer(admission: Admission, *, approximate: bool = False) -> Answer:
             approximate=approximate,
         )
     before, after = fragmentation.room(admission.before), fragmentation.room(admission.node)
-    return Answer(
+    return NodeVerdict(
         Standing.ADMITS,
         zones=fragmentation.zones_of(admission.node, admission.pod.uid),
         score=round(_WHOLE * fragmentation.packing(before, after)),
-        hole=max(after.get(CPU, {}).values(), default=0),
+        free_block=max(after.get(CPU, {}).values(), default=0),
         approximate=approximate,
     )
 
 
-def _unanswered(unknown: Unknown | None) -> Answer:
+def _excluded(reasons: Iterable[str]) -> NodeVerdict:
+    return NodeVerdict(Standing.EXCLUDED, Source.SCHEDULER, tuple((reason, "") for reason in reasons))
+
+
+def _unknown(unknown: Unknown | None) -> NodeVerdict:
     obstacle = ("", "") if unknown is None else (unknown.reason, unknown.message)
-    return Answer(Standing.UNKNOWN, Source.UNKNOWN, (obstacle,))
+    return NodeVerdict(Standing.UNKNOWN, Source.UNKNOWN, (obstacle,))
 
 
 class Forecast:
-    """The answers of all nodes to one kind of pod, renewed node by node."""
+    """The verdicts of all nodes on one kind of pod, renewed node by node."""
 
     def __init__(self, kind: Kind) -> None:
         self.kind = kind
         self._pod = newcomer(kind.admission)
         self._requests = dict(kind.requests)
-        self._answers: dict[str, Answer] = {}
-        self._nodes: dict[Answer, dict[str, None]] = {}
-        """Answer → the nodes that give it."""
-        self._by_state: dict[Any, Answer] = {}
+        self._verdicts: dict[str, NodeVerdict] = {}
+        self._nodes: dict[NodeVerdict, dict[str, None]] = {}
+        """Verdict → the nodes that give it."""
+        self._by_state: dict[Any, NodeVerdict] = {}
 
     def renew(self, nodes: Iterable[ClusterNode]) -> bool:
-        """Ask nodes that are new or have changed; return whether any answer differs from before."""
+        """Ask nodes that are new or have changed; return whether any verdict differs from before."""
         changed = False
         for node in nodes:
             changed |= self._file(node.name, self._ask(node))
@@ -278,7 +284,7 @@ class Forecast:
 
     def forget(self, name: str) -> bool:
         """Drop a node that is gone; return whether it was known."""
-        old = self._answers.pop(name, None)
+        old = self._verdicts.pop(name, None)
         if old is None:
             return False
         self._withdraw(name, old)
@@ -287,18 +293,18 @@ class Forecast:
     @property
     def admitting(self) -> tuple[str, ...]:
         """Names of the nodes that would admit the pod, best first."""
-        return tuple(candidate.node for candidate in self._candidates(len(self._answers)))
+        return tuple(candidate.node for candidate in self._candidates(len(self._verdicts)))
 
     def prediction(self, *, candidates: int = 5) -> Prediction:
-        """Sum the answers up."""
+        """Sum the verdicts up."""
         counts = dict.fromkeys(Standing, 0)
-        for answer_, names in self._nodes.items():
-            counts[answer_.standing] += len(names)
+        for one, names in self._nodes.items():
+            counts[one.standing] += len(names)
         asked = sum(counts.values()) - counts[Standing.EXCLUDED]
         if counts[Standing.ADMITS]:
             verdict = ADMISSIBLE
         else:
-            verdict = UNKNOWN if counts[Standing.UNKNOWN] or not self._answers else INADMISSIBLE
+            verdict = UNKNOWN if counts[Standing.UNKNOWN] or not self._verdicts else INADMISSIBLE
         return Prediction(
             verdict,
             evaluated=asked,
@@ -309,24 +315,26 @@ class Forecast:
             candidates=tuple(self._candidates(candidates)),
         )
 
-    def _ask(self, node: ClusterNode) -> Answer:
+    def _ask(self, node: ClusterNode) -> NodeVerdict:
         excluded = scheduling.obstacles(self.kind.constraints, self._requests, node)
         if excluded:
-            return Answer(Standing.EXCLUDED, Source.SCHEDULER, tuple((reason, "") for reason in excluded))
+            return NodeVerdict(
+                Standing.EXCLUDED, Source.SCHEDULER, tuple((reason, "") for reason in excluded)
+            )
         if node.state is None:
-            return _unanswered(node.unknown)
+            return _unknown(node.unknown)
         key = (node.state.state_key, node.approximate)
         known = self._by_state.get(key)
         if known is None:
-            if len(self._by_state) > _REMEMBERED * max(len(self._answers), 64):
+            if len(self._by_state) > _REMEMBERED * max(len(self._verdicts), 64):
                 self._by_state.clear()
             known = ask_kubelet(self._pod, node.state, approximate=node.approximate)
             self._by_state[key] = known
         return known
 
-    def _file(self, name: str, new: Answer) -> bool:
-        old = self._answers.get(name)
-        self._answers[name] = new
+    def _file(self, name: str, new: NodeVerdict) -> bool:
+        old = self._verdicts.get(name)
+        self._verdicts[name] = new
         if old == new:
             return False
         if old is not None:
@@ -334,7 +342,7 @@ class Forecast:
         self._nodes.setdefault(new, {})[name] = None
         return True
 
-    def _withdraw(self, name: str, old: Answer) -> None:
+    def _withdraw(self, name: str, old: NodeVerdict) -> None:
         names = self._nodes[old]
         del names[name]
         if not names:
@@ -342,27 +350,26 @@ class Forecast:
 
     def _candidates(self, number: int) -> list[Candidate]:
         ranked = sorted(
-            (answer_ for answer_ in self._nodes if answer_.standing is Standing.ADMITS),
-            key=lambda answer_: (answer_.approximate, -answer_.score, -answer_.hole, answer_.zones),
+            (one for one in self._nodes if one.standing is Standing.ADMITS),
+            key=lambda one: (one.approximate, -one.score, -one.free_block, one.zones),
         )
         best: list[Candidate] = []
-        for position, answer_ in enumerate(ranked):
-            names = nsmallest(number, self._nodes[answer_])
+        for position, one in enumerate(ranked):
+            names = nsmallest(number, self._nodes[one])
             best.extend(
-                Candidate(name, answer_.zones, answer_.score, answer_.hole, answer_.approximate)
-                for name in names
+                Candidate(name, one.zones, one.score, one.free_block, one.approximate) for name in names
             )
             following = ranked[position + 1] if position + 1 < len(ranked) else None
-            if len(best) >= number and following is not None and _rank(following) != _rank(answer_):
+            if len(best) >= number and following is not None and _rank(following) != _rank(one):
                 break
-        best.sort(key=lambda item: (item.approximate, -item.score, -item.hole, item.node))
+        best.sort(key=lambda item: (item.approximate, -item.score, -item.free_block, item.node))
         return best[:number]
 
     def _reasons(self) -> tuple[Reason, ...]:
         groups: dict[tuple[Source, str], _Group] = {}
-        for answer_, names in self._nodes.items():
-            for reason, message in answer_.obstacles:
-                groups.setdefault((answer_.source, reason), _Group()).add(answer_, message, names)
+        for one, names in self._nodes.items():
+            for reason, message in one.obstacles:
+                groups.setdefault((one.source, reason), _Group()).add(one, message, names)
         reasons = [
             Reason(
                 reason,
@@ -370,11 +377,11 @@ class Forecast:
                 group.count,
                 group.node,
                 group.message,
-                _sentence(self._answers[group.node], group.node),
+                _sentence(self._verdicts[group.node], group.node),
             )
             for (source, reason), group in groups.items()
         ]
-        if not self._answers:
+        if not self._verdicts:
             reasons = [Reason(NO_NODES, Source.UNKNOWN, 0, "", "the cluster has no nodes")]
         order = list(Source)
         return tuple(
@@ -389,8 +396,8 @@ class Forecast:
 _ORDER = {Source.KUBELET: 0, Source.UNKNOWN: 1, Source.SCHEDULER: 2}
 
 
-def _rank(answer_: Answer) -> tuple[bool, int, int]:
-    return (answer_.approximate, answer_.score, answer_.hole)
+def _rank(one: NodeVerdict) -> tuple[bool, int, int]:
+    return (one.approximate, one.score, one.free_block)
 
 
 @dataclass(slots=True)
@@ -402,19 +409,19 @@ class _Group:
     node: str = ""
     message: str = ""
 
-    def add(self, answer_: Answer, message: str, names: Mapping[str, None]) -> None:
+    def add(self, one: NodeVerdict, message: str, names: Mapping[str, None]) -> None:
         first = min(names)
-        if answer_.closeness > self.closeness or (answer_.closeness == self.closeness and first < self.node):
-            self.closeness, self.node, self.message = answer_.closeness, first, message
+        if one.closeness > self.closeness or (one.closeness == self.closeness and first < self.node):
+            self.closeness, self.node, self.message = one.closeness, first, message
         self.count += len(names)
 
 
-def _sentence(answer_: Answer, node: str) -> str:
+def _sentence(one: NodeVerdict, node: str) -> str:
     """Say what a rejecting node lacks: ``… the fullest offer is 12, on NUMA node 1 of worker-3``."""
-    if answer_.rejection is None:
+    if one.rejection is None:
         return ""
-    miss = explain(answer_.rejection).nearest_miss
-    return f"{miss} of {node}" if _ENDS_WITH_ZONES.search(miss) else f"{miss} ({node})"
+    shortfall = explain(one.rejection).shortfall
+    return f"{shortfall} of {node}" if _ENDS_WITH_ZONES.search(shortfall) else f"{shortfall} ({node})"
 
 
 def _closeness(pod: Pod, node: Node) -> float:

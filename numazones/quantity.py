@@ -33,7 +33,7 @@ _BINARY_DIGITS = 15
 
 
 class InvalidQuantity(NumazonesError):
-    """A value is no Kubernetes quantity; the message quotes it."""
+    """A value is not a Kubernetes quantity; the message quotes it."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -86,12 +86,12 @@ def parse(text: str | float) -> Quantity:
     """Read a quantity as the Kubernetes API takes it.
 
     Raises:
-        InvalidQuantity: the text is no number with an optional known suffix.
+        InvalidQuantity: the text is not a number with an optional known suffix.
     """
     match = _TEXT.fullmatch(text.strip() if isinstance(text, str) else str(text))
     if match is None or not (match[2] or match[3]) or isinstance(text, bool):
         raise InvalidQuantity(
-            f"{text!r:.100} is no Kubernetes quantity; write a number and a unit such as 500m or 16Gi"
+            f"{text!r:.100} is not a Kubernetes quantity; write a number and a unit such as 500m or 16Gi"
         )
     sign = -1 if match[1] == "-" else 1
     whole, fraction, suffix = match[2].lstrip("0") or "0", match[3] or "", match[4]
@@ -103,7 +103,7 @@ def parse(text: str | float) -> Quantity:
         exponent = int(suffix[1:])
         if abs(exponent) <= _MAX_EXPONENT:
             return _decimal(sign, whole, fraction, exponent)
-    raise InvalidQuantity(f"{text!r:.100} is no Kubernetes quantity: unknown unit {suffix!r:.20}")
+    raise InvalidQuantity(f"{text!r:.100} is not a Kubernetes quantity: unknown unit {suffix!r:.20}")
 
 
 def format_bytes(amount: int) -> str:

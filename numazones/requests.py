@@ -20,7 +20,7 @@ def effective_requests(body: Mapping[str, Any]) -> dict[str, int]:
     a wish that the kubelet called infeasible does not.
 
     Raises:
-        numazones.quantity.InvalidQuantity: an amount is no quantity.
+        numazones.quantity.InvalidQuantity: an amount is not a quantity.
     """
     spec, status = body.get("spec") or {}, body.get("status") or {}
     infeasible = any(
@@ -56,7 +56,7 @@ def amounts(quantities: Mapping[str, str | int] | None) -> dict[str, int]:
     """Read a map of quantities; cpu in milli-CPUs, others in whole units, rounded up.
 
     Raises:
-        numazones.quantity.InvalidQuantity: an amount is no quantity.
+        numazones.quantity.InvalidQuantity: an amount is not a quantity.
     """
     return {resource: amount(resource, text) for resource, text in (quantities or {}).items()}
 

@@ -22,7 +22,7 @@ from numazones.prediction import (
     predict,
 )
 from numazones.quantity import format_bytes, format_milli
-from numazones.rebalance.moves import land
+from numazones.rebalance import moves
 from numazones.resources import is_memory
 
 _MOST_NODES_ADVISED = 3
@@ -134,7 +134,7 @@ def node_lines(pod: ClusterPod, nodes: Mapping[str, ClusterNode]) -> Iterator[tu
             zones = ", ".join(map(str, zones_of(decision.node, decision.pod.uid)))
             yield name, ADMISSIBLE, f"on NUMA node {zones}" if zones else "in the shared pool"
         else:
-            yield name, INADMISSIBLE, f"{decision.reason}: {explain(decision).nearest_miss}"
+            yield name, INADMISSIBLE, f"{decision.reason}: {explain(decision).shortfall}"
 
 
 def holders(node: ClusterNode) -> Iterator[tuple[str, str, str, str, str]]:
@@ -194,12 +194,12 @@ def place(pod: ClusterPod, nodes: Mapping[str, ClusterNode], *, most: int) -> li
             break
         uid = f"copy-{len(placed)}"
         copy = replace(pod, uid=uid, node="", admission=replace(kind.admission, uid=uid))
-        landed = land(now[best[0].node], copy).node
-        if landed is None:
+        taken = moves.place(now[best[0].node], copy).node
+        if taken is None:
             break
-        now[landed.name] = landed
-        forecast.renew([landed])
-        placed.append((landed, uid))
+        now[taken.name] = taken
+        forecast.renew([taken])
+        placed.append((taken, uid))
     return placed
 
 

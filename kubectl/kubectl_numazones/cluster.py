@@ -261,14 +261,14 @@ def _items(path: Path) -> Iterator[Object]:
             continue
         if not isinstance(document, Mapping) or not isinstance(document.get("kind"), str):
             raise BadDump(
-                f"{path} holds something that is no Kubernetes object; kubectl get -o json writes dumps"
+                f"{path} holds something that is not a Kubernetes object; kubectl get -o json writes dumps"
             )
         if not str(document["kind"]).endswith("List"):
             yield document
             continue
         items = document.get("items") or []
         if not isinstance(items, list) or not all(isinstance(item, Mapping) for item in items):
-            raise BadDump(f"{path}: the items of its {document['kind']} are no objects")
+            raise BadDump(f"{path}: the items of its {document['kind']} are not objects")
         kind = str(document["kind"]).removesuffix("List")
         for item in items:
             # A typed list (PodList) leaves the kind of its items out.
@@ -293,7 +293,7 @@ def documents(path: Path) -> Iterator[Any]:
             try:
                 yield from yaml.load_all(content, Loader=loader)
             except yaml.YAMLError as error:
-                raise BadDump(f"{path} is no YAML: {error}") from error
+                raise BadDump(f"{path} is not valid YAML: {error}") from error
         else:
             yield json.loads(content)
     except (ValueError, RecursionError) as error:

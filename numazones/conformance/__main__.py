@@ -21,7 +21,7 @@ _UNREADABLE = 2
 
 
 class NotAScenario(NumazonesError):
-    """A line is no scenario; the message says which."""
+    """A line is not a scenario; the message says which."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -55,9 +55,9 @@ def _scenarios(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
             try:
                 scenario = json.loads(line)
             except ValueError as error:
-                raise NotAScenario(f"line {number} is no JSON: {error}") from error
+                raise NotAScenario(f"line {number} is not valid JSON: {error}") from error
             if not isinstance(scenario, dict):
-                raise NotAScenario(f"line {number} is no JSON object")
+                raise NotAScenario(f"line {number} is not a JSON object")
             yield scenario
 
 

@@ -390,7 +390,7 @@ class _Reader:
         except ValueError:
             numa = NO_NUMA - 1
         if not NO_NUMA <= numa <= cpuset.MAX_ID:
-            raise InvalidCheckpoint(self._file, f"{where} has the key {key!r}, which is no NUMA node id")
+            raise InvalidCheckpoint(self._file, f"{where} has the key {key!r}, which is not a NUMA node id")
         return numa
 
     def numa_mask(self, value: Any, where: str) -> int:

@@ -73,7 +73,7 @@ class KubeletConfiguration:
 
         Raises:
             InvalidConfiguration: a field has the wrong shape.
-            InvalidQuantity: a reservation is no quantity.
+            InvalidQuantity: a reservation is not a quantity.
             UnsupportedVersion: the version is not modelled.
         """
         gates = _mapping(configuration, "featureGates")
@@ -146,7 +146,7 @@ def reservations(entries: Iterable[Any]) -> tuple[MemoryReservation, ...]:
 
     Raises:
         InvalidConfiguration: an entry has the wrong shape.
-        InvalidQuantity: a limit is no quantity.
+        InvalidQuantity: a limit is not a quantity.
     """
     read = []
     for entry in entries:
@@ -165,7 +165,7 @@ def _mapping(configuration: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     value = configuration.get(name) or {}
     if not isinstance(value, Mapping):
         raise InvalidConfiguration(
-            f"{name} of the kubelet configuration is no mapping but {type(value).__name__}"
+            f"{name} of the kubelet configuration is not a mapping but {type(value).__name__}"
         )
     return value
 
@@ -174,7 +174,7 @@ def _listed(configuration: Mapping[str, Any], name: str) -> list[Any]:
     value = configuration.get(name) or []
     if not isinstance(value, list):
         raise InvalidConfiguration(
-            f"{name} of the kubelet configuration is no list but {type(value).__name__}"
+            f"{name} of the kubelet configuration is not a list but {type(value).__name__}"
         )
     return value
 
@@ -183,7 +183,7 @@ def _text(configuration: Mapping[str, Any], name: str, default: str) -> str:
     value = configuration.get(name) or default
     if not isinstance(value, str):
         raise InvalidConfiguration(
-            f"{name} of the kubelet configuration is no text but {type(value).__name__}"
+            f"{name} of the kubelet configuration is not text but {type(value).__name__}"
         )
     return value
 

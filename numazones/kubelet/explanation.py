@@ -1,7 +1,7 @@
 """Why an admission went the way it did, in plain words with numbers.
 
 The decision is made once more with an observer, which notes the hints of every resource and how
-they were merged. For a rejection, the *nearest miss* names the set of NUMA nodes that came closest to
+they were merged. For a rejection, the *shortfall* names the set of NUMA nodes that came closest to
 what was asked and what it lacked.
 """
 
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from numazones.kubelet.admission import Admission, Attempt
 from numazones.kubelet.config import SINGLE_NUMA_NODE
 from numazones.kubelet.hints import Hint, ResourceHints, enumeration_order
-from numazones.kubelet.nearest_miss import Shortage, name_numas, nearest_miss
 from numazones.kubelet.rejection import Rejection
+from numazones.kubelet.shortfall import Shortage, name_numas, shortfall_of
 
 # With more NUMA nodes than the kubelet takes by default, only preferred hints are listed.
 _MOST_LISTED = 8
@@ -43,20 +43,20 @@ class Explanation:
     """Container (empty: the pod as a whole) at which a rejection came about; None if admitted."""
     shortages: tuple[Shortage, ...] = ()
     """What the nearest set of NUMA nodes lacked; empty if admitted."""
-    nearest_miss: str = ""
+    shortfall: str = ""
     """One plain sentence; empty if admitted."""
 
     def lines(self) -> tuple[str, ...]:
         """The whole story, one line per resource and merge."""
-        told: list[str] = []
+        lines: list[str] = []
         for merge in self.merges:
             owner = f"container {merge.container}" if merge.container else "pod"
-            told.extend(f"{owner}: {name} offers {_listed(hints)}" for name, hints in merge.hints)
+            lines.extend(f"{owner}: {name} offers {_listed(hints)}" for name, hints in merge.hints)
             verdict = "admitted" if merge.admitted else "rejected"
-            told.append(f"{owner}: merged to {_hint(merge.merged)}, {verdict}")
-        if self.nearest_miss:
-            told.append(self.nearest_miss)
-        return tuple(told)
+            lines.append(f"{owner}: merged to {_hint(merge.merged)}, {verdict}")
+        if self.shortfall:
+            lines.append(self.shortfall)
+        return tuple(lines)
 
 
 def explain(admission: Admission) -> Explanation:
@@ -75,8 +75,8 @@ def explain(admission: Admission) -> Explanation:
     try:
         attempt.run()
     except Rejection as rejection:
-        miss = nearest_miss(attempt, rejection)
-        return Explanation(False, tuple(merges), attempt.asking, miss.shortages, miss.sentence)
+        shortfall = shortfall_of(attempt, rejection)
+        return Explanation(False, tuple(merges), attempt.asking, shortfall.shortages, shortfall.sentence)
     return Explanation(True, tuple(merges))
 
 

@@ -42,7 +42,7 @@ def memory_emptied(members: Members, total: Requests) -> Emptied | None:
     if any(demand.memory is None for _, demand in members):
         return Emptied(
             "[memorymanager] failed to represent quantity as int64",
-            "a container asks for an amount of memory that is no plain whole number of bytes",
+            "a container asks for an amount of memory that is not a plain whole number of bytes",
         )
     amounts = [(container.kind, dict(demand.memory or ())) for container, demand in members]
     return _emptied(amounts, dict(total), plural="memory")

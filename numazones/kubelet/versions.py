@@ -17,7 +17,7 @@ from numazones.errors import NumazonesError
 
 
 class UnsupportedVersion(NumazonesError):
-    """A kubelet version is no version, or older than what is modelled."""
+    """A text is not a kubelet version, or names one older than what is modelled."""
 
 
 class Maturity(Enum):
@@ -198,11 +198,11 @@ def release(version: str) -> Release:
     """The release of a kubelet version such as ``v1.36.2`` or ``1.34``.
 
     Raises:
-        UnsupportedVersion: the text is no version, or the release is older than 1.31.
+        UnsupportedVersion: the text is not a version, or the release is older than 1.31.
     """
     match = _VERSION.fullmatch(version.strip())
     if match is None or match[1] != "1":
-        raise UnsupportedVersion(f"{version!r} is no kubelet version such as v1.{NEWEST}.0")
+        raise UnsupportedVersion(f"{version!r} is not a kubelet version such as v1.{NEWEST}.0")
     minor = min(int(match[2]), NEWEST)
     if minor < OLDEST:
         raise UnsupportedVersion(f"kubelet {version} is older than 1.{OLDEST}, the oldest release modelled")

@@ -21,7 +21,7 @@ from numazones.rebalance.custom_resources import policy_of, standing_goals, titl
 from numazones.rebalance.goals import Goal, pending
 from numazones.rebalance.moves import Plan
 from numazones.rebalance.policy import Policy
-from numazones.rebalance.whatif import Answer, InvalidDump, situation_of, what_if
+from numazones.rebalance.whatif import InvalidDump, Report, situation_of, what_if
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -44,7 +44,9 @@ def main(arguments: list[str] | None = None) -> int:
         with options.policy, options.dump:
             policy, dump = yaml.safe_load(options.policy), json.load(options.dump)
         if not isinstance(dump, Mapping) or "items" not in dump:
-            raise InvalidDump("the dump is no List; kubectl get nodes,pods,numazones -A -o json prints one")
+            raise InvalidDump(
+                "the dump is not a List; kubectl get nodes,pods,numazones -A -o json prints one"
+            )
         items = list(dump["items"])
         moment = timestamp.parse(options.now or _latest(items))
         if options.why_not:
@@ -84,7 +86,7 @@ def _policy(policy_body: Mapping[str, Any], items: list[Mapping[str, Any]]) -> P
 def report_on(
     policy_body: Mapping[str, Any], items: list[Mapping[str, Any]], now: datetime, *, effort: int
 ) -> dict[str, Any]:
-    """Answer for every goal of a policy, each on the cluster as it is."""
+    """Report for every goal of a policy, each on the cluster as it is."""
     spec = RebalancePolicy.from_api(policy_body, strict=True).spec
     policy, situation = _policy(policy_body, items), situation_of(items, now)
     goals: list[Goal] = list(pending(situation.cluster.pending.values())) if spec.goals.pending_pods else []
@@ -104,7 +106,7 @@ def _latest(items: list[Mapping[str, Any]]) -> str:
     return max(times, default="") or "1970-01-01T00:00:00Z"
 
 
-def _plain(answer: Answer) -> dict[str, Any]:
+def _plain(answer: Report) -> dict[str, Any]:
     return {
         "before": answer.before,
         "after": answer.after,

@@ -66,12 +66,12 @@ def why_not(pod: ClusterPod, situation: Situation, policy: Policy) -> tuple[Obje
 
 
 def _unforeseeable(pod: ClusterPod, situation: Situation, policy: Policy) -> Iterator[Objection]:
-    """Where the scheduler looks at other pods or at volumes, nobody knows where the replacement lands."""
+    """Where the scheduler looks at other pods or at volumes, nobody knows where the replacement will run."""
     owner = pod.controller
     model = pod if owner is None else situation.templates.get(owner.uid, pod)
     if model.constraints.beyond:
         rules_ = ", ".join(model.constraints.beyond)
-        yield Objection("Unforeseeable", f"where its replacement lands cannot be foreseen: {rules_}")
+        yield Objection("Unforeseeable", f"where its replacement will run cannot be foreseen: {rules_}")
     if pod.volume_claims and policy.target is not Target.SAME:
         claims = ", ".join(pod.volume_claims)
         yield Objection("Unforeseeable", f"volumes may bind it to nodes (PVC {claims}); target Same moves it")

@@ -3,7 +3,7 @@
 The rule empties nodes that are hardly used, so that their pods are packed onto the others: a node is
 underutilized if its requests are at or below the threshold for every resource; its pods are evicted in the
 order in which they are gladly evicted, the emptiest node first, as long as the other nodes have capacity left
-for their requests. It looks at amounts only, neither at NUMA nodes nor at where the pods land.
+for their requests. It looks at amounts only, neither at NUMA nodes nor at where the pods end up.
 """
 
 from collections.abc import Mapping, Sequence

@@ -24,7 +24,7 @@ _FEW, _SOME = 4, 10
 
 
 class InvalidLimits(NumazonesError):
-    """A limit is no number of evictions; the message names it."""
+    """A limit is not a number of evictions; the message names it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Limits:
         for name in ("total", "per_node", "per_namespace", "per_workload"):
             value = getattr(self, name)
             if value is not None and value < 0:
-                raise InvalidLimits(f"limit {name}: {value} is no number of evictions; write 0 or more")
+                raise InvalidLimits(f"limit {name}: {value} is not a number of evictions; write 0 or more")
 
     @classmethod
     def from_api(cls, body: Mapping[str, Any]) -> Self:

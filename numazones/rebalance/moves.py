@@ -1,7 +1,7 @@
 """Moves and plans as values, and what a move does to a node.
 
-A move is an eviction and the landing of the replacement that the pod's owner makes from its template. The
-two halves are ``evict`` and ``land``; both the search and the proof are built of them and of nothing else.
+A move is an eviction and the placement of the replacement that the pod's owner makes from its template. The
+two halves are ``evict`` and ``place``; both the search and the proof are built of them and of nothing else.
 """
 
 import hashlib
@@ -49,7 +49,7 @@ class Move:
     replacement: ClusterPod
     """As its owner will make it, without a node."""
     node: str
-    """Where the replacement is to land; may be the node it leaves."""
+    """Where the replacement is to run; may be the node it leaves."""
     zones: tuple[int, ...] = ()
     """NUMA nodes the pod holds something of now."""
     target_zones: tuple[int, ...] = ()
@@ -125,7 +125,7 @@ def digest(moves: Iterable[tuple[str, str]]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Landing:
+class Placed:
     """What became of a pod on a node: the node with it, or why it is not there."""
 
     node: ClusterNode | None
@@ -164,22 +164,22 @@ def evict(node: ClusterNode, pod: ClusterPod) -> ClusterNode:
     return without if node.state is None else without.with_state(remove(node.state, pod.kubelet_uid))
 
 
-def land(node: ClusterNode, pod: ClusterPod) -> Landing:
+def place(node: ClusterNode, pod: ClusterPod) -> Placed:
     """Return the node with the pod, if the scheduler could choose it and the kubelet admits the pod."""
     if not is_known(node) or node.state is None:
-        return Landing(None, (f"the state of node {node.name} is not known for certain",))
+        return Placed(None, (f"the state of node {node.name} is not known for certain",))
     if pod.admission is None:
-        return Landing(None, (pod.problem or "the pod cannot be read",))
+        return Placed(None, (pod.problem or "the pod cannot be read",))
     obstacles = scheduling.obstacles(pod.constraints, pod.requests, node)
     if obstacles:
-        return Landing(None, obstacles)
+        return Placed(None, obstacles)
     try:
         admission = admit(node.state, pod.admission)
     except NumazonesError as error:
-        return Landing(None, (str(error),))
+        return Placed(None, (str(error),))
     if not admission.admitted:
-        return Landing(None, (f"{admission.reason}: {admission.message}",))
-    return Landing(node.with_state(admission.node).with_pod(pod.placed(node.name)))
+        return Placed(None, (f"{admission.reason}: {admission.message}",))
+    return Placed(node.with_state(admission.node).with_pod(pod.placed(node.name)))
 
 
 def zones_of(node: ClusterNode, pod: ClusterPod) -> tuple[int, ...]:

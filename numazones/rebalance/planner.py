@@ -2,7 +2,7 @@
 
 Small clusters are searched in full, so that the plan has the fewest evictions there can be. In large ones
 the search is confined (see ``search``), and gain is sought one by one, each step on the cluster as the
-steps before leave it. In both cases a plan is what ``prove`` has confirmed; replacements whose landing
+steps before leave it. In both cases a plan is what ``prove`` has confirmed; replacements whose place
 decides over the plan are confined by node affinity, and only those.
 """
 
@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from numazones.cluster import Cluster, ClusterNode, ClusterPod
-from numazones.fragmentation import largest_hole
+from numazones.fragmentation import largest_free_block
 from numazones.quantity import format_milli
 from numazones.rebalance.candidates import Candidate, Situation, candidates
 from numazones.rebalance.goals import FitMore, Goal, Vacate
 from numazones.rebalance.limits import Allowance, Tally
-from numazones.rebalance.moves import Disruption, Move, Placement, Plan, evict, land, zones_of
+from numazones.rebalance.moves import Disruption, Move, Placement, Plan, evict, place, zones_of
 from numazones.rebalance.policy import Policy
 from numazones.rebalance.proof import Proof, prove
 from numazones.rebalance.search import Breadth, Expired, Found, Search, Step
@@ -151,7 +151,7 @@ class _Planning:
             cluster = cluster.with_node(freed)
             if step.after_pending:
                 cluster, placements = _placed(pods, cluster, [step.node])
-            target = land(cluster.nodes[step.node], step.candidate.replacement).node
+            target = place(cluster.nodes[step.node], step.candidate.replacement).node
             if target is None:  # cannot be: the search went the same way
                 break
             cluster = cluster.with_node(target)
@@ -198,9 +198,9 @@ def _after(cluster: Cluster, steps: Iterable[Step]) -> Cluster:
     """The cluster after some steps of a search, which have been seen to work."""
     for step in steps:
         cluster = cluster.with_node(evict(cluster.nodes[step.candidate.pod.node], step.candidate.pod))
-        landed = land(cluster.nodes[step.node], step.candidate.replacement).node
-        if landed is not None:
-            cluster = cluster.with_node(landed)
+        placed = place(cluster.nodes[step.node], step.candidate.replacement).node
+        if placed is not None:
+            cluster = cluster.with_node(placed)
     return cluster
 
 
@@ -209,7 +209,7 @@ def _pending_pods(goal: Goal) -> tuple[ClusterPod, ...]:
 
 
 def _the_pending_pod(goal: Goal) -> Candidate | None:
-    """The pending pod, as something that lands; None unless the goal is about exactly one."""
+    """The pending pod, as something to place; None unless the goal is about exactly one."""
     pods = _pending_pods(goal)
     return Candidate(pods[0], pods[0], Disruption(), -1) if len(pods) == 1 else None
 
@@ -222,7 +222,7 @@ def _placed(
     likely = list(dict.fromkeys(names))
     for pod in pods:
         for name in likely:
-            node = land(cluster.nodes[name], pod).node
+            node = place(cluster.nodes[name], pod).node
             if node is not None:
                 cluster = cluster.with_node(node)
                 placements.append(Placement(pod, name, zones_of(node, pod), (name,)))
@@ -231,7 +231,7 @@ def _placed(
 
 
 def _hole(node: ClusterNode) -> int:
-    return 0 if node.state is None else largest_hole(node.state)
+    return 0 if node.state is None else largest_free_block(node.state)
 
 
 def _why(step: Step, source: str, before: int, after: int) -> str:

@@ -15,7 +15,7 @@ from numazones.errors import NumazonesError
 from numazones.rebalance.candidates import Situation, why_not
 from numazones.rebalance.goals import Counts, Goal
 from numazones.rebalance.limits import Allowance, Tally
-from numazones.rebalance.moves import Move, Placement, Plan, evict, land
+from numazones.rebalance.moves import Move, Placement, Plan, evict, place
 from numazones.rebalance.policy import Policy, Target
 
 _MAX_COURSES = 256
@@ -99,13 +99,13 @@ class _Play:
         options = self._options(move.replacement, cluster, move.affinity)
         for node in options:
             self._check_target(move, node)
-            landing = land(node, move.replacement)
-            if landing.node is None:
+            placed = place(node, move.replacement)
+            if placed.node is None:
                 raise Disproved(
                     f"the replacement of {_name(move.pod)} may be put on node {node.name}, "
-                    f"which does not take it: {'; '.join(landing.rejections)}"
+                    f"which does not take it: {'; '.join(placed.rejections)}"
                 )
-            self._move(index + 1, cluster.with_node(landing.node))
+            self._move(index + 1, cluster.with_node(placed.node))
 
     def _check_target(self, move: Move, node: ClusterNode) -> None:
         excluded = Target.OTHER if node.name == move.pod.node else Target.SAME
@@ -118,7 +118,7 @@ class _Play:
     def _options(self, pod: ClusterPod, cluster: Cluster, affinity: tuple[str, ...]) -> list[ClusterNode]:
         if pod.constraints.beyond:
             raise Disproved(
-                f"where {_name(pod)} lands cannot be foreseen: {', '.join(pod.constraints.beyond)}"
+                f"where {_name(pod)} will run cannot be foreseen: {', '.join(pod.constraints.beyond)}"
             )
         options = choices(pod, cluster, affinity)
         if not options:
@@ -129,10 +129,10 @@ class _Play:
 
     def _placed_before(self, placement: Placement, cluster: Cluster) -> Cluster:
         options = self._options(placement.pod, cluster, (placement.node,))
-        landing = land(options[0], placement.pod)
-        if landing.node is None:
+        placed = place(options[0], placement.pod)
+        if placed.node is None:
             raise Disproved(f"node {placement.node} does not take pod {_name(placement.pod)}")
-        return cluster.with_node(landing.node)
+        return cluster.with_node(placed.node)
 
     def _place(self, index: int, cluster: Cluster) -> None:
         if index == 0:
@@ -142,13 +142,13 @@ class _Play:
             return
         placement = self._plan.placements[index]
         for node in self._options(placement.pod, cluster, placement.affinity):
-            landing = land(node, placement.pod)
-            if landing.node is None:
+            placed = place(node, placement.pod)
+            if placed.node is None:
                 raise Disproved(
                     f"pod {_name(placement.pod)} may be put on node {node.name}, "
-                    f"which does not take it: {'; '.join(landing.rejections)}"
+                    f"which does not take it: {'; '.join(placed.rejections)}"
                 )
-            self._place(index + 1, cluster.with_node(landing.node))
+            self._place(index + 1, cluster.with_node(placed.node))
 
     def _check_count(self, cluster: Cluster) -> None:
         total = self._goal.total(self._summed(cluster))

@@ -2,13 +2,13 @@
 
 Iterative deepening over the number of evictions: whatever is found first is minimal among what was
 searched. Nodes in a state are values, so what follows from a state (its count, the state after an
-eviction, the state after a landing) is worked out once and remembered.
+eviction, the state after a placement) is worked out once and remembered.
 
 What keeps the tree small, without losing plans:
 
 - a state that more evictions cannot bring to the number is left (bound: every movable pod of as many nodes
   as evictions are left is gone);
-- before the last landing, the number must be reached without the pod: landing takes room, never makes it;
+- before the last placement, the number must be reached without the pod: placing takes room, never makes it;
 - a plan that is already dearer than the best one known is not carried on;
 - a state reached before with as many evictions left is not searched again.
 
@@ -27,7 +27,7 @@ from numazones.cluster import Cluster, ClusterNode
 from numazones.rebalance.candidates import Candidate
 from numazones.rebalance.goals import Counts, Goal, is_known
 from numazones.rebalance.limits import Allowance
-from numazones.rebalance.moves import Disruption, digest, evict, land
+from numazones.rebalance.moves import Disruption, digest, evict, place
 from numazones.rebalance.policy import Target
 
 Expired = Callable[[], bool]
@@ -64,10 +64,19 @@ class Found:
     """Whether all smaller ones were tried in full."""
 
 
-class Place:
+class NodeState:
     """A node in one state, with everything that follows from it remembered."""
 
-    __slots__ = ("_ceiling", "_evicted", "_goal", "_hole", "_landed", "_worth", "key", "node")
+    __slots__ = (
+        "_ceiling",
+        "_evicted",
+        "_free_block",
+        "_goal",
+        "_with_replacement",
+        "_worth",
+        "key",
+        "node",
+    )
 
     def __init__(self, node: ClusterNode, goal: Goal, key: Hashable) -> None:
         self.node = node
@@ -75,9 +84,9 @@ class Place:
         self._goal = goal
         self._worth: Counts | None = None
         self._ceiling: Counts | None = None
-        self._hole: int | None = None
-        self._evicted: dict[str, Place] = {}
-        self._landed: dict[str, Place | None] = {}
+        self._free_block: int | None = None
+        self._evicted: dict[str, NodeState] = {}
+        self._with_replacement: dict[str, NodeState | None] = {}
 
     @property
     def worth(self) -> Counts:
@@ -96,32 +105,34 @@ class Place:
         return self._ceiling
 
     @property
-    def hole(self) -> int:
+    def free_block(self) -> int:
         """The most exclusive CPUs that one zone could still give."""
-        if self._hole is None:
-            self._hole = 0 if self.node.state is None else fragmentation.largest_hole(self.node.state)
-        return self._hole
+        if self._free_block is None:
+            self._free_block = (
+                0 if self.node.state is None else fragmentation.largest_free_block(self.node.state)
+            )
+        return self._free_block
 
-    def without(self, candidate: Candidate) -> "Place":
-        """The place after an eviction."""
+    def without(self, candidate: Candidate) -> "NodeState":
+        """The state after an eviction."""
         uid = candidate.pod.uid
         if uid not in self._evicted:
             self._evicted[uid] = self._derived(evict(self.node, candidate.pod))
         return self._evicted[uid]
 
-    def with_replacement(self, candidate: Candidate) -> "Place | None":
-        """The place after the candidate's replacement has landed; None where it does not."""
+    def with_replacement(self, candidate: Candidate) -> "NodeState | None":
+        """The state after the candidate's replacement is placed; None where it cannot be."""
         uid = candidate.pod.uid
-        if uid not in self._landed:
-            node = land(self.node, candidate.replacement).node
-            self._landed[uid] = None if node is None else self._derived(node)
-        return self._landed[uid]
+        if uid not in self._with_replacement:
+            node = place(self.node, candidate.replacement).node
+            self._with_replacement[uid] = None if node is None else self._derived(node)
+        return self._with_replacement[uid]
 
-    def _derived(self, node: ClusterNode) -> "Place":
-        return Place(node, self._goal, place_key(node))
+    def _derived(self, node: ClusterNode) -> "NodeState":
+        return NodeState(node, self._goal, state_key(node))
 
 
-def place_key(node: ClusterNode) -> Hashable:
+def state_key(node: ClusterNode) -> Hashable:
     """Return what tells states of one node apart: its pods and what each of them holds."""
     state = node.state
     if state is None:
@@ -137,25 +148,25 @@ def place_key(node: ClusterNode) -> Hashable:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """All places, as they are after some moves."""
+    """All states, as they are after some moves."""
 
-    base: Mapping[str, Place]
-    changed: Mapping[str, Place]
+    base: Mapping[str, NodeState]
+    changed: Mapping[str, NodeState]
     counts: Counts
 
-    def __getitem__(self, node: str) -> Place:
+    def __getitem__(self, node: str) -> NodeState:
         return self.changed.get(node) or self.base[node]
 
-    def put(self, name: str, place: Place) -> "View":
-        """The view with one place in another state."""
-        old, new = self[name].worth, place.worth
+    def put(self, name: str, state: NodeState) -> "View":
+        """The view with one state in another state."""
+        old, new = self[name].worth, state.worth
         counts = self.counts if old == new else tuple(map(_shifted, self.counts, old, new))
-        return View(self.base, {**self.changed, name: place}, counts)
+        return View(self.base, {**self.changed, name: state}, counts)
 
     @property
     def key(self) -> Hashable:
         """Equal for views in the same state."""
-        return frozenset((name, place.key) for name, place in self.changed.items())
+        return frozenset((name, state.key) for name, state in self.changed.items())
 
 
 def _shifted(count: int, old: int, new: int) -> int:
@@ -171,7 +182,8 @@ class Search:
         candidates: the pods that may be moved, in their order.
         target: where replacements may go.
         expired: says when time is up.
-        pending: the pod that the goal is about if it is about one: it may land before the last replacement.
+        pending: the pod that the goal is about, if it is about one; it may be placed before the last
+                replacement.
         failed: digests of plans not to be found again.
     """
 
@@ -192,15 +204,15 @@ class Search:
         self._expired = expired
         self._pending = pending
         self._failed = failed
-        base = {name: Place(node, goal, place_key(node)) for name, node in cluster.nodes.items()}
-        columns = [place.worth for place in base.values()]
+        base = {name: NodeState(node, goal, state_key(node)) for name, node in cluster.nodes.items()}
+        columns = [state.worth for state in base.values()]
         counts = tuple(map(sum, zip(*columns, strict=True))) if columns else ()
         self._start = View(base, {}, counts)
         self._by_node: dict[str, list[Candidate]] = {}
         for candidate in candidates:
             self._by_node.setdefault(candidate.pod.node, []).append(candidate)
-        known = [name for name, place in base.items() if is_known(place.node)]
-        self._destinations = sorted(known, key=lambda name: (base[name].hole, name))
+        known = [name for name, state in base.items() if is_known(state.node)]
+        self._destinations = sorted(known, key=lambda name: (base[name].free_block, name))
         self._gains: dict[tuple[str, Hashable], int] = {}
         # Of the search that is going on:
         self._want = 0
@@ -252,12 +264,12 @@ class Search:
             if self._is_too_dear(floor.with_one(candidate)) or allowance.rejection(candidate.pod):
                 continue
             name = candidate.pod.node
-            place = view[name].without(candidate)
-            if left > 1 or self._reaches(view, name, place):
+            state = view[name].without(candidate)
+            if left > 1 or self._reaches(view, name, state):
                 after = allowance.after(candidate.pod)
-                for step, landed in self._landings(view.put(name, place), candidate, left):
+                for step, placed in self._placings(view.put(name, state), candidate, left):
                     if left > 1:
-                        self._descend(landed, (*steps, step), left - 1, after)
+                        self._descend(placed, (*steps, step), left - 1, after)
                     elif not self._has_failed((*steps, step)):
                         self._record((*steps, step))
                         break  # other destinations cost the same
@@ -292,29 +304,29 @@ class Search:
         return left == 1 or self._bound(view, left) >= self._want
 
     def _bound(self, view: View, left: int) -> int:
-        """The most that the goal could reach by so many evictions, landings set aside."""
+        """The most that the goal could reach by so many evictions, placements set aside."""
         gains = nlargest(left, (self._emptied_gain(view, name) for name in self._by_node))
         return self._goal.total(view.counts) + sum(gains)
 
     def _emptied_gain(self, view: View, name: str) -> int:
         """What a node would contribute more if every movable pod left it."""
-        place = view[name]
-        key = (name, place.key)
+        state = view[name]
+        key = (name, state.key)
         if key not in self._gains:
-            empty = place
+            empty = state
             for candidate in self._by_node[name]:
                 if candidate.pod.uid in empty.node.pods:
                     empty = empty.without(candidate)
-            pairs = zip(empty.worth, place.worth, strict=True)
+            pairs = zip(empty.worth, state.worth, strict=True)
             self._gains[key] = sum(max(0, after - before) for after, before in pairs)
         return self._gains[key]
 
-    def _reaches(self, view: View, name: str, place: Place) -> bool:
-        """Whether the number is reached with one place in another state."""
-        most = tuple(map(_shifted, view.counts, view[name].worth, place.ceiling))
+    def _reaches(self, view: View, name: str, state: NodeState) -> bool:
+        """Whether the number is reached with one state in another state."""
+        most = tuple(map(_shifted, view.counts, view[name].worth, state.ceiling))
         return (
             self._goal.total(most) >= self._want
-            and self._goal.total(view.put(name, place).counts) >= self._want
+            and self._goal.total(view.put(name, state).counts) >= self._want
         )
 
     # What is searched, and in which order
@@ -342,37 +354,37 @@ class Search:
         )
 
     def _promising(self, view: View, number: int) -> list[str]:
-        """The nodes that would gain something if emptied, those with the largest holes first."""
+        """The nodes that would gain something if emptied, those with the largest free blocks first."""
         names = [name for name in self._by_node if name not in view.changed]
-        names.sort(key=lambda name: (-view[name].hole, name))
+        names.sort(key=lambda name: (-view[name].free_block, name))
         gaining = (name for name in names if self._emptied_gain(view, name) > 0)
         return list(islice(gaining, number))
 
-    def _landings(self, view: View, candidate: Candidate, left: int) -> Iterator[tuple[Step, View]]:
-        """Where the replacement lands, and the view then; only what reaches the number if it is the last."""
+    def _placings(self, view: View, candidate: Candidate, left: int) -> Iterator[tuple[Step, View]]:
+        """Where the replacement fits, and the view then; only what reaches the number if it is the last."""
         tried = 0
         for name in self._nodes_for(view, candidate, left):
-            place = view[name].with_replacement(candidate)
-            if place is None:
+            state = view[name].with_replacement(candidate)
+            if state is None:
                 continue
-            landed = view.put(name, place)
-            if left == 1 and self._goal.total(landed.counts) < self._want:
+            placed = view.put(name, state)
+            if left == 1 and self._goal.total(placed.counts) < self._want:
                 continue
-            yield Step(candidate, name), landed
+            yield Step(candidate, name), placed
             tried += 1
             if left > 1 and self._breadth is not None and tried == self._breadth.destinations:
                 return
         if left == 1 and not tried:
-            yield from self._landing_after_pending(view, candidate)
+            yield from self._placing_after_pending(view, candidate)
 
-    def _landing_after_pending(self, view: View, candidate: Candidate) -> Iterator[tuple[Step, View]]:
-        """Landing on the node it leaves once the pending pod has taken its place there."""
+    def _placing_after_pending(self, view: View, candidate: Candidate) -> Iterator[tuple[Step, View]]:
+        """Placed on the node it leaves once the pending pod has taken its state there."""
         name = candidate.pod.node
         if self._pending is None or self._target is Target.OTHER:
             return
         taken = view[name].with_replacement(self._pending)
-        place = None if taken is None else taken.with_replacement(candidate)
-        if place is not None:
+        state = None if taken is None else taken.with_replacement(candidate)
+        if state is not None:
             yield Step(candidate, name, after_pending=True), view
 
     def _nodes_for(self, view: View, candidate: Candidate, left: int) -> Iterator[str]:
@@ -387,7 +399,7 @@ class Search:
             and len(view.changed) > 1
             and (view.base[source].without(candidate) is view.changed[source])
         ):
-            names = view.changed  # elsewhere it would have landed without the moves before
+            names = view.changed  # elsewhere it would have fitted without the moves before
         for name in names:
             if self._expired():
                 raise _TimeIsUp

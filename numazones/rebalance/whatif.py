@@ -19,7 +19,7 @@ from numazones.rebalance.budgets import Budget, Headroom
 from numazones.rebalance.candidates import Situation, candidates, why_not
 from numazones.rebalance.filter import Surroundings
 from numazones.rebalance.goals import Goal, measure
-from numazones.rebalance.moves import Plan, evict, land
+from numazones.rebalance.moves import Plan, evict, place
 from numazones.rebalance.planner import plan
 from numazones.rebalance.policy import Policy
 
@@ -29,7 +29,7 @@ class InvalidDump(NumazonesError):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Report:
     """What a policy would do for one goal."""
 
     before: int
@@ -98,7 +98,7 @@ def situation_of(items: Iterable[Mapping[str, Any]], now: datetime) -> Situation
 
 def what_if(
     goal: Goal, situation: Situation, policy: Policy, *, effort: int, most_plans: int = 100
-) -> Answer:
+) -> Report:
     """Say what a policy would do for a goal, plan after plan; ``effort`` bounds the steps of each search."""
     unmovable: dict[str, int] = {}
     for node in situation.cluster.nodes.values():
@@ -116,7 +116,7 @@ def what_if(
         plans.append(outcome.plan)
         situation = carried_out(outcome.plan, situation)
     after = measure(goal, situation.cluster)
-    return Answer(before, after, tuple(plans), reason, movable, unmovable)
+    return Report(before, after, tuple(plans), reason, movable, unmovable)
 
 
 def _counted(plans: Sequence[Plan]) -> str:
@@ -129,14 +129,14 @@ def carried_out(made: Plan, situation: Situation) -> Situation:
     for move in made.moves:
         cluster = cluster.with_node(evict(cluster.nodes[move.pod.node], move.pod))
         running = replace(move.replacement, phase="Running", ready=True)
-        landed = land(cluster.nodes[move.node], running).node
-        if landed is not None:
-            cluster = cluster.with_node(landed)
+        placed = place(cluster.nodes[move.node], running).node
+        if placed is not None:
+            cluster = cluster.with_node(placed)
         history = history.after_move(move.pod, move.node, situation.surroundings.now)
     for placement in made.placements:
-        landed = land(cluster.nodes[placement.node], placement.pod).node
-        if landed is not None:
-            cluster = cluster.without_pod(placement.pod).with_node(landed)
+        placed = place(cluster.nodes[placement.node], placement.pod).node
+        if placed is not None:
+            cluster = cluster.without_pod(placement.pod).with_node(placed)
     return replace(situation, cluster=cluster, history=history)
 
 

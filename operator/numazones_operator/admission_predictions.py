@@ -123,7 +123,7 @@ def status_of(prediction: Prediction | None, verification: Verification | None =
                 node=candidate.node,
                 numa_ids=candidate.zones,
                 score=candidate.score,
-                largest_zone=candidate.hole,
+                largest_zone=candidate.free_block,
                 approximate=candidate.approximate,
             )
             for candidate in prediction.candidates

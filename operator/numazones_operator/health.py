@@ -55,7 +55,7 @@ async def serve(address: str, server: web.Application) -> AsyncIterator[int]:
     """Serve on ``host:port`` (host may be empty or ``[IPv6]``) and yield the port; port 0 picks a free one.
 
     Raises:
-        InvalidSetting: the text is no address, or it cannot be listened on.
+        InvalidSetting: the text is not an address, or it cannot be listened on.
     """
     host, port = _host_and_port(address)
     runner = web.AppRunner(server, access_log=None)

@@ -307,7 +307,7 @@ def test_a_bad_list_of_reserved_cpus_is_said_and_podresources_used() -> None:
     assert [status.cpus.reserved if status.cpus else None for status in statuses(found)] == ["0,4", ""]
     status, reason, message = condition(found, "Ready")
     assert (status, reason) == ("Unknown", "InvalidCPUList")
-    assert message.startswith("reservedSystemCPUs of the kubelet configuration: '0-' is no CPU list")
+    assert message.startswith("reservedSystemCPUs of the kubelet configuration: '0-' is not a CPU list")
 
 
 def test_reserved_cpus_that_nothing_tells_are_left_out_not_guessed() -> None:

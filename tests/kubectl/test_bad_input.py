@@ -20,8 +20,8 @@ Run = Callable[..., Result]
         ("cut.json", '{"kind": "List", "items": [{"ki', "is cut off or no JSON"),
         ("list.json", "[1, 2]", "no Kubernetes object"),
         ("text.yaml", "just words", "no Kubernetes object"),
-        ("bad.yaml", "a: [", "is no YAML"),
-        ("items.json", '{"kind": "List", "items": [3]}', "are no objects"),
+        ("bad.yaml", "a: [", "is not valid YAML"),
+        ("items.json", '{"kind": "List", "items": [3]}', "are not objects"),
         ("empty.json", '{"kind": "List", "items": []}', "holds no nodes"),
     ],
 )
@@ -60,7 +60,7 @@ def test_names_that_are_not_there_are_answered_with_those_that_are(
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (("fit", "cpu=none"), 2, "is no shape"),
+        (("fit", "cpu=none"), 2, "is not a shape"),
         (("fit",), 2, "give either a SHAPE"),
         (("wy", "pod"), 2, "No such command 'wy'"),
         (("who", "nowhere"), 2, "error: node nowhere is not among"),

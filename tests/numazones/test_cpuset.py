@@ -27,7 +27,7 @@ def test_the_linux_list_format_is_read(text: str, members: list[int]) -> None:
     "text", ["a", "1-", "-1", "3-1", "1,,2", ",", "0x1", "0-3-5", "1 2", "65536", "0-99999999999"]
 )
 def test_other_texts_are_rejected_and_quoted(text: str) -> None:
-    with pytest.raises(cpuset.InvalidCPUSet, match="is no CPU list"):
+    with pytest.raises(cpuset.InvalidCPUSet, match="is not a CPU list"):
         cpuset.parse(text)
 
 

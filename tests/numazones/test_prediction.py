@@ -231,7 +231,7 @@ def test_the_best_node_is_the_one_whose_hole_the_pod_fills() -> None:
     assert [item.node for item in result.candidates] == ["snug", "loose", "empty"]
     scores = [item.score for item in result.candidates]
     assert scores == sorted(scores, reverse=True)
-    assert result.candidates[2].hole == 16
+    assert result.candidates[2].free_block == 16
 
 
 def test_a_node_that_binds_to_one_zone_is_preferred_to_one_that_spreads() -> None:
@@ -266,7 +266,7 @@ def test_candidates_are_limited_and_in_a_stable_order() -> None:
 def test_nodes_in_equal_states_are_decided_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Node] = []
 
-    def counting(pod_: Any, state: Node, *, approximate: bool = False) -> prediction.Answer:
+    def counting(pod_: Any, state: Node, *, approximate: bool = False) -> prediction.NodeVerdict:
         asked.append(state)
         return real(pod_, state, approximate=approximate)
 

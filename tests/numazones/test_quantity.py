@@ -77,7 +77,7 @@ def test_quantities_are_read_as_kubernetes_reads_them(
     ],
 )
 def test_anything_else_is_rejected_and_quoted(text: str) -> None:
-    with pytest.raises(InvalidQuantity, match="is no Kubernetes quantity"):
+    with pytest.raises(InvalidQuantity, match="is not a Kubernetes quantity"):
         quantity.parse(text)
 
 

@@ -146,7 +146,7 @@ async def release(loop: Loop, pod: dict[str, Any]) -> None:
 
 @asynccontextmanager
 async def stage(directory: Path, *, gated: bool = False, other_node: bool = False) -> AsyncIterator[Stage]:
-    """Lay the pods out; with another node, the hole of 10 CPUs is there and not beside the pod."""
+    """Lay the pods out; with another node, the free block of 10 CPUs is there and not beside the pod."""
     async with closed_loop(directory) as loop:
         specs = [node_kinds.single_numa_node("n1", "10.0.0.1")]
         specs += [node_kinds.single_numa_node("n2", "10.0.0.2")] if other_node else []

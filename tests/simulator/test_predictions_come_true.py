@@ -16,7 +16,7 @@ from numazones import prediction
 from numazones.api.numazone import NUMAZone
 from numazones.api.zones import node_from_zones, zones_from_node
 from numazones.cluster import ClusterNode, ClusterPod
-from numazones.prediction import Answer, Kind, Standing
+from numazones.prediction import Kind, NodeVerdict, Standing
 from numazones_simulator import node_kinds
 from numazones_simulator.kubelet.kubelet import Kubelet, Verdict
 from numazones_simulator.kubelet.node_spec import node_object
@@ -88,7 +88,7 @@ def test_every_prediction_at_binding_time_equals_the_outcome() -> None:
             for _ in range(3):
                 cluster.end_one()
             continue
-        predicted: Answer = prediction.ask(
+        predicted: NodeVerdict = prediction.ask(
             Kind.of(pod) or pytest.fail(pod.problem), cluster.known(choice.node)
         )
         verdict = cluster.kubelets[choice.node].admit(body)

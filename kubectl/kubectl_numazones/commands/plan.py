@@ -17,7 +17,7 @@ from numazones.rebalance.custom_resources import policy_of, standing_goals, titl
 from numazones.rebalance.goals import FitMore, Goal, Wanted, pending
 from numazones.rebalance.moves import Move, Plan
 from numazones.rebalance.policy import Policy
-from numazones.rebalance.whatif import Answer, what_if
+from numazones.rebalance.whatif import Report, what_if
 
 _DEFAULT_POLICY = {
     "apiVersion": "numazones.io/v1alpha1",
@@ -101,7 +101,7 @@ def command(
     return 0 if all(item.after > item.before or _reached(goal, item) for goal, item in found) else 1
 
 
-def _reached(goal: Goal, item: Answer) -> bool:
+def _reached(goal: Goal, item: Report) -> bool:
     return goal.aim is not None and item.after >= goal.aim
 
 
@@ -122,7 +122,7 @@ def _policy_body(path: Path) -> dict[str, Any]:
     return body
 
 
-def _tell(goal: Goal, item: Answer) -> None:
+def _tell(goal: Goal, item: Report) -> None:
     made = f"{len(item.plans)} plans with {item.evictions} evictions"
     click.echo(f"{title(goal)}: {item.before} now, {item.after} after {made}")
     rows = [_row(number, move) for number, made in enumerate(item.plans, 1) for move in made.moves]
@@ -144,7 +144,7 @@ def _row(number: int, move: Move) -> tuple[str, str, str, str, str]:
     )
 
 
-def _script(goal: Goal, item: Answer) -> None:
+def _script(goal: Goal, item: Report) -> None:
     click.echo(f"# {title(goal)}: {item.before} now, {item.after} afterwards")
     for made in item.plans:
         for move in made.moves:
@@ -163,7 +163,7 @@ def _script(goal: Goal, item: Answer) -> None:
             )
 
 
-def _document(goal: Goal, item: Answer) -> dict[str, Any]:
+def _document(goal: Goal, item: Report) -> dict[str, Any]:
     return {
         "goal": title(goal),
         "before": item.before,

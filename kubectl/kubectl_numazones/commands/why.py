@@ -109,7 +109,7 @@ def _loop(pods: list[ClusterPod]) -> list[str]:
 
 
 def _explain_on(pod: ClusterPod, node: ClusterNode) -> None:
-    """Everything about one node: hints, merge, rule, nearest miss, and who holds what is missing."""
+    """Everything about one node: hints, merge, rule, shortfall, and who holds what is missing."""
     click.echo(f"{pod.namespace}/{pod.name} on {node.name}")
     for obstacle in answers.scheduler_obstacles(pod, node):
         click.echo(f"  scheduler: {obstacle}")

@@ -42,7 +42,7 @@ _COMPARISONS: Final[dict[str, Callable[[Any, Any], bool]]] = {
 
 
 class InvalidJSONPath(NumazonesError):
-    """The text is no JSONPath of the admitted kind; the message quotes it."""
+    """The text is not a JSONPath of the admitted kind; the message quotes it."""
 
 
 @lru_cache(maxsize=4096)
@@ -56,7 +56,7 @@ def compile_path(text: str) -> tuple[Step, ...]:
         if match is None:
             if path == ".":
                 return ()
-            raise InvalidJSONPath(f"{text!r} is no simple JSONPath; write one like .status.phase")
+            raise InvalidJSONPath(f"{text!r} is not a simple JSONPath; write one like .status.phase")
         steps.append(_step(match))
         at = match.end()
     return tuple(steps)
@@ -98,7 +98,7 @@ def _field(name: str) -> Step:
 def _filter(text: str) -> Step:
     match = _FILTER.match(text)
     if match is None:
-        raise InvalidJSONPath(f'{text!r} is no JSONPath filter; write one like @.type=="Ready"')
+        raise InvalidJSONPath(f'{text!r} is not a JSONPath filter; write one like @.type=="Ready"')
     path = match["path"].strip() or "."
     compile_path(path)
     if match["op"] is None:
@@ -126,4 +126,4 @@ def _literal(text: str) -> Any:
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError as error:
-        raise InvalidJSONPath(f"{text!r} in a JSONPath filter is no string, number or boolean") from error
+        raise InvalidJSONPath(f"{text!r} in a JSONPath filter is not a string, number or boolean") from error

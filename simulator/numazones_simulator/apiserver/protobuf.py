@@ -76,7 +76,7 @@ def decode(body: bytes) -> Object:
         api_version, kind = identity.get(1, ""), identity.get(2, "")
         content = _decode(envelope.get(2, b""), _message_of(api_version, kind))
     except (IndexError, UnicodeDecodeError, ValueError, struct.error, AttributeError) as error:
-        raise bad_request(f"the body is no valid protobuf message: {error}") from error
+        raise bad_request(f"the body is not a valid protobuf message: {error}") from error
     return {"apiVersion": api_version, "kind": kind, **content}
 
 

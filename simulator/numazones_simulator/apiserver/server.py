@@ -402,7 +402,7 @@ class ApiServer:
         if info.verb != "create":
             raise errors.method_not_allowed()
         if not isinstance(body, dict):
-            raise errors.bad_request("the body of the request is no object")
+            raise errors.bad_request("the body of the request is not an object")
         if info.subresource == "binding":
             self._bind(request, info, body)
         else:

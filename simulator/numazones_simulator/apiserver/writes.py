@@ -151,7 +151,7 @@ class Writes:
     def _identified(self, kind: Kind, namespace: str, obj: Any, name: str = "") -> Object:
         """The object once its kind, version, namespace and name agree with the request's path."""
         if not isinstance(obj, dict):
-            raise errors.bad_request("the body of the request is no object")
+            raise errors.bad_request("the body of the request is not an object")
         said = (obj.get("apiVersion") or kind.api_version, obj.get("kind") or kind.kind)
         if said != (kind.api_version, kind.kind) and not kind.custom:
             version = said[0].rpartition("/")[2]
@@ -166,7 +166,7 @@ class Writes:
             )
         metadata = obj.get("metadata") or {}
         if not isinstance(metadata, dict):
-            raise errors.bad_request("metadata is no object")
+            raise errors.bad_request("metadata is not an object")
         metadata = dict(metadata)
         if kind.namespaced:
             if metadata.get("namespace") not in (None, "", namespace):
@@ -209,7 +209,7 @@ class Writes:
         if content_type == patches.JSON:
             patched = patches.json_patch(live, body)
         elif not isinstance(body, dict):
-            raise errors.bad_request("the patch is no object")
+            raise errors.bad_request("the patch is not an object")
         elif content_type == patches.MERGE:
             patched = patches.merge(live, body)
         else:

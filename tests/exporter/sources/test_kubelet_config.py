@@ -61,12 +61,12 @@ def test_the_kubelets_defaults_are_applied() -> None:
         (
             "kubeReserved: {cpu: lots}\n",
             "InvalidConfiguration",
-            "the kubelet configuration: 'lots' is no Kubernetes quantity",
+            "the kubelet configuration: 'lots' is not a Kubernetes quantity",
         ),
         (
             "featureGates: 3\n",
             "InvalidConfiguration",
-            "featureGates of the kubelet configuration is no mapping",
+            "featureGates of the kubelet configuration is not a mapping",
         ),
         ("evictionHard: 3\n", "InvalidConfiguration", "the kubelet configuration"),
     ],

@@ -79,7 +79,7 @@ def test_a_wrong_checksum_is_rejected_with_both_numbers(tmp_path: Path, name: st
 def test_a_bad_cpu_list_in_the_state_is_rejected(tmp_path: Path) -> None:
     state = '{"policyName":"static","defaultCpuSet":"0-","checksum":0}'
     (tmp_path / "cpu_manager_state").write_text(state)
-    assert "'0-' is no CPU list" in str(rejection(tmp_path, "cpu_manager_state"))
+    assert "'0-' is not a CPU list" in str(rejection(tmp_path, "cpu_manager_state"))
 
 
 def test_a_file_that_changed_is_read_again_and_an_unchanged_one_gives_the_same(tmp_path: Path) -> None:

@@ -141,7 +141,7 @@ def test_a_bad_cpu_list_is_a_problem_and_no_crash(tmp_path: Path, name: str) -> 
     assert hardware.machine.all_cpus == 0b1111
     assert only(problems).reason == "InvalidCPUList"
     assert only(problems).message == (
-        f"{tree.root / CPU / name}: '0-' is no CPU list: '0-' is neither a CPU nor a range such as 0-3; "
+        f"{tree.root / CPU / name}: '0-' is not a CPU list: '0-' is neither a CPU nor a range such as 0-3; "
         f"no CPU is shown as {name}"
     )
 

@@ -173,7 +173,7 @@ def test_every_rejection_is_explained_and_gives_its_cpus_back(day: tuple[Node, l
     for admission in play(*day)[0]:
         explanation = explain(admission)
         assert explanation.admitted == admission.admitted
-        assert bool(explanation.nearest_miss) != admission.admitted
+        assert bool(explanation.shortfall) != admission.admitted
         if not admission.admitted:
             assert admission.node.cpus == admission.before.cpus
             assert admission.node.devices == admission.before.devices

@@ -263,24 +263,28 @@ MACHINE = '{"machineState":{"0":%s},"checksum":0}'
         (
             CPU_MANAGER_STATE,
             '{"policyName":"none","defaultCpuSet":"0-","checksum":0}',
-            "defaultCpuSet: '0-' is no CPU list",
+            "defaultCpuSet: '0-' is not a CPU list",
         ),
         (
             CPU_MANAGER_STATE,
             '{"policyName":"static","entries":{"uid":{"app":"2-1"}},"checksum":0}',
-            "entries.uid.app: '2-1' is no CPU list",
+            "entries.uid.app: '2-1' is not a CPU list",
         ),
         (CPU_MANAGER_STATE, '{"entries":{"uid":[]},"checksum":0}', "entries.uid must be an object"),
         (CPU_MANAGER_STATE, '{"entries":{"uid":{"app":1}}}', "entries.uid.app must be a string, not 1"),
         (
             CPU_MANAGER_STATE,
             '{"podEntries":{"uid":{"cpuSet":"x"}}}',
-            "podEntries.uid: 'x' is no CPU list",
+            "podEntries.uid: 'x' is not a CPU list",
         ),
         (CPU_MANAGER_STATE, '{"checksum":"7"}', "checksum must be an integer, not '7'"),
         (CPU_MANAGER_STATE, '{"checksum":-1}', "checksum must be an unsigned 64-bit integer, not -1"),
         (CPU_MANAGER_STATE, '{"checksum":true}', "checksum must be an unsigned 64-bit integer, not True"),
-        (MEMORY_MANAGER_STATE, '{"machineState":{"x":{}}}', "machineState has the key 'x', which is no NUMA"),
+        (
+            MEMORY_MANAGER_STATE,
+            '{"machineState":{"x":{}}}',
+            "machineState has the key 'x', which is not a NUMA",
+        ),
         (MEMORY_MANAGER_STATE, MACHINE % '{"cells":[-1]}', r"machineState.0.cells must be an unsigned"),
         (MEMORY_MANAGER_STATE, MACHINE % '{"cells":[99999999]}', "names NUMA node 99999999, which cannot"),
         (
@@ -302,7 +306,7 @@ MACHINE = '{"machineState":{"0":%s},"checksum":0}'
         (
             DEVICE_CHECKPOINT,
             '{"Data":{"PodDeviceEntries":[{"DeviceIDs":{"-2":[]}}]}}',
-            r"Data.PodDeviceEntries\[0\].DeviceIDs has the key '-2', which is no NUMA node id",
+            r"Data.PodDeviceEntries\[0\].DeviceIDs has the key '-2', which is not a NUMA node id",
         ),
         (
             DEVICE_CHECKPOINT,

@@ -6,8 +6,8 @@ from numazones.kubelet.admission import Admission, admit
 from numazones.kubelet.device_manager import Device
 from numazones.kubelet.explanation import explain
 from numazones.kubelet.hints import Hint
-from numazones.kubelet.nearest_miss import Shortage
 from numazones.kubelet.node import Node
+from numazones.kubelet.shortfall import Shortage
 
 from .building import GI, container, gpus, machine, node, pod
 
@@ -23,7 +23,7 @@ def used(start: Node, *cpus: int) -> Node:
 
 def why(admission: Admission) -> str:
     assert not admission.admitted
-    return explain(admission).nearest_miss
+    return explain(admission).shortfall
 
 
 def test_an_admission_tells_hints_and_merge() -> None:
@@ -107,7 +107,7 @@ def test_without_alignment_the_whole_node_is_what_counts(policy: str, cpus: int,
 def test_whole_cores() -> None:
     strict = node(TWO, policy="none", cpu_options={"full-pcpus-only": "true"})
     assert why(admit(strict, pod("u", container("c", 3)))) == (
-        "asks for 3 exclusive CPUs, which is no multiple of the 2 threads of a core"
+        "asks for 3 exclusive CPUs, not a multiple of the 2 threads of a core"
     )
     assert why(admit(strict, pod("u", container("c", 16)))) == (
         "needs 16 exclusive CPUs in whole cores; 14 CPUs are left on cores without reserved CPUs"

@@ -165,7 +165,7 @@ def test_amounts_that_the_kubelet_cannot_convert_are_rejected(memory: str) -> No
     assert admission.message == (
         "Allocate failed due to [memorymanager] failed to represent quantity as int64, which is unexpected"
     )
-    assert explain(admission).nearest_miss
+    assert explain(admission).shortfall
 
 
 def test_the_api_server_normalises_what_users_write() -> None:

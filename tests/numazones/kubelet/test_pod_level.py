@@ -106,13 +106,13 @@ def test_containers_that_share_need_something_to_share(resource: str, early: boo
         )
     rejected = admit(managed(policy="best-effort"), asked)
     assert (rejected.reason, rejected.message) == ("EmptyPodSharedPoolError", message)
-    assert explain(rejected).nearest_miss == sentence
+    assert explain(rejected).shortfall == sentence
     strict = admit(managed(), asked)
     assert (strict.reason, strict.message) == (
         "TopologyAffinityError",
         "Pod Scope pod with pod-level resources failed admission under pod-scope topology manager",
     )
-    assert explain(strict).nearest_miss == sentence
+    assert explain(strict).shortfall == sentence
 
 
 def test_the_smt_rule_counts_the_pod_and_not_its_containers() -> None:
@@ -121,7 +121,7 @@ def test_the_smt_rule_counts_the_pod_and_not_its_containers() -> None:
     assert admit(managed(cpu_options=full), odd).admitted
     rejected = admit(managed(cpu_options=full), whole(sharing("a"), cpu="3"))
     assert rejected.message == "SMT Alignment Error: requested 3 cpus not multiple cpus per core = 2"
-    assert explain(rejected).nearest_miss.startswith("asks for 3 exclusive CPUs")
+    assert explain(rejected).shortfall.startswith("asks for 3 exclusive CPUs")
 
 
 def test_a_pod_with_a_part_of_a_cpu_gets_memory_as_a_whole_and_no_cpus() -> None:
@@ -158,7 +158,7 @@ def test_in_scope_container_each_container_is_served_by_itself() -> None:
 def test_in_scope_container_nothing_is_found_for_a_container_without_memory() -> None:
     rejected = admit(managed(scope="container"), whole(sharing("a")))
     assert "failed to get the default NUMA affinity" in rejected.message
-    assert explain(rejected).nearest_miss == (
+    assert explain(rejected).shortfall == (
         "asks for no memory of its own, which the static Memory Manager accepts only where other "
         "resources bind the container to NUMA nodes"
     )
@@ -169,7 +169,7 @@ def test_a_container_without_memory_is_rejected_where_its_nodes_are_used_otherwi
     start = admit(managed(scope="container", policy="restricted"), pod("first")).node
     rejected = admit(start, whole(sharing("a")))
     assert "preferred hint violates NUMA node allocation" in rejected.message
-    assert explain(rejected).nearest_miss == (
+    assert explain(rejected).shortfall == (
         "is bound to NUMA nodes 0-1 together; "
         "memory in use binds NUMA node 0, which others may only share as they are"
     )
@@ -189,7 +189,7 @@ def test_memory_that_is_no_plain_number_is_left_out_for_the_pod_and_rejected_for
         "EmptyPodSharedPoolError",
         "[memorymanager] failed to represent quantity as int64",
     )
-    assert "no plain whole number of bytes" in explain(rejected).nearest_miss
+    assert "no plain whole number of bytes" in explain(rejected).shortfall
 
 
 def test_admitted_again_after_a_restart_such_a_pod_is_rejected_where_containers_share() -> None:

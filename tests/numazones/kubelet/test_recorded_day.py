@@ -99,7 +99,7 @@ class Day:
                 outcome["reason"],
                 message,
             ), name
-            assert explain(admission).nearest_miss
+            assert explain(admission).shortfall
             self.outcomes[admission.reason] += 1
         else:
             assert admission.admitted, f"{name}: {admission.message}"

@@ -14,7 +14,7 @@ from numazones.kubelet.node import Node
 from numazones.machine import CPU, Machine, NUMANode
 from numazones.rebalance.candidates import Situation
 from numazones.rebalance.filter import Surroundings
-from numazones.rebalance.moves import evict, land
+from numazones.rebalance.moves import evict, place
 
 NOW = datetime.fromisoformat("2026-01-31T12:00:00Z")
 GIB = 1 << 30
@@ -83,9 +83,9 @@ def pod(name: str, cpus: int, *, owner: str = "", namespace: str = "default", **
 def put(target: ClusterNode, *pods: ClusterPod) -> ClusterNode:
     """The node after it has admitted the pods, one after the other."""
     for each in pods:
-        landing = land(target, each)
-        assert landing.node is not None, (target.name, each.name, landing.rejections)
-        target = landing.node
+        placed = place(target, each)
+        assert placed.node is not None, (target.name, each.name, placed.rejections)
+        target = placed.node
     return target
 
 
@@ -120,9 +120,9 @@ def random_cluster() -> Callable[[random.Random], list[ClusterNode]]:
         nodes = [node(f"n{index}", cpus=draw.choice([4, 6])) for index in range(draw.randint(2, 4))]
         for index in range(draw.randint(10, 40)):
             position = draw.randrange(len(nodes))
-            landed = land(nodes[position], pod(f"p{index}", draw.choice([1, 1, 2, 2, 3])))
-            if landed.node is not None:
-                nodes[position] = landed.node
+            placed = place(nodes[position], pod(f"p{index}", draw.choice([1, 1, 2, 2, 3])))
+            if placed.node is not None:
+                nodes[position] = placed.node
             if draw.random() < 0.35 or sum(each.pod_count for each in nodes) > 14:
                 nodes = _without_one(nodes, draw)
         return nodes

@@ -191,7 +191,7 @@ ROWS: list[tuple[str, ClusterPod, dict[str, Any], list[str]]] = [
         {},
         ["pod has the highest eviction cost, which means never"],
     ),
-    ("an eviction cost that is no number is none", pod(annotations={COST: "much"}), {}, []),
+    ("an eviction cost that is not a number is none", pod(annotations={COST: "much"}), {}, []),
     # pods that eviction does not move
     ("a mirror pod stays", pod(annotations=MIRROR_POD), {}, ["pod is a mirror pod"]),
     ("a pod from a file is static", pod(annotations=FROM_FILE), {}, ["pod is a static pod"]),

@@ -95,5 +95,5 @@ def test_limits_are_read_under_the_names_of_the_descheduler() -> None:
 
 
 def test_a_negative_limit_is_rejected() -> None:
-    with pytest.raises(InvalidLimits, match="limit per_node: -1 is no number of evictions"):
+    with pytest.raises(InvalidLimits, match="limit per_node: -1 is not a number of evictions"):
         Limits(per_node=-1)

@@ -71,7 +71,7 @@ class Oracle:
                 for freed, index, pod in self.evictions(state):
                     if self.fits_after(freed[index], pod):
                         return evictions
-                    for moved in self.landings(freed, index, pod):
+                    for moved in self.placings(freed, index, pod):
                         key = self.key(moved)
                         if key not in seen:
                             seen.add(key)
@@ -106,13 +106,13 @@ class Oracle:
                     assert freed is not None
                     yield (*spots[:index], freed, *spots[index + 1 :]), index, pod
 
-    def landings(self, spots: Spots, source: int, pod: ClusterPod) -> Iterator[Spots]:
+    def placings(self, spots: Spots, source: int, pod: ClusterPod) -> Iterator[Spots]:
         for index, spot in enumerate(spots):
             if self.target is (Target.OTHER if index == source else Target.SAME):
                 continue
-            landed = self.remembered((spot.key, pod.uid, "land"), lambda: with_pod(spot.node, again(pod)))  # noqa: B023
-            if landed is not None:
-                yield (*spots[:index], landed, *spots[index + 1 :])
+            placed = self.remembered((spot.key, pod.uid, "place"), lambda: with_pod(spot.node, again(pod)))  # noqa: B023
+            if placed is not None:
+                yield (*spots[:index], placed, *spots[index + 1 :])
 
     def fits_after(self, spot: Spot, then: ClusterPod) -> bool:
         """Whether both fit on the node that one has left, the pending pod first."""
@@ -204,9 +204,9 @@ def play(made: Plan, nodes: Nodes, reached: Callable[[Nodes], bool]) -> None:
         state[move.pod.node] = without(state[move.pod.node], move.pod)
         if move.after_pending:
             place()
-        landed = with_pod(state[move.node], move.replacement)
-        assert landed is not None
-        state[move.node] = landed
+        placed = with_pod(state[move.node], move.replacement)
+        assert placed is not None
+        state[move.node] = placed
     if made.placements:
         place()
     else:

@@ -36,7 +36,7 @@ def moves(outcome: Outcome) -> list[tuple[str, str, str]]:
 
 
 @pytest.fixture
-def holes(build: Any) -> Callable[..., Any]:
+def broken(build: Any) -> Callable[..., Any]:
     """A node whose zones have 0 and 3 of 4 CPUs free, beside one with ``free`` CPUs in its zone."""
 
     def make(*, free: int = 1, other_cpus: int = 6) -> Any:
@@ -56,10 +56,10 @@ def holes(build: Any) -> Callable[..., Any]:
 # Vector 10 of the specification, as far as plans go
 
 
-def test_the_pod_that_breaks_a_zone_is_moved_to_where_it_fits(build: Any, holes: Callable[..., Any]) -> None:
+def test_the_pod_that_breaks_a_zone_is_moved_to_where_it_fits(build: Any, broken: Callable[..., Any]) -> None:
     """n1 has 0 + 3 free; without b zone 1 has 4. n2 has room for one CPU."""
     big = replace(build.pod("big", 4), phase="Pending")
-    situation = build.situation(holes())
+    situation = build.situation(broken())
     outcome = plan(pending([big])[0], situation, Policy(), expired=never)
     assert moves(outcome) == [("b", "n1", "n2")]
     assert outcome.plan is not None
@@ -70,16 +70,16 @@ def test_the_pod_that_breaks_a_zone_is_moved_to_where_it_fits(build: Any, holes:
     assert outcome.plan.moves[0].why == "the largest free zone of n1 grows from 3 to 4 CPUs"
 
 
-def test_nothing_is_moved_for_a_pod_that_fits_elsewhere(build: Any, holes: Callable[..., Any]) -> None:
+def test_nothing_is_moved_for_a_pod_that_fits_elsewhere(build: Any, broken: Callable[..., Any]) -> None:
     big = replace(build.pod("big", 4), phase="Pending")
-    outcome = plan(pending([big])[0], build.situation(holes(free=4)), Policy(), expired=never)
+    outcome = plan(pending([big])[0], build.situation(broken(free=4)), Policy(), expired=never)
     assert (outcome.plan, outcome.reason) == (None, "there is nothing to do: the goal is reached")
 
 
-def test_the_same_move_again_is_suppressed_by_the_cooldown(build: Any, holes: Callable[..., Any]) -> None:
+def test_the_same_move_again_is_suppressed_by_the_cooldown(build: Any, broken: Callable[..., Any]) -> None:
     big = replace(build.pod("big", 4), phase="Pending")
     goal, policy = pending([big])[0], Policy(cooldown=timedelta(hours=1))
-    situation = build.situation(holes())
+    situation = build.situation(broken())
     first = plan(goal, situation, policy, expired=never).plan
     assert first is not None
     moved = first.moves[0]
@@ -409,7 +409,7 @@ SPREAD = {
     "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}]
 }
 CLAIM = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]}
-FORESEEN = "where its replacement lands cannot be foreseen: "
+FORESEEN = "where its replacement will run cannot be foreseen: "
 
 
 @pytest.mark.parametrize(
@@ -434,7 +434,7 @@ def test_a_pending_pod_that_nobody_can_foresee_gets_no_plan(build: Any, two_ways
     big = replace(build.pod("big", 4, spec=ANTI_AFFINITY), phase="Pending")
     outcome = plan(pending([big])[0], build.situation(two_ways), Policy(), expired=never)
     assert outcome.reason == (
-        "the plan found does not hold: where default/big lands cannot be foreseen: podAntiAffinity"
+        "the plan found does not hold: where default/big will run cannot be foreseen: podAntiAffinity"
     )
 
 

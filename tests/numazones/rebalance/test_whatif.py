@@ -131,7 +131,7 @@ def test_what_makes_no_sense_is_said(
 @pytest.mark.parametrize(
     ("dump", "options", "message"),
     [
-        ("[]", [], "the dump is no List; kubectl get nodes,pods,numazones -A -o json prints one"),
+        ("[]", [], "the dump is not a List; kubectl get nodes,pods,numazones -A -o json prints one"),
         (
             '{"items": []}',
             ["--now", "today"],

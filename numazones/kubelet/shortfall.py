@@ -37,7 +37,7 @@ class Shortage:
 
 
 @dataclass(frozen=True, slots=True)
-class Miss:
+class Shortfall:
     """Why a pod was rejected."""
 
     sentence: str
@@ -45,9 +45,9 @@ class Miss:
     """What the nearest set of NUMA nodes lacked; empty where it is not a matter of amounts."""
 
 
-def nearest_miss(attempt: Attempt, rejection: Rejection) -> Miss:
+def shortfall_of(attempt: Attempt, rejection: Rejection) -> Shortfall:
     """What an attempt lacked that ended in a rejection."""
-    return _Inspection(attempt).told(rejection)
+    return _Inspection(attempt).shortfall(rejection)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +68,11 @@ class _Inspection:
         self.kubelet = attempt.kubelet
         self.needs = tuple(self._needs(attempt.demand))
 
-    def told(self, rejection: Rejection) -> Miss:
+    def shortfall(self, rejection: Rejection) -> Shortfall:
         """What was short, and the sentence about it."""
         emptied = self.attempt.emptied
         if emptied is not None and rejection.reason in {TOPOLOGY_AFFINITY, EMPTY_POD_SHARED_POOL}:
-            return Miss(emptied.sentence)
+            return Shortfall(emptied.sentence)
         if rejection.reason == SMT_ALIGNMENT:
             return self._whole_cores()
         if rejection.reason == TOPOLOGY_AFFINITY:
@@ -86,8 +86,8 @@ class _Inspection:
         )
         shortages = tuple(short for short in shortages if pinned or not is_memory(short.resource))
         if not shortages:
-            return Miss(rejection.message)
-        return Miss(f"needs {_all(self._left(short) for short in shortages)}", shortages)
+            return Shortfall(rejection.message)
+        return Shortfall(f"needs {_all(self._left(short) for short in shortages)}", shortages)
 
     def _needs(self, demand: Demand) -> list[_Need]:
         attempt, kubelet = self.attempt, self.kubelet
@@ -131,32 +131,32 @@ class _Inspection:
                 found.append(Shortage(need.resource, need.amount, offered, numas, self._possible(need, mask)))
         return tuple(found)
 
-    def _whole_cores(self) -> Miss:
+    def _whole_cores(self) -> Shortfall:
         manager = self.kubelet.cpus
         wanted, per_core = self.attempt.demand.cpus, manager.topology.cpus_per_core
         if wanted % per_core:
-            return Miss(
-                f"asks for {wanted} exclusive CPUs, which is no multiple of the {per_core} threads of a core"
+            return Shortfall(
+                f"asks for {wanted} exclusive CPUs, not a multiple of the {per_core} threads of a core"
             )
         whole = (self.attempt.cpus.default & ~manager.reserved_physical).bit_count()
         possible = (manager.topology.all_cpus & ~manager.reserved_physical).bit_count() >= wanted
         shortage = Shortage("cpu", wanted, whole, tuple(cpuset.ids(self.kubelet.machine.numa_mask)), possible)
-        return Miss(
+        return Shortfall(
             f"needs {wanted} exclusive CPUs in whole cores; "
             f"{whole} CPUs are left on cores without reserved CPUs",
             (shortage,),
         )
 
-    def _memory(self, rejection: Rejection) -> Miss:
+    def _memory(self, rejection: Rejection) -> Shortfall:
         """Memory cannot be had around the affinity that was settled on."""
         attempt, manager = self.attempt, self.kubelet.memory
         if attempt.demand.memory is None:
-            return Miss("asks for an amount of memory that is no plain whole number of bytes")
+            return Shortfall("asks for an amount of memory that is not a plain whole number of bytes")
         affinity = self._affinity()
         if not attempt.demand.memory:
             if affinity:
-                return Miss(f"is bound to {name_numas(affinity)} together; {self._groups()}")
-            return Miss(
+                return Shortfall(f"is bound to {name_numas(affinity)} together; {self._groups()}")
+            return Shortfall(
                 "asks for no memory of its own, which the static Memory Manager accepts only where other "
                 "resources bind the container to NUMA nodes"
             )
@@ -171,15 +171,15 @@ class _Inspection:
         if affinity:
             needs_words += f" including {name_numas(affinity)}"
         if not per_mask:
-            return Miss(f"{needs_words}; {self._groups()}")
+            return Shortfall(f"{needs_words}; {self._groups()}")
         nearest = min(
             per_mask, key=lambda mask: (len(per_mask[mask]), _gap(per_mask[mask]), mask.bit_count(), mask)
         )
         if not per_mask[nearest]:
-            return Miss(f"{needs_words}; {self._groups() or rejection.message}")
+            return Shortfall(f"{needs_words}; {self._groups() or rejection.message}")
         offers = _all(_amount(short.resource, short.offered) for short in per_mask[nearest])
         most = f"the most that may be used is {offers}, on {name_numas(nearest)}"
-        return Miss(f"{needs_words}; {most}", per_mask[nearest])
+        return Shortfall(f"{needs_words}; {most}", per_mask[nearest])
 
     def _affinity(self) -> int:
         """NUMA nodes that were settled on for the container, or for the pod as a whole; 0: none."""
@@ -192,7 +192,7 @@ class _Inspection:
         count = len(self.kubelet.memory.numas)
         return range(1, count + 1) if count <= _MANY else (1, count)
 
-    def _alignment(self) -> Miss:
+    def _alignment(self) -> Shortfall:
         """No set of NUMA nodes is preferred by all resources: the nearest one, and what it lacks."""
         policy = self.kubelet.topology.policy
         needs = [need for need in self.needs if self._cares(need)]
@@ -202,7 +202,7 @@ class _Inspection:
                 _all(need.resource for need in needs if need.width == width)
                 for width in (widths[0], widths[-1])
             )
-            return Miss(
+            return Shortfall(
                 f"{narrow} would fit on {_nodes(widths[0])}, {wide} only on {_count(widths[-1])}; "
                 f"policy {policy} wants all on the same NUMA nodes"
             )
@@ -210,7 +210,7 @@ class _Inspection:
         everywhere = [mask for mask, _ in masks_of_size(self.kubelet.machine.numa_mask, width)]
         masks = [mask for mask in everywhere if self._holds_reusable(mask, needs)]
         if not masks:
-            return Miss(f"has to reuse what its init containers left on more than {_nodes(width)}")
+            return Shortfall(f"has to reuse what its init containers left on more than {_nodes(width)}")
         bound = "" if len(masks) == len(everywhere) else " (bound there by what its init containers left)"
         per_mask = {mask: self._shortages(mask, needs) for mask in masks}
         for need in needs:
@@ -221,7 +221,7 @@ class _Inspection:
                 return self._fullest(lacking, width, bound)
         nearest = min(masks, key=lambda mask: (len(per_mask[mask]), _gap(per_mask[mask]), mask))
         if not per_mask[nearest]:
-            return Miss(self._groups() or "no set of NUMA nodes is preferred by all resources at once")
+            return Shortfall(self._groups() or "no set of NUMA nodes is preferred by all resources at once")
         lacks = _all(
             f"{_figure(short.resource, short.needed - short.offered)} of the "
             f"{_amount(short.resource, short.needed)}"
@@ -229,7 +229,7 @@ class _Inspection:
         )
         sets = "no NUMA node offers" if width == 1 else f"no {_nodes(width)} offer"
         sentence = f"{sets} everything at once; the nearest, {name_numas(nearest)}, lacks {lacks}{bound}"
-        return Miss(sentence, per_mask[nearest])
+        return Shortfall(sentence, per_mask[nearest])
 
     def _holds_reusable(self, mask: int, needs: Sequence[_Need]) -> bool:
         """Whether NUMA nodes hold all that init containers left for reuse, as hints have to."""
@@ -252,7 +252,7 @@ class _Inspection:
             or (device is not None and bool(device.hosting))
         )
 
-    def _fullest(self, lacking: Sequence[Shortage], width: int, bound: str) -> Miss:
+    def _fullest(self, lacking: Sequence[Shortage], width: int, bound: str) -> Shortfall:
         """A resource that no set of NUMA nodes offers enough of."""
         best = max(lacking, key=lambda short: short.offered)
         sentence = f"needs {_amount(best.resource, best.needed)} on {_nodes(width)}"
@@ -262,9 +262,9 @@ class _Inspection:
             sentence += ", more than any holds even when empty"
         if best.offered == 0:
             blocked = f" ({self._groups()})" if is_memory(best.resource) and self._groups() else ""
-            return Miss(f"{sentence}; nothing is left on any{blocked}", (best,))
+            return Shortfall(f"{sentence}; nothing is left on any{blocked}", (best,))
         offer = f"{_figure(best.resource, best.offered)}, on {name_numas(cpuset.of(best.numas))}"
-        return Miss(f"{sentence}; the fullest offer is {offer}{bound}", (best,))
+        return Shortfall(f"{sentence}; the fullest offer is {offer}{bound}", (best,))
 
     def _left(self, short: Shortage) -> str:
         left = _figure(short.resource, short.offered)
