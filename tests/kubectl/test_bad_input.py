@@ -18,8 +18,8 @@ Run = Callable[..., Result]
     ("name", "content", "said"),
     [
         ("cut.json", '{"kind": "List", "items": [{"ki', "is cut off or no JSON"),
-        ("list.json", "[1, 2]", "no Kubernetes object"),
-        ("text.yaml", "just words", "no Kubernetes object"),
+        ("list.json", "[1, 2]", "not a Kubernetes object"),
+        ("text.yaml", "just words", "not a Kubernetes object"),
         ("bad.yaml", "a: [", "is not valid YAML"),
         ("items.json", '{"kind": "List", "items": [3]}', "are not objects"),
         ("empty.json", '{"kind": "List", "items": []}', "holds no nodes"),
