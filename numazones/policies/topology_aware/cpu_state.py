@@ -92,6 +92,14 @@ class CPUState:
             least = min(least, left)
         return least - 1 if self.idlers[pool.id] else least
 
+    def all_free(self, tree: Tree) -> list[int]:
+        """``free`` of every pool."""
+        caps = [0] * len(tree.pools)
+        for pool in reversed(tree.pools):  # parents have higher ids than their children
+            own = _MILLI * self.sharable[pool.id].bit_count() - self.subtree[pool.id]
+            caps[pool.id] = own if pool.parent < 0 else min(own, caps[pool.parent])
+        return [cap - 1 if idlers else cap for cap, idlers in zip(caps, self.idlers, strict=True)]
+
     def free_reserved(self, tree: Tree, pool: Pool) -> int:
         """Free capacity of a pool's reserved CPUs in milli-CPU; -1 where it has none."""
         if not pool.reserved:

@@ -46,6 +46,8 @@ class MemoryState:
     """Container id → claim."""
     zones: Mapping[int, int] = field(default_factory=dict)
     """Zone in use, or left behind empty → bytes of the claims inside it, those of sub-zones included."""
+    own: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    """Zone in use → number and bytes of the claims of exactly this zone."""
     clock: int = 0
 
 
@@ -129,9 +131,9 @@ class MemoryAllocator:
         if isinstance(start, str) or owner in state.claims:
             return None, state
         claim = Claim(size, _PRIORITIES[qos], state.clock, start)
-        zones = _with_zone(state, start)
-        if not self._exceeded(zones, start, size):
-            return Offer(start, claim, {}), replace(state, zones=zones)
+        left = _with_zone(state, start)
+        if not self._exceeded(left.zones, start, size):
+            return Offer(start, claim, {}), left
         books = _Books(self, state)
         books.assign(owner, claim)
         settled = books.settle(start)
@@ -143,17 +145,24 @@ class MemoryAllocator:
 
     def commit(self, state: MemoryState, owner: str, offer: Offer) -> MemoryState:
         """The state with an offer taken."""
-        claims = dict(state.claims)
+        claims, own = dict(state.claims), dict(state.own)
         for name, zone in offer.moves.items():
-            claims[name] = replace(claims[name], zone=zone)
-        claims[owner] = replace(offer.claim, zone=offer.zone)
-        return _tidied(claims, state.clock + 1)
+            claim = claims[name]
+            _count(own, claim, -1)
+            claims[name] = claim = replace(claim, zone=zone)
+            _count(own, claim, 1)
+        claim = offer.claim if offer.claim.zone == offer.zone else replace(offer.claim, zone=offer.zone)
+        claims[owner] = claim
+        _count(own, claim, 1)
+        return MemoryState(claims, _sums(own), own, state.clock + 1)
 
     def release(self, state: MemoryState, owner: str) -> MemoryState:
         """The state without a container's claim; containers without one change nothing."""
         if owner not in state.claims:
             return state
-        return _tidied({name: claim for name, claim in state.claims.items() if name != owner}, state.clock)
+        claims, own = dict(state.claims), dict(state.own)
+        _count(own, claims.pop(owner), -1)
+        return MemoryState(claims, _sums(own), own, state.clock)
 
     def widen(self, state: MemoryState, owner: str, types: int) -> tuple[dict[str, int], MemoryState]:
         """Add the nearest nodes of some types to a container's zone.
@@ -178,7 +187,10 @@ class MemoryAllocator:
             raise NoMemory("no memory is left in the wider zone")
         # Unlike a commit, this leaves the zones that were emptied behind.
         widened = {name: books.claims[name].zone for name in books.moved}
-        return widened, MemoryState(books.claims, books.sums(), state.clock)
+        own: dict[int, tuple[int, int]] = {}
+        for one in books.claims.values():
+            _count(own, one, 1)
+        return widened, MemoryState(books.claims, books.sums(), own, state.clock)
 
     def expand(self, zone: int, types: int) -> int:
         """The nearest nodes of each type outside a zone.
@@ -252,25 +264,26 @@ def _rings(node: MemoryNode) -> tuple[int, ...]:
 
 
 def _used(state: MemoryState, zone: int) -> int:
-    return sum(claim.size for claim in state.claims.values() if claim.zone & zone == claim.zone)
+    return sum(size for inner, (_, size) in state.own.items() if inner & zone == inner)
 
 
-def _with_zone(state: MemoryState, zone: int) -> Mapping[int, int]:
+def _with_zone(state: MemoryState, zone: int) -> MemoryState:
     if zone in state.zones:
-        return state.zones
-    return {**state.zones, zone: _used(state, zone)}
+        return state
+    return replace(state, zones={**state.zones, zone: _used(state, zone)})
 
 
-def _tidied(claims: dict[str, Claim], clock: int) -> MemoryState:
-    """A state without empty zones."""
-    own: dict[int, int] = {}
-    for claim in claims.values():
-        own[claim.zone] = own.get(claim.zone, 0) + claim.size
-    return MemoryState(claims, _sums(own), clock)
+def _count(own: dict[int, tuple[int, int]], claim: Claim, step: int) -> None:
+    """Add a claim to its zone's numbers, or take it off; a zone without claims is dropped."""
+    users, size = own.get(claim.zone, (0, 0))
+    own[claim.zone] = (users + step, size + step * claim.size)
+    if not own[claim.zone][0]:
+        del own[claim.zone]
 
 
-def _sums(own: Mapping[int, int]) -> dict[int, int]:
-    return {zone: sum(size for inner, size in own.items() if inner & zone == inner) for zone in own}
+def _sums(own: Mapping[int, tuple[int, int]]) -> dict[int, int]:
+    """Zone → bytes in it and its sub-zones."""
+    return {zone: sum([size for inner, (_, size) in own.items() if inner & zone == inner]) for zone in own}
 
 
 class _Books:
@@ -297,8 +310,12 @@ class _Books:
 
     def sums(self) -> dict[int, int]:
         """Zone → bytes of the claims inside it."""
-        own = {zone: sum(self.claims[name].size for name in names) for zone, names in self.zones.items()}
-        return _sums(own)
+        return _sums(
+            {
+                zone: (len(names), sum(self.claims[name].size for name in names))
+                for zone, names in self.zones.items()
+            }
+        )
 
     def overflows(self, around: int) -> dict[int, int]:
         """Over-committed zones that touch a mask → bytes too many, in the order of relief."""

@@ -46,6 +46,8 @@ class Placement:
     known: Known
     assessment: Assessment | None = None
     """What became known on the way, for whoever asks why."""
+    asked: tuple[int, int, MemoryState, Offer | None] | None = None
+    """The last question for memory and its answer: pools of one NUMA node ask the same."""
 
     def place(self, hinted_pool: int | None = None) -> tuple[Grant, dict[str, int]]:
         """Grant CPUs and memory; returns the grant and other containers' new memory zones.
@@ -95,17 +97,19 @@ class Placement:
         """Score and order all pools."""
         affinities = self.pool_affinities()
         hints = self.known.hints
+        state = self.books.state
+        free = state.all_free(self.policy.tree)
         scores = []
         for pool in self.policy.tree.pools:
-            isolated, shared, free, priority = ranking.cpu_score(self.policy, self.books.state, wanted, pool)
+            isolated, shared, priority = ranking.cpu_score(self.policy, state, wanted, pool, free[pool.id])
             scores.append(
                 Score(
                     pool=pool,
                     isolated=isolated,
                     shared=shared,
-                    free=free,
+                    free=free[pool.id],
                     priority=priority,
-                    colocated=self.books.state.colocated(pool.id, wanted.cpu.kind),
+                    colocated=state.colocated(pool.id, wanted.cpu.kind),
                     affinity=affinities[pool.id],
                     hints=self.hint_scores(pool) if hints else None,
                     offer=self.memory_offer(pool, wanted),
@@ -178,15 +182,18 @@ class Placement:
 
     def ask(self, wanted: Request, nodes: int, types: int) -> Offer | None:
         """Ask for memory near some nodes."""
-        offer, self.memory = self.policy.memory.offer(
-            self.memory,
-            owner=self.known.spec.id,
-            qos=self.known.sandbox.qos,
-            size=wanted.memory,
-            affinity=nodes,
-            types=types,
-        )
-        return offer
+        asked = self.asked
+        if asked is None or asked[:2] != (nodes, types) or asked[2] is not self.memory:
+            offer, self.memory = self.policy.memory.offer(
+                self.memory,
+                owner=self.known.spec.id,
+                qos=self.known.sandbox.qos,
+                size=wanted.memory,
+                affinity=nodes,
+                types=types,
+            )
+            asked = self.asked = (nodes, types, self.memory, offer)
+        return asked[3]
 
     def take_cpus(self, wanted: Request, pool: Pool, offer: Offer) -> Grant:
         """Take exclusive CPUs and account the shared part."""

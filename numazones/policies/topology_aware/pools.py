@@ -53,16 +53,17 @@ class Pool:
     """Nearest first."""
     descendants: tuple[int, ...] = ()
     """Children first, itself last, as a depth-first walk meets them."""
+    memory_types: int = field(init=False)
+    """Types of memory that it has."""
+
+    def __post_init__(self) -> None:
+        types = sum(kind for kind, nodes in zip(TYPES, self.memory, strict=True) if nodes)
+        object.__setattr__(self, "memory_types", types)
 
     def memory_of(self, types: int) -> int:
         """NUMA nodes of some types of memory."""
         dram, pmem, hbm = self.memory
         return (dram if types & DRAM else 0) | (pmem if types & PMEM else 0) | (hbm if types & HBM else 0)
-
-    @property
-    def memory_types(self) -> int:
-        """Types of memory that it has."""
-        return sum(kind for kind, nodes in zip(TYPES, self.memory, strict=True) if nodes)
 
     @property
     def leaf(self) -> bool:

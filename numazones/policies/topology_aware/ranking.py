@@ -7,7 +7,7 @@ unlimited burstable container wants, where the mirrored comparison names the wro
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations, pairwise
 from typing import Any
 
@@ -82,21 +82,27 @@ class Ranking:
     order: tuple[int, ...]
     contradictory: bool
     """The comparison was no order, so that the result hangs on the sorting algorithm."""
-    reasons: tuple[str, ...]
-    """Per place but the last, what put the pool before the next one."""
+    standings: "tuple[_Standing, ...]" = field(repr=False)
+    """In the order of the ranking."""
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Per place but the last, what put the pool before the next one."""
+        return tuple(_reason(one, other) for one, other in pairwise(self.standings))
 
 
-def cpu_score(policy: Policy, state: CPUState, request: Request, pool: Pool) -> tuple[int, int, int, int]:
-    """Isolated, shared, free and priority capacities of a score."""
+def cpu_score(
+    policy: Policy, state: CPUState, request: Request, pool: Pool, free: int
+) -> tuple[int, int, int]:
+    """Isolated, shared and priority capacities of a score, from the free shared capacity."""
     cpu = request.cpu
     part = cpu.fraction or (0 if cpu.full else 1)
-    free = state.free(pool)
     isolated = state.isolated[pool.id].bit_count() - cpu.full if cpu.isolate else 0
     shared = free - part
     if not cpu.isolate or isolated < 0:
         shared -= _MILLI * cpu.full
     preferred = _preferred(policy, cpu.priority) & state.sharable[pool.id]
-    return isolated, shared, free, _MILLI * (preferred.bit_count() - cpu.full) - part
+    return isolated, shared, _MILLI * (preferred.bit_count() - cpu.full) - part
 
 
 def _preferred(policy: Policy, priority: Priority) -> int:
@@ -146,7 +152,7 @@ def rank(
         tuple(scores),
         tuple(one.pool for one in ordered),
         contradictory,
-        tuple(_reason(one, other) for one, other in pairwise(ordered)),
+        tuple(ordered),
     )
 
 
