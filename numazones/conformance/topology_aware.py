@@ -17,7 +17,7 @@ from numazones.policies.topology_aware.export import exported
 from numazones.policies.topology_aware.node import Node, Told
 from numazones.policies.topology_aware.placement import Assessment
 from numazones.policies.topology_aware.reconfiguration import reconfigure
-from numazones.policies.topology_aware.refusal import StartRefused
+from numazones.policies.topology_aware.rejection import StartFailed
 from numazones.policies.topology_aware.scheduling import scheduling_of
 
 _OUTCOMES = ("expect", "invalid", "start", "unorderedFrom", "nondeterministic", "nondeterministicFrom")
@@ -39,7 +39,7 @@ def replay(scenario: Mapping[str, Any]) -> dict[str, Any]:
     steps = given.pop("steps", None)
     try:
         node = Node.fresh(reading.hardware(scenario["machine"]), _configuration(scenario["config"]))
-    except StartRefused as error:
+    except StartFailed as error:
         return {**given, "invalid": error.code}
     except NumazonesError as error:
         return {**given, "error": str(error)}
@@ -137,7 +137,7 @@ def _cold_start_done(node: Node, step: Mapping[str, Any]) -> tuple[Node, Expecta
 def _reconfigure(node: Node, step: Mapping[str, Any]) -> tuple[Node, Expectation]:
     try:
         config = _configuration(step["config"])
-    except StartRefused as error:
+    except StartFailed as error:
         return node, {"undecided": str(error)}
     answer = reconfigure(node, config)
     expectation = {**_outcome(answer.outcome), "updates": _updates(answer.outcome)}

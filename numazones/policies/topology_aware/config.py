@@ -12,7 +12,7 @@ from typing import Any
 from numazones.demand import QOSClass
 from numazones.policies.topology_aware import glob
 from numazones.policies.topology_aware.cpu_priority import Priority
-from numazones.policies.topology_aware.refusal import StartRefused, UnmodelledFeature
+from numazones.policies.topology_aware.rejection import StartFailed, UnmodelledFeature
 from numazones.policies.topology_aware.scheduling_class import SchedulingClass
 
 # The CustomResourceDefinition's defaults, as the API server fills them in.
@@ -42,7 +42,7 @@ class Configuration:
     reserved_namespaces: tuple[str, ...] = ()
     """Shell patterns; ``kube-system`` is always one of them."""
     available_cpu: str | None = None
-    """``cpuset:LIST``, ``exclude-cpuset:LIST`` or a quantity (which the plugin refuses here)."""
+    """``cpuset:LIST``, ``exclude-cpuset:LIST`` or a quantity (which the plugin rejects here)."""
     reserved_cpu: str | None = None
     default_priority: Priority = Priority.NONE
     unlimited_burstable: str = ""
@@ -64,7 +64,7 @@ class Configuration:
         """Read the resource's spec, or the same keys from a file.
 
         Raises:
-            StartRefused: a field has the wrong shape or an unknown value; code ``parse``.
+            StartFailed: a field has the wrong shape or an unknown value; code ``parse``.
             UnmodelledFeature: CPU classes that need Intel Speed Select.
         """
         read = _Reader(spec, path)
@@ -96,10 +96,10 @@ class Configuration:
         return configuration
 
     def check(self, path: str, *, reserved_cpu_class: str = "") -> None:
-        """Refuse what the plugin's own validation refuses.
+        """Reject what the plugin's own validation rejects.
 
         Raises:
-            StartRefused: with the field; code ``parse``.
+            StartFailed: with the field; code ``parse``.
         """
         known = {one.name for one in self.scheduling_classes}
         for qos, name in self.qos_classes.items():
@@ -171,8 +171,8 @@ def _check_known(name: str, known: Iterable[str], path: str, what: str) -> None:
         raise _invalid(path, f"unknown {what} {name!r}")
 
 
-def _invalid(path: str, message: str) -> StartRefused:
-    return StartRefused(message, code="parse", path=path)
+def _invalid(path: str, message: str) -> StartFailed:
+    return StartFailed(message, code="parse", path=path)
 
 
 class _Reader:

@@ -14,7 +14,7 @@ from numazones.policies.topology_aware.memory import NoMemory
 from numazones.policies.topology_aware.memory_types import DRAM, PRESERVE
 from numazones.policies.topology_aware.node import Known, Node, Told, followed_cpus, visible_cpus
 from numazones.policies.topology_aware.placement import Assessment, Placement, is_idle
-from numazones.policies.topology_aware.refusal import Refusal
+from numazones.policies.topology_aware.rejection import Rejection
 from numazones.policies.topology_aware.request import CPUType
 from numazones.policies.topology_aware.requirements import shares_of_milli
 from numazones.policies.topology_aware.sandbox import CGroup, ContainerSpec, Sandbox
@@ -28,7 +28,7 @@ class Outcome:
 
     node: Node
     """The node afterwards."""
-    error: Refusal | None = None
+    error: Rejection | None = None
     own: Told | None = None
     """What a new container is created with; None unless one was."""
     told: Mapping[str, Told] = field(default_factory=dict)
@@ -89,8 +89,8 @@ def create(node: Node, sandbox: str, spec: ContainerSpec) -> Outcome:
         change.release(old)
     try:
         change.place(known)
-    except Refusal as refusal:
-        return change.failed(refusal)
+    except Rejection as rejection:
+        return change.failed(rejection)
     change.names[known.full_name] = spec.id
     own = change.told.pop(spec.id, Told())
     return replace(change.done(), own=own)
@@ -120,8 +120,8 @@ def resize(node: Node, container: str, update: CGroup) -> Outcome:
     change.release(container)
     try:
         change.place(known, hinted_pool=None if before is None else before.pool)
-    except Refusal as refusal:
-        return change.failed(refusal)
+    except Rejection as rejection:
+        return change.failed(rejection)
     return change.done()
 
 
@@ -147,7 +147,9 @@ def finish_cold_start(node: Node, container: str) -> Outcome:
     change = Change(node, container)
     grant = change.books.grants.get(container)
     if grant is None:
-        return replace(change.done(), error=Refusal(f"container {container} holds nothing", code="no-grant"))
+        return replace(
+            change.done(), error=Rejection(f"container {container} holds nothing", code="no-grant")
+        )
     memory = node.policy.memory
     types = memory.types_of(grant.zone) | DRAM
     try:
@@ -187,7 +189,7 @@ class Change:
         """Grant a container something and note what that changes for it and for others.
 
         Raises:
-            Refusal: nothing is granted.
+            Rejection: nothing is granted.
         """
         placement = Placement(self.policy, self.books, self.memory, self.containers, known)
         try:
@@ -298,13 +300,13 @@ class Change:
             assessment=self.assessment,
         )
 
-    def failed(self, refusal: Refusal) -> Outcome:
+    def failed(self, rejection: Rejection) -> Outcome:
         """The answer to an event that failed."""
         left = self.done()
         pending = left.updates if left.followers else self.told
         return Outcome(
             replace(left.node, pending=pending),
-            error=refusal,
+            error=rejection,
             subject=self.subject,
             assessment=self.assessment,
         )

@@ -93,7 +93,7 @@ class Expression:
         return expression
 
     def check(self) -> None:
-        """Refuse unknown keys and operators and wrong numbers of values.
+        """Reject unknown keys and operators and wrong numbers of values.
 
         Raises:
             InvalidDocument: with the reason.

@@ -1,7 +1,7 @@
 """YAML in annotations as the plugin's library (sigs.k8s.io/yaml) reads it: YAML 1.1, then JSON rules.
 
 Where the program wants text, numbers and booleans become text; field names match whatever their case;
-strict reading refuses unknown fields and keys that appear twice.
+strict reading rejects unknown fields and keys that appear twice.
 """
 
 import re
@@ -20,7 +20,7 @@ class _Loader(yaml.SafeLoader):
 
 
 class _StrictLoader(_Loader):
-    """Refuses keys that appear twice."""
+    """Rejects keys that appear twice."""
 
 
 def _mapping(loader: _StrictLoader, node: yaml.MappingNode) -> dict[Any, Any]:

@@ -93,7 +93,7 @@ class Node:
         """A node without containers.
 
         Raises:
-            StartRefused: the plugin would not start.
+            StartFailed: the plugin would not start.
         """
         policy = Policy.start(hardware, config)
         return cls(policy, CPUState.initial(policy.tree), MemoryState())

@@ -17,7 +17,7 @@ from numazones.policies.topology_aware.node import Known
 from numazones.policies.topology_aware.policy import LEVEL_NUMBERS, Policy
 from numazones.policies.topology_aware.pools import Pool, PoolKind
 from numazones.policies.topology_aware.ranking import Ranking, Score
-from numazones.policies.topology_aware.refusal import Refusal
+from numazones.policies.topology_aware.rejection import Rejection
 from numazones.policies.topology_aware.request import CPUType, Request
 
 _MILLI = 1000
@@ -55,17 +55,17 @@ class Placement:
         ``hinted_pool`` is the pool in which a container was before.
 
         Raises:
-            Refusal: with a code; nothing is granted then, but empty memory zones stay behind.
+            Rejection: with a code; nothing is granted then, but empty memory zones stay behind.
             UnmodelledFeature, PluginCrash: as they say.
         """
         wanted, pool, offer = self.assess(hinted_pool)
         if offer is None:
-            raise Refusal(f"{pool.name} has no memory offer for the container", code="memory-offer")
+            raise Rejection(f"{pool.name} has no memory offer for the container", code="memory-offer")
         before = self.books.state
         try:
             grant = self.take_cpus(wanted, pool, offer)
             self.check_strict(wanted, grant)
-        except Refusal:
+        except Rejection:
             self.books.state = before
             raise
         name = self.known.spec.id
@@ -77,7 +77,7 @@ class Placement:
         """Build the request and choose the pool; returns both and the pool's memory offer.
 
         Raises:
-            Refusal: an annotation is broken.
+            Rejection: an annotation is broken.
             UnmodelledFeature, PluginCrash: as they say.
         """
         wanted = request.build(self.policy, self.known.sandbox, self.known.spec.name, self.known.wants)
@@ -123,7 +123,9 @@ class Placement:
         try:
             affinities = affinity.of_container(known.sandbox, known.spec, self.policy.config)
         except InvalidDocument as error:
-            raise Refusal(f"the pod's affinity annotation can't be read: {error}", code="affinity") from error
+            raise Rejection(
+                f"the pod's affinity annotation can't be read: {error}", code="affinity"
+            ) from error
         own: dict[int, int] = {}
         if affinities:
             for name, weight in affinity.weights(affinities, self.others()).items():
@@ -209,7 +211,7 @@ class Placement:
         if kind is CPUType.NORMAL and cpu.fraction > 0:
             free = self.books.state.free(pool)
             if free < cpu.fraction:
-                raise Refusal(
+                raise Rejection(
                     f"{pool.name} has {free}m of shared CPUs left, {cpu.fraction}m are wanted",
                     code="cpu-shared",
                 )
@@ -241,11 +243,11 @@ class Placement:
         free = state.free(pool)
         if free < _MILLI * count:
             if count:
-                raise Refusal(
+                raise Rejection(
                     f"{pool.name} has {free}m of shared CPUs left, {count} CPUs are to be cut from it",
                     code="cpu-exclusive",
                 )
-            raise Refusal(
+            raise Rejection(
                 f"{pool.name} has less than no shared CPU left ({free}m); nothing can be placed there",
                 code="cpu-negative",
             )
@@ -253,7 +255,7 @@ class Placement:
             return 0
         sliceable = self.sliceable(state, pool)
         if sliceable.bit_count() < count:
-            raise Refusal(
+            raise Rejection(
                 f"{pool.name} has {free}m of shared CPUs left, but only {sliceable.bit_count()} CPUs can be "
                 f"cut without taking more than they have from the pools below; {count} are wanted",
                 code="cpu-pick",
@@ -297,7 +299,7 @@ class Placement:
         return None if rest is None else picked | rest
 
     def check_strict(self, wanted: Request, grant: Grant) -> None:
-        """Refuse CPUs that lie elsewhere than strict hints say, or too few isolated ones."""
+        """Reject CPUs that lie elsewhere than strict hints say, or too few isolated ones."""
         sandbox, name = self.known.sandbox, self.known.spec.name
         pool = self.policy.tree.pools[grant.pool]
         if self.known.hints and sandbox.flag("strict.topologyhints", name):
@@ -309,14 +311,14 @@ class Placement:
             for provider, hint in self.known.hints.items():
                 for cpus in used:
                     if stray := hint.stray(cpus, self.policy.topology):
-                        raise Refusal(
+                        raise Rejection(
                             f"CPUs {cpuset.format(stray)} are not where the strict hint of {provider} says",
                             code="strict-hint",
                         )
         isolated = (grant.exclusive & pool.isolated).bit_count()
         cpu = wanted.cpu
         if cpu.full and cpu.isolate and cpu.require_isolated and isolated < cpu.full:
-            raise Refusal(
+            raise Rejection(
                 f"{cpu.full} isolated CPUs are required, {pool.name} has {isolated} for them",
                 code="require-isolated",
             )

@@ -12,7 +12,7 @@ from numazones.policies.topology_aware.hardware import Hardware
 from numazones.policies.topology_aware.memory import MemoryAllocator
 from numazones.policies.topology_aware.memory_types import PMEM
 from numazones.policies.topology_aware.pools import PoolKind, Tree
-from numazones.policies.topology_aware.refusal import StartRefused
+from numazones.policies.topology_aware.rejection import StartFailed
 from numazones.policies.topology_aware.topology import Topology
 from numazones.quantity import InvalidQuantity
 
@@ -45,7 +45,7 @@ class Policy:
         """Start on a machine.
 
         Raises:
-            StartRefused: the plugin would not start; ``code`` says why.
+            StartFailed: the plugin would not start; ``code`` says why.
         """
         topology = Topology.discover(hardware)
         allocator = CPUAllocator.of(topology)
@@ -57,7 +57,7 @@ class Policy:
         """The same machine with another configuration.
 
         Raises:
-            StartRefused: the configuration does not fit the machine.
+            StartFailed: the configuration does not fit the machine.
         """
         return self._configured(self.topology, config, self.cpus, self.memory, off=self.cold_start_off)
 
@@ -101,7 +101,7 @@ def _available(topology: Topology, config: Configuration) -> CPUSet:
     elif amount.startswith(_EXCLUDE):
         cpus = everything & ~_cpu_list(amount.removeprefix(_EXCLUDE), path)
     else:
-        raise StartRefused(
+        raise StartFailed(
             f"available CPUs can't be given as an amount ({amount}); use cpuset:LIST or exclude-cpuset:LIST",
             code="available-quantity",
             path=path,
@@ -113,7 +113,7 @@ def _reserved(allocator: CPUAllocator, config: Configuration, available: CPUSet)
     amount = config.reserved_cpu
     isolated = allocator.topology.isolated & available
     path = "spec.reservedResources.cpu"
-    missing = StartRefused("the plugin can't start without reserved CPUs", code="reserved-missing", path=path)
+    missing = StartFailed("the plugin can't start without reserved CPUs", code="reserved-missing", path=path)
     if amount is None:
         raise missing
     if amount.startswith(_CPUSET):
@@ -133,10 +133,10 @@ def _reserved_amount(allocator: CPUAllocator, amount: str, candidates: CPUSet, p
     try:
         milli = quantity.parse(amount).milli()
     except InvalidQuantity as error:
-        raise StartRefused(str(error), code="parse", path=path) from error
+        raise StartFailed(str(error), code="parse", path=path) from error
     cpus = allocator.take(candidates, -(-milli // 1000), Priority.NORMAL)
     if cpus is None:
-        raise StartRefused(
+        raise StartFailed(
             f"{amount} are more CPUs than the {candidates.bit_count()} that are available and not isolated",
             code="reserved-too-many",
             path=path,
@@ -146,7 +146,7 @@ def _reserved_amount(allocator: CPUAllocator, amount: str, candidates: CPUSet, p
 
 def _check_reserved(reserved: CPUSet, *, available: CPUSet, isolated: CPUSet, path: str) -> None:
     if outside := reserved & ~available:
-        raise StartRefused(
+        raise StartFailed(
             f"reserved CPUs {cpuset.format(outside)} are not among the available online CPUs "
             f"{cpuset.format(available)}",
             code="reserved-not-available",
@@ -154,13 +154,13 @@ def _check_reserved(reserved: CPUSet, *, available: CPUSet, isolated: CPUSet, pa
         )
     overlap = reserved & isolated
     if overlap and overlap != reserved:
-        raise StartRefused(
+        raise StartFailed(
             f"reserved CPUs mix isolated ones ({cpuset.format(overlap)}) with others",
             code="reserved-mixed-isolated",
             path=path,
         )
     if overlap.bit_count() > 1:
-        raise StartRefused(
+        raise StartFailed(
             f"several reserved CPUs are isolated ({cpuset.format(overlap)}); at most one may be",
             code="reserved-multiple-isolated",
             path=path,
@@ -171,4 +171,4 @@ def _cpu_list(text: str, path: str) -> CPUSet:
     try:
         return go.parse_cpu_list(text)
     except ValueError as error:
-        raise StartRefused(str(error), code="parse", path=path) from error
+        raise StartFailed(str(error), code="parse", path=path) from error

@@ -23,6 +23,7 @@ from numazones.policies.topology_aware.request import Request
 
 _MILLI = 1000
 
+MEMORY_TO_BURST = "memory to burst into"
 # What the elements of a standing's keys stand for, in order.
 _FIRST = (
     "affinity",
@@ -32,7 +33,7 @@ _FIRST = (
     "lower id, among equal topology hints",
     "a memory offer",
     "exactly the wanted types of memory",
-    "memory to burst into",
+    MEMORY_TO_BURST,
 )
 _BURST = ("the wanted topology level", "CPU to burst into", "lower id")
 _LAST = (

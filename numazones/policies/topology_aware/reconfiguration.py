@@ -1,9 +1,9 @@
 """Giving a running policy another configuration.
 
 All grants are re-instated verbatim; if one does not fit, all containers are placed anew, each in its old
-pool. If that fails too, the configuration is refused and the old one applied again, by the same
+pool. If that fails too, the configuration is rejected and the old one applied again, by the same
 procedure. The copies of the grants forget what reserved containers hold: after any reconfiguration,
-also a refused one, these count nothing.
+also a rejected one, these count nothing.
 """
 
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ from numazones.policies.topology_aware.config import Configuration
 from numazones.policies.topology_aware.cpu_state import CPUState, Grant
 from numazones.policies.topology_aware.events import Change, Outcome
 from numazones.policies.topology_aware.node import Known, Node
-from numazones.policies.topology_aware.refusal import Refusal, StartRefused
+from numazones.policies.topology_aware.rejection import Rejection, StartFailed
 from numazones.policies.topology_aware.request import CPUType
 
 _MILLI = 1000
@@ -25,13 +25,13 @@ class Reconfiguration:
     """The answer to a new configuration."""
 
     outcome: Outcome
-    """Its error says why the configuration was refused."""
-    revert_error: Refusal | None = None
+    """Its error says why the configuration was rejected."""
+    revert_error: Rejection | None = None
     """The old configuration could not be restored either."""
 
 
 def reconfigure(node: Node, config: Configuration) -> Reconfiguration:
-    """Apply a configuration, or the old one again if it is refused.
+    """Apply a configuration, or the old one again if it is rejected.
 
     Raises:
         UnmodelledFeature, PluginCrash: as placing a container.
@@ -50,8 +50,8 @@ def _apply(node: Node, config: Configuration) -> Outcome:
     try:
         policy = node.policy.reconfigured(config)
         copies = [_copy(grant, node, policy.tree.by_name) for grant in node.grants.values()]
-    except StartRefused as error:
-        return Outcome(node, error=Refusal(str(error), code="reconfigure"))
+    except StartFailed as error:
+        return Outcome(node, error=Rejection(str(error), code="reconfigure"))
     empty = replace(node, policy=policy, cpus=CPUState.initial(policy.tree), containers=frozen, grants={})
     change = Change(empty, "")
     for copy in copies:
@@ -71,7 +71,7 @@ def _copy(grant: Grant, node: Node, pools: dict[str, int]) -> Grant:
     """A grant as it is carried over: of the portion, only shared CPU is kept."""
     name = node.pools[grant.pool].name
     if name not in pools:
-        raise StartRefused(f"pool {name} exists no more", code="reconfigure")
+        raise StartFailed(f"pool {name} exists no more", code="reconfigure")
     return replace(grant, pool=pools[name], portion=grant.shared)
 
 
@@ -114,8 +114,8 @@ def _reinstate(change: Change, grant: Grant) -> bool:
     return True
 
 
-def _place_anew(change: Change, pools: dict[str, int]) -> list[Refusal]:
-    """Place all containers again, the most important first; returns what was refused."""
+def _place_anew(change: Change, pools: dict[str, int]) -> list[Rejection]:
+    """Place all containers again, the most important first; returns what was rejected."""
     ordered = sorted(pools, key=lambda name: _importance(change.containers[name]))
     for name in ordered:
         change.release(name)
@@ -123,8 +123,8 @@ def _place_anew(change: Change, pools: dict[str, int]) -> list[Refusal]:
     for name in ordered:
         try:
             change.place(change.containers[name], hinted_pool=pools[name])
-        except Refusal as refusal:
-            errors.append(refusal)
+        except Rejection as rejection:
+            errors.append(rejection)
     return errors
 
 

@@ -14,7 +14,7 @@ from numazones.policies.topology_aware.cpu_priority import Priority
 from numazones.policies.topology_aware.go_yaml import InvalidDocument
 from numazones.policies.topology_aware.memory_types import ALL, DRAM, HBM, PMEM, PRESERVE
 from numazones.policies.topology_aware.policy import Policy
-from numazones.policies.topology_aware.refusal import Refusal, UnmodelledFeature
+from numazones.policies.topology_aware.rejection import Rejection, UnmodelledFeature
 from numazones.policies.topology_aware.requirements import Requirements
 from numazones.policies.topology_aware.sandbox import DOMAIN, Sandbox, Scope
 
@@ -78,7 +78,7 @@ def build(policy: Policy, sandbox: Sandbox, container: str, requirements: Requir
     """Read a container's request.
 
     Raises:
-        Refusal: an annotation is broken, or a CPU class or interrupt affinity is not for this container.
+        Rejection: an annotation is broken, or a CPU class or interrupt affinity is not for this container.
         UnmodelledFeature: whether an interrupt may be claimed depends on the machine's interrupts.
     """
     cpu = _cpu_request(policy.config, sandbox, container, requirements)
@@ -205,9 +205,9 @@ def _cold_start(annotation: str | None) -> timedelta:
         read = go_yaml.fields(go_yaml.load(annotation), "duration")
         length = _duration(read["duration"]) if "duration" in read else _NONE
     except (InvalidDocument, InvalidDuration) as error:
-        raise Refusal(f"the cold-start annotation can't be read: {error}", code="cold-start") from error
+        raise Rejection(f"the cold-start annotation can't be read: {error}", code="cold-start") from error
     if length > _LONGEST_COLD_START:
-        raise Refusal(
+        raise Rejection(
             f"a cold start of {annotation!r:.80} is out of range; it may last up to an hour",
             code="cold-start",
         )
@@ -228,12 +228,12 @@ def _check_cpu_class(config: Configuration, sandbox: Sandbox, container: str, cp
     own = scope is Scope.CONTAINER
     if sandbox.qos is not QOSClass.GUARANTEED:
         if own:
-            raise Refusal(f"CPU class {name!r} is for Guaranteed pods only", code="cpu-class")
+            raise Rejection(f"CPU class {name!r} is for Guaranteed pods only", code="cpu-class")
         return
     if name and name not in config.cpu_classes:
-        raise Refusal(f"unknown CPU class {name!r}", code="cpu-class")
+        raise Rejection(f"unknown CPU class {name!r}", code="cpu-class")
     if name and own and not cpu.full:
-        raise Refusal(f"CPU class {name!r} is of no use without exclusive CPUs", code="cpu-class")
+        raise Rejection(f"CPU class {name!r} is of no use without exclusive CPUs", code="cpu-class")
 
 
 def _check_interrupts(config: Configuration, sandbox: Sandbox, container: str, cpu: CPURequest) -> None:
@@ -246,15 +246,15 @@ def _check_interrupts(config: Configuration, sandbox: Sandbox, container: str, c
         patterns = (*go_yaml.texts(read.get("claim")), *go_yaml.texts(read.get("mask")))
         mode = go_yaml.text(read.get("mode"))
     except InvalidDocument as error:
-        raise Refusal(f"the irq-affinity annotation can't be read: {error}", code="irq-affinity") from error
+        raise Rejection(f"the irq-affinity annotation can't be read: {error}", code="irq-affinity") from error
     if mode not in {"", "mask-first", "claim-first"}:
-        raise Refusal(f"irq-affinity has no mode {mode!r}", code="irq-affinity")
+        raise Rejection(f"irq-affinity has no mode {mode!r}", code="irq-affinity")
     if patterns and config.interrupts not in {(), ("*",)}:
         raise UnmodelledFeature(
             f"container {container} claims or masks interrupts and the configuration restricts "
             "controllableInterrupts: whether it may depends on the machine's interrupts, which are not known"
         )
     if scope is Scope.CONTAINER and sandbox.qos is not QOSClass.GUARANTEED:
-        raise Refusal("irq-affinity is for Guaranteed pods only", code="irq-affinity")
+        raise Rejection("irq-affinity is for Guaranteed pods only", code="irq-affinity")
     if scope is Scope.CONTAINER and not cpu.full:
-        raise Refusal("irq-affinity is of no use without exclusive CPUs", code="irq-affinity")
+        raise Rejection("irq-affinity is of no use without exclusive CPUs", code="irq-affinity")

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from numazones.policies.topology_aware.refusal import StartRefused
+from numazones.policies.topology_aware.rejection import StartFailed
 
 _POLICIES = frozenset({"none", "other", "fifo", "rr", "batch", "iso", "idle", "deadline"})
 _FLAGS = frozenset(
@@ -54,15 +54,15 @@ class SchedulingClass:
         ``reclaimable`` is not) is left out, as the plugin leaves it out.
 
         Raises:
-            StartRefused: a field has the wrong shape; code ``parse``.
+            StartFailed: a field has the wrong shape; code ``parse``.
         """
         name = item.get("name")
         if not isinstance(name, str):
-            raise StartRefused("a scheduling class needs a name", code="parse", path=f"{path}.name")
+            raise StartFailed("a scheduling class needs a name", code="parse", path=f"{path}.name")
         for key in _INTEGERS:
             value = item.get(key)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
-                raise StartRefused(f"{value!r:.80} is no whole number", code="parse", path=f"{path}.{key}")
+                raise StartFailed(f"{value!r:.80} is no whole number", code="parse", path=f"{path}.{key}")
         return cls(name, _scheduler(item), _io_priority(item))
 
 

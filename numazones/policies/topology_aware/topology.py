@@ -12,7 +12,7 @@ from numazones import cpuset
 from numazones.cpuset import CPUSet
 from numazones.policies.topology_aware.hardware import Cache, Hardware
 from numazones.policies.topology_aware.memory_types import DRAM, HBM, PMEM
-from numazones.policies.topology_aware.refusal import StartRefused
+from numazones.policies.topology_aware.rejection import StartFailed
 
 _L3 = 3
 
@@ -85,7 +85,7 @@ class Topology:
         """Derive the topology.
 
         Raises:
-            StartRefused: codes ``memory-type`` and ``distance-to-self``.
+            StartFailed: codes ``memory-type`` and ``distance-to-self``.
         """
         machine = hardware.machine
         packages = tuple(_packages(hardware))
@@ -204,14 +204,14 @@ def _memory_nodes(hardware: Hardware) -> dict[int, MemoryNode]:
     for node in machine.numa_nodes:
         cpus = machine.cpus_of_numa[node.id]
         if not cpus and not node.memory:
-            raise StartRefused(f"NUMA node {node.id} has neither CPUs nor memory", code="memory-type")
+            raise StartFailed(f"NUMA node {node.id} has neither CPUs nor memory", code="memory-type")
         kind = DRAM if cpus else (HBM if node.memory < average else PMEM)
         normal = not hardware.movable >> node.id & 1 and node.memory > 0
         nodes[node.id] = MemoryNode(node.id, cpus, node.memory, kind, normal, distances[node.id])
     for node_id, others in distances.items():
         nearest = min(others.values())
         if [other for other, distance in others.items() if distance == nearest] != [node_id]:
-            raise StartRefused(
+            raise StartFailed(
                 f"another NUMA node is as near to NUMA node {node_id} as the node itself",
                 code="distance-to-self",
             )
@@ -229,7 +229,7 @@ def _average_dram(hardware: Hardware) -> int:
     if not any(node.memory and not machine.cpus_of_numa[node.id] for node in machine.numa_nodes):
         return 0
     if len(with_cpus) == empty or not total // (len(with_cpus) - empty):
-        raise StartRefused(
+        raise StartFailed(
             "there is memory apart from CPUs but no DRAM to compare it with", code="memory-type"
         )
     return total // (len(with_cpus) - empty)

@@ -16,7 +16,7 @@ from numazones.policies.topology_aware import glob, go_yaml
 from numazones.policies.topology_aware.go_yaml import InvalidDocument
 from numazones.policies.topology_aware.hardware import Device, Hardware
 from numazones.policies.topology_aware.pools import Pool, PoolKind, Tree
-from numazones.policies.topology_aware.refusal import PluginCrash
+from numazones.policies.topology_aware.rejection import PluginCrash
 from numazones.policies.topology_aware.sandbox import ContainerDevice, ContainerSpec, Sandbox
 from numazones.policies.topology_aware.topology import Package, Topology
 
@@ -72,6 +72,11 @@ def of_container(sandbox: Sandbox, container: ContainerSpec, topology: Topology)
                 # Of several entries of one resource the last counts.
                 hints[provider] = Hint(numas=",".join(map(str, entry.numas)))
     return {provider: _resolved(hint, topology) for provider, hint in hints.items()}
+
+
+def wants_device_hints(sandbox: Sandbox, container: str) -> bool:
+    """Whether hints of devices are made for a container."""
+    return bool(_wanted_sources(sandbox.preference("topologyhints", container)) - {"mounts"})
 
 
 def score(hint: Hint, pool: Pool, tree: Tree, topology: Topology) -> float:

@@ -3,7 +3,7 @@
 from numazones.errors import NumazonesError
 
 
-class StartRefused(NumazonesError):
+class StartFailed(NumazonesError):
     """The plugin would not start, or would not take a configuration, on this machine."""
 
     def __init__(self, message: str, *, code: str, path: str = "") -> None:
@@ -22,8 +22,8 @@ class UnmodelledFeature(NumazonesError):
     """The decision depends on what is not modelled or not seen; the message names it and the way out."""
 
 
-class Refusal(Exception):
-    """The policy refuses a container; caught by the events."""
+class Rejection(Exception):
+    """The policy rejects a container; caught by the events."""
 
     def __init__(self, message: str, *, code: str) -> None:
         super().__init__(message)

@@ -1,0 +1,245 @@
+"""A pod on a node under the topology-aware policy: what its containers get, and what others lose.
+
+The kubelet admits every such pod; the plugin decides when the runtime creates each container. So a pod
+can be *partly* served: a container that is rejected stays in ``CreateContainerError`` and is tried again,
+while those created before it keep what they have. Init containers are released before the next starts.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from numazones import resources
+from numazones.cpuset import CPUSet
+from numazones.demand import Container, ContainerKind
+from numazones.pod import Pod
+from numazones.policies.topology_aware import events
+from numazones.policies.topology_aware.events import Outcome
+from numazones.policies.topology_aware.export import exported
+from numazones.policies.topology_aware.node import Node, Told
+from numazones.policies.topology_aware.rejection import UnmodelledFeature
+from numazones.policies.topology_aware.request import CPUType
+from numazones.policies.topology_aware.requirements import cgroup_of
+from numazones.policies.topology_aware.sandbox import ContainerSpec, PodDevice, Sandbox
+from numazones.policies.topology_aware.scheduling import scheduling_of
+from numazones.policies.topology_aware.scheduling_class import SchedulingClass
+from numazones.policies.topology_aware.topology_hints import wants_device_hints
+
+if TYPE_CHECKING:
+    from numazones.policies.topology_aware.explanation import Explanation
+
+CREATE_CONTAINER_ERROR = "CreateContainerError"
+_EPHEMERAL_STORAGE = "ephemeral-storage"
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerAllocation:
+    """What a container was given."""
+
+    pool: str
+    kind: CPUType
+    exclusive: CPUSet
+    """Isolated CPUs included."""
+    isolated: CPUSet
+    shared: int
+    """Milli-CPU of the pool's shared CPUs."""
+    reserved: int
+    """Milli-CPU of the reserved CPUs."""
+    memory_nodes: int
+    """Mask of NUMA nodes that its memory is accounted on."""
+    memory: int
+    """Bytes accounted."""
+    told: Told
+    """What the runtime is told for it; no CPUs: it is not pinned."""
+    exported: tuple[str, ...]
+    """Variables shown to the container."""
+    scheduling: SchedulingClass | None
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """The decisions about one pod's containers."""
+
+    admitted: bool
+    """Whether all containers could be created."""
+    reason: str
+    """``CreateContainerError``; empty if admitted."""
+    message: str
+    """Container and reason of the first rejection; empty if admitted."""
+    containers: Mapping[str, ContainerAllocation]
+    """Container name → what it was given, also where another one was rejected."""
+    rejected: Mapping[str, str]
+    """Container name → why it could not be created; one that was never tried is missing."""
+    told: Mapping[str, Told]
+    """Id (``UID/NAME``) of other pods' containers → what they are told."""
+    node: Node = field(repr=False)
+    """The node afterwards."""
+    pod: Pod = field(repr=False)
+    before: Node = field(repr=False)
+    """The node decided on."""
+    outcomes: Mapping[str, Outcome] = field(repr=False)
+    """Container name → the answer to its creation."""
+
+    @property
+    def explanation(self) -> "Explanation":
+        """Why: ranking, rejections, defects of the policy that decided. Worked out when asked for."""
+        from numazones.policies.topology_aware.explanation import explain  # noqa: PLC0415 - imports this module
+
+        return explain(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Overlay:
+    """A node with more pods on it."""
+
+    node: Node
+    admissions: tuple[Admission, ...]
+    """One per pod that the node did not know, in order."""
+
+
+def admit(node: Node, pod: Pod, devices: Mapping[str, Iterable[PodDevice]] | None = None) -> Admission:
+    """Create a pod's containers, one after the other.
+
+    Args:
+        node: the node.
+        pod: the pod.
+        devices: container → what the kubelet's pod-resources service lists for it. None: not known.
+
+    Raises:
+        UnmodelledFeature: the decision depends on what is not known, such as which devices a container gets.
+        PluginCrash: the plugin would crash.
+    """
+    _check_devices(node, pod, devices)
+    after = events.run_pod(remove(node, pod.uid), _sandbox(node, pod, devices or {}))
+    outcomes: dict[str, Outcome] = {}
+    given: dict[str, ContainerAllocation] = {}
+    told: dict[str, Told] = {}
+    for container in pod.containers:
+        outcome = events.create(after, pod.uid, _spec(after, pod, container))
+        after, outcomes[container.name] = outcome.node, outcome
+        _merge(told, outcome)
+        if outcome.error is None:
+            given[container.name] = _allocation(outcome)
+        if container.kind is ContainerKind.INIT:
+            if outcome.error is not None:
+                break  # nothing starts before its init containers have ended
+            ended = events.stop(after, outcome.subject)
+            after = ended.node
+            _merge(told, ended)
+    rejected = {name: one.error.message for name, one in outcomes.items() if one.error is not None}
+    own = {_id(pod.uid, container.name) for container in pod.containers}
+    return Admission(
+        admitted=not rejected,
+        reason=CREATE_CONTAINER_ERROR if rejected else "",
+        message="; ".join(f"container {name}: {message}" for name, message in list(rejected.items())[:1]),
+        containers=given,
+        rejected=rejected,
+        told={name: changes for name, changes in told.items() if name not in own},
+        node=after,
+        pod=pod,
+        before=node,
+        outcomes=outcomes,
+    )
+
+
+def remove(node: Node, uid: str) -> Node:
+    """The node after a pod ended or was deleted; unknown pods change nothing."""
+    for name in [name for name, known in node.containers.items() if known.sandbox.uid == uid]:
+        node = events.stop(node, name).node
+    return events.remove_pod(node, uid) if uid in node.sandboxes else node
+
+
+def overlay(node: Node, pods: Iterable[Pod]) -> Overlay:
+    """Add pods that are bound to a node but not yet part of it, in the order of their creation.
+
+    Raises:
+        UnmodelledFeature, PluginCrash: as ``admit``.
+    """
+    admissions = []
+    for pod in sorted(pods, key=lambda pod: pod.created):
+        if pod.uid not in node.sandboxes:
+            admission = admit(node, pod)
+            admissions.append(admission)
+            node = admission.node
+    return Overlay(node, tuple(admissions))
+
+
+def _id(uid: str, container: str) -> str:
+    return f"{uid}/{container}"
+
+
+def _sandbox(node: Node, pod: Pod, devices: Mapping[str, Iterable[PodDevice]]) -> Sandbox:
+    listed = devices if node.policy.config.pod_resources else {}
+    return Sandbox(
+        id=pod.uid,
+        name=pod.name,
+        namespace=pod.namespace,
+        uid=pod.uid,
+        qos=pod.qos,
+        labels={**dict(pod.labels), **_runtime_labels(pod)},
+        annotations=dict(pod.annotations),
+        devices={name: tuple(entries) for name, entries in listed.items()},
+    )
+
+
+def _runtime_labels(pod: Pod) -> dict[str, str]:
+    """Labels that the kubelet gives sandboxes and containers in the runtime."""
+    return {
+        "io.kubernetes.pod.name": pod.name,
+        "io.kubernetes.pod.namespace": pod.namespace,
+        "io.kubernetes.pod.uid": pod.uid,
+    }
+
+
+def _spec(node: Node, pod: Pod, container: Container) -> ContainerSpec:
+    capacity = node.policy.topology.memory_capacity
+    return ContainerSpec(
+        id=_id(pod.uid, container.name),
+        name=container.name,
+        cgroup=cgroup_of(container.requests, container.limits, pod.qos, memory_capacity=capacity),
+        labels={**_runtime_labels(pod), "io.kubernetes.container.name": container.name},
+    )
+
+
+def _check_devices(node: Node, pod: Pod, devices: Mapping[str, Iterable[PodDevice]] | None) -> None:
+    """Reject to guess where a container's devices are, and so which pool suits them."""
+    sandbox = _sandbox(node, pod, {})
+    for container in pod.containers if devices is None else ():
+        resource = next(
+            (
+                name
+                for name, _ in container.limits
+                if resources.is_device(name) and name != _EPHEMERAL_STORAGE
+            ),
+            None,
+        )
+        if resource is not None and wants_device_hints(sandbox, container.name):
+            raise UnmodelledFeature(
+                f"container {container.name} of pod {pod.name} gets devices ({resource}), whose places are "
+                "topology hints for the policy, and which ones it gets is not known; say so (devices=…), or "
+                'switch hints off with the annotation topologyhints.resource-policy.nri.io: "false"'
+            )
+
+
+def _merge(told: dict[str, Told], outcome: Outcome) -> None:
+    for name, changes in outcome.updates.items():
+        told[name] = told.get(name, Told()).then(changes)
+
+
+def _allocation(outcome: Outcome) -> ContainerAllocation:
+    node, name = outcome.node, outcome.subject
+    grant = node.grants[name]
+    pool = node.pools[grant.pool]
+    return ContainerAllocation(
+        pool=pool.name,
+        kind=grant.kind,
+        exclusive=grant.exclusive,
+        isolated=grant.exclusive & pool.isolated,
+        shared=grant.shared,
+        reserved=grant.reserved,
+        memory_nodes=grant.zone,
+        memory=grant.memory,
+        told=outcome.own or Told(),
+        exported=tuple(exported(node, name)),
+        scheduling=scheduling_of(node, name),
+    )

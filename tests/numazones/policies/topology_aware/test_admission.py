@@ -1,0 +1,244 @@
+"""Pods on a node of the topology-aware policy: admitted, partly rejected, removed, explained."""
+
+import pytest
+
+from numazones import cpuset
+from numazones.machine import NUMANode
+from numazones.pod import Pod
+from numazones.policies.topology_aware.admission import CREATE_CONTAINER_ERROR, admit, overlay, remove
+from numazones.policies.topology_aware.node import Node
+from numazones.policies.topology_aware.rejection import StartFailed, UnmodelledFeature
+from numazones.policies.topology_aware.sandbox import PodDevice
+from numazones.policies.topology_aware.topology import Topology
+
+from .machines import GIB, configuration, guaranteed, hardware, pod
+
+
+def node(**changes: object) -> Node:
+    """Two sockets of two NUMA nodes of four CPUs each; CPU 0 is reserved."""
+    return Node.fresh(hardware(), configuration(prefer_isolated=False, **changes))
+
+
+def told(target: Node, name: str) -> str:
+    return cpuset.format(target.cpus_of(f"uid-{name}/c"))
+
+
+def test_a_pod_gets_exclusive_and_shared_cpus_of_one_numa_node() -> None:
+    admission = admit(node(), guaranteed("a", "1500m"))
+    given = admission.containers["c"]
+    assert (admission.admitted, admission.reason, admission.message) == (True, "", "")
+    assert given.pool == "NUMA node #1"
+    assert cpuset.format(given.exclusive) == "4"
+    assert given.shared == 500
+    assert given.told.cpus == cpuset.parse("4-7")
+    assert given.told.mems == cpuset.parse("1")
+    assert given.told.shares == 512
+    assert given.exported == ('ALL_MEMS="1"', 'DRAM_MEMS="1"', 'EXCLUSIVE_CPUS="4"', 'SHARED_CPUS="5-7"')
+
+
+def test_others_are_told_that_their_shared_cpus_shrank() -> None:
+    # The limit takes the first pod to a socket, out of which a later one cuts its CPUs.
+    first = admit(node(), pod("a", {"cpu": "100m"}, {"cpu": "6", "memory": "64Mi"})).node
+    first = admit(first, guaranteed("filler", "4")).node
+    second = admit(first, guaranteed("b", "4"))
+    before, after = told(first, "a"), told(second.node, "a")
+    assert before != after
+    assert second.told["uid-a/c"].cpus == cpuset.parse(after)
+    assert any("default/a/c moves from CPUs" in line for line in second.explanation.lines())
+
+
+def test_a_container_that_does_not_fit_is_rejected_with_the_pool_and_the_amounts() -> None:
+    admission = admit(node(), guaranteed("big", "16"))
+    assert not admission.admitted
+    assert admission.reason == CREATE_CONTAINER_ERROR
+    assert admission.message.startswith("container c: ")
+    assert "16 CPUs" in admission.rejected["c"]
+    assert admission.containers == {}
+
+
+def test_containers_created_before_the_one_that_is_rejected_keep_what_they_have() -> None:
+    two = Pod.from_manifest(
+        {
+            "metadata": {"name": "two", "namespace": "default", "uid": "uid-two"},
+            "spec": {
+                "containers": [
+                    {"name": name, "resources": {"limits": {"cpu": cpu, "memory": "64Mi"}}}
+                    for name, cpu in (("fits", "2"), ("does-not", "32"))
+                ]
+            },
+        }
+    )
+    admission = admit(node(), two)
+    assert not admission.admitted
+    assert set(admission.containers) == {"fits"}
+    assert set(admission.rejected) == {"does-not"}
+    assert admission.node.holds("uid-two")
+    assert remove(admission.node, "uid-two").cpus == node().cpus
+
+
+def test_init_containers_give_back_what_they_had_before_the_next_starts() -> None:
+    with_init = admit(node(), guaranteed("a", "2", init=True))
+    without = admit(node(), guaranteed("a", "2"))
+    assert set(with_init.containers) == {"i", "c"}
+    assert with_init.node.cpus == without.node.cpus
+
+
+def test_nothing_starts_after_a_failed_init_container() -> None:
+    admission = admit(node(), guaranteed("a", "64", init=True))
+    assert set(admission.outcomes) == set(admission.rejected) == {"i"}
+
+
+def test_removing_a_pod_restores_the_node() -> None:
+    before = admit(node(), guaranteed("a", "1")).node
+    after = remove(admit(before, guaranteed("b", "3")).node, "uid-b")
+    assert after.cpus == before.cpus
+    assert after.memory.zones == before.memory.zones
+    assert remove(after, "unknown") is after
+
+
+def test_a_pod_admitted_again_does_not_count_twice() -> None:
+    once = admit(node(), guaranteed("a", "2"))
+    assert admit(once.node, guaranteed("a", "2")).node.cpus == once.node.cpus
+
+
+def test_pods_are_overlaid_in_the_order_of_their_creation() -> None:
+    older = Pod.from_manifest(
+        {
+            "metadata": {"name": "old", "uid": "uid-old", "creationTimestamp": "2026-01-01T00:00:00Z"},
+            "spec": {"containers": [{"name": "c"}]},
+        }
+    )
+    younger = Pod.from_manifest(
+        {
+            "metadata": {"name": "new", "uid": "uid-new", "creationTimestamp": "2026-01-02T00:00:00Z"},
+            "spec": {"containers": [{"name": "c"}]},
+        }
+    )
+    laid = overlay(admit(node(), guaranteed("a", "1")).node, [younger, older, guaranteed("a", "1")])
+    assert [one.pod.name for one in laid.admissions] == ["old", "new"]
+    assert laid.node.pods == {"uid-a", "uid-old", "uid-new"}
+
+
+def device_pod(**annotations: str) -> Pod:
+    return Pod.from_manifest(
+        {
+            "metadata": {
+                "name": "d",
+                "uid": "uid-d",
+                "annotations": {f"{key}.resource-policy.nri.io": value for key, value in annotations.items()},
+            },
+            "spec": {
+                "containers": [
+                    {"name": "c", "resources": {"limits": {"cpu": "1", "memory": "64Mi", "acme.io/gpu": "1"}}}
+                ]
+            },
+        }
+    )
+
+
+def test_devices_that_are_not_known_make_the_answer_unknown() -> None:
+    with pytest.raises(UnmodelledFeature, match=r"acme\.io/gpu.*topologyhints"):
+        admit(node(), device_pod())
+
+
+def test_known_devices_attract_the_container() -> None:
+    listed = {"c": [PodDevice("acme.io/gpu", (3,))]}
+    assert admit(node(), device_pod(), listed).containers["c"].pool == "NUMA node #3"
+
+
+def test_devices_don_t_matter_where_the_plugin_does_not_ask_for_them_or_the_pod_wants_no_hints() -> None:
+    listed = {"c": [PodDevice("acme.io/gpu", (3,))]}
+    assert admit(node(pod_resources=False), device_pod(), listed).containers["c"].pool == "NUMA node #1"
+    assert admit(node(), device_pod(topologyhints="false")).containers["c"].pool == "NUMA node #1"
+
+
+def defects(target: Node, *pods: Pod) -> str:
+    """What the explanation of the last pod says of defects."""
+    for one in pods:
+        admission = admit(target, one)
+        target = admission.node
+    return "\n".join(sentence for one in admission.explanation.containers for sentence in one.defects)
+
+
+def test_a_container_without_any_cpu_set_is_told_of() -> None:
+    tiny = Node.fresh(
+        hardware(sockets=1, numas=1, cores=1), configuration(prefer_isolated=False, reserved_cpu="1")
+    )
+    assert "would get no CPU pinning" in defects(tiny, guaranteed("a", "1"), pod("b"))
+
+
+def test_a_pool_below_zero_is_told_of_even_for_reserved_containers() -> None:
+    tiny = Node.fresh(
+        hardware(sockets=1, numas=1, cores=1), configuration(prefer_isolated=False, reserved_cpu="1")
+    )
+    sequence = (guaranteed("a", "1"), pod("b"), pod("c", {"cpu": "10m"}, namespace="kube-system"))
+    assert "though this one is for reserved CPUs" in defects(tiny, *sequence)
+
+
+def test_a_bare_prefer_isolated_annotation_is_told_to_be_ignored() -> None:
+    isolating = Node.fresh(hardware(isolated="6-7"), configuration(prefer_isolated=False))
+    bare = guaranteed("a", "2", annotations={"prefer-isolated-cpus": "true"})
+    assert "prefer-isolated-cpus.resource-policy.nri.io/pod" in defects(isolating, bare)
+
+
+@pytest.mark.parametrize(
+    ("sequence", "sentence"),
+    [
+        ((pod("a", {"cpu": "100m", "memory": "64Mi"}),), "sends the container to the pool with most memory"),
+        ((pod("a", {"cpu": "1"}, {"cpu": "99", "memory": "64Mi"}),), "more than any pool has free"),
+        (
+            (pod("a", {"cpu": "2"}, {"memory": "1Mi"}, namespace="kube-system"),),
+            "reserved CPUs have too little",
+        ),
+        ((guaranteed("a", "1", annotations={"cpu.preserve": "true"}),), "CPU weight is set to the minimum"),
+        ((guaranteed("a", "1500m"),), "counts the shared part only (500m)"),
+        ((guaranteed("a", "1", annotations={"memory.preserve": "true"}),), "accounted on the whole node"),
+    ],
+)
+def test_defects_are_named_where_they_decide(sequence: tuple[Pod, ...], sentence: str) -> None:
+    assert sentence in defects(node(), *sequence)
+
+
+def test_an_ordinary_pod_has_no_defects_to_tell_of() -> None:
+    assert defects(node(), guaranteed("a", "1")) == ""
+
+
+def test_a_cold_start_is_told_never_to_end() -> None:
+    tiered = Node.fresh(hardware(far=(8 * GIB, 8 * GIB)), configuration())
+    cold = guaranteed("a", "1", annotations={"cold-start": "duration: 60s"})
+    admission = admit(tiered, cold)
+    assert cpuset.format(admission.containers["c"].memory_nodes) == "4-5"
+    assert "loses the end of a cold start" in defects(tiered, cold)
+
+
+def test_strict_hints_are_told_not_to_hold_for_memory() -> None:
+    full = admit(node(), pod("m", {"cpu": "1m", "memory": "1900Mi"}, {"cpu": "1m", "memory": "1900Mi"})).node
+    strict = device_pod(**{"strict.topologyhints": "true"})
+    where = cpuset.format(full.grants["uid-m/c"].zone)
+    admission = admit(full, strict, {"c": [PodDevice("acme.io/gpu", (int(where),))]})
+    sentences = admission.explanation.containers[0].defects
+    moved = admission.node.grants["uid-d/c"].zone != full.grants["uid-m/c"].zone
+    assert any("don't hold for memory" in one for one in sentences) is moved
+
+
+def test_the_explanation_tells_request_ranking_and_verdict() -> None:
+    lines = admit(node(), guaranteed("a", "2")).explanation.lines()
+    assert lines[0] == "container c: asks for 2 exclusive CPUs, 128Mi of memory (DRAM)"
+    assert lines[1].startswith("container c: NUMA node #1 comes first, by ")
+    assert lines[-1] == "container c: gets exclusive CPUs 4-5, memory of NUMA nodes 1 in NUMA node #1"
+
+
+def test_machines_on_which_the_plugin_does_not_start_are_named() -> None:
+    bad = hardware(far=(0,))
+    with pytest.raises(StartFailed, match="NUMA node 4 has neither CPUs nor memory") as failure:
+        Topology.discover(bad)
+    assert failure.value.code == "memory-type"
+
+
+def test_a_node_whose_memory_node_is_as_near_as_itself_is_named() -> None:
+    good = hardware(sockets=1)
+    nodes = tuple(NUMANode(one.id, one.memory, distances=(10, 10)) for one in good.machine.numa_nodes)
+    bad = type(good)(type(good.machine)(good.machine.cpus, nodes))
+    with pytest.raises(StartFailed) as failure:
+        Topology.discover(bad)
+    assert failure.value.code == "distance-to-self"
