@@ -41,9 +41,9 @@ def parsed(resources: Mapping[str, Any]) -> dict[str, int]:
 
 
 def written(resources: Amounts) -> dict[str, str]:
-    """Quantities in canonical text, ordered by resource; memory with binary units."""
+    """Quantities in canonical text, ordered by resource; memory of any kind with binary units."""
     return {
-        name: quantity.Quantity(amount, binary=is_memory(name)).canonical()
+        name: quantity.Quantity(amount, binary=is_memory(name) or name.endswith("memory")).canonical()
         for name, amount in sorted(resources.items())
     }
 

@@ -22,7 +22,7 @@ from numazones.policies.koordinator.books import Allocation, Use
 from numazones.policies.koordinator.device_books import DeviceAllocation, give, with_memory
 from numazones.policies.koordinator.device_inventory import GPU
 from numazones.policies.koordinator.device_request import DeviceRequest
-from numazones.policies.koordinator.hints import NUMAHints, device_hints
+from numazones.policies.koordinator.hints import NUMAHints, avoiding, device_hints
 from numazones.policies.koordinator.host import amplify
 from numazones.policies.koordinator.node import Node, merged_policy
 from numazones.policies.koordinator.request import Request
@@ -191,7 +191,8 @@ class Candidate:
         if self.node.devices is None or self.request.devices is None:
             return None
         check_modelled(self.node, self.request.devices)
-        return device_hints(self.node.devices, self.request.devices)
+        hints = device_hints(self.node.devices, self.request.devices)
+        return avoiding(hints, self.node, self.request) if self.node.host.scheduler.published else hints
 
     def _exclusivity(self) -> Exclusivity:
         if self.node.host.scheduler.published:

@@ -74,6 +74,8 @@ class DeviceBooks:
                     minors.pop(minor, None)
                 else:
                     minors[minor] = left
+            if not minors:
+                del used[type_]
         pods = {other: given for other, given in self.pods.items() if other != pod}
         return DeviceBooks(self.inventory, used, pods)
 

@@ -21,6 +21,10 @@ from numazones.policies.koordinator.trial import Trials
 
 # Of more hints only the preferred ones are listed.
 _MOST_LISTED = 15
+_EFFECTS = {
+    Use.SINGLE: "no set of several NUMA nodes with {} is preferred",
+    Use.SHARED: "none of {} alone is preferred",
+}
 # On larger machines it is not asked whether the order of spreading was to blame: there are too many sets.
 _MOST_NUMA_NODES = 8
 
@@ -118,11 +122,15 @@ def _exclusivity(admission: Admission) -> str:
     if admission.request.exclusive != Exclusive.REQUIRED:
         return ""
     node = admission.before
-    uses = [f"{numa} {node.use(numa)}" for numa in node.host.numa_ids if node.use(numa) is not Use.IDLE]
-    if not uses:
-        return "the pod requires exclusivity; no NUMA node counts as used"
     origin = "by its annotation" if admission.request.numa.exclusive else "by default, as it has a policy"
-    return f"the pod requires exclusivity ({origin}); in use are NUMA nodes {', '.join(uses)}"
+    effects = []
+    for use, effect in _EFFECTS.items():
+        numas = [str(numa) for numa in node.host.numa_ids if node.use(numa) is use]
+        if numas:
+            several = len(numas) > 1
+            which = f"NUMA node{'s' if several else ''} {', '.join(numas)} {'are' if several else 'is'} {use}"
+            effects.append(f"{which}, so that {effect.format('them' if several else 'it')}")
+    return f"the pod requires exclusivity ({origin}); {'; '.join(effects) or 'no NUMA node counts as used'}"
 
 
 def _verdict(admission: Admission) -> str:

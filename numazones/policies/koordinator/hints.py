@@ -25,6 +25,8 @@ from numazones.policies.koordinator.device_books import (
 from numazones.policies.koordinator.device_inventory import GPU
 from numazones.policies.koordinator.device_request import DeviceRequest
 from numazones.policies.koordinator.host import Zone
+from numazones.policies.koordinator.node import Node
+from numazones.policies.koordinator.request import Request
 from numazones.policies.koordinator.scheduler import ScoringStrategy
 from numazones.policies.koordinator.scoring import published_score, score
 from numazones.policies.koordinator.status import (
@@ -87,13 +89,10 @@ class NUMAHints:
         """Every hint, by resource."""
         while self._size < len(self.ids):
             self._extend()
-        found = self._found
+        policy = self.policy
         if self.trials.node.host.scheduler.published:
-            avoided = _avoided(self.trials)
-            return {
-                name: _published(hints, avoided, self.policy, self.trials) for name, hints in found.items()
-            }
-        return {name: _with_preference(hints, self.policy) for name, hints in found.items()}
+            return avoiding(self._found, self.trials.node, self.trials.request, policy)
+        return {name: _with_preference(hints, policy) for name, hints in self._found.items()}
 
     def growing(self) -> Iterator[dict[str, tuple[Hint, ...]]]:
         """Hints up to some size, once every resource has one: larger sets are never preferred to these."""
@@ -124,27 +123,28 @@ def _with_preference(hints: Sequence[Hint], policy: str) -> tuple[Hint, ...]:
     )
 
 
-def _avoided(trials: Trials) -> int:
-    """NUMA nodes with a pod of policy SingleNUMANode, which pods that span several are to leave alone."""
-    return cpuset.of(numa for numa in trials.node.host.numa_ids if trials.node.use(numa) is Use.SINGLE)
+def avoiding(
+    offered: Mapping[str, Sequence[Hint]], node: Node, request: Request, policy: str = ""
+) -> dict[str, tuple[Hint, ...]]:
+    """The proposal's exclusivity: pods that span NUMA nodes leave those of SingleNUMANode pods alone.
 
-
-def _published(hints: Sequence[Hint], avoided: int, policy: str, trials: Trials) -> tuple[Hint, ...]:
-    """The proposal's exclusivity.
-
-    Required: sets of several NUMA nodes with an avoided one are skipped. Preferred: they score 0, and are
-    not preferred as long as another set would do.
+    Required: sets of several NUMA nodes with such a one are skipped. Preferred: they score 0, and are not
+    preferred as long as another set would do.
     """
-    word = trials.request.exclusive
-    free = [hint for hint in hints if _size(hint) == 1 or not (hint.numas or 0) & avoided]
-    if word == Exclusive.REQUIRED:
-        return _with_preference(free, policy)
-    if word != Exclusive.PREFERRED:
-        return _with_preference(hints, policy)
-    if not free:
-        return _with_preference([hint._replace(score=0) for hint in hints], policy)
-    preferred = {hint.numas: hint for hint in _with_preference(free, policy)}
-    return tuple(preferred.get(hint.numas, hint._replace(score=0)) for hint in hints)
+    taken = cpuset.of(numa for numa in node.host.numa_ids if node.use(numa) is Use.SINGLE)
+    word = request.exclusive
+    kept = {}
+    for name, hints in offered.items():
+        free = [hint for hint in hints if _size(hint) == 1 or not (hint.numas or 0) & taken]
+        if word == Exclusive.REQUIRED:
+            kept[name] = _with_preference(free, policy)
+        elif word != Exclusive.PREFERRED or len(free) == len(hints):
+            kept[name] = _with_preference(hints, policy)
+        else:
+            preferred = {hint.numas: hint for hint in _with_preference(free, policy)}
+            demoted = [preferred.get(hint.numas, hint._replace(score=0, preferred=False)) for hint in hints]
+            kept[name] = tuple(demoted) if free else _with_preference(demoted, policy)
+    return kept
 
 
 class _Scorer:

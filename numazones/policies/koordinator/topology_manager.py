@@ -3,8 +3,8 @@
 Rules: ``frameworkext/topologymanager``. Released code walks over every combination of one hint per list,
 the last list fastest, and keeps the best so far. Among *preferred* combinations, where all sets are equal,
 that comes to one walk over the sets that all lists prefer. Where no combination is preferred the outcome
-depends on the order of the walk, so that the walk is made; lists are then in the order of their names,
-those of NUMA amounts before those of devices (upstream's order is random).
+depends on the order of the walk (``combination``); lists are then in the order of their names, those of
+NUMA amounts before those of devices (upstream's order is random).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeAlias
 from numazones import cpuset
 from numazones.policies.koordinator.annotations import Exclusive, TopologyPolicy
 from numazones.policies.koordinator.books import Use
+from numazones.policies.koordinator.combination import Found, Offer, Walk, replaces
 from numazones.policies.koordinator.status import SchedulerCrash, unschedulable
 
 
@@ -153,14 +154,20 @@ class Merging:
 
     def _merged(self, lists: Sequence[Sequence[Hint]]) -> Hint:
         """The best combination; if none is preferred only BestEffort asks which."""
+        reached = self.every
         if self.gaps:
-            return _walk(lists, self.every, self.exclusive)
+            narrowed = _reachable(lists, self.every)
+            for numas in narrowed:
+                self.exclusive.violated(numas)
+            reached = min(narrowed, default=self.every)
         best = _best_preferred(lists, self.every, self.exclusive)
         if best is not None:
             return best
-        if self.policy != TopologyPolicy.BEST_EFFORT or any(hints is _IMPOSSIBLE for hints in lists):
+        if self.policy != TopologyPolicy.BEST_EFFORT:
+            return Hint(reached, preferred=False)
+        if any(hints is _IMPOSSIBLE for hints in lists):
             return Hint(self.every, preferred=False, unsatisfied=True)
-        return _walk(lists, self.every, self.exclusive)
+        return _walked(lists, self.every)
 
 
 def _lists(providers: Sequence[Hints | None]) -> tuple[list[Sequence[Hint]], list[str]]:
@@ -204,57 +211,48 @@ def _best_preferred(lists: Sequence[Sequence[Hint]], every: int, exclusive: Excl
         if inside and not exclusive.violated(inside):
             whole = inside == numas
             hint = Hint(inside, True, score if whole else 0, unsatisfied=not whole)
-            if best is None or _replaces(hint, best):
+            if best is None or replaces(_found(hint), _found(best)):
                 best = hint
     return best
+
+
+def _found(hint: Hint) -> Found:
+    return Found(hint.numas or 0, hint.score, hint.unsatisfied)
 
 
 def _added(scores: Mapping[int, int], offered: Mapping[int, int]) -> dict[int, int]:
     return {numas: score + offered[numas] for numas, score in scores.items() if numas in offered}
 
 
-def _walk(lists: Sequence[Sequence[Hint]], every: int, exclusive: Exclusivity) -> Hint:
-    """The outcome of the walk over all combinations."""
-    best = Hint(every, preferred=False)
-
-    def visit(depth: int, numas: int, chosen: tuple[Hint, ...]) -> None:
-        nonlocal best
-        if not numas:
-            return
-        if depth < len(lists):
-            for hint in lists[depth]:
-                narrowed = numas if hint.numas is None else numas & hint.numas
-                visit(depth + 1, narrowed, (*chosen, hint))
-            return
-        merged = _merged(chosen, numas, exclusive)
-        if merged.preferred == best.preferred:
-            if _replaces(merged, best):
-                best = merged
-        elif merged.preferred:
-            best = merged
-
-    visit(0, every, ())
-    return best
+def _walked(lists: Sequence[Sequence[Hint]], every: int) -> Hint:
+    """The outcome of the walk over all combinations, none of which is preferred."""
+    offers = [
+        [
+            Offer(
+                every if hint.numas is None else hint.numas,
+                hint.numas is not None,
+                hint.score,
+                hint.unsatisfied,
+            )
+            for hint in hints
+        ]
+        for hints in lists
+    ]
+    found = Walk(offers).outcome(Found(every, 0, unsatisfied=False))
+    return Hint(found.numas, False, found.score, found.unsatisfied)
 
 
-def _merged(chosen: Sequence[Hint], numas: int, exclusive: Exclusivity) -> Hint:
-    """One combination of hints."""
-    sets = [hint.numas for hint in chosen if hint.numas is not None]
-    preferred = all(hint.preferred for hint in chosen) and len(set(sets)) <= 1
-    widest = max((set_.bit_count() for set_ in sets), default=numas.bit_count())
-    unsatisfied = widest != numas.bit_count() or any(hint.unsatisfied for hint in chosen)
-    if exclusive.violated(numas):
-        preferred = False
-    score = sum(hint.score for hint in chosen if hint.numas == numas)
-    return Hint(numas, preferred, score, unsatisfied)
-
-
-def _replaces(new: Hint, best: Hint) -> bool:
-    """Of two hints equally preferred: fewer NUMA nodes; else lower ids, or a higher score."""
-    one, other = new.numas or 0, best.numas or 0
-    if one.bit_count() != other.bit_count():
-        return one.bit_count() < other.bit_count()
-    return one < other or new.score > best.score
+def _reachable(lists: Sequence[Sequence[Hint]], every: int) -> set[int]:
+    """All sets that combinations come to, but the empty one."""
+    reached = {every}
+    for hints in lists:
+        reached = {
+            narrowed
+            for numas in reached
+            for hint in hints
+            if (narrowed := numas if hint.numas is None else numas & hint.numas)
+        }
+    return reached
 
 
 def _summary(name: str, hints: Sequence[Hint]) -> str:
