@@ -70,6 +70,15 @@ class ClusterState:
                 self._current[name] = known
         return known
 
+    def as_found(self, name: str) -> ClusterNode | None:
+        """Return a node as its kubelet most likely finds it now; None if there is no such Node.
+
+        Unlike ``node``, what pods that are being deleted hold is taken to be free again: no promise to
+        others may rest on that.
+        """
+        record = self._records.get(name)
+        return None if record is None else record.as_found(self._clock(), settle=self._settle)
+
     def all_nodes(self) -> Iterator[ClusterNode]:
         """Yield every node."""
         for name in list(self._records):
@@ -206,6 +215,9 @@ class ClusterState:
                 record.since.bound(new, sequence=self._sequence, rejected=rejected, now=self._clock())
         elif new.acknowledged and not known.acknowledged:
             record.since.admitted_after_all(new)
+        if known is not None and new.deleting and not known.deleting:
+            self._sequence += 1
+            record.since.leaves(new, sequence=self._sequence, now=self._clock())
         record.pods[new.uid] = new
         if known is None or known.requests != new.requests or known.admission != new.admission:
             self._touch(new.node)

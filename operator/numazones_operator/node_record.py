@@ -129,21 +129,30 @@ class NodeRecord:
 
     def current(self, now: float, *, settle: float) -> ClusterNode | None:
         """Return the node as predictions take it; None while there is no Node object."""
+        return self._as_known(now, settle=settle, leavers=frozenset())
+
+    def as_found(self, now: float, *, settle: float) -> ClusterNode | None:
+        """Return the node as its kubelet most likely finds it now, without the pods that leave it."""
+        return self._as_known(now, settle=settle, leavers=self.since.leavers(now))
+
+    def _as_known(self, now: float, *, settle: float, leavers: frozenset[str]) -> ClusterNode | None:
         if self.node is None:
             return None
-        node = self.node.with_pods(self.pods.values())
+        node = self.node.with_pods(pod for pod in self.pods.values() if pod.kubelet_uid not in leavers)
         doubt = self.doubt(now, settle=settle)
         if doubt is None and self.state is not None:
-            return self._with_events(node, self.state, approximate=False)
+            return self._with_events(node, self.state, leavers, approximate=False)
         if self.topology is not None:
-            return self._with_events(node, self.topology, approximate=True)
+            return self._with_events(node, self.topology, leavers, approximate=True)
         if not self.reports and self.topology_trouble is not None:
             return node.with_unknown_state(self.topology_trouble)
         return node.with_unknown_state(doubt or NO_ZONES)
 
-    def _with_events(self, node: ClusterNode, state: Node, *, approximate: bool) -> ClusterNode:
+    def _with_events(
+        self, node: ClusterNode, state: Node, leavers: frozenset[str], *, approximate: bool
+    ) -> ClusterNode:
         try:
-            return node.with_state(self.since.replay(state), approximate=approximate)
+            return node.with_state(self.since.replay(state, leavers=leavers), approximate=approximate)
         except NumazonesError as error:
             return node.with_unknown_state(Unknown(prediction.UNDECIDED, str(error)))
 

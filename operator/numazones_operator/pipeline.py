@@ -79,7 +79,7 @@ class Pipeline:
         """Predict what the kubelet will do with a pod that just got its node."""
         if not self.synced or not self.state.is_binding(pod):
             return None
-        return self.truth.bound(pod, self.state.node(pod.node))
+        return self.truth.bound(pod, self.state.as_found(pod.node))
 
     def _compare(self, pod: ClusterPod) -> None:
         """Publish a prediction's outcome as soon as the kubelet has written it."""

@@ -5,6 +5,12 @@ little later. The events that the zones do not show yet are kept in the order of
 in which the kubelet sees them, and replayed: pods are admitted by the model, ends are removals. A pod that
 the model rejected when it was bound stays rejected, whatever has become free since: the kubelet does not ask
 again. Once the zones show a pod, everything before its binding is settled, too.
+
+A pod that is being deleted holds what it has until its containers have stopped. The kubelet (1.36) then frees
+it at once, but the pod's phase reaches the API server seconds later, and the zones some moments after. Most
+containers stop when they are told to, so who asks what a kubelet will say now believes in the end of such a
+pod for a while; who promises room to others does not (``replay``). Zones that show a later pod beside it
+refute the belief: its containers take their time.
 """
 
 from dataclasses import dataclass, field
@@ -17,21 +23,30 @@ from numazones.pod import Pod
 
 _STRAGGLING = 60.0
 """Seconds for which zones that still show an ended pod may arrive."""
+_PROMPT = 5.0
+"""Seconds for which a pod whose deletion was asked for is believed to have ended; zones tell better then."""
 _NEVER = (0, "", "")
 
 
 @dataclass(slots=True)
 class _Event:
-    """A pod was bound, or one has ended."""
+    """A pod was bound, one is being deleted, or one has ended."""
 
     order: tuple[int, str, str]
     """When it was seen; among pods found together, when they were created."""
     uid: str
     """As the kubelet knows the pod."""
     admission: Pod | None
-    """None: the pod has ended."""
+    """None: the pod has ended, or leaves."""
     at: float
     rejected: bool = False
+    leaves: bool = False
+    """Its deletion was asked for."""
+
+    @property
+    def ends(self) -> bool:
+        """Whether the pod holds nothing any more for certain."""
+        return self.admission is None and not self.leaves
 
 
 @dataclass(slots=True)
@@ -48,8 +63,15 @@ class SinceSnapshot:
             self._events.append(_Event(order, pod.kubelet_uid, pod.admission, now, rejected))
             self._events.sort(key=lambda event: event.order)
 
+    def leaves(self, pod: ClusterPod, *, sequence: int, now: float) -> None:
+        """Take in that a pod's deletion was asked for."""
+        self._events.append(_Event((sequence, "", ""), pod.kubelet_uid, None, now, leaves=True))
+
     def ended(self, pod: ClusterPod, *, sequence: int, now: float) -> None:
         """Take in a pod's end."""
+        self._events = [
+            event for event in self._events if not (event.leaves and event.uid == pod.kubelet_uid)
+        ]
         self._events.append(_Event((sequence, "", ""), pod.kubelet_uid, None, now))
 
     def admitted_after_all(self, pod: ClusterPod) -> None:
@@ -67,29 +89,36 @@ class SinceSnapshot:
         over = {
             event.uid
             for event in events
-            if event.admission is None and event.uid not in held and now - event.at > _STRAGGLING
+            if event.ends and event.uid not in held and now - event.at > _STRAGGLING
         }
         self._events = [
             event
             for event in events
             if event.uid not in over
             and not (event.admission is not None and event.order <= settled)
-            and not (event.admission is None and event.order < settled and event.uid not in held)
+            and not (event.ends and event.order < settled and event.uid not in held)
+            and not (event.leaves and (event.order < settled or now - event.at > _PROMPT))
         ]
 
     def __len__(self) -> int:
         return len(self._events)
 
-    def replay(self, state: Node) -> Node:
-        """Return the state after all events.
+    def leavers(self, now: float) -> frozenset[str]:
+        """UIDs, as the kubelet knows them, of the pods that are believed to have ended."""
+        return frozenset(event.uid for event in self._events if event.leaves and now - event.at <= _PROMPT)
+
+    def replay(self, state: Node, *, leavers: frozenset[str] = frozenset()) -> Node:
+        """Return the state after all events; pods being deleted hold what they have, but for ``leavers``.
 
         Raises:
             NumazonesError: the model gives no verdict on one of the pods.
         """
         for event in self._events:
-            if event.admission is None:
+            if event.ends or (event.leaves and event.uid in leavers):
                 state = remove(state, event.uid)
-            elif not event.rejected and not state.holds(event.uid) and binds(event.admission, state):
+            elif event.admission is None or event.rejected or state.holds(event.uid):
+                continue
+            elif binds(event.admission, state):
                 state = admit(state, event.admission).node
         return state
 

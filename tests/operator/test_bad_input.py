@@ -102,6 +102,15 @@ class Setting:
         body["metadata"]["uid"] = f"uid-{name}"
         self.state.pods.put(ClusterPod.from_api(body))
 
+    def outcomes(self) -> dict[tuple[str, str], float]:
+        """(predicted, actual) → how many pods that got a node."""
+        return {
+            (sample.labels["predicted"], sample.labels["actual"]): sample.value
+            for metric in self.metrics.outcomes.collect()
+            for sample in metric.samples
+            if sample.name.endswith("_total")
+        }
+
     async def verdict(self, name: str = "pod") -> str:
         await self.renew()
         return self.published[name].verdict

@@ -139,6 +139,10 @@ class Events:
         self.sequence += 1
         self.since.bound(pod(name, cpu=cpu), sequence=self.sequence, rejected=rejected, now=0.0)
 
+    def leave(self, name: str, now: float = 0.0) -> None:
+        self.sequence += 1
+        self.since.leaves(pod(name), sequence=self.sequence, now=now)
+
     def end(self, name: str, now: float = 0.0) -> None:
         self.sequence += 1
         self.since.ended(pod(name), sequence=self.sequence, now=now)
@@ -203,11 +207,43 @@ def test_events_before_a_pod_that_the_snapshot_shows_are_settled() -> None:
     assert events.since.replay(newer) == newer
 
 
+def test_a_pod_that_is_being_deleted_holds_what_it_has_unless_its_end_is_believed() -> None:
+    state = taken(STRICT, "first")
+    events = Events()
+    events.leave("first")
+    events.bind("second", 20)
+    assert events.since.replay(state).holds("uid-first")
+    leavers = events.since.leavers(now=1.0)
+    assert leavers == {"uid-first"}
+    found = events.since.replay(state, leavers=leavers)
+    assert (found.holds("uid-first"), found.holds("uid-second")) == (False, True)
+    # What a later pod got stays its own, whatever becomes of the belief.
+    events.end("first")
+    assert events.since.leavers(now=1.0) == frozenset()
+    assert events.since.replay(state).holds("uid-second")
+
+
+def test_nobody_believes_for_long_that_a_pod_has_ended_nor_against_what_zones_show() -> None:
+    state = taken(STRICT, "first")
+    events = Events()
+    events.leave("first", now=10.0)
+    events.since.settle(state, now=11.0)  # these zones may have been read before
+    assert events.since.leavers(now=15.0) == {"uid-first"}
+    assert events.since.leavers(now=15.1) == frozenset()
+
+    events.bind("second", 20)
+    both = taken(state, "second")
+    assert both.holds("uid-second")
+    events.since.settle(both, now=12.0)
+    assert events.since.leavers(now=12.0) == frozenset()
+
+
 def test_events_do_not_pile_up_on_a_node_whose_zones_never_change() -> None:
     for state in (STRICT, None):
         events = Events()
         for number in range(500):
             events.bind(f"p{number}", 1)
+            events.leave(f"p{number}", now=float(number))
             events.end(f"p{number}", now=float(number))
             events.since.settle(state, float(number))
         assert len(events.since) <= 2 * 62

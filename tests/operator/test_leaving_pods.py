@@ -1,0 +1,71 @@
+"""Pods that are being deleted: what is expected of a kubelet, and what is promised to others meanwhile.
+
+As seen on four kubelets of 1.36 under load: a share is free within 50 ms of the deletion, the pod's phase is
+terminal in the API 1.5 to 6 s later. Of 1,000 pods bound in bursts, one in a hundred came in between.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from numazones.cluster import ClusterPod
+
+from .closed_loop import pod_body
+from .test_bad_input import Setting
+
+ALL_OF_A_ZONE = 30
+
+
+def pod(name: str, **status: Any) -> ClusterPod:
+    body = pod_body(name, cpu=ALL_OF_A_ZONE, nodeName="node")
+    body["metadata"]["uid"] = f"uid-{name}"
+    return ClusterPod.from_api(body | {"status": {"phase": "Pending", **status}})
+
+
+RUNNING: dict[str, Any] = {"phase": "Running", "containerStatuses": [{"name": "main"}]}
+
+
+@pytest.fixture
+def full() -> Setting:
+    """A node of which every zone is taken, by pods that run."""
+    setting = Setting()
+    setting.add_node()
+    setting.pipeline.synced = True
+    for name in ("first", "second"):
+        setting.state.pods.put(pod(name, **RUNNING))
+    return setting
+
+
+def delete(setting: Setting, name: str) -> None:
+    setting.state.pods.put(replace(pod(name, **RUNNING), deleting=True))
+
+
+async def test_a_kubelet_is_expected_to_have_the_share_back_though_nobody_is_promised_it(
+    full: Setting,
+) -> None:
+    full.put_pod("waits", cpu=ALL_OF_A_ZONE)
+    delete(full, "first")
+    assert await full.verdict("waits") == "Inadmissible"
+    full.state.pods.put(pod("bound"))
+    full.state.pods.put(pod("bound", **RUNNING))
+    assert full.outcomes() == {("Admissible", "Admitted"): 1}
+    # And the next is expected to find that share taken.
+    full.state.pods.put(pod("late"))
+    full.state.pods.put(pod("late", phase="Failed", reason="TopologyAffinityError"))
+    assert full.outcomes()["Inadmissible", "TopologyAffinityError"] == 1
+
+
+async def test_a_pod_that_does_not_go_promptly_counts_again(full: Setting) -> None:
+    delete(full, "first")
+    full.clock.now += 6.0
+    full.state.pods.put(pod("bound"))
+    full.state.pods.put(pod("bound", phase="Failed", reason="TopologyAffinityError"))
+    assert full.outcomes() == {("Inadmissible", "TopologyAffinityError"): 1}
+
+
+async def test_what_was_bound_before_the_deletion_was_decided_before_it(full: Setting) -> None:
+    full.state.pods.put(pod("bound"))
+    delete(full, "first")
+    full.state.pods.put(pod("bound", phase="Failed", reason="TopologyAffinityError"))
+    assert full.outcomes() == {("Inadmissible", "TopologyAffinityError"): 1}
