@@ -32,7 +32,7 @@ format: venv  ## let ruff rewrite what it can
 	$(BIN)/ruff format $(PRESENT)
 
 types: venv
-	$(BIN)/mypy $(filter-out scripts,$(PRESENT))
+	$(BIN)/mypy $(filter-out scripts,$(PRESENT)) scripts/generate_crds.py
 
 imports: venv
 	$(BIN)/lint-imports
@@ -45,8 +45,7 @@ demo: venv  ## a small simulated cluster: zones, predictions, the gate; then kub
 	$(BIN)/numazones-simulator demo
 
 crds: venv  ## write crds/ and their reference page from numazones/api
-	$(BIN)/python -m numazones.api.crd --write crds
-	$(BIN)/python -m numazones.api.reference docs/reference/resources.md
+	$(BIN)/python scripts/generate_crds.py
 
 clean:  ## remove what the other targets made
 	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis

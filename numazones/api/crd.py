@@ -4,15 +4,11 @@ Rules: structural schemas of apiextensions/v1
 (https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/).
 References are inlined, ``None`` becomes ``nullable``, integers are int64. Defaults are written only
 under ``spec``, where people leave things out; in ``status`` an absent field means what its
-description says. Run as a program it writes or checks the generated files (``make crds``).
+description says. ``make crds`` writes the generated files.
 """
 
-import argparse
-import sys
 from collections.abc import Mapping
 from typing import Any
-
-import yaml
 
 from numazones.api.meta import GROUP, VERSION, APIObject, Column
 from numazones.api.numazone import NUMAZone
@@ -30,8 +26,6 @@ KINDS: tuple[type[APIObject], ...] = (
 
 CATEGORY = "numa"
 """``kubectl get numa`` lists objects of all kinds of the group."""
-
-_HEADER = "# Generated from numazones/api by `make crds`; do not edit.\n"
 
 # Keywords that mean the same in JSON Schema and in a structural schema.
 _KEPT = frozenset(
@@ -91,21 +85,6 @@ def crd(kind: type[APIObject]) -> dict[str, Any]:
             "versions": [version],
         },
     }
-
-
-def files() -> dict[str, str]:
-    """Return file name → content of the folder ``crds``, which ``kubectl apply -k`` takes as it is."""
-    definitions = {f"{kind.RESOURCE.plural}.yaml": _yaml(crd(kind)) for kind in KINDS}
-    kustomization = {
-        "apiVersion": "kustomize.config.k8s.io/v1beta1",
-        "kind": "Kustomization",
-        "resources": list(definitions),
-    }
-    return {**definitions, "kustomization.yaml": _yaml(kustomization)}
-
-
-def _yaml(document: Mapping[str, Any]) -> str:
-    return _HEADER + yaml.safe_dump(document, sort_keys=False, width=110, allow_unicode=True)
 
 
 def _column(column: Column) -> dict[str, Any]:
@@ -197,33 +176,3 @@ def _resolved(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict
             raise UnsupportedSchema(f"a choice between {alternatives} cannot be said in a structural schema")
         return {**_resolved(present[0], definitions), **resolved, "nullable": True}
     return resolved
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Write the definitions, or check that the files are up to date; 1 when they are not."""
-    parser = argparse.ArgumentParser(prog="python -m numazones.api.crd", description=main.__doc__)
-    action = parser.add_mutually_exclusive_group(required=True)
-    action.add_argument("--write", metavar="FOLDER", help="write one file per kind")
-    action.add_argument("--check", metavar="FOLDER", help="compare the files with the models")
-    options = parser.parse_args(arguments)
-    if options.write:
-        for name, content in files().items():
-            with open(f"{options.write}/{name}", "w", encoding="utf-8") as file:  # noqa: PTH123 - no paths here
-                file.write(content)
-        return 0
-    stale = [name for name, content in files().items() if _read(f"{options.check}/{name}") != content]
-    for name in stale:
-        sys.stderr.write(f"{options.check}/{name} differs from the models; run make crds\n")
-    return 1 if stale else 0
-
-
-def _read(path: str) -> str | None:
-    try:
-        with open(path, encoding="utf-8") as file:  # noqa: PTH123 - no paths here
-            return file.read()
-    except FileNotFoundError:
-        return None
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,28 +1,61 @@
-"""The tables of docs/reference/resources.md, from the same schemas as the definitions.
+"""Writes what is generated from numazones/api: ``crds/`` and the tables of docs/reference/resources.md.
 
-Run as a program it renews everything below the marker of the file (``make crds``), so that the reference
-never tells other fields than the API server takes.
+``make crds`` runs it; with ``--check`` it only says which files differ, as a test does. Paths are relative
+to the folder given.
 """
 
+import argparse
 import json
 import sys
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
+
+import yaml
 
 from numazones.api import crd
 from numazones.api.meta import APIObject
 
+HEADER = "# Generated from numazones/api by `make crds`; do not edit.\n"
 MARKER = "<!-- Below: generated from numazones/api by `make crds`; do not edit. -->\n"
+REFERENCE = Path("docs/reference/resources.md")
 
 
-def tables() -> str:
-    """Return the reference of all kinds in Markdown."""
-    return "".join(_kind(kind) for kind in crd.KINDS)
+def main(arguments: list[str] | None = None) -> int:
+    """Write the files, or check that they are up to date; 1 when they are not."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing, name the files that differ")
+    parser.add_argument(
+        "root", type=Path, nargs="?", default=Path(__file__).parents[1], help="the repository  [this one]"
+    )
+    options = parser.parse_args(arguments)
+    stale = 0
+    for path, content in generated(options.root).items():
+        if not path.exists() or path.read_text(encoding="utf-8") != content:
+            stale += 1
+            if options.check:
+                sys.stderr.write(f"{path} differs from numazones/api; run make crds\n")
+            else:
+                path.write_text(content, encoding="utf-8")
+    return int(options.check and stale > 0)
 
 
-def renewed(document: str) -> str:
-    """Return a document with everything below the marker replaced."""
-    return document.partition(MARKER)[0] + MARKER + tables()
+def generated(root: Path) -> dict[Path, str]:
+    """Path → content of every generated file; of the reference, what stands above the marker stays."""
+    definitions = {f"{kind.RESOURCE.plural}.yaml": _yaml(crd.crd(kind)) for kind in crd.KINDS}
+    kustomization = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": list(definitions),
+    }
+    files = {**definitions, "kustomization.yaml": _yaml(kustomization)}
+    head = (root / REFERENCE).read_text(encoding="utf-8").partition(MARKER)[0]
+    reference = head + MARKER + "".join(_kind(kind) for kind in crd.KINDS)
+    return {root / "crds" / name: text for name, text in files.items()} | {root / REFERENCE: reference}
+
+
+def _yaml(document: Mapping[str, Any]) -> str:
+    return HEADER + yaml.safe_dump(document, sort_keys=False, width=110, allow_unicode=True)
 
 
 def _kind(kind: type[APIObject]) -> str:
@@ -79,15 +112,5 @@ def _meaning(field: Mapping[str, Any]) -> str:
     return " ".join(parts)
 
 
-def main(arguments: list[str]) -> int:
-    """Renew the tables of one file."""
-    (path,) = arguments
-    with open(path, encoding="utf-8") as file:  # noqa: PTH123 - the library knows no paths
-        document = file.read()
-    with open(path, "w", encoding="utf-8") as file:  # noqa: PTH123 - the library knows no paths
-        file.write(renewed(document))
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())
