@@ -4,7 +4,7 @@ SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-SOURCES := numazones client program exporter operator kubectl simulator tests benchmarks scripts
+SOURCES := numazones client program exporter operator kubectl simulator tests benchmarks examples scripts
 PRESENT := $(wildcard $(SOURCES))
 
 .PHONY: help venv lock lint format types imports test demo crds clean

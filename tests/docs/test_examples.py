@@ -3,7 +3,7 @@
 A fenced block `console` that shows commands (`$ …`) with what they print is run from the project's root, as
 a newcomer would who has run `make venv` and no more: the project's programs are not on the path.
 `...` stands for anything, white space is folded. A block marked `console (not run)` needs a cluster and is
-only read by people. A block `python` with prompts (`>>>`) is a doctest.
+only read by people. Blocks `python` with prompts (`>>>`) are doctests; those of one page are one session.
 """
 
 import doctest
@@ -17,19 +17,19 @@ import pytest
 from _pytest.mark.structures import ParameterSet
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(
     r"^```(?P<language>console|python)[ ]*(?P<note>[^\n]*)\n(?P<body>.*?)^```", re.DOTALL | re.MULTILINE
 )
 FOLDED = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
-def examples(language: str) -> list[ParameterSet]:
+def console_examples() -> list[ParameterSet]:
     found = []
     for page in PAGES:
         text = page.read_text()
         for match in FENCE.finditer(text):
-            if match["language"] != language or match["note"].strip() == "(not run)":
+            if match["language"] != "console" or match["note"].strip() == "(not run)":
                 continue
             line = text.count("\n", 0, match.start()) + 1
             found.append(pytest.param(match["body"], id=f"{page.relative_to(ROOT)}:{line}"))
@@ -44,7 +44,7 @@ def commands(body: str) -> Iterator[tuple[str, str]]:
         yield "".join(lines[: last + 1]).strip(), "".join(lines[last + 1 :])
 
 
-@pytest.mark.parametrize("body", examples("console"))
+@pytest.mark.parametrize("body", console_examples())
 def test_a_console_example_prints_what_the_page_shows(body: str) -> None:
     programs = [folder for folder in os.environ["PATH"].split(":") if Path(folder) != ROOT / ".venv/bin"]
     environment = {**os.environ, "PATH": ":".join(programs)}
@@ -69,11 +69,14 @@ def test_a_console_example_prints_what_the_page_shows(body: str) -> None:
             )
 
 
-@pytest.mark.parametrize("body", examples("python"))
-def test_a_python_example_prints_what_the_page_shows(body: str) -> None:
-    if ">>>" not in body:
-        pytest.skip("shows code without a session")
-    test = doctest.DocTestParser().get_doctest(body, {}, "example", None, 0)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_of_python_is_one_session_and_prints_what_it_shows(page: Path) -> None:
+    text, session = page.read_text(), {"__name__": "__main__"}
     report: list[str] = []
-    doctest.DocTestRunner(optionflags=FOLDED).run(test, out=report.append)
+    for match in FENCE.finditer(text):
+        if match["language"] == "python" and ">>>" in match["body"]:
+            line = text.count("\n", 0, match.start()) + 1
+            test = doctest.DocTestParser().get_doctest(match["body"], session, page.name, str(page), line)
+            doctest.DocTestRunner(optionflags=FOLDED).run(test, out=report.append, clear_globs=False)
+            session = test.globs
     assert not report, "".join(report)
