@@ -17,6 +17,7 @@ from numazones import requests
 from numazones.constraints import Constraints, Taint
 from numazones.errors import NumazonesError
 from numazones.kubelet.node import Node
+from numazones.kubelet.node_info import NodeInfo, PodInfo
 from numazones.pod import Pod
 
 MIRROR = "kubernetes.io/config.mirror"
@@ -30,6 +31,7 @@ _KEPT_ANNOTATIONS = (
     "controller.kubernetes.io/",
 )
 _TERMINAL = frozenset({"Succeeded", "Failed"})
+_PRESSURES = ("DiskPressure", "MemoryPressure", "PIDPressure")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +126,9 @@ class ClusterPod:
     started: str = ""
     """``status.startTime``, the same way; empty until the kubelet has seen the pod."""
     deleting: bool = False
-    """Whether its deletion was asked for; it holds its resources until it is gone."""
+    """Whether its deletion was asked for; to the scheduler it holds its resources until it is gone."""
+    stopped: bool = False
+    """Whether it is being deleted and its containers have ended: the kubelet has its share back already."""
     ready: bool = False
     acknowledged: bool = False
     """Whether the kubelet reports containers, which it does only for pods that it admitted."""
@@ -168,6 +172,7 @@ class ClusterPod:
             created=metadata.get("creationTimestamp") or "",
             started=status.get("startTime") or "",
             deleting=metadata.get("deletionTimestamp") is not None,
+            stopped=metadata.get("deletionTimestamp") is not None and _ended(status),
             ready=_is_true(status, "Ready"),
             acknowledged=bool(status.get("containerStatuses") or status.get("initContainerStatuses")),
             priority=spec.get("priority"),
@@ -207,6 +212,12 @@ class ClusterPod:
         return self.annotations.get(MIRROR, self.uid)
 
     @property
+    def info(self) -> PodInfo:
+        """The pod as its kubelet's checks see it; one that cannot be read asks for nothing."""
+        pod = self.admission or Pod(self.name, self.namespace, self.kubelet_uid, ())
+        return PodInfo(pod, self.constraints, self.requests)
+
+    @property
     def controller(self) -> Owner | None:
         """The owner that replaces the pod when it goes."""
         return next((owner for owner in self.owners if owner.controller), None)
@@ -238,6 +249,9 @@ class ClusterNode:
     """UID → pod, for the pods that hold a slot."""
     requested: Mapping[str, int] = field(default_factory=dict, hash=False)
     """Sum of the pods' requests."""
+    pressures: tuple[str, ...] = ()
+    """Conditions of pressure that hold, such as MemoryPressure."""
+    os: str = "linux"
 
     @classmethod
     def from_api(cls, body: Mapping[str, Any]) -> Self:
@@ -257,6 +271,27 @@ class ClusterNode:
             ready=_is_true(status, "Ready"),
             pod_slots=allocatable.pop("pods", 0),
             allocatable=allocatable,
+            pressures=tuple(name for name in _PRESSURES if _is_true(status, name)),
+            os=(status.get("nodeInfo") or {}).get("operatingSystem") or "linux",
+        )
+
+    def info(self, state: Node, *, beside: str) -> NodeInfo:
+        """The node as its kubelet sees it when a pod comes whose UID is ``beside``.
+
+        ``state`` is what the managers are taken to have assigned then, usually ``self.state``.
+        """
+        others = [pod for pod in self.pods.values() if pod.uid != beside]
+        return NodeInfo(
+            state,
+            allocatable=self.allocatable,
+            pod_slots=self.pod_slots,
+            pods={pod.kubelet_uid: pod.info for pod in others if not pod.stopped},
+            ended=frozenset(pod.kubelet_uid for pod in others if pod.stopped),
+            name=self.name,
+            labels=self.labels,
+            taints=self.taints,
+            pressures=self.pressures,
+            os=self.os,
         )
 
     @property
@@ -378,6 +413,12 @@ def _is_true(status: Mapping[str, Any], condition: str) -> bool:
         item.get("type") == condition and item.get("status") == "True"
         for item in status.get("conditions") or ()
     )
+
+
+def _ended(status: Mapping[str, Any]) -> bool:
+    """Whether all containers that were started have ended."""
+    statuses = (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ()))
+    return bool(statuses) and all("terminated" in (item.get("state") or {}) for item in statuses)
 
 
 def _owners(metadata: Mapping[str, Any]) -> tuple[Owner, ...]:

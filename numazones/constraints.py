@@ -1,13 +1,18 @@
 """What a pod says about the nodes it may run on, and what a node says about the pods it takes.
 
 Values of core/v1 as written in the API: taints, tolerations, ``nodeSelector`` and the required part of
-node affinity. Their meaning is in ``numazones.scheduling``. Everything here is hashable, so that pods of
-one template share one value.
+node affinity, host ports and the operating system, and whether a node meets them. Scheduler and kubelet
+ask the same questions with the same code (``component-helpers/scheduling/corev1`` of Kubernetes 1.36).
+Everything here is hashable, so that pods of one template share one value.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
+
+_ANY = "0.0.0.0"  # noqa: S104 - what an empty hostIP stands for
+_INTEGER = re.compile(r"[+-]?[0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +48,17 @@ class Toleration:
             body.get("effect") or "",
         )
 
+    def covers(self, taint: Taint) -> bool:
+        """Return whether this is consent to the taint."""
+        if self.effect and self.effect != taint.effect:
+            return False
+        if self.key and self.key != taint.key:
+            return False
+        if self.operator == "Equal":
+            return self.value == taint.value
+        # Lt and Gt wait behind a gate that is off by default (TaintTolerationComparisonOperators).
+        return self.operator == "Exists"
+
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
@@ -60,6 +76,49 @@ class Requirement:
             body.get("key", ""), body.get("operator", ""), tuple(str(v) for v in body.get("values") or ())
         )
 
+    def well_formed(self) -> bool:
+        """Return whether it can be read; a term with one that cannot selects nothing."""
+        match self.operator:
+            case "In" | "NotIn":
+                return bool(self.values)
+            case "Exists" | "DoesNotExist":
+                return not self.values
+            case "Gt" | "Lt":
+                return len(self.values) == 1 and _integer(self.values[0]) is not None
+            case _:
+                return False
+
+    def holds_for_label(self, labels: Mapping[str, str]) -> bool:
+        """Return whether it holds for a node's labels."""
+        value = labels.get(self.key)
+        match self.operator:
+            case "In":
+                return value is not None and value in self.values
+            case "NotIn":
+                return value is None or value not in self.values
+            case "Exists":
+                return value is not None
+            case "DoesNotExist":
+                return value is None
+            case _:
+                return self._compares(value)
+
+    def _compares(self, value: str | None) -> bool:
+        actual = None if value is None else _integer(value)
+        bound = _integer(self.values[0])
+        if actual is None or bound is None:
+            return False
+        return actual > bound if self.operator == "Gt" else actual < bound
+
+    def holds_for_field(self, name: str) -> bool:
+        """Return whether it holds for the fields of a node of this name."""
+        value = name if self.key == "metadata.name" else ""
+        if len(self.values) != 1:
+            return False
+        if self.operator == "In":
+            return value == self.values[0]
+        return self.operator == "NotIn" and value != self.values[0]
+
 
 @dataclass(frozen=True, slots=True)
 class SelectorTerm:
@@ -75,6 +134,30 @@ class SelectorTerm:
         """Read a NodeSelectorTerm."""
         return cls(_requirements(body.get("matchExpressions")), _requirements(body.get("matchFields")))
 
+    def holds(self, name: str, labels: Mapping[str, str]) -> bool:
+        """Return whether the term selects a node of this name and these labels."""
+        if not self.expressions and not self.fields:
+            return False
+        if not all(requirement.well_formed() for requirement in self.expressions):
+            return False
+        return all(requirement.holds_for_label(labels) for requirement in self.expressions) and all(
+            requirement.holds_for_field(name) for requirement in self.fields
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class HostPort:
+    """A port of the node that a pod asks for."""
+
+    port: int
+    protocol: str = "TCP"
+    address: str = _ANY
+
+    def collides(self, other: "HostPort") -> bool:
+        """Return whether only one of two pods can have it."""
+        same = (self.protocol, self.port) == (other.protocol, other.port)
+        return same and (self.address == other.address or _ANY in {self.address, other.address})
+
 
 @dataclass(frozen=True, slots=True)
 class Constraints:
@@ -87,6 +170,9 @@ class Constraints:
     tolerations: tuple[Toleration, ...] = ()
     scheduling_gates: tuple[str, ...] = ()
     scheduler_name: str = "default-scheduler"
+    host_ports: tuple[HostPort, ...] = ()
+    os: str = ""
+    """``spec.os.name``; empty: not said."""
     beyond: tuple[str, ...] = ()
     """Rules that look at other pods or at volumes, by field: ``numazones.scheduling`` does not cover them."""
 
@@ -105,8 +191,37 @@ class Constraints:
             tolerations=tuple(Toleration.from_api(item) for item in spec.get("tolerations") or ()),
             scheduling_gates=tuple(gate.get("name", "") for gate in spec.get("schedulingGates") or ()),
             scheduler_name=spec.get("schedulerName") or "default-scheduler",
+            host_ports=tuple(_host_ports(spec)),
+            os=(spec.get("os") or {}).get("name") or "",
             beyond=tuple(_beyond(spec)),
         )
+
+    def tolerates(self, taint: Taint) -> bool:
+        """Return whether one of the tolerations covers a taint."""
+        return any(toleration.covers(taint) for toleration in self.tolerations)
+
+    def selects(self, name: str, labels: Mapping[str, str]) -> bool:
+        """Return whether nodeSelector and required node affinity take a node of this name and labels."""
+        if not all(labels.get(key) == value for key, value in self.node_selector):
+            return False
+        return self.node_affinity is None or any(term.holds(name, labels) for term in self.node_affinity)
+
+
+def _host_ports(spec: Mapping[str, Any]) -> Iterator[HostPort]:
+    """Ports of containers that keep running."""
+    sidecars = (item for item in spec.get("initContainers") or () if item.get("restartPolicy") == "Always")
+    for container in (*sidecars, *(spec.get("containers") or ())):
+        for port in container.get("ports") or ():
+            if port.get("hostPort"):
+                protocol, address = port.get("protocol") or "TCP", port.get("hostIP") or _ANY
+                yield HostPort(port["hostPort"], protocol, address)
+
+
+def _integer(text: str) -> int | None:
+    if _INTEGER.fullmatch(text) is None:
+        return None
+    number = int(text)
+    return number if -(2**63) <= number < 2**63 else None
 
 
 def _beyond(spec: Mapping[str, Any]) -> Iterator[str]:

@@ -205,19 +205,19 @@ def _total(containers: tuple[Container, ...], demands: tuple[Demand, ...]) -> De
             if container.kind is ContainerKind.APP
             for name, _ in demand.memory or ()
         }
-        sums = _effective((c.kind, d.memory or ()) for c, d in zip(containers, demands, strict=True))
+        sums = effective((c.kind, d.memory or ()) for c, d in zip(containers, demands, strict=True))
         # A type that only init containers ask for is left out, as the kubelet leaves it out.
         memory = tuple((name, amount) for name, amount in sums if name in app_types)
-    cpus = dict(_effective((c.kind, ((CPU, d.cpus),)) for c, d in zip(containers, demands, strict=True)))
+    cpus = dict(effective((c.kind, ((CPU, d.cpus),)) for c, d in zip(containers, demands, strict=True)))
     return Demand(cpus=cpus.get(CPU, 0), memory=memory, limits=_total_limits(containers))
 
 
 def _total_limits(containers: tuple[Container, ...]) -> tuple[tuple[str, int], ...]:
-    limits = _effective((c.kind, tuple((n, a.nanos) for n, a in c.limits)) for c in containers)
+    limits = effective((c.kind, tuple((n, a.nanos) for n, a in c.limits)) for c in containers)
     return tuple((name, Quantity(nanos).value()) for name, nanos in limits)
 
 
-def _effective(
+def effective(
     parts: Iterable[tuple[ContainerKind, tuple[tuple[str, int], ...]]],
 ) -> tuple[tuple[str, int], ...]:
     """The pod's need per resource: the larger of the start-up peak and the long-running sum (KEP-753)."""

@@ -25,6 +25,8 @@ from numazones.kubelet.admission import Admission, admit
 from numazones.kubelet.config import SCOPE_POD
 from numazones.kubelet.explanation import explain
 from numazones.kubelet.node import Node
+from numazones.kubelet.node_admission import OS_LABEL, operating_system
+from numazones.kubelet.node_info import PodInfo
 from numazones.pod import Pod
 from numazones.resources import CPU
 
@@ -80,6 +82,8 @@ class NodeVerdict:
     free_block: int = 0
     """The most exclusive CPUs that one NUMA node could still give afterwards."""
     approximate: bool = False
+    sentence: str = ""
+    """Of a rejection by the node as a whole: the same in plain words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +168,7 @@ class Kind:
                 admission.containers,
                 admission.resources,
                 admission.qos_class,
+                dict(admission.labels).get(OS_LABEL),
                 admission.claimed_resources,
             ),
         )
@@ -214,7 +219,19 @@ def ask(kind: Kind, node: ClusterNode) -> NodeVerdict:
         return _excluded(excluded)
     if node.state is None:
         return _unknown(node.unknown)
-    return ask_kubelet(newcomer(kind.admission), node.state, approximate=node.approximate)
+    return _foreign(PodInfo(kind.admission, kind.constraints), node) or ask_kubelet(
+        newcomer(kind.admission), node.state, approximate=node.approximate
+    )
+
+
+def _foreign(pod: PodInfo, node: ClusterNode) -> NodeVerdict | None:
+    """The one check of the kubelet that neither the scheduler's filters nor the managers make."""
+    objection = operating_system(node.os, pod)
+    if objection is None:
+        return None
+    return NodeVerdict(
+        Standing.REJECTS, obstacles=((objection.reason, objection.message),), sentence=objection.sentence
+    )
 
 
 def newcomer(pod: Pod) -> Pod:
@@ -269,6 +286,7 @@ class Forecast:
     def __init__(self, kind: Kind) -> None:
         self.kind = kind
         self._pod = newcomer(kind.admission)
+        self._info = PodInfo(kind.admission, kind.constraints)
         self._requests = dict(kind.requests)
         self._verdicts: dict[str, NodeVerdict] = {}
         self._nodes: dict[NodeVerdict, dict[str, None]] = {}
@@ -330,7 +348,7 @@ class Forecast:
                 self._by_state.clear()
             known = ask_kubelet(self._pod, node.state, approximate=node.approximate)
             self._by_state[key] = known
-        return known
+        return _foreign(self._info, node) or known
 
     def _file(self, name: str, new: NodeVerdict) -> bool:
         old = self._verdicts.get(name)
@@ -419,7 +437,7 @@ class _Group:
 def _sentence(one: NodeVerdict, node: str) -> str:
     """Say what a rejecting node lacks: ``… the fullest offer is 12, on NUMA node 1 of worker-3``."""
     if one.rejection is None:
-        return ""
+        return one.sentence
     shortfall = explain(one.rejection).shortfall
     return f"{shortfall} of {node}" if _ENDS_WITH_ZONES.search(shortfall) else f"{shortfall} ({node})"
 

@@ -101,6 +101,11 @@ class KubeletConfiguration:
         """What the kubelet makes of pod-level resources."""
         return self.release.pod_level(dict(self.feature_gates))
 
+    @property
+    def skips_claimed_devices(self) -> bool:
+        """Whether devices that dynamic resource allocation serves are not given out again."""
+        return self.release.skips_claimed_devices(dict(self.feature_gates))
+
     def check(self) -> None:
         """Reject what the kubelet rejects before it looks at the machine.
 

@@ -74,7 +74,7 @@ class Kubelet:
                 devices,
                 machine.numa_mask,
                 over_hosting_nodes=config.release.device_hints_over_hosting_nodes,
-                skips_claimed=config.release.skips_claimed_devices(dict(config.feature_gates)),
+                skips_claimed=config.skips_claimed_devices,
                 preferred_allocation=preferred_allocation,
             ),
         )

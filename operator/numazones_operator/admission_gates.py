@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from numazones import scheduling
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
 from numazones.kubelet.admission import admit
@@ -136,7 +135,7 @@ class AdmissionGates:
                 nodes = tuple(
                     node.name
                     for node in self._state.all_nodes()
-                    if scheduling.selects(pod.constraints, node.name, node.labels)
+                    if pod.constraints.selects(node.name, node.labels)
                 )
             else:
                 continue

@@ -5,6 +5,9 @@ from typing import Any
 import pytest
 
 from numazones.cluster import Cluster, ClusterNode, ClusterPod, NoSuchNode, Owner, Unknown
+from numazones.kubelet.config import KubeletConfiguration
+from numazones.kubelet.node import Node
+from numazones.machine import CPU, Machine, NUMANode
 
 
 def pod(name: str, *, node: str = "", cpu: str = "1", phase: str = "Pending") -> ClusterPod:
@@ -153,3 +156,41 @@ def test_a_pod_cannot_be_put_on_a_node_that_is_not_there() -> None:
 def test_a_node_says_why_its_state_is_unknown() -> None:
     stale = Unknown("LeaseExpired", "the exporter's Lease was not renewed for 200 s")
     assert ClusterNode("worker-1").with_unknown_state(stale).unknown == stale
+
+
+def test_a_node_tells_its_kubelet_about_all_pods_but_the_one_that_comes() -> None:
+    ended = {"name": "c", "state": {"terminated": {"exitCode": 0}}}
+    running = {"name": "c", "state": {"running": {}}}
+    deleted = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+
+    def one(name: str, status: dict[str, Any], **metadata: Any) -> ClusterPod:
+        return ClusterPod.from_api(
+            {
+                "metadata": {"name": name, "uid": name, **metadata},
+                "spec": {"containers": [{"name": "c"}]},
+                "status": {"containerStatuses": [status]},
+            }
+        )
+
+    node = ClusterNode.from_api(
+        {
+            "metadata": {"name": "n"},
+            "status": {
+                "allocatable": {"cpu": "4", "pods": "9"},
+                "conditions": [{"type": "MemoryPressure", "status": "True"}],
+                "nodeInfo": {"operatingSystem": "linux"},
+            },
+        }
+    ).with_pods(
+        [
+            one("runs", running),
+            one("leaves", running, **deleted),
+            one("stopped", ended, **deleted),
+            one("comes", running),
+        ]
+    )
+    state = Node.fresh(Machine((CPU(0, 0, 0, 0, 0),), (NUMANode(0, 1),)), KubeletConfiguration())
+    info = node.info(state, beside="comes")
+    assert set(info.pods) == {"runs", "leaves"}
+    assert info.ended == {"stopped"}
+    assert (info.pod_slots, info.allocatable, info.pressures) == (9, {"cpu": 4000}, ("MemoryPressure",))

@@ -138,6 +138,13 @@ def test_a_pod_that_cannot_be_read_is_unknown_and_says_why() -> None:
     assert "twelve" in result.sentence
 
 
+def test_a_pod_for_another_operating_system_is_inadmissible_everywhere() -> None:
+    result = predict(pod("a", os={"name": "windows"}), [worker("worker-1", node_state())])
+    assert result.verdict == INADMISSIBLE
+    assert (result.reasons[0].reason, result.reasons[0].source) == ("PodOSNotSupported", Source.KUBELET)
+    assert result.sentence == "it is not for linux, which the node runs"
+
+
 def test_what_the_model_declines_is_unknown() -> None:
     amounts = {"cpu": "1", "memory": "1Gi", "hugepages-64Ki": "64Ki"}
     container = {"name": "main", "resources": {"requests": amounts, "limits": amounts}}

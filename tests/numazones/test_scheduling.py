@@ -57,7 +57,7 @@ def expression(key: str, operator: str, *values: str) -> dict[str, Any]:
     ],
 )
 def test_a_toleration_covers_a_taint(toleration: dict[str, str], taint: Taint, *, expected: bool) -> None:
-    assert scheduling.tolerated(taint, constraints(tolerations=[toleration]).tolerations) is expected
+    assert constraints(tolerations=[toleration]).tolerates(taint) is expected
 
 
 @pytest.mark.parametrize(
@@ -144,16 +144,16 @@ def test_placement_reasons_are_all_given(
 def test_a_term_of_node_affinity_selects(
     labels: dict[str, str], term: dict[str, Any], *, expected: bool
 ) -> None:
-    assert scheduling.selects(affinity(term), "worker-1", labels) is expected
+    assert affinity(term).selects("worker-1", labels) is expected
 
 
 def test_one_of_the_terms_of_node_affinity_suffices_and_the_selector_holds_besides() -> None:
     both = affinity(expression("zone", "In", "a"), expression("zone", "In", "b"))
-    assert scheduling.selects(both, "n", {"zone": "b"})
-    assert not scheduling.selects(both, "n", {"zone": "c"})
-    assert not scheduling.selects(affinity(), "n", {"zone": "a"})
+    assert both.selects("n", {"zone": "b"})
+    assert not both.selects("n", {"zone": "c"})
+    assert not affinity().selects("n", {"zone": "a"})
     strict = constraints(nodeSelector={"disk": "ssd"})
-    assert not scheduling.selects(strict, "n", {"zone": "a"})
+    assert not strict.selects("n", {"zone": "a"})
 
 
 @pytest.mark.parametrize(

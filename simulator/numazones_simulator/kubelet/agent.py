@@ -157,6 +157,9 @@ class Agent:
             _log.warning("%s: %s; the pod stays Pending", self.name, error)
             return
         self._show()
+        for victim in verdict.preempted:
+            names = {"metadata": {"name": victim.name, "namespace": victim.namespace, "uid": victim.uid}}
+            await self._persist(self._write_status, names, pod_status.preempted())
         if verdict.rejection is not None:
             status = pod_status.rejected(
                 pod,
@@ -195,7 +198,7 @@ class Agent:
     def _show(self) -> None:
         """Let files and listeners know what pods hold now."""
         if self._files is not None:
-            self._files.write(self.kubelet.node)
+            self._files.write(self.kubelet.recorded)
         self.changed.set()
 
     async def _persist(self, write: Any, *arguments: Any) -> None:

@@ -1,9 +1,8 @@
 """One simulated kubelet: the pods it runs, and its decision about each new one.
 
-No I/O happens here; ``agent`` connects a kubelet to the API server and to its files. Order of decisions as in
-the kubelet: the topology manager with all allocation first, then the node-resources check. A pod that the
-latter rejects has been given CPUs, memory and devices, which go back when the next pod comes; since nobody
-is admitted in between, they are returned at once here.
+No I/O happens here; ``agent`` connects a kubelet to the API server and to its files. All checks are made in
+the kubelet's order (``numazones.kubelet.node_admission``). What a pod was given that the node rejects in the
+end stays on record until the next pod comes, as in a real kubelet's state files.
 """
 
 from collections.abc import Mapping
@@ -14,10 +13,17 @@ from numazones.cluster import ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
 from numazones.kubelet import admission
 from numazones.kubelet.node import Node
+from numazones.kubelet.node_admission import admit_to_node
 from numazones.pod import Pod
-from numazones_simulator.kubelet import node_resources
-from numazones_simulator.kubelet.node_resources import Rejection
 from numazones_simulator.kubelet.node_spec import NodeSpec, node_object
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """Why the kubelet does not run a pod: ``status.reason``, and its message without the usual prefix."""
+
+    reason: str
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +33,8 @@ class Verdict:
     qos_class: str
     rejection: Rejection | None = None
     """None: the pod runs."""
+    preempted: tuple[Pod, ...] = ()
+    """Pods that were ended to make room for it."""
 
 
 class Undecidable(NumazonesError):
@@ -43,6 +51,9 @@ class Kubelet:
     def __init__(self, spec: NodeSpec) -> None:
         self.spec = spec
         self.node: Node = spec.empty_node()
+        """What the next pod is decided on."""
+        self.recorded: Node = self.node
+        """What the state files show until then."""
         self._scheduled = ClusterNode.from_api(node_object(spec, now=""))
         self._pods: dict[str, Pod] = {}
 
@@ -65,23 +76,21 @@ class Kubelet:
         if pod.admission is None:
             raise Undecidable(f"pod {pod.namespace}/{pod.name}: {pod.problem}")
         try:
-            decision = admission.admit(self.node, pod.admission)
+            decision = admit_to_node(self._scheduled.info(self.node, beside=pod.uid), pod.info)
         except NumazonesError as error:
             raise Undecidable(
                 f"pod {pod.namespace}/{pod.name}: the kubelet does not decide: {error}"
             ) from error
         qos_class = pod.admission.qos.value
+        self.node, self.recorded = decision.state, decision.recorded
         if not decision.admitted:
-            self.node = decision.node
             return Verdict(qos_class, Rejection(decision.reason, decision.message))
-        objection = node_resources.rejection(pod, self._scheduled)
-        if objection is not None:
-            self.node = admission.remove(decision.node, pod.uid)
-            return Verdict(qos_class, objection)
-        self.node = decision.node
+        preempted = tuple(self._pods.pop(uid) for uid in decision.preempted)
+        for victim in preempted:
+            self._scheduled = self._scheduled.without_pod(victim.uid)
         self._scheduled = self._scheduled.with_pod(pod)
         self._pods[pod.uid] = pod.admission
-        return Verdict(qos_class)
+        return Verdict(qos_class, preempted=preempted)
 
     def set_device_health(self, resource: str, device: str, *, healthy: bool) -> None:
         """A device plugin reports a device as faulty, or as mended."""
@@ -91,11 +100,13 @@ class Kubelet:
         )
         self.spec = replace(self.spec, devices={**self.spec.devices, resource: devices})
         self.node = self.node.with_devices(self.spec.devices)
+        self.recorded = self.recorded.with_devices(self.spec.devices)
         allocatable = ClusterNode.from_api(node_object(self.spec, now="")).allocatable
         self._scheduled = replace(self._scheduled, allocatable=allocatable)
 
     def remove(self, uid: str) -> bool:
         """A pod has ended and holds nothing any more; return whether it was active."""
         self.node = admission.remove(self.node, uid)
+        self.recorded = admission.remove(self.recorded, uid)
         self._scheduled = self._scheduled.without_pod(uid)
         return self._pods.pop(uid, None) is not None

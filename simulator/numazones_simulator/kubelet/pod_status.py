@@ -35,6 +35,12 @@ def rejected(pod: Body, *, reason: str, message: str, qos_class: str, now: str) 
     }
 
 
+def preempted() -> dict[str, Any]:
+    """What is changed in the status of a pod that makes room for a critical one."""
+    message = "Preempted in order to admit critical pod"
+    return {"phase": "Failed", "reason": "Preempting", "message": message}
+
+
 def running(pod: Body, *, qos_class: str, host_ip: str, pod_ip: str, now: str) -> dict[str, Any]:
     """The status of a pod all of whose containers run.
 

@@ -1,8 +1,8 @@
 """A day of four real kubelets (1.36.2), replayed: every decision of theirs is predicted.
 
-Pods that the managers admitted and another check of the kubelet rejected later (``OutOfcpu``) are
-admitted here and then gone, as for the kubelet. Where the kubelet picked devices at random, its
-pick is offered to the model as the plugin's preference: taking it shows that it was open to it.
+Every pod is put to the node as a whole: one that the managers admit may still be rejected with OutOfcpu,
+in the kubelet's words and with its figures. Where the kubelet picked devices at random, its pick is
+offered to the model as the plugin's preference: taking it shows that it was open to it.
 """
 
 import gzip
@@ -10,6 +10,7 @@ import json
 import tarfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +18,22 @@ import pytest
 import yaml
 
 from numazones import cpuset
+from numazones.cluster import ClusterNode
+from numazones.constraints import Constraints
 from numazones.kubelet.admission import Admission, admit, remove
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.device_manager import Device
 from numazones.kubelet.explanation import explain
 from numazones.kubelet.node import Node
+from numazones.kubelet.node_admission import admit_to_node, requested
+from numazones.kubelet.node_info import NodeInfo, PodInfo
 from numazones.pod import Pod
 from numazones_exporter.sources.sysfs import SysfsReader
 
 SAMPLES = Path(__file__).parents[2] / "data"
 
 # All outcomes of the day per node; nothing else happened there. The three pods that stayed
-# Unschedulable never reached a kubelet. OutOfcpu: one pod that the managers admit, and the
-# node-resources check, which comes after them, rejects.
+# Unschedulable never reached a kubelet.
 OUTCOMES = {
     "rig-a": {"admitted": 27, "TopologyAffinityError": 5, "UnexpectedAdmissionError": 1, "admitted again": 8},
     "rig-b": {"admitted": 32, "TopologyAffinityError": 8, "UnexpectedAdmissionError": 5, "OutOfcpu": 1},
@@ -41,7 +45,6 @@ OUTCOMES = {
         "admitted again": 13,
     },
 }
-LATER_CHECKS = {"OutOfcpu"}
 REJECTED = "Pod was rejected: "
 
 
@@ -60,8 +63,23 @@ class Preference:
 class Day:
     """One node's day: its state, the pods that are on it, and what was compared."""
 
-    def __init__(self, node: Node, devices: dict[str, tuple[Device, ...]], preference: Preference) -> None:
+    def __init__(
+        self,
+        node: Node,
+        devices: dict[str, tuple[Device, ...]],
+        preference: Preference,
+        *,
+        around: ClusterNode,
+    ) -> None:
         self.node = node
+        self.around = NodeInfo(
+            node,
+            allocatable=around.allocatable,
+            pod_slots=around.pod_slots,
+            name=around.name,
+            labels=around.labels,
+            taints=around.taints,
+        )
         self.devices = devices
         self.preference = preference
         self.pods: dict[str, Pod] = {}
@@ -86,23 +104,22 @@ class Day:
         pod = Pod.from_manifest(manifest)
         assert pod.qos == outcome["qosClass"], name
         self.preference.taken = set(observed_devices(observed))
-        admission = admit(self.node, pod)
-        self.node = admission.node
+        constraints = Constraints.from_api(operation["pod"]["spec"])
+        others = {
+            uid: PodInfo(other, requests=requested(other, self.node.config))
+            for uid, other in self.pods.items()
+        }
+        said = admit_to_node(replace(self.around, state=self.node, pods=others), PodInfo(pod, constraints))
+        self.node = said.state
         message = (outcome["message"] or "").removeprefix(REJECTED)
-        if outcome["reason"] in LATER_CHECKS:
-            assert admission.admitted, name
-            self.outcomes[outcome["reason"]] += 1
-            self.node = remove(self.node, pod.uid)
-        elif (outcome["message"] or "").startswith(REJECTED):
-            assert (admission.admitted, admission.reason, admission.message) == (
-                False,
-                outcome["reason"],
-                message,
-            ), name
-            assert explain(admission).shortfall
-            self.outcomes[admission.reason] += 1
+        admission = said.managers
+        assert admission is not None
+        if (outcome["message"] or "").startswith(REJECTED):
+            assert (said.admitted, said.reason, said.message) == (False, outcome["reason"], message), name
+            assert said.sentence or explain(admission).shortfall
+            self.outcomes[said.reason] += 1
         else:
-            assert admission.admitted, f"{name}: {admission.message}"
+            assert said.admitted, f"{name}: {said.message}"
             self.outcomes["admitted"] += 1
             self.compare(name, admission, outcome, observed)
             if outcome["phase"] in {"Succeeded", "Failed"}:
@@ -192,7 +209,9 @@ def day(folder: Path, plugins: Mapping[str, Any], scratch: Path, version: str) -
         for plugin in plugins.values()
     }
     preference = Preference()
-    return Day(Node.fresh(machine, config, devices, preferred_allocation=preference), devices, preference)
+    around = ClusterNode.from_api(json.loads((folder / "node.json").read_text()))
+    node = Node.fresh(machine, config, devices, preferred_allocation=preference)
+    return Day(node, devices, preference, around=around)
 
 
 def operations(lines: Iterable[str], node: str) -> Iterator[dict[str, Any]]:

@@ -1,0 +1,286 @@
+"""What a node says to a pod that is bound to it: all of the kubelet's checks, in its own order.
+
+Rules: kubelet 1.36. The eviction manager comes first (``pkg/kubelet/eviction``: a node under pressure
+takes no more pods). Then the resource managers decide **and allocate** (``numazones.kubelet.admission``),
+and only after them comes the look at the node as a whole (``pkg/kubelet/lifecycle/predicate``): operating
+system, pod slots, requests against what is allocatable, node affinity, host ports, taints that evict. So a
+pod may be given CPUs and then be rejected with OutOfcpu. What it was given stays on record, in state files
+and zones, until the next admission, which frees the share of every pod that is active no more before it
+decides anything. A critical pod that lacks nothing but amounts is admitted, and others are preempted.
+
+A pod that is being deleted counts until its containers have stopped. The kubelet then gives its share back
+at once, in both respects, some time before the object leaves the API. There is no check of the architecture
+but through node affinity. Not covered: sysctls, AppArmor, volumes, supplemental groups, a node shutting down.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from numazones import quantity
+from numazones.constraints import Taint
+from numazones.demand import PodLevel, QOSClass, effective
+from numazones.kubelet.admission import Admission, admit, remove
+from numazones.kubelet.config import KubeletConfiguration
+from numazones.kubelet.node import Node
+from numazones.kubelet.node_info import NodeInfo, PodInfo
+from numazones.kubelet.preemption import PODS, NoVictims, victims_for
+from numazones.kubelet.rejection import UNEXPECTED
+from numazones.pod import Pod
+from numazones.resources import CPU, MEMORY, is_memory
+
+EVICTED = "Evicted"
+OUT_OF = "OutOf"
+"""Reasons for lack of a resource begin with it: OutOfcpu, OutOfpods."""
+NODE_AFFINITY = "NodeAffinity"
+NODE_PORTS = "NodePorts"
+TAINT_TOLERATION = "TaintToleration"
+PODOS_LABEL = "PodOSSelectorNodeLabelDoesNotMatch"
+POD_OS = "PodOSNotSupported"
+
+_FIRST = (CPU, MEMORY, "ephemeral-storage")
+_NATIVE_DOMAIN = "kubernetes.io/"
+OS_LABEL = "kubernetes.io/os"
+_MEMORY_PRESSURE = "MemoryPressure"
+_MEMORY_PRESSURE_TAINT = Taint("node.kubernetes.io/memory-pressure", "", "NoSchedule")
+_NANOS_PER_MILLI, _NANOS_PER_UNIT = 10**6, 10**9
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAdmission:
+    """What the node says about one pod."""
+
+    admitted: bool
+    reason: str
+    """Of a rejection, as in the pod's status; empty if admitted."""
+    message: str
+    """Of a rejection, as in the pod's status without ``Pod was rejected: ``; empty if admitted."""
+    sentence: str
+    """A rejection by the node as a whole in plain words; of the managers' ``explain`` tells more."""
+    managers: Admission | None
+    """The resource managers' decision; None where the pod did not come so far."""
+    state: Node = field(repr=False)
+    """What the next pod is decided on."""
+    recorded: Node = field(repr=False)
+    """What state files and zones show until then: the shares of rejected and preempted pods included."""
+    preempted: tuple[str, ...] = ()
+    """Uids of the pods that make room for a critical one."""
+
+
+def admit_to_node(node: NodeInfo, pod: PodInfo) -> NodeAdmission:
+    """Say what the node says to a pod that is bound to it.
+
+    Raises:
+        KubeletCrash, KubeletHang: the kubelet would not get to a verdict.
+    """
+    pressure = _pressure(node, pod)
+    if pressure is not None:
+        return NodeAdmission(False, *pressure, None, node.state, node.state)
+    before = _without(node.state, node.ended)
+    managers = admit(before, pod.pod)
+    if not managers.admitted:
+        return NodeAdmission(
+            False, managers.reason, managers.message, "", managers, managers.node, managers.node
+        )
+    granted = managers.node
+    objections = list(_objections(node, pod, granted))
+    if not objections:
+        return NodeAdmission(True, "", "", "", managers, granted, granted)
+    if pod.critical and all(isinstance(one, _Insufficient) for one in objections):
+        return _made_room(node, pod, managers, [one for one in objections if isinstance(one, _Insufficient)])
+    if pod.critical:
+        objections = [one for one in objections if not isinstance(one, _Insufficient)]
+    first = objections[0]
+    return NodeAdmission(
+        False, first.reason, first.message, first.sentence, managers, remove(granted, pod.pod.uid), granted
+    )
+
+
+def _without(state: Node, uids: Iterable[str]) -> Node:
+    for uid in sorted(uids):
+        state = remove(state, uid)
+    return state
+
+
+def _pressure(node: NodeInfo, pod: PodInfo) -> tuple[str, str, str] | None:
+    """The eviction manager's objection: reason, message, sentence."""
+    if not node.pressures or pod.critical:
+        return None
+    if node.pressures == (_MEMORY_PRESSURE,) and (
+        node.state.kubelet.reading(pod.pod).qos is not QOSClass.BEST_EFFORT
+        or pod.constraints.tolerates(_MEMORY_PRESSURE_TAINT)
+    ):
+        return None
+    return (
+        EVICTED,
+        f"The node had condition: [{' '.join(node.pressures)}]. ",
+        f"the node is under pressure ({', '.join(node.pressures)}) and takes no such pods until that is over",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Objection:
+    """Why the node as a whole does not run a pod, amounts aside."""
+
+    reason: str
+    message: str
+    """The kubelet's, without ``Pod was rejected: ``."""
+    sentence: str
+    """The same in plain words."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Insufficient:
+    """Too little of a resource is left."""
+
+    resource: str
+    requested: int
+    used: int
+    capacity: int
+
+    @property
+    def reason(self) -> str:
+        return OUT_OF + self.resource
+
+    @property
+    def message(self) -> str:
+        return (
+            f"Node didn't have enough resource: {self.resource}, "
+            f"requested: {self.requested}, used: {self.used}, capacity: {self.capacity}"
+        )
+
+    @property
+    def sentence(self) -> str:
+        if self.resource == PODS:
+            return f"the node runs {self.used} pods and takes {self.capacity}"
+        used, capacity = _figure(self.resource, self.used), _figure(self.resource, self.capacity)
+        return (
+            f"requests {_figure(self.resource, self.requested)} {self.resource}; "
+            f"pods on the node have requested {used} of its {capacity}"
+        )
+
+    @property
+    def missing(self) -> int:
+        return self.requested - (self.capacity - self.used)
+
+
+_AnyObjection = Objection | _Insufficient
+
+
+def _figure(resource: str, amount: int) -> str:
+    if resource == CPU:
+        return quantity.format_milli(amount)
+    return quantity.format_bytes(amount) if is_memory(resource) or resource in _FIRST else str(amount)
+
+
+def _objections(node: NodeInfo, pod: PodInfo, granted: Node) -> Iterator[_AnyObjection]:
+    """Every objection of the node as a whole; the first one counts."""
+    foreign = operating_system(node.os, pod)
+    if foreign is not None:
+        yield foreign
+        return  # the kubelet looks no further, not even for room that preemption could make
+    yield from _insufficient(node, pod, granted)
+    if not pod.constraints.selects(node.name, node.labels):
+        yield _predicate(NODE_AFFINITY, "node(s) didn't match Pod's node affinity/selector")
+    if _ports_taken(node, pod):
+        yield _predicate(NODE_PORTS, "node(s) didn't have free ports for the requested pod ports")
+    evicting = [taint for taint in node.taints if taint.effect == "NoExecute"]
+    if not pod.static and not all(pod.constraints.tolerates(taint) for taint in evicting):
+        yield _predicate(TAINT_TOLERATION, "node(s) had taints that the pod didn't tolerate")
+
+
+_SENTENCES = {
+    NODE_AFFINITY: "its node selector or affinity does not take this node",
+    NODE_PORTS: "a host port that it asks for is taken on this node",
+    TAINT_TOLERATION: "the node has a taint of effect NoExecute that it does not tolerate",
+}
+
+
+def _predicate(name: str, description: str) -> Objection:
+    return Objection(name, f"Predicate {name} failed: {description}", _SENTENCES[name])
+
+
+def operating_system(os: str, pod: PodInfo) -> Objection | None:
+    """The objection to a pod for another operating system than the node's, which no scheduler looks at."""
+    sentence = f"it is not for {os}, which the node runs"
+    if dict(pod.pod.labels).get(OS_LABEL, os) != os:
+        message = "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label"
+        return Objection(PODOS_LABEL, message, sentence)
+    if pod.constraints.os not in {"", os}:
+        return Objection(POD_OS, "Failed to admit pod as the OS field doesn't match node OS", sentence)
+    return None
+
+
+def _insufficient(node: NodeInfo, pod: PodInfo, granted: Node) -> Iterator[_Insufficient]:
+    if len(node.pods) + 1 > node.pod_slots:
+        yield _Insufficient(PODS, 1, len(node.pods), node.pod_slots)
+    allocatable = _with_held_devices(node.allocatable, granted, pod.pod.uid)
+    requests = requested(pod.pod, granted.config)
+    for resource in (*_FIRST, *sorted(requests.keys() - set(_FIRST))):
+        amount, capacity = requests.get(resource, 0), allocatable.get(resource, 0)
+        # Extended resources that the node does not know are taken to be cluster-wide.
+        if amount > 0 and (resource in allocatable or not _is_extended(resource)):
+            used = sum(other.requests.get(resource, 0) for other in node.pods.values())
+            if amount > capacity - used:
+                yield _Insufficient(resource, amount, used, capacity)
+
+
+def _with_held_devices(allocatable: Mapping[str, int], granted: Node, uid: str) -> Mapping[str, int]:
+    """What is allocatable, of devices at least as many as are in use where the pod itself has got some."""
+    if uid not in granted.devices.assignments:
+        return allocatable
+    held = {name: devices.bit_count() for name, devices in granted.devices.allocated.items()}
+    return {**allocatable, **{name: max(count, allocatable.get(name, 0)) for name, count in held.items()}}
+
+
+def _is_extended(resource: str) -> bool:
+    return "/" in resource and _NATIVE_DOMAIN not in resource
+
+
+def requested(pod: Pod, config: KubeletConfiguration) -> dict[str, int]:
+    """What a pod counts for when it is admitted; cpu in milli-CPUs, others in whole units."""
+    claimed = pod.claimed_resources if config.skips_claimed_devices else frozenset()
+    totals = dict(
+        effective(
+            (
+                container.kind,
+                tuple(
+                    (name, amount.nanos)
+                    for name, amount in container.requests
+                    if (container.name, name) not in claimed
+                ),
+            )
+            for container in pod.containers
+        )
+    )
+    if pod.resources is not None and config.pod_level not in {PodLevel.DROPPED, PodLevel.LEFT_ALONE_UNSEEN}:
+        for name, amount in pod.resources.requests:
+            if name == CPU or is_memory(name):
+                totals[name] = amount.nanos
+    for name, amount in pod.overhead:
+        totals[name] = totals.get(name, 0) + amount.nanos
+    return {
+        name: -(-nanos // (_NANOS_PER_MILLI if name == CPU else _NANOS_PER_UNIT))
+        for name, nanos in totals.items()
+    }
+
+
+def _ports_taken(node: NodeInfo, pod: PodInfo) -> bool:
+    wanted = pod.constraints.host_ports
+    if not wanted:
+        return False
+    taken = [port for other in node.pods.values() for port in other.constraints.host_ports]
+    return any(one.collides(other) for one in wanted for other in taken)
+
+
+def _made_room(
+    node: NodeInfo, pod: PodInfo, managers: Admission, lacking: list[_Insufficient]
+) -> NodeAdmission:
+    """Preempt others for a critical pod; rejected only where all of them together would not be enough."""
+    granted = managers.node
+    try:
+        victims = victims_for(node, pod, tuple((one.resource, one.missing) for one in lacking))
+    except NoVictims as error:
+        message = f"Unexpected error while attempting to recover from admission failure: {error}"
+        after = remove(granted, pod.pod.uid)
+        return NodeAdmission(False, UNEXPECTED, message, lacking[0].sentence, managers, after, granted)
+    return NodeAdmission(True, "", "", "", managers, _without(granted, victims), granted, victims)

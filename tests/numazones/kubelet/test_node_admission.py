@@ -1,0 +1,310 @@
+"""What a node says to a pod that is bound to it: managers first, then the node as a whole."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from numazones.constraints import Constraints, Taint
+from numazones.kubelet.admission import remove
+from numazones.kubelet.explanation import explain
+from numazones.kubelet.node_admission import NodeAdmission, admit_to_node
+from numazones.kubelet.node_info import NodeInfo, PodInfo
+from numazones.pod import Pod
+from numazones.requests import effective_requests
+
+from .building import GI, container, gpus, machine, node
+
+AMOUNTS = {"cpu": 46_000, "memory": 8 * GI, "hugepages-2Mi": GI, "v.example/nic": 2}
+
+
+def pod(uid: str, requests: dict[str, str] | None = None, *, limits: bool = False, **more: Any) -> PodInfo:
+    """A pod of one container; ``metadata`` and ``status`` may be given, the rest is its spec."""
+    amounts = requests or {}
+    one = {"name": "c", "resources": {"requests": amounts, **({"limits": amounts} if limits else {})}}
+    body = {
+        "metadata": {"uid": uid, "name": uid, **more.pop("metadata", {})},
+        "status": more.pop("status", {}),
+        "spec": {"containers": [one], **more},
+    }
+    return PodInfo(Pod.from_api(body), Constraints.from_api(body["spec"]), effective_requests(body))
+
+
+def info(*pods: PodInfo, **values: Any) -> NodeInfo:
+    """A node of 46 CPUs whose managers pin nothing unless a state is given."""
+    state = values.pop("state", None) or node(policy="none", cpus="none", memory="None")
+    return NodeInfo(
+        state,
+        **{
+            "allocatable": AMOUNTS,
+            "pods": {one.pod.uid: one for one in pods},
+            "name": "n1",
+            "labels": {"zone": "a"},
+            **values,
+        },
+    )
+
+
+BUSY = info(pod("other", {"cpu": "44750m", "memory": "6Gi", "v.example/nic": "1"}))
+
+
+def verdict(admission: NodeAdmission) -> str:
+    return f"{admission.reason}: {admission.message}" if admission.reason else ""
+
+
+@pytest.mark.parametrize(
+    ("requests", "expected", "sentence"),
+    [
+        ({"cpu": "1250m", "memory": "2Gi", "v.example/nic": "1"}, "", ""),
+        (
+            {"cpu": "2"},
+            "OutOfcpu: Node didn't have enough resource: cpu, requested: 2000, used: 44750, capacity: 46000",
+            "requests 2 cpu; pods on the node have requested 44750m of its 46",
+        ),
+        (
+            {"memory": "3Gi", "v.example/nic": "5"},
+            (
+                "OutOfmemory: Node didn't have enough resource: memory, "
+                "requested: 3221225472, used: 6442450944, capacity: 8589934592"
+            ),
+            "requests 3Gi memory; pods on the node have requested 6Gi of its 8Gi",
+        ),
+        (
+            {"v.example/nic": "2"},
+            (
+                "OutOfv.example/nic: Node didn't have enough resource: v.example/nic, "
+                "requested: 2, used: 1, capacity: 2"
+            ),
+            "requests 2 v.example/nic; pods on the node have requested 1 of its 2",
+        ),
+        (
+            {"hugepages-2Mi": "2Gi"},
+            (
+                "OutOfhugepages-2Mi: Node didn't have enough resource: hugepages-2Mi, "
+                "requested: 2147483648, used: 0, capacity: 1073741824"
+            ),
+            "requests 2Gi hugepages-2Mi; pods on the node have requested 0 of its 1Gi",
+        ),
+        ({"elsewhere.example/licence": "9"}, "", ""),
+        ({"hugepages-1Gi": "0"}, "", ""),
+    ],
+)
+def test_requests_are_weighed_against_what_is_left(
+    requests: dict[str, str], expected: str, sentence: str
+) -> None:
+    found = admit_to_node(BUSY, pod("new", requests))
+    assert (verdict(found), found.sentence) == (expected, sentence)
+
+
+def test_a_pod_that_asks_for_nothing_fits_on_a_node_that_gave_too_much() -> None:
+    assert admit_to_node(info(pod("other", {"cpu": "50"})), pod("new")).admitted
+
+
+def test_pod_slots_come_first() -> None:
+    full = info(*(pod(name) for name in "abc"), pod_slots=3)
+    found = admit_to_node(full, pod("new", {"cpu": "99"}))
+    assert verdict(found) == (
+        "OutOfpods: Node didn't have enough resource: pods, requested: 1, used: 3, capacity: 3"
+    )
+    assert found.sentence == "the node runs 3 pods and takes 3"
+
+
+def pinning(**config: Any) -> NodeInfo:
+    """Sixteen CPUs of which one is reserved."""
+    return info(state=node(machine(2, cores=4), **config), allocatable={"cpu": 15_000, "memory": 31 * GI})
+
+
+def guaranteed(uid: str, cpu: int, **more: Any) -> PodInfo:
+    return pod(uid, {"cpu": str(cpu), "memory": "1Gi"}, limits=True, **more)
+
+
+def test_the_managers_decide_first() -> None:
+    found = admit_to_node(pinning(), guaranteed("big", 20))
+    assert found.reason == "TopologyAffinityError"
+    assert found.managers is not None
+    assert explain(found.managers).shortfall
+    assert found.sentence == ""
+
+
+def test_what_a_pod_was_given_before_its_rejection_stays_on_record_until_the_next_one() -> None:
+    start = replace(pinning(), pods={"burst": pod("burst", {"cpu": "12"})})
+    found = admit_to_node(start, guaranteed("late", 4))
+    assert found.reason == "OutOfcpu"
+    assert found.recorded.cpus.assignments["late"]["c"].bit_count() == 4
+    assert found.state.cpus == start.state.cpus
+    # Read again from its state files, the node still shows it; the kubelet knows that the pod has ended.
+    shown = replace(start, state=found.recorded, pods={})
+    wide = guaranteed("next", 14, containers=[container("a", 6), container("b", 8)])
+    assert admit_to_node(shown, wide).reason == "TopologyAffinityError"
+    assert admit_to_node(replace(shown, ended={"late"}), wide).admitted
+
+
+def test_pods_whose_containers_have_stopped_hold_nothing_any_more() -> None:
+    first = admit_to_node(pinning(), guaranteed("leaving", 7))
+    running = {"leaving": guaranteed("leaving", 7)}
+    still = replace(
+        pinning(), state=first.state, pods=running, allocatable={"cpu": 10_000, "memory": 31 * GI}
+    )
+    assert admit_to_node(still, guaranteed("next", 7)).reason == "OutOfcpu"
+    stopped = replace(still, pods={}, ended={"leaving"})
+    found = admit_to_node(stopped, guaranteed("next", 7))
+    assert found.admitted
+    assert found.state.pods == {"next"}
+
+
+def test_devices_that_were_just_given_count_as_allocatable() -> None:
+    """The node's status may lag behind the plugin."""
+    state = node(machine(2, cores=4), devices=gpus((0,), (1,)), policy="none", cpus="none", memory="None")
+    start = info(state=state, allocatable={"vendor/gpu": 1, "cpu": 8000, "memory": 8 * GI})
+    assert admit_to_node(start, pod("new", {"vendor/gpu": "2"}, limits=True)).admitted
+
+
+def test_what_dynamic_resource_allocation_serves_is_not_weighed() -> None:
+    claims = {
+        "requestMappings": [{"containerName": "c", "resourceName": "v.example/nic", "requestName": "r"}]
+    }
+    claimed = pod("new", {"v.example/nic": "9"}, status={"extendedResourceClaimStatus": claims})
+    assert admit_to_node(info(), claimed).admitted
+    older = node(policy="none", cpus="none", memory="None", version="1.34")
+    assert admit_to_node(info(state=older), claimed).reason == "OutOfv.example/nic"
+
+
+@pytest.mark.parametrize(("version", "reason"), [("1.36", "OutOfcpu"), ("1.31", "")])
+def test_pod_level_requests_and_overhead_are_weighed_as_the_release_does(version: str, reason: str) -> None:
+    resources = {"requests": {"cpu": "46"}, "limits": {"cpu": "46"}}
+    asked = pod("new", {"cpu": "1"}, resources=resources, overhead={"cpu": "1m"})
+    state = node(policy="none", cpus="none", memory="None", version=version)
+    assert admit_to_node(info(state=state), asked).reason == reason
+
+
+def test_node_affinity_is_checked_again() -> None:
+    assert admit_to_node(info(), pod("new", nodeSelector={"zone": "a"})).admitted
+    assert verdict(admit_to_node(info(), pod("new", nodeSelector={"zone": "b"}))) == (
+        "NodeAffinity: Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"
+    )
+    arm = pod("new", nodeSelector={"kubernetes.io/arch": "arm64"})
+    assert admit_to_node(info(labels={"kubernetes.io/arch": "amd64"}), arm).reason == "NodeAffinity"
+
+
+@pytest.mark.parametrize(("effect", "reason"), [("NoExecute", "TaintToleration"), ("NoSchedule", "")])
+def test_only_taints_that_evict_concern_the_kubelet(effect: str, reason: str) -> None:
+    tainted = info(taints=(Taint("k", "", effect),))
+    assert admit_to_node(tainted, pod("new")).reason == reason
+    assert admit_to_node(tainted, pod("new", tolerations=[{"key": "k", "operator": "Exists"}])).admitted
+    static = {"annotations": {"kubernetes.io/config.source": "file"}}
+    assert admit_to_node(tainted, pod("new", metadata=static)).admitted
+
+
+def ports(*entries: dict[str, Any]) -> dict[str, Any]:
+    return {"containers": [{"name": "c", "ports": list(entries)}]}
+
+
+@pytest.mark.parametrize(
+    ("entry", "reason"),
+    [
+        ({"hostPort": 80}, "NodePorts"),
+        ({"hostPort": 80, "hostIP": "10.0.0.9"}, "NodePorts"),
+        ({"hostPort": 80, "protocol": "UDP"}, ""),
+        ({"hostPort": 81}, ""),
+        ({"containerPort": 80}, ""),
+    ],
+)
+def test_host_ports_must_be_free(entry: dict[str, Any], reason: str) -> None:
+    taken = info(pod("other", **ports({"hostPort": 80})))
+    assert admit_to_node(taken, pod("new", **ports(entry))).reason == reason
+
+
+def test_pods_of_another_operating_system_are_rejected_before_all_else() -> None:
+    labelled = {"labels": {"kubernetes.io/os": "windows"}}
+    asked = pod("new", {"cpu": "99"}, metadata=labelled, priority=2_000_000_000)
+    assert verdict(admit_to_node(info(), asked)) == (
+        "PodOSSelectorNodeLabelDoesNotMatch: "
+        "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label"
+    )
+    assert verdict(admit_to_node(info(), pod("new", os={"name": "windows"}))) == (
+        "PodOSNotSupported: Failed to admit pod as the OS field doesn't match node OS"
+    )
+    assert admit_to_node(info(), pod("new", os={"name": "linux"})).admitted
+
+
+@pytest.mark.parametrize(
+    ("pressures", "asked", "admitted"),
+    [
+        (("MemoryPressure",), pod("new"), False),
+        (("MemoryPressure",), pod("new", {"cpu": "1"}), True),
+        (
+            ("MemoryPressure",),
+            pod("new", tolerations=[{"key": "node.kubernetes.io/memory-pressure", "operator": "Exists"}]),
+            True,
+        ),
+        (("DiskPressure",), pod("new", {"cpu": "1"}), False),
+        (("DiskPressure",), pod("new", priority=2_000_000_000), True),
+    ],
+)
+def test_a_node_under_pressure_takes_no_more_pods(
+    pressures: tuple[str, ...], asked: PodInfo, *, admitted: bool
+) -> None:
+    found = admit_to_node(info(pressures=pressures), asked)
+    assert found.admitted == admitted
+    if not admitted:
+        assert verdict(found) == f"Evicted: The node had condition: [{pressures[0]}]. "
+
+
+# Preemption
+
+CRITICAL: dict[str, Any] = {"priority": 2_000_000_000}
+
+
+def test_others_make_room_for_a_critical_pod_the_cheapest_that_serve_first() -> None:
+    start = info(
+        pod("effort"),
+        pod("small", {"cpu": "10"}),
+        pod("near", {"cpu": "20"}),
+        guaranteed("dear", 16),
+    )
+    found = admit_to_node(start, pod("system", {"cpu": "15"}, **CRITICAL))
+    assert (found.admitted, found.preempted) == (True, ("near",))
+    more = admit_to_node(start, pod("system", {"cpu": "40"}, **CRITICAL))
+    assert set(more.preempted) == {"small", "near", "dear"}
+
+
+def test_slots_are_made_by_preempting_as_well() -> None:
+    full = info(pod("effort"), pod("burst", {"cpu": "1"}), pod_slots=2)
+    assert admit_to_node(full, pod("system", **CRITICAL)).preempted == ("effort",)
+
+
+def test_a_preempted_pods_share_stays_on_record_until_the_next_admission() -> None:
+    first = admit_to_node(pinning(), guaranteed("victim", 7))
+    held = replace(pinning(), state=first.state, pods={"victim": guaranteed("victim", 7)})
+    found = admit_to_node(
+        replace(held, allocatable={"cpu": 8000, "memory": 31 * GI}), guaranteed("system", 4, **CRITICAL)
+    )
+    assert found.preempted == ("victim",)
+    assert found.recorded.pods == {"victim", "system"}
+    assert found.state == remove(found.recorded, "victim")
+
+
+def test_other_critical_pods_are_not_preempted_unless_they_rank_lower() -> None:
+    start = info(pod("peer", {"cpu": "40"}, **CRITICAL))
+    found = admit_to_node(start, pod("system", {"cpu": "10"}, **CRITICAL))
+    assert verdict(found) == (
+        "UnexpectedAdmissionError: Unexpected error while attempting to recover from admission failure: "
+        "preemption: error finding a set of pods to preempt: "
+        "no set of running pods found to reclaim resources: [(res: cpu, q: 4000), ]"
+    )
+    above = pod("system", {"cpu": "10"}, priority=2_000_001_000)
+    assert admit_to_node(start, above).preempted == ("peer",)
+
+
+def test_a_critical_pod_is_rejected_for_what_preemption_cannot_mend() -> None:
+    found = admit_to_node(
+        info(pod("other", {"cpu": "46"})), pod("system", {"cpu": "1"}, nodeSelector={"zone": "b"}, **CRITICAL)
+    )
+    assert (found.reason, found.preempted) == ("NodeAffinity", ())
+
+
+def test_static_pods_and_their_mirrors_are_critical() -> None:
+    for name in ("kubernetes.io/config.mirror", "kubernetes.io/config.source"):
+        assert pod("x", metadata={"annotations": {name: "file"}}).critical
+    assert not pod("x", metadata={"annotations": {"kubernetes.io/config.source": "api"}}).critical
+    assert not pod("x", priority=1_000_000).critical
