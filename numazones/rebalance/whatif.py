@@ -14,6 +14,7 @@ from typing import Any
 from numazones.api.numazone import NUMAZone
 from numazones.api.zones import node_from_zones
 from numazones.cluster import Cluster, ClusterNode, ClusterPod, Unknown
+from numazones.defaulting import Defaults
 from numazones.errors import NumazonesError
 from numazones.rebalance.budgets import Budget, Headroom
 from numazones.rebalance.candidates import Situation, candidates, why_not
@@ -22,6 +23,7 @@ from numazones.rebalance.goals import Goal, measure
 from numazones.rebalance.moves import Plan, evict, place
 from numazones.rebalance.planner import plan
 from numazones.rebalance.policy import Policy
+from numazones.rebalance.templates import pod_from_template
 
 
 class InvalidDump(NumazonesError):
@@ -69,11 +71,12 @@ def situation_of(items: Iterable[Mapping[str, Any]], now: datetime) -> Situation
     kinds: dict[str, list[Mapping[str, Any]]] = {}
     for item in items:
         kinds.setdefault(item.get("kind", ""), []).append(item)
+    defaults = Defaults.of(item for found in kinds.values() for item in found)
     if "Node" not in kinds:
         raise InvalidDump("the dump holds no nodes; kubectl get nodes,pods,numazones -A -o json has them")
     pods = [ClusterPod.from_api(body) for body in kinds.get("Pod", ())]
     templates = {
-        body["metadata"]["uid"]: _template(body)
+        body["metadata"]["uid"]: pod_from_template(body, defaults)
         for kind in ("ReplicaSet", "StatefulSet", "Job")
         for body in kinds.get(kind, ())
     }
@@ -155,11 +158,3 @@ def _nodes(bodies: Sequence[Mapping[str, Any]], zones: Iterable[Mapping[str, Any
                 node = node.with_unknown_state(Unknown("ZonesUnreadable", str(error)))
         nodes.append(node)
     return nodes
-
-
-def _template(body: Mapping[str, Any]) -> ClusterPod:
-    metadata, template = body["metadata"], body["spec"]["template"]
-    name = {"namespace": metadata["namespace"], "name": metadata["name"], "uid": metadata["uid"]}
-    return ClusterPod.from_api(
-        {"metadata": {**(template.get("metadata") or {}), **name}, "spec": template["spec"]}
-    )

@@ -108,13 +108,26 @@ class Execution:
         if rest.plan is None:
             return Judgement(problem=rest.problem)
         freed = self._freed(rest.plan)
-        problem = await asyncio.to_thread(objection, replace(rest, plan=freed), situation, settings)
-        if not problem or freed == rest.plan:
+        unheld = self._unheld(rest.plan)
+        problem = unheld or await asyncio.to_thread(objection, replace(rest, plan=freed), situation, settings)
+        if not problem or (freed == rest.plan and not unheld):
             return Judgement(problem=problem)
-        if await asyncio.to_thread(objection, rest, situation, settings):
-            return Judgement(problem=problem)
-        cure = f"give the pods' templates the scheduling gate {GATE} or the node affinity of the plan"
+        other = await asyncio.to_thread(objection, rest, situation, settings)
+        if other:
+            return Judgement(problem=other)
+        cure = "" if unheld else " or the node affinity of the plan"
+        cure = f"give the pods' templates the scheduling gate {GATE}{cure}"
         return Judgement(problem=f"{problem}; {cure}", holds_if_confined=True)
+
+    def _unheld(self, made: Plan) -> str:
+        """Return why a replacement may be there before the pending pods whose place it would take."""
+        for move in made.moves:
+            if move.after_pending and not self._is_steerable(move.pod):
+                pod = f"{move.pod.namespace}/{move.pod.name}"
+                return (
+                    f"the replacement of pod {pod} must wait for the pending pods, and nothing holds it back"
+                )
+        return ""
 
     def _freed(self, made: Plan) -> Plan:
         """The plan without the affinities that this operator has no means to bring about."""

@@ -1,16 +1,19 @@
 """What rebalancing knows beside the cluster: people's intent; budgets, owners, claims, classes, mirrored."""
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from numazones.cluster import Cluster, ClusterPod
+from numazones.defaulting import Defaults
 from numazones.rebalance.budgets import Budget, Headroom
 from numazones.rebalance.candidates import Situation
 from numazones.rebalance.filter import Surroundings
 from numazones.rebalance.history import History
-from numazones_client import Decoder, Resource, by_uid
+from numazones.rebalance.templates import pod_from_template
+from numazones_client import Decoder, Resource, by_name, by_uid
 from numazones_client.table import Table
 from numazones_operator.intent import Intent
 from numazones_operator.rebalance.objects import FAILED, GONE, read
@@ -26,41 +29,44 @@ OWNERS = (
 """Kinds that make pods from a template of their own."""
 
 
+LIMIT_RANGES = Resource("", "v1", "limitranges")
+RUNTIME_CLASSES = Resource("node.k8s.io", "v1", "runtimeclasses", namespaced=False)
+
+
 @dataclass(frozen=True, slots=True)
 class Template:
-    """The pod that an owner would make."""
+    """What an owner makes its pods of."""
 
     owner: str
     """UID."""
-    pod: ClusterPod
+    body: bytes
+    """Names and template of the owner as JSON, which is small: few of tens of thousands are asked for."""
 
     @classmethod
     def from_api(cls, body: Mapping[str, Any]) -> "Template":
         """Read a ReplicaSet, StatefulSet or Job."""
-        metadata, template = body["metadata"], body["spec"]["template"]
-        made = {
-            "metadata": {
-                **(template.get("metadata") or {}),
-                "namespace": metadata["namespace"],
-                "name": metadata["name"],
-                "uid": f"template/{metadata['uid']}",
-            },
-            "spec": template["spec"],
-        }
-        return cls(metadata["uid"], ClusterPod.from_api(made))
+        metadata = {key: body["metadata"][key] for key in ("namespace", "name", "uid")}
+        kept = {"metadata": metadata, "spec": {"template": body["spec"]["template"]}}
+        return cls(metadata["uid"], json.dumps(kept, separators=(",", ":")).encode())
 
 
 @dataclass(frozen=True, slots=True)
-class PriorityClass:
-    """The value of a priority class."""
+class Defaulting:
+    """An object that fills in what pods leave open: a LimitRange, a RuntimeClass or a PriorityClass."""
 
-    name: str
-    value: int
+    key: str
+    body: Mapping[str, Any]
 
     @classmethod
-    def from_api(cls, body: Mapping[str, Any]) -> "PriorityClass":
-        """Read a PriorityClass."""
-        return cls(body["metadata"]["name"], int(body["value"]))
+    def from_api(cls, body: Mapping[str, Any]) -> "Defaulting":
+        """Keep what matters of the object."""
+        kept = {key: value for key, value in body.items() if key not in _BOOKKEEPING}
+        metadata = body["metadata"]
+        kept["metadata"] = {key: metadata[key] for key in ("namespace", "name") if key in metadata}
+        return cls(by_name(metadata), kept)
+
+
+_BOOKKEEPING = ("metadata", "status", "kind", "apiVersion")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,16 +91,30 @@ class Inputs:
         """``intent`` is kept up to date by somebody else."""
         self.intent = intent
         self.budgets: Table[Budget] = Table(lambda item: f"{item.namespace}/{item.name}")
-        self.priority_classes: Table[PriorityClass] = Table(lambda item: item.name)
+        self.limit_ranges = self._defaulting()
+        self.runtime_classes = self._defaulting()
+        self.priority_classes = self._defaulting()
         self.claims: Table[Claim] = Table(lambda item: f"{item.namespace}/{item.name}")
         self.templates: dict[Resource, Table[Template]] = {
-            resource: Table(lambda item: item.owner) for resource in OWNERS
+            resource: Table(lambda item: item.owner, self._template_changed) for resource in OWNERS
         }
+        self._made: dict[str, ClusterPod] = {}
+        """Owner's UID → the pod that it would make, once somebody has asked."""
+
+    def _defaulting(self) -> Table[Defaulting]:
+        return Table(lambda item: item.key, lambda _old, _new: self._made.clear())
+
+    def _template_changed(self, old: Template | None, new: Template | None) -> None:
+        changed = new or old
+        if changed is not None:
+            self._made.pop(changed.owner, None)
 
     def mirrored(self) -> Iterator[tuple[Resource, Decoder[Any], Table[Any]]]:
         """Yield what reflectors have to keep up to date."""
         yield BUDGETS, Decoder(Budget.from_api), self.budgets
-        yield PRIORITY_CLASSES, Decoder(PriorityClass.from_api), self.priority_classes
+        yield LIMIT_RANGES, Decoder(Defaulting.from_api), self.limit_ranges
+        yield RUNTIME_CLASSES, Decoder(Defaulting.from_api), self.runtime_classes
+        yield PRIORITY_CLASSES, Decoder(Defaulting.from_api), self.priority_classes
         yield CLAIMS, Decoder(Claim.from_api), self.claims
         for resource, table in self.templates.items():
             yield resource, Decoder(Template.from_api, key=by_uid), table
@@ -102,14 +122,27 @@ class Inputs:
     @property
     def classes(self) -> dict[str, int]:
         """Name → value of the priority classes."""
-        return {item.name: item.value for item in self.priority_classes}
+        return {item.key: int(item.body["value"]) for item in self.priority_classes}
+
+    @property
+    def defaults(self) -> Defaults:
+        """What the API server fills in when it creates a pod."""
+        return Defaults(
+            tuple(item.body for item in self.limit_ranges),
+            {item.key: item.body for item in self.runtime_classes},
+            {item.key: item.body for item in self.priority_classes},
+        )
 
     def template(self, owner: str) -> ClusterPod | None:
-        """Return the pod that an owner would make, by the owner's UID."""
+        """Return the pod that an owner would make, by the owner's UID; None if the owner is not known."""
+        made = self._made.get(owner)
+        if made is not None:
+            return made
         for table in self.templates.values():
             found = table.get(owner)
             if found is not None:
-                return found.pod
+                made = self._made[owner] = pod_from_template(json.loads(found.body), self.defaults)
+                return made
         return None
 
     def situation(self, cluster: Cluster, now: datetime, *, during: str = "") -> Situation:
@@ -125,9 +158,15 @@ class Inputs:
                 storage_classes={(item.namespace, item.name): item.storage_class for item in self.claims},
                 namespace_labels={item.name: item.labels for item in self.intent.namespaces},
             ),
-            templates={item.owner: item.pod for table in self.templates.values() for item in table},
+            templates=self._templates(pods),
             history=self._history(during),
         )
+
+    def _templates(self, pods: Iterable[ClusterPod]) -> dict[str, ClusterPod]:
+        """Return what the pods' owners would make in their place."""
+        owners = {pod.controller.uid for pod in pods if pod.controller is not None}
+        made = ((owner, self.template(owner)) for owner in owners)
+        return {owner: pod for owner, pod in made if pod is not None}
 
     def _history(self, during: str) -> History:
         moved: dict[tuple[str, str], datetime] = {}

@@ -2,6 +2,7 @@
 
 import io
 import json
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from numazones.rebalance.goals import FitMore, Wanted
 from numazones.rebalance.policy import Policy
 from numazones.rebalance.whatif import Effort, InvalidDump, situation_of, what_if
 
+NOW = datetime.fromisoformat("2026-01-31T12:00:00Z")
 POLICY = {
     "apiVersion": "numazones.io/v1alpha1",
     "kind": "RebalancePolicy",
@@ -200,3 +202,17 @@ def test_one_pod_can_be_asked_about(
     }
     assert main([*arguments, "default/gone"]) == 1
     assert "the dump holds no pod default/gone on a node" in capsys.readouterr().err
+
+
+def test_what_a_template_leaves_open_is_filled_in_as_on_pods(dump: dict[str, Any]) -> None:
+    """Limits alone make a Guaranteed pod: its replacement needs CPUs of its own, and has nowhere to go."""
+    container = {"name": "c", "resources": {"limits": {"cpu": "4", "memory": "1Gi"}}}
+    owner = {
+        "kind": "ReplicaSet",
+        "metadata": {"namespace": "default", "name": "rs", "uid": "p0-rs"},
+        "spec": {"template": {"spec": {"containers": [container]}}},
+    }
+    dump["items"].append(owner)
+    template = situation_of(dump["items"], NOW).templates["p0-rs"]
+    assert template.admission is not None
+    assert template.requests["cpu"] == 4000

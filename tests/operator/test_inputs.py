@@ -1,0 +1,71 @@
+"""What rebalancing reads beside the cluster: templates as the API server would make pods of them."""
+
+from typing import Any
+
+from numazones_client import Client, ClusterConfig
+from numazones_operator.intent import Intent
+from numazones_operator.rebalance.inputs import OWNERS, Defaulting, Inputs, Template
+
+
+def inputs() -> Inputs:
+    return Inputs(Intent(Client(ClusterConfig(server="http://127.0.0.1:1"))))
+
+
+def owner(**spec: Any) -> dict[str, Any]:
+    container = {"name": "c", **spec.pop("container", {})}
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [container], **spec}}
+    return {"metadata": {"namespace": "default", "name": "rs", "uid": "u"}, "spec": {"template": template}}
+
+
+def made(inputs_: Inputs, body: dict[str, Any]) -> Any:
+    inputs_.templates[OWNERS[0]].put(Template.from_api(body))
+    pod = inputs_.template("u")
+    assert pod is not None
+    assert pod.admission is not None
+    return pod
+
+
+def test_requests_default_to_limits_as_on_the_pods() -> None:
+    limits = {"cpu": "10", "memory": "1Gi"}
+    pod = made(inputs(), owner(container={"resources": {"limits": limits}}))
+    assert pod.admission.qos.value == "Guaranteed"
+    assert pod.requests["cpu"] == 10_000
+
+
+def test_limit_ranges_of_the_namespace_count_from_when_they_are_seen() -> None:
+    found = inputs()
+    assert made(found, owner()).admission.qos.value == "BestEffort"
+    amounts = {"cpu": "4", "memory": "1Gi"}
+    limits = [{"type": "Container", "default": amounts, "defaultRequest": amounts}]
+    for namespace in ("elsewhere", "default"):
+        body = {"metadata": {"namespace": namespace, "name": "defaults"}, "spec": {"limits": limits}}
+        found.limit_ranges.put(Defaulting.from_api(body))
+        pod = found.template("u")
+        assert pod is not None
+        assert pod.admission is not None
+        assert (pod.requests.get("cpu") == 4000) is (namespace == "default")
+
+
+def test_a_runtime_classs_overhead_and_node_selector_belong_to_the_replacement() -> None:
+    found = inputs()
+    body = {
+        "metadata": {"name": "kata"},
+        "handler": "kata",
+        "overhead": {"podFixed": {"cpu": "500m"}},
+        "scheduling": {"nodeSelector": {"runtime": "kata"}},
+    }
+    found.runtime_classes.put(Defaulting.from_api(body))
+    amounts = {"cpu": "2", "memory": "1Gi"}
+    resources = {"requests": amounts, "limits": amounts}
+    pod = made(found, owner(runtimeClassName="kata", container={"resources": resources}))
+    assert pod.requests["cpu"] == 2500
+    assert pod.constraints.node_selector == (("runtime", "kata"),)
+
+
+def test_a_template_that_is_edited_or_gone_is_not_remembered() -> None:
+    found = inputs()
+    for cpus in (2, 4):
+        limits = {"cpu": str(cpus), "memory": "1Gi"}
+        assert made(found, owner(container={"resources": {"limits": limits}})).requests["cpu"] == 1000 * cpus
+    found.templates[OWNERS[0]].discard("u")
+    assert found.template("u") is None
