@@ -4,10 +4,10 @@ SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-SOURCES := numazones client program exporter operator kubectl simulator tests benchmarks examples scripts
+SOURCES := numazones client program exporter operator kubectl simulator tests benchmarks examples scripts images
 PRESENT := $(wildcard $(SOURCES))
 
-.PHONY: help venv lock lint format types imports test demo crds clean
+.PHONY: help venv lock lint format types imports test demo crds images clean
 
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,7 +32,7 @@ format: venv  ## let ruff rewrite what it can
 	$(BIN)/ruff format $(PRESENT)
 
 types: venv
-	$(BIN)/mypy $(filter-out scripts,$(PRESENT)) scripts/generate_crds.py
+	$(BIN)/mypy $(filter-out scripts images,$(PRESENT)) scripts/generate_crds.py
 
 imports: venv
 	$(BIN)/lint-imports
@@ -46,6 +46,9 @@ demo: venv  ## a small simulated cluster: zones, predictions, the gate; then kub
 
 crds: venv  ## write crds/ and their reference page from numazones/api
 	$(BIN)/python scripts/generate_crds.py
+
+images: venv  ## build the images of exporter, operator and simulator; needs buildah and mmdebstrap
+	images/build
 
 clean:  ## remove what the other targets made
 	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,32 @@
+"""Runs while an image is built: installs the wheels beside it, so that equal wheels give equal files.
+
+Of the console scripts those named in the file ``programs`` stay; those of libraries go.
+"""
+
+import compileall
+import runpy
+import sys
+from pathlib import Path
+from py_compile import PycInvalidationMode
+
+HERE = Path(__file__).parent
+TARGET = Path("/usr/local")
+PROGRAMS = (HERE / "programs").read_text().split()
+
+# pip runs from its own wheel and is not installed.
+sys.path.insert(0, str(HERE / "pip.whl"))
+wheels = [str(wheel) for wheel in sorted(HERE.glob("*-*.whl"))]
+sys.argv = ["pip", "install", "--quiet", "--no-index", "--no-deps", "--no-compile", "--no-cache-dir"]
+sys.argv += ["--root-user-action=ignore", "--disable-pip-version-check", *wheels]
+try:
+    runpy.run_module("pip", run_name="__main__")
+except SystemExit as ended:
+    if ended.code:
+        raise
+for script in (TARGET / "bin").iterdir():
+    if script.name not in PROGRAMS:
+        script.unlink()
+# Bytecode that is taken for what it is, whatever the times of files: nothing is written on a read-only root.
+(site,) = TARGET.glob("lib/python3*/*-packages")
+if not compileall.compile_dir(site, quiet=1, invalidation_mode=PycInvalidationMode.UNCHECKED_HASH):
+    sys.exit(f"{site} could not be compiled")

@@ -1,0 +1,74 @@
+"""Prints the part of requirements.txt that some extras of the project need: what their images install.
+
+    python scripts/locked.py operator --without kubeconfig
+
+The lock says which versions, with their hashes; which of them an extra needs is read from pyproject.toml and
+from the metadata of the installed packages, so that there is one lock and not one per image.
+"""
+
+import argparse
+import re
+import tomllib
+from importlib.metadata import requires
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def needed(extras: list[str], without: str | None = None) -> set[str]:
+    """Names of all packages that the project with some extras needs, directly or not.
+
+    What another extra lists can be left out: what a program brings for laptops, images need not carry.
+
+    Raises:
+        KeyError: there is no such extra.
+        importlib.metadata.PackageNotFoundError: a package is not installed (run ``make venv``).
+    """
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    texts = [*project["dependencies"]]
+    for extra in extras:
+        texts += project["optional-dependencies"][extra]
+    left_out = project["optional-dependencies"][without] if without else []
+    left = [Requirement(text) for text in texts if text not in left_out]
+    seen: set[tuple[str, frozenset[str]]] = set()
+    while left:
+        wanted = left.pop()
+        key = (canonicalize_name(wanted.name), frozenset(wanted.extras))
+        if key in seen:
+            continue
+        seen.add(key)
+        for text in requires(wanted.name) or ():
+            further = Requirement(text)
+            markers = [{"extra": extra} for extra in ("", *wanted.extras)]
+            if further.marker is None or any(map(further.marker.evaluate, markers)):
+                left.append(further)
+    return {name for name, _ in seen}
+
+
+def locked(names: set[str]) -> str:
+    """Entries of requirements.txt, hashes and all, for some packages.
+
+    Raises:
+        LookupError: the lock lacks one (run ``make lock``).
+    """
+    blocks = re.finditer(
+        r"^(?P<name>\S+?)==(?:.*\\\n)*.*\n", (ROOT / "requirements.txt").read_text(), re.MULTILINE
+    )
+    found = {canonicalize_name(block["name"]): block[0] for block in blocks}
+    missing = names - found.keys()
+    if missing:
+        raise LookupError(f"requirements.txt lacks {', '.join(sorted(missing))}; run make lock")
+    return "".join(found[name] for name in sorted(names))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("extras", nargs="+", help="whose needs to print")
+    parser.add_argument("--without", metavar="EXTRA", help="leave out what this one lists")
+    options = parser.parse_args()
+    print(locked(needed(options.extras, options.without)), end="")

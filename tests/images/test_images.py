@@ -1,0 +1,199 @@
+"""How images are made, from the lock and nothing else; and what is in those that have been built."""
+
+import gzip
+import io
+import json
+import os
+import re
+import stat
+import struct
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from collections.abc import Mapping
+from email.parser import HeaderParser
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cyclonedx.model.bom import Bom
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parents[2]
+IMAGES = ROOT / "images"
+BUILT = ROOT / ".cache" / "images"
+PROGRAMS = ("exporter", "operator", "simulator")
+HASH = r"    --hash=sha256:[0-9a-f]{64}"
+LOCKED = re.compile(rf"([a-z0-9-]+)==(\S+) \\\n(?:{HASH} \\\n)*{HASH}\n")
+
+
+def python(script: str, *arguments: str, **environment: str) -> str:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / script), *arguments],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_an_image_installs_what_the_lock_pins_by_hash_and_its_extra_needs(program: str) -> None:
+    text = python("scripts/locked.py", program)
+    entries = list(LOCKED.finditer(text))
+    assert text == "".join(entry[0] for entry in entries)
+    lock = (ROOT / "requirements.txt").read_text()
+    assert all(entry[0] in lock for entry in entries)
+    pins = {entry[1]: entry[2] for entry in entries}
+    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    direct = [*wanted["dependencies"], *wanted["optional-dependencies"][program]]
+    names = {canonicalize_name(Requirement(text).name) for text in direct}
+    assert names <= pins.keys()
+    assert {name: version(name) for name in pins} == pins, "the environment is that of the lock"
+    assert not {"pytest", "mypy", "ruff", "pip"} & pins.keys()
+    assert ("kopf" in pins) == (program == "operator")
+    assert ("grpclib" in pins) == (program != "operator")
+
+
+def test_the_base_is_pinned_by_hash() -> None:
+    lines = (IMAGES / "base.lock").read_text().splitlines()
+    assert lines[0].startswith("#")
+    for line in lines[1:]:
+        assert re.fullmatch(r"[a-z0-9.+-]+ [0-9A-Za-z:.+~-]+ [0-9a-f]{64}", line), line
+    assert any(line.startswith("python3.11-minimal 3.11.") for line in lines)
+
+
+def test_the_containerfile_has_a_target_for_each_program_and_runs_none_as_root() -> None:
+    text = (IMAGES / "Containerfile").read_text()
+    stages = re.findall(r"^FROM (\w+) AS (\w+)$", text, re.MULTILINE)
+    assert {name for base, name in stages if base == "image"} == set(PROGRAMS)
+    assert stages[0] == ("scratch", "base")
+    assert re.findall(r"^USER (.*)$", text, re.MULTILINE) == ["65532:65532"]
+    for program in PROGRAMS:
+        assert f'ENTRYPOINT ["/usr/local/bin/numazones-{program}"]' in text
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> Path:
+    """A context with one wheel and a base of two packages, one of which was taken out again."""
+    wheels = tmp_path / "exporter" / "wheels"
+    wheels.mkdir(parents=True)
+    with zipfile.ZipFile(wheels / "example-1.2-py3-none-any.whl", "w") as wheel:
+        metadata = "Metadata-Version: 2.4\nName: Example\nVersion: 1.2\nLicense-Expression: MIT\n"
+        wheel.writestr("example-1.2.dist-info/METADATA", metadata)
+    with tarfile.open(tmp_path / "base.tar", "w") as base:
+        base.addfile(tarfile.TarInfo("./var/lib/dpkg/status.d/libc6"))
+    return tmp_path
+
+
+def test_the_bill_names_every_package_with_its_hash(context: Path) -> None:
+    stamp = {"VERSION": "9.8.7", "SOURCE_DATE_EPOCH": "1767225600"}
+    bill = python("images/sbom.py", "exporter", str(context), **stamp)
+    assert bill == python("images/sbom.py", "exporter", str(context), **stamp)
+    read = Bom.from_json(json.loads(bill))  # type: ignore[attr-defined] # made by a decorator
+    assert read.metadata.component.name == "numazones-exporter"
+    assert read.metadata.component.version == "9.8.7"
+    assert read.metadata.timestamp.isoformat() == "2026-01-01T00:00:00+00:00"
+    found = {component.name: component for component in read.components}
+    assert found.keys() == {"Example", "libc6"}
+    assert str(found["Example"].purl) == "pkg:pypi/example@1.2"
+    assert [licence.id for licence in found["Example"].licenses] == ["MIT"]
+    assert str(found["libc6"].purl).startswith("pkg:deb/debian/libc6@2.36")
+    assert all(len(item.hashes) == 1 for item in found.values())
+
+
+class Image:
+    """An OCI archive, unpacked in memory."""
+
+    def __init__(self, archive: Path) -> None:
+        with tarfile.open(archive) as content:
+
+            def blob(name: str) -> bytes:
+                part = content.extractfile(name)
+                assert part is not None
+                return part.read()
+
+            def at(digest: str) -> str:
+                return f"blobs/{digest.replace(':', '/')}"
+
+            manifest = json.loads(blob(at(json.loads(blob("index.json"))["manifests"][0]["digest"])))
+            self.config: Mapping[str, Any] = json.loads(blob(at(manifest["config"]["digest"])))["config"]
+            self.compressed = sum(layer["size"] for layer in manifest["layers"])
+            self.files: dict[str, tarfile.TarInfo] = {}
+            self.contents: dict[str, bytes] = {}
+            for layer in manifest["layers"]:
+                with tarfile.open(fileobj=io.BytesIO(gzip.decompress(blob(at(layer["digest"]))))) as files:
+                    for member in files:
+                        name = member.name.removeprefix("./")
+                        self.files[name] = member
+                        if member.isfile() and (part := files.extractfile(member)):
+                            self.contents[name] = part.read()
+
+
+@pytest.fixture(scope="module", params=PROGRAMS)
+def image(request: pytest.FixtureRequest) -> tuple[str, Image]:
+    archive = BUILT / f"numazones-{request.param}.tar"
+    if not archive.exists():
+        pytest.skip("there are no images: make images, which needs buildah and mmdebstrap, has not been run")
+    return request.param, Image(archive)
+
+
+def test_an_image_says_what_it_is(image: tuple[str, Image]) -> None:
+    program, built = image
+    labels = {
+        name.removeprefix("org.opencontainers.image."): text for name, text in built.config["Labels"].items()
+    }
+    assert labels["title"] == f"numazones-{program}"
+    assert labels["version"] == version("numazones")
+    assert labels["licenses"] == "Apache-2.0"
+    assert re.fullmatch(r"[0-9a-f]{40}", labels["revision"])
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", labels["created"])
+    assert labels["description"]
+    assert built.config["User"] == "65532:65532"
+
+
+def test_an_image_is_small_and_has_one_program_and_no_shell(image: tuple[str, Image]) -> None:
+    program, built = image
+    assert built.compressed < 45 << 20
+    executable = {
+        name
+        for name, member in built.files.items()
+        if member.isfile() and member.mode & stat.S_IXUSR and re.search(r"(^|/)s?bin/", name)
+    }
+    mine = PROGRAMS if program == "simulator" else (program,)
+    assert executable == {"usr/bin/python3.11", *(f"usr/local/bin/numazones-{name}" for name in mine)}
+    assert not any(member.mode & (stat.S_ISUID | stat.S_ISGID) for member in built.files.values())
+
+
+def test_an_image_has_valid_bytecode_for_every_module(image: tuple[str, Image]) -> None:
+    _, built = image
+    modules = [name for name in built.contents if re.match(r"usr/(local/)?lib/python3.*\.py$", name)]
+    assert len(modules) > 500
+    for name in modules:
+        folder, _, file = name.rpartition("/")
+        compiled = built.contents.get(f"{folder}/__pycache__/{file[:-3]}.cpython-311.pyc")
+        assert compiled, f"{name} is not compiled"
+        # PEP 552: flags 1 is "by the hash of the source, which is not checked".
+        assert struct.unpack("<I", compiled[4:8]) == (1,), name
+
+
+def test_the_bill_in_an_image_is_of_what_is_installed(image: tuple[str, Image]) -> None:
+    program, built = image
+    bill = json.loads(built.contents[f"usr/share/sbom/numazones-{program}.cdx.json"])
+    named = {
+        (item["name"].lower().replace("_", "-"), item["version"])
+        for item in bill["components"]
+        if item["purl"].startswith("pkg:pypi")
+    }
+    installed = set()
+    for name, content in built.contents.items():
+        if name.endswith(".dist-info/METADATA"):
+            headers = HeaderParser().parsestr(content.decode())
+            installed.add((headers["Name"].lower().replace("_", "-"), headers["Version"]))
+    assert named == installed

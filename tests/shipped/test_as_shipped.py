@@ -1,0 +1,378 @@
+"""Exporter and operator run as their manifests say: their users, flags, variables, mounts, nothing else.
+
+From the images where `make images` has made them of this commit, and always from this Python, within the
+same constraints. The node is a recorded one, the API server the embedded one, behind TLS as in a cluster.
+"""
+
+import asyncio
+import json
+import shutil
+import socket
+import ssl
+import subprocess
+import tarfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from grpclib.const import Cardinality, Handler
+from grpclib.server import Server, Stream
+
+from numazones_client import Client, ClusterConfig, Resource
+from numazones_client.config import StaticToken
+from numazones_client.resources import NUMAZONES, PODS
+from numazones_exporter import podresources_pb2 as pb
+from numazones_simulator import recorded_nodes, recordings
+from numazones_simulator.apiserver import ApiServer
+from numazones_simulator.control_plane import ControlPlane
+from numazones_simulator.recordings import Recording
+
+from ..manifests.kustomizations import composition, rendered  # noqa: TID252 - test folders are not packages
+from ..operator.closed_loop import eventually  # noqa: TID252
+from .containers import FileSystem, Network, Pod, can_isolate, of_image, of_this_python, running, tls
+
+ROOT = Path(__file__).resolve().parents[2]
+IMAGES = ROOT / ".cache" / "images"
+SAMPLE = ROOT / "tests" / "data" / "recordings"
+PREDICTIONS = Resource("numazones.io", "v1alpha1", "admissionpredictions")
+TOKEN = "token-of-the-pod"
+PATIENCE = 120.0
+
+
+@dataclass
+class Cluster:
+    """A recorded node in an API server, and all that the project's pods find there."""
+
+    folder: Path
+    kind: str
+    """``python`` or ``image``: what the containers are made of."""
+    network: Network
+    client: Client
+    recording: Recording
+    pods: Mapping[str, dict[str, Any]]
+    """Program → template of its pods, as kustomize renders it."""
+    host: dict[str, Path]
+    proc: Path
+
+    def files(self, program: str) -> FileSystem:
+        root = self.folder / f"root-{program}"
+        root.mkdir()
+        if self.kind == "python":
+            return of_this_python(root)
+        return of_image(IMAGES / f"numazones-{program}.tar", root)
+
+    @asynccontextmanager
+    async def running(self, program: str) -> AsyncIterator[subprocess.Popen[bytes]]:
+        """Run a program's pod until the test has seen enough; then it must end in order."""
+        folder = self.folder / program
+        (folder / "serviceaccount").mkdir(parents=True)
+        namespace = {"exporter": "numazones-system", "operator": "numazones-operator"}[program]
+        given = {"token": TOKEN, "namespace": namespace, "ca.crt": (self.folder / "ca.crt").read_text()}
+        for name, text in given.items():
+            (folder / "serviceaccount" / name).write_text(text)
+        pod = Pod(
+            template=self.pods[program],
+            name=f"numazones-{program}-x",
+            namespace=namespace,
+            node=self.recording.name,
+            folder=folder,
+            host=self.host,
+            proc=self.proc,
+        )
+        try:
+            async with running(pod, self.files(program), self.network, f"numazones-{program}") as process:
+                yield process
+        except BaseException as error:
+            error.add_note(f"{program} said:\n{pod.log.read_text()[-4000:]}")
+            raise
+        assert process.returncode == 0, pod.log.read_text()[-4000:]
+        lines = [json.loads(line) for line in pod.log.read_text().splitlines()]
+        assert [line for line in lines if line["level"] == "error"] == []
+
+    async def until(
+        self, process: subprocess.Popen[bytes], probe: Callable[[], Awaitable[Any]], what: str
+    ) -> Any:
+        """Wait for something as long as a process runs."""
+
+        async def seen() -> Any:
+            return await probe() or process.poll() is not None
+
+        found = await eventually(seen, patience=PATIENCE, what=what)
+        assert process.poll() is None, f"ended by itself before: {what}"
+        return found
+
+    async def zones(self) -> list[dict[str, Any]]:
+        return [zone for zone in await self.client.list(NUMAZONES) if zone.get("status")]
+
+    async def ready_zones(self) -> list[dict[str, Any]]:
+        """The zones, once the node's last one is published and all are sound."""
+        zones = await self.zones()
+        sound = [
+            zone
+            for zone in zones
+            for condition in zone["status"]["conditions"]
+            if condition["type"] == "Ready" and condition["status"] == "True"
+        ]
+        return zones if zones and len(sound) == zones[0]["status"]["zones"] else []
+
+    async def verdict(self, pod: str) -> str:
+        found = {one["metadata"]["name"]: one for one in await self.client.list(PREDICTIONS)}
+        return str(found.get(pod, {}).get("status", {}).get("verdict", ""))
+
+
+def revision_of(archive: Path) -> str:
+    with tarfile.open(archive) as content:
+
+        def read(name: str) -> Any:
+            return json.load(content.extractfile(name) or pytest.fail(name))
+
+        manifest = read("blobs/" + read("index.json")["manifests"][0]["digest"].replace(":", "/"))
+        config = read("blobs/" + manifest["config"]["digest"].replace(":", "/"))
+        return str(config["config"]["Labels"]["org.opencontainers.image.revision"])
+
+
+def require_images() -> None:
+    archives = [IMAGES / f"numazones-{program}.tar" for program in ("exporter", "operator")]
+    if not all(archive.exists() for archive in archives):
+        pytest.skip("there are no images: make images, which needs buildah and mmdebstrap, has not been run")
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if {revision_of(archive) for archive in archives} != {head.stdout.strip()}:
+        pytest.skip("the images are of another commit: make images")
+
+
+def certificate(folder: Path, name: str, node: str) -> ssl.SSLContext:
+    """A certificate for the node and for loopback, in ``name.crt``."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = datetime.now(UTC)
+    names = x509.SubjectAlternativeName([x509.DNSName(node), x509.IPAddress(ip_address("127.0.0.1"))])
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + timedelta(hours=1))
+        .add_extension(names, critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.crt").write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    (folder / f"{name}.key").write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+    )
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(folder / f"{name}.crt", folder / f"{name}.key")
+    return context
+
+
+class RecordedPodResources:
+    """The kubelet's podresources socket, with the recorded answers."""
+
+    def __init__(self, recording: Recording) -> None:
+        folder = recording.directory
+        self._list = pb.ListPodResourcesResponse.FromString((folder / "podresources_list.pb").read_bytes())
+        self._allocatable = pb.AllocatableResourcesResponse.FromString(
+            (folder / "podresources_allocatable.pb").read_bytes()
+        )
+
+    async def _answer_list(self, stream: Stream[Any, Any]) -> None:
+        await stream.recv_message()
+        await stream.send_message(self._list)
+
+    async def _answer_allocatable(self, stream: Stream[Any, Any]) -> None:
+        await stream.recv_message()
+        await stream.send_message(self._allocatable)
+
+    def __mapping__(self) -> dict[str, Handler]:
+        service, unary = "/v1.PodResourcesLister", Cardinality.UNARY_UNARY
+        return {
+            f"{service}/List": Handler(
+                self._answer_list, unary, pb.ListPodResourcesRequest, pb.ListPodResourcesResponse
+            ),
+            f"{service}/GetAllocatableResources": Handler(
+                self._answer_allocatable,
+                unary,
+                pb.AllocatableResourcesRequest,
+                pb.AllocatableResourcesResponse,
+            ),
+        }
+
+
+@asynccontextmanager
+async def podresources(recording: Recording, path: Path) -> AsyncIterator[None]:
+    path.parent.mkdir(parents=True)
+    server = Server([RecordedPodResources(recording)])
+    await server.start(path=str(path))
+    path.chmod(0o600)  # noqa: ASYNC240 - at once
+    try:
+        yield
+    finally:
+        server.close()
+        await server.wait_closed()
+
+
+@asynccontextmanager
+async def configz(recording: Recording, network: Network, context: ssl.SSLContext) -> AsyncIterator[None]:
+    """The kubelet's own server, which answers who bears the pod's token."""
+
+    async def answer(request: web.Request) -> web.Response:
+        if request.headers.get("Authorization") != f"Bearer {TOKEN}":
+            return web.Response(status=401)
+        return web.json_response(json.loads(recording.kubelet_configuration.read_text()))
+
+    application = web.Application()
+    application.add_routes([web.get("/configz", answer)])
+    runner = web.AppRunner(application)
+    await runner.setup()
+    try:
+        await web.SockSite(runner, await network.listen(10250), ssl_context=context).start()
+        yield
+    finally:
+        await runner.cleanup()
+
+
+async def apply(folder: Path, server: str, authority: Path) -> None:
+    """What the guides tell people to do."""
+    kubectl = shutil.which("kubectl")
+    assert kubectl, "rendered() has skipped already"
+    access = [f"--server={server}", f"--certificate-authority={authority}", f"--token={TOKEN}"]
+    command = [kubectl, *access, "apply", "--server-side", "-k", str(folder)]
+    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def templates(folder: Path) -> dict[str, dict[str, Any]]:
+    """Program → template of its pods, as a cluster gets it."""
+    found = {}
+    for item in rendered(folder):
+        if item["kind"] in {"DaemonSet", "Deployment"}:
+            found[item["metadata"]["name"].removeprefix("numazones-")] = item["spec"]["template"]
+    return found
+
+
+@pytest.fixture(params=["python", "image"])
+async def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Cluster]:
+    if why := can_isolate():
+        pytest.skip(f"programs cannot be run as containers here: {why}")
+    if request.param == "image":
+        require_images()
+    (recording,) = recordings.find(SAMPLE)
+    (tmp_path / "kustomization").mkdir()
+    chosen = composition(tmp_path / "kustomization", ["components/operator-admission-gate"])
+    pods = templates(chosen)
+    node = recordings.lay_out(recording, tmp_path / "node")
+    network = Network()
+    async with AsyncExitStack() as open_until_the_end:
+        open_until_the_end.callback(network.close)
+        started = open_until_the_end.enter_async_context
+        server = await started(ApiServer(token=TOKEN))
+        config = ClusterConfig(server.url, credentials=StaticToken(TOKEN))
+        client = await started(Client(config, user_agent="test"))
+        context = certificate(tmp_path, "ca", recording.name)
+        with socket.create_server(("127.0.0.1", 0)) as here:
+            async with tls(here, context, server.url):
+                url = f"https://127.0.0.1:{here.getsockname()[1]}"
+                await apply(chosen, url, tmp_path / "ca.crt")
+        await recorded_nodes._restore(ControlPlane(server, client, tmp_path / "unused"), recording)
+        await started(podresources(recording, node.kubelet / "pod-resources" / "kubelet.sock"))
+        await started(
+            configz(recording, network, certificate(node.kubelet / "pki", "kubelet", recording.name))
+        )
+        for path in (node.kubelet, *node.kubelet.rglob("*")):
+            path.chmod(0o700 if path.is_dir() else 0o600)  # as on a node: root's alone
+        await started(tls(await network.listen(443), context, server.url))
+        yield Cluster(
+            folder=tmp_path,
+            kind=request.param,
+            network=network,
+            client=client,
+            recording=recording,
+            pods=pods,
+            host={"/sys/devices/system": node.sysfs / "devices/system", "/var/lib/kubelet": node.kubelet},
+            proc=node.procfs,
+        )
+
+
+def constraints(process: subprocess.Popen[bytes]) -> dict[str, str]:
+    """What the kernel says of a process."""
+    lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+
+
+def assert_confined(process: subprocess.Popen[bytes], *, user: int) -> None:
+    """A process runs as a user without a name, has no capability and gets none, and can write nowhere."""
+    said = constraints(process)
+    assert said["Uid"].split() == said["Gid"].split() == [str(user)] * 4
+    assert said["Groups"] == ""
+    assert {said[f"Cap{kind}"] for kind in ("Inh", "Prm", "Eff", "Bnd", "Amb")} == {"0" * 16}
+    assert said["NoNewPrivs"] == "1"
+    root = Path(f"/proc/{process.pid}/root")
+    passwd = root / "etc/passwd"
+    named = [line.split(":")[2] for line in passwd.read_text().splitlines()] if passwd.exists() else []
+    assert user == 0 or str(user) not in named
+    mounts = Path(f"/proc/{process.pid}/mounts").read_text().splitlines()
+    (options,) = [fields[3] for fields in map(str.split, mounts) if fields[1] == "/"]
+    assert "ro" in options.split(",")
+    assert b"HOME=" not in Path(f"/proc/{process.pid}/environ").read_bytes()
+
+
+@pytest.mark.slow
+async def test_exporter_and_operator_run_as_their_manifests_say(cluster: Cluster) -> None:
+    network, node = cluster.network, cluster.recording.name
+
+    async def answers(port: int, path: str) -> bool:
+        return (await network.get(port, path))[0] == 200
+
+    async with cluster.running("exporter") as exporter:
+        zones = await cluster.until(exporter, cluster.ready_zones, "zones of the recorded node")
+        assert_confined(exporter, user=0)
+        cpus = {
+            zone["spec"]["numaID"]: {item["name"]: item for item in zone["status"]["resources"]}["cpu"]
+            for zone in zones
+        }
+        # What the recording's own README says: 12 CPUs of the first zone are given away.
+        assert {zone: (cpu["capacity"], cpu["assigned"]) for zone, cpu in cpus.items()} == {
+            0: ("24", "12"),
+            1: ("24", "0"),
+        }
+        await cluster.until(exporter, lambda: answers(9406, "/readyz"), "the exporter's readiness")
+        assert await answers(9406, "/healthz")
+
+        async with cluster.running("operator") as operator:
+            await cluster.until(operator, lambda: answers(9407, "/readyz"), "the operator's readiness")
+            assert_confined(operator, user=65532)
+            for name, size in (("fits", 20), ("too-large", 200)):
+                await cluster.client.create(PODS, guaranteed(name, size), namespace="default")
+            for name, verdict in (("fits", "Admissible"), ("too-large", "Inadmissible")):
+
+                async def predicted(name: str = name, verdict: str = verdict) -> bool:
+                    return await cluster.verdict(name) == verdict
+
+                await cluster.until(operator, predicted, f"{name} on {node} is {verdict}")
+            assert "numazones_" in (await network.get(9407, "/metrics"))[1]
+
+
+def guaranteed(name: str, cpus: int) -> dict[str, Any]:
+    amounts = {"cpu": str(cpus), "memory": "1Gi"}
+    container = {"name": "main", "image": "x", "resources": {"requests": amounts, "limits": amounts}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"containers": [container], "tolerations": [{"operator": "Exists"}]},
+    }
