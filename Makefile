@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 SOURCES := numazones client program exporter operator kubectl simulator tests benchmarks examples scripts images
 PRESENT := $(wildcard $(SOURCES))
 
-.PHONY: help venv lock lint format types imports test demo crds images clean
+.PHONY: help venv lock lint format types imports test coverage demo crds images clean
 
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +40,10 @@ imports: venv
 test: lint  ## lint, then every test
 	scripts/test-tools $(CURDIR)/.cache
 	PATH="$(CURDIR)/.cache/tools/bin:$$PATH" $(BIN)/pytest -n 2 --dist worksteal $(ARGS)
+
+coverage: venv  ## branches of the library that its own tests run, at least 97 %
+	$(BIN)/coverage run -m pytest -q tests/numazones tests/scripts
+	$(BIN)/coverage report
 
 demo: venv  ## a small simulated cluster: zones, predictions, the gate; then kubectl
 	$(BIN)/numazones-simulator demo
