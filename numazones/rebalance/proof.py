@@ -71,7 +71,11 @@ class _Play:
     def _check_rules(self) -> None:
         surroundings = self._situation.surroundings
         allowance = Allowance(Tally(self._policy.limits, surroundings.replicas), surroundings.headroom)
+        moved: set[str] = set()
         for move in self._plan.moves:
+            if move.pod.uid in moved:
+                raise Disproved(f"pod {_name(move.pod)} is to be moved twice")
+            moved.add(move.pod.uid)
             node = self._base.get(move.pod.node)
             pod = None if node is None else node.pods.get(move.pod.uid)
             if pod is None:

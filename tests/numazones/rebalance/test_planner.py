@@ -15,7 +15,7 @@ from numazones.rebalance.candidates import why_not
 from numazones.rebalance.goals import FitMore, InvalidGoal, Vacate, Wanted, measure, pending
 from numazones.rebalance.history import History
 from numazones.rebalance.limits import Limits
-from numazones.rebalance.moves import Plan
+from numazones.rebalance.moves import Plan, evict
 from numazones.rebalance.planner import Outcome, plan
 from numazones.rebalance.policy import InvalidPolicy, Policy, Target
 from numazones.rebalance.proof import prove
@@ -173,8 +173,6 @@ def two_ways(build: Any) -> Any:
 
 
 def _without(node: Any, uid: str) -> Any:
-    from numazones.rebalance.moves import evict  # noqa: PLC0415
-
     return evict(node, node.pods[uid])
 
 
@@ -335,60 +333,6 @@ def test_nodes_that_are_not_known_for_certain_take_part_in_no_plan(build: Any, b
 def test_time_that_is_up_ends_the_search(build: Any, two_ways: Any) -> None:
     outcome = plan(shape(4), build.situation(two_ways), Policy(), expired=lambda: True)
     assert outcome.reason == "no plan was found within 5 evictions before time was up"
-
-
-# Proofs
-
-
-@pytest.fixture
-def made(build: Any, two_ways: Any) -> tuple[Plan, Any]:
-    situation = build.situation(two_ways)
-    found = plan(shape(4), situation, Policy(), expired=never).plan
-    assert found is not None
-    return found, situation
-
-
-def test_a_proof_does_not_believe_the_plan(made: tuple[Plan, Any], build: Any) -> None:
-    good, situation = made
-    goal, policy = shape(4), Policy()
-    assert prove(good, goal, situation, policy).holds
-    more = prove(replace(good, after=good.after + 1), goal, situation, policy)
-    assert more.reason == f"the goal would count {good.after}, not {good.after + 1}"
-    (move,) = good.moves
-    elsewhere = prove(replace(good, moves=(replace(move, affinity=("n3",)),)), goal, situation, policy)
-    assert elsewhere.reason == "no node that the scheduler could choose is left for default/y"
-    wrong = prove(good, goal, situation, Policy(target=Target.SAME))
-    assert "but the policy's target is Same" in wrong.reason
-    gone = replace(situation, cluster=Cluster({"n2": situation.cluster.nodes["n2"]}))
-    assert prove(good, goal, gone, policy).reason == "pod default/y is not on node n1 any more"
-    protected = Policy(limits=Limits(total=0))
-    assert "per a descheduling cycle reached" in prove(good, goal, situation, protected).reason
-
-
-def test_a_replacement_that_any_node_may_take_is_proven_for_each(build: Any) -> None:
-    nodes = [build.put(build.node("n1", zones=1, cpus=6), build.pod("p", 1))]
-    nodes += [build.node(f"n{index}", zones=1, cpus=3) for index in range(2, 5)]
-    situation = build.situation(nodes)
-    template = build.pod(
-        "t",
-        1,
-        spec={
-            "affinity": {
-                "nodeAffinity": {
-                    "requiredDuringSchedulingIgnoredDuringExecution": {
-                        "nodeSelectorTerms": [
-                            {"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["n1"]}]}
-                        ]
-                    }
-                }
-            }
-        },
-    )
-    situation = replace(situation, templates={"p-rs": template})
-    outcome = plan(shape(5), situation, Policy(), expired=never)
-    assert outcome.plan is not None
-    assert outcome.plan.moves[0].affinity == ()
-    assert prove(outcome.plan, shape(5), situation, Policy()).courses == 3
 
 
 def test_measuring_counts_what_fits_on_all_nodes(build: Any, two_ways: Any) -> None:

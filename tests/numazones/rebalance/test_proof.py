@@ -1,0 +1,189 @@
+"""The proof by itself: a plan is believed only as far as every course of events bears it out."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from numazones.cluster import Cluster, ClusterPod
+from numazones.fragmentation import Shape
+from numazones.rebalance.candidates import Situation
+from numazones.rebalance.goals import FitMore, Vacate, Wanted, pending
+from numazones.rebalance.limits import Limits
+from numazones.rebalance.moves import Move, Plan, evict, replacement
+from numazones.rebalance.planner import plan
+from numazones.rebalance.policy import Policy, Target
+from numazones.rebalance.proof import choices, prove
+
+
+def never() -> bool:
+    return False
+
+
+def shape(cpus: int) -> FitMore:
+    return FitMore((Wanted.shape("big", Shape.parse(f"cpu={cpus},memory=1Gi")),))
+
+
+@pytest.fixture
+def two_ways(build: Any) -> Any:
+    """A pod in zone 1 of n1 could restart into zone 0, or go to n2; either frees zone 1."""
+    first = build.put(build.node("n1", cpus=4), build.pod("x", 3), build.pod("y", 1))
+    return [evict(first, first.pods["x"]), build.node("n2", zones=1, cpus=3)]
+
+
+@pytest.fixture
+def made(build: Any, two_ways: Any) -> tuple[Plan, Any]:
+    situation = build.situation(two_ways)
+    found = plan(shape(4), situation, Policy(), expired=never).plan
+    assert found is not None
+    return found, situation
+
+
+def test_a_proof_does_not_believe_the_plan(made: tuple[Plan, Any], build: Any) -> None:
+    good, situation = made
+    goal, policy = shape(4), Policy()
+    assert prove(good, goal, situation, policy).holds
+    more = prove(replace(good, after=good.after + 1), goal, situation, policy)
+    assert more.reason == f"the goal would count {good.after}, not {good.after + 1}"
+    (move,) = good.moves
+    elsewhere = prove(replace(good, moves=(replace(move, affinity=("n3",)),)), goal, situation, policy)
+    assert elsewhere.reason == "no node that the scheduler could choose is left for default/y"
+    wrong = prove(good, goal, situation, Policy(target=Target.SAME))
+    assert "but the policy's target is Same" in wrong.reason
+    gone = replace(situation, cluster=Cluster({"n2": situation.cluster.nodes["n2"]}))
+    assert prove(good, goal, gone, policy).reason == "pod default/y is not on node n1 any more"
+    protected = Policy(limits=Limits(total=0))
+    assert "per a descheduling cycle reached" in prove(good, goal, situation, protected).reason
+
+
+def test_a_replacement_that_any_node_may_take_is_proven_for_each(build: Any) -> None:
+    nodes = [build.put(build.node("n1", zones=1, cpus=6), build.pod("p", 1))]
+    nodes += [build.node(f"n{index}", zones=1, cpus=3) for index in range(2, 5)]
+    situation = build.situation(nodes)
+    template = build.pod(
+        "t",
+        1,
+        spec={
+            "affinity": {
+                "nodeAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": {
+                        "nodeSelectorTerms": [
+                            {"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["n1"]}]}
+                        ]
+                    }
+                }
+            }
+        },
+    )
+    situation = replace(situation, templates={"p-rs": template})
+    outcome = plan(shape(5), situation, Policy(), expired=never)
+    assert outcome.plan is not None
+    assert outcome.plan.moves[0].affinity == ()
+    assert prove(outcome.plan, shape(5), situation, Policy()).courses == 3
+
+
+def moved(pod: ClusterPod, node: str, **parts: Any) -> Move:
+    """A move as nobody has checked it."""
+    return Move(pod=pod, replacement=replacement(pod, {}), node=node, **parts)
+
+
+def holds(situation: Situation, *moves: Move, before: int = -1, after: int = 0) -> str:
+    """Why a plan that is to free n1 does not hold; empty if it does."""
+    proof = prove(Plan(moves, before, after), Vacate("n1"), situation, Policy())
+    assert proof.holds == (not proof.reason)
+    return proof.reason
+
+
+def test_a_pod_must_still_be_where_the_plan_takes_it_from(build: Any) -> None:
+    first = build.put(build.node("n1"), build.pod("p", 1))
+    situation = build.situation([first, build.node("n2")])
+    pod = first.pods["p"]
+    confined = moved(pod, "n2", affinity=("n2",))
+    assert holds(situation, confined) == ""
+    gone = replace(situation, cluster=situation.cluster.without_pod(pod))
+    assert holds(gone, confined) == "pod default/p is not on node n1 any more"
+    assert holds(situation, confined, confined) == "pod default/p is to be moved twice"
+
+
+def test_a_pod_that_may_not_be_moved_any_more_ends_the_proof(build: Any) -> None:
+    first = build.put(build.node("n1"), build.pod("p", 1))
+    leaving = replace(first.pods["p"], deleting=True)
+    situation = build.situation([first.with_pod(leaving), build.node("n2")])
+    assert holds(situation, moved(leaving, "n2")) == "pod default/p may not be moved: pod is terminating"
+
+
+def test_a_free_choice_must_hold_wherever_it_leads(build: Any) -> None:
+    """Left to the scheduler, the replacement may go back to n1; confined to n2 it may not."""
+    first = build.put(build.node("n1"), build.pod("p", 1))
+    situation = build.situation([first, build.node("n2")])
+    pod = first.pods["p"]
+    assert holds(situation, moved(pod, "n2")) == "the goal would count -1, not 0"
+    assert holds(situation, moved(pod, "n2", affinity=("n2",))) == ""
+
+
+def test_a_node_that_would_reject_the_replacement_disproves_a_free_choice(build: Any) -> None:
+    """n2 has two CPUs free by the scheduler's sums, but in two zones."""
+    first = build.put(build.node("n1"), build.pod("p", 2))
+    split = build.put(build.node("n2", reservedSystemCPUs="0"), build.pod("a", 2), build.pod("b", 3))
+    situation = build.situation([first, split])
+    reason = holds(situation, moved(first.pods["p"], "n2", affinity=("n2",)))
+    assert reason.startswith("the replacement of default/p may be put on node n2, which does not take it: ")
+    assert "TopologyAffinityError" in reason
+
+
+def test_a_pending_pod_must_be_taken_by_every_node_it_may_be_put_on(build: Any, two_ways: Any) -> None:
+    big = replace(build.pod("big", 4), phase="Pending")
+    situation = build.situation(two_ways)
+    (goal,) = pending([big])
+    made = plan(goal, situation, Policy(), expired=never).plan
+    assert made is not None
+    assert prove(made, goal, situation, Policy()).holds
+    (placement,) = made.placements
+    astray = replace(placement, affinity=("n9",))
+    reason = prove(replace(made, placements=(astray,)), goal, situation, Policy()).reason
+    assert reason == "no node that the scheduler could choose is left for default/big"
+    larger = replace(build.pod("larger", 5), phase="Pending")
+    misled = replace(made, placements=(replace(placement, pod=larger, affinity=("n1",)),))
+    reason = prove(misled, goal, situation, Policy()).reason
+    assert reason.startswith("pod default/larger may be put on node n1, which does not take it: ")
+
+
+def test_the_pending_pod_that_goes_first_must_find_its_node(build: Any) -> None:
+    node = build.put(build.node("n1", reservedSystemCPUs="4"), build.pod("p", 1))
+    big = replace(build.pod("big", 4), phase="Pending")
+    situation = build.situation([node])
+    (goal,) = pending([big])
+    made = plan(goal, situation, Policy(), expired=never).plan
+    assert made is not None
+    assert made.moves[0].after_pending
+    assert prove(made, goal, situation, Policy()).holds
+    other = build.put(build.node("n2", zones=1, cpus=6), build.pod("q", 3))
+    wider = build.situation([node, other])
+    (placement,) = made.placements
+    elsewhere = replace(made, placements=(replace(placement, node="n2"),))
+    reason = prove(elsewhere, goal, wider, Policy()).reason
+    assert reason == "no node that the scheduler could choose is left for default/big"
+
+
+def test_more_courses_than_can_be_played_through_prove_nothing(build: Any) -> None:
+    nodes = [build.put(build.node("n1"), *(build.pod(f"p{index}", 1) for index in range(5)))]
+    nodes += [build.node(f"n{index}") for index in range(2, 9)]
+    situation = build.situation(nodes)
+    moves = [moved(pod, "n2") for pod in nodes[0].pods.values()]
+    assert holds(situation, *moves, before=-5, after=-9) == "more than 256 courses of events are possible"
+
+
+def test_more_nodes_than_can_be_played_through_prove_nothing(build: Any) -> None:
+    first = build.put(build.node("n1", zones=1), build.pod("p", 1))
+    empty = build.node("n2", zones=1)
+    nodes = [first, *(replace(empty, name=f"n{index}") for index in range(2, 260))]
+    reason = holds(build.situation(nodes), moved(first.pods["p"], "n2"))
+    assert reason == "the scheduler could choose any of 259 nodes for default/p"
+
+
+def test_choices_are_what_the_scheduler_could_choose_within_the_affinity(build: Any) -> None:
+    cordoned = replace(build.node("n2"), unschedulable=True)
+    cluster = Cluster({"n1": build.node("n1"), "n2": cordoned, "n3": build.node("n3")})
+    pod = build.pod("p", 1)
+    assert [node.name for node in choices(pod, cluster)] == ["n1", "n3"]
+    assert [node.name for node in choices(pod, cluster, ("n3", "n2", "n9"))] == ["n3"]

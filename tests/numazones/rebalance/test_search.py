@@ -1,0 +1,180 @@
+"""The search by itself: what it finds first, what it leaves out, and what it remembers."""
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from numazones.cluster import ClusterNode
+from numazones.fragmentation import Shape
+from numazones.rebalance.candidates import Candidate, Situation, candidates
+from numazones.rebalance.goals import FitMore, Goal, Vacate, Wanted
+from numazones.rebalance.limits import Allowance, Limits, Tally
+from numazones.rebalance.moves import Disruption, digest, evict, place
+from numazones.rebalance.policy import Policy, Target
+from numazones.rebalance.search import Breadth, Found, NodeState, Search, View, state_key
+
+
+def shape(cpus: int) -> FitMore:
+    return FitMore((Wanted.shape("big", Shape.parse(f"cpu={cpus},memory=1Gi")),))
+
+
+def search(situation: Situation, goal: Goal, **settings_: Any) -> Search:
+    settings_ = {"target": Target.ANY, "expired": lambda: False, **settings_}
+    return Search(situation.cluster, goal, candidates(situation, Policy()), **settings_)
+
+
+def allowance(situation: Situation, limits: Limits | None = None) -> Allowance:
+    return Allowance(Tally(limits or Limits(), situation.surroundings.replicas))
+
+
+def steps(found: Found | None) -> list[tuple[str, str]]:
+    assert found is not None
+    return [(step.candidate.pod.name, step.node) for step in found.steps]
+
+
+@pytest.fixture
+def broken(build: Any) -> Situation:
+    """Zones of n1 have 0 and 3 of 4 CPUs free, n2 has 1: with b there, n1 has 4 together."""
+    first = build.put(build.node("n1"), build.pod("a", 3), build.pod("b", 1))
+    second = build.put(build.node("n2", zones=1, cpus=6), build.pod("filler", 4))
+    found: Situation = build.situation([first, second])
+    return found
+
+
+def test_the_fewest_evictions_come_first_and_are_known_to_be_the_fewest(broken: Situation) -> None:
+    sought = search(broken, shape(4))
+    found = sought.find(sought.total + 1, allowance(broken), at_most=5)
+    assert steps(found) == [("b", "n2")]
+    assert found is not None
+    assert found.minimal
+
+
+@pytest.mark.parametrize(
+    ("changes", "limits", "most"),
+    [
+        ({"target": Target.SAME}, None, 5),
+        ({"expired": lambda: True}, None, 5),
+        ({}, Limits(total=0), 5),
+        ({}, None, 0),
+    ],
+)
+def test_nothing_is_found_beyond_target_time_limits_and_number(
+    broken: Situation, changes: dict[str, Any], limits: Limits | None, most: int
+) -> None:
+    sought = search(broken, shape(4), **changes)
+    assert sought.find(sought.total + 1, allowance(broken, limits), at_most=most) is None
+
+
+def test_a_plan_that_has_failed_is_not_found_again(broken: Situation) -> None:
+    sought = search(broken, shape(4))
+    found = sought.find(sought.total + 1, allowance(broken), at_most=1)
+    assert found is not None
+    failed = {digest((step.candidate.pod.uid, step.node) for step in found.steps)}
+    again = search(broken, shape(4), failed=failed)
+    assert again.find(again.total + 1, allowance(broken), at_most=1) is None
+
+
+def test_of_equally_many_evictions_the_gentlest_are_chosen(build: Any) -> None:
+    """Either of two pods may go; the one of lower priority does."""
+    first = build.put(build.node("n1", zones=1), build.pod("dear", 1, priority=1000), build.pod("cheap", 1))
+    situation = build.situation([first, build.node("n2", zones=1, cpus=2)])
+    sought = search(situation, shape(2))
+    assert steps(sought.find(sought.total + 1, allowance(situation), at_most=1)) == [("cheap", "n2")]
+
+
+def test_a_goal_that_gains_one_per_eviction_is_not_sought_in_fewer(build: Any) -> None:
+    first = build.put(build.node("n1", zones=1), build.pod("a", 1), build.pod("b", 1))
+    situation = build.situation([first, build.node("n2", zones=1)])
+    sought = search(situation, Vacate("n1"))
+    assert sought.total == -2
+    assert sought.find(0, allowance(situation), at_most=1) is None
+    assert sorted(steps(sought.find(0, allowance(situation), at_most=2))) == [("a", "n2"), ("b", "n2")]
+
+
+def test_the_pending_pod_may_take_its_place_before_the_last_replacement(build: Any) -> None:
+    """Restarted first, p would take zone 0 again, the only one where big fits."""
+    node = build.put(build.node("n1", reservedSystemCPUs="4"), build.pod("p", 1))
+    big = replace(build.pod("big", 4), phase="Pending")
+    situation = build.situation([node])
+    goal = FitMore((Wanted("big", big, 1, (big,)),))
+    alone = search(situation, goal)
+    assert alone.find(1, allowance(situation), at_most=1) is None
+    sought = search(situation, goal, pending=Candidate(big, big, Disruption(), -1))
+    found = sought.find(1, allowance(situation), at_most=1)
+    assert steps(found) == [("p", "n1")]
+    assert found is not None
+    assert found.steps[0].after_pending
+
+
+def node_state(node: ClusterNode, goal: Goal) -> NodeState:
+    return NodeState(node, goal, state_key(node))
+
+
+def test_states_of_a_node_are_told_apart_by_what_pods_hold(build: Any) -> None:
+    empty = build.node("n1")
+    a, b = build.pod("a", 1), build.pod("b", 1)
+    both, other_order = build.put(empty, a, b), build.put(empty, b, a)
+    assert state_key(evict(both, b)) == state_key(build.put(empty, a))
+    assert state_key(both) != state_key(other_order)
+    blind = replace(both, state=None)
+    assert state_key(blind) == frozenset({"a", "b"})
+
+
+def test_what_follows_from_a_state_is_worked_out_once(broken: Situation) -> None:
+    node = broken.cluster.nodes["n1"]
+    state = node_state(node, shape(4))
+    (moved,) = (each for each in candidates(broken, Policy()) if each.pod.name == "b")
+    assert state.without(moved) is state.without(moved)
+    assert state.without(moved).with_replacement(moved) is state.without(moved).with_replacement(moved)
+    assert (state.worth, state.without(moved).worth) == ((0,), (1,))
+    assert (state.free_block, state.without(moved).free_block) == (3, 4)
+
+
+def test_a_replacement_that_does_not_fit_leaves_no_state(build: Any) -> None:
+    full = build.put(build.node("n2", zones=1), build.pod("filler", 3))
+    running = build.pod("a", 3)
+    state = node_state(full, shape(1))
+    assert state.with_replacement(Candidate(running, running, Disruption(), 0)) is None
+
+
+def test_a_view_counts_on_from_what_changed(broken: Situation) -> None:
+    goal = shape(4)
+    states = {name: node_state(node, goal) for name, node in broken.cluster.nodes.items()}
+    view = View(states, {}, (0,))
+    (moved,) = (each for each in candidates(broken, Policy()) if each.pod.name == "b")
+    freed = view.put("n1", states["n1"].without(moved))
+    assert freed.counts == (1,)
+    assert freed["n1"] is not states["n1"]
+    assert freed["n2"] is states["n2"]
+    assert freed.key != view.key
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10_000))
+def test_what_is_found_reaches_the_number_whether_the_search_is_confined_or_not(
+    build: Any, random_cluster: Callable[[random.Random], list[ClusterNode]], seed: int
+) -> None:
+    situation = build.situation(random_cluster(random.Random(seed)))
+    goal = shape(3)
+    sought = search(situation, goal)
+    want = sought.total + 1
+    whole = sought.find(want, allowance(situation), at_most=2)
+    confined = sought.find(want, allowance(situation), at_most=2, breadth=Breadth(2, 2))
+    for found in (whole, confined):
+        if found is None:
+            continue
+        cluster = situation.cluster
+        for step in found.steps:
+            cluster = cluster.with_node(evict(cluster.nodes[step.candidate.pod.node], step.candidate.pod))
+            placed = place(cluster.nodes[step.node], step.candidate.replacement)
+            assert placed.node is not None
+            cluster = cluster.with_node(placed.node)
+        assert search(replace(situation, cluster=cluster), goal).total >= want
+    if confined is not None:
+        assert whole is not None
+        assert len(whole.steps) <= len(confined.steps)
