@@ -9,18 +9,16 @@ reads the wall clock, so that a clock that jumps neither hurries nor stops it.
 import asyncio
 import logging
 import random
-import signal
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from importlib.metadata import version
 
 from prometheus_client import CollectorRegistry
 
 from numazones.api.numazone import NUMAZone
 from numazones.errors import NumazonesError
 from numazones_client import APIError, Client, load
-from numazones_exporter import health, zones
+from numazones_exporter import zones
 from numazones_exporter.conditions import CONSISTENT, unexpected
 from numazones_exporter.departures import Departures
 from numazones_exporter.health import PUBLISH, SCAN, Health
@@ -44,7 +42,7 @@ from numazones_exporter.publish import Publisher, Writer, ZonePublisher
 from numazones_exporter.sources import Sources, observe
 from numazones_exporter.triggers import DEPARTURES, INTERVAL, KUBELET, KubeletFilesWatch, Wakeups
 from numazones_exporter.watched_pods import WatchedPods
-from numazones_program import logs
+from numazones_program import logs, probes, signals
 
 SHUTDOWN_SECONDS = 5.0
 """How long a publish that has begun may take to end when the exporter is stopped."""
@@ -61,7 +59,7 @@ _log = logging.getLogger(__name__)
 
 
 def run(options: Options) -> int:
-    """Run until SIGTERM or SIGINT; return the exit status.
+    """Run until a signal ends it; return the exit status.
 
     Raises:
         NumazonesError: it cannot start: no API server is configured, the address is taken, …
@@ -72,10 +70,7 @@ def run(options: Options) -> int:
 
 
 async def _run_until_signalled(options: Options) -> None:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+    stop = signals.ended()
     config = await load(options.kubeconfig, server=options.server)
     async with Client(config, user_agent="numazones-exporter") as client:
         await serve(options, client, stop=stop)
@@ -91,9 +86,11 @@ async def serve(
     listening: "asyncio.Future[int] | None" = None,
 ) -> None:
     """Export the node until ``stop`` is set; ``listening`` receives the port of the HTTP server."""
-    metrics = Metrics(registry or CollectorRegistry(), version=version("numazones"))
+    registry = registry or CollectorRegistry()
+    metrics = Metrics(registry)
     state = Health(options.interval)
-    with health.serve(options.metrics_address, state, metrics.registry) as port:
+    answer = probes.application(sick=state.problems, unready=state.unready, registry=registry)
+    with probes.serve(options.metrics_address, answer) as port:
         if listening is not None:
             listening.set_result(port)
         _log.info("exporting node %s; metrics on port %d", options.node_name, port)

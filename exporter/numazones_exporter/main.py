@@ -18,6 +18,7 @@ import click
 from numazones.errors import NumazonesError
 from numazones_exporter.options import PUBLISHABLE, Options
 from numazones_program import settings
+from numazones_program.addresses import Address
 
 ENVIRONMENT_PREFIX = "NUMAZONES_EXPORTER"
 
@@ -208,7 +209,7 @@ def _setting(
 )
 @_setting("publish", _Publish(), "Which objects to maintain: numazones, noderesourcetopologies.")
 @_setting("interval", settings.Duration(), "Time between readings when nothing happens.")
-@_setting("metrics_address", str, "Where to serve /metrics, /healthz and /readyz.", metavar="HOST:PORT")
+@_setting("metrics_address", Address(), "Where to serve /metrics, /healthz and /readyz.", metavar="HOST:PORT")
 @_setting(
     "lease_namespace",
     str,

@@ -6,18 +6,16 @@ Names begin with ``numazones_``; units are base units, as Prometheus asks. Amoun
 and several exporters in one process do not share counters.
 """
 
-import platform
-import threading
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-import psutil
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from numazones import quantity
 from numazones.resources import is_memory
+from numazones_program import self_metrics
 
 AMOUNTS = {
     "capacity": "What the hardware of the zone has.",
@@ -46,17 +44,11 @@ class ZoneAmounts:
 class Metrics:
     """Every metric of the exporter, in one registry."""
 
-    def __init__(self, registry: CollectorRegistry, *, version: str) -> None:
-        """Register everything; ``version`` is the distribution's."""
+    def __init__(self, registry: CollectorRegistry) -> None:
+        """Register everything."""
         self.registry = registry
         self._zones: tuple[ZoneAmounts, ...] = ()
-        build = Gauge(
-            "numazones_exporter_build_info",
-            "Always 1; the labels say what is running.",
-            ("version", "python_version"),
-            registry=registry,
-        )
-        build.labels(version, platform.python_version()).set(1)
+        self_metrics.register(registry, prefix="numazones_exporter")
         self.scan_seconds = Histogram(
             "numazones_exporter_scan_duration_seconds",
             "Time to read the whole node once.",
@@ -94,7 +86,6 @@ class Metrics:
             registry=registry,
         )
         registry.register(_ZonesCollector(self))
-        registry.register(_ProcessCollector(psutil.Process()))
 
     @property
     def zones(self) -> tuple[ZoneAmounts, ...]:
@@ -138,27 +129,3 @@ class _ZonesCollector(Collector):
                         (zone.node, str(zone.numa_id), zone.resource, unit(zone.resource)), value
                     )
             yield family
-
-
-class _ProcessCollector(Collector):
-    """What the exporter itself uses, so that its cost on the node is no secret."""
-
-    def __init__(self, process: psutil.Process) -> None:
-        self._process = process
-
-    def collect(self) -> Iterator[Metric]:
-        with self._process.oneshot():
-            times = self._process.cpu_times()
-            memory = self._process.memory_info()
-            files = self._process.num_fds()
-            started = self._process.create_time()
-        cpu = CounterMetricFamily("numazones_exporter_process_cpu_seconds", "CPU time used by the exporter.")
-        cpu.add_metric((), times.user + times.system)
-        yield cpu
-        for name, documentation, value in (
-            ("resident_memory_bytes", "Resident memory of the exporter.", memory.rss),
-            ("open_fds", "Open file descriptors of the exporter.", files),
-            ("threads", "Threads of the exporter.", threading.active_count()),
-            ("start_time_seconds", "Unix time at which the exporter was started.", started),
-        ):
-            yield GaugeMetricFamily(f"numazones_exporter_process_{name}", documentation, value=value)

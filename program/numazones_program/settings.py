@@ -6,19 +6,16 @@ configuration files, durations, and ``--dump-config``, which shows the outcome w
 
 import difflib
 import json
-import re
 from collections.abc import Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import click
 from click.core import ParameterSource
 
+from numazones import duration
 from numazones.errors import NumazonesError
-
-_SECONDS_PER_UNIT = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-_DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|s|m|h))+")
-_DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
 
 _NO_SETTINGS = frozenset({"config", "dump_config", "version", "help"})
 
@@ -47,14 +44,12 @@ def parse_duration(text: str | float) -> float:
         InvalidSetting: the text is no positive duration.
     """
     stripped = str(text).strip()
-    if _DURATION.fullmatch(stripped):
-        seconds = sum(
-            float(amount) * _SECONDS_PER_UNIT[unit] for amount, unit in _DURATION_PART.findall(stripped)
-        )
-    else:
+    try:
+        seconds = float(stripped)
+    except ValueError:
         try:
-            seconds = float(stripped)
-        except ValueError:
+            seconds = duration.parse(stripped).total_seconds()
+        except duration.InvalidDuration:
             seconds = 0.0
     if not 0 < seconds < float("inf"):
         raise InvalidSetting(f"{text!r} is no duration; write a positive time such as 60s, 1m30s or 500ms")
@@ -63,7 +58,7 @@ def parse_duration(text: str | float) -> float:
 
 def format_duration(seconds: float) -> str:
     """Write seconds so that ``parse_duration`` reads them again: ``60s``, ``500ms``."""
-    return f"{int(seconds)}s" if seconds == int(seconds) else f"{seconds * 1000:g}ms"
+    return duration.format(timedelta(seconds=seconds))
 
 
 def context_settings(environment_prefix: str) -> dict[str, Any]:

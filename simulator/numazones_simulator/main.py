@@ -15,6 +15,7 @@ from typing import NamedTuple
 import click
 
 from numazones.errors import NumazonesError
+from numazones_program.signals import ending_signals
 from numazones_simulator import (
     closed_loop,
     node_kinds,
@@ -27,7 +28,6 @@ from numazones_simulator import (
 from numazones_simulator.apiserver.__main__ import main as apiserver
 from numazones_simulator.control_plane import ControlPlane
 from numazones_simulator.screen import Screen
-from numazones_simulator.signals import ending_signals
 from numazones_simulator.simulated_cluster import Publishing
 from numazones_simulator.turnover import Turnover
 from numazones_simulator.workload import Workload

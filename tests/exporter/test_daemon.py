@@ -518,7 +518,7 @@ async def test_rbac_grants_exactly_what_the_exporter_calls(node: SimulatedNode) 
     assert granted - {("get", "", "nodes/configz")} == called
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 async def test_the_real_program_logs_json_and_stops_when_told(
     node: SimulatedNode, number: signal.Signals
 ) -> None:

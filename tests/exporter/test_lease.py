@@ -45,7 +45,7 @@ async def api() -> AsyncIterator[tuple[FakeAPI, Writer]]:
     async with TestServer(fake.application) as server:
         config = ClusterConfig(str(server.make_url("/")).rstrip("/"))
         async with Client(config, retry=NO_RETRY) as client:
-            yield fake, Writer(client, Metrics(CollectorRegistry(), version="test"))
+            yield fake, Writer(client, Metrics(CollectorRegistry()))
 
 
 class Health:

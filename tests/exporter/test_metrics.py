@@ -1,4 +1,5 @@
 import re
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from numazones_exporter.metrics import Metrics, ZoneAmounts, amount, unit
 
 @pytest.fixture
 def metrics() -> Metrics:
-    return Metrics(CollectorRegistry(), version="1.2.3")
+    return Metrics(CollectorRegistry())
 
 
 def zone(numa_id: int, resource: str, **amounts: float | None) -> ZoneAmounts:
@@ -88,13 +89,14 @@ def test_names_and_types_follow_prometheus_and_stay_stable(metrics: Metrics) -> 
         "numazones_exporter_process_cpu_seconds_total": "counter",
         "numazones_exporter_process_resident_memory_bytes": "gauge",
         "numazones_exporter_process_open_fds": "gauge",
-        "numazones_exporter_process_threads": "gauge",
+        "numazones_exporter_process_virtual_memory_bytes": "gauge",
+        "numazones_exporter_process_max_fds": "gauge",
         "numazones_exporter_process_start_time_seconds": "gauge",
     }
 
 
 def test_build_info_says_what_runs(metrics: Metrics) -> None:
-    assert 'version="1.2.3"' in samples(metrics, "numazones_exporter_build_info")[0]
+    assert f'version="{version("numazones")}"' in samples(metrics, "numazones_exporter_build_info")[0]
 
 
 def test_the_processs_own_use_is_measured(metrics: Metrics) -> None:
@@ -105,7 +107,7 @@ def test_the_processs_own_use_is_measured(metrics: Metrics) -> None:
 
 
 def test_two_exporters_in_one_process_do_not_share_metrics() -> None:
-    first, second = (Metrics(CollectorRegistry(), version="1") for _ in range(2))
+    first, second = (Metrics(CollectorRegistry()) for _ in range(2))
     first.wakeups.labels("pods").inc()
     assert samples(second, "numazones_exporter_wakeups_total") == []
 

@@ -55,7 +55,7 @@ async def writer(fake: FakeAPI) -> AsyncIterator[Writer]:
     async with TestServer(fake.application) as server:
         config = ClusterConfig(str(server.make_url("/")).rstrip("/"))
         async with Client(config, retry=NO_RETRY) as client:
-            yield Writer(client, Metrics(CollectorRegistry(), version="test"))
+            yield Writer(client, Metrics(CollectorRegistry()))
 
 
 @pytest.fixture

@@ -91,7 +91,7 @@ def fake(api: tuple[FakeAPI, str]) -> FakeAPI:
 
 @pytest.fixture
 def metrics() -> Metrics:
-    return Metrics(CollectorRegistry(), version="test")
+    return Metrics(CollectorRegistry())
 
 
 def client(url: str, *, retry: RetryPolicy = NO_RETRY, credentials: TokenSource | None = None) -> Client:

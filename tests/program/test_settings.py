@@ -7,7 +7,17 @@ from numazones_program.settings import InvalidSetting, format_duration, parse_du
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("60s", 60), ("1m30s", 90), ("500ms", 0.5), ("2h", 7200), ("1.5s", 1.5), ("7", 7), (7, 7), (0.25, 0.25)],
+    [
+        ("60s", 60),
+        ("1m30s", 90),
+        ("500ms", 0.5),
+        ("2h", 7200),
+        ("1.5s", 1.5),
+        ("100us", 0.0001),
+        ("7", 7),
+        (7, 7),
+        (0.25, 0.25),
+    ],
 )
 def test_durations_are_read_and_written(text: str | float, seconds: float) -> None:
     assert parse_duration(text) == seconds

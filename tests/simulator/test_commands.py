@@ -157,8 +157,8 @@ def test_a_served_demo_ends_in_order(number: signal.Signals) -> None:
         assert found is not None, shown
         kubeconfig = Path(found[1])
         assert kubeconfig.exists()
-        assert len(processes_using(str(kubeconfig))) == 1
+        assert len(processes_using(str(kubeconfig.parent))) == 1
         process.send_signal(number)
         assert process.wait(timeout=20) == 0
-    assert processes_using(str(kubeconfig)) == []
+    assert processes_using(str(kubeconfig.parent)) == []
     assert not kubeconfig.parent.exists()

@@ -24,6 +24,7 @@ from numazones_exporter.options import Options
 from numazones_exporter.sources.kubelet_config import KubeletConfigReader
 from numazones_exporter.sources.node_pods import pods_of
 from numazones_exporter.sources.problems import SourceError
+from numazones_program.addresses import parse_address
 
 KUBELET_PORT = 10250
 _OK = 200
@@ -125,7 +126,8 @@ class KubeletConfigzReader:
         trust: tuple[Path, ...],
     ) -> None:
         """``trust``: certificate files, of which those that exist are trusted; ``client`` lends its token."""
-        self._url = f"https://{_host_and_port(address)}/configz"
+        host, port = parse_address(address, default_port=KUBELET_PORT)
+        self._url = f"https://{f'[{host}]' if ':' in host else host}:{port}/configz"
         self._node_name = node_name
         self._client = client
         self._trust = trust
@@ -210,10 +212,3 @@ def _decoded(body: bytes, where: str) -> Mapping[str, Any]:
     if not isinstance(document, Mapping):
         raise SourceError("InvalidConfiguration", f"{where} answered with no object")
     return document
-
-
-def _host_and_port(address: str) -> str:
-    """Complete an address: ``10.0.0.1`` → ``10.0.0.1:10250``, ``fd00::1`` → ``[fd00::1]:10250``."""
-    if address.count(":") > 1 and not address.startswith("["):
-        address = f"[{address}]"
-    return address if address.rpartition("]")[2].count(":") else f"{address}:{KUBELET_PORT}"

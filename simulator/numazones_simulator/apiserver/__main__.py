@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
+from numazones_program.signals import ending_signals
 from numazones_simulator.apiserver.server import ApiServer, NotLoopbackError
-from numazones_simulator.signals import ending_signals
 
 
 async def _serve(host: str, port: int, token: str, kubeconfig: Path | None) -> None:
