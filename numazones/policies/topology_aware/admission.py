@@ -70,8 +70,6 @@ class Admission:
     """Container name → what it was given, also where another one was rejected."""
     rejected: Mapping[str, str]
     """Container name → why it could not be created; one that was never tried is missing."""
-    told: Mapping[str, Told]
-    """Id (``UID/NAME``) of other pods' containers → what they are told."""
     node: Node = field(repr=False)
     """The node afterwards."""
     pod: Pod = field(repr=False)
@@ -79,6 +77,18 @@ class Admission:
     """The node decided on."""
     outcomes: Mapping[str, Outcome] = field(repr=False)
     """Container name → the answer to its creation."""
+    answers: tuple[Outcome, ...] = field(repr=False)
+    """All answers in order, the ends of init containers included."""
+
+    @property
+    def told(self) -> dict[str, Told]:
+        """Id (``UID/NAME``) of other pods' containers → what they are told. Worked out when asked for."""
+        told: dict[str, Told] = {}
+        for answer in self.answers:
+            for name, changes in answer.updates.items():
+                told[name] = told.get(name, Told()).then(changes)
+        own = {_id(self.pod.uid, container.name) for container in self.pod.containers}
+        return {name: changes for name, changes in told.items() if name not in own}
 
     @property
     def explanation(self) -> "Explanation":
@@ -113,11 +123,11 @@ def admit(node: Node, pod: Pod, devices: Mapping[str, Iterable[PodDevice]] | Non
     after = events.run_pod(remove(node, pod.uid), _sandbox(node, pod, devices or {}))
     outcomes: dict[str, Outcome] = {}
     given: dict[str, ContainerAllocation] = {}
-    told: dict[str, Told] = {}
+    answers: list[Outcome] = []
     for container in pod.containers:
         outcome = events.create(after, pod.uid, _spec(after, pod, container))
         after, outcomes[container.name] = outcome.node, outcome
-        _merge(told, outcome)
+        answers.append(outcome)
         if outcome.error is None:
             given[container.name] = _allocation(outcome)
         if container.kind is ContainerKind.INIT:
@@ -125,28 +135,29 @@ def admit(node: Node, pod: Pod, devices: Mapping[str, Iterable[PodDevice]] | Non
                 break  # nothing starts before its init containers have ended
             ended = events.stop(after, outcome.subject)
             after = ended.node
-            _merge(told, ended)
+            answers.append(ended)
     rejected = {name: one.error.message for name, one in outcomes.items() if one.error is not None}
-    own = {_id(pod.uid, container.name) for container in pod.containers}
     return Admission(
         admitted=not rejected,
         reason=CREATE_CONTAINER_ERROR if rejected else "",
         message="; ".join(f"container {name}: {message}" for name, message in list(rejected.items())[:1]),
         containers=given,
         rejected=rejected,
-        told={name: changes for name, changes in told.items() if name not in own},
         node=after,
         pod=pod,
         before=node,
         outcomes=outcomes,
+        answers=tuple(answers),
     )
 
 
 def remove(node: Node, uid: str) -> Node:
     """The node after a pod ended or was deleted; unknown pods change nothing."""
+    if uid not in node.sandboxes:
+        return node
     for name in [name for name, known in node.containers.items() if known.sandbox.uid == uid]:
         node = events.stop(node, name).node
-    return events.remove_pod(node, uid) if uid in node.sandboxes else node
+    return events.remove_pod(node, uid)
 
 
 def overlay(node: Node, pods: Iterable[Pod]) -> Overlay:
@@ -219,11 +230,6 @@ def _check_devices(node: Node, pod: Pod, devices: Mapping[str, Iterable[PodDevic
                 "topology hints for the policy, and which ones it gets is not known; say so (devices=…), or "
                 'switch hints off with the annotation topologyhints.resource-policy.nri.io: "false"'
             )
-
-
-def _merge(told: dict[str, Told], outcome: Outcome) -> None:
-    for name, changes in outcome.updates.items():
-        told[name] = told.get(name, Told()).then(changes)
 
 
 def _allocation(outcome: Outcome) -> ContainerAllocation:

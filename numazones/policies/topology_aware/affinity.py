@@ -140,7 +140,7 @@ def _affinity(item: Any, pod: str, default: int) -> Affinity:
     if isinstance(weight, bool) or not (
         isinstance(weight, int) or (isinstance(weight, float) and weight.is_integer())
     ):
-        raise InvalidDocument(f"the weight {weight!r:.80} is no whole number")
+        raise InvalidDocument(f"the weight {weight!r:.80} is not a whole number")
     if not -_INT32 <= weight < _INT32:
         raise InvalidDocument(f"the weight {weight!r:.80} is too large")
     signed = int(weight) * default if weight else default

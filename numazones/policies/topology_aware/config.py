@@ -113,7 +113,9 @@ class Configuration:
             self._check_cpu_classes(path, reserved_cpu_class)
         for index, pattern in enumerate(self.interrupts):
             if not glob.valid(pattern):
-                raise _invalid(f"{path}.controllableInterrupts[{index}]", f"{pattern!r} is no shell pattern")
+                raise _invalid(
+                    f"{path}.controllableInterrupts[{index}]", f"{pattern!r} is not a shell pattern"
+                )
 
     def _check_cpu_classes(self, path: str, reserved_cpu_class: str) -> None:
         known = set(self.cpu_classes)
@@ -187,7 +189,7 @@ class _Reader:
         if value is not None and (
             not isinstance(value, kinds) or (isinstance(value, bool) and kinds is not bool)
         ):
-            raise _invalid(f"{self.path}.{key}", f"{value!r:.80} is no {wanted}")
+            raise _invalid(f"{self.path}.{key}", f"{value!r:.80} is not a {wanted}")
         return value
 
     def flag(self, key: str) -> bool | None:
@@ -204,7 +206,7 @@ class _Reader:
         items = self._get(key, list, "list") or []
         for index, item in enumerate(items):
             if not isinstance(item, str):
-                raise _invalid(f"{self.path}.{key}[{index}]", f"{item!r:.80} is no text")
+                raise _invalid(f"{self.path}.{key}[{index}]", f"{item!r:.80} is not a text")
         return tuple(items)
 
     def mappings(self, key: str) -> list[tuple[str, Mapping[str, Any]]]:
@@ -213,7 +215,7 @@ class _Reader:
         for index, item in enumerate(self._get(key, list, "list") or []):
             where = f"{self.path}.{key}[{index}]"
             if not isinstance(item, Mapping):
-                raise _invalid(where, f"{item!r:.80} is no mapping")
+                raise _invalid(where, f"{item!r:.80} is not a mapping")
             found.append((where, item))
         return found
 
@@ -222,6 +224,6 @@ class _Reader:
         found = {}
         for name, value in self.mapping(key).items():
             if isinstance(value, bool) or not isinstance(value, str | int | float):
-                raise _invalid(f"{self.path}.{key}.{name}", f"{value!r:.80} is no text")
+                raise _invalid(f"{self.path}.{key}.{name}", f"{value!r:.80} is not a text")
             found[str(name)] = str(value)
         return found

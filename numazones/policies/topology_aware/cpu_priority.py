@@ -10,7 +10,7 @@ from enum import StrEnum
 from numazones import cpuset
 from numazones.cpuset import CPUSet
 from numazones.policies.topology_aware.hardware import CPUDetails
-from numazones.policies.topology_aware.topology import Package, Topology
+from numazones.policies.topology_aware.topology import Topology
 
 _STRENGTH = {"performance": 0, "balance_performance": 1, "balance_power": 2, "power": 3}
 
@@ -33,23 +33,24 @@ Classes = dict[Priority, CPUSet]
 def classify(topology: Topology) -> Classes:
     """The class of every online CPU."""
     classes: Classes = dict.fromkeys(_CLASSES, 0)
+    details = topology.hardware.details
     for package in topology.packages:
-        for cpu in cpuset.ids(package.cpus):
-            classes[_class(topology, package, cpu)] |= 1 << cpu
+        members = {cpu: details.get(cpu, CPUDetails()) for cpu in cpuset.ids(package.cpus)}
+        preferences = {one.energy_preference for one in members.values()}
+        strengths = {_STRENGTH[preference] for preference in preferences if preference in _STRENGTH}
+        frequencies = {one.base_frequency for one in members.values() if one.base_frequency > 0}
+        for cpu, own in members.items():
+            low = bool(topology.efficient >> cpu & 1)
+            priority = Priority.LOW if low else _class(own, strengths, frequencies)
+            classes[priority] |= 1 << cpu
     return classes
 
 
-def _class(topology: Topology, package: Package, cpu: int) -> Priority:
-    if topology.efficient >> cpu & 1:
-        return Priority.LOW
-    details = topology.hardware.details
-    members = [details.get(member, CPUDetails()) for member in cpuset.ids(package.cpus)]
-    own = details.get(cpu, CPUDetails())
-    strengths = {_STRENGTH[one.energy_preference] for one in members if one.energy_preference in _STRENGTH}
+def _class(own: CPUDetails, strengths: set[int], frequencies: set[int]) -> Priority:
+    """The class of a CPU among the energy preferences and base frequencies of its package."""
     if len(strengths) > 1:
         weakest = _STRENGTH.get(own.energy_preference, len(_STRENGTH)) >= max(strengths)
         return Priority.LOW if weakest else Priority.HIGH
-    frequencies = {one.base_frequency for one in members if one.base_frequency > 0}
     if len(frequencies) > 1:
         return Priority.HIGH if own.base_frequency > min(frequencies) else Priority.LOW
     return Priority.NORMAL

@@ -1,6 +1,7 @@
 """Why a pod's containers went where they went, in plain words with numbers."""
 
 from dataclasses import dataclass
+from itertools import islice, pairwise
 
 from numazones import cpuset, quantity
 from numazones.cpuset import CPUSet
@@ -10,7 +11,7 @@ from numazones.policies.topology_aware.events import Outcome
 from numazones.policies.topology_aware.node import Node
 from numazones.policies.topology_aware.request import CPUType, Request
 
-# Pools behind the best that a reader still wants to hear of.
+# Comparisons of pools that a reader still wants to hear of, from the best on.
 _MOST_LISTED = 3
 
 
@@ -46,8 +47,8 @@ class Explanation:
             if one.request:
                 told.append(f"{owner}: asks for {one.request}")
             told.extend(
-                f"{owner}: {pool} comes {'first' if place == 0 else 'next'}, by {reason}"
-                for place, (pool, reason) in enumerate(one.ranking[:_MOST_LISTED])
+                f"{owner}: {better} comes before {worse}: {reason}"
+                for (better, reason), (worse, _) in islice(pairwise(one.ranking), _MOST_LISTED)
             )
             told.append(f"{owner}: {one.verdict}")
             told.extend(f"{owner}: {sentence}" for sentence in one.defects)
@@ -75,7 +76,7 @@ def _container(name: str, outcome: Outcome, given: ContainerAllocation | None) -
         pools = outcome.node.pools
         ranked = tuple(
             (pools[pool].name, reason)
-            for pool, reason in zip(ranking.order, (*ranking.reasons, "being the last"), strict=True)
+            for pool, reason in zip(ranking.order, (*ranking.reasons, ""), strict=True)
         )
     if given is not None:
         verdict = _given(outcome.node, given)

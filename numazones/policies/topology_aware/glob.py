@@ -5,7 +5,7 @@ from functools import lru_cache
 
 
 class InvalidPattern(ValueError):
-    """A text is no shell pattern."""
+    """A text is not a shell pattern."""
 
 
 def valid(pattern: str) -> bool:
@@ -21,7 +21,7 @@ def matches(pattern: str, text: str) -> bool:
     """Whether a pattern describes the whole of a text.
 
     Raises:
-        InvalidPattern: the text is no pattern.
+        InvalidPattern: the text is not a pattern.
     """
     return _compiled(pattern).fullmatch(text) is not None
 

@@ -12,7 +12,7 @@ import yaml
 
 
 class InvalidDocument(ValueError):
-    """A text is no YAML, or not of the wanted shape."""
+    """A text is not YAML, or not of the wanted shape."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -52,7 +52,7 @@ def load(text: str, *, strict: bool = False) -> Any:
     """The document as plain values.
 
     Raises:
-        InvalidDocument: the text is no YAML, or strictly read has a key twice.
+        InvalidDocument: the text is not YAML, or strictly read has a key twice.
     """
     try:
         return yaml.load(text, Loader=_StrictLoader if strict else _Loader)  # noqa: S506 - both are safe loaders
@@ -76,7 +76,7 @@ def text(value: Any) -> str:
         return str(value)
     if isinstance(value, float):
         return str(int(value)) if value.is_integer() else f"{value!r}"
-    raise InvalidDocument(f"{value!r:.80} is no text")
+    raise InvalidDocument(f"{value!r:.80} is not a text")
 
 
 def texts(value: Any) -> tuple[str, ...]:
@@ -88,7 +88,7 @@ def texts(value: Any) -> tuple[str, ...]:
     if value is None:
         return ()
     if not isinstance(value, list):
-        raise InvalidDocument(f"{value!r:.80} is no list")
+        raise InvalidDocument(f"{value!r:.80} is not a list")
     return tuple(text(item) for item in value)
 
 
@@ -101,7 +101,7 @@ def mapping(value: Any) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise InvalidDocument(f"{value!r:.80} is no mapping")
+        raise InvalidDocument(f"{value!r:.80} is not a mapping")
     return {text(key): item for key, item in value.items()}
 
 
@@ -109,7 +109,7 @@ def fields(value: Any, *names: str, strict: bool = False) -> dict[str, Any]:
     """A mapping's values by field, whatever the case of its keys.
 
     Raises:
-        InvalidDocument: it is no mapping, or strictly read has another key.
+        InvalidDocument: it is not a mapping, or strictly read has another key.
     """
     found = {}
     for key, item in mapping(value).items():

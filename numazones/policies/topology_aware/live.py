@@ -34,7 +34,7 @@ Devices = Mapping[str, Mapping[str, Iterable[PodDevice]]]
 
 
 class InvalidTopology(NumazonesError):
-    """An object is no NodeResourceTopology of the policy; the message names the zone and the field."""
+    """An object is not a NodeResourceTopology of the policy; the message names the zone and the field."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,5 +244,5 @@ def _attributes(owner: Mapping[str, Any]) -> dict[str, str]:
 def _items(owner: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
     items = owner.get(key) or []
     if not isinstance(items, list) or not all(isinstance(item, Mapping) for item in items):
-        raise InvalidTopology(f"{key} of a NodeResourceTopology is no list of mappings: {items!r:.80}")
+        raise InvalidTopology(f"{key} of a NodeResourceTopology is not a list of mappings: {items!r:.80}")
     return items

@@ -61,7 +61,7 @@ class Sandbox:
         return None if found is None else found[0]
 
     def flag(self, key: str, container: str) -> bool | None:
-        """A boolean preference; None where there is none or it is no boolean."""
+        """A boolean preference; None where there is none or it is not a boolean."""
         value = self.preference(key, container)
         if value is None:
             return None

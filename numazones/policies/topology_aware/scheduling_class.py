@@ -62,7 +62,7 @@ class SchedulingClass:
         for key in _INTEGERS:
             value = item.get(key)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
-                raise StartFailed(f"{value!r:.80} is no whole number", code="parse", path=f"{path}.{key}")
+                raise StartFailed(f"{value!r:.80} is not a whole number", code="parse", path=f"{path}.{key}")
         return cls(name, _scheduler(item), _io_priority(item))
 
 

@@ -224,7 +224,9 @@ def test_strict_hints_are_told_not_to_hold_for_memory() -> None:
 def test_the_explanation_tells_request_ranking_and_verdict() -> None:
     lines = admit(node(), guaranteed("a", "2")).explanation.lines()
     assert lines[0] == "container c: asks for 2 exclusive CPUs, 128Mi of memory (DRAM)"
-    assert lines[1].startswith("container c: NUMA node #1 comes first, by ")
+    assert lines[1] == (
+        "container c: NUMA node #1 comes before NUMA node #2: lower id, among equal sliceable CPUs"
+    )
     assert lines[-1] == "container c: gets exclusive CPUs 4-5, memory of NUMA nodes 1 in NUMA node #1"
 
 

@@ -84,17 +84,17 @@ def test_the_resource_s_defaults_are_those_of_its_definition() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"pinCPU": "yes"}, "spec.pinCPU: 'yes' is no boolean"),
-        ({"pinMemory": 1}, "spec.pinMemory: 1 is no boolean"),
-        ({"reservedPoolNamespaces": "a"}, "spec.reservedPoolNamespaces: 'a' is no list"),
-        ({"reservedPoolNamespaces": [1]}, r"spec.reservedPoolNamespaces\[0\]: 1 is no text"),
-        ({"availableResources": []}, r"spec.availableResources: \[\] is no mapping"),
-        ({"reservedResources": {"cpu": True}}, "spec.reservedResources.cpu: True is no text"),
-        ({"unlimitedBurstable": 4}, "spec.unlimitedBurstable: 4 is no text"),
+        ({"pinCPU": "yes"}, "spec.pinCPU: 'yes' is not a boolean"),
+        ({"pinMemory": 1}, "spec.pinMemory: 1 is not a boolean"),
+        ({"reservedPoolNamespaces": "a"}, "spec.reservedPoolNamespaces: 'a' is not a list"),
+        ({"reservedPoolNamespaces": [1]}, r"spec.reservedPoolNamespaces\[0\]: 1 is not a text"),
+        ({"availableResources": []}, r"spec.availableResources: \[\] is not a mapping"),
+        ({"reservedResources": {"cpu": True}}, "spec.reservedResources.cpu: True is not a text"),
+        ({"unlimitedBurstable": 4}, "spec.unlimitedBurstable: 4 is not a text"),
         ({"schedulingClasses": [{}]}, r"spec.schedulingClasses\[0\].name: a scheduling class needs a name"),
         (
             {"schedulingClasses": [{"name": "a", "nice": "low"}]},
-            r"spec.schedulingClasses\[0\].nice: 'low' is no whole number",
+            r"spec.schedulingClasses\[0\].nice: 'low' is not a whole number",
         ),
         (
             {"podQoSSchedulingClasses": {"Guaranteed": "none"}},
@@ -115,8 +115,11 @@ def test_the_resource_s_defaults_are_those_of_its_definition() -> None:
             {"cpuClasses": [{"name": "x"}], "sharedPoolCPUClass": "x", "defaultExclusiveCPUClass": "y"},
             "spec.defaultExclusiveCPUClass: unknown CPU class 'y'",
         ),
-        ({"controllableInterrupts": ["[a"]}, r"spec.controllableInterrupts\[0\]: '\[a' is no shell pattern"),
-        ({"agent": {"podResourceAPI": "on"}}, "spec.agent.podResourceAPI: 'on' is no boolean"),
+        (
+            {"controllableInterrupts": ["[a"]},
+            r"spec.controllableInterrupts\[0\]: '\[a' is not a shell pattern",
+        ),
+        ({"agent": {"podResourceAPI": "on"}}, "spec.agent.podResourceAPI: 'on' is not a boolean"),
     ],
 )
 def test_a_bad_field_is_rejected_with_its_path(change: dict[str, Any], message: str) -> None:

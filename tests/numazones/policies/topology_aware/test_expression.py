@@ -93,7 +93,7 @@ def test_operators(key: str, operator: str, values: list[str], holds: bool) -> N
         ({"key": "labels", "operator": "Exists"}, "ends with 'labels'"),
         ({"key": "pod", "operator": "Exists"}, "ends with 'pod'"),
         ({"key": "name", "operator": "Exists", "negate": True}, "unknown field 'negate'"),
-        ("name", "is no mapping"),
+        ("name", "is not a mapping"),
     ],
 )
 def test_broken_expressions_are_named(document: object, message: str) -> None:

@@ -127,7 +127,7 @@ def test_other_exporters_topologies_are_no_pools() -> None:
         ({"resources": []}, "lacks an amount of cpu or memory"),
         (
             {"attributes": [{"name": "shared cpuset", "value": "3-"}]},
-            "zone 'NUMA node #0': '3-' is no CPU list",
+            "'3-' is not a CPU list",
         ),
     ],
 )

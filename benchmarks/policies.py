@@ -1,0 +1,170 @@
+"""How fast the placement models decide: decisions a second per model, and the goals for large nodes.
+
+A node of 2, 4 and 8 NUMA nodes with 32 CPUs each is filled with small pods of all QoS classes, each decided
+on the node that the one before left. Goal: 1,000 containers on 8 NUMA nodes in a second. What counts is the
+processor's time, so that a busy machine does not tell another tale.
+
+    .venv/bin/python benchmarks/policies.py --json
+"""
+
+import argparse
+import json
+import random
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from numazones.kubelet import admission as kubelet
+from numazones.kubelet.config import KubeletConfiguration
+from numazones.kubelet.node import Node as KubeletNode
+from numazones.machine import CPU, Machine, NUMANode
+from numazones.pod import Pod
+from numazones.policies.topology_aware import admission as topology_aware
+from numazones.policies.topology_aware.config import DEFAULTS, Configuration
+from numazones.policies.topology_aware.hardware import Hardware
+from numazones.policies.topology_aware.node import Node as TopologyAwareNode
+
+GIB = 1 << 30
+SIZES = (2, 4, 8)
+CPUS = 32  # per NUMA node
+CONTAINERS = 1000
+GOALS = {"topology_aware_1000_containers_seconds": 1.0}
+
+
+def machine(numas: int) -> Machine:
+    """Two sockets, two threads a core, second threads numbered last."""
+    cores = numas * CPUS // 2
+    return Machine(
+        tuple(
+            CPU(thread * cores + core, core, core * 2 // cores, 0, core * numas // cores)
+            for core in range(cores)
+            for thread in range(2)
+        ),
+        tuple(
+            NUMANode(
+                one,
+                128 * GIB,
+                distances=tuple(
+                    10 if other == one else 12 if other * 2 // numas == one * 2 // numas else 21
+                    for other in range(numas)
+                ),
+            )
+            for one in range(numas)
+        ),
+    )
+
+
+def pods(count: int) -> list[Pod]:
+    """Small pods of all QoS classes."""
+    draw = random.Random(1)
+    kinds: list[dict[str, Any]] = [
+        {"limits": {"cpu": "100m", "memory": "64Mi"}},
+        {"limits": {"cpu": "250m", "memory": "64Mi"}},
+        {"limits": {"cpu": "1", "memory": "256Mi"}},
+        {"requests": {"cpu": "100m", "memory": "32Mi"}, "limits": {"cpu": "200m", "memory": "64Mi"}},
+        {},
+    ]
+    weights = (30, 20, 6, 30, 14)
+    return [
+        Pod.from_manifest(
+            {
+                "metadata": {"name": f"p{number}", "namespace": "default", "uid": f"u{number}"},
+                "spec": {"containers": [{"name": "c", "resources": resources}]},
+            }
+        )
+        for number, resources in enumerate(draw.choices(kinds, weights, k=count))
+    ]
+
+
+def place_by_kubelet(numas: int, waiting: Sequence[Pod]) -> int:
+    """Decide on pods as a kubelet; returns how many were admitted."""
+    config = KubeletConfiguration.from_api(
+        {
+            "cpuManagerPolicy": "static",
+            "reservedSystemCPUs": "0",
+            "topologyManagerPolicy": "best-effort",
+        }
+    )
+    node = KubeletNode.fresh(machine(numas), config)
+    admitted = 0
+    for pod in waiting:
+        admission = kubelet.admit(node, pod)
+        node = admission.node
+        admitted += admission.admitted
+    return admitted
+
+
+def place_by_topology_aware(numas: int, waiting: Sequence[Pod]) -> int:
+    """Decide on pods as the NRI topology-aware policy; returns how many were admitted."""
+    config = Configuration.from_spec({**DEFAULTS, "reservedResources": {"cpu": "750m"}})
+    node = TopologyAwareNode.fresh(Hardware.of(machine(numas)), config)
+    admitted = 0
+    for pod in waiting:
+        admission = topology_aware.admit(node, pod)
+        node = admission.node
+        admitted += admission.admitted
+    return admitted
+
+
+MODELS: dict[str, Callable[[int, Sequence[Pod]], int]] = {
+    "kubelet": place_by_kubelet,
+    "topology-aware": place_by_topology_aware,
+}
+
+
+def measure(place: Callable[[int, Sequence[Pod]], int], numas: int, count: int, runs: int) -> dict[str, Any]:
+    """The fastest of some runs."""
+    waiting = pods(count)
+    taken = []
+    admitted = 0
+    for _ in range(runs):
+        start = time.process_time()
+        admitted = place(numas, waiting)
+        taken.append(time.process_time() - start)
+    best = min(taken)
+    return {
+        "containers": count,
+        "admitted": admitted,
+        "seconds": round(best, 4),
+        "perSecond": round(count / best),
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--containers", type=int, default=CONTAINERS, help="containers on 8 NUMA nodes (%(default)s)"
+    )
+    parser.add_argument("--runs", type=int, default=3, help="the fastest counts (%(default)s)")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    options = parser.parse_args()
+    models = {
+        name: {
+            numas: measure(place, numas, max(1, options.containers * numas // SIZES[-1]), options.runs)
+            for numas in SIZES
+        }
+        for name, place in MODELS.items()
+    }
+    figures: dict[str, Any] = {
+        "models": models,
+        "topology_aware_1000_containers_seconds": models["topology-aware"][SIZES[-1]]["seconds"],
+        "goals": GOALS,
+    }
+    figures["missed"] = [name for name, goal in GOALS.items() if figures[name] > goal]
+    if options.json:
+        json.dump(figures, sys.stdout, indent=1)
+        print()
+    else:
+        print(f"{'model':16} {'NUMA nodes':>10} {'containers':>10} {'admitted':>9} {'per second':>10}")
+        for name, sizes in models.items():
+            for numas, one in sizes.items():
+                counts = f"{one['containers']:>10} {one['admitted']:>9} {one['perSecond']:>10}"
+                print(f"{name:16} {numas:>10} {counts}")
+    return 1 if figures["missed"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
