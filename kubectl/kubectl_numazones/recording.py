@@ -17,10 +17,13 @@ import yaml
 
 from kubectl_numazones.cluster import BadDump
 from numazones import cpuset
+from numazones.cluster import ClusterNode
+from numazones.constraints import Constraints
 from numazones.errors import NumazonesError
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.device_manager import Device
 from numazones.kubelet.node import Node
+from numazones.kubelet.node_info import NodeInfo, PodInfo
 from numazones.pod import Pod
 from numazones.whatif.history import (
     Arrival,
@@ -94,7 +97,7 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
         raise BadDump(f"{path}: {error.strerror or error}; a recording has a {_HISTORY}") from error
 
 
-def _node(directory: Path, preference: Preference) -> tuple[Node, dict[str, tuple[Device, ...]]]:
+def _node(directory: Path, preference: Preference) -> tuple[NodeInfo, dict[str, tuple[Device, ...]]]:
     """The node before the first operation: no pods, all devices as its plugins announced them."""
     try:
         with tempfile.TemporaryDirectory(prefix="numazones-") as scratch:
@@ -110,7 +113,8 @@ def _node(directory: Path, preference: Preference) -> tuple[Node, dict[str, tupl
         }
         version = body["status"]["nodeInfo"]["kubeletVersion"]
         config = KubeletConfiguration.from_api(configuration, version=version)
-        return Node.fresh(machine, config, devices, preferred_allocation=preference), devices
+        state = Node.fresh(machine, config, devices, preferred_allocation=preference)
+        return ClusterNode.from_api(body).info(state, beside=""), devices
     except (
         OSError,
         ValueError,
@@ -154,7 +158,7 @@ def _arrival(line: Mapping[str, Any]) -> Arrival:
     ended = outcome["phase"] in _ENDED
     return Arrival(
         _name(line),
-        pod,
+        PodInfo(pod, Constraints.from_api(body["spec"])),
         Observed(
             admitted=not rejected if _decided(outcome) else None,
             reason=(outcome.get("reason") or "") if rejected else "",

@@ -4,25 +4,21 @@ Operations come one after the other, as a recorder wrote them. An arrival carrie
 ``replay`` decides it on the state that the operations before it left, and names every difference. Where a
 kubelet picks devices at random among equals, its pick is offered to the model as the plugin's preference
 (``Preference``): that the model takes it shows that it was open to it.
-
-Checks of the kubelet that come after its managers (node resources: ``OutOfcpu`` …) reject a pod that the
-managers have served already; here the managers must admit it, and it is gone then.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from numazones import cpuset
 from numazones.errors import NumazonesError
 from numazones.kubelet.admission import Admission, admit, remove
 from numazones.kubelet.device_manager import Device
 from numazones.kubelet.node import Node
-from numazones.pod import Pod
+from numazones.kubelet.node_admission import NodeAdmission, admit_to_node, requested
+from numazones.kubelet.node_info import NodeInfo, PodInfo
 
 MemoryBlocks = tuple[tuple[str, tuple[int, ...], int], ...]
 """(type, NUMA ids, bytes), sorted."""
-
-_AFTER_MANAGERS = "OutOf"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +45,7 @@ class Arrival:
 
     name: str
     """For people: namespace/name."""
-    pod: Pod
+    pod: PodInfo
     observed: Observed
     ended: bool = False
     """Whether it had ended by the time it was looked at, and holds nothing any more."""
@@ -106,7 +102,7 @@ class Preference:
 
 
 def replay(
-    node: Node,
+    node: NodeInfo,
     devices: Mapping[str, tuple[Device, ...]],
     operations: Iterable[Operation],
     *,
@@ -114,67 +110,80 @@ def replay(
 ) -> Iterator[Outcome]:
     """Replay a history from a node's state before it; yield one outcome per decision of the kubelet.
 
-    ``devices`` are those that the plugins announce at the start, ``preference`` is the one that the node
-    was made with.
+    ``devices`` are those that the plugins announce at the start, ``preference`` is the one that the node's
+    state was made with.
     """
-    running: dict[str, tuple[str, Pod]] = {}
+    names: dict[str, str] = {}
     announced = dict(devices)
     for operation in operations:
         match operation:
-            case Arrival():
-                preference.set(operation.observed.devices)
-                outcome, node, stays = _arrive(node, operation)
-                if stays:
-                    running[operation.pod.uid] = (operation.name, operation.pod)
-                if operation.observed.admitted is not None:
+            case Arrival(name, pod, observed):
+                preference.set(observed.devices)
+                outcome, node = _arrive(_offering(node, announced), operation)
+                names[pod.pod.uid] = name
+                if observed.admitted is not None:
                     yield outcome
-            case Departure():
-                node = remove(node, operation.uid)
-                running.pop(operation.uid, None)
-            case DeviceHealth():
-                announced[operation.resource] = tuple(
-                    Device(item.id, item.numa, operation.healthy) if item.id == operation.device else item
-                    for item in announced.get(operation.resource, ())
+            case Departure(uid):
+                node = _without(node, uid)
+            case DeviceHealth(resource, device, healthy):
+                announced[resource] = tuple(
+                    Device(item.id, item.numa, healthy) if item.id == device else item
+                    for item in announced.get(resource, ())
                 )
-                node = node.with_devices(announced)
+                node = replace(node, state=node.state.with_devices(announced))
             case Restart():
-                for name, pod in running.values():
-                    yield _readmitted(node, name, pod)
+                for uid, pod in node.pods.items():
+                    yield _readmitted(node.state, names[uid], pod)
 
 
-def _arrive(node: Node, arrival: Arrival) -> tuple[Outcome, Node, bool]:
-    """The outcome, the node afterwards, and whether the pod stays on it."""
-    seen, pod = arrival.observed, arrival.pod
+def _offering(node: NodeInfo, announced: Mapping[str, tuple[Device, ...]]) -> NodeInfo:
+    """The node with as many devices allocatable as are healthy."""
+    healthy = {resource: sum(item.healthy for item in items) for resource, items in announced.items()}
+    return replace(node, allocatable={**node.allocatable, **healthy})
+
+
+def _without(node: NodeInfo, uid: str) -> NodeInfo:
+    pods = {other: pod for other, pod in node.pods.items() if other != uid}
+    return replace(node, state=remove(node.state, uid), pods=pods)
+
+
+def _arrive(node: NodeInfo, arrival: Arrival) -> tuple[Outcome, NodeInfo]:
+    """The outcome, and the node afterwards."""
+    seen, info = arrival.observed, arrival.pod
     try:
-        admission = admit(node, pod)
+        said = admit_to_node(node, info)
     except NumazonesError as error:
-        return Outcome(arrival.name, (f"the model does not decide: {error}",)), node, False
-    late = seen.reason.startswith(_AFTER_MANAGERS)
-    differences = list(_verdicts(admission, seen, late=late))
-    if not differences and seen.admitted:
-        differences = list(_shares(admission, arrival))
-    stays = admission.admitted and seen.admitted is not False and not arrival.ended
-    return Outcome(arrival.name, tuple(differences)), _after(admission, stays=stays), stays
+        return Outcome(arrival.name, (f"the model does not decide: {error}",)), node
+    differences = list(_verdicts(said, seen))
+    if not differences and seen.admitted and said.managers is not None:
+        differences = list(_shares(said.managers, arrival))
+    after = replace(node, state=said.state)
+    for uid in said.preempted:
+        after = _without(after, uid)
+    if said.admitted:
+        counted = replace(info, requests=requested(info.pod, node.state.config))
+        after = replace(after, pods={**after.pods, info.pod.uid: counted})
+        if seen.admitted is False or arrival.ended:
+            after = _without(after, info.pod.uid)
+    return Outcome(arrival.name, tuple(differences)), after
 
 
-def _after(admission: Admission, *, stays: bool) -> Node:
-    return admission.node if stays or not admission.admitted else remove(admission.node, admission.pod.uid)
-
-
-def _readmitted(node: Node, name: str, pod: Pod) -> Outcome:
+def _readmitted(node: Node, name: str, pod: PodInfo) -> Outcome:
     """After a restart a kubelet admits its pods again from its state files, and nothing changes."""
-    again = admit(node, pod)
+    again = admit(node, pod.pod)
     if not again.admitted:
         return Outcome(name, (f"after a restart: observed admitted, model {again.reason}: {again.message}",))
     changed = again.node.state_key != node.state_key
     return Outcome(name, ("after a restart: the model gives it another share",) if changed else ())
 
 
-def _verdicts(admission: Admission, seen: Observed, *, late: bool) -> Iterator[str]:
-    expected = "admitted" if seen.admitted or late else f"{seen.reason}: {seen.message}"
+def _verdicts(admission: NodeAdmission, seen: Observed) -> Iterator[str]:
+    if seen.admitted is None:
+        return
+    expected = "admitted" if seen.admitted else f"{seen.reason}: {seen.message}"
     said = "admitted" if admission.admitted else f"{admission.reason}: {admission.message}"
     if expected != said:
-        yield f"observed {expected}{' by the managers' if late else ''}, model {said}"
+        yield f"observed {expected}, model {said}"
 
 
 def _shares(admission: Admission, arrival: Arrival) -> Iterator[str]:

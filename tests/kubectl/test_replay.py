@@ -23,7 +23,6 @@ def recording(tmp_path: Path) -> Path:
     folder = tmp_path / day["node"]
     shutil.copytree(DATA / "recordings/one-node" / day["node"], folder)
     (folder / "device_plugins.json").write_text(json.dumps(day["plugins"]))
-    (folder / "node.json").write_text('{"status": {"nodeInfo": {"kubeletVersion": "v1.36.2"}}}')
     lines = "".join(f"{json.dumps(operation)}\n" for operation in day["operations"])
     (tmp_path / "replay.jsonl").write_text(lines)
     return tmp_path
