@@ -199,6 +199,7 @@ class ClusterState:
     def _leave(self, pod: ClusterPod) -> None:
         record = self._record_of(pod.node)
         record.pods.pop(pod.uid, None)
+        record.rejected.discard(pod.kubelet_uid)
         if prediction.relevant(pod):
             self._sequence += 1
             record.since.ended(pod, sequence=self._sequence, now=self._clock())
@@ -211,10 +212,13 @@ class ClusterState:
         if known is None:
             # Pods found together, as in a list, count as bound together: creation time decides among them.
             self._sequence += old is not None
+            if rejected:
+                record.rejected.add(new.kubelet_uid)
             if prediction.relevant(new):
                 record.since.bound(new, sequence=self._sequence, rejected=rejected, now=self._clock())
         elif new.acknowledged and not known.acknowledged:
             record.since.admitted_after_all(new)
+            record.rejected.discard(new.kubelet_uid)
         if known is not None and new.deleting and not known.deleting:
             self._sequence += 1
             record.since.leaves(new, sequence=self._sequence, now=self._clock())

@@ -13,6 +13,7 @@ from numazones.api.numazone import NUMAZone
 from numazones.api.zones import node_from_zones
 from numazones.cluster import NO_ZONES, ClusterNode, ClusterPod, Unknown
 from numazones.errors import NumazonesError
+from numazones.kubelet.admission import remove
 from numazones.kubelet.node import Node
 from numazones_operator.decoding import Heartbeat, ZoneReport
 from numazones_operator.since_snapshot import SinceSnapshot
@@ -66,6 +67,8 @@ class NodeRecord:
     pulse: Pulse | None = None
     pods: dict[str, ClusterPod] = field(default_factory=dict)
     """UID → pod that is bound here and has not ended."""
+    rejected: set[str] = field(default_factory=set)
+    """UIDs, as the kubelet knows them, of pods that the model rejected and whose status is silent yet."""
     since: SinceSnapshot = field(default_factory=SinceSnapshot)
     """What the snapshot may not show yet."""
 
@@ -132,8 +135,11 @@ class NodeRecord:
         return self._as_known(now, settle=settle, leavers=frozenset())
 
     def as_found(self, now: float, *, settle: float) -> ClusterNode | None:
-        """Return the node as its kubelet most likely finds it now, without the pods that leave it."""
-        return self._as_known(now, settle=settle, leavers=self.since.leavers(now))
+        """Return the node as its kubelet most likely finds it now, without pods that leave or are rejected.
+
+        What a rejected pod was given stays in zones until the next admission, which frees it first.
+        """
+        return self._as_known(now, settle=settle, leavers=self.since.leavers(now) | self.rejected)
 
     def _as_known(self, now: float, *, settle: float, leavers: frozenset[str]) -> ClusterNode | None:
         if self.node is None:
@@ -152,7 +158,10 @@ class NodeRecord:
         self, node: ClusterNode, state: Node, leavers: frozenset[str], *, approximate: bool
     ) -> ClusterNode:
         try:
-            return node.with_state(self.since.replay(state, leavers=leavers), approximate=approximate)
+            state = self.since.replay(state, leavers=leavers)
+            for uid in sorted(self.rejected):
+                state = remove(state, uid)
+            return node.with_state(state, approximate=approximate)
         except NumazonesError as error:
             return node.with_unknown_state(Unknown(prediction.UNDECIDED, str(error)))
 

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from numazones import prediction
 from numazones.cluster import ClusterNode, ClusterPod, Unknown
 from numazones.errors import NumazonesError
-from numazones.kubelet.admission import Admission, admit, remove
+from numazones.kubelet.admission import Admission, remove
 from numazones.kubelet.config import SCOPE_POD, SINGLE_NUMA_NODE
 from numazones.kubelet.explanation import explain
+from numazones.kubelet.node_admission import NodeAdmission, admit_to_node
 from numazones.kubelet.rejection import SMT_ALIGNMENT, TOPOLOGY_AFFINITY
 from numazones_operator.metrics import Metrics
 
@@ -37,12 +38,17 @@ class Expectation:
     reason: str = ""
     """The kubelet's reason for a predicted rejection, or why nothing could be predicted."""
     message: str = ""
-    admission: Admission | None = field(default=None, repr=False)
+    verdict: NodeAdmission | None = field(default=None, repr=False)
 
     @property
     def rejected(self) -> bool:
         """Whether the model rejected the pod, so that its node holds nothing for it."""
-        return self.admission is not None and not self.admission.admitted
+        return self.predicted == prediction.INADMISSIBLE
+
+    @property
+    def admission(self) -> Admission | None:
+        """What the resource managers decided; None where the pod did not come so far, or nobody knows."""
+        return None if self.verdict is None else self.verdict.managers
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +83,12 @@ class Truth:
 
     def bound(self, pod: ClusterPod, node: ClusterNode | None) -> Expectation | None:
         """Predict for a pod that was just seen to get a node; None if its outcome is known already."""
-        if outcome(pod) is not None or pod.phase != "Pending" or not prediction.relevant(pod):
+        if outcome(pod) is not None or pod.phase != "Pending":
             return None
-        expectation = self._expectations[pod.uid] = self._predict(pod, node)
+        expectation = self._predict(pod, node)
+        # Pods that NUMA placement does not concern fill nodes, too, but nobody is told about them.
+        if prediction.relevant(pod):
+            self._expectations[pod.uid] = expectation
         return expectation
 
     def forget(self, uid: str) -> None:
@@ -109,13 +118,15 @@ class Truth:
         started = time.perf_counter()
         try:
             # Zones that came sooner than the binding may show the pod already.
-            admission = admit(remove(node.state, pod.kubelet_uid), pod.admission)
+            found = node.info(remove(node.state, pod.kubelet_uid), beside=pod.uid)
+            verdict = admit_to_node(found, pod.info)
         except NumazonesError as error:
             return Expectation(pod, prediction.UNKNOWN, prediction.UNDECIDED, str(error))
-        self._count(admission, time.perf_counter() - started)
-        if admission.admitted:
-            return Expectation(pod, prediction.ADMISSIBLE, admission=admission)
-        return Expectation(pod, prediction.INADMISSIBLE, admission.reason, admission.message, admission)
+        if verdict.managers is not None and prediction.relevant(pod):
+            self._count(verdict.managers, time.perf_counter() - started)
+        if verdict.admitted:
+            return Expectation(pod, prediction.ADMISSIBLE, verdict=verdict)
+        return Expectation(pod, prediction.INADMISSIBLE, verdict.reason, verdict.message, verdict)
 
     def _count(self, admission: Admission, seconds: float) -> None:
         if not self._counts():

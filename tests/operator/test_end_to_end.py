@@ -173,3 +173,28 @@ async def test_pods_bound_in_one_breath_are_assumed_in_turn(tmp_path: Path, kind
 
         for name in await eventually(settled):
             assert ('predicted="Admissible"' in name) == ('actual="Admitted"' in name), name
+
+
+async def test_a_full_node_rejects_what_its_managers_admit_and_that_fills_nothing(
+    tmp_path: Path,
+) -> None:
+    """No CPUs are left to request; the rejected pod then counts for nobody."""
+    async with closed_loop(tmp_path) as loop:
+        await loop.start_nodes([node_kinds.single_numa_node("node", "10.0.0.1")])
+        operator = await loop.start_operator()
+        burstable = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "45"}}}
+        await loop.create_pod("filler", containers=[burstable])
+        await loop.bind("filler", "node")
+        for name, cpu in (("too-much", 20), ("fits", 8)):
+            await loop.create_pod(name, cpu=cpu)
+            await loop.bind(name, "node")
+
+        async def settled() -> dict[str, float]:
+            counted = await metrics(operator)
+            outcomes = {name: n for name, n in counted.items() if "prediction_outcomes_total" in name}
+            return outcomes if sum(outcomes.values()) == 2 else {}
+
+        assert await eventually(settled) == {
+            'numazones_prediction_outcomes_total{actual="OutOfcpu",predicted="Inadmissible"}': 1,
+            'numazones_prediction_outcomes_total{actual="Admitted",predicted="Admissible"}': 1,
+        }

@@ -20,6 +20,8 @@ STRICT = node_kinds.single_numa_node("node", "10.0.0.1").empty_node()
 WHOLE_CORES = node_kinds.best_effort_full_cores("node", "10.0.0.1").empty_node()
 CHIPLETS = node_kinds.single_numa_node_pods("node", "10.0.0.1").empty_node()
 
+NODE = ClusterNode("node", allocatable={"cpu": 100_000, "memory": 1 << 40})
+
 
 def pod(name: str = "a", *, cpu: int = 4, node: str = "node", **status: Any) -> ClusterPod:
     body = pod_body(name, cpu=cpu, nodeName=node)
@@ -81,7 +83,7 @@ def test_predictions_are_held_against_outcomes(
 ) -> None:
     watched = Watched()
     with caplog.at_level(logging.WARNING):
-        verification = watched.play(ClusterNode("node").with_state(STRICT), cpu=cpu, **status)
+        verification = watched.play(NODE.with_state(STRICT), cpu=cpu, **status)
     assert verification.expectation.predicted == predicted
     assert verification.hit is hit
     actual = status.get("reason", "Admitted")
@@ -92,17 +94,15 @@ def test_predictions_are_held_against_outcomes(
 
 def test_on_an_unknown_node_nothing_is_predicted_and_nothing_is_a_miss() -> None:
     watched = Watched()
-    verification = watched.play(
-        ClusterNode("node").with_unknown_state(NO_ZONES), cpu=4, phase="Running", **STARTED
-    )
+    verification = watched.play(NODE.with_unknown_state(NO_ZONES), cpu=4, phase="Running", **STARTED)
     assert (verification.expectation.predicted, verification.hit) == ("Unknown", None)
-    approximate = ClusterNode("node").with_state(STRICT, approximate=True)
+    approximate = NODE.with_state(STRICT, approximate=True)
     assert watched.play(approximate, cpu=4, phase="Running", **STARTED).expectation.reason == "Approximate"
 
 
 def test_pods_that_numa_placement_does_not_concern_or_that_came_too_late_are_not_judged() -> None:
     watched = Watched()
-    node = ClusterNode("node").with_state(STRICT)
+    node = NODE.with_state(STRICT)
     assert watched.truth.bound(pod(phase="Running", **STARTED), node) is None
     assert watched.truth.compare(pod(phase="Running", **STARTED)) is None
     watched.truth.bound(pod("gone"), node)
