@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 SOURCES := numazones client program exporter operator kubectl simulator tests benchmarks examples scripts images
 PRESENT := $(wildcard $(SOURCES))
 
-.PHONY: help venv lock lint format types imports test coverage demo crds images clean
+.PHONY: help venv lock lint format types imports test coverage demo crds version images clean
 
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,12 @@ demo: venv  ## a small simulated cluster: zones, predictions, the gate; then kub
 
 crds: venv  ## write crds/ and their reference page from numazones/api
 	$(BIN)/python scripts/generate_crds.py
+
+version:  ## make VERSION that of project, chart and manifests
+	@test -n "$(VERSION)" || { echo "say which: make version VERSION=X.Y.Z" >&2; exit 2; }
+	sed -i -E 's/^version = ".*"/version = "$(VERSION)"/' pyproject.toml
+	sed -i -E 's/^(version|appVersion): .*/\1: $(VERSION)/' chart/Chart.yaml
+	sed -i -E 's/^( *newTag: ).*/\1$(VERSION)/' manifests/exporter/kustomization.yaml manifests/operator/kustomization.yaml
 
 images: venv  ## build the images of exporter, operator and simulator; needs buildah and mmdebstrap
 	images/build

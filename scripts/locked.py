@@ -68,7 +68,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("extras", nargs="+", help="whose needs to print")
+    parser.add_argument("extras", nargs="*", help="whose needs to print; none: the library's")
     parser.add_argument("--without", metavar="EXTRA", help="leave out what this one lists")
     options = parser.parse_args()
     print(locked(needed(options.extras, options.without)), end="")

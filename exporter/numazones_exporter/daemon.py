@@ -39,7 +39,7 @@ from numazones_exporter.observation import (
 )
 from numazones_exporter.options import NODE_RESOURCE_TOPOLOGIES, NUMAZONES, Options
 from numazones_exporter.publish import Publisher, Writer, ZonePublisher
-from numazones_exporter.sources import Sources, observe
+from numazones_exporter.sources.reading import Sources, observe
 from numazones_exporter.triggers import DEPARTURES, INTERVAL, KUBELET, KubeletFilesWatch, Wakeups
 from numazones_exporter.watched_pods import WatchedPods
 from numazones_program import logs, probes, signals

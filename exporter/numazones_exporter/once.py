@@ -7,7 +7,7 @@ from numazones.api.numazone import NUMAZone
 from numazones_exporter import table, zones
 from numazones_exporter.observation import Observation
 from numazones_exporter.options import Options, Output
-from numazones_exporter.sources import Sources, observe
+from numazones_exporter.sources.reading import Sources, observe
 
 
 async def run(options: Options, *, out: TextIO, err: TextIO) -> int:

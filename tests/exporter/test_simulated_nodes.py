@@ -20,7 +20,7 @@ from numazones.machine import Machine
 from numazones.pod import Pod
 from numazones_exporter import zones
 from numazones_exporter.options import Options
-from numazones_exporter.sources import Sources, observe
+from numazones_exporter.sources.reading import Sources, observe
 from numazones_simulator import machine_tree
 from numazones_simulator.kubelet.podresources import allocatable, listed
 from numazones_simulator.kubelet.state_files import StateFiles

@@ -18,7 +18,7 @@ from cryptography.x509.oid import NameOID
 
 from numazones_exporter.observation import KUBELET_CONFIG, NODE, PODS, Observation, Problem
 from numazones_exporter.options import Options
-from numazones_exporter.sources import Sources, observe
+from numazones_exporter.sources.reading import Sources, observe
 
 from .sysfs_tree import Tree
 

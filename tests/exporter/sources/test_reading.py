@@ -21,8 +21,8 @@ from numazones_exporter.observation import (
     PodResourcesAnswer,
 )
 from numazones_exporter.options import Options
-from numazones_exporter.sources import Sources, observe
 from numazones_exporter.sources.problems import SourceError
+from numazones_exporter.sources.reading import Sources, observe
 
 from .sysfs_tree import Tree
 

@@ -1,0 +1,224 @@
+"""Wheel and sdist, built here and installed into clean environments, without the internet.
+
+The environments hold the wheel and, as links, those packages of this environment that an extra needs and no
+other: so a program that imports what its extra does not bring, or another program's modules, fails.
+"""
+
+import os
+import subprocess
+import sys
+import tarfile
+import venv
+import zipfile
+from collections.abc import Iterator
+from importlib.metadata import distribution, version
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SAMPLE = ROOT / "tests" / "data" / "recordings" / "one-node"
+PACKAGES = {
+    "numazones",
+    "numazones_client",
+    "numazones_program",
+    "numazones_exporter",
+    "numazones_operator",
+    "kubectl_numazones",
+    "numazones_simulator",
+}
+PROGRAMS = {
+    "exporter": "numazones_exporter",
+    "operator": "numazones_operator",
+    "kubectl": "kubectl_numazones",
+    "simulator": "numazones_simulator",
+}
+"""Extra → the package of its program."""
+SHARED = PACKAGES - set(PROGRAMS.values())
+BORROWED = {
+    # It serves podresources in the exporter's wire format.
+    "numazones_simulator": {"numazones_exporter", "numazones_exporter.podresources_pb2"},
+    # It replays recordings, whose machines it reads as the exporter does.
+    "kubectl_numazones": {
+        "numazones_exporter",
+        "numazones_exporter.observation",
+        "numazones_exporter.sources",
+        "numazones_exporter.sources.problems",
+        "numazones_exporter.sources.sysfs",
+    },
+}
+
+IMPORT_ALL = """
+import importlib, pkgutil, sys
+for name in sys.argv[1:]:
+    package = importlib.import_module(name)
+    for module in pkgutil.walk_packages(package.__path__, name + "."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+print(*sorted(sys.modules))
+"""
+
+
+def run(*command: str | Path, cwd: Path = ROOT, **environment: str) -> str:
+    done = subprocess.run(
+        list(map(str, command)),
+        cwd=cwd,
+        env={"PATH": os.environ["PATH"], **environment},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def build(source: Path, target: str, folder: Path) -> Path:
+    """Build with the installed backend: no isolation, so nothing is fetched."""
+    stamp = {"SOURCE_DATE_EPOCH": "1767225600"}
+    backend = (sys.executable, "-m", "hatchling", "build")
+    run(*backend, "--target", target, "--directory", folder, cwd=source, **stamp)
+    (made,) = folder.iterdir()
+    return made
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(ROOT, "wheel", tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(ROOT, "sdist", tmp_path_factory.mktemp("sdist"))
+
+
+def needed(*extras: str) -> list[str]:
+    """Names of the packages that the project with some extras needs."""
+    text = run(sys.executable, ROOT / "scripts" / "locked.py", *extras)
+    return [line.partition("==")[0] for line in text.splitlines() if "==" in line]
+
+
+class Environment:
+    """A clean environment with the wheel and what an extra needs."""
+
+    def __init__(self, folder: Path, wheel: Path, extra: str | None) -> None:
+        venv.create(folder, with_pip=False, symlinks=True)
+        self.bin = folder / "bin"
+        (site,) = folder.glob("lib/python3*/site-packages")
+        for name in needed(*([extra] if extra else [])):
+            _link(name, site)
+        options = ("--quiet", "--no-deps", "--no-index", "--disable-pip-version-check")
+        run(sys.executable, "-m", "pip", "--python", self.bin / "python", "install", *options, wheel)
+
+    def python(self, *arguments: str | Path, cwd: Path) -> str:
+        # -I: the folder it is run in counts for nothing.
+        return run(self.bin / "python", "-I", *arguments, cwd=cwd)
+
+
+def _link(name: str, site: Path) -> None:
+    """Make a package of this environment importable in another."""
+    found = distribution(name)
+    for file in found.files or ():
+        top = file.parts[0]
+        source = Path(str(found.locate_file(top)))
+        if top not in ("..", "__pycache__") and source.exists() and not (site / top).exists():
+            (site / top).symlink_to(source)
+
+
+@pytest.fixture(scope="module", params=[None, *PROGRAMS], ids=lambda extra: extra or "library")
+def environment(
+    request: pytest.FixtureRequest, wheel: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[str | None, Environment]:
+    return request.param, Environment(tmp_path_factory.mktemp("env") / "env", wheel, request.param)
+
+
+def test_the_wheel_holds_the_packages_and_nothing_else(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as content:
+        names = content.namelist()
+        metadata = content.read(f"numazones-{version('numazones')}.dist-info/METADATA").decode()
+    tops = {name.partition("/")[0] for name in names}
+    assert tops == {*PACKAGES, f"numazones-{version('numazones')}.dist-info"}
+    for package in PACKAGES:
+        assert f"{package}/py.typed" in names
+        assert f"{package}/__init__.py" in names
+    assert {Path(name).name for name in names if "/licenses/" in name} == {"LICENSE", "NOTICE"}
+    for extra in PROGRAMS:
+        assert f"Provides-Extra: {extra}\n" in metadata
+    assert "License-Expression: Apache-2.0\n" in metadata
+
+
+def test_equal_sources_give_equal_wheels(wheel: Path, tmp_path: Path) -> None:
+    assert build(ROOT, "wheel", tmp_path).read_bytes() == wheel.read_bytes()
+
+
+def test_the_wheel_of_the_sdist_is_the_wheel(wheel: Path, sdist: Path, tmp_path: Path) -> None:
+    with tarfile.open(sdist) as archive:
+        assert not [name for name in archive.getnames() if "/tests/" in name or "/.cache/" in name]
+        archive.extractall(tmp_path, filter="data")
+    (source,) = tmp_path.iterdir()
+    again = build(source, "wheel", tmp_path / "wheel")
+    with zipfile.ZipFile(wheel) as ours, zipfile.ZipFile(again) as theirs:
+        assert {item.filename: item.CRC for item in ours.infolist()} == {
+            item.filename: item.CRC for item in theirs.infolist()
+        }
+
+
+def test_everything_can_be_imported_with_its_extra_and_imports_no_other_program(
+    environment: tuple[str | None, Environment], tmp_path: Path
+) -> None:
+    extra, installed = environment
+    mine = {"numazones"} if extra is None else {"numazones", PROGRAMS[extra]}
+    imported = set(installed.python("-W", "error", "-c", IMPORT_ALL, *sorted(mine), cwd=tmp_path).split())
+    ours = {name for name in imported if name.partition(".")[0] in PACKAGES}
+    assert mine <= ours
+    allowed = mine | (SHARED if extra else set())
+    borrowed = BORROWED.get(PROGRAMS.get(extra or "", ""), set())
+    assert {name for name in ours if name.partition(".")[0] not in allowed} == borrowed
+    if extra in (None, "exporter"):
+        assert not {"kopf", "kubernetes", "kubernetes_validate", "rich"} & imported
+
+
+def commands(folder: Path) -> Iterator[tuple[str, list[str], str]]:
+    """(extra, command, what it prints) of each program."""
+    recorded = SAMPLE / "rig-b"
+    with tarfile.open(recorded / "sys.tar.gz") as archive:
+        archive.extractall(folder, filter="data")
+    yield (
+        "exporter",
+        [
+            *("numazones-exporter", "--once", "--node-name=rig-b"),
+            *(f"--sysfs={folder}/sys", f"--procfs={folder}/proc", f"--kubelet-dir={recorded}"),
+            *(f"--podresources=replay:{recorded}", f"--kubelet-config=file:{recorded}/configz.json"),
+            f"--pods=file:{SAMPLE}/pods.json",
+        ],
+        "rig-b   0      restricted   24    2          12         10     47Gi     25.7Gi",
+    )
+    yield (
+        "operator",
+        ["numazones-operator", "--admission-gate", "--dump-config"],
+        "admissionGate: true  # flag",
+    )
+    yield "kubectl", ["kubectl-numazones", "--help"], "Usage: kubectl"
+    yield (
+        "simulator",
+        [
+            *("numazones-simulator", "cluster", "--nodes=1", "--no-operator", "--publishing=direct"),
+            "--no-serve",
+        ],
+        "node-1-numa-0",
+    )
+
+
+def test_each_program_runs_with_its_extra_alone(
+    environment: tuple[str | None, Environment], tmp_path: Path
+) -> None:
+    extra, installed = environment
+    if extra is None:
+        said = installed.python("-c", "import numazones; print(*numazones.__all__)", cwd=tmp_path)
+        assert {"admit", "Machine", "Node", "Pod"} <= set(said.split())
+        return
+    ((command, expected),) = [item[1:] for item in commands(tmp_path) if item[0] == extra]
+    how = "version" if extra == "kubectl" else "--version"
+    assert version("numazones") in run(installed.bin / command[0], how, cwd=tmp_path)
+    said = run(installed.bin / command[0], *command[1:], cwd=tmp_path)
+    assert expected in said
