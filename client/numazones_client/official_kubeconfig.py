@@ -63,7 +63,7 @@ class _Loader(KubeConfigLoader):
 
     @property
     def token_lasts(self) -> bool:
-        """Whether the token is good until the server refuses it: a plugin gave it without an expiry."""
+        """Whether the token is good until the server rejects it: a plugin gave it without an expiry."""
         return "exec" in (self._user or ()) and "exec_plugin_expiry" not in vars(self)
 
     def distrust(self) -> None:

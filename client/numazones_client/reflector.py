@@ -72,7 +72,7 @@ class WatchMetrics(Protocol):
     """What a reflector reports; ``resource`` as RBAC names it."""
 
     def restarted(self, resource: str, reason: str) -> None:
-        """Count the end of a watch: ended, broken, expired, refused or unreachable."""
+        """Count the end of a watch: ended, broken, expired, rejected or unreachable."""
 
     def listed(self, resource: str, seconds: float) -> None:
         """Take the time of a whole list."""

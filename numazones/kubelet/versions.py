@@ -4,7 +4,7 @@
 for the CPU, Memory, Device and Topology Managers: how mature a policy option is (and so which
 feature gate guards it), which gates there are and what they depend on, what is made of pod-level
 resources and of devices that dynamic resource allocation serves, and a handful of rules and texts.
-Releases newer than the newest one known are treated as that one; their new options are refused by name.
+Releases newer than the newest one known are treated as that one; their new options are rejected by name.
 """
 
 import re
@@ -85,7 +85,7 @@ _GATES: dict[str, tuple[tuple[int, bool | None], ...]] = {
 GATES = frozenset(_GATES)
 """Every gate that has a say in admission in some release."""
 
-# gate → the gates that it needs; a kubelet refuses to start without them.
+# gate → the gates that it needs; a kubelet does not start without them.
 _NEEDED_GATES = {POD_LEVEL_RESIZE: (POD_LEVEL_RESOURCES,), POD_LEVEL_MANAGERS: (POD_LEVEL_RESOURCES,)}
 
 _NEEDED_GATES_CHECKED_SINCE = 35

@@ -31,7 +31,7 @@ from numazones_client import ClusterConfig
 from numazones_operator.admission_gates import GATE, OPT_IN
 from numazones_operator.announcements import COMPONENT
 from numazones_operator.decoding import NamespaceLabels
-from numazones_operator.intent import Intent
+from numazones_operator.rebalance.intent import Intent
 from numazones_operator.rebalance.objects import (
     APPROVE,
     REBALANCE_POLICIES,

@@ -4,7 +4,7 @@ kopf's handlers are started with leadership and ended with it (``leadership``). 
 and ended with all tasks that it has begotten (``offspring``), rather than run by ``kopf.operator``, which
 would take two liberties with an event loop that it shares: on its way out it cancels every younger task,
 connections of the mirror among them, and it keeps the process's signals to itself. A run that fails, as
-kopf's does when a watch is answered with 410 or a list refused for long, is begun anew from a fresh list:
+kopf's does when a watch is answered with 410 or a list rejected for long, is begun anew from a fresh list:
 predictions go on meanwhile.
 """
 

@@ -35,7 +35,6 @@ from numazones_operator.admission_gates import AdmissionGates
 from numazones_operator.admission_predictions import ADMISSION_PREDICTIONS, Published
 from numazones_operator.cluster_figures import ClusterFigures
 from numazones_operator.handlers import Memo
-from numazones_operator.intent import Intent
 from numazones_operator.leadership import Leadership, Term
 from numazones_operator.leading import run_kopf
 from numazones_operator.metrics import FiguresCollector, Metrics
@@ -43,6 +42,7 @@ from numazones_operator.options import Options
 from numazones_operator.pipeline import Pipeline
 from numazones_operator.rebalance.controller import Rebalancing
 from numazones_operator.rebalance.inputs import Inputs
+from numazones_operator.rebalance.intent import Intent
 from numazones_operator.rebalance.metrics import RebalanceMetrics
 from numazones_operator.work_figures import PredictionFigures, QueueFigures
 from numazones_program import logs

@@ -220,7 +220,7 @@ async def test_what_is_named_wins_then_the_environment_then_the_home_folder(
         await load("k", server="http://s")
 
 
-async def test_without_the_official_client_a_kubeconfig_is_refused_with_the_cure(
+async def test_without_the_official_client_a_kubeconfig_is_rejected_with_the_cure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "kubernetes.aio.config", None)
@@ -367,7 +367,7 @@ async def test_errors_never_show_tokens(tmp_path: Path) -> None:
     assert "secret" not in str(raised.value)
 
 
-async def test_passwords_are_refused(tmp_path: Path) -> None:
+async def test_passwords_are_rejected(tmp_path: Path) -> None:
     user = {"username": "a", "password": "b"}
     config = await from_kubeconfig(kubeconfig(tmp_path / "config", user=user))
     with pytest.raises(ConfigError, match=r"has a password, which Kubernetes removed in 1\.19"):
@@ -431,7 +431,7 @@ def credential(token: str, expires: datetime | None = None) -> str:
         (timedelta(seconds=5), 2),
     ],
 )
-async def test_a_plugin_is_run_again_when_its_token_expires_or_is_refused(
+async def test_a_plugin_is_run_again_when_its_token_expires_or_is_rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expires: timedelta | None, runs: int
 ) -> None:
     monkeypatch.setattr(official_kubeconfig, "_RENEWAL", -1.0)

@@ -14,8 +14,8 @@ from numazones_client import ClusterConfig, Resource
 from numazones_client.resources import LEASES
 from numazones_operator import handlers
 from numazones_operator.admission_gates import OPT_IN
-from numazones_operator.intent import NAMESPACES, Intent
 from numazones_operator.process import Operator
+from numazones_operator.rebalance.intent import NAMESPACES, Intent
 from numazones_operator.rebalance.objects import REBALANCE_POLICIES, REBALANCE_RECOMMENDATIONS
 from numazones_simulator import node_kinds
 from numazones_simulator.control_plane import install
@@ -166,7 +166,7 @@ async def test_a_policy_edited_into_nonsense_counts_as_gone_at_once_and_says_so(
         operator = await loop.start_operator(leader_elect=False)
         await loop.client.create(REBALANCE_POLICIES, policy(mode="Auto"))
         await known(operator)
-        # What an API server with an older definition let through, ours would refuse.
+        # What an API server with an older definition let through, ours would reject.
         definition = await loop.client.get(DEFINITIONS, "rebalancepolicies.numazones.io")
         definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = {
             "type": "object",

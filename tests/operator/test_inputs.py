@@ -3,8 +3,8 @@
 from typing import Any
 
 from numazones_client import Client, ClusterConfig
-from numazones_operator.intent import Intent
 from numazones_operator.rebalance.inputs import OWNERS, Defaulting, Inputs, Template
+from numazones_operator.rebalance.intent import Intent
 
 
 def inputs() -> Inputs:

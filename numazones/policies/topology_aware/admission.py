@@ -7,7 +7,6 @@ while those created before it keep what they have. Init containers are released 
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from numazones import resources
 from numazones.cpuset import CPUSet
@@ -24,9 +23,6 @@ from numazones.policies.topology_aware.sandbox import ContainerSpec, PodDevice, 
 from numazones.policies.topology_aware.scheduling import scheduling_of
 from numazones.policies.topology_aware.scheduling_class import SchedulingClass
 from numazones.policies.topology_aware.topology_hints import wants_device_hints
-
-if TYPE_CHECKING:
-    from numazones.policies.topology_aware.explanation import Explanation
 
 CREATE_CONTAINER_ERROR = "CreateContainerError"
 _EPHEMERAL_STORAGE = "ephemeral-storage"
@@ -89,13 +85,6 @@ class Admission:
                 told[name] = told.get(name, Told()).then(changes)
         own = {_id(self.pod.uid, container.name) for container in self.pod.containers}
         return {name: changes for name, changes in told.items() if name not in own}
-
-    @property
-    def explanation(self) -> "Explanation":
-        """Why: ranking, rejections, defects of the policy that decided. Worked out when asked for."""
-        from numazones.policies.topology_aware.explanation import explain  # noqa: PLC0415 - imports this module
-
-        return explain(self)
 
 
 @dataclass(frozen=True, slots=True)

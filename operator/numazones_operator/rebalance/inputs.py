@@ -15,7 +15,7 @@ from numazones.rebalance.history import History
 from numazones.rebalance.templates import pod_from_template
 from numazones_client import Decoder, Resource, by_name, by_uid
 from numazones_client.table import Table
-from numazones_operator.intent import Intent
+from numazones_operator.rebalance.intent import Intent
 from numazones_operator.rebalance.objects import FAILED, GONE, read
 
 BUDGETS = Resource("policy", "v1", "poddisruptionbudgets")

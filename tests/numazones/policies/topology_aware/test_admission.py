@@ -6,6 +6,7 @@ from numazones import cpuset
 from numazones.machine import NUMANode
 from numazones.pod import Pod
 from numazones.policies.topology_aware.admission import CREATE_CONTAINER_ERROR, admit, overlay, remove
+from numazones.policies.topology_aware.explanation import explain
 from numazones.policies.topology_aware.node import Node
 from numazones.policies.topology_aware.rejection import StartFailed, UnmodelledFeature
 from numazones.policies.topology_aware.sandbox import PodDevice
@@ -44,7 +45,7 @@ def test_others_are_told_that_their_shared_cpus_shrank() -> None:
     before, after = told(first, "a"), told(second.node, "a")
     assert before != after
     assert second.told["uid-a/c"].cpus == cpuset.parse(after)
-    assert any("default/a/c moves from CPUs" in line for line in second.explanation.lines())
+    assert any("default/a/c moves from CPUs" in line for line in explain(second).lines())
 
 
 def test_a_container_that_does_not_fit_is_rejected_with_the_pool_and_the_amounts() -> None:
@@ -157,7 +158,7 @@ def defects(target: Node, *pods: Pod) -> str:
     for one in pods:
         admission = admit(target, one)
         target = admission.node
-    return "\n".join(sentence for one in admission.explanation.containers for sentence in one.defects)
+    return "\n".join(sentence for one in explain(admission).containers for sentence in one.defects)
 
 
 def test_a_container_without_any_cpu_set_is_told_of() -> None:
@@ -216,13 +217,13 @@ def test_strict_hints_are_told_not_to_hold_for_memory() -> None:
     strict = device_pod(**{"strict.topologyhints": "true"})
     where = cpuset.format(full.grants["uid-m/c"].zone)
     admission = admit(full, strict, {"c": [PodDevice("acme.io/gpu", (int(where),))]})
-    sentences = admission.explanation.containers[0].defects
+    sentences = explain(admission).containers[0].defects
     moved = admission.node.grants["uid-d/c"].zone != full.grants["uid-m/c"].zone
     assert any("don't hold for memory" in one for one in sentences) is moved
 
 
 def test_the_explanation_tells_request_ranking_and_verdict() -> None:
-    lines = admit(node(), guaranteed("a", "2")).explanation.lines()
+    lines = explain(admit(node(), guaranteed("a", "2"))).lines()
     assert lines[0] == "container c: asks for 2 exclusive CPUs, 128Mi of memory (DRAM)"
     assert lines[1] == (
         "container c: NUMA node #1 comes before NUMA node #2: lower id, among equal sliceable CPUs"
