@@ -29,6 +29,11 @@ def checksum(text: str) -> int:
     return value
 
 
+def text(data: str) -> str:
+    """Dump a text: what kubelets from 1.37 on keep in ``data``."""
+    return f"(string){data}"
+
+
 def cpu_manager(
     policy: str,
     default: str,

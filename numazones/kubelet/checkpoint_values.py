@@ -25,7 +25,7 @@ class CPUManagerCheckpoint:
     pod_entries: Mapping[str, CPUSet] = field(default_factory=dict)
     """Pod uid → CPUs of the pod as a whole."""
     pod_level: bool = False
-    """Whether the file has the V3 form, which knows pod-level CPUs."""
+    """Whether the file has the V3 form or a later one, which know pod-level CPUs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class MemoryManagerCheckpoint:
     pod_entries: Mapping[str, tuple[Block, ...]] = field(default_factory=dict)
     """Pod uid → blocks of the pod as a whole."""
     pod_level: bool = False
-    """Whether the file has the V2 form, which knows pod-level memory."""
+    """Whether the file has the V2 form or a later one, which know pod-level memory."""
 
 
 @dataclass(frozen=True, slots=True)

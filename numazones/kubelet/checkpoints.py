@@ -6,7 +6,8 @@ with a checksum over the Go values (see ``checkpoint_dump``). Formats are those 
 (``cpumanager/state``, ``memorymanager/state``, ``devicemanager/checkpoint``). The CPU file has a second
 version with container names (V2, kubelet 1.18) and a third with pod-level sets (V3, feature gate
 PodLevelResourceManagers); the memory file likewise V1 and V2. A file does not say its version, so what
-is accepted is a checksum that fits one of them.
+is accepted is a checksum that fits one of them. Kubelet 1.37 adds one more version to both (CPU V4,
+memory V3), which is read here and not written: all content once more as text, with a checksum of its own.
 """
 
 import base64
@@ -79,14 +80,22 @@ class WrongChecksum(InvalidCheckpoint):
 
 
 def parse_cpu_manager_state(blob: bytes) -> CPUManagerCheckpoint:
-    """Read ``cpu_manager_state`` in its second or third version.
+    """Read ``cpu_manager_state`` in its second, third or fourth version.
 
     Raises:
-        InvalidCheckpoint: no JSON, a field of the wrong type, a bad CPU list, or the first version.
+        InvalidCheckpoint: no JSON, a field of the wrong type, a bad CPU list, the first version, or CPUs
+            of containers that are resized in place.
         WrongChecksum: something else than the kubelet changed the content.
     """
     reader = _Reader(CPU_MANAGER_STATE)
-    fields = reader.document(blob)
+    fields, verified = reader.content(blob)
+    if fields.get("allocations"):
+        raise InvalidCheckpoint(
+            CPU_MANAGER_STATE,
+            "allocations hold CPUs of containers that are resized in place (gate "
+            "InPlacePodVerticalScalingExclusiveCPUs), which are not modelled",
+            cure="switch the gate off",
+        )
     policy = reader.text(fields.get("policyname"), "policyName")
     default = reader.text(fields.get("defaultcpuset"), "defaultCpuSet")
     entries = reader.mapping(fields.get("entries"), "entries")
@@ -110,7 +119,7 @@ def parse_cpu_manager_state(blob: bytes) -> CPUManagerCheckpoint:
     parsed_pods = {uid: reader.cpus(text, f"podEntries.{uid}") for uid, text in pods.items()}
     older = checkpoint_dump.cpu_manager(policy, default, containers)
     newer = checkpoint_dump.cpu_manager(policy, default, containers, parsed_pods)
-    version3 = reader.verify(fields, older=None if pods else older, newer=newer)
+    pod_level = verified or reader.verify(fields, older=None if pods else older, newer=newer)
     reader.require_policy(policy)
     return CPUManagerCheckpoint(
         policy=policy,
@@ -120,7 +129,7 @@ def parse_cpu_manager_state(blob: bytes) -> CPUManagerCheckpoint:
             for uid, values in containers.items()
         },
         pod_entries=parsed_pods,
-        pod_level=version3,
+        pod_level=pod_level,
     )
 
 
@@ -144,14 +153,14 @@ def dump_cpu_manager_state(state: CPUManagerCheckpoint) -> bytes:
 
 
 def parse_memory_manager_state(blob: bytes) -> MemoryManagerCheckpoint:
-    """Read ``memory_manager_state`` in its first or second version.
+    """Read ``memory_manager_state`` in its first, second or third version.
 
     Raises:
         InvalidCheckpoint: no JSON or a field of the wrong type.
         WrongChecksum: something else than the kubelet changed the content.
     """
     reader = _Reader(MEMORY_MANAGER_STATE)
-    fields = reader.document(blob)
+    fields, verified = reader.content(blob)
     policy = reader.text(fields.get("policyname"), "policyName")
     machine = {
         reader.numa_id(key, "machineState"): _node_state(reader, value, f"machineState.{key}")
@@ -173,9 +182,9 @@ def parse_memory_manager_state(blob: bytes) -> MemoryManagerCheckpoint:
     older = checkpoint_dump.memory_manager(MemoryManagerCheckpoint(policy, machine, entries))
     newer_state = MemoryManagerCheckpoint(policy, machine, entries, pods, pod_level=True)
     newer = checkpoint_dump.memory_manager(newer_state)
-    version2 = reader.verify(fields, older=None if pods else older, newer=newer)
+    pod_level = verified or reader.verify(fields, older=None if pods else older, newer=newer)
     reader.require_policy(policy)
-    return newer_state if version2 else MemoryManagerCheckpoint(policy, machine, entries)
+    return newer_state if pod_level else MemoryManagerCheckpoint(policy, machine, entries)
 
 
 def dump_memory_manager_state(state: MemoryManagerCheckpoint) -> bytes:
@@ -360,6 +369,21 @@ class _Reader:
         except (ValueError, RecursionError) as error:
             raise InvalidCheckpoint(self._file, f"the file is cut off or no JSON ({error})") from error
         return self.fields(value, "the file")
+
+    def content(self, blob: bytes) -> tuple[dict[str, Any], bool]:
+        """Decode a file whose content kubelets from 1.37 on repeat in ``data``, as text with a checksum.
+
+        ``data`` is what they read; the fields beside it are for older kubelets. True: it was there, and fits.
+        """
+        fields = self.document(blob)
+        data = self.text(fields.get("data"), "data")
+        stored = self.integer(fields.get("datachecksum"), "dataChecksum")
+        if not data and not stored:
+            return fields, False
+        computed = checksum(checkpoint_dump.text(data))
+        if stored != computed:
+            raise WrongChecksum(self._file, stored=stored, computed=computed)
+        return self.document(data.encode()), True
 
     def fields(self, value: Any, where: str) -> dict[str, Any]:
         return {key.lower(): item for key, item in self.mapping(value, where).items()}

@@ -137,6 +137,63 @@ def test_the_third_version_is_known_by_its_checksum(pods: dict[str, int]) -> Non
     assert parse_cpu_manager_state(blob) == state
 
 
+def of_1_37(blob: bytes, **more: Any) -> dict[str, Any]:
+    """A file as kubelet 1.37 writes it: everything once more in ``data``; the fields beside it stay."""
+    fields = json.loads(blob)
+    checksum = fields.pop("checksum")
+    data = json.dumps({**fields, **more})
+    return {
+        **fields,
+        "checksum": checksum,
+        "data": data,
+        "dataChecksum": checkpoint_dump.checksum(checkpoint_dump.text(data)),
+    }
+
+
+def test_the_checksum_of_a_text_is_that_of_a_kubelet() -> None:
+    """From the kubelet's record of allocations, which has had such a text for longer."""
+    data = (
+        '{"entries":{"pod1":{"ContainerResources":{"container1":{"requests":{"cpu":"1Ki","memory":"1Ki"}}}}}}'
+    )
+    assert checkpoint_dump.checksum(checkpoint_dump.text(data)) == 1178570812
+
+
+def test_a_cpu_manager_state_of_1_37_is_read_from_its_data() -> None:
+    state = CPUManagerCheckpoint("static", 0b11, {"uid": {"app": 0b1100}}, {"uid": 0b1100}, pod_level=True)
+    document = of_1_37(dump_cpu_manager_state(state)) | {"checksum": 0}
+    document["entries"] = {"uid": {"app": "9"}}  # what is beside the data does not count
+    assert parse_cpu_manager_state(json.dumps(document).encode()) == state
+
+
+def test_a_memory_manager_state_of_1_37_is_read_from_its_data() -> None:
+    table = MemoryTable(4, 1, 3, 2, 1)
+    block = Block(0b1, "memory", 2)
+    state = MemoryManagerCheckpoint(
+        "Static",
+        {0: NUMANodeState(1, {"memory": table}, 0b1)},
+        {"uid": {"app": (block,)}},
+        {"uid": (block,)},
+        pod_level=True,
+    )
+    document = of_1_37(dump_memory_manager_state(state))
+    del document["podEntries"]  # the fields beside the data are in the first version
+    assert parse_memory_manager_state(json.dumps(document).encode()) == state
+
+
+@pytest.mark.parametrize("change", [{"dataChecksum": 7}, {"data": "{}"}, {"data": ""}])
+def test_data_that_does_not_fit_its_checksum_is_rejected(change: dict[str, Any]) -> None:
+    blob = dump_cpu_manager_state(CPUManagerCheckpoint("static", 0b11))
+    with pytest.raises(WrongChecksum):
+        parse_cpu_manager_state(json.dumps(of_1_37(blob) | change).encode())
+
+
+def test_cpus_of_containers_that_are_resized_in_place_are_rejected_by_name() -> None:
+    blob = dump_cpu_manager_state(CPUManagerCheckpoint("static", 0b11))
+    document = of_1_37(blob, allocations={"uid": {"app": {"original": "1", "resized": "1-2"}}})
+    with pytest.raises(InvalidCheckpoint, match="InPlacePodVerticalScalingExclusiveCPUs"):
+        parse_cpu_manager_state(json.dumps(document).encode())
+
+
 # Strategies for all three files: names as Kubernetes has them, and some that need escaping in JSON.
 names = st.text("ab-0.<&é", min_size=1, max_size=6)
 sets = st.integers(1, 2**70 - 1)
