@@ -26,6 +26,9 @@ Pairs = tuple[tuple[str, str], ...]
 """(key, value) by key."""
 
 _MIRROR = "kubernetes.io/config.mirror"
+_LEVELS = tuple(PodLevel)
+# Without pod-level resources all kubelets read the same.
+_ALIKE = (PodLevel.DROPPED,)
 
 
 class InvalidPod(NumazonesError):
@@ -56,25 +59,20 @@ class Pod:
     """Of the runtime class, on top of the containers."""
     priority: int | None = None
 
-    _plain: Reading = field(init=False, compare=False, repr=False)
-    """What is read out of the containers alone."""
-    _readings: Mapping[PodLevel, Reading] = field(init=False, compare=False, repr=False)
-    """The readings that differ from it, or may."""
+    _readings: tuple[Reading, ...] = field(init=False, compare=False, repr=False)
+    """One per level, or a single one where they are all alike."""
 
     def __post_init__(self) -> None:
-        def reading(level: PodLevel) -> Reading:
-            return read(self.containers, self.resources, level, qos=self.qos_class)
-
-        levels = () if self.resources is None else tuple(PodLevel)
-        object.__setattr__(self, "_plain", reading(PodLevel.DROPPED))
-        object.__setattr__(self, "_readings", {level: reading(level) for level in levels})
+        levels = _ALIKE if self.resources is None else _LEVELS
+        readings = tuple(read(self.containers, self.resources, level, qos=self.qos_class) for level in levels)
+        object.__setattr__(self, "_readings", readings)
 
     def reading(self, level: PodLevel = PodLevel.LEFT_ALONE) -> Reading:
         """What a kubelet reads out of the pod; by default as the newest release does by default.
 
         Who knows the node asks its kubelet instead (``Kubelet.reading``).
         """
-        return self._readings.get(level, self._plain)
+        return self._readings[0 if self.resources is None else _LEVELS.index(level)]
 
     @property
     def qos(self) -> QOSClass:

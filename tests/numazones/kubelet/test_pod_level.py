@@ -189,7 +189,7 @@ def test_memory_that_is_no_plain_number_is_left_out_for_the_pod_and_rejected_for
         "EmptyPodSharedPoolError",
         "[memorymanager] failed to represent quantity as int64",
     )
-    assert "no plain whole number of bytes" in explain(rejected).shortfall
+    assert "not a plain whole number of bytes" in explain(rejected).shortfall
 
 
 def test_admitted_again_after_a_restart_such_a_pod_is_rejected_where_containers_share() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sys
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from numazones.api.zones import node_from_zones
 from numazones.machine import Machine
 from numazones_simulator import machine_tree, node_kinds
 from numazones_simulator.kubelet.kubelet import Kubelet
+from numazones_simulator.kubelet.node_spec import NodeSpec
 from numazones_simulator.kubelet.podresources import PodResourcesServer
 from numazones_simulator.kubelet.state_files import StateFiles
 from numazones_simulator.node_kinds import Kind
@@ -68,7 +70,14 @@ def layout(machine: Machine) -> tuple[Any, ...]:
     )
 
 
-@pytest.mark.parametrize("kind", node_kinds.KINDS, ids=lambda kind: kind.__name__)
+def serving_pods_as_a_whole(name: str, address: str) -> NodeSpec:
+    """Whole pods on one NUMA node, those with pod-level resources included."""
+    spec = node_kinds.single_numa_node_pods(name, address)
+    gates = {"PodLevelResources": True, "PodLevelResourceManagers": True}
+    return replace(spec, configuration={**spec.configuration, "featureGates": gates})
+
+
+@pytest.mark.parametrize("kind", [*node_kinds.KINDS, serving_pods_as_a_whole], ids=lambda kind: kind.__name__)
 async def test_the_exported_zones_hold_the_kubelets_exact_state(kind: Kind, tmp_path: Path) -> None:
     kubelet, pods = busy(kind)
     assert len(pods) > 10
