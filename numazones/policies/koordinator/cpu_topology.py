@@ -46,6 +46,8 @@ class CPUTopology:
     socket_of: dict[int, int] = field(init=False, repr=False, compare=False)
     nested: bool = field(init=False, repr=False, compare=False)
     """No core has CPUs on two NUMA nodes or sockets."""
+    regular: bool = field(init=False, repr=False, compare=False)
+    """Moreover no NUMA node has CPUs on two sockets."""
     first_threads: CPUSet = field(init=False, repr=False, compare=False)
     """The lowest CPU of every core, where second threads have one distance; else 0."""
     distance: int = field(init=False, repr=False, compare=False)
@@ -60,6 +62,8 @@ class CPUTopology:
         listed_cores = {(cpu.socket, cpu.numa, _core(cpu)) for cpu in self.cpus}
         listed_numas = {(cpu.socket, cpu.numa) for cpu in self.cpus}
         listed_sockets = {cpu.socket for cpu in self.cpus}
+        numas = _grouped((cpu.numa, cpu.id) for cpu in known.values())
+        nested = len({(_core(cpu), cpu.numa) for cpu in known.values()}) == len(cores)
         in_order = tuple(sorted(cores.items()))
         per_core = len(known) // max(1, len(listed_cores))
         first_threads, distance = _regular([core for _, core in in_order], per_core)
@@ -70,12 +74,13 @@ class CPUTopology:
             "per_numa": len(known) // max(1, len(listed_numas)),
             "per_socket": len(known) // max(1, len(listed_sockets)),
             "cores": in_order,
-            "numas": _grouped((cpu.numa, cpu.id) for cpu in known.values()),
+            "numas": numas,
             "sockets": _grouped((cpu.socket, cpu.id) for cpu in known.values()),
             "core_of": {cpu.id: _core(cpu) for cpu in known.values()},
             "numa_of": {cpu.id: cpu.numa for cpu in known.values()},
             "socket_of": {cpu.id: cpu.socket for cpu in known.values()},
-            "nested": len({(_core(cpu), cpu.numa) for cpu in known.values()}) == len(cores),
+            "nested": nested,
+            "regular": nested and len({(cpu.numa, cpu.socket) for cpu in known.values()}) == len(numas),
             "first_threads": first_threads,
             "distance": distance,
             "ascending": starts == sorted(starts),

@@ -7,7 +7,7 @@ manager's ``Admit``. PreFilter is the ``Request``; ``admission`` runs the stages
 from dataclasses import replace
 
 from numazones import cpuset
-from numazones.policies.koordinator.amounts import Amounts, Counted, counted, minus, plus
+from numazones.policies.koordinator.amounts import Counted, counted
 from numazones.policies.koordinator.annotations import (
     GPU_ISOLATION_PROVIDER,
     NODE_GPU_MODEL,
@@ -24,7 +24,7 @@ from numazones.policies.koordinator.device_inventory import GPU
 from numazones.policies.koordinator.device_request import DeviceRequest
 from numazones.policies.koordinator.hints import NUMAHints, avoiding, device_hints
 from numazones.policies.koordinator.host import amplify
-from numazones.policies.koordinator.node import Node, merged_policy
+from numazones.policies.koordinator.node import Node, merged_policy, valid_topology
 from numazones.policies.koordinator.request import Request
 from numazones.policies.koordinator.scoring import published_score, score
 from numazones.policies.koordinator.status import (
@@ -154,7 +154,8 @@ class Candidate:
         hints: NUMAHints | None = None
         devices: Hints | None = None
         try:
-            hints = NUMAHints(self.trials, self.policy or "")
+            one_only = self.policy == TopologyPolicy.SINGLE_NUMA_NODE
+            hints = NUMAHints(self.trials, self.policy or "", scored=1 if one_only else None)
         except Refused as refused:
             failures.append(refused.status.message)
         try:
@@ -237,12 +238,13 @@ class Candidate:
     def score(self) -> int:
         """Score of NodeNUMAResource; 0 also where it fails."""
         host = self.node.host
-        if self.trials.bound and (host.topology is None or not host.topology.valid):
+        if host.ratio_error or (self.trials.bound and valid_topology(host) is None):
             return 0
-        if host.ratio_error:
-            return 0
-        asked = counted(self.trials.amounts)
+        asked = self.trials.counted
         if self.policy == TopologyPolicy.NONE:
+            amplified = self.request.cpu_milli and host.ratio > 1
+            if amplified and host.topology is not None and not host.topology.valid:
+                return 0
             return score(
                 host.scheduler.scoring,
                 requested=self._requested(),
@@ -283,12 +285,12 @@ class Candidate:
         capacity: Counted = host.allocatable
         if grant.numa_resources:
             zones = {zone.id: zone.resources for zone in reversed(host.zones)}
-            taken: Amounts = {}
-            there: Amounts = {}
-            for numa, _ in grant.numa_resources:
-                taken = plus(taken, minus(node.allocated(numa) or {}, {}))
-                there = plus(there, zones.get(numa, {}))
-            requested, capacity = counted(taken), counted(there)
+            numas = [numa for numa, _ in grant.numa_resources]
+            taken = [node.allocated(numa) or {} for numa in numas]
+            names = [name for name, _ in host.scheduler.scoring.weights]
+            there = {name: sum(zones[numa].get(name, 0) for numa in numas) for name in names}
+            used = {name: sum(max(0, given.get(name, 0)) for given in taken) for name in names}
+            requested, capacity = counted(used), counted(there)
         if grant.cpus:
             cpus = amplify(node.used_cpus.bit_count() * 1000, host.ratio)
             requested = {**requested, CPU: cpus}

@@ -12,7 +12,7 @@ from itertools import combinations
 from math import comb
 
 from numazones import cpuset
-from numazones.policies.koordinator.amounts import Amounts, Counted, counted
+from numazones.policies.koordinator.amounts import Amounts, counted
 from numazones.policies.koordinator.annotations import Exclusive, TopologyPolicy
 from numazones.policies.koordinator.books import Use
 from numazones.policies.koordinator.device_books import (
@@ -28,7 +28,7 @@ from numazones.policies.koordinator.host import Zone
 from numazones.policies.koordinator.node import Node
 from numazones.policies.koordinator.request import Request
 from numazones.policies.koordinator.scheduler import ScoringStrategy
-from numazones.policies.koordinator.scoring import published_score, score
+from numazones.policies.koordinator.scoring import counts, published_score, score
 from numazones.policies.koordinator.status import (
     Code,
     Refused,
@@ -59,7 +59,8 @@ class NUMAHints:
         SchedulerCrash: a NUMA id is beyond what the scheduler's sets hold.
     """
 
-    def __init__(self, trials: Trials, policy: str) -> None:
+    def __init__(self, trials: Trials, policy: str, *, scored: int | None = None) -> None:
+        """Hints for a policy; ``scored`` is the size up to which scores matter (None: all)."""
         host = trials.node.host
         if host.ratio_error:
             raise Refused(status(Code.ERROR, (host.ratio_error,)))
@@ -84,6 +85,7 @@ class NUMAHints:
         self._scorer = _Scorer(trials, host.zones, available)
         self._found: dict[str, list[Hint]] = {name: [] for name in self.lacking}
         self._size = 0
+        self._scored = len(self.ids) if scored is None else scored
 
     def all(self) -> dict[str, tuple[Hint, ...]]:
         """Every hint, by resource."""
@@ -107,7 +109,7 @@ class NUMAHints:
         for numas in masks_of_size(self.ids, self._size):
             wanted = [name for name, lacking in self.lacking.items() if not numas & lacking]
             if wanted and self.trials.fits(numas):
-                hint = Hint(numas, False, self._scorer.score(numas))
+                hint = Hint(numas, False, self._scorer.score(numas) if self._size <= self._scored else 0)
                 for name in wanted:
                     self._found[name].append(hint)
 
@@ -154,8 +156,8 @@ class _Scorer:
         scheduler = trials.node.host.scheduler
         self.published = scheduler.published
         self.strategy = ScoringStrategy(scheduler.numa_scoring.most_allocated, scheduler.numa_weights)
-        self.asked: Counted = counted(trials.amounts)
         zone_of = {zone.id: zone.resources for zone in reversed(zones)}
+        self.asked = trials.counted
         self.weighted = [
             (
                 name,
@@ -163,6 +165,7 @@ class _Scorer:
                 {numa: available[numa].get(name, 0) for numa in zone_of},
             )
             for name, _ in self.strategy.weights
+            if counts(name, self.asked)
         ]
         """(resource, NUMA id → all of it, NUMA id → what is left of it)"""
 

@@ -5,7 +5,7 @@ drop the fraction. The published score is the proposal's: 100, less 10 for every
 to 10 for how much of these NUMA nodes is then in use, so that pods of one NUMA node fill up together.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from fractions import Fraction
 
 from numazones.policies.koordinator.amounts import Amounts, Counted, whole
@@ -23,7 +23,7 @@ def score(strategy: ScoringStrategy, *, requested: Counted, capacity: Counted, a
     """
     total = weights = 0
     for name, weight in strategy.weights:
-        if not _counts(name, asked, capacity):
+        if not capacity.get(name) or not counts(name, asked):
             continue
         total += weight * _one(strategy, requested.get(name, 0) + asked.get(name, 0), capacity[name])
         weights += weight
@@ -41,7 +41,7 @@ def published_score(
     """The proposal's score of a placement on some NUMA nodes."""
     used, total = Fraction(0), 0
     for name, weight in weights:
-        if _counts(name, asked, capacity) and capacity[name] > 0:
+        if capacity.get(name, 0) > 0 and counts(name, asked):
             share = Fraction(requested.get(name, 0) + asked.get(name, 0), capacity[name])
             used += weight * min(Fraction(1), share)
             total += weight
@@ -64,9 +64,8 @@ def score_device(strategy: ScoringStrategy, asked: Amounts, total: Amounts, free
     return sum_ // weights if weights else 0
 
 
-def _counts(name: str, asked: Counted, capacity: Mapping[str, int]) -> bool:
-    if not capacity.get(name):
-        return False
+def counts(name: str, asked: Counted) -> bool:
+    """Whether a resource says anything about a pod."""
     return name in _NATIVE or bool(asked.get(name)) or not _extended(name)
 
 

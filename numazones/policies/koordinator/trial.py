@@ -4,13 +4,13 @@ Rules: ``nodenumaresource/resource_manager`` (``Allocate`` and what it calls). R
 set one by one; a pod that is bound then takes its CPUs from the NUMA nodes that gave it CPU.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from numazones import cpuset
 from numazones.cpuset import CPUSet
-from numazones.policies.koordinator.amounts import MICRO, NANO, Amounts, milli, whole
-from numazones.policies.koordinator.annotations import CPUBindPolicy, CPUExclusivePolicy
+from numazones.policies.koordinator.amounts import MICRO, NANO, Amounts, Counted, counted, milli, whole
+from numazones.policies.koordinator.annotations import CPUBindPolicy, CPUExclusivePolicy, NUMAResources
 from numazones.policies.koordinator.cpu_accumulator import NOT_ENOUGH_CPUS, NoCPUs, Preference, take_cpus
 from numazones.policies.koordinator.cpu_topology import CPUTopology
 from numazones.policies.koordinator.host import amplified
@@ -40,7 +40,7 @@ class Uncountable(Exception):
 class Grant:
     """What a pod would be given."""
 
-    numa_resources: tuple[tuple[int, Amounts], ...] = ()
+    numa_resources: NUMAResources = ()
     """By NUMA id; NUMA nodes that give nothing are left out."""
     cpus: CPUSet = 0
 
@@ -64,8 +64,10 @@ class Trials:
         if self.bound and host.ratio > 1:
             cpu = {CPU: request.amounts[CPU]} if CPU in request.amounts else {}
             self.amounts = {**request.amounts, **amplified(cpu, {CPU: host.ratio})}
+        self.counted: Counted = request.counted if self.amounts is request.amounts else counted(self.amounts)
         self._available: dict[int, dict[str, int]] | None = None
         self._known: dict[int | None, Grant | Refused] = {}
+        self._left: Sequence[tuple[str, int, Mapping[int, int]]] | None = None
         self._bindable: CPUSet | None = None
         self._taken: dict[tuple[CPUSet, int], CPUSet] = {}
 
@@ -86,15 +88,40 @@ class Trials:
         return outcome
 
     def fits(self, numas: int) -> bool:
-        """The pod fits on a set of NUMA nodes."""
+        """The pod fits on a set of NUMA nodes: ``on`` would give what it needs.
+
+        That is told without choosing CPUs wherever their number tells it.
+
+        Raises:
+            Uncountable: as ``available``.
+        """
+        ids = tuple(cpuset.ids(numas))
+        if any(sum(left.get(numa, 0) for numa in ids) < amount for _, amount, left in self._wanted()):
+            return False
         try:
-            self.on(numas)
+            shares = self._spread(numas)
+            if self.bound and not self._enough_cpus(shares):
+                self.on(numas)
         except Refused:
             return False
         return True
 
+    def _enough_cpus(self, shares: NUMAResources) -> bool:
+        """The NUMA nodes that give CPU have so many CPUs, and any choice among these would do.
+
+        False: not known. One NUMA node in one socket gives exactly what is asked of it.
+        """
+        topology = self.topology
+        if topology is None or not topology.regular or not shares:
+            return False
+        counts = [count for _, count in self._cpus_of(topology, shares)]
+        whole_cores = self.required and self.bind_policy == CPUBindPolicy.FULL_PCPUS
+        if whole_cores and any(count % topology.per_core for count in counts):
+            return False
+        return sum(counts) == self.request.cpus <= self._bindable_cpus().bit_count()
+
     def _tried(self, numas: int | None) -> Grant:
-        shares: tuple[tuple[int, Amounts], ...] = ()
+        shares: NUMAResources = ()
         if numas is not None:
             if not self.node.host.zones:
                 raise unresolvable(NO_ZONES)
@@ -134,19 +161,33 @@ class Trials:
                 if inside < milli(resources[CPU]):
                     resources[CPU] = inside * MICRO
 
-    def _spread(self, numas: int) -> tuple[tuple[int, Amounts], ...]:
-        """Every resource as evenly as possible over the set."""
-        available = self.available()
+    def _wanted(self) -> Sequence[tuple[str, int, Mapping[int, int]]]:
+        """(resource, amount asked, NUMA id → what is left) of the resources that NUMA nodes have at all."""
+        if self._left is None:
+            available = self.available()
+            listed = {name for resources in available.values() for name in resources}
+            self._left = [
+                (name, amount, {numa: left.get(name, 0) for numa, left in available.items()})
+                for name, amount in self.request.amounts.items()
+                if name in listed
+            ]
+        return self._left
+
+    def _spread(self, numas: int) -> NUMAResources:
+        """Every resource as evenly as possible over the set.
+
+        Raises:
+            Refused: naming the resources that are short.
+            Uncountable: as ``available``.
+        """
         ids = list(cpuset.ids(numas))
-        listed = {name for resources in available.values() for name in resources}
         given: dict[int, dict[str, int]] = {}
         short = []
-        for name, amount in self.request.amounts.items():
-            if name not in listed:
-                continue
-            rest = amount
-            for position, numa in enumerate(self._order(ids, name, available)):
-                part = min(available.get(numa, {}).get(name, 0), self._part(name, rest, len(ids) - position))
+        for name, amount, left in self._wanted():
+            rest, givers = amount, len(ids)
+            for numa in self._order(ids, left):
+                part = min(left.get(numa, 0), self._part(name, rest, givers))
+                givers -= 1
                 if part:
                     given.setdefault(numa, {})[name] = part
                     rest -= part
@@ -156,7 +197,7 @@ class Trials:
             raise Refused(status(Code.UNSCHEDULABLE, short))
         return tuple(sorted(given.items()))
 
-    def _order(self, ids: list[int], name: str, available: Mapping[int, Amounts]) -> list[int]:
+    def _order(self, ids: list[int], left: Mapping[int, int]) -> list[int]:
         """The NUMA nodes in the order of giving: those with least available first.
 
         That is what is meant. Released code compares, while sorting, the NUMA nodes whose ids are the two
@@ -164,12 +205,8 @@ class Trials:
         """
         if len(ids) == 1:
             return ids
-
-        def left(numa: int) -> int:
-            return available.get(numa, {}).get(name, 0)
-
         if self.node.host.scheduler.published:
-            return sorted(ids, key=left)
+            return sorted(ids, key=lambda numa: left.get(numa, 0))
         if len(ids) > _LONGEST_INSERTION_SORT:
             raise UnmodelledFeature(
                 f"koord-scheduler's order of more than {_LONGEST_INSERTION_SORT} NUMA nodes is not modelled; "
@@ -178,7 +215,7 @@ class Trials:
         order = list(ids)
         for start in range(1, len(order)):
             place = start
-            while place > 0 and left(place) < left(place - 1):
+            while place > 0 and left.get(place, 0) < left.get(place - 1, 0):
                 order[place], order[place - 1] = order[place - 1], order[place]
                 place -= 1
         return order
@@ -196,7 +233,7 @@ class Trials:
 
     # CPUs.
 
-    def _cpus(self, shares: tuple[tuple[int, Amounts], ...]) -> CPUSet:
+    def _cpus(self, shares: NUMAResources) -> CPUSet:
         """CPUs on the NUMA nodes that give amounts; without any, from the whole machine.
 
         Raises:
@@ -205,16 +242,12 @@ class Trials:
         topology = self.topology
         if topology is None:
             raise NoCPUs(INVALID_TOPOLOGY)
-        if self._bindable is None:
-            self._bindable = self._allowed(self.node.free_cpus())
-        free, need = self._bindable, self.request.cpus
+        free, need = self._bindable_cpus(), self.request.cpus
         if free.bit_count() < need:
             raise NoCPUs(NOT_ENOUGH_CPUS)
         taken: CPUSet = 0
         if shares:
-            for numa, resources in shares:
-                inside = free & topology.numas.get(numa, 0)
-                count = min(inside.bit_count(), milli(resources.get(CPU, 0)) // 1000)
+            for inside, count in self._cpus_of(topology, shares):
                 taken |= self._take(topology, inside, count)
             if taken.bit_count() != need:
                 raise NoCPUs(NOT_ENOUGH_CPUS)
@@ -222,6 +255,19 @@ class Trials:
             taken = self._take(topology, free, need)
         self._check_policy(topology, taken)
         return taken
+
+    def _bindable_cpus(self) -> CPUSet:
+        """The free CPUs that a required bind policy leaves."""
+        if self._bindable is None:
+            self._bindable = self._allowed(self.node.free_cpus())
+        return self._bindable
+
+    def _cpus_of(self, topology: CPUTopology, shares: NUMAResources) -> Iterator[tuple[CPUSet, int]]:
+        """(free CPUs of a NUMA node, how many of them to take) of the NUMA nodes that give amounts."""
+        free = self._bindable_cpus()
+        for numa, resources in shares:
+            inside = free & topology.numas.get(numa, 0)
+            yield inside, min(inside.bit_count(), milli(resources.get(CPU, 0)) // 1000)
 
     def _take(self, topology: CPUTopology, free: CPUSet, count: int) -> CPUSet:
         """Choose CPUs; sets of NUMA nodes overlap, so that the same choice comes up again and again."""

@@ -10,10 +10,12 @@ from numazones.pod import Pod
 from numazones.policies.koordinator.admission import Admission, admit, admit_each, remove
 from numazones.policies.koordinator.amounts import nothing
 from numazones.policies.koordinator.annotations import NODE_CPU_BIND_POLICY, NODE_NUMA_ALLOCATE_STRATEGY
+from numazones.policies.koordinator.hints import masks
 from numazones.policies.koordinator.node import Node
 from numazones.policies.koordinator.request import Request
 from numazones.policies.koordinator.scheduler import Scheduler
-from numazones.policies.koordinator.status import SchedulerCrash
+from numazones.policies.koordinator.status import Refused, SchedulerCrash
+from numazones.policies.koordinator.trial import Trials, Uncountable
 
 from .building import GPU, detail, gpu, node_object, nrt, pod
 
@@ -222,3 +224,33 @@ def test_siblings_of_whole_cores_stay_together_where_full_cores_are_required() -
     node = Node.read(node_object(), nrt(detail(), {0: {"cpu": "8"}, 1: {"cpu": "8"}}))
     admission = admit(node, whole)
     assert {cpu % 8 for cpu in cpuset.ids(admission.cpus)} == {0, 1}
+
+
+@settings(max_examples=200)
+@given(nodes(), sequences)
+def test_what_fits_is_told_as_by_trying(node: Node, asked: list[Pod]) -> None:
+    for one in asked:
+        request = Request.of(one, node.host.scheduler)
+        if not request.status.success:
+            continue
+        try:
+            told, tried_ = Trials(node, request), Trials(node, request)
+        except Refused:
+            continue
+        for numas in masks(node.host.numa_ids):
+            try:
+                tried_.on(numas)
+            except Refused:
+                assert not fits(told, numas)
+            else:
+                assert fits(told, numas)
+        admission = tried(node, one)
+        node = node if admission is None else admission.node
+
+
+def fits(trials: Trials, numas: int) -> bool:
+    """As told; a node whose CPUs are not known fits nothing that requires a bind policy."""
+    try:
+        return trials.fits(numas)
+    except Uncountable:
+        return False
