@@ -17,7 +17,7 @@ from numazones.policies.koordinator.cycle import Candidate
 from numazones.policies.koordinator.node import Node
 from numazones.policies.koordinator.request import Request
 from numazones.policies.koordinator.scheduler import Scheduler
-from numazones.policies.koordinator.status import Refused, SchedulerCrash, Status
+from numazones.policies.koordinator.status import Rejected, SchedulerCrash, Status
 from numazones.policies.koordinator.topology_manager import Hint, Hints
 from numazones.policies.koordinator.trial import INVALID_TOPOLOGY, Grant, bound_there
 
@@ -46,7 +46,7 @@ def replay(scenario: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def differences(expected: Mapping[str, Any], actual: Mapping[str, Any]) -> Iterator[Difference]:
-    """All differences of one scenario; a step on which upstream crashed needs only be refused."""
+    """All differences of one scenario; a step on which upstream crashed needs only be rejected."""
     name = str(expected.get("id"))
     if "error" in actual:
         yield Difference(name, None, "error", expected.get("error"), actual["error"])
@@ -187,7 +187,7 @@ class _Cycle:
         told["policy"] = "mismatch" if candidate.policy is None else str(candidate.policy)
         try:
             told["cpuBind"] = bound_there(candidate.node, self.request)
-        except Refused:
+        except Rejected:
             told["cpuBind"] = False
         if candidate.policy and 0 < len(candidate.node.host.zones) <= _MOST_LISTED:
             self._hints(candidate, told)
@@ -208,15 +208,15 @@ class _Cycle:
         try:
             if hints := candidate.hints():
                 told["hints"] = _listed(hints)
-        except Refused as refused:
-            told["hintsStatus"] = _status(refused.status)
+        except Rejected as rejected:
+            told["hintsStatus"] = _status(rejected.status)
         if not self.cluster.devices:
             return
         try:
             if device_hints := candidate.device_hints():
                 told["deviceHints"] = _listed(device_hints)
-        except Refused as refused:
-            told["deviceHintsStatus"] = _status(refused.status)
+        except Rejected as rejected:
+            told["deviceHintsStatus"] = _status(rejected.status)
 
     def _reserve(self, candidate: Candidate) -> None:
         name = candidate.node.name

@@ -9,7 +9,6 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from numazones import cpuset
 from numazones.cpuset import CPUSet
@@ -30,12 +29,9 @@ from numazones.policies.koordinator.status import SUCCESS, Code, Status
 from numazones.policies.koordinator.topology_manager import Hint
 from numazones.policies.koordinator.trial import Grant
 
-if TYPE_CHECKING:
-    from numazones.policies.koordinator.explanation import Explanation
-
 
 class Stage(StrEnum):
-    """Where in the scheduling cycle a pod was refused."""
+    """Where in the scheduling cycle a pod was rejected."""
 
     PRE_FILTER = "PreFilter"
     FILTER = "Filter"
@@ -48,7 +44,7 @@ class Outcome:
 
     status: Status
     stage: Stage | None = None
-    """Of a refusal; None if admitted."""
+    """Of a rejection; None if admitted."""
     policy: str | None = ""
     """The effective topology policy; None: the pod's and the node's don't go together."""
     affinity: Hint | None = None
@@ -83,12 +79,12 @@ class Admission:
 
     @property
     def reason(self) -> str:
-        """Of a refusal, the status code, such as Unschedulable; empty if admitted."""
+        """Of a rejection, the status code, such as Unschedulable; empty if admitted."""
         return "" if self.admitted else str(self.outcome.status.code)
 
     @property
     def message(self) -> str:
-        """Of a refusal, the scheduler's reasons; empty if admitted."""
+        """Of a rejection, the scheduler's reasons; empty if admitted."""
         return self.outcome.status.message
 
     @property
@@ -117,7 +113,7 @@ class Admission:
 
     @property
     def annotations(self) -> Mapping[str, str]:
-        """What the scheduler writes on the pod before it binds it; empty if refused."""
+        """What the scheduler writes on the pod before it binds it; empty if rejected."""
         outcome, before = self.outcome, self.before
         if not self.admitted:
             return {}
@@ -129,13 +125,6 @@ class Admission:
         if outcome.devices:
             told[DEVICE_ALLOCATED] = _device_allocated(before, outcome.devices)
         return told
-
-    @property
-    def explanation(self) -> "Explanation":
-        """Why: policy, hints, merge, exclusivity, defects that decide. Worked out when asked for."""
-        from numazones.policies.koordinator.explanation import explain  # noqa: PLC0415 - explanation imports this
-
-        return explain(self)
 
 
 def admit(node: Node, pod: Pod) -> Admission:
@@ -162,7 +151,7 @@ def admit_each(nodes: Iterable[Node], pod: Pod) -> Iterator[Admission]:
         request = requests.get(id(scheduler))
         if request is None:
             request = requests[id(scheduler)] = Request.of(pod, scheduler)
-        key = node.state_key()
+        key = node.state_key
         outcome = outcomes.get(key)
         if outcome is None:
             outcome = outcomes[key] = decide(node, request)

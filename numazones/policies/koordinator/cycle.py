@@ -30,7 +30,7 @@ from numazones.policies.koordinator.scoring import published_score, score
 from numazones.policies.koordinator.status import (
     SUCCESS,
     Code,
-    Refused,
+    Rejected,
     Status,
     UnmodelledFeature,
     status,
@@ -81,8 +81,8 @@ class Candidate:
         """Filter of NodeNUMAResource."""
         try:
             self._filter()
-        except Refused as refused:
-            return refused.status
+        except Rejected as rejected:
+            return rejected.status
         return SUCCESS
 
     def _filter(self) -> None:
@@ -156,14 +156,14 @@ class Candidate:
         try:
             one_only = self.policy == TopologyPolicy.SINGLE_NUMA_NODE
             hints = NUMAHints(self.trials, self.policy or "", scored=1 if one_only else None)
-        except Refused as refused:
-            failures.append(refused.status.message)
+        except Rejected as rejected:
+            failures.append(rejected.status.message)
         try:
             devices = self.device_hints()
-        except Refused as refused:
-            failures.append(refused.status.message)
+        except Rejected as rejected:
+            failures.append(rejected.status.message)
         if hints is None or failures:
-            raise Refused(status(Code.UNSCHEDULABLE, failures))
+            raise Rejected(status(Code.UNSCHEDULABLE, failures))
         merging = Merging(
             policy=self.policy or "", numa_ids=self.node.host.numa_ids, exclusive=self._exclusivity()
         )
@@ -178,7 +178,7 @@ class Candidate:
         """Hints of NodeNUMAResource.
 
         Raises:
-            Refused: it can't tell.
+            Rejected: it can't tell.
         """
         bound_there(self.node, self.request)
         return NUMAHints(self.trials, self.policy or "").all()
@@ -187,7 +187,7 @@ class Candidate:
         """Hints of DeviceShare; None: it has no say.
 
         Raises:
-            Refused: there are not enough devices.
+            Rejected: there are not enough devices.
         """
         if self.node.devices is None or self.request.devices is None:
             return None
@@ -213,8 +213,8 @@ class Candidate:
         """Filter of DeviceShare."""
         try:
             self._device_filter()
-        except Refused as refused:
-            return refused.status
+        except Rejected as rejected:
+            return rejected.status
         return SUCCESS
 
     def _device_filter(self) -> None:
@@ -225,7 +225,7 @@ class Candidate:
         if devices.shared_gpu:
             provider = devices.isolation_provider
             if provider and provider != labels.get(GPU_ISOLATION_PROVIDER, ""):
-                raise Refused(Status(Code.ERROR, ("GPUIsolationProviderHAMICore not found on the node",)))
+                raise Rejected(Status(Code.ERROR, ("GPUIsolationProviderHAMICore not found on the node",)))
             vendor, model = labels.get(NODE_GPU_VENDOR, ""), labels.get(NODE_GPU_MODEL, "")
             if (vendor, model) in self.node.host.scheduler.unshared_models:
                 raise unresolvable(f'model "{model}" of vendor "{vendor}" does not support GPU Share')
@@ -253,7 +253,7 @@ class Candidate:
             )
         try:
             grant = self.trials.on(self.numas)
-        except Refused:
+        except Rejected:
             return 0
         requested, capacity = self._use_of(grant)
         if host.scheduler.published and grant.numa_resources:
@@ -302,8 +302,8 @@ class Candidate:
         """Reserve of NodeNUMAResource and what it gives; None: the plugin does not track the pod."""
         try:
             return SUCCESS, self._reserve()
-        except Refused as refused:
-            return refused.status, None
+        except Rejected as rejected:
+            return rejected.status, None
 
     def _reserve(self) -> Grant | None:
         host = self.node.host
@@ -312,9 +312,9 @@ class Candidate:
         if not self.trials.bound and self.policy == TopologyPolicy.NONE:
             return None
         if self.trials.bound and (host.topology is None or not host.topology.valid):
-            raise Refused(Status(Code.ERROR, (INVALID_TOPOLOGY,)))
+            raise Rejected(Status(Code.ERROR, (INVALID_TOPOLOGY,)))
         if host.ratio_error:
-            raise Refused(Status(Code.ERROR, (host.ratio_error,)))
+            raise Rejected(Status(Code.ERROR, (host.ratio_error,)))
         return self.trials.on(self.numas)
 
     def device_reserve(self) -> tuple[Status, DeviceAllocation]:
@@ -326,8 +326,8 @@ class Candidate:
             scoring = self.node.host.scheduler.device_scoring
             given = give(books, devices, numas=self.numas, scoring=scoring)
             return SUCCESS, with_memory(books, given)
-        except Refused as refused:
-            return refused.status, {}
+        except Rejected as rejected:
+            return rejected.status, {}
 
     def placed(self, grant: Grant | None, devices: DeviceAllocation) -> Node:
         """The node with the pod on it."""
@@ -364,11 +364,11 @@ class Candidate:
 
 
 def check_modelled(node: Node, devices: DeviceRequest) -> None:
-    """Refuse to decide about whole GPUs on nodes that group them in partitions.
+    """Reject to decide about whole GPUs on nodes that group them in partitions.
 
     Raises:
         UnmodelledFeature: with the way out.
-        Refused: the node's label wants partitions, and it has none.
+        Rejected: the node's label wants partitions, and it has none.
     """
     if devices.shared_gpu or GPU not in devices.shares:
         return

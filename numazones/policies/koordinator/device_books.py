@@ -17,7 +17,7 @@ from numazones.policies.koordinator.device_request import (
 )
 from numazones.policies.koordinator.scheduler import ScoringStrategy
 from numazones.policies.koordinator.scoring import score_device
-from numazones.policies.koordinator.status import Code, Refused, status, unresolvable, unschedulable
+from numazones.policies.koordinator.status import Code, Rejected, status, unresolvable, unschedulable
 
 Devices = Mapping[int, Amounts]
 """Minor → amounts."""
@@ -92,7 +92,7 @@ def give(
     ``scoring`` prefers devices by their score; without it they are taken by number, as in Filter.
 
     Raises:
-        Refused: there are not enough devices.
+        Rejected: there are not enough devices.
     """
     check_present(books, request)
     given = {}
@@ -106,10 +106,10 @@ def give(
 
 
 def check_present(books: DeviceBooks, request: DeviceRequest) -> None:
-    """Refuse the pod if the node has no device of a type it asks for.
+    """Reject the pod if the node has no device of a type it asks for.
 
     Raises:
-        Refused: naming the type.
+        Rejected: naming the type.
     """
     for type_ in request.types:
         if not books.inventory.total.get(type_) and not books.used.get(type_):
@@ -120,7 +120,7 @@ def with_memory(books: DeviceBooks, given: DeviceAllocation) -> DeviceAllocation
     """What is recorded: of GPUs both memory and its share of the whole.
 
     Raises:
-        Refused: a GPU is not healthy.
+        Rejected: a GPU is not healthy.
     """
     if GPU not in given:
         return given
@@ -130,7 +130,7 @@ def with_memory(books: DeviceBooks, given: DeviceAllocation) -> DeviceAllocation
         device = total.get(minor, {})
         if nothing(device):
             message = f"fillGPUTotalMem failed: no healthy gpu device with minor {minor} of allocation"
-            raise Refused(status(Code.ERROR, (message,)))
+            raise Rejected(status(Code.ERROR, (message,)))
         filled.append((minor, {**resources, **_missing_memory(resources, device)}))
     return {**given, GPU: tuple(filled)}
 
@@ -181,7 +181,7 @@ class _Choice:
         """GPUs close together; without a known place of every GPU any that fit.
 
         Raises:
-            Refused: not enough GPUs.
+            Rejected: not enough GPUs.
         """
         if self.scope is None or (shared and self.share.count > 1):
             return self.any_devices()
@@ -194,7 +194,7 @@ class _Choice:
         """The devices with the best score, then the lowest number.
 
         Raises:
-            Refused: not enough devices.
+            Rejected: not enough devices.
         """
         chosen = []
         for _, minor in sorted((-self._score(minor), minor) for minor in self.free):

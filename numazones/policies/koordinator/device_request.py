@@ -75,7 +75,7 @@ def device_request(
     """Read what a pod asks of devices; None: nothing.
 
     Raises:
-        Refused: the resources asked for don't go together.
+        Rejected: the resources asked for don't go together.
         UnmodelledFeature: the pod uses a feature that is not modelled.
     """
     asked = {name: amount for name, amount in amounts.items() if amount}
@@ -104,7 +104,7 @@ def device_request(
 
 
 def _check(own: Amounts) -> None:
-    """Refuse amounts and combinations that no device serves."""
+    """Reject amounts and combinations that no device serves."""
     for name, amount in own.items():
         if name in _PERCENTAGES and not _whole_or_part(amount):
             raise unresolvable(f"invalid resource unit {name}: {Quantity(amount).canonical()}")

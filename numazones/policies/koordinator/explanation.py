@@ -1,4 +1,4 @@
-"""Why a pod was placed or refused, in plain words, and which known defects of koord-scheduler decided.
+"""Why a pod was placed or rejected, in plain words, and which known defects of koord-scheduler decided.
 
 The stages are run once more, and what they were given is told: policies, hints per resource, what the
 merge made of them, exclusivity, what the pod gets. Defects are named only where they bear on this pod.
@@ -15,7 +15,7 @@ from numazones.policies.koordinator.books import Use
 from numazones.policies.koordinator.cycle import NOT_MATCHING, Candidate
 from numazones.policies.koordinator.hints import masks
 from numazones.policies.koordinator.scheduler import Rules
-from numazones.policies.koordinator.status import Code, Refused
+from numazones.policies.koordinator.status import Code, Rejected
 from numazones.policies.koordinator.topology_manager import Hint, Hints
 from numazones.policies.koordinator.trial import Trials
 
@@ -59,7 +59,7 @@ def explain(admission: Admission) -> Explanation:
     """
     node, request, outcome = admission.before, admission.request, admission.outcome
     if outcome.stage is Stage.PRE_FILTER:
-        return Explanation(False, "", verdict=f"refused before any node is looked at: {admission.message}")
+        return Explanation(False, "", verdict=f"rejected before any node is looked at: {admission.message}")
     if request.status.code is Code.SKIP:
         return Explanation(
             True, "", verdict="admitted: the pod asks for nothing, and gets nothing of its own"
@@ -91,8 +91,8 @@ def _hints(candidate: Candidate) -> Iterator[str]:
     for provider, hints in (("NUMA resources", candidate.hints), ("devices", candidate.device_hints)):
         try:
             yield from _listed(hints())
-        except Refused as refused:
-            yield f"{provider}: {refused.status.message}"
+        except Rejected as rejected:
+            yield f"{provider}: {rejected.status.message}"
 
 
 def _listed(hints: Hints | None) -> Iterator[str]:
@@ -136,7 +136,7 @@ def _exclusivity(admission: Admission) -> str:
 def _verdict(admission: Admission) -> str:
     if not admission.admitted:
         again = " for good" if admission.reason == Code.UNRESOLVABLE else ""
-        return f"refused{again} at {admission.outcome.stage}: {admission.message}"
+        return f"rejected{again} at {admission.outcome.stage}: {admission.message}"
     given = []
     if admission.outcome.affinity is not None:
         given.append(f"on {_numas(admission.outcome.affinity.numas)}")
@@ -159,7 +159,7 @@ def _defects(admission: Admission, candidate: Candidate) -> Iterator[str]:
     if outcome.stage is Stage.FILTER and admission.message == NOT_MATCHING:
         return
     if outcome.policy == TopologyPolicy.BEST_EFFORT and outcome.stage is Stage.RESERVE:
-        yield "BestEffort never refuses in Filter, but what it settles on may still not fit at Reserve"
+        yield "BestEffort never rejects in Filter, but what it settles on may still not fit at Reserve"
     if outcome.policy and not admission.admitted and _fits_if_spread_well(candidate):
         yield (
             "the pod fits, but released code spreads amounts over several NUMA nodes in a wrong order, "
@@ -190,6 +190,6 @@ def _fits_if_spread_well(candidate: Candidate) -> bool:
     try:
         released = candidate.trials
         sorted_ = Trials(replace(node, host=replace(node.host, scheduler=meant)), candidate.request)
-    except Refused:
+    except Rejected:
         return False
     return any(sorted_.fits(numas) and not released.fits(numas) for numas in masks(node.host.numa_ids))

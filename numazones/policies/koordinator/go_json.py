@@ -1,6 +1,6 @@
 """JSON as Go's ``encoding/json`` reads it into structs: its errors to the letter, its leniency in full.
 
-Koordinator keeps its API in annotations, so that what Go accepts, and the text of what it refuses, is
+Koordinator keeps its API in annotations, so that what Go accepts, and the text of what it rejects, is
 part of the behaviour: keys match without regard to case, the last of repeated keys wins, ``null``
 leaves a field as it is, unknown keys are ignored, and numbers must fit the field's type.
 """
@@ -21,7 +21,7 @@ _SHOWN = {"'": "\\'", "\\": "\\\\"} | {
 
 
 class GoJSONError(Exception):
-    """Go refuses the text; the message is Go's."""
+    """Go rejects the text; the message is Go's."""
 
 
 def decode(text: str) -> Any:
@@ -35,7 +35,7 @@ def decode(text: str) -> Any:
         return json.loads(text)
     except RecursionError:
         raise GoJSONError("exceeded max depth") from None
-    except ValueError:  # Python refuses integers of thousands of digits, which fit no Go type either
+    except ValueError:  # Python rejects integers of thousands of digits, which fit no Go type either
         raise GoJSONError("json: cannot unmarshal number into Go value") from None
 
 

@@ -31,7 +31,7 @@ from numazones.policies.koordinator.scheduler import ScoringStrategy
 from numazones.policies.koordinator.scoring import counts, published_score, score
 from numazones.policies.koordinator.status import (
     Code,
-    Refused,
+    Rejected,
     SchedulerCrash,
     UnmodelledFeature,
     status,
@@ -55,7 +55,7 @@ class NUMAHints:
     Small sets decide most of the time, and a large machine has very many sets.
 
     Raises:
-        Refused: as Unschedulable, whatever fails inside.
+        Rejected: as Unschedulable, whatever fails inside.
         SchedulerCrash: a NUMA id is beyond what the scheduler's sets hold.
     """
 
@@ -63,7 +63,7 @@ class NUMAHints:
         """Hints for a policy; ``scored`` is the size up to which scores matter (None: all)."""
         host = trials.node.host
         if host.ratio_error:
-            raise Refused(status(Code.ERROR, (host.ratio_error,)))
+            raise Rejected(status(Code.ERROR, (host.ratio_error,)))
         if not host.zones:
             raise unschedulable(NO_NUMA_RESOURCES)
         try:
@@ -192,7 +192,7 @@ def device_hints(books: DeviceBooks, request: DeviceRequest) -> dict[str, tuple[
     """Hints for the devices asked for, by device type; none if no device's NUMA node is known.
 
     Raises:
-        Refused: with the reason why all NUMA nodes together cannot serve, even if fewer could.
+        Rejected: with the reason why all NUMA nodes together cannot serve, even if fewer could.
     """
     ids = books.inventory.numa_ids
     found: list[tuple[int, DeviceAllocation]] = []
@@ -202,7 +202,7 @@ def device_hints(books: DeviceBooks, request: DeviceRequest) -> dict[str, tuple[
             check_present(books, request)
             _check_placed(books, request, numas)
             given = give(books, request, numas=numas)
-        except Refused:
+        except Rejected:
             if numas.bit_count() == len(ids):
                 raise
             continue
@@ -222,7 +222,7 @@ def device_hints(books: DeviceBooks, request: DeviceRequest) -> dict[str, tuple[
 
 
 def _check_placed(books: DeviceBooks, request: DeviceRequest, numas: int) -> None:
-    """Refuse a set with fewer devices of a type than asked for; one with none at all may pass."""
+    """Reject a set with fewer devices of a type than asked for; one with none at all may pass."""
     placed = books.inventory.placed(numas)
     for type_ in request.types:
         if type_ in placed and placed[type_] < request.shares[type_].count:

@@ -160,8 +160,9 @@ class Node:
         """
         return merged_policy(self.host.topology_policy, api.numa_topology_spec(annotations).policy)
 
+    @property
     def state_key(self) -> Hashable:
-        """What a decision depends on: nodes with equal keys get equal decisions."""
+        """Equal for nodes that decide alike on pods new to them, whatever their pods are called."""
         books, host = self.books, self.host
         devices = None if self.devices is None else _frozen(self.devices.used)
         numas = {*range(len(host.zones)), *host.numa_ids}

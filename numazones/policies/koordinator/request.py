@@ -29,7 +29,7 @@ from numazones.policies.koordinator.annotations import (
 from numazones.policies.koordinator.device_request import DeviceRequest, device_request
 from numazones.policies.koordinator.go_json import GoJSONError
 from numazones.policies.koordinator.scheduler import Scheduler
-from numazones.policies.koordinator.status import SKIP, SUCCESS, Code, Refused, Status, unresolvable
+from numazones.policies.koordinator.status import SKIP, SUCCESS, Code, Rejected, Status, unresolvable
 from numazones.resources import CPU
 
 CPUS_NOT_INTEGER = "the requested CPUs must be integer"
@@ -96,8 +96,8 @@ class Request:
             try:
                 devices = device_request(amounts, labels, annotations)
                 device_status = SKIP if devices is None else SUCCESS
-            except Refused as refused:
-                device_status = refused.status
+            except Rejected as rejected:
+                device_status = rejected.status
         request = cls(
             pod, status, amounts, counted(amounts), numa, spec, devices=devices, device_status=device_status
         )
@@ -105,14 +105,14 @@ class Request:
             return replace(request, status=SKIP)
         try:
             return request._with_binding(labels, scheduler)
-        except Refused as refused:
-            return replace(request, status=refused.status)
+        except Rejected as rejected:
+            return replace(request, status=rejected.status)
 
     def _with_binding(self, labels: Mapping[str, str], scheduler: Scheduler) -> "Request":
         """The request with the CPU policies that count.
 
         Raises:
-            Refused: a pod that is to be bound asks for a fraction of a CPU.
+            Rejected: a pod that is to be bound asks for a fraction of a CPU.
         """
         if not api.may_bind_cpus(labels, self.pod.priority) and not self._published_binding(scheduler):
             return self

@@ -41,22 +41,22 @@ SUCCESS = Status(Code.SUCCESS)
 SKIP = Status(Code.SKIP)
 
 
-class Refused(Exception):
-    """A stage refuses the pod; caught by ``admission``."""
+class Rejected(Exception):
+    """A stage rejects the pod; caught by ``admission``."""
 
     def __init__(self, status: Status) -> None:
         super().__init__(status.message)
         self.status = status
 
 
-def unschedulable(*reasons: str) -> Refused:
-    """A refusal that waiting may cure."""
-    return Refused(status(Code.UNSCHEDULABLE, reasons))
+def unschedulable(*reasons: str) -> Rejected:
+    """A rejection that waiting may cure."""
+    return Rejected(status(Code.UNSCHEDULABLE, reasons))
 
 
-def unresolvable(*reasons: str) -> Refused:
-    """A refusal for good."""
-    return Refused(status(Code.UNRESOLVABLE, reasons))
+def unresolvable(*reasons: str) -> Rejected:
+    """A rejection for good."""
+    return Rejected(status(Code.UNRESOLVABLE, reasons))
 
 
 def status(code: Code, reasons: Iterable[str]) -> Status:

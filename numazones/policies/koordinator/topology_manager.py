@@ -118,7 +118,7 @@ class Merging:
         """The best set of NUMA nodes, by all hints.
 
         Raises:
-            Refused: the policy admits none.
+            Rejected: the policy admits none.
             SchedulerCrash: see ``Exclusivity``.
         """
         lists, impossible = _lists(providers)

@@ -18,7 +18,7 @@ from numazones.policies.koordinator.node import Node, valid_topology
 from numazones.policies.koordinator.request import CPUS_NOT_INTEGER, Request
 from numazones.policies.koordinator.status import (
     Code,
-    Refused,
+    Rejected,
     UnmodelledFeature,
     status,
     unresolvable,
@@ -49,7 +49,7 @@ class Trials:
     """All trials of one pod on one node; each set of NUMA nodes is tried once.
 
     Raises:
-        Refused: the pod is to be bound by the node and asks for a fraction of a CPU.
+        Rejected: the pod is to be bound by the node and asks for a fraction of a CPU.
     """
 
     def __init__(self, node: Node, request: Request) -> None:
@@ -66,7 +66,7 @@ class Trials:
             self.amounts = {**request.amounts, **amplified(cpu, {CPU: host.ratio})}
         self.counted: Counted = request.counted if self.amounts is request.amounts else counted(self.amounts)
         self._available: dict[int, dict[str, int]] | None = None
-        self._known: dict[int | None, Grant | Refused] = {}
+        self._known: dict[int | None, Grant | Rejected] = {}
         self._left: Sequence[tuple[str, int, Mapping[int, int]]] | None = None
         self._bindable: CPUSet | None = None
         self._taken: dict[tuple[CPUSet, int], CPUSet] = {}
@@ -75,15 +75,15 @@ class Trials:
         """What the pod would be given on a set of NUMA nodes; None: CPUs from anywhere, nothing recorded.
 
         Raises:
-            Refused: it does not fit.
+            Rejected: it does not fit.
         """
         if numas not in self._known:
             try:
                 self._known[numas] = self._tried(numas)
-            except Refused as refused:
-                self._known[numas] = refused
+            except Rejected as rejected:
+                self._known[numas] = rejected
         outcome = self._known[numas]
-        if isinstance(outcome, Refused):
+        if isinstance(outcome, Rejected):
             raise outcome
         return outcome
 
@@ -102,7 +102,7 @@ class Trials:
             shares = self._spread(numas)
             if self.bound and not self._enough_cpus(shares):
                 self.on(numas)
-        except Refused:
+        except Rejected:
             return False
         return True
 
@@ -177,7 +177,7 @@ class Trials:
         """Every resource as evenly as possible over the set.
 
         Raises:
-            Refused: naming the resources that are short.
+            Rejected: naming the resources that are short.
             Uncountable: as ``available``.
         """
         ids = list(cpuset.ids(numas))
@@ -194,7 +194,7 @@ class Trials:
             if rest:
                 short.append(f"Insufficient NUMA {name}")
         if short:
-            raise Refused(status(Code.UNSCHEDULABLE, short))
+            raise Rejected(status(Code.UNSCHEDULABLE, short))
         return tuple(sorted(given.items()))
 
     def _order(self, ids: list[int], left: Mapping[int, int]) -> list[int]:
@@ -316,7 +316,7 @@ def bound_there(node: Node, request: Request) -> bool:
     """Whether the pod gets CPUs of its own on a node.
 
     Raises:
-        Refused: the node binds every pod, and this one asks for a fraction of a CPU.
+        Rejected: the node binds every pod, and this one asks for a fraction of a CPU.
     """
     if request.bound:
         return True

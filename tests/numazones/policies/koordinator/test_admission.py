@@ -17,6 +17,7 @@ from numazones.policies.koordinator.annotations import (
     RESOURCE_STATUS,
 )
 from numazones.policies.koordinator.books import Use
+from numazones.policies.koordinator.explanation import explain
 from numazones.policies.koordinator.node import Node
 from numazones.policies.koordinator.scheduler import Scheduler
 from numazones.policies.koordinator.status import InvalidConfiguration, SchedulerCrash, UnmodelledFeature
@@ -69,7 +70,7 @@ def test_what_is_written_on_a_pod_reads_back_as_the_same_node() -> None:
     asked = pod_object("p", policy="Restricted", cpu="10", memory="20Gi")
     admission = admit(node(), Pod.from_api(asked))
     asked["metadata"]["annotations"].update(admission.annotations)
-    assert node().bind(Pod.from_api(asked)).state_key() == admission.node.state_key()
+    assert node().bind(Pod.from_api(asked)).state_key == admission.node.state_key
 
 
 def test_a_pod_that_is_removed_leaves_all_it_held() -> None:
@@ -187,14 +188,14 @@ def test_reserved_cpus_are_neither_given_nor_counted() -> None:
     assert admit(reserved, pod(cpu="14")).message == "not enough cpus available to satisfy request"
 
 
-def test_spreading_over_three_numa_nodes_refuses_what_fits_as_released() -> None:
+def test_spreading_over_three_numa_nodes_rejects_what_fits_as_released() -> None:
     three = node(3, zone={"cpu": "8"})
     for uid, numa, cpu in (("a", 0, "1"), ("b", 1, "5"), ("c", 2, "3")):
         three = three.bind(running(uid, amounts={numa: {"cpu": cpu}}))
     asked = pod(policy="Restricted", qos="LS", cpu="14")
     admission = admit(three, asked)
     assert admission.message == "Unsatisfied NUMA cpu"
-    assert any("wrong order" in line for line in admission.explanation.defects)
+    assert any("wrong order" in line for line in explain(admission).defects)
 
 
 def test_amplified_nodes_count_cpu_sets_amplified() -> None:
@@ -243,12 +244,12 @@ def test_scores_tell_how_empty_or_full_the_node_or_its_numa_nodes_would_be() -> 
         ),
     ],
 )
-def test_arguments_that_the_scheduler_would_not_start_with_are_refused(
+def test_arguments_that_the_scheduler_would_not_start_with_are_rejected(
     arguments: dict[str, object], message: str
 ) -> None:
-    with pytest.raises(InvalidConfiguration) as refused:
+    with pytest.raises(InvalidConfiguration) as rejected:
         Scheduler.from_args(arguments)
-    assert message in str(refused.value)
+    assert message in str(rejected.value)
     with pytest.raises(InvalidConfiguration, match="neither upstream nor published"):
         Scheduler.from_args(rules="draft")
     with pytest.raises(InvalidConfiguration, match="disableDeviceNUMATopologyAlignment"):
@@ -302,7 +303,7 @@ def test_gpus_are_taken_where_the_cpus_are() -> None:
     assert remove(after, "p").devices == two.devices
 
 
-def test_gpus_of_several_numa_nodes_are_refused_a_single_numa_node_pod() -> None:
+def test_gpus_of_several_numa_nodes_are_rejected_a_single_numa_node_pod() -> None:
     apart = node(gpus=[0, 1])
     admission = admit(apart, pod(policy="SingleNUMANode", cpu="2", nvidia="2"))
     assert admission.message == (

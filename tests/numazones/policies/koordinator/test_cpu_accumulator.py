@@ -57,7 +57,7 @@ def test_one_numa_node_that_has_enough_then_what_is_left(
     assert take(machine(), need, policy, used=used, most=most) == taken
 
 
-def test_too_few_cpus_are_refused() -> None:
+def test_too_few_cpus_are_rejected() -> None:
     with pytest.raises(NoCPUs, match="not enough cpus available to satisfy request"):
         take(machine(), 3, used="0-13")
 

@@ -1,4 +1,4 @@
-"""JSON as Go reads it: what it refuses, and in which words."""
+"""JSON as Go reads it: what it rejects, and in which words."""
 
 import json
 
@@ -49,13 +49,13 @@ from numazones.policies.koordinator.go_json import GoJSONError, decode
         ("NaN", "invalid character 'N' looking for beginning of value"),
     ],
 )
-def test_what_is_no_json_is_refused_in_go_s_words(text: str, message: str) -> None:
-    with pytest.raises(GoJSONError) as refused:
+def test_what_is_no_json_is_rejected_in_go_s_words(text: str, message: str) -> None:
+    with pytest.raises(GoJSONError) as rejected:
         decode(text)
-    assert str(refused.value) == message
+    assert str(rejected.value) == message
 
 
-def test_what_would_overwhelm_is_refused() -> None:
+def test_what_would_overwhelm_is_rejected() -> None:
     with pytest.raises(GoJSONError, match="exceeded max depth"):
         decode("[" * 100_000)
     with pytest.raises(GoJSONError, match="cannot unmarshal number"):
@@ -74,7 +74,7 @@ def test_what_is_json_is_read(value: object, ascii_: bool) -> None:  # noqa: FBT
 
 
 @given(st.text())
-def test_any_text_is_read_or_refused(text: str) -> None:
+def test_any_text_is_read_or_rejected(text: str) -> None:
     try:
         decode(text)
     except GoJSONError:
@@ -113,13 +113,13 @@ def test_keys_match_without_case_null_and_unknown_keys_do_nothing() -> None:
         (cpu_topology, CPU_TOPOLOGY, '{"detail":[{"id":4294967296}]}', "number 4294967296 into Go"),
     ],
 )  # fmt: skip
-def test_values_of_the_wrong_type_are_refused_naming_the_field(
+def test_values_of_the_wrong_type_are_rejected_naming_the_field(
     reader: object, key: str, text: str, message: str
 ) -> None:
     assert callable(reader)
-    with pytest.raises(GoJSONError) as refused:
+    with pytest.raises(GoJSONError) as rejected:
         reader({key: text})
-    assert message in str(refused.value)
+    assert message in str(rejected.value)
 
 
 def test_cpu_lists_are_read_as_koordinator_reads_them() -> None:

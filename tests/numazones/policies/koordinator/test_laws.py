@@ -10,11 +10,12 @@ from numazones.pod import Pod
 from numazones.policies.koordinator.admission import Admission, admit, admit_each, remove
 from numazones.policies.koordinator.amounts import nothing
 from numazones.policies.koordinator.annotations import NODE_CPU_BIND_POLICY, NODE_NUMA_ALLOCATE_STRATEGY
+from numazones.policies.koordinator.explanation import explain
 from numazones.policies.koordinator.hints import masks
 from numazones.policies.koordinator.node import Node
 from numazones.policies.koordinator.request import Request
 from numazones.policies.koordinator.scheduler import Scheduler
-from numazones.policies.koordinator.status import Refused, SchedulerCrash
+from numazones.policies.koordinator.status import Rejected, SchedulerCrash
 from numazones.policies.koordinator.trial import Trials, Uncountable
 
 from .building import GPU, detail, gpu, node_object, nrt, pod
@@ -177,16 +178,16 @@ def test_release_restores_what_was_free(node: Node, asked: list[Pod], data: st.D
 @given(nodes(), sequences)
 def test_deciding_changes_nothing_and_is_repeatable(node: Node, asked: list[Pod]) -> None:
     for one in asked:
-        key = node.state_key()
+        key = node.state_key
         first = tried(node, one)
         if first is None:
             continue
         second = admit(node, one)
-        assert node.state_key() == key
+        assert node.state_key == key
         assert first.outcome == second.outcome
         assert [each.outcome for each in admit_each([node, node], one)] == [first.outcome] * 2
-        assert first.node.state_key() == second.node.state_key()
-        assert first.explanation.lines()
+        assert first.node.state_key == second.node.state_key
+        assert explain(first).lines()
         node = first.node
 
 
@@ -235,12 +236,12 @@ def test_what_fits_is_told_as_by_trying(node: Node, asked: list[Pod]) -> None:
             continue
         try:
             told, tried_ = Trials(node, request), Trials(node, request)
-        except Refused:
+        except Rejected:
             continue
         for numas in masks(node.host.numa_ids):
             try:
                 tried_.on(numas)
-            except Refused:
+            except Rejected:
                 assert not fits(told, numas)
             else:
                 assert fits(told, numas)

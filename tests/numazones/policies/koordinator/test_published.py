@@ -7,6 +7,7 @@ from numazones.pod import Pod
 from numazones.policies.koordinator.admission import Admission, admit
 from numazones.policies.koordinator.annotations import NODE_NUMA_TOPOLOGY_POLICY
 from numazones.policies.koordinator.books import Use
+from numazones.policies.koordinator.explanation import explain
 from numazones.policies.koordinator.node import Node
 from numazones.policies.koordinator.scheduler import Rules, Scheduler
 
@@ -76,9 +77,9 @@ def test_exclusivity_sees_pods_without_cpus_of_their_own() -> None:
     first = pod("a", policy="SingleNUMANode", qos="LS", cpu="2", limits={})
     second = pod("b", policy="Restricted", qos="LS", cpu="10", limits={})
     assert decide(UPSTREAM, second, first).admitted
-    refused = decide(PUBLISHED, second, first)
-    assert refused.message == "Unsatisfied NUMA cpu"
-    assert refused.before.use(0) is Use.SINGLE
+    rejected = decide(PUBLISHED, second, first)
+    assert rejected.message == "Unsatisfied NUMA cpu"
+    assert rejected.before.use(0) is Use.SINGLE
 
 
 def test_exclusivity_protects_single_numa_node_pods_alone() -> None:
@@ -120,8 +121,8 @@ def test_preferred_exclusivity_takes_idle_numa_nodes_where_there_are() -> None:
 def test_sets_to_be_avoided_score_0_and_are_not_preferred() -> None:
     first = pod("a", policy="SingleNUMANode", qos="LS", cpu="1", limits={})
     second = pod("b", policy="Restricted", exclusive="Preferred", qos="LS", cpu="12", limits={})
-    refused = decide(PUBLISHED, second, first, numas=4)
-    hints = [line for line in refused.explanation.hints if line.startswith("cpu")]
+    rejected = decide(PUBLISHED, second, first, numas=4)
+    hints = [line for line in explain(rejected).hints if line.startswith("cpu")]
     assert "NUMA nodes 0-1 (score 0)" in hints[0]
     assert "NUMA nodes 1-2 (preferred, score 83)" in hints[0]
 

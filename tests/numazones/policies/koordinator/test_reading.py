@@ -24,6 +24,7 @@ from numazones.policies.koordinator.annotations import (
 )
 from numazones.policies.koordinator.books import Use
 from numazones.policies.koordinator.device_inventory import Inventory
+from numazones.policies.koordinator.explanation import explain
 from numazones.policies.koordinator.node import Node
 from numazones.policies.koordinator.scheduler import Scheduler
 from numazones.policies.koordinator.status import InvalidNode, SchedulerCrash
@@ -132,7 +133,7 @@ def test_an_unreadable_cpu_topology_crashes_the_scheduler() -> None:
         ({"metadata": []}, ""),
     ],
 )
-def test_what_is_no_node_is_refused(topology: dict[str, Any], message: str) -> None:
+def test_what_is_no_node_is_rejected(topology: dict[str, Any], message: str) -> None:
     if message:
         with pytest.raises(InvalidNode, match=message):
             Node.read(node_object(), topology)
@@ -186,7 +187,7 @@ def test_devices_of_running_pods_are_taken_even_if_the_node_lists_none() -> None
 @pytest.mark.parametrize(
     "device", [{"type": "gpu"}, {**gpu(0, 0), "minor": -1}, {**gpu(0, 0), "topology": {"nodeID": 64}}]
 )
-def test_what_is_no_device_is_refused(device: dict[str, Any]) -> None:
+def test_what_is_no_device_is_rejected(device: dict[str, Any]) -> None:
     with pytest.raises(InvalidNode):
         Inventory.read({"spec": {"devices": [device]}})
     with pytest.raises(InvalidNode):
@@ -245,8 +246,8 @@ def test_any_annotation_is_answered_by_a_decision_or_an_error_of_the_library(
         asked = pod(annotations=of_pod, cpu="2", memory="1Gi", nvidia="1")
         held = read.bind(asked)
         held.available()
-        assert admit(held, pod("q", policy="SingleNUMANode", cpu="2")).explanation.lines()
-        assert admit(read, asked).explanation.lines()
-        held.remove("p").state_key()
+        assert explain(admit(held, pod("q", policy="SingleNUMANode", cpu="2"))).lines()
+        assert explain(admit(read, asked)).lines()
+        assert held.remove("p").state_key
     except NumazonesError:
         pass

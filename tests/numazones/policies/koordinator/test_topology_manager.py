@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from numazones.policies.koordinator.books import Use
 from numazones.policies.koordinator.combination import Found, Offer, Walk, replaces
-from numazones.policies.koordinator.status import Refused, SchedulerCrash
+from numazones.policies.koordinator.status import Rejected, SchedulerCrash
 from numazones.policies.koordinator.topology_manager import (
     Exclusivity,
     Hint,
@@ -72,23 +72,23 @@ def test_single_numa_node_takes_one_or_leaves_the_whole_machine_unnamed() -> Non
     assert merge([hints], "SingleNUMANode") == likes(0b01)
     assert merge([{"cpu": [likes(0b1)]}], "SingleNUMANode", numas=1) == Hint(None, True)
     assert merge([None], "SingleNUMANode") == Hint(None, True)
-    with pytest.raises(Refused, match=r"Unaligned NUMA Hint cause cpu prefer \[11\] among \[11\]"):
+    with pytest.raises(Rejected, match=r"Unaligned NUMA Hint cause cpu prefer \[11\] among \[11\]"):
         merge([{"cpu": [likes(0b11)]}], "SingleNUMANode")
 
 
 def test_resources_that_fit_nowhere_are_named() -> None:
     for policy in ("Restricted", "SingleNUMANode"):
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(Rejected) as rejected:
             merge([{"memory": [], "cpu": [], "gpu": [likes(1)]}], policy)
-        assert refused.value.status.reasons == ("Unsatisfied NUMA cpu", "Unsatisfied NUMA memory")
+        assert rejected.value.status.reasons == ("Unsatisfied NUMA cpu", "Unsatisfied NUMA memory")
     assert merge([{"memory": [], "cpu": [likes(1)]}], "BestEffort") == takes(0b11)
 
 
 @pytest.mark.parametrize(("policy", "separator"), [("Restricted", " & "), ("SingleNUMANode", ",")])
 def test_what_does_not_align_is_told_in_the_scheduler_s_words(policy: str, separator: str) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(Rejected) as rejected:
         merge([{"cpu": [likes(0b01), takes(0b11)]}, {"gpu": [likes(0b10)]}], policy)
-    assert refused.value.status.message == (
+    assert rejected.value.status.message == (
         f"Unaligned NUMA Hint cause cpu prefer [01] among [01 11]{separator}gpu prefer [10] among [10]"
     )
 
@@ -105,9 +105,9 @@ def test_what_violates_exclusivity_loses_its_preference() -> None:
     hints: Hints = {"cpu": [likes(0b11, 50)]}
     exclusive = exclusivity("Required", (S, IDLE))
     assert merge([hints], "BestEffort", exclusive=exclusive) == takes(0b11, 50)
-    with pytest.raises(Refused, match="Unaligned"):
+    with pytest.raises(Rejected, match="Unaligned"):
         merge([hints], "Restricted", exclusive=exclusive)
-    with pytest.raises(Refused, match=r"Unaligned NUMA Hint cause $"):
+    with pytest.raises(Rejected, match=r"Unaligned NUMA Hint cause $"):
         merge([None], "Restricted", exclusive=exclusive)
 
 
