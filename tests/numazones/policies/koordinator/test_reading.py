@@ -248,6 +248,6 @@ def test_any_annotation_is_answered_by_a_decision_or_an_error_of_the_library(
         held.available()
         assert explain(admit(held, pod("q", policy="SingleNUMANode", cpu="2"))).lines()
         assert explain(admit(read, asked)).lines()
-        assert held.remove("p").state_key
+        assert hash(held.remove("p").state_key) == hash(held.remove("p").state_key)
     except NumazonesError:
         pass
