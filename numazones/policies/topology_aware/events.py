@@ -119,7 +119,7 @@ def resize(node: Node, container: str, update: CGroup) -> Outcome:
     change.containers[container] = known
     change.release(container)
     try:
-        change.place(known, hinted_pool=None if before is None else before.pool)
+        change.place(known, hinted_pool=None if before is None else node.pools[before.pool].name)
     except Rejection as rejection:
         return change.failed(rejection)
     return change.done()
@@ -185,7 +185,7 @@ class Change:
         self.containers[spec.id] = known
         return known
 
-    def place(self, known: Known, hinted_pool: int | None = None) -> Grant:
+    def place(self, known: Known, hinted_pool: str | None = None) -> Grant:
         """Grant a container something and note what that changes for it and for others.
 
         Raises:

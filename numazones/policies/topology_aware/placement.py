@@ -49,10 +49,10 @@ class Placement:
     asked: tuple[int, int, MemoryState, Offer | None] | None = None
     """The last question for memory and its answer: pools of one NUMA node ask the same."""
 
-    def place(self, hinted_pool: int | None = None) -> tuple[Grant, dict[str, int]]:
+    def place(self, hinted_pool: str | None = None) -> tuple[Grant, dict[str, int]]:
         """Grant CPUs and memory; returns the grant and other containers' new memory zones.
 
-        ``hinted_pool`` is the pool in which a container was before.
+        ``hinted_pool`` names the pool in which a container was before.
 
         Raises:
             Rejection: with a code; nothing is granted then, but empty memory zones stay behind.
@@ -73,7 +73,7 @@ class Placement:
         self.books.add(grant)
         return grant, dict(offer.moves)
 
-    def assess(self, hinted_pool: int | None = None) -> tuple[Request, Pool, Offer | None]:
+    def assess(self, hinted_pool: str | None = None) -> tuple[Request, Pool, Offer | None]:
         """Build the request and choose the pool; returns both and the pool's memory offer.
 
         Raises:
@@ -88,7 +88,8 @@ class Placement:
             self.assessment = Assessment(wanted, tree.root, None, offer)
             return wanted, tree.root, offer
         ranked = self.rank(wanted)
-        pool = tree.pools[ranked.order[0] if hinted_pool is None else hinted_pool]
+        hinted = (pool for pool in ranked.order if tree.pools[pool].name == hinted_pool)
+        pool = tree.pools[next(hinted, ranked.order[0])]
         offer = ranked.scores[pool.id].offer
         self.assessment = Assessment(wanted, pool, ranked, offer)
         return wanted, pool, offer

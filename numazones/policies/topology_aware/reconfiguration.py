@@ -57,7 +57,8 @@ def _apply(node: Node, config: Configuration) -> Outcome:
     for copy in copies:
         change.memory = policy.memory.release(change.memory, copy.container)
     if not all(_reinstate(change, copy) for copy in sorted(copies, key=_least_flexible)):
-        errors = _place_anew(change, {copy.container: copy.pool for copy in copies})
+        pools = policy.tree.pools
+        errors = _place_anew(change, {copy.container: pools[copy.pool].name for copy in copies})
         if errors:
             return Outcome(
                 replace(node, memory=change.memory, containers=change.containers, pending=change.told),
@@ -114,8 +115,8 @@ def _reinstate(change: Change, grant: Grant) -> bool:
     return True
 
 
-def _place_anew(change: Change, pools: dict[str, int]) -> list[Rejection]:
-    """Place all containers again, the most important first; returns what was rejected."""
+def _place_anew(change: Change, pools: dict[str, str]) -> list[Rejection]:
+    """Place all containers (with their pools' names) again, the most important first; returns rejections."""
     ordered = sorted(pools, key=lambda name: _importance(change.containers[name]))
     for name in ordered:
         change.release(name)

@@ -200,6 +200,89 @@ def test_defects_are_named_where_they_decide(sequence: tuple[Pod, ...], sentence
     assert sentence in defects(node(), *sequence)
 
 
+def test_an_isolated_reserved_cpu_is_told_to_be_handed_out() -> None:
+    odd = Node.fresh(hardware(isolated="6"), configuration(reserved_cpu="cpuset:6"))
+    wanted = guaranteed("a", "1", annotations={"require-isolated-cpus": "true"})
+    assert "reserved CPU 6 is isolated too" in defects(odd, wanted)
+
+
+def test_contradicting_rules_are_told_of_where_they_decide() -> None:
+    # Affinity makes an L3 pool and the socket equally good, and NUMA pools, the wanted level, worse.
+    odd = Node.fresh(hardware(sockets=1, cores=4, caches=2), configuration(unlimited_burstable="numa"))
+    match = "{key: pod/name, operator: In, values: [a, b]}"
+    scope = "{key: namespace, operator: Equals, values: [default]}"
+    drawn = pod(
+        "c",
+        {"cpu": "100m", "memory": "64Mi"},
+        {"memory": "64Mi"},
+        annotations={"resource-policy.nri.io/affinity": f"c: [{{scope: {scope}, match: {match}}}]"},
+    )
+    for one in (pod("a"), pod("b", {"cpu": "1"}, {"cpu": "9", "memory": "64Mi"})):
+        odd = admit(odd, one).node
+    assert "hangs on the sorting algorithm" in defects(odd, drawn)
+
+
+def test_hints_are_told_not_to_tell_dies_apart() -> None:
+    dies = Node.fresh(hardware(sockets=1, dies=2, clusters=2, numas=1), configuration(prefer_isolated=False))
+    admission = admit(dies, device_pod(), {"c": [PodDevice("acme.io/gpu", (1,))]})
+    assert any("don't tell its dies apart" in one for one in explain(admission).containers[0].defects)
+
+
+def test_priority_high_is_told_to_count_every_cpu() -> None:
+    mixed = Node.fresh(hardware(slow="0-3"), configuration(prefer_isolated=False))
+    assert "counts every CPU" in defects(
+        mixed, guaranteed("a", "1", annotations={"prefer-cpu-priority": "high"})
+    )
+
+
+def test_strict_hints_are_told_not_to_hold_without_a_cpu_request() -> None:
+    strict = Pod.from_manifest(
+        {
+            "metadata": {
+                "name": "s",
+                "uid": "uid-s",
+                "annotations": {"strict.topologyhints.resource-policy.nri.io": "true"},
+            },
+            "spec": {"containers": [{"name": "c", "resources": {"limits": {"acme.io/gpu": "1"}}}]},
+        }
+    )
+    admission = admit(node(), strict, {"c": [PodDevice("acme.io/gpu", (1,))]})
+    assert any("without a CPU request" in one for one in explain(admission).containers[0].defects)
+
+
+@pytest.mark.parametrize(
+    ("one", "verdict"),
+    [
+        (pod("a", {"cpu": "10m"}, namespace="kube-system"), "gets the reserved CPUs 0, memory of"),
+        (guaranteed("a", "1", annotations={"cpu.preserve": "true"}), "gets no change of its CPUs, memory of"),
+        (pod("a"), "gets 0m of the shared CPUs"),
+        (guaranteed("a", "99"), "rejected: "),
+        (guaranteed("a", "1", annotations={"cold-start": "duration: 9h"}), "rejected: a cold start of"),
+    ],
+)
+def test_verdicts_read_well(one: Pod, verdict: str) -> None:
+    assert explain(admit(node(), one)).containers[0].verdict.startswith(verdict)
+
+
+def test_memory_that_others_lose_is_told() -> None:
+    small = Node.fresh(hardware(sockets=1), configuration(prefer_isolated=False))
+    burst = pod("a", {"cpu": "100m", "memory": "1Gi"}, {"cpu": "200m", "memory": "1Gi"})
+    filled = admit(small, burst).node
+    for number in range(3):
+        admission = admit(filled, guaranteed(f"g{number}", "100m", "1200Mi"))
+        filled = admission.node
+        if any("may use memory of NUMA nodes" in line for line in explain(admission).others):
+            return
+    pytest.fail("no container was moved to other memory")
+
+
+def test_isolated_cpus_are_told_apart() -> None:
+    isolating = Node.fresh(hardware(isolated="6-7"), configuration())
+    admission = admit(isolating, guaranteed("a", "1"))
+    assert cpuset.format(admission.containers["c"].isolated) == "6"
+    assert "isolated CPUs 6" in explain(admission).containers[0].verdict
+
+
 def test_an_ordinary_pod_has_no_defects_to_tell_of() -> None:
     assert defects(node(), guaranteed("a", "1")) == ""
 
