@@ -120,6 +120,26 @@ async def test_pods_run_or_are_rejected_as_the_kubelet_decides() -> None:
     )
 
 
+async def test_a_critical_pod_takes_the_place_of_others() -> None:
+    async with running(specs(1)) as cluster:
+        burstable = pod("burstable", cpus="1", node="n0")
+        burstable["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "10"}}
+        await cluster.create(burstable)
+        await cluster.until(lambda pods: all(item["status"]["phase"] == "Running" for item in pods))
+        critical = pod("critical", cpus="5", node="n0")
+        critical["spec"]["priorityClassName"] = "system-node-critical"
+        await cluster.create(critical)
+        pods = await cluster.until(
+            lambda pods: {item["status"]["phase"] for item in pods} == {"Running", "Failed"}
+        )
+        (ended,) = [item for item in pods if item["status"]["phase"] == "Failed"]
+        assert ended["metadata"]["name"] == "burstable"
+        assert (ended["status"]["reason"], ended["status"]["message"]) == (
+            "Preempting",
+            "Preempted in order to admit critical pod",
+        )
+
+
 async def test_deleted_pods_give_back_what_they_held() -> None:
     async with running(specs(1)) as cluster:
         await cluster.create(pod("first", cpus="8", node="n0"))
