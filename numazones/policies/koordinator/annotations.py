@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from math import inf, isinf
 from typing import Any
 
 from numazones import cpuset, quantity
@@ -297,7 +298,18 @@ def _ratios(listed: Any) -> Mapping[str, float] | None:
     for ratio in listed.values():
         if ratio is not None and (isinstance(ratio, bool) or not isinstance(ratio, int | float)):
             raise GoJSONError(f"json: cannot unmarshal {kind(ratio)} into Go value of type extension.Ratio")
-    return {name: float(ratio or 0) for name, ratio in listed.items()}
+    return {name: _float(ratio or 0) for name, ratio in listed.items()}
+
+
+def _float(number: float) -> float:
+    """The number as a float64; Go refuses larger ones."""
+    try:
+        converted = float(number)
+    except OverflowError:
+        converted = inf
+    if isinf(converted):
+        raise GoJSONError("json: cannot unmarshal number into Go value of type extension.Ratio")
+    return converted
 
 
 def device_allocations(

@@ -8,12 +8,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from numazones.policies.koordinator import annotations as api
-from numazones.policies.koordinator.amounts import Amounts, parsed
-from numazones.policies.koordinator.status import InvalidNode
+from numazones.policies.koordinator.amounts import Amounts
+from numazones.policies.koordinator.objects import integer, items, mapping, quantities
 
 GPU = "gpu"
 NO_NUMA_NODE = -1
-_LARGEST_MINOR = 1 << 16
+_LARGEST_MINOR = (1 << 16) - 1
+_LARGEST_SOCKET = (1 << 31) - 1
+# The scheduler keeps sets of NUMA nodes in 64 bits.
+_LARGEST_NUMA_ID = 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +92,9 @@ class Inventory:
             InvalidNode: the object has not the shape of its kind.
             InvalidQuantity: an amount is no quantity.
         """
-        spec = device.get("spec") or {}
-        listed = spec.get("devices") or [] if isinstance(spec, Mapping) else None
-        if not isinstance(listed, list) or not all(isinstance(item, Mapping) for item in listed):
-            raise InvalidNode("spec.devices of the Device object is no list of mappings")
-        partitions = ((device.get("metadata") or {}).get("annotations") or {}).get(api.GPU_PARTITIONS)
-        return cls(tuple(_device(item) for item in listed), partitioned=partitions is not None)
+        listed = items(mapping(device, "spec"), "devices")
+        annotations = mapping(mapping(device, "metadata"), "annotations")
+        return cls(tuple(_device(item) for item in listed), partitioned=api.GPU_PARTITIONS in annotations)
 
     def of(self, type_: str) -> Iterable[Device]:
         """The devices of a type."""
@@ -123,22 +123,20 @@ class Inventory:
 
 
 def _device(item: Mapping[str, Any]) -> Device:
-    minor = item.get("minor")
-    if isinstance(minor, bool) or not isinstance(minor, int) or not 0 <= minor < _LARGEST_MINOR:
-        raise InvalidNode(f"a device of type {item.get('type')!r} has no minor number but {minor!r}")
-    topology = item.get("topology")
     location = None
-    if isinstance(topology, Mapping):
-        numa = int(topology.get("nodeID", 0))
-        if not NO_NUMA_NODE <= numa < 64:  # noqa: PLR2004 - the scheduler keeps NUMA ids in 64 bits
-            raise InvalidNode(f"device {minor} of type {item.get('type')!r}: {numa} is no NUMA id")
-        location = Location(int(topology.get("socketID", 0)), numa, str(topology.get("pcieID", "")))
+    if item.get("topology") is not None:
+        place = mapping(item, "topology")
+        location = Location(
+            socket=integer(place, "socketID", least=-1, most=_LARGEST_SOCKET, default=0),
+            numa=integer(place, "nodeID", least=NO_NUMA_NODE, most=_LARGEST_NUMA_ID, default=0),
+            pcie=str(place.get("pcieID", "")),
+        )
     return Device(
         type=str(item.get("type", "")),
-        minor=minor,
+        minor=integer(item, "minor", least=0, most=_LARGEST_MINOR),
         id=str(item.get("id", "")),
         healthy=item.get("health") is True,
-        resources=parsed(item.get("resources") or {}),
+        resources=quantities(item, "resources"),
         location=location,
     )
 

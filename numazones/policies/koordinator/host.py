@@ -6,7 +6,7 @@ unreadable CPU topology crashes the scheduler.
 """
 
 import re
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import Any
@@ -34,10 +34,12 @@ from numazones.policies.koordinator.annotations import (
 from numazones.policies.koordinator.cpu_topology import CPUTopology
 from numazones.policies.koordinator.device_inventory import Inventory
 from numazones.policies.koordinator.go_json import GoJSONError
+from numazones.policies.koordinator.objects import items, mapping, quantities, texts, words
 from numazones.policies.koordinator.scheduler import Scheduler
 from numazones.policies.koordinator.status import InvalidNode, SchedulerCrash
 from numazones.resources import CPU
 
+_LARGEST = float(2**62)
 _ZONE_TYPE = "Node"
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 
@@ -137,14 +139,14 @@ class Host:
             SchedulerCrash: the scheduler would crash on the NodeResourceTopology.
         """
         scheduler = scheduler or Scheduler()
-        metadata = _mapping(node, "metadata")
-        labels = {str(key): str(value) for key, value in _mapping(metadata, "labels").items()}
-        annotations = _annotations(metadata)
+        metadata = mapping(node, "metadata")
+        labels = texts(metadata, "labels")
+        annotations = texts(metadata, "annotations")
         ratios, ratio_error = _ratios(annotations)
         host = cls(
             scheduler=scheduler,
             name=str(metadata.get("name", "")),
-            allocatable=counted(parsed(_mapping(_mapping(node, "status"), "allocatable"))),
+            allocatable=counted(quantities(mapping(node, "status"), "allocatable")),
             topology_policy=labels.get(api.NODE_NUMA_TOPOLOGY_POLICY, ""),
             bind_policy=_bind_policy(labels, KubeletCPUPolicy()),
             most_allocated=_most_allocated(labels, scheduler),
@@ -160,7 +162,7 @@ class Host:
         self, nrt: Mapping[str, Any], labels: Mapping[str, str], ratios: Mapping[str, float] | None
     ) -> "Host":
         """The host with what its NodeResourceTopology says."""
-        annotations = _annotations(_mapping(nrt, "metadata"))
+        annotations = texts(mapping(nrt, "metadata"), "annotations")
         try:
             cpus = api.cpu_topology(annotations)
         except GoJSONError as error:
@@ -178,10 +180,10 @@ class Host:
         own_ratios, own_error = _ratios(annotations)
         if own_error:
             warnings.append(f"{api.AMPLIFICATION_RATIO} of the NodeResourceTopology is ignored: {own_error}")
-        zones = _zones(nrt, topology, reserved, self.name)
+        zones = _zones(nrt, topology, reserved)
         if own_ratios is None:
             zones = tuple(Zone(zone.id, amplified(zone.resources, ratios or {})) for zone in zones)
-        policies = [str(policy) for policy in nrt.get("topologyPolicies") or ()]
+        policies = words(nrt, "topologyPolicies")
         return replace(
             self,
             topology=topology,
@@ -231,18 +233,7 @@ def amplified(resources: Amounts, ratios: Mapping[str, float]) -> dict[str, int]
 
 def amplify(count: int, ratio: float) -> int:
     """A count multiplied by a ratio above 1, rounded up."""
-    return ceil(float(count) * ratio) if ratio > 1 else count
-
-
-def _mapping(parent: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    value = parent.get(name) or {}
-    if not isinstance(value, Mapping):
-        raise InvalidNode(f"{name} is no mapping but {type(value).__name__}")
-    return value
-
-
-def _annotations(metadata: Mapping[str, Any]) -> dict[str, str]:
-    return {str(key): str(value) for key, value in _mapping(metadata, "annotations").items()}
+    return ceil(min(float(count) * ratio, _LARGEST)) if ratio > 1 else count
 
 
 def _lenient(reader: Any, annotations: Mapping[str, str], default: Any, warnings: list[str]) -> Any:
@@ -264,19 +255,16 @@ def _reserved(annotations: Mapping[str, str], kubelet: KubeletCPUPolicy, warning
     return reserved
 
 
-def _zones(nrt: Mapping[str, Any], topology: CPUTopology, reserved: CPUSet, name: str) -> tuple[Zone, ...]:
+def _zones(nrt: Mapping[str, Any], topology: CPUTopology, reserved: CPUSet) -> tuple[Zone, ...]:
     """The NUMA nodes that the object lists, less the CPUs reserved."""
     zones = []
-    listed = nrt.get("zones") or ()
-    if not isinstance(listed, Iterable) or not all(isinstance(zone, Mapping) for zone in listed):
-        raise InvalidNode(f"node {name}: zones of the NodeResourceTopology are no list of mappings")
-    for zone in listed:
+    for zone in items(nrt, "zones"):
         parts = str(zone.get("name", "")).split("node-")
         if zone.get("type") != _ZONE_TYPE or len(parts) != 2 or not _INTEGER.fullmatch(parts[1]):  # noqa: PLR2004
             continue
         numa = int(parts[1])
         resources = parsed(
-            {str(item["name"]): item.get("allocatable", "0") for item in zone.get("resources") or ()}
+            {str(item.get("name", "")): item.get("allocatable", "0") for item in items(zone, "resources")}
         )
         if resources.get(CPU):
             taken = (reserved & topology.numas.get(numa, 0)).bit_count()

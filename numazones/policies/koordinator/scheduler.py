@@ -73,7 +73,7 @@ class Scheduler:
         bind_policy = numa.get("defaultCPUBindPolicy")
         if bind_policy is None:
             bind_policy = CPUBindPolicy.FULL_PCPUS
-        if bind_policy not in {"", CPUBindPolicy.FULL_PCPUS, CPUBindPolicy.SPREAD_BY_PCPUS}:
+        if bind_policy not in ("", CPUBindPolicy.FULL_PCPUS, CPUBindPolicy.SPREAD_BY_PCPUS):
             raise InvalidConfiguration(
                 f"defaultCPUBindPolicy: Invalid value: {bind_policy!r}: "
                 "must specified CPU bind policy FullPCPUs or SpreadByPCPUs"
@@ -91,7 +91,7 @@ class Scheduler:
             device_scoring=_strategy(device, "scoringStrategy", ScoringStrategy(weights=_DEVICE_WEIGHTS)),
             unshared_models=frozenset(
                 (str(item.get("vendor", "")), str(item.get("model", "")))
-                for item in device.get("gpuShareUnsupportedModels") or ()
+                for item in _listed(device, "gpuShareUnsupportedModels")
             ),
         )
 
@@ -113,16 +113,25 @@ def _strategy(arguments: Mapping[str, Any], name: str, default: ScoringStrategy)
     given = arguments.get(name)
     if given is None:
         return default
+    if not isinstance(given, Mapping):
+        raise InvalidConfiguration(f"{name} is not a mapping but {type(given).__name__}")
     type_ = given.get("type", "")
-    if type_ not in {LEAST_ALLOCATED, MOST_ALLOCATED}:
+    if type_ not in (LEAST_ALLOCATED, MOST_ALLOCATED):
         raise InvalidConfiguration(f"{name}.type: scoring strategy {type_} is not supported")
     weights = {}
-    for index, item in enumerate(given.get("resources") or ()):
+    for index, item in enumerate(_listed(given, "resources")):
         weight = item.get("weight", 0)
-        if not 0 < weight <= _LARGEST_WEIGHT:
+        if isinstance(weight, bool) or not isinstance(weight, int) or not 0 < weight <= _LARGEST_WEIGHT:
             raise InvalidConfiguration(
                 f"{name}.resources[{index}].weight: Invalid value: {weight}: "
                 f"resource weight of {item.get('name')} not in valid range (0, 100]"
             )
         weights[str(item.get("name", ""))] = weight
     return ScoringStrategy(type_ == MOST_ALLOCATED, tuple(weights.items()))
+
+
+def _listed(parent: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    listed = parent.get(name) or []
+    if not isinstance(listed, list | tuple) or not all(isinstance(item, Mapping) for item in listed):
+        raise InvalidConfiguration(f"{name} is not a list of mappings")
+    return list(listed)

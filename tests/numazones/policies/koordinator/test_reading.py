@@ -1,6 +1,7 @@
 """Reading nodes and pods as they stand in a live cluster."""
 
 import json
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -129,7 +130,9 @@ def test_an_unreadable_cpu_topology_crashes_the_scheduler() -> None:
     [
         (nrt([{"id": -1}], ZONES), "-1 is no CPU id"),
         (nrt([{"id": 70000}], ZONES), "70000 is no CPU id"),
-        ({**nrt(None, ZONES), "zones": "x"}, "no list of mappings"),
+        ({**nrt(None, ZONES), "zones": "x"}, "zones is not a list of mappings"),
+        ({**nrt(None, ZONES), "topologyPolicies": 1}, "topologyPolicies is not a list but int"),
+        ({"metadata": "x"}, "metadata is not a mapping but str"),
         ({"metadata": []}, ""),
     ],
 )
@@ -251,3 +254,48 @@ def test_any_annotation_is_answered_by_a_decision_or_an_error_of_the_library(
         assert hash(held.remove("p").state_key) == hash(held.remove("p").state_key)
     except NumazonesError:
         pass
+
+
+MEMBERS = """
+    metadata spec status name labels annotations allocatable zones type resources topologyPolicies devices
+    minor health topology socketID nodeID pcieID scoringStrategy numaScoringStrategy weight
+    defaultCPUBindPolicy
+    gpuShareUnsupportedModels vendor
+"""
+documents = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=4)
+    | st.sampled_from(("node-0", "Node", "gpu", "LeastAllocated", "1Gi")),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(MEMBERS.split()), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+objects = st.dictionaries(st.sampled_from(MEMBERS.split()), documents, max_size=5)
+
+
+@given(objects, objects, objects)
+def test_any_object_is_read_or_refused_by_the_library(
+    host: dict[str, Any], topology: dict[str, Any], device: dict[str, Any]
+) -> None:
+    with suppress(NumazonesError):
+        Node.read(host, topology, device).available()
+
+
+@given(objects, objects)
+def test_any_arguments_are_read_or_refused_by_the_library(
+    numa: dict[str, Any], device: dict[str, Any]
+) -> None:
+    with suppress(NumazonesError):
+        Scheduler.from_args(numa, device)
+
+
+def test_ratios_beyond_all_bounds_are_unreadable_or_bounded() -> None:
+    for ratio in ("1e999", "1" + "0" * 400):
+        huge = node_object(annotations={AMPLIFICATION_RATIO: f'{{"cpu":{ratio}}}'})
+        assert "cannot unmarshal number" in Node.read(huge, nrt(detail(), ZONES)).host.ratio_error
+    large = node_object(annotations={AMPLIFICATION_RATIO: '{"cpu":1e300}'})
+    assert Node.read(large, nrt(detail(), ZONES)).available()[0]["cpu"] > 0
