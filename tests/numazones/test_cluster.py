@@ -73,7 +73,7 @@ def test_of_a_pod_only_what_some_rule_needs_is_kept() -> None:
     assert kept.constraints.scheduling_gates == ("numazones.io/admission",)
     assert kept.admission is not None
     assert kept.admission.reading().total.cpus == 1
-    assert not kept.problem
+    assert kept.problem == ""
 
 
 def test_a_pod_that_makes_no_sense_is_kept_with_its_problem() -> None:
@@ -82,7 +82,7 @@ def test_a_pod_that_makes_no_sense_is_kept_with_its_problem() -> None:
     assert "'twelve'" in broken.problem
     empty = ClusterPod.from_api({"metadata": {"name": "empty"}, "spec": {"containers": []}})
     assert empty.admission is None
-    assert empty.problem
+    assert empty.problem == "pod 'empty' has no containers"
 
 
 def test_a_static_pod_goes_by_the_uid_that_its_kubelet_gave_it() -> None:

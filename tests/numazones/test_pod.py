@@ -40,7 +40,9 @@ def equal(name: str, **amounts: str) -> dict[str, Any]:
         ([equal("a", cpu="1")], QOSClass.BURSTABLE),
     ],
 )
-def test_qos_class(containers: list[dict[str, Any]], qos: QOSClass) -> None:
+def test_the_qos_class_follows_from_requests_and_limits(
+    containers: list[dict[str, Any]], qos: QOSClass
+) -> None:
     assert pod(*containers).qos is qos
 
 

@@ -223,7 +223,9 @@ def sidecar(**requests: str) -> dict[str, Any]:
         ({}, {}),
     ],
 )
-def test_effective_requests(spec: dict[str, Any], expected: dict[str, int]) -> None:
+def test_the_scheduler_counts_the_larger_of_start_up_and_running(
+    spec: dict[str, Any], expected: dict[str, int]
+) -> None:
     assert requests.effective_requests({"spec": spec}) == expected
 
 

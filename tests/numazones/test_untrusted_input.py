@@ -43,14 +43,16 @@ DOCUMENTS = st.dictionaries(
 @pytest.mark.parametrize("read", [Pod.from_api, Pod.from_manifest])
 @settings(max_examples=300)
 @given(document=DOCUMENTS)
-def test_pods(read: Callable[[dict[str, Any]], Pod], document: dict[str, Any]) -> None:
+def test_any_document_is_a_pod_or_an_error_of_the_library(
+    read: Callable[[dict[str, Any]], Pod], document: dict[str, Any]
+) -> None:
     with suppress(NumazonesError):
         read(document)
 
 
 @settings(max_examples=300)
 @given(DOCUMENTS)
-def test_kubelet_configurations(document: dict[str, Any]) -> None:
+def test_any_document_is_a_configuration_or_an_error_of_the_library(document: dict[str, Any]) -> None:
     with suppress(NumazonesError):
         Kubelet.start(KubeletConfiguration.from_api(document), machine(), {})
 
@@ -58,13 +60,13 @@ def test_kubelet_configurations(document: dict[str, Any]) -> None:
 @given(
     st.text() | st.integers() | st.floats() | st.from_regex(r"[0-9.eE+-]{1,8}[KMGTPEi]{0,2}", fullmatch=True)
 )
-def test_quantities(text: str | float) -> None:
+def test_any_text_is_a_quantity_or_invalid(text: str | float) -> None:
     with suppress(quantity.InvalidQuantity):
         quantity.parse(text)
 
 
 @given(st.text(alphabet="0123456789-, x"))
-def test_cpu_lists(text: str) -> None:
+def test_any_text_is_a_cpu_list_or_invalid(text: str) -> None:
     with suppress(cpuset.InvalidCPUSet):
         cpuset.parse(text)
 

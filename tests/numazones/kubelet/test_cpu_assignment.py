@@ -58,7 +58,9 @@ def taken(hardware: Machine, strategy: Strategy, available: str, count: int) -> 
         pytest.param(TWO, BY_CORE, "0-15", 9, "0-4,8-11", id="no multiple of a core is packed"),
     ],
 )
-def test_cpus_taken(hardware: Machine, strategy: Strategy, available: str, count: int, expected: str) -> None:
+def test_the_same_cpus_are_taken_as_by_the_kubelet(
+    hardware: Machine, strategy: Strategy, available: str, count: int, expected: str
+) -> None:
     assert taken(hardware, strategy, available, count) == expected
 
 

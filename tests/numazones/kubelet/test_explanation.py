@@ -104,7 +104,7 @@ def test_without_alignment_the_whole_node_is_what_counts(policy: str, cpus: int,
     assert why(admit(node(TWO, policy=policy), pod("u", container("c", cpus)))) == sentence
 
 
-def test_whole_cores() -> None:
+def test_a_number_that_is_not_a_multiple_of_whole_cores_is_named() -> None:
     strict = node(TWO, policy="none", cpu_options={"full-pcpus-only": "true"})
     assert why(admit(strict, pod("u", container("c", 3)))) == (
         "asks for 3 exclusive CPUs, not a multiple of the 2 threads of a core"

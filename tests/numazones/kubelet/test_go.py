@@ -7,12 +7,12 @@ from numazones.kubelet import go
 
 
 @pytest.mark.parametrize("text", ["1", "t", "T", "TRUE", "true", "True"])
-def test_true(text: str) -> None:
+def test_what_go_reads_as_true_is_true(text: str) -> None:
     assert go.parse_bool(text) is True
 
 
 @pytest.mark.parametrize("text", ["0", "f", "F", "FALSE", "false", "False"])
-def test_false(text: str) -> None:
+def test_what_go_reads_as_false_is_false(text: str) -> None:
     assert go.parse_bool(text) is False
 
 
@@ -23,7 +23,7 @@ def test_nothing_else_is_a_boolean(text: str) -> None:
 
 
 @pytest.mark.parametrize(("text", "value"), [("8", 8), ("+9", 9), ("-1", -1), ("007", 7)])
-def test_integers(text: str, value: int) -> None:
+def test_integers_are_read_as_go_reads_them(text: str, value: int) -> None:
     assert go.parse_int(text) == value
 
 
@@ -49,12 +49,12 @@ def test_nothing_else_is_an_integer(text: str, reason: str) -> None:
     [("a", '"a"'), ('a"b', '"a\\"b"'), ("a\\b", '"a\\\\b"'), ("a\nb", '"a\\nb"'), ("\x01", '"\\x01"'),
      ("é", '"é"'), ("\u200b", '"\\u200b"')],
 )  # fmt: skip
-def test_quoting(text: str, quoted: str) -> None:
+def test_special_characters_are_escaped_in_quotes(text: str, quoted: str) -> None:
     assert go.quote(text) == quoted
 
 
 @pytest.mark.parametrize(("text", "cpus"), [("", ""), ("0-3,8", "0-3,8"), ("2,1", "1-2"), ("+1", "1")])
-def test_cpu_lists(text: str, cpus: str) -> None:
+def test_cpu_lists_are_read_as_the_kubelet_reads_them(text: str, cpus: str) -> None:
     assert cpuset.format(go.parse_cpu_list(text)) == cpus
 
 

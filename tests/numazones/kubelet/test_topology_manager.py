@@ -156,7 +156,9 @@ def listed(*preferred: int, others: tuple[int, ...] = ()) -> ResourceHints:
         ("best-effort", [listed()], Hint(0b11, False), True),
     ],
 )
-def test_policies(policy: str, resources: list[ResourceHints], merged: Hint, *, admitted: bool) -> None:
+def test_each_policy_merges_and_admits_by_its_rule(
+    policy: str, resources: list[ResourceHints], merged: Hint, *, admitted: bool
+) -> None:
     assert TopologyManager(policy, False, 0b11).merge(resources) == (merged, admitted)
 
 

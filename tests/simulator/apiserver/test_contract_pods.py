@@ -362,7 +362,7 @@ async def test_workloads_match_their_template(api: Any) -> None:
     assert "`selector` does not match template `labels`" in answer.body["message"]
 
 
-async def test_scaling(api: Any) -> None:
+async def test_replicas_are_read_and_set_through_the_scale_subresource(api: Any) -> None:
     template = {"metadata": {"labels": {"app": "a"}}, "spec": {"containers": [{"name": "c", "image": "c:1"}]}}
     body = {
         "metadata": {"name": "d"},
