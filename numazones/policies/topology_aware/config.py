@@ -5,7 +5,7 @@ stands as it is. Exactly one resource is used, whole: ``node.NAME`` before ``gro
 ``default``; a node of a group whose resource is missing does *not* fall back to ``default``.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -128,6 +128,16 @@ class Configuration:
         ):
             if name:
                 _check_known(name, known, f"{path}.{key}", "CPU class")
+
+    @property
+    def fingerprint(self) -> Hashable:
+        """Equal for configurations that place alike; scheduling classes place nothing."""
+        return (
+            self.pin_cpu, self.pin_memory, self.prefer_isolated, self.prefer_shared, self.colocate_pods,
+            self.colocate_namespaces, self.reserved_namespaces, self.available_cpu, self.reserved_cpu,
+            self.default_priority, self.unlimited_burstable, self.cpu_classes, self.default_cpu_class,
+            self.interrupts, self.pod_resources,
+        )  # fmt: skip
 
     def scheduling_class(self, name: str) -> SchedulingClass | None:
         """The class of a name; the first if there are several."""

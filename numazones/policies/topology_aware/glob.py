@@ -28,26 +28,39 @@ def matches(pattern: str, text: str) -> bool:
 
 @lru_cache(maxsize=256)
 def _compiled(pattern: str) -> re.Pattern[str]:
-    parts = []
+    """The pattern as an expression that takes linear time per star.
+
+    What follows a star may match where it first can: only the last part has to try further.
+    """
+    first, *starred = _parts(pattern)
+    inner = "".join(f"(?>[^/]*?{part})" for part in starred[:-1])
+    last = f"[^/]*{starred[-1]}" if starred else ""
+    return re.compile(f"{first}{inner}{last}", re.DOTALL)
+
+
+def _parts(pattern: str) -> list[str]:
+    """Expressions for what stands between the stars of a pattern."""
+    parts = [""]
     position = 0
     while position < len(pattern):
         character = pattern[position]
         position += 1
         if character == "*":
-            parts.append("[^/]*")
-        elif character == "?":
-            parts.append("[^/]")
-        elif character == "[":
+            parts.append("")
+            continue
+        if character == "[":
             text, position = _character_class(pattern, position)
-            parts.append(text)
+        elif character == "?":
+            text = "[^/]"
         elif character == "\\":
             if position == len(pattern):
                 raise InvalidPattern(pattern)
-            parts.append(re.escape(pattern[position]))
+            text = re.escape(pattern[position])
             position += 1
         else:
-            parts.append(re.escape(character))
-    return re.compile("".join(parts), re.DOTALL)
+            text = re.escape(character)
+        parts[-1] += text
+    return parts
 
 
 def _character_class(pattern: str, position: int) -> tuple[str, int]:

@@ -4,7 +4,7 @@ Clusters (L2 groups), caches, core kinds, base frequencies and energy preference
 are picked; devices' local CPUs become topology hints; movable memory switches cold starts off.
 """
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
 from numazones import cpuset
@@ -91,5 +91,11 @@ class Hardware:
         )
         return cls(machine, caches=caches, isolated=isolated)
 
-    def __hash__(self) -> int:
-        return hash((self.machine, self.isolated, self.efficient))
+    @property
+    def fingerprint(self) -> Hashable:
+        """Equal for equal hardware."""
+        details = tuple(sorted(self.details.items(), key=lambda item: item[0]))
+        return (
+            self.machine, details, self.caches, self.present, self.isolated, self.efficient, self.movable,
+            self.devices,
+        )  # fmt: skip

@@ -3,7 +3,7 @@
 Nodes are immutable; every event gives a new one that shares what did not change.
 """
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
 from numazones.cpuset import CPUSet
@@ -112,6 +112,26 @@ class Node:
         """Whether a pod's containers hold something here."""
         return any(self.containers[name].sandbox.uid == uid for name in self.grants)
 
+    @property
+    def state_key(self) -> Hashable:
+        """Equal for nodes that decide alike on pods new to them.
+
+        Who sits where counts by namespace, pod and labels (not uids), because affinities may ask for them.
+        """
+        claims = sorted(self.memory.claims.values(), key=lambda claim: claim.created)
+        held = [(self.containers[name], grant) for name, grant in self.grants.items()]
+        return (
+            self.policy.fingerprint,
+            self.cpus,
+            tuple(self.memory.zones.items()),
+            tuple((claim.zone, claim.size, claim.priority) for claim in claims),
+            tuple(
+                sorted(
+                    (known.full_name, grant.pool, grant.exclusive, *_labels(known)) for known, grant in held
+                )
+            ),
+        )
+
     def free_memory(self, pool: Pool) -> int:
         """Bytes of a pool's NUMA nodes that no container inside them is accounted for."""
         dram, pmem, hbm = pool.memory
@@ -124,6 +144,12 @@ class Node:
         if grant is None or not grant.follows_pool or not self.policy.config.pin_cpu:
             return known.cpus
         return followed_cpus(self.policy, self.cpus, known, grant)
+
+
+def _labels(known: Known) -> tuple[tuple[str, str], ...]:
+    """Labels of a container and its pod, by key."""
+    labels = (*known.sandbox.labels.items(), *known.spec.labels.items())
+    return tuple(sorted(one for one in labels if one[0] != "io.kubernetes.pod.uid"))
 
 
 def followed_cpus(policy: Policy, state: CPUState, known: Known, grant: Grant) -> CPUSet:

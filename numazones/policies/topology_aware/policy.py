@@ -1,5 +1,6 @@
 """The started policy: machine, configuration and what follows from both before any container exists."""
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 from numazones import cpuset, quantity
@@ -86,8 +87,10 @@ class Policy:
             cold_start_off=off,
         )
 
-    def __hash__(self) -> int:
-        return hash((self.topology.hardware, self.available, self.reserved))
+    @property
+    def fingerprint(self) -> Hashable:
+        """Equal for the same configuration on the same hardware."""
+        return (self.topology.hardware.fingerprint, self.config.fingerprint)
 
 
 def _available(topology: Topology, config: Configuration) -> CPUSet:

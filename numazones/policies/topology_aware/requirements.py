@@ -61,7 +61,7 @@ def annotated(sandbox: Sandbox, container: str) -> Requirements | None:
     try:
         parsed = json.loads(text)
         containers = {name: _from_api(item or {}) for name, item in (parsed.get("containers") or {}).items()}
-    except (AttributeError, InvalidQuantity, TypeError, ValueError):
+    except (AttributeError, InvalidQuantity, RecursionError, TypeError, ValueError):
         return None  # unreadable for the plugin too, which goes on with its estimate
     return containers.get(container)
 

@@ -97,6 +97,21 @@ def test_removing_a_pod_restores_the_node() -> None:
     assert remove(after, "unknown") is after
 
 
+def test_nodes_that_decide_alike_have_equal_keys() -> None:
+    once, twice = (admit(node(), guaranteed("a", "1500m")).node for _ in range(2))
+    assert once is not twice
+    assert hash(once.state_key) == hash(twice.state_key)
+    assert once.state_key == twice.state_key
+    others = [
+        node(),
+        node(colocate_pods=True),
+        Node.fresh(hardware(slow="0-3"), configuration(prefer_isolated=False)),
+        admit(node(), guaranteed("b", "1500m")).node,
+        admit(node(), guaranteed("a", "1500m", "64Mi")).node,
+    ]
+    assert len({once.state_key, *(other.state_key for other in others)}) == len(others) + 1
+
+
 def test_a_pod_admitted_again_does_not_count_twice() -> None:
     once = admit(node(), guaranteed("a", "2"))
     assert admit(once.node, guaranteed("a", "2")).node.cpus == once.node.cpus

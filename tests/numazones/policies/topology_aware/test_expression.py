@@ -198,6 +198,11 @@ def test_affinity_counts_less_per_level(own: dict[str, int], best: str) -> None:
         ("[a-]", "a", None),
         ("[c-a]", "b", False),
         ("/sys/*/x", "/sys/dev/x", True),
+        ("*ab", "abab", True),
+        ("a*b*c", "a/b/c", False),
+        ("*a*b", "xaxbxb", True),
+        ("**", "anything", True),
+        ("*a*a*a*a*a*a*a*a*a*a*a*a*a*a*a*a*b", "a" * 60, False),
     ],
 )
 def test_shell_patterns(pattern: str, text: str, matched: bool | None) -> None:  # noqa: FBT001
@@ -225,6 +230,15 @@ def test_any_text_is_a_pattern_or_is_not(pattern: str, text: str) -> None:
 )
 def test_yaml_is_read_as_the_plugin_reads_it(document: str, value: object) -> None:
     assert go_yaml.load(document) == value
+
+
+def test_a_document_of_aliases_is_rejected_in_no_time() -> None:
+    bomb = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "\n".join(
+        f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]"
+        for before, name in zip("abcdefghijkl", "bcdefghijklm", strict=True)
+    )
+    with pytest.raises(InvalidDocument):
+        weights({"affinity": bomb})
 
 
 @given(st.text(max_size=40))
