@@ -6,7 +6,10 @@ to such nodes: the gate is taken away and node affinity is added in one patch, a
 pods alone (KEP-3838: a term may only become stricter, and terms may only be added where there are none).
 
 Pods that were released but have no node yet count as if they were on every node they may go to, so that
-ten pods are never released for one slot. Nobody waits for ever: after a time-out the gate goes anyway.
+ten pods are never released for one slot. Pods that no kubelet's managers are concerned with go at once. A pod
+that is known to be inadmissible waits: released, it would be rejected and replaced, for ever. Only where
+nothing is known, as when exporters are down, does a time-out let it go. A pod whose gate nobody serves is
+told.
 """
 
 import asyncio
@@ -19,11 +22,12 @@ from typing import Any
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
 from numazones.kubelet.admission import admit
-from numazones.prediction import Kind, Standing, ask
+from numazones.prediction import UNKNOWN, Kind, Standing, ask, relevant
 from numazones_client import APIError, Client, Conflict, Invalid, NotFound, Unreachable
 from numazones_client.client import JSON_PATCH
 from numazones_client.resources import PODS
 from numazones_client.table import Table
+from numazones_operator.announcements import Announcements
 from numazones_operator.cluster_state import ClusterState
 from numazones_operator.decoding import NamespaceLabels
 from numazones_operator.live_forecasts import LiveForecasts
@@ -54,7 +58,9 @@ class AdmissionGates:
         state: ClusterState,
         forecasts: LiveForecasts,
         namespaces: Table[NamespaceLabels],
+        announcements: Announcements,
         *,
+        enabled: bool,
         may_go: Callable[[ClusterPod, str], bool],
         changed: asyncio.Event,
         timeout: float,
@@ -67,10 +73,12 @@ class AdmissionGates:
             client: how pods are patched.
             state: the cluster.
             forecasts: where each waiting pod would be admitted.
-            namespaces: which namespaces opt in.
+            namespaces: which of them opt in.
+            announcements: how pods are told.
+            enabled: whether pods are released at all; told that they are not, they are in any case.
             may_go: asked whether a pod may be released to a node; a plan may keep it for another pod.
             changed: set when forecasts have changed; cleared here.
-            timeout: seconds after which a pod is released although nothing would admit it.
+            timeout: seconds after which a pod is released of which nothing is known; 0: never.
             metrics: where releases are counted.
             wall: the time of day.
         """
@@ -78,6 +86,8 @@ class AdmissionGates:
         self._state = state
         self._forecasts = forecasts
         self._namespaces = namespaces
+        self._announcements = announcements
+        self._enabled = enabled
         self._may_go = may_go
         self._changed = changed
         self._timeout = timeout
@@ -85,6 +95,8 @@ class AdmissionGates:
         self._wall = wall
         self._released: dict[str, tuple[ClusterPod, tuple[str, ...], float]] = {}
         """UID → pod, the nodes it may go to, when: until the watch shows it, or it has a node."""
+        self._told: dict[str, str] = {}
+        """UID → why its gate is not served, as the pod was told."""
 
     async def run(self) -> None:
         """Release pods until cancelled."""
@@ -102,30 +114,68 @@ class AdmissionGates:
                 continue
 
     async def release(self) -> None:
-        """Release every gated pod that can go now, the oldest first."""
-        waiting = sorted(self._gated(), key=lambda pod: (pod.created, pod.namespace, pod.name))
+        """Release every gated pod that can go now, the oldest first; tell those that nobody releases."""
+        self._tell_unserved()
+        waiting = sorted(self._served(), key=lambda pod: (pod.created, pod.namespace, pod.name))
         claims = self._claims() if waiting else {}
         for pod in waiting:
+            if not relevant(pod):
+                await self._release(pod, (), reason="unconcerned")
+                continue
             nodes = self._free_nodes(pod, claims)
             if nodes:
-                await self._release(pod, nodes)
+                await self._release(pod, nodes, reason="admissible")
                 for name in nodes:
                     claims.setdefault(name, []).append(pod)
-            elif self._wall() - _timestamp(pod.created, self._wall()) >= self._timeout:
-                await self._release(pod, ())
+            elif self._is_overdue(pod):
+                await self._release(pod, (), reason="timeout")
+
+    def _is_overdue(self, pod: ClusterPod) -> bool:
+        """Whether a pod of which nothing is known has waited for long enough."""
+        prediction = self._forecasts.prediction_of(pod.uid)
+        if not self._timeout or (prediction is not None and prediction.verdict != UNKNOWN):
+            return False
+        return self._wall() - _timestamp(pod.created, self._wall()) >= self._timeout
 
     def _gated(self) -> Iterator[ClusterPod]:
-        for pod in self._state.pending.values():
-            namespace = self._namespaces.get(pod.namespace)
-            opted_in = namespace is not None and namespace.labels.get(OPT_IN[0]) == OPT_IN[1]
-            if opted_in and GATE in pod.constraints.scheduling_gates and pod.uid not in self._released:
+        gated = self._state.gated.values()
+        return (pod for pod in list(gated) if GATE in pod.constraints.scheduling_gates)
+
+    def _served(self) -> Iterator[ClusterPod]:
+        for pod in self._gated():
+            if self._objection(pod) is None and pod.uid not in self._released:
                 yield pod
+
+    def _objection(self, pod: ClusterPod) -> str | None:
+        """Why a pod's gate is not served; None if it is, empty while nobody knows."""
+        if not self._enabled:
+            return "the operator runs without --admission-gate; apply components/operator-admission-gate"
+        namespace = self._namespaces.get(pod.namespace)
+        if namespace is None:
+            return ""
+        if namespace.labels.get(OPT_IN[0]) == OPT_IN[1]:
+            return None
+        return f"namespace {pod.namespace} does not opt in; label it {OPT_IN[0]}={OPT_IN[1]}"
+
+    def _tell_unserved(self) -> None:
+        """Tell each pod once that it waits for nobody."""
+        for uid in self._told.keys() - self._state.gated.keys():
+            del self._told[uid]
+        for pod in self._gated():
+            objection = self._objection(pod)
+            if objection and self._told.get(pod.uid) != objection:
+                message = f"nobody takes its scheduling gate {GATE} away: {objection}"
+                if self._announcements.tell(
+                    pod, kind="Warning", reason="AdmissionGateNotServed", message=message
+                ):
+                    self._told[pod.uid] = objection
 
     def _claims(self) -> dict[str, list[ClusterPod]]:
         """Return node → pods that were released and may be on their way to it."""
         now = self._wall()
         for uid, (_, _, released) in list(self._released.items()):
-            if uid not in self._state.pending or now - released >= _ON_ITS_WAY:
+            gone = uid not in self._state.pending and uid not in self._state.gated
+            if gone or now - released >= _ON_ITS_WAY:
                 del self._released[uid]
         claims: dict[str, list[ClusterPod]] = {}
         for pod in self._state.pending.values():
@@ -160,8 +210,7 @@ class AdmissionGates:
                     break
         return tuple(found)
 
-    async def _release(self, pod: ClusterPod, nodes: tuple[str, ...]) -> None:
-        reason = "admissible" if nodes else "timeout"
+    async def _release(self, pod: ClusterPod, nodes: tuple[str, ...], *, reason: str) -> None:
         try:
             body = await self._client.get(PODS, pod.name, namespace=pod.namespace)
             if body["metadata"].get("uid") != pod.uid:
@@ -182,6 +231,13 @@ class AdmissionGates:
             raise
         self._released[pod.uid] = (pod, nodes, self._wall())
         self._metrics.gates_released.labels(reason).inc()
+        if reason == "timeout":
+            self._announcements.tell(
+                pod,
+                kind="Warning",
+                reason="AdmissionGateTimeout",
+                message="released by --admission-gate-timeout: nobody knows whether a node would admit it",
+            )
 
     def _names(self, nodes: tuple[str, ...]) -> list[tuple[str, str | None]]:
         """Return (name, value of the label kubernetes.io/hostname) of nodes."""

@@ -1,14 +1,17 @@
 """Events on pods when a verdict changes, kept to a rate: people read them, and etcd stores them.
 
-A pod's first verdict is worth an event only where it is bad news, and a verdict that swings back and forth
-is told at most once per interval. ``kopf.event`` would do the posting, but works only inside a handler for
-the object in question.
+A pod's first verdict is worth an event only where it is bad news. Good news after bad is told at once, so
+that the last event on a pod is never worse than its state; bad news is told at most once per interval, and
+held back until then: if it is over by that time, nobody was disturbed. ``Unknown`` is held back longer, for
+zones of healthy nodes may contradict each other for seconds. ``kopf.event`` would do the posting, but works
+only inside a handler for the object in question.
 """
 
 import asyncio
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -26,14 +29,27 @@ _REASONS = {
     INADMISSIBLE: "AdmissionImpossible",
     UNKNOWN: "AdmissionUnknown",
 }
+_BAD = frozenset({INADMISSIBLE, UNKNOWN})
+_UNKNOWN_PATIENCE = 30.0
+"""Seconds for which a pod's verdict is Unknown before that is worth an event."""
+_PERIOD = 0.5
 _BURST = 10
 _LONGEST_MESSAGE = 1024
 
 _log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """Bad news that waits."""
+
+    pod: ClusterPod
+    prediction: Prediction
+    due: float
+
+
 class Announcements:
-    """Decides which changes of verdict become events, and posts them."""
+    """Decides what becomes an event, and posts it."""
 
     def __init__(
         self,
@@ -45,52 +61,103 @@ class Announcements:
         metrics: Metrics,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``rate`` in events per second, ``interval`` in seconds between events on one pod."""
+        """``rate`` in events per second, ``interval`` in seconds between bad news on one pod."""
         self._client = client
         self._identity = identity
         self._bucket = TokenBucket(rate, rate * _BURST, clock=clock)
         self._interval = interval
         self._metrics = metrics
         self._clock = clock
+        self._last: dict[str, str] = {}
+        """UID → the verdict that is known of the pod by its last event, or by silence."""
         self._told: dict[str, float] = {}
+        """UID → when bad news was told."""
+        self._held: dict[str, _Held] = {}
         # As long as the bucket lets through at once; more cannot wait.
         self._queue: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
 
     def verdict(self, pod: ClusterPod, prediction: Prediction, *, before: str) -> None:
         """Tell of a verdict; ``before`` is the one that was published earlier, or empty."""
-        if prediction.verdict == before or (not before and prediction.verdict != INADMISSIBLE):
+        uid, verdict = pod.uid, prediction.verdict
+        last = self._last.setdefault(uid, before)
+        self._held.pop(uid, None)
+        if verdict == last:
             return
-        now = self._clock()
-        told = self._told.get(pod.uid)
-        if (told is not None and now - told < self._interval) or not self._bucket.take():
+        if not last and verdict != INADMISSIBLE:
+            self._last[uid] = verdict if verdict == ADMISSIBLE else ""
+            return
+        if verdict in _BAD:
+            self._hold(pod, prediction)
+        else:
+            self._tell_verdict(pod, prediction)
+
+    def admitted(self, pod: ClusterPod) -> None:
+        """Tell that a kubelet has admitted a pod, if the last that was told was bad."""
+        self._held.pop(pod.uid, None)
+        if self._last.get(pod.uid) in _BAD:
+            self._last[pod.uid] = ADMISSIBLE
+            self.tell(pod, kind="Normal", reason="Admitted", message=f"the kubelet of {pod.node} admitted it")
+
+    def tell(self, pod: ClusterPod, *, kind: str, reason: str, message: str) -> bool:
+        """Post an event, if that keeps within the rate; ``kind`` Normal or Warning. Returns whether it is."""
+        if not self._bucket.take():
             self._metrics.events_dropped.inc()
-            return
-        self._told[pod.uid] = now
-        self._queue.put_nowait(
-            event(
-                pod,
-                kind="Normal" if prediction.verdict == ADMISSIBLE else "Warning",
-                reason=_REASONS[prediction.verdict],
-                message=f"NUMA placement: {prediction.sentence}",
-                instance=self._identity,
-            )
-        )
+            return False
+        self._queue.put_nowait(event(pod, kind=kind, reason=reason, message=message, instance=self._identity))
+        return True
 
     def forget(self, uid: str) -> None:
         """Forget a pod that is gone."""
-        self._told.pop(uid, None)
+        for known in (self._last, self._told, self._held):
+            known.pop(uid, None)
+
+    def release(self) -> None:
+        """Tell the bad news that has been held back for long enough."""
+        now = self._clock()
+        for uid, held in list(self._held.items()):
+            if now >= held.due:
+                del self._held[uid]
+                self._tell_verdict(held.pod, held.prediction)
 
     async def run(self) -> None:
         """Post events until cancelled; one that cannot be posted is lost, as events may be."""
         while True:
-            body = await self._queue.get()
-            result = "ok"
+            self.release()
             try:
-                await self._client.create(EVENTS, body, namespace=body["metadata"]["namespace"])
-            except APIError as error:
-                result = "unreachable" if isinstance(error, Unreachable) else str(error.code)
-                _log.info("an event was lost: %s", error)
-            self._metrics.api_writes.labels(EVENTS.plural, result).inc()
+                async with asyncio.timeout(_PERIOD):
+                    body = await self._queue.get()
+            except TimeoutError:
+                continue
+            await self._post(body)
+
+    async def _post(self, body: dict[str, Any]) -> None:
+        result = "ok"
+        try:
+            await self._client.create(EVENTS, body, namespace=body["metadata"]["namespace"])
+        except APIError as error:
+            result = "unreachable" if isinstance(error, Unreachable) else str(error.code)
+            _log.info("an event was lost: %s", error)
+        self._metrics.api_writes.labels(EVENTS.plural, result).inc()
+
+    def _hold(self, pod: ClusterPod, prediction: Prediction) -> None:
+        now = self._clock()
+        due = self._told.get(pod.uid, now - self._interval) + self._interval
+        if prediction.verdict == UNKNOWN:
+            due = max(due, now + _UNKNOWN_PATIENCE)
+        if due <= now:
+            self._tell_verdict(pod, prediction)
+        else:
+            self._held[pod.uid] = _Held(pod, prediction, due)
+
+    def _tell_verdict(self, pod: ClusterPod, prediction: Prediction) -> None:
+        bad = prediction.verdict in _BAD
+        message = f"NUMA placement: {prediction.sentence}"
+        if self.tell(
+            pod, kind="Warning" if bad else "Normal", reason=_REASONS[prediction.verdict], message=message
+        ):
+            self._last[pod.uid] = prediction.verdict
+            if bad:
+                self._told[pod.uid] = self._clock()
 
 
 def event(pod: ClusterPod, *, kind: str, reason: str, message: str, instance: str) -> dict[str, Any]:

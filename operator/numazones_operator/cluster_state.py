@@ -42,6 +42,8 @@ class ClusterState:
         self._sequence = 0
         self.pending: dict[str, ClusterPod] = {}
         """UID → pod without a node that NUMA placement concerns."""
+        self.gated: dict[str, ClusterPod] = {}
+        """UID → pod without a node that some scheduling gate holds back, whatever it asks for."""
         self.changed_nodes: dict[str, float] = {}
         """Name → when it first changed since somebody looked; monotonic seconds."""
         self.changed_pods: dict[str, float] = {}
@@ -231,6 +233,10 @@ class ClusterState:
     def _wait(self, old: ClusterPod | None, new: ClusterPod | None) -> None:
         """Keep the pods that wait for a node, and note those whose prediction may change."""
         waits = new is not None and not new.node and not new.terminal and not new.deleting
+        if new is not None and waits and new.constraints.scheduling_gates:
+            self.gated[new.uid] = new
+        elif (gone := new or old) is not None:
+            self.gated.pop(gone.uid, None)
         if new is not None and waits and prediction.relevant(new):
             self.pending[new.uid] = new
             if old is None or _asks_differently(old, new):

@@ -82,7 +82,8 @@ class Metrics:
         )
         self.gates_released = Counter(
             "numazones_admission_gates_released_total",
-            "Pods whose scheduling gate was taken away, by reason: admissible or timeout.",
+            "Pods whose scheduling gate was taken away, by reason: admissible, unconcerned (by NUMA "
+            "placement), or timeout.",
             ("reason",),
             registry=registry,
         )

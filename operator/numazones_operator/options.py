@@ -78,7 +78,10 @@ class Options:
         "numazones.io/admission-gate=enabled, as soon as a node would admit them.",
     )
     admission_gate_timeout: float = _setting(
-        300.0, "When a gated pod is released although no node would admit it.", kind="duration"
+        300.0,
+        "When a gated pod is released of which nobody knows whether a node would admit it, as when exporters "
+        "are down; 0s: never. Pods that are known to be inadmissible wait.",
+        kind="duration",
     )
     rebalance: bool = _setting(
         True, "Follow RebalancePolicies: find plans, publish them, carry them out where a policy says so."

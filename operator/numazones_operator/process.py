@@ -49,6 +49,7 @@ from numazones_program import logs
 
 LEASE_NAME = "numazones-operator"
 
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _SHUTDOWN_PATIENCE = 3.0
 _EXPIRY_PERIOD = 1.0
 
@@ -173,8 +174,7 @@ class Operator:
         yield "publisher", self.pipeline.publisher.run()
         yield "announcements", self.pipeline.announcements.run()
         yield "kopf", run_kopf(self._memo(), spawned=self._answer_signals)
-        if self.options.admission_gate:
-            yield "admission gates", self.gates.run()
+        yield "admission gates", self.gates.run()
         if self.options.rebalance:
             yield "rebalancing", self.rebalancing.run()
 
@@ -224,6 +224,8 @@ class Operator:
             self.pipeline.state,
             self.pipeline.forecasts,
             self.intent.namespaces,
+            self.pipeline.announcements,
+            enabled=self.options.admission_gate,
             may_go=self.rebalancing.execution.may_go,
             changed=self.pipeline.renewed,
             timeout=self.options.admission_gate_timeout,
@@ -273,7 +275,7 @@ class Operator:
         """End in order when told to; where this is no main thread, nobody tells."""
         loop = asyncio.get_running_loop()
         with contextlib.suppress(ValueError, RuntimeError, NotImplementedError):
-            for number in (signal.SIGINT, signal.SIGTERM):
+            for number in _SIGNALS:
                 loop.add_signal_handler(number, self.stop)
 
     async def _end(self) -> None:
@@ -284,6 +286,9 @@ class Operator:
             task.remove_done_callback(self._ended)
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        with contextlib.suppress(ValueError, RuntimeError, NotImplementedError):
+            for number in _SIGNALS:
+                asyncio.get_running_loop().remove_signal_handler(number)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()

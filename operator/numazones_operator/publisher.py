@@ -30,7 +30,7 @@ from numazones_operator.admission_predictions import (
 from numazones_operator.announcements import Announcements
 from numazones_operator.metrics import Metrics
 from numazones_operator.pacing import TokenBucket
-from numazones_operator.truth import Verification
+from numazones_operator.truth import ADMITTED, Verification
 
 FIELD_MANAGER = "numazones-operator"
 _WORKERS = 16
@@ -99,9 +99,11 @@ class Publisher:
         waited, prediction = self._latest.pop(key_of(pod), (pod, None))
         if waited.uid != pod.uid:
             prediction = None
+        if self._writes and verification.actual == ADMITTED:
+            self._announcements.admitted(pod)
         known = self.published.get(key_of(pod))
         told = known is not None and known.pod_uid == pod.uid
-        if not self._writes or not (told or verification.actual != "Admitted"):
+        if not self._writes or not (told or verification.actual != ADMITTED):
             return
         self._enqueue(_Order(pod, prediction, status_of(prediction, verification), self._clock()))
 

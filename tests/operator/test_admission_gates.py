@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from numazones_client import Resource
-from numazones_client.resources import PODS
+from numazones_client.resources import LEASES, PODS
 from numazones_operator.admission_gates import GATE, OPT_IN, release_patch
 from numazones_simulator import node_kinds
 
-from .closed_loop import Loop, closed_loop, eventually, metrics
+from .closed_loop import OPTIONS, Loop, closed_loop, eventually, metrics
 
+EVENTS = Resource("", "v1", "events")
 NAMESPACES = Resource("", "v1", "namespaces", namespaced=False)
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 NODES = [("a", "host-a"), ("b", "host-b")]
@@ -108,16 +109,69 @@ async def _count(loop: Loop, number: int) -> bool:
     return len(await waiting(loop)) == number
 
 
-async def test_a_pod_that_fits_nowhere_is_released_by_the_time_out(tmp_path: Path) -> None:
+async def told(loop: Loop, reason: str) -> dict[str, str]:
+    """Pod → message of its events with a reason."""
+    events = await loop.client.list(EVENTS, namespace="default")
+    return {one["involvedObject"]["name"]: one["message"] for one in events if one["reason"] == reason}
+
+
+async def test_the_time_out_releases_pods_of_which_nothing_is_known_and_no_others(tmp_path: Path) -> None:
+    """Known to be inadmissible, a released pod would be rejected and replaced, again and again."""
     async with closed_loop(tmp_path) as loop:
         await loop.start_nodes([node_kinds.single_numa_node("node", "10.0.0.1")])
         await opt_in(loop)
-        operator = await loop.start_operator(admission_gate=True, admission_gate_timeout=2.5)
+        operator = await loop.start_operator(admission_gate=True, admission_gate_timeout=1.0)
+        gates = [{"name": GATE}]
+        loop.publishers["node"].cancel()
+        lease = "numazones-exporter-node"
+        await loop.client.delete(LEASES, lease, namespace=OPTIONS.exporter_namespace)
+        await loop.create_pod("unknown", cpu=4, schedulingGates=gates)
+        await eventually(lambda: told(loop, "AdmissionGateTimeout"))
+        assert "unknown" in await told(loop, "AdmissionGateTimeout")
+        assert "unknown" not in await waiting(loop)
+        counted = await metrics(operator)
+        assert counted['numazones_admission_gates_released_total{reason="timeout"}'] >= 1
+
+
+async def test_a_pod_that_is_known_to_fit_nowhere_waits_however_long(tmp_path: Path) -> None:
+    async with closed_loop(tmp_path) as loop:
+        await loop.start_nodes([node_kinds.single_numa_node("node", "10.0.0.1")])
+        await opt_in(loop)
+        operator = await loop.start_operator(admission_gate=True, admission_gate_timeout=0.001)
         await loop.create_pod("huge", cpu=200, schedulingGates=[{"name": GATE}])
-        await asyncio.sleep(1)
+        await eventually(lambda: loop.verdict("huge"))
+        operator.gates._wall = lambda: 4e9
+        await operator.gates.release()
         assert await waiting(loop) == ["huge"]
+
+
+async def test_pods_without_numa_needs_are_released_at_once(tmp_path: Path) -> None:
+    async with closed_loop(tmp_path) as loop:
+        await loop.start_nodes([node_kinds.single_numa_node("node", "10.0.0.1")])
+        await opt_in(loop)
+        operator = await loop.start_operator(admission_gate=True)
+        for name, resources in (("burstable", {"requests": {"cpu": "1"}}), ("best-effort", {})):
+            container = {"name": "c", "image": "i", "resources": resources}
+            await loop.create_pod(name, containers=[container], schedulingGates=[{"name": GATE}])
         await eventually(lambda: _count(loop, 0))
-        assert (await metrics(operator))['numazones_admission_gates_released_total{reason="timeout"}'] == 1
+        pod = await loop.client.get(PODS, "burstable", namespace="default")
+        assert "affinity" not in pod["spec"]
+        counted = await metrics(operator)
+        assert counted['numazones_admission_gates_released_total{reason="unconcerned"}'] == 2
+
+
+@pytest.mark.parametrize(
+    ("enabled", "cure"),
+    [(False, "components/operator-admission-gate"), (True, "label it numazones.io/admission-gate=enabled")],
+)
+async def test_a_pod_whose_gate_nobody_serves_is_told(tmp_path: Path, *, enabled: bool, cure: str) -> None:
+    async with closed_loop(tmp_path) as loop:
+        await loop.start_nodes([node_kinds.single_numa_node("node", "10.0.0.1")])
+        await loop.start_operator(admission_gate=enabled)
+        await loop.create_pod("a", cpu=2, schedulingGates=[{"name": GATE}])
+        messages = await eventually(lambda: told(loop, "AdmissionGateNotServed"))
+        assert cure in messages["a"]
+        assert await waiting(loop) == ["a"]
 
 
 async def test_without_opting_in_nothing_is_released(tmp_path: Path) -> None:
