@@ -18,6 +18,7 @@ from numazones_client import Client, ClusterConfig, Resource
 from numazones_client.errors import NotFound
 from numazones_simulator.apiserver.server import ApiServer
 
+from .. import real_apiserver  # noqa: TID252 - test folders are not packages
 from .kustomizations import COMPONENTS, ROOT, composition, facts, rendered
 
 CHART = ROOT / "chart"
@@ -320,3 +321,20 @@ async def test_a_release_is_installed_upgraded_with_its_definitions_and_uninstal
         with pytest.raises(NotFound):
             await client.get(DEPLOYMENTS, "numazones-operator", namespace="numazones-operator")
         assert await published_columns() == [*columns, dropped]
+
+
+@pytest.mark.real_apiserver
+def test_a_real_api_server_takes_the_release_and_its_upgrade(tmp_path: Path) -> None:
+    if not real_apiserver.ASSETS:
+        pytest.skip("KUBEBUILDER_ASSETS names no folder with kube-apiserver, etcd and kubectl")
+    program()
+    with real_apiserver.run(tmp_path) as server:  # of its own: a release adopts nobody else's definitions
+        access = f"--kubeconfig={server.kubeconfig}"
+        for command in ("install", "upgrade"):
+            options = [f"--set={value}=true" for value in SWITCHES.values() if "podMonitor" not in value]
+            done = helm(command, "numazones", str(CHART), access, *options, home=tmp_path)
+            assert done.returncode == 0, done.stderr
+            assert "warning" not in done.stderr.lower(), done.stderr
+        server.kubectl("wait", "--for=condition=Established", "crd/numazones.numazones.io")
+        assert helm("uninstall", "numazones", access, home=tmp_path).returncode == 0
+        assert "numazones.numazones.io" in server.kubectl("get", "crds", "-o", "name")

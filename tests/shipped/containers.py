@@ -22,7 +22,7 @@ import sys
 import sysconfig
 import tarfile
 import threading
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -226,21 +226,52 @@ class Pod:
         assert context["capabilities"] == {"drop": ["ALL"]}
         assert context["allowPrivilegeEscalation"] is False
         assert "command" not in self.container
-        binds = [*files.binds, *((f"/dev/{name}", f"/dev/{name}", True) for name in DEVICES)]
-        binds += [("/proc", "/proc", True), *self.binds()]
-        for source, target, _ in binds:
-            point = files.root / target.lstrip("/")
-            if not point.exists():  # a runtime makes it
-                point.parent.mkdir(parents=True, exist_ok=True)
-                point.mkdir() if Path(source).is_dir() else point.touch()
-        return {
-            "root": str(files.root),
-            "binds": binds,
-            "user": context["runAsUser"],
-            "group": context["runAsGroup"],
-            "environment": {**files.environment, **self.environment()},
-            "command": [*files.program(program), *self.arguments()],
-        }
+        return confined(
+            files,
+            [*files.program(program), *self.arguments()],
+            user=context["runAsUser"],
+            group=context["runAsGroup"],
+            binds=self.binds(),
+            environment=self.environment(),
+        )
+
+
+def confined(
+    files: FileSystem,
+    command: list[str],
+    *,
+    user: int,
+    group: int,
+    binds: Iterable[tuple[str, str, bool]],
+    environment: Mapping[str, str],
+) -> dict[str, Any]:
+    """What ``enter.py`` is told, with the mounts that every container has; makes the mount points."""
+    every = [*files.binds, *((f"/dev/{name}", f"/dev/{name}", True) for name in DEVICES)]
+    every += [("/proc", "/proc", True), *binds]
+    for source, target, _ in every:
+        point = files.root / target.lstrip("/")
+        if not point.exists():
+            point.parent.mkdir(parents=True, exist_ok=True)
+            point.mkdir() if Path(source).is_dir() else point.touch()
+    return {
+        "root": str(files.root),
+        "binds": every,
+        "user": user,
+        "group": group,
+        "environment": {**files.environment, **environment},
+        "command": command,
+    }
+
+
+async def start(spec: Mapping[str, Any], network: Network, output: Path) -> subprocess.Popen[bytes]:
+    """Start a container; what it prints goes to a file."""
+    told = output.with_suffix(".json")
+    told.write_text(json.dumps(spec))
+    command = [sys.executable, "-I", str(ENTER), str(told)]
+    with output.open("wb") as log:
+        return await network.do(
+            lambda: subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={})
+        )
 
 
 @asynccontextmanager
@@ -248,18 +279,7 @@ async def running(
     pod: Pod, files: FileSystem, network: Network, program: str
 ) -> AsyncIterator[subprocess.Popen[bytes]]:
     """Run a pod's container, and end it as a kubelet does, with SIGTERM."""
-    spec = pod.folder / "spec.json"
-    spec.write_text(json.dumps(pod.spec(files, program)))
-    with pod.log.open("wb") as log:
-        process = await network.do(
-            lambda: subprocess.Popen(
-                [sys.executable, "-I", str(ENTER), str(spec)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env={},
-            )
-        )
+    process = await start(pod.spec(files, program), network, pod.log)
     try:
         yield process
     finally:

@@ -39,7 +39,18 @@ from numazones_simulator.recordings import Recording
 
 from ..manifests.kustomizations import composition, rendered  # noqa: TID252 - test folders are not packages
 from ..operator.closed_loop import eventually  # noqa: TID252
-from .containers import FileSystem, Network, Pod, can_isolate, of_image, of_this_python, running, tls
+from .containers import (
+    FileSystem,
+    Network,
+    Pod,
+    can_isolate,
+    confined,
+    of_image,
+    of_this_python,
+    running,
+    start,
+    tls,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 IMAGES = ROOT / ".cache" / "images"
@@ -141,8 +152,8 @@ def revision_of(archive: Path) -> str:
         return str(config["config"]["Labels"]["org.opencontainers.image.revision"])
 
 
-def require_images() -> None:
-    archives = [IMAGES / f"numazones-{program}.tar" for program in ("exporter", "operator")]
+def require_images(*programs: str) -> None:
+    archives = [IMAGES / f"numazones-{program}.tar" for program in programs]
     if not all(archive.exists() for archive in archives):
         pytest.skip("there are no images: make images, which needs buildah and mmdebstrap, has not been run")
     head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
@@ -270,7 +281,7 @@ async def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
     if why := can_isolate():
         pytest.skip(f"programs cannot be run as containers here: {why}")
     if request.param == "image":
-        require_images()
+        require_images("exporter", "operator")
     (recording,) = recordings.find(SAMPLE)
     (tmp_path / "kustomization").mkdir()
     chosen = composition(tmp_path / "kustomization", ["components/operator-admission-gate"])
@@ -365,6 +376,43 @@ async def test_exporter_and_operator_run_as_their_manifests_say(cluster: Cluster
 
                 await cluster.until(operator, predicted, f"{name} on {node} is {verdict}")
             assert "numazones_" in (await network.get(9407, "/metrics"))[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["python", "image"])
+async def test_the_simulator_needs_no_rights_and_one_writable_folder(kind: str, tmp_path: Path) -> None:
+    if why := can_isolate():
+        pytest.skip(f"programs cannot be run as containers here: {why}")
+    if kind == "image":
+        require_images("simulator")
+    root, scratch = tmp_path / "root", tmp_path / "scratch"
+    root.mkdir()
+    scratch.mkdir()
+    scratch.chmod(0o1777)
+    files = of_this_python(root) if kind == "python" else of_image(IMAGES / "numazones-simulator.tar", root)
+    story = ["demo"] if kind == "image" else ["cluster", "--nodes=1", "--no-operator", "--publishing=direct"]
+    spec = confined(
+        files,
+        [*files.program("numazones-simulator"), *story],
+        user=65532,
+        group=65532,
+        binds=[(str(scratch), "/tmp", True)],  # noqa: S108 - the one writable folder
+        environment={},
+    )
+    network = Network()
+    try:
+        process = await start(spec, network, tmp_path / "log")
+        try:
+            status = await asyncio.to_thread(process.wait, 240)
+        finally:
+            process.kill()
+            process.wait()
+    finally:
+        network.close()
+    said = (tmp_path / "log").read_text()
+    assert status == 0, said[-4000:]
+    assert "node-1-numa-0" in said
+    assert list(scratch.iterdir()) == [], "nothing is left behind"
 
 
 def guaranteed(name: str, cpus: int) -> dict[str, Any]:
