@@ -10,12 +10,14 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from prometheus_client import CollectorRegistry
 
+from numazones.api.amounts import Amounts, amounts_of
 from numazones.api.numazone import NUMAZone
+from numazones.api.snapshot import NodeSnapshot
 from numazones.errors import NumazonesError
 from numazones_client import APIError, Client, load
 from numazones_exporter import zones
@@ -23,7 +25,7 @@ from numazones_exporter.conditions import CONSISTENT, unexpected
 from numazones_exporter.departures import Departures
 from numazones_exporter.health import PUBLISH, SCAN, Health
 from numazones_exporter.lease import LeaseKeeper
-from numazones_exporter.metrics import AMOUNTS, Metrics, ZoneAmounts, amount
+from numazones_exporter.metrics import Metrics
 from numazones_exporter.observation import (
     CPU_MANAGER_STATE,
     DEVICE_CHECKPOINT,
@@ -238,9 +240,9 @@ class Exporter:
         """Build the zones, unless the node looks exactly as the last time."""
         facts = replace(observation, durations=())
         if self._last is None or self._last[0] != facts:
-            node_zones = zones.build(facts)
-            self._last = (facts, node_zones)
-            self._metrics.show(_amounts(node_zones))
+            snapshot = zones.snapshot_of(facts)
+            self._last = (facts, [] if snapshot is None else zones.build(snapshot))
+            self._metrics.show(facts.node_name, {} if snapshot is None else _amounts(snapshot))
         return self._last[1]
 
     def _tell(self, problems: frozenset[Problem]) -> None:
@@ -284,13 +286,5 @@ def _contradict(node_zones: Sequence[NUMAZone]) -> bool:
     )
 
 
-def _amounts(node_zones: Sequence[NUMAZone]) -> Iterator[ZoneAmounts]:
-    for zone in node_zones:
-        for resource in zone.status.resources if zone.status is not None else ():
-            amounts = {name: getattr(resource, name) for name in AMOUNTS}
-            yield ZoneAmounts(
-                node=zone.spec.node_name,
-                numa_id=zone.spec.numa_id,
-                resource=resource.name,
-                amounts={name: None if text is None else amount(text) for name, text in amounts.items()},
-            )
+def _amounts(snapshot: NodeSnapshot) -> dict[int, tuple[Amounts, ...]]:
+    return {node.id: amounts_of(snapshot, node) for node in snapshot.machine.numa_nodes}

@@ -8,26 +8,16 @@ node's first zone, and no zone counts it.
 
 from dataclasses import dataclass
 
+from numazones.api.snapshot import KnownDevice
 from numazones_exporter.holdings import Holdings
 from numazones_exporter.observation import DEVICE_CHECKPOINT, PODRESOURCES, Observation, Problem
-
-
-@dataclass(frozen=True, slots=True)
-class NodeDevice:
-    """One device of the node."""
-
-    resource: str
-    id: str
-    numa: int
-    """Mask of the NUMA nodes it is close to; 0 for none."""
-    healthy: bool
 
 
 @dataclass(frozen=True, slots=True)
 class NodeDevices:
     """All devices of the node."""
 
-    devices: tuple[NodeDevice, ...]
+    devices: tuple[KnownDevice, ...]
     resources_without_devices: frozenset[str]
     """Resources of plugins that list no healthy device, none of whose devices is held."""
     offer_known: bool
@@ -49,7 +39,7 @@ def devices_of(observation: Observation, holdings: Holdings) -> NodeDevices:
         for device in holding.resources.devices:
             numas.setdefault((device.resource, device.id), device.numa)
     return NodeDevices(
-        devices=tuple(NodeDevice(*key, numas[key], key in healthy) for key in sorted(numas)),
+        devices=tuple(KnownDevice(*key, numas[key], healthy=key in healthy) for key in sorted(numas)),
         resources_without_devices=frozenset(registered) - {resource for resource, _ in numas}
         if offer is not None
         else frozenset(),

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from numazones import cpuset
+from numazones.api.snapshot import KnownDevice
 from numazones.cpuset import CPUSet
 from numazones.kubelet.machine_state import Block
 from numazones_exporter.liveness import Liveness, judge
@@ -20,7 +21,6 @@ from numazones_exporter.observation import (
     MEMORY_MANAGER_STATE,
     PODS,
     ContainerResources,
-    Device,
     Observation,
     PodResources,
     Problem,
@@ -292,7 +292,7 @@ def _memory_text(blocks: Iterable[Block]) -> str:
     )
 
 
-def _devices_text(devices: Iterable[Device]) -> str:
+def _devices_text(devices: Iterable[KnownDevice]) -> str:
     return " + ".join(sorted({f"{device.resource} {device.id}" for device in devices}))
 
 

@@ -6,14 +6,13 @@ Names begin with ``numazones_``; units are base units, as Prometheus asks. Amoun
 and several exporters in one process do not share counters.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from numazones import quantity
+from numazones.api.amounts import Amounts
 from numazones.resources import is_memory
 from numazones_program import self_metrics
 
@@ -30,24 +29,14 @@ _ZONE_LABELS = ("node", "numa_node", "resource", "unit")
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
-@dataclass(frozen=True, slots=True)
-class ZoneAmounts:
-    """The amounts of one resource in one zone, in base units; None where unknown."""
-
-    node: str
-    numa_id: int
-    resource: str
-    amounts: Mapping[str, float | None]
-    """Keys as in ``AMOUNTS``."""
-
-
 class Metrics:
     """Every metric of the exporter, in one registry."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         """Register everything."""
         self.registry = registry
-        self._zones: tuple[ZoneAmounts, ...] = ()
+        self._node = ""
+        self._zones: Mapping[int, tuple[Amounts, ...]] = {}
         self_metrics.register(registry, prefix="numazones_exporter")
         self.scan_seconds = Histogram(
             "numazones_exporter_scan_duration_seconds",
@@ -88,13 +77,15 @@ class Metrics:
         registry.register(_ZonesCollector(self))
 
     @property
-    def zones(self) -> tuple[ZoneAmounts, ...]:
-        """The amounts of the zones as last read."""
-        return self._zones
+    def zones(self) -> Iterator[tuple[str, str, Amounts]]:
+        """Node, NUMA id and amounts of each zone's resources as last read."""
+        for numa, resources in self._zones.items():
+            for amounts in resources:
+                yield self._node, str(numa), amounts
 
-    def show(self, zones: Iterable[ZoneAmounts]) -> None:
-        """Replace the zones' amounts; zones and resources that vanished leave no series behind."""
-        self._zones = tuple(zones)
+    def show(self, node: str, zones: Mapping[int, tuple[Amounts, ...]]) -> None:
+        """Replace the zones' amounts by NUMA id; what vanished leaves no series behind."""
+        self._node, self._zones = node, zones
 
 
 def unit(resource: str) -> str:
@@ -102,15 +93,6 @@ def unit(resource: str) -> str:
     if resource == "cpu":
         return "core"
     return "byte" if is_memory(resource) else "integer"
-
-
-def amount(text: str | int) -> float:
-    """Turn a Kubernetes quantity into a base unit's number, milli-CPUs included.
-
-    Raises:
-        numazones.quantity.InvalidQuantity: the text is no quantity.
-    """
-    return quantity.parse(text).milli() / 1000
 
 
 class _ZonesCollector(Collector):
@@ -122,10 +104,8 @@ class _ZonesCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         for name, documentation in AMOUNTS.items():
             family = GaugeMetricFamily(f"numazones_zone_{name}", documentation, labels=_ZONE_LABELS)
-            for zone in self._metrics.zones:
-                value = zone.amounts.get(name)
+            for node, numa, amounts in self._metrics.zones:
+                value = getattr(amounts, name)
                 if value is not None:
-                    family.add_metric(
-                        (zone.node, str(zone.numa_id), zone.resource, unit(zone.resource)), value
-                    )
+                    family.add_metric((node, numa, amounts.name, unit(amounts.name)), value)
             yield family

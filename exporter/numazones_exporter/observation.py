@@ -6,7 +6,7 @@ to ``zones.build`` (which is pure). A source that failed is ``None`` here and ha
 
 from dataclasses import dataclass
 
-from numazones.api.snapshot import KnownCache
+from numazones.api.snapshot import KnownCache, KnownDevice
 from numazones.cpuset import CPUSet
 from numazones.kubelet.checkpoints import (
     CPUManagerCheckpoint,
@@ -73,22 +73,13 @@ class Hardware:
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
-    """A device that a device plugin announced; ``numa`` is a mask, 0 where the plugin gave no topology."""
-
-    resource: str
-    id: str
-    numa: int
-
-
-@dataclass(frozen=True, slots=True)
 class ContainerResources:
     """What podresources says one container holds (or a pod: ``name`` is empty then)."""
 
     name: str
     cpus: CPUSet
     memory: tuple[Block, ...]
-    devices: tuple[Device, ...]
+    devices: tuple[KnownDevice, ...]
     claimed: tuple[tuple[str, str], ...] = ()
     """Dynamic resources (DRA): (driver, ``pool/device``); podresources does not tell their NUMA nodes."""
 
@@ -121,7 +112,7 @@ class PodResourcesAnswer:
     pods: tuple[PodResources, ...]
     allocatable_cpus: CPUSet
     allocatable_memory: tuple[Block, ...]
-    allocatable_devices: tuple[Device, ...]
+    allocatable_devices: tuple[KnownDevice, ...]
 
 
 @dataclass(frozen=True, slots=True)

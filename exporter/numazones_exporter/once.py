@@ -17,7 +17,8 @@ async def run(options: Options, *, out: TextIO, err: TextIO) -> int:
         observation = await observe(sources)
     finally:
         await sources.close()
-    found = zones.build(observation)
+    snapshot = zones.snapshot_of(observation)
+    found = [] if snapshot is None else zones.build(snapshot)
     err.writelines(f"numazones-exporter: {line}\n" for line in _told(observation, found))
     if not found:
         return 1

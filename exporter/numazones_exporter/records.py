@@ -9,9 +9,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, TypeAlias
 
+from numazones.api.snapshot import KnownDevice
 from numazones.kubelet import checkpoints
 from numazones.kubelet.machine_state import Block
-from numazones_exporter.observation import ContainerResources, Device, Observation
+from numazones_exporter.observation import ContainerResources, Observation
 
 Records: TypeAlias = dict[str, dict[str, ContainerResources]]
 """Pod uid → container → what it holds."""
@@ -55,7 +56,9 @@ def _ordered(blocks: Iterable[Block]) -> tuple[Block, ...]:
 def _add_devices(records: Records, state: checkpoints.DeviceManagerCheckpoint) -> None:
     for entry in sorted(state.entries, key=lambda entry: (entry.pod_uid, entry.container, entry.resource)):
         known = records.get(entry.pod_uid, {}).get(entry.container)
-        devices = [Device(entry.resource, device, numa) for device, numa in sorted(entry.numa_of().items())]
+        devices = [
+            KnownDevice(entry.resource, device, numa) for device, numa in sorted(entry.numa_of().items())
+        ]
         before = () if known is None else known.devices
         _record(records, entry.pod_uid, entry.container, devices=(*before, *devices))
 

@@ -4,7 +4,8 @@ What was read is joined here into one ``NodeSnapshot``; the figures of the zones
 snapshot id, which is derived from their content, are ``numazones.api.snapshot``'s part.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -14,7 +15,6 @@ from numazones.api.fingerprint import fingerprint
 from numazones.api.numazone import Kubelet, NUMAZone
 from numazones.api.snapshot import (
     Holder,
-    KnownDevice,
     NodeSnapshot,
     kubelet_settings,
 )
@@ -43,24 +43,38 @@ class IndescribableNode(NumazonesError):
     """A value that was read fits no NUMAZone; the message names the field and quotes the value."""
 
 
-def build(observation: Observation) -> list[NUMAZone]:
-    """Describe every NUMA node of the observed machine, ascending by NUMA id.
-
-    The list is empty when the hardware could not be read; conditions carry no transition times.
+def snapshot_of(observation: Observation) -> NodeSnapshot | None:
+    """Join what was read into one snapshot of the node; None when the hardware could not be read.
 
     Raises:
         IndescribableNode: something that was read exceeds what NUMAZones may hold.
     """
     hardware = observation.hardware
     if hardware is None:
-        return []
+        return None
+    with _describable(observation.node_name):
+        return _snapshot(observation, _with_known_memory(observation, hardware))
+
+
+def build(snapshot: NodeSnapshot) -> list[NUMAZone]:
+    """Describe every NUMA node of the machine, ascending by NUMA id; conditions carry no transition times.
+
+    Raises:
+        IndescribableNode: something that was read exceeds what NUMAZones may hold.
+    """
+    with _describable(snapshot.node_name):
+        return build_zones(snapshot)
+
+
+@contextmanager
+def _describable(node_name: str) -> Iterator[None]:
     try:
-        return build_zones(_snapshot(observation, _with_known_memory(observation, hardware)))
+        yield
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, (error.title, *first["loc"])))
         raise IndescribableNode(
-            f"the zones of node {observation.node_name} cannot be described: {where}: {first['msg']}, "
+            f"the zones of node {node_name} cannot be described: {where}: {first['msg']}, "
             f"not {first['input']!r:.60}; correct what the node's files or the kubelet say"
         ) from error
 
@@ -110,9 +124,7 @@ def _snapshot(observation: Observation, hardware: Hardware) -> NodeSnapshot:
         memory_assigned=None if assigned is None else assigned.assigned,
         machine_state=_machine_state(observation, holdings, hardware.machine),
         memory_unknown=hardware.memory_unknown,
-        devices=tuple(
-            KnownDevice(item.resource, item.id, item.numa, item.healthy) for item in devices.devices
-        ),
+        devices=devices.devices,
         resources_without_devices=devices.resources_without_devices,
         devices_complete=devices.offer_known,
         holders=tuple(map(_holder, holdings.containers)),

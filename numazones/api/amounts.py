@@ -5,56 +5,87 @@ allocatable also excludes hugepages, assigned is exclusively held, available is 
 assigned); memory hints of KEP-1769 (a NUMA node bound to others takes no further request alone).
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import groupby
 
-from numazones import quantity
+from numazones import cpuset, quantity
 from numazones.api.numazone import Headroom, Kubelet, Resource, Summary
-from numazones.api.snapshot import Holder, KnownDevice, NodeSnapshot
+from numazones.api.snapshot import KnownDevice, NodeSnapshot
 from numazones.cpuset import CPUSet
 from numazones.kubelet.cpu_manager import NONE as NO_CPUS
 from numazones.kubelet.cpu_manager import STATIC as STATIC_CPUS
 from numazones.kubelet.memory_manager import STATIC as STATIC_MEMORY
 from numazones.machine import Machine, NUMANode
-from numazones.resources import CPU, MEMORY, hugepage_type, is_device
+from numazones.resources import CPU, HUGEPAGES, MEMORY, hugepage_type, is_device
 
-_UNIT = 1024
+_GIB = 1 << 30
 _MAX_SUMMARY = 256
+_DEVICE_COLUMN = 24
+"""Characters that devices may take in a table; the first resource is shown at any length."""
 
 
-def resources_of(
-    snapshot: NodeSnapshot,
-    node: NUMANode,
-    devices: Iterable[KnownDevice],
-    holders: Iterable[Holder],
-    *,
-    first: bool,
-) -> Iterator[Resource]:
-    """Yield the amounts of a zone: cpu, memory, hugepages by size, devices by name.
+@dataclass(frozen=True, slots=True)
+class Amounts:
+    """The amounts of one resource in one zone: CPUs, bytes or devices; None where unknown."""
 
-    ``devices`` and ``holders`` are those of the zone; ``first``: it is the node's first zone.
-    """
-    yield _cpu_resource(snapshot, snapshot.machine.cpus_of_numa[node.id])
+    name: str
+    capacity: int | None = None
+    reserved: int | None = None
+    allocatable: int | None = None
+    assigned: int | None = None
+    available: int | None = None
+
+    def to_resource(self) -> Resource:
+        """Write them as quantities."""
+        in_bytes = self.name == MEMORY or self.name.startswith(HUGEPAGES)
+        write = quantity.format_bytes if in_bytes else str
+
+        def text(amount: int | None) -> str | None:
+            return None if amount is None else write(amount)
+
+        return Resource(
+            name=self.name,
+            capacity=text(self.capacity),
+            reserved=text(self.reserved),
+            allocatable=text(self.allocatable),
+            assigned=text(self.assigned),
+            available=text(self.available),
+        )
+
+
+def amounts_of(snapshot: NodeSnapshot, node: NUMANode) -> tuple[Amounts, ...]:
+    """Return the amounts of a zone: cpu, memory, hugepages by size, devices by name."""
+    return tuple(_amounts_of(snapshot, node))
+
+
+def _amounts_of(snapshot: NodeSnapshot, node: NUMANode) -> Iterator[Amounts]:
+    yield _cpu_amounts(snapshot, snapshot.machine.cpus_of_numa[node.id])
     pages = {hugepage_type(size): number * size * 1024 for size, number in node.hugepages}
     known = not snapshot.memory_unknown >> node.id & 1
-    yield _memory_resource(
+    yield _memory_amounts(
         snapshot, node.id, MEMORY, node.memory if known else None, elsewhere=sum(pages.values())
     )
     for kind, total in pages.items():
-        yield _memory_resource(snapshot, node.id, kind, total)
-    yield from _device_resources(devices, holders, node.id, complete=snapshot.devices_complete)
-    if first:
+        yield _memory_amounts(snapshot, node.id, kind, total)
+    close = sorted(
+        (device for device in snapshot.devices if device.numa >> node.id & 1),
+        key=lambda device: (device.resource, device.id),
+    )
+    for name, found in groupby(close, lambda device: device.resource):
+        yield _device_amounts(snapshot, name, list(found))
+    if node is snapshot.machine.numa_nodes[0]:
         for name in sorted(snapshot.resources_without_devices):
-            yield _amounts(name, capacity=0, reserved=0, allocatable=0, assigned=0, available=0)
+            yield Amounts(name, capacity=0, reserved=0, allocatable=0, assigned=0, available=0)
 
 
-def _cpu_resource(snapshot: NodeSnapshot, own: CPUSet) -> Resource:
+def _cpu_amounts(snapshot: NodeSnapshot, own: CPUSet) -> Amounts:
     reserved, exclusive = snapshot.reserved_cpus, snapshot.exclusive_cpus
     assigned = None if exclusive is None else own & exclusive
     if reserved is None:
-        return _amounts(CPU, capacity=own.bit_count(), assigned=_count(assigned))
+        return Amounts(CPU, capacity=own.bit_count(), assigned=_count(assigned))
     allocatable = own & ~reserved
-    return _amounts(
+    return Amounts(
         CPU,
         capacity=own.bit_count(),
         reserved=(own & reserved).bit_count(),
@@ -68,78 +99,43 @@ def _count(cpus: CPUSet | None) -> int | None:
     return None if cpus is None else cpus.bit_count()
 
 
-def _memory_resource(
+def _memory_amounts(
     snapshot: NodeSnapshot, numa: int, kind: str, total: int | None, *, elsewhere: int = 0
-) -> Resource:
+) -> Amounts:
     """Amounts of memory or of one size of hugepages; ``elsewhere``: bytes that hugepages take of memory."""
     reserved = None if snapshot.memory_reserved is None else snapshot.memory_reserved.get((numa, kind), 0)
     assigned = None if snapshot.memory_assigned is None else snapshot.memory_assigned.get((numa, kind), 0)
     allocatable = None if total is None or reserved is None else max(0, total - reserved - elsewhere)
     available = None if allocatable is None or assigned is None else max(0, allocatable - assigned)
-    return _amounts(
-        kind,
-        capacity=total,
-        reserved=reserved,
-        allocatable=allocatable,
+    return Amounts(kind, total, reserved, allocatable, assigned, available)
+
+
+def _device_amounts(snapshot: NodeSnapshot, name: str, devices: list[KnownDevice]) -> Amounts:
+    held = {device for holder in snapshot.holders for device in holder.devices}
+    assigned = sum((name, device.id) in held for device in devices)
+    if not snapshot.devices_complete:
+        return Amounts(name, assigned=assigned)
+    usable = [device for device in devices if device.healthy and device.registered]
+    return Amounts(
+        name,
+        capacity=sum(device.registered for device in devices),
+        reserved=0,
+        allocatable=len(usable),
         assigned=assigned,
-        available=available,
-        write=quantity.format_bytes,
+        available=sum((name, device.id) not in held for device in usable),
     )
 
 
-def _device_resources(
-    devices: Iterable[KnownDevice], holders: Iterable[Holder], numa: int, *, complete: bool
-) -> Iterator[Resource]:
-    held = {device for holder in holders for device in holder.devices}
-    close = [device for device in devices if device.numa >> numa & 1]
-    for name, found in groupby(close, lambda device: device.resource):
-        members = list(found)
-        if not complete:
-            yield _amounts(name, assigned=sum((name, device.id) in held for device in members))
-            continue
-        usable = [device for device in members if device.healthy and device.registered]
-        yield _amounts(
-            name,
-            capacity=sum(device.registered for device in members),
-            reserved=0,
-            allocatable=len(usable),
-            assigned=sum((name, device.id) in held for device in members),
-            available=sum((name, device.id) not in held for device in usable),
-        )
-
-
-def _amounts(
-    name: str,
-    *,
-    capacity: int | None = None,
-    reserved: int | None = None,
-    allocatable: int | None = None,
-    assigned: int | None = None,
-    available: int | None = None,
-    write: Callable[[int], str] = str,
-) -> Resource:
-    def text(amount: int | None) -> str | None:
-        return None if amount is None else write(amount)
-
-    return Resource(
-        name=name,
-        capacity=text(capacity),
-        reserved=text(reserved),
-        allocatable=text(allocatable),
-        assigned=text(assigned),
-        available=text(available),
-    )
-
-
-def headroom_of(snapshot: NodeSnapshot, numa: int, resources: Iterable[Resource]) -> Headroom | None:
+def headroom_of(snapshot: NodeSnapshot, numa: int, amounts: Iterable[Amounts]) -> Headroom | None:
     """Return the largest requests that the zone alone could still take."""
     if snapshot.kubelet is None:
         return None
     free = _free_cpus(snapshot, snapshot.kubelet) if snapshot.reserved_cpus is not None else None
+    memory = _free_memory(snapshot, snapshot.kubelet, numa, amounts)
     headroom = Headroom(
         exclusive_cpus=None if free is None else (free & snapshot.machine.cpus_of_numa[numa]).bit_count(),
         full_core_cpus=None if free is None else _full_cores(snapshot.machine, numa, free).bit_count(),
-        memory=_free_memory(snapshot, snapshot.kubelet, numa, resources),
+        memory=None if memory is None else quantity.format_bytes(memory),
     )
     return headroom if headroom.to_api() else None
 
@@ -167,42 +163,54 @@ def _full_cores(machine: Machine, numa: int, free: CPUSet) -> CPUSet:
 
 
 def _free_memory(
-    snapshot: NodeSnapshot, kubelet: Kubelet, numa: int, resources: Iterable[Resource]
-) -> str | None:
+    snapshot: NodeSnapshot, kubelet: Kubelet, numa: int, amounts: Iterable[Amounts]
+) -> int | None:
     """Return the memory one container could be bound to here; without policy Static none is bound."""
     if kubelet.memory_manager_policy != STATIC_MEMORY or snapshot.machine_state is None:
         return None
     if snapshot.machine_state[numa].cells != 1 << numa:
-        return "0"
-    return next((resource.available for resource in resources if resource.name == MEMORY), None)
+        return 0
+    return next((item.available for item in amounts if item.name == MEMORY), None)
 
 
-def summary_of(resources: Iterable[Resource]) -> Summary:
-    """Round the amounts for the columns of kubectl get."""
-    by_name = {resource.name: resource for resource in resources}
-    memory = by_name[MEMORY]
-    devices = [name for name in by_name if is_device(name)]
-    short = [name.rpartition("/")[2] for name in devices]
-    parts = [
-        f"{last if short.count(last) == 1 else name}:{by_name[name].available}/{by_name[name].allocatable}"
-        for name, last in zip(devices, short, strict=True)
-    ]
+def summary_of(snapshot: NodeSnapshot, numa: int, amounts: Iterable[Amounts]) -> Summary:
+    """Round the amounts for the columns of kubectl get; each column has one notation."""
+    amounts = tuple(amounts)
+    memory = next(item for item in amounts if item.name == MEMORY)
+    alone = None if snapshot.kubelet is None else _free_memory(snapshot, snapshot.kubelet, numa, amounts)
     return Summary(
-        memory=readable_bytes(memory.capacity),
-        memory_free=readable_bytes(memory.available),
-        devices=",".join(parts)[:_MAX_SUMMARY],
+        memory=in_gibibytes(memory.capacity),
+        memory_free=in_gibibytes(memory.available),
+        memory_max=in_gibibytes(alone),
+        devices=_device_summary(snapshot, numa, [item.name for item in amounts if is_device(item.name)]),
     )
 
 
-def readable_bytes(amount: str | None) -> str:
-    """Round a quantity of bytes for people: ``65436Mi`` → ``63.9Gi``; unknown is ``?``."""
+def in_gibibytes(amount: int | None) -> str:
+    """Round bytes for people, always in the same unit: 63.9Gi; unknown is ``?``."""
     if amount is None:
         return "?"
-    value = float(quantity.parse(amount).value())
-    unit = ""
-    for larger in ("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"):
-        if value < _UNIT:
-            break
-        value /= _UNIT
-        unit = larger
-    return f"{value:.1f}".removesuffix(".0") + unit
+    return "<0.1Gi" if 0 < amount < _GIB // 10 else f"{amount / _GIB:.1f}Gi"
+
+
+def _device_summary(snapshot: NodeSnapshot, numa: int, names: list[str]) -> str:
+    """Write free/allocatable by name, as many as a column holds: ``nic:3/4,gpu:2/2@0-3,+1``.
+
+    Devices that are close to several NUMA nodes stand apart, with these nodes: they are the same ones in
+    each of the zones.
+    """
+    short = [name.rpartition("/")[2] for name in names]
+    parts: list[str] = []
+    for name, last in zip(names, short, strict=True):
+        label = last if short.count(last) == 1 else name
+        found = [device for device in snapshot.devices if device.resource == name and device.numa >> numa & 1]
+        masks = sorted({device.numa for device in found}, key=lambda mask: (mask.bit_count(), mask))
+        for mask in masks or [1 << numa]:
+            amounts = _device_amounts(snapshot, name, [device for device in found if device.numa == mask])
+            free = "?" if amounts.available is None else f"{amounts.available}/{amounts.allocatable}"
+            parts.append(f"{label}:{free}" + ("" if mask == 1 << numa else f"@{cpuset.format(mask)}"))
+    shown = 1
+    while shown < len(parts) and len(",".join(parts[: shown + 1])) <= _DEVICE_COLUMN:
+        shown += 1
+    rest = [f"+{len(parts) - shown}"] if shown < len(parts) else []
+    return ",".join(parts[:shown] + rest)[:_MAX_SUMMARY]

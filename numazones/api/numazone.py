@@ -300,10 +300,18 @@ class Summary(APIModel):
 
     memory: str = Field(default="", max_length=32, description="Memory of the zone.")
     memory_free: str = Field(default="", max_length=32, description="Memory that pods could still be given.")
+    memory_max: str = Field(
+        default="",
+        max_length=32,
+        description="The largest request for memory that the zone alone takes.",
+    )
     devices: str = Field(
         default="",
         max_length=256,
-        description="Free of allocatable devices by the last part of the resource's name.",
+        description=(
+            "Free of allocatable devices by the last part of the resource's name; behind @ the NUMA nodes "
+            "where the same devices are close to several; ? where unknown; +1 stands for one more."
+        ),
     )
 
 
@@ -392,31 +400,20 @@ NUMAZONE = ResourceType(
         Column("Free", _resource("cpu", "available"), "CPUs that can still be given exclusively"),
         Column("Memory", ".status.summary.memory", "Memory of the zone"),
         Column("Mem-Free", ".status.summary.memoryFree", "Memory that pods could still be given"),
-        Column("Devices", ".status.summary.devices", "Free of allocatable devices"),
+        Column("Devices", ".status.summary.devices", "Free of allocatable devices; @0-1: shared by zones"),
         Column(
             "Ready", f'.status.conditions[?(@.type=="{READY}")].status', "Whether everything could be read"
         ),
         Column("Age", ".metadata.creationTimestamp", "Time since the zone was first published", type="date"),
         Column("Scope", ".status.kubelet.topologyManagerScope", "Topology manager scope", priority=1),
-        Column("CPUs", ".status.topology.cpus", "CPUs", priority=1),
-        Column("CPUs-Reserved", ".status.cpus.reserved", "Reserved CPUs", priority=1),
-        Column("CPUs-Exclusive", ".status.cpus.exclusive", "Exclusively held CPUs", priority=1),
-        Column("CPUs-Shared", ".status.cpus.shared", "CPUs of the shared pool", priority=1),
         Column(
-            "Headroom",
-            ".status.headroom.exclusiveCPUs",
-            "Largest request for exclusive CPUs",
-            type="integer",
-            priority=1,
-        ),
-        Column(
-            "Headroom-Cores",
+            "Cores",
             ".status.headroom.fullCoreCPUs",
             "Largest request for CPUs on whole cores",
             type="integer",
             priority=1,
         ),
-        Column("Headroom-Memory", ".status.headroom.memory", "Largest request for memory", priority=1),
+        Column("Mem-Max", ".status.summary.memoryMax", "Largest request for memory of one zone", priority=1),
     ),
 )
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 
 from numazones import cpuset
-from numazones.api.amounts import headroom_of, resources_of, summary_of
+from numazones.api.amounts import amounts_of, headroom_of, summary_of
 from numazones.api.meta import NODE_LABEL, ObjectMeta, OwnerReference
 from numazones.api.numazone import (
     Assignment,
@@ -78,20 +78,20 @@ def _status(snapshot: NodeSnapshot, node: NUMANode) -> NUMAZoneStatus:
     devices = _devices_of(snapshot.devices, machine, numa, first=first)
     holders = list(_holders_of(snapshot.holders, devices, machine, numa, first=first))
     named = _named_holders(holders)
-    resources = tuple(resources_of(snapshot, node, devices, holders, first=first))
+    amounts = amounts_of(snapshot, node)
     memory = None if snapshot.machine_state is None else snapshot.machine_state[numa]
     return NUMAZoneStatus(
         zones=len(machine.numa_nodes),
         topology=_topology(snapshot, node),
         kubelet=snapshot.kubelet,
-        resources=resources,
+        resources=tuple(item.to_resource() for item in amounts),
         cpus=_cpu_sets(snapshot, machine.cpus_of_numa[numa]),
         memory_group=() if memory is None else tuple(cpuset.ids(memory.cells)),
         memory_assignments=None if memory is None else memory.assignments,
         devices=tuple(_device(device, named, numa) for device in devices),
         assignments=tuple(_assignment(holder, named, numa) for holder in holders),
-        headroom=headroom_of(snapshot, numa, resources),
-        summary=summary_of(resources),
+        headroom=headroom_of(snapshot, numa, amounts),
+        summary=summary_of(snapshot, numa, amounts),
         pods_fingerprint=snapshot.pods_fingerprint,
         conditions=snapshot.conditions,
     )

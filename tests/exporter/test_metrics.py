@@ -5,16 +5,13 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from numazones_exporter.metrics import Metrics, ZoneAmounts, amount, unit
+from numazones.api.amounts import Amounts
+from numazones_exporter.metrics import Metrics, unit
 
 
 @pytest.fixture
 def metrics() -> Metrics:
     return Metrics(CollectorRegistry())
-
-
-def zone(numa_id: int, resource: str, **amounts: float | None) -> ZoneAmounts:
-    return ZoneAmounts(node="worker-3", numa_id=numa_id, resource=resource, amounts=amounts)
 
 
 def samples(metrics: Metrics, prefix: str) -> list[str]:
@@ -24,10 +21,8 @@ def samples(metrics: Metrics, prefix: str) -> list[str]:
 
 def test_every_amount_of_every_zone_is_a_gauge(metrics: Metrics) -> None:
     metrics.show(
-        [
-            zone(0, "cpu", capacity=32, reserved=2, allocatable=30, assigned=8, available=22),
-            zone(1, "memory", capacity=2**34, reserved=0, allocatable=2**34, assigned=0, available=2**34),
-        ]
+        "worker-3",
+        {0: (Amounts("cpu", 32, 2, 30, 8, 22),), 1: (Amounts("memory", 2**34, 0, 2**34, 0, 2**34),)},
     )
     assert samples(metrics, "numazones_zone_") == [
         f'numazones_zone_{name}{{node="worker-3",numa_node="{numa_id}",resource="{resource}",unit="{of}"}} '
@@ -44,13 +39,13 @@ def test_every_amount_of_every_zone_is_a_gauge(metrics: Metrics) -> None:
 
 
 def test_an_unknown_amount_has_no_series_rather_than_a_zero(metrics: Metrics) -> None:
-    metrics.show([zone(0, "cpu", capacity=4, available=None)])
+    metrics.show("worker-3", {0: (Amounts("cpu", capacity=4),)})
     assert len(samples(metrics, "numazones_zone_")) == 1
 
 
 def test_vanished_zones_and_resources_leave_no_series_behind(metrics: Metrics) -> None:
-    metrics.show([zone(0, "cpu", capacity=4), zone(0, "vendor.example/nic", capacity=1)])
-    metrics.show([zone(1, "cpu", capacity=4)])
+    metrics.show("worker-3", {0: (Amounts("cpu", capacity=4), Amounts("vendor.example/nic", capacity=1))})
+    metrics.show("worker-3", {1: (Amounts("cpu", capacity=4),)})
     assert samples(metrics, "numazones_zone_") == [
         'numazones_zone_capacity{node="worker-3",numa_node="1",resource="cpu",unit="core"} 4.0'
     ]
@@ -62,11 +57,6 @@ def test_vanished_zones_and_resources_leave_no_series_behind(metrics: Metrics) -
 )
 def test_units_are_those_of_kube_state_metrics(resource: str, expected: str) -> None:
     assert unit(resource) == expected
-
-
-@pytest.mark.parametrize(("text", "expected"), [("22", 22), ("500m", 0.5), ("16Gi", 2**34), (7, 7)])
-def test_amounts_are_in_base_units(text: str | int, expected: float) -> None:
-    assert amount(text) == expected
 
 
 def test_names_and_types_follow_prometheus_and_stay_stable(metrics: Metrics) -> None:

@@ -120,7 +120,9 @@ async def test_zones_read_from_a_simulated_kubelets_files_hold_its_exact_state(
     except machine_tree.UnwritableMachine as error:
         pytest.skip(str(error))
     sources = Sources(options)
-    found = zones.build(await observe(sources))
+    snapshot = zones.snapshot_of(await observe(sources))
+    assert snapshot is not None
+    found = zones.build(snapshot)
     await sources.close()
     assert {item.status for zone in found if zone.status for item in zone.status.conditions} == {"True"}
     again = node_from_zones(found)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from numazones import cpuset, quantity
 from numazones.api.numazone import NUMAZone, NUMAZoneStatus, Resource
+from numazones.api.snapshot import KnownDevice
 from numazones.kubelet.checkpoints import (
     CPUManagerCheckpoint,
     DeviceManagerCheckpoint,
@@ -22,7 +23,6 @@ from numazones.machine import CPU, Machine, NUMANode
 from numazones_exporter import zones
 from numazones_exporter.observation import (
     ContainerResources,
-    Device,
     Hardware,
     NodePod,
     Observation,
@@ -42,6 +42,11 @@ CONFIGURATION = {
     "reservedSystemCPUs": "0,4",
     "reservedMemory": [{"numaNode": numa, "limits": {"memory": "1Gi"}} for numa in (0, 1)],
 }
+
+
+def build(observation: Observation) -> list[NUMAZone]:
+    snapshot = zones.snapshot_of(observation)
+    return [] if snapshot is None else zones.build(snapshot)
 
 
 def hardware() -> Hardware:
@@ -90,14 +95,14 @@ def block(numa: int, size: int) -> Block:
     return Block(affinity=numa, type="memory", size=size)
 
 
-def offer(*devices: Device, **pods: tuple[ContainerResources, ...]) -> PodResourcesAnswer:
+def offer(*devices: KnownDevice, **pods: tuple[ContainerResources, ...]) -> PodResourcesAnswer:
     """Pods by uid, with their containers."""
     listed = tuple(PodResources("ns", f"pod-{uid}", containers) for uid, containers in sorted(pods.items()))
     return PodResourcesAnswer(listed, 0xFF & ~0x11, (block(1, ROOM), block(2, ROOM)), devices)
 
 
 def container(
-    name: str, cpus: str = "", *memory: Block, devices: tuple[Device, ...] = ()
+    name: str, cpus: str = "", *memory: Block, devices: tuple[KnownDevice, ...] = ()
 ) -> ContainerResources:
     return ContainerResources(name, cpuset.parse(cpus), memory, devices)
 
@@ -118,7 +123,7 @@ def observation(**parts: Any) -> Observation:
 
 
 def statuses(found: Observation) -> list[NUMAZoneStatus]:
-    built = zones.build(found)
+    built = build(found)
     return [zone.status for zone in built if zone.status is not None]
 
 
@@ -173,7 +178,7 @@ def test_a_pod_that_has_ended_holds_nothing(pods: tuple[NodePod, ...], listed: d
         memory_manager=memory_state((0, GIB), assignments=(0, 1), a={"c": (block(2, GIB),)}),
         devices=DeviceManagerCheckpoint((PodDevices("a", "c", "r", {1: ("d",)}),), {"r": ("d",)}),
         pods=pods,
-        podresources=offer(Device("r", "d", 2), **listed),
+        podresources=offer(KnownDevice("r", "d", 2), **listed),
     )
     assert assigned(found, "cpu") == [0, 0]
     assert assigned(found, "memory") == [0, 0]
@@ -353,7 +358,7 @@ def test_strictly_reserved_cpus_are_not_missed_in_the_state() -> None:
 
 
 def test_a_device_on_two_numa_nodes_counts_in_both() -> None:
-    device = Device("r", "d", 0b11)
+    device = KnownDevice("r", "d", 0b11)
     found = observation(
         devices=DeviceManagerCheckpoint((PodDevices("a", "c", "r", {0: ("d",), 1: ("d",)}),), {"r": ("d",)}),
         pods=(pod("a"),),
@@ -365,7 +370,7 @@ def test_a_device_on_two_numa_nodes_counts_in_both() -> None:
 
 
 def test_a_device_without_topology_is_listed_once_and_counted_nowhere() -> None:
-    device = Device("r", "d", 0)
+    device = KnownDevice("r", "d", 0)
     found = observation(
         devices=DeviceManagerCheckpoint((PodDevices("a", "c", "r", {-1: ("d",)}),), {"r": ("d",)}),
         pods=(pod("a"),),
@@ -382,7 +387,7 @@ def test_a_device_without_topology_is_listed_once_and_counted_nowhere() -> None:
 
 def test_a_device_of_a_numa_node_that_the_machine_does_not_have_is_not_lost() -> None:
     found = observation(
-        devices=DeviceManagerCheckpoint((), {"r": ("d",)}), podresources=offer(Device("r", "d", 1 << 9))
+        devices=DeviceManagerCheckpoint((), {"r": ("d",)}), podresources=offer(KnownDevice("r", "d", 1 << 9))
     )
     assert [[item.numa_ids for item in status.devices] for status in statuses(found)] == [[(9,)], []]
 
@@ -391,7 +396,9 @@ def test_a_held_device_that_became_unhealthy_is_shown_and_not_allocatable() -> N
     found = observation(
         devices=DeviceManagerCheckpoint((PodDevices("a", "c", "r", {1: ("d0",)}),), {"r": ("d1",)}),
         pods=(pod("a"),),
-        podresources=offer(Device("r", "d1", 2), a=(container("c", devices=(Device("r", "d0", 2),)),)),
+        podresources=offer(
+            KnownDevice("r", "d1", 2), a=(container("c", devices=(KnownDevice("r", "d0", 2),)),)
+        ),
     )
     (row,) = [row for row in rows(found, "r") if row is not None]
     assert (row.capacity, row.allocatable, row.assigned, row.available) == ("2", "1", "1", "1")
@@ -400,7 +407,7 @@ def test_a_held_device_that_became_unhealthy_is_shown_and_not_allocatable() -> N
 
 def test_thousands_of_devices_without_topology_are_listed_once() -> None:
     """As plugins offer /dev/kvm to virtual machines: a thousand devices for each device file."""
-    many = tuple(Device(f"vm/{name}", f"{n:03}", 0) for name in "abcdef" for n in range(1000))
+    many = tuple(KnownDevice(f"vm/{name}", f"{n:03}", 0) for name in "abcdef" for n in range(1000))
     found = observation(
         devices=DeviceManagerCheckpoint(
             (), {f"vm/{name}": tuple(f"{n:03}" for n in range(1000)) for name in "abcdef"}
@@ -535,13 +542,13 @@ def test_many_contradictions_are_counted_so_that_conditions_stay_short() -> None
 
 
 def test_zones_are_owned_by_their_node_where_it_is_known() -> None:
-    assert zones.build(observation())[0].metadata.owner_references == ()
-    (owner,) = zones.build(observation(node_uid="u"))[0].metadata.owner_references
+    assert build(observation())[0].metadata.owner_references == ()
+    (owner,) = build(observation(node_uid="u"))[0].metadata.owner_references
     assert (owner.kind, owner.name, owner.uid) == ("Node", "n", "u")
 
 
 def test_without_hardware_there_are_no_zones() -> None:
-    assert zones.build(observation(hardware=None)) == []
+    assert build(observation(hardware=None)) == []
 
 
 def snapshot_ids(found: Observation) -> set[str]:
@@ -564,8 +571,8 @@ def test_the_order_of_records_changes_nothing(order: list[str]) -> None:
     blocks = {uid: {"c": (block(1 + number % 2, GIB),)} for number, uid in enumerate("abc")}
     listed = {uid: (container("c", cpus[uid]["c"], *blocks[uid]["c"]),) for uid in "abc"}
 
-    def build(uids: list[str]) -> list[NUMAZone]:
-        return zones.build(
+    def described(uids: list[str]) -> list[NUMAZone]:
+        return build(
             observation(
                 cpu_manager=cpu_state(**{uid: cpus[uid] for uid in uids}),
                 memory_manager=replace(
@@ -576,14 +583,14 @@ def test_the_order_of_records_changes_nothing(order: list[str]) -> None:
             )
         )
 
-    assert build(order) == build(["a", "b", "c"])
+    assert described(order) == described(["a", "b", "c"])
 
 
 def test_a_zone_of_64_cpus_with_8_devices_and_30_containers_stays_below_8_kib() -> None:
     cpus = tuple(CPU(cpu, cpu % 32, 0, 0, 0) for cpu in range(64))
     machine = Machine(cpus, (NUMANode(0, 256 * GIB, ((2048, 512), (1048576, 4)), (10,)),))
     names = [f"{number:08}-1234-1234-1234-123456789abc" for number in range(30)]
-    devices = tuple(Device("vendor.example/nic", f"0000:17:02.{number}", 1) for number in range(8))
+    devices = tuple(KnownDevice("vendor.example/nic", f"0000:17:02.{number}", 1) for number in range(8))
     held = {
         name: container(
             "app",
@@ -609,7 +616,7 @@ def test_a_zone_of_64_cpus_with_8_devices_and_30_containers_stays_below_8_kib() 
             NodePod("production", f"web-{name[:10]}", name, "Running", "Guaranteed") for name in names
         ),
     )
-    (zone,) = zones.build(found)
+    (zone,) = build(found)
     assert zone.status is not None
     assert len(zone.status.assignments) == 30
     assert len(json.dumps(zone.to_api(), separators=(",", ":"))) <= 8 * 1024

@@ -62,5 +62,5 @@ def test_the_tables_name_fields_columns_and_defaults() -> None:
     tables = (ROOT / REFERENCE).read_text()
     assert "| `status.assignments[].memory[].numaIDs` | list of integers |" in tables
     assert "| `status.resources[].name` | string | cpu, memory, hugepages-&lt;size> or " in tables
-    assert "| HEADROOM (wide) | Largest request for exclusive CPUs |" in tables
+    assert "| CORES (wide) | Largest request for CPUs on whole cores |" in tables
     assert "One of `Recommend`, `Approve`, `Auto`. Default `Recommend`. |" in tables

@@ -18,13 +18,13 @@ from grpclib.encoding.proto import ProtoCodec
 from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
 
 from numazones import cpuset
+from numazones.api.snapshot import KnownDevice
 from numazones.cpuset import CPUSet
 from numazones.kubelet.machine_state import Block
 from numazones_exporter import podresources_pb2 as pb
 from numazones_exporter.observation import (
     NOT_ASKED,
     ContainerResources,
-    Device,
     PodResources,
     PodResourcesAnswer,
 )
@@ -241,13 +241,13 @@ def _memory(blocks: Iterable[pb.ContainerMemory]) -> tuple[Block, ...]:
     return tuple(sorted(found, key=lambda block: (block.type, block.affinity, block.size)))
 
 
-def _devices(entries: Iterable[pb.ContainerDevices]) -> tuple[Device, ...]:
+def _devices(entries: Iterable[pb.ContainerDevices]) -> tuple[KnownDevice, ...]:
     numas: dict[tuple[str, str], int] = {}
     for entry in entries:
         for device in entry.device_ids:
             key = (entry.resource_name, device)
             numas[key] = numas.get(key, 0) | _numas(entry.topology)
-    return tuple(Device(resource, device, numas[resource, device]) for resource, device in sorted(numas))
+    return tuple(KnownDevice(resource, device, numas[resource, device]) for resource, device in sorted(numas))
 
 
 def _numas(topology: pb.TopologyInfo) -> int:

@@ -15,9 +15,10 @@ from grpclib.const import Status
 from grpclib.exceptions import GRPCError
 from grpclib.server import Server
 
+from numazones.api.snapshot import KnownDevice
 from numazones.kubelet.machine_state import Block
 from numazones_exporter import podresources_pb2 as pb
-from numazones_exporter.observation import ContainerResources, Device, PodResourcesAnswer
+from numazones_exporter.observation import ContainerResources, PodResourcesAnswer
 from numazones_exporter.podresources_grpc import PodResourcesListerBase
 from numazones_exporter.sources.podresources import SocketReader, reader_for, understand
 from numazones_exporter.sources.problems import SourceError
@@ -95,7 +96,7 @@ async def test_both_calls_are_made_every_time_so_late_plugins_appear(
     async with listening(kubelet, socket):
         assert (await reader.read()).allocatable_devices == ()
         kubelet.offer.devices.append(devices("vendor.example/nic", "n0", 1))
-        assert (await reader.read()).allocatable_devices == (Device("vendor.example/nic", "n0", 0b10),)
+        assert (await reader.read()).allocatable_devices == (KnownDevice("vendor.example/nic", "n0", 0b10),)
     assert kubelet.calls == ["List", "GetAllocatableResources"] * 2
 
 
@@ -223,7 +224,7 @@ def test_a_device_on_two_numa_nodes_comes_twice_and_is_one() -> None:
         devices=[devices("g", "0", 1), devices("g", "1"), devices("g", "0", 0)]
     )
     answer = understand(pb.ListPodResourcesResponse(), offer)
-    assert answer.allocatable_devices == (Device("g", "0", 0b11), Device("g", "1", 0))
+    assert answer.allocatable_devices == (KnownDevice("g", "0", 0b11), KnownDevice("g", "1", 0))
 
 
 def test_the_order_of_answers_does_not_matter() -> None:

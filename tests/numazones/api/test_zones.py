@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from numazones import cpuset, quantity
-from numazones.api.amounts import readable_bytes
+from numazones.api.amounts import in_gibibytes
 from numazones.api.meta import Condition
 from numazones.api.numazone import NUMAZone
 from numazones.api.snapshot import Holder, KnownCache, KnownDevice, NodeSnapshot
@@ -203,7 +203,12 @@ def test_amounts_follow_the_kubelets_books() -> None:
         NIC: ("1", "0", "1", "0", "1"),
     }
     assert first["status"]["cpus"] == {"reserved": "0", "exclusive": "1,5", "shared": "4"}
-    assert first["status"]["summary"] == {"memory": "8Gi", "memoryFree": "4Gi", "devices": "nic:1/2"}
+    assert first["status"]["summary"] == {
+        "memory": "8.0Gi",
+        "memoryFree": "4.0Gi",
+        "memoryMax": "4.0Gi",
+        "devices": "nic:1/2",
+    }
 
 
 def test_headroom_counts_whole_cores_apart() -> None:
@@ -289,7 +294,7 @@ def test_what_is_not_known_is_left_out() -> None:
         {"name": "memory"},
         {"name": "hugepages-2Mi", "capacity": "1Gi"},
     ]
-    assert first["summary"] == {"memory": "?", "memoryFree": "?"}
+    assert first["summary"] == {"memory": "?", "memoryFree": "?", "memoryMax": "?"}
     assert not {"kubelet", "cpus", "headroom", "memoryGroup", "assignments", "devices"} & set(first)
 
 
@@ -339,15 +344,14 @@ def test_dynamic_resources_are_shown_and_do_not_count_as_devices() -> None:
     ("amount", "text"),
     [
         (None, "?"),
-        ("0", "0"),
-        ("1023", "1023"),
-        ("65436Mi", "63.9Gi"),
-        ("2Ei", "2Ei"),
-        ("9" * 22, "8673.6Ei"),
+        (0, "0.0Gi"),
+        (1023, "<0.1Gi"),
+        (65436 << 20, "63.9Gi"),
+        (2 << 60, "2147483648.0Gi"),
     ],
 )
-def test_bytes_are_rounded_for_people(amount: str | None, text: str) -> None:
-    assert readable_bytes(amount) == text
+def test_bytes_are_rounded_for_people_always_in_the_same_unit(amount: int | None, text: str) -> None:
+    assert in_gibibytes(amount) == text
 
 
 def test_the_owner_is_the_node_where_its_uid_is_known() -> None:
@@ -493,3 +497,35 @@ def test_half_a_node_is_rejected_by_name(change: Change, error: type[Exception],
 def test_the_order_of_zones_does_not_matter() -> None:
     zones = small_zones(ONE_POD)
     assert_equal_states(read(zones[::-1]), read(zones))
+
+
+def gpu(number: int, numa: int) -> KnownDevice:
+    return KnownDevice("vendor.example/gpu", f"gpu-{number}", numa)
+
+
+def nic(number: int, numa: int) -> KnownDevice:
+    return KnownDevice(NIC, f"nic-{number}", numa)
+
+
+@pytest.mark.parametrize(
+    ("devices", "shown"),
+    [
+        ((gpu(0, 0b01), gpu(1, 0b01)), "gpu:2/2"),
+        # The same two GPUs are in both zones: they must not read like four.
+        ((gpu(0, 0b11), gpu(1, 0b11)), "gpu:2/2@0-1"),
+        ((gpu(0, 0b11), gpu(1, 0b01)), "gpu:1/1,gpu:1/1@0-1"),
+        ((gpu(0, 0b01), nic(0, 0b01), nic(1, 0b10)), "gpu:1/1,nic:1/1"),
+        ((gpu(0, 0b01), gpu(1, 0b11), nic(0, 0b01), nic(1, 0b11)), "gpu:1/1,gpu:1/1@0-1,+2"),
+        ((), None),
+    ],
+)
+def test_devices_of_several_zones_stand_apart_and_columns_stay_narrow(
+    devices: tuple[KnownDevice, ...], shown: str | None
+) -> None:
+    zone = build_zones(NodeSnapshot("worker", MACHINE, devices=devices))[0].to_api()
+    assert zone["status"]["summary"].get("devices") == shown
+
+
+def test_devices_that_cannot_be_counted_are_shown_as_unknown() -> None:
+    snapshot = NodeSnapshot("worker", MACHINE, devices=(nic(0, 0b01),), devices_complete=False)
+    assert build_zones(snapshot)[0].to_api()["status"]["summary"]["devices"] == "nic:?"
