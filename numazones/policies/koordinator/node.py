@@ -1,6 +1,6 @@
 """A node under Koordinator as a value: host, what its pods request, and what they were given."""
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -25,7 +25,7 @@ from numazones.policies.koordinator.host import Host, amplify
 from numazones.policies.koordinator.scheduler import Scheduler
 from numazones.resources import CPU
 
-_FINISHED = frozenset({"Succeeded", "Failed"})
+_FINISHED = ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +63,22 @@ class Node:
         nrt: Mapping[str, Any] | None = None,
         device: Mapping[str, Any] | None = None,
         *,
+        pods: Iterable[Mapping[str, Any]] = (),
         scheduler: Scheduler | None = None,
     ) -> "Node":
-        """Read a Node, its NodeResourceTopology (v1alpha1) and its Device object; pods are added by ``bind``.
+        """Read a Node, its NodeResourceTopology (v1alpha1), its Device object, and the pods bound to it.
+
+        Pods are taken in the order of their creation; those that have ended hold nothing.
 
         Raises:
-            InvalidNode, InvalidQuantity: an object is none that the API server could serve.
+            InvalidNode, InvalidPod, InvalidQuantity: an object is none that the API server could serve.
             SchedulerCrash: the scheduler would crash on the NodeResourceTopology.
         """
-        return cls.fresh(Host.read(node, nrt, device, scheduler=scheduler))
+        read = cls.fresh(Host.read(node, nrt, device, scheduler=scheduler))
+        bound = (Pod.from_api(pod) for pod in pods if not _finished(pod))
+        for pod in sorted(bound, key=lambda pod: pod.created):
+            read = read.bind(pod)
+        return read
 
     @property
     def name(self) -> str:
@@ -232,6 +239,7 @@ def _frozen(value: object) -> Hashable:
     return value
 
 
-def finished(pod: Mapping[str, Any]) -> bool:
-    """A pod object that has ended; it holds nothing."""
-    return (pod.get("status") or {}).get("phase") in _FINISHED
+def _finished(pod: Mapping[str, Any]) -> bool:
+    """A pod object that has ended."""
+    status = pod.get("status")
+    return isinstance(status, Mapping) and status.get("phase") in _FINISHED

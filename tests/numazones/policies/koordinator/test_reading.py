@@ -156,6 +156,25 @@ def test_running_pods_hold_what_their_annotations_say() -> None:
         assert unread.requested["cpu"] == 2000
 
 
+def test_a_node_is_read_with_its_pods_but_those_that_have_ended() -> None:
+    def bound(uid: str, created: str, phase: str) -> dict[str, Any]:
+        asked = pod_object(
+            uid, cpu="2", status={"cpuset": "0-1"}, spec={"preferredCPUExclusivePolicy": f"{uid}Level"}
+        )
+        asked["metadata"]["creationTimestamp"] = created
+        return {**asked, "status": {"phase": phase}}
+
+    pods = [
+        bound("NUMANode", "2026-01-02T00:00:00Z", "Running"),
+        bound("PCPU", "2026-01-01T00:00:00Z", "Pending"),
+        bound("ended", "2026-01-03T00:00:00Z", "Succeeded"),
+        bound("failed", "2026-01-03T00:00:00Z", "Failed"),
+    ]
+    read = Node.read(node_object(), nrt(detail(), ZONES), pods=pods)
+    assert sorted(read.members) == ["NUMANode", "PCPU"]
+    assert cpuset.format(read.books.numa_exclusive) == "0-1"  # the younger pod's policy counts
+
+
 def test_running_pods_may_hold_the_same_cpus_and_cpus_that_are_not_there() -> None:
     shared = node().bind(running("a", "0-1")).bind(running("b", "1-2")).bind(running("c", "99"))
     assert cpuset.format(shared.used_cpus) == "0-2,99"
