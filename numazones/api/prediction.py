@@ -96,6 +96,15 @@ class PredictionOutcome(APIModel):
     )
     reason: str = Field(default="", max_length=256, description="The kubelet's reason for a rejection.")
     message: str = Field(default="", max_length=_MAX_MESSAGE, description="The kubelet's message.")
+    accuracy: str = Field(
+        default="",
+        max_length=32,
+        description=(
+            "How right the prediction was: Right; Race, Stale or Model, if it was wrong because pods came or "
+            "went meanwhile, because the zones were old, or because of the model; Unknown if there was none. "
+            "Left out until it is known."
+        ),
+    )
 
 
 class AdmissionPredictionStatus(APIModel):

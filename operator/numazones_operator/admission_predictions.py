@@ -22,7 +22,8 @@ from numazones.api.prediction import (
 from numazones.cluster import ClusterPod
 from numazones.prediction import Prediction
 from numazones_client.resources import Resource
-from numazones_operator.truth import ADMITTED, Verification
+from numazones_operator.hindsight import ADMITTED
+from numazones_operator.truth import Verification
 
 ADMISSION_PREDICTIONS = Resource("numazones.io", "v1alpha1", "admissionpredictions")
 
@@ -141,4 +142,5 @@ def _outcome(verification: Verification) -> PredictionOutcome:
         actual="Rejected" if rejected else ADMITTED,
         reason=verification.actual if rejected else "",
         message=verification.message[:_LONGEST_MESSAGE] if rejected else "",
+        accuracy=verification.accuracy or "",
     )

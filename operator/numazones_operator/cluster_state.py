@@ -7,13 +7,14 @@ and waits for nothing.
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from numazones import prediction
 from numazones.cluster import Cluster, ClusterNode, ClusterPod
 from numazones_client.table import Change, Table
 from numazones_operator.decoding import Heartbeat, TopologyReport, ZoneReport
+from numazones_operator.hindsight import Fates
 from numazones_operator.node_record import NodeRecord, Pulse
 from numazones_operator.sharing import Sharing
 from numazones_operator.topologies import approximate
@@ -80,6 +81,18 @@ class ClusterState:
         """
         record = self._records.get(name)
         return None if record is None else record.as_found(self._clock(), settle=self._settle)
+
+    def fates(self, node: str, uids: Iterable[str]) -> Fates:
+        """Return what is known now of pods that were on a node, by their UIDs as the kubelet knows them."""
+        record = self._records.get(node)
+        if record is None:
+            return Fates(gone=frozenset(uids))
+        here = {pod.kubelet_uid: pod for pod in record.pods.values()}
+        return Fates(
+            gone=frozenset(uid for uid in uids if uid not in here or here[uid].deleting),
+            running=frozenset(uid for uid in uids if uid in here and here[uid].acknowledged),
+            zones=record.state,
+        )
 
     def all_nodes(self) -> Iterator[ClusterNode]:
         """Yield every node."""

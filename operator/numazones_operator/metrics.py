@@ -80,6 +80,13 @@ class Metrics:
             ("predicted", "actual"),
             registry=registry,
         )
+        self.accuracy = Counter(
+            "numazones_prediction_accuracy_total",
+            "The same pods by how right the prediction was: right; wrong because of a race, of stale zones, "
+            "or of the model; unknown: nothing was predicted.",
+            ("accuracy",),
+            registry=registry,
+        )
         self.gates_released = Counter(
             "numazones_admission_gates_released_total",
             "Pods whose scheduling gate was taken away, by reason: admissible, unconcerned (by NUMA "

@@ -41,7 +41,7 @@ class Pipeline:
         """``counts``: whether this replica is the one that counts outcomes; all of them expect them."""
         self._debounce = options.debounce
         self.state = ClusterState(settle=options.settle, pod_changed=self.pod_changed, clock=clock, wall=wall)
-        self.truth = Truth(metrics=metrics, counts=counts)
+        self.truth = Truth(metrics=metrics, counts=counts, fates=self.state.fates, clock=clock)
         self.forecasts = LiveForecasts(self.state, metrics=metrics, candidates=options.candidates)
         self.announcements = Announcements(
             client,
@@ -79,12 +79,17 @@ class Pipeline:
         """Predict what the kubelet will do with a pod that just got its node."""
         if not self.synced or not self.state.is_binding(pod):
             return None
-        return self.truth.bound(pod, self.state.as_found(pod.node))
+        return self.truth.bound(pod, self.state.as_found(pod.node), self.state.node(pod.node))
 
     def _compare(self, pod: ClusterPod) -> None:
         """Publish a prediction's outcome as soon as the kubelet has written it."""
         verification = self.truth.compare(pod)
         if verification is not None:
+            self.publisher.verified(pod, verification)
+
+    def look_back(self) -> None:
+        """Publish why predictions were wrong, where that has become known; call it now and then."""
+        for pod, verification in self.truth.judge():
             self.publisher.verified(pod, verification)
 
     async def run(self) -> None:

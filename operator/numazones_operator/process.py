@@ -157,6 +157,7 @@ class Operator:
         while True:
             await asyncio.sleep(_EXPIRY_PERIOD)
             self.pipeline.state.expire()
+            self.pipeline.look_back()
 
     # What the leader does
 

@@ -28,9 +28,10 @@ from numazones_operator.admission_predictions import (
     with_status,
 )
 from numazones_operator.announcements import Announcements
+from numazones_operator.hindsight import ADMITTED
 from numazones_operator.metrics import Metrics
 from numazones_operator.pacing import TokenBucket
-from numazones_operator.truth import ADMITTED, Verification
+from numazones_operator.truth import Verification
 
 FIELD_MANAGER = "numazones-operator"
 _WORKERS = 16
@@ -76,6 +77,8 @@ class Publisher:
         self._writing: set[str] = set()
         self._latest: dict[str, tuple[ClusterPod, Prediction]] = {}
         """Key → the pod that waits, and what is to be read there."""
+        self._unjudged: dict[str, Prediction | None] = {}
+        """UID → what was told of a pod of which the prediction was wrong, until it is known why."""
         self._waiting = asyncio.Event()
         self.published: Table[Published] = Table(
             lambda item: item.key,
@@ -99,8 +102,11 @@ class Publisher:
         waited, prediction = self._latest.pop(key_of(pod), (pod, None))
         if waited.uid != pod.uid:
             prediction = None
-        if self._writes and verification.actual == ADMITTED:
+        if self._writes and verification.actual == ADMITTED and pod.uid not in self._unjudged:
             self._announcements.admitted(pod)
+        prediction = self._unjudged.pop(pod.uid, prediction)
+        if verification.accuracy is None:  # another one follows, which says why
+            self._unjudged[pod.uid] = prediction
         known = self.published.get(key_of(pod))
         told = known is not None and known.pod_uid == pod.uid
         if not self._writes or not (told or verification.actual != ADMITTED):
@@ -117,6 +123,7 @@ class Publisher:
             order = queue.get(key)
             if order is not None and order.pod.uid == pod.uid:
                 del queue[key]
+        self._unjudged.pop(pod.uid, None)
         self._announcements.forget(pod.uid)
 
     async def run(self) -> None:

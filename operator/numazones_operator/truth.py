@@ -7,8 +7,8 @@ not know or a bug, so it is logged with the model's whole explanation.
 
 import logging
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 
 from numazones import prediction
 from numazones.cluster import ClusterNode, ClusterPod, Unknown
@@ -17,13 +17,17 @@ from numazones.kubelet.admission import Admission, remove
 from numazones.kubelet.config import SCOPE_POD, SINGLE_NUMA_NODE
 from numazones.kubelet.explanation import explain
 from numazones.kubelet.node_admission import NodeAdmission, admit_to_node
+from numazones.kubelet.node_info import NodeInfo
 from numazones.kubelet.rejection import SMT_ALIGNMENT, TOPOLOGY_AFFINITY
+from numazones_operator.hindsight import ADMITTED, Accuracy, Fates, cause
 from numazones_operator.metrics import Metrics
 
-ADMITTED = "Admitted"
 REJECTED = "Pod was rejected: "
 NO_NODE = "NoNode"
 APPROXIMATE = Unknown("Approximate", "only a NodeResourceTopology tells of the node, which is not exact")
+
+_PATIENCE = 30.0
+"""Seconds for which facts that explain a wrong prediction may arrive; statuses take up to 15."""
 
 _log = logging.getLogger(__name__)
 
@@ -39,6 +43,10 @@ class Expectation:
     """The kubelet's reason for a predicted rejection, or why nothing could be predicted."""
     message: str = ""
     verdict: NodeAdmission | None = field(default=None, repr=False)
+    found: NodeInfo | None = field(default=None, repr=False)
+    """The node that was decided on; None where nothing could be predicted."""
+    otherwise: NodeInfo | None = field(default=None, repr=False)
+    """The same with the pods that were believed to have gone, or to be rejected."""
 
     @property
     def rejected(self) -> bool:
@@ -59,6 +67,8 @@ class Verification:
     actual: str
     """Admitted, or the reason in the pod's status."""
     message: str = ""
+    accuracy: Accuracy | None = None
+    """None: the prediction was wrong, and it is not known yet why."""
 
     @property
     def hit(self) -> bool | None:
@@ -75,17 +85,37 @@ class Verification:
 class Truth:
     """Holds expectations until their outcome is seen."""
 
-    def __init__(self, *, metrics: Metrics, counts: Callable[[], bool] = lambda: True) -> None:
-        """``counts``: whether this replica is the one that counts and tells; all of them expect."""
+    def __init__(
+        self,
+        *,
+        metrics: Metrics,
+        counts: Callable[[], bool] = lambda: True,
+        fates: Callable[[str, Iterable[str]], Fates] = lambda _node, _uids: Fates(),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Expect nothing yet.
+
+        ``counts``: whether this replica is the one that counts and tells; all of them expect. ``fates``: what
+        is known now of the pods of these UIDs on a node.
+        """
         self._metrics = metrics
         self._counts = counts
+        self._fates = fates
+        self._clock = clock
         self._expectations: dict[str, Expectation] = {}
+        self._wrong: dict[str, tuple[ClusterPod, Verification, float]] = {}
+        """UID → pod, wrong prediction, until when it may be explained."""
 
-    def bound(self, pod: ClusterPod, node: ClusterNode | None) -> Expectation | None:
-        """Predict for a pod that was just seen to get a node; None if its outcome is known already."""
+    def bound(
+        self, pod: ClusterPod, node: ClusterNode | None, otherwise: ClusterNode | None = None
+    ) -> Expectation | None:
+        """Predict for a pod that was just seen to get a node; None if its outcome is known already.
+
+        ``node`` as its kubelet most likely finds it, ``otherwise`` with all pods that it may still have.
+        """
         if outcome(pod) is not None or pod.phase != "Pending":
             return None
-        expectation = self._predict(pod, node)
+        expectation = self._predict(pod, node, otherwise)
         # Pods that NUMA placement does not concern fill nodes, too, but nobody is told about them.
         if prediction.relevant(pod):
             self._expectations[pod.uid] = expectation
@@ -101,13 +131,43 @@ class Truth:
         expectation = None if actual is None else self._expectations.pop(new.uid, None)
         if actual is None or expectation is None or not self._counts():
             return None
-        verification = Verification(expectation, actual, new.message.removeprefix(REJECTED))
         self._metrics.outcomes.labels(expectation.predicted, actual).inc()
+        verification = Verification(expectation, actual, new.message.removeprefix(REJECTED))
         if verification.hit is False:
-            _log.warning("%s", miss_report(verification), extra={"fields": {"miss": True, "pod": _name(new)}})
-        return verification
+            self._wrong[new.uid] = (new, verification, self._clock() + _PATIENCE)
+            return verification
+        accuracy = Accuracy.UNKNOWN if verification.hit is None else Accuracy.RIGHT
+        self._metrics.accuracy.labels(accuracy.lower()).inc()
+        return replace(verification, accuracy=accuracy)
 
-    def _predict(self, pod: ClusterPod, node: ClusterNode | None) -> Expectation:
+    def judge(self) -> Iterator[tuple[ClusterPod, Verification]]:
+        """Yield the wrong predictions of which the reason has become known, or will not any more."""
+        now = self._clock()
+        for uid, (pod, verification, until) in list(self._wrong.items()):
+            expectation = verification.expectation
+            if expectation.found is None:
+                continue
+            known = expectation.otherwise or expectation.found
+            why = cause(
+                expectation.pod.info,
+                verification.actual,
+                found=expectation.found,
+                otherwise=expectation.otherwise,
+                fates=self._fates(expectation.pod.node, known.pods),
+            )
+            if why is Accuracy.MODEL and now < until:
+                continue
+            del self._wrong[uid]
+            judged = replace(verification, accuracy=why)
+            self._metrics.accuracy.labels(why.lower()).inc()
+            level = logging.WARNING if why is Accuracy.MODEL else logging.INFO
+            fields = {"miss": True, "accuracy": why.value, "pod": _name(pod)}
+            _log.log(level, "%s", miss_report(judged), extra={"fields": fields})
+            yield pod, judged
+
+    def _predict(
+        self, pod: ClusterPod, node: ClusterNode | None, otherwise: ClusterNode | None
+    ) -> Expectation:
         if pod.admission is None:
             return Expectation(pod, prediction.UNKNOWN, prediction.UNREADABLE_POD, pod.problem)
         if node is None:
@@ -124,9 +184,11 @@ class Truth:
             return Expectation(pod, prediction.UNKNOWN, prediction.UNDECIDED, str(error))
         if verdict.managers is not None and prediction.relevant(pod):
             self._count(verdict.managers, time.perf_counter() - started)
-        if verdict.admitted:
-            return Expectation(pod, prediction.ADMISSIBLE, verdict=verdict)
-        return Expectation(pod, prediction.INADMISSIBLE, verdict.reason, verdict.message, verdict)
+        beside = None
+        if otherwise is not None and otherwise.state is not None:
+            beside = otherwise.info(remove(otherwise.state, pod.kubelet_uid), beside=pod.uid)
+        predicted = prediction.ADMISSIBLE if verdict.admitted else prediction.INADMISSIBLE
+        return Expectation(pod, predicted, verdict.reason, verdict.message, verdict, found, beside)
 
     def _count(self, admission: Admission, seconds: float) -> None:
         if not self._counts():
@@ -191,6 +253,7 @@ def miss_report(verification: Verification) -> str:
         + (f" ({expectation.reason}: {expectation.message})" if expectation.reason else "")
         + f", but the kubelet said {verification.actual}"
         + (f" ({verification.message})" if verification.message else "")
+        + (f"; {verification.accuracy.lower()}" if verification.accuracy else "")
     ]
     if expectation.admission is not None:
         lines.extend(explain(expectation.admission).lines())

@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry
 from numazones.cluster import NO_ZONES, ClusterNode, ClusterPod
 from numazones.kubelet.admission import admit
 from numazones.kubelet.node import Node
+from numazones_operator.hindsight import Accuracy
 from numazones_operator.metrics import Metrics
 from numazones_operator.since_snapshot import SinceSnapshot
 from numazones_operator.truth import Truth, Verification, alignment, outcome
@@ -58,7 +59,8 @@ class Watched:
 
     def __init__(self) -> None:
         self.metrics = Metrics(CollectorRegistry())
-        self.truth = Truth(metrics=self.metrics)
+        self.now = 0.0
+        self.truth = Truth(metrics=self.metrics, clock=lambda: self.now)
 
     def play(self, node: ClusterNode, *, cpu: int, **status: Any) -> Verification:
         bound = pod(cpu=cpu)
@@ -82,8 +84,13 @@ def test_predictions_are_held_against_outcomes(
     cpu: int, status: dict[str, Any], predicted: str, *, hit: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     watched = Watched()
+    verification = watched.play(NODE.with_state(STRICT), cpu=cpu, **status)
     with caplog.at_level(logging.WARNING):
-        verification = watched.play(NODE.with_state(STRICT), cpu=cpu, **status)
+        assert not list(watched.truth.judge())  # an explanation may still come
+        watched.now += 60.0
+        judged = [found.accuracy for _, found in watched.truth.judge()]
+    assert judged == ([] if hit else [Accuracy.MODEL])
+    assert (verification.accuracy is Accuracy.RIGHT) is hit
     assert verification.expectation.predicted == predicted
     assert verification.hit is hit
     actual = status.get("reason", "Admitted")
@@ -96,6 +103,7 @@ def test_on_an_unknown_node_nothing_is_predicted_and_nothing_is_a_miss() -> None
     watched = Watched()
     verification = watched.play(NODE.with_unknown_state(NO_ZONES), cpu=4, phase="Running", **STARTED)
     assert (verification.expectation.predicted, verification.hit) == ("Unknown", None)
+    assert verification.accuracy is Accuracy.UNKNOWN
     approximate = NODE.with_state(STRICT, approximate=True)
     assert watched.play(approximate, cpu=4, phase="Running", **STARTED).expectation.reason == "Approximate"
 
