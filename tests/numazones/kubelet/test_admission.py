@@ -101,8 +101,8 @@ def play(start: Node, arrivals: Sequence[Pod]) -> tuple[list[Admission], Node]:
 def test_no_cpu_or_device_is_in_two_pods_nor_in_the_shared_set(day: tuple[Node, list[Pod]]) -> None:
     _, after = play(*day)
     pods_cpus = [
-        cpuset.of(cpu for cpus in held.values() for cpu in cpuset.ids(cpus))
-        for held in after.cpus.assignments.values()
+        cpuset.of(cpu for cpus in held.values() for cpu in cpuset.ids(cpus)) | after.cpus.pods.get(uid, 0)
+        for uid, held in after.cpus.assignments.items()
     ]
     assert sum(cpus.bit_count() for cpus in pods_cpus) == after.cpus.assigned().bit_count()
     assert after.cpus.assigned() & after.cpus.default == 0
