@@ -108,6 +108,11 @@ def admit(node: Node, pod: Pod, devices: Mapping[str, Iterable[PodDevice]] | Non
         UnmodelledFeature: the decision depends on what is not known, such as which devices a container gets.
         PluginCrash: the plugin would crash.
     """
+    if pod.resources is not None and pod.resources.set:
+        raise UnmodelledFeature(
+            f"pod {pod.name} has pod-level resources; what the kubelet asks the runtime for its containers, "
+            "and so what the policy sees of them, is not modelled; set resources per container"
+        )
     _check_devices(node, pod, devices)
     after = events.run_pod(remove(node, pod.uid), _sandbox(node, pod, devices or {}))
     outcomes: dict[str, Outcome] = {}
@@ -196,7 +201,7 @@ def _spec(node: Node, pod: Pod, container: Container) -> ContainerSpec:
     return ContainerSpec(
         id=_id(pod.uid, container.name),
         name=container.name,
-        cgroup=cgroup_of(container.requests, container.limits, pod.qos, memory_capacity=capacity),
+        cgroup=cgroup_of(pod, container, memory_capacity=capacity),
         labels={**_runtime_labels(pod), "io.kubernetes.container.name": container.name},
     )
 

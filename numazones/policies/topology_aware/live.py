@@ -16,7 +16,7 @@ from numazones.errors import NumazonesError
 from numazones.pod import Pod
 from numazones.policies.topology_aware.admission import admit
 from numazones.policies.topology_aware.config import Configuration, select
-from numazones.policies.topology_aware.hardware import Hardware
+from numazones.policies.topology_aware.hardware import CPUDetails, Hardware
 from numazones.policies.topology_aware.node import Node
 from numazones.policies.topology_aware.pools import Pool, PoolKind
 from numazones.policies.topology_aware.rejection import UnmodelledFeature
@@ -118,7 +118,8 @@ def node_from_cluster(
     """The node as its published pools and its pods say.
 
     Args:
-        hardware: the machine. Isolated CPUs that the topology names are added.
+        hardware: the machine. Isolated CPUs that the topology names are added, and clusters where it has
+            pools of dies. Which memory is movable is the caller's to say.
         config: the plugin's configuration.
         topology: the node's NodeResourceTopology.
         pods: the pods that run on the node.
@@ -130,10 +131,7 @@ def node_from_cluster(
         UnmodelledFeature: balloons; or the node is in a state that its pods don't explain, and where.
     """
     published = published_pools(topology)
-    isolated = 0
-    for pool in published:
-        isolated |= pool.isolated
-    node = Node.fresh(_with_isolated(hardware, isolated), config)
+    node = Node.fresh(_completed(hardware, published), config)
     _check_tree(node, published)
     for pod in sorted(pods, key=lambda pod: (pod.created, pod.namespace, pod.name)):
         known = None if devices is None else devices.get(pod.uid, {})
@@ -143,15 +141,21 @@ def node_from_cluster(
     return node
 
 
-def _with_isolated(hardware: Hardware, isolated: CPUSet) -> Hardware:
-    if not isolated & ~hardware.isolated:
-        return hardware
+def _completed(hardware: Hardware, published: tuple[PublishedPool, ...]) -> Hardware:
+    """The hardware with what the published pools tell of it."""
+    isolated = hardware.isolated
+    for pool in published:
+        isolated |= pool.isolated
+    details = hardware.details
+    if not details and any(pool.kind is PoolKind.DIE for pool in published):
+        # Dies are pools where one has several clusters; which, matters on hybrid machines only.
+        details = {cpu.id: CPUDetails(cluster=cpu.core) for cpu in hardware.machine.cpus}
     return Hardware(
         machine=hardware.machine,
-        details=hardware.details,
+        details=details,
         caches=hardware.caches,
         present=hardware.present,
-        isolated=hardware.isolated | isolated,
+        isolated=isolated,
         efficient=hardware.efficient,
         movable=hardware.movable,
         devices=hardware.devices,

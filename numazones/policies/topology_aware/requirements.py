@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from numazones import quantity
-from numazones.demand import QOSClass, Resources
+from numazones.demand import Container, ContainerKind, QOSClass
+from numazones.pod import Pod
 from numazones.policies.topology_aware.sandbox import CGroup, Sandbox
 from numazones.quantity import InvalidQuantity
 
@@ -27,6 +28,8 @@ _GUARANTEED_SCORE = -997
 _BEST_EFFORT_SCORE = 1000
 _LOWEST_BURSTABLE = 3
 _HIGHEST_BURSTABLE = 999
+# Priority of system-node-critical, whose pods are never to be killed.
+_NODE_CRITICAL = 2_000_001_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,31 +125,38 @@ def _memory_of_score(score: int, limit: int, capacity: int) -> int:
     return request if not limit or request < limit else 0
 
 
-def cgroup_of(requests: Resources, limits: Resources, qos: QOSClass, *, memory_capacity: int) -> CGroup:
+def cgroup_of(pod: Pod, container: Container, *, memory_capacity: int) -> CGroup:
     """The cgroup values that the kubelet asks the runtime for.
 
     Rules: ``pkg/kubelet/kuberuntime`` (shares, quota) and ``pkg/kubelet/qos`` (OOM score).
     ``memory_capacity`` is the machine's, in bytes.
     """
-    request, limit = dict(requests), dict(limits)
+    request, limit = dict(container.requests), dict(container.limits)
     cpu_limit = limit["cpu"].milli() if "cpu" in limit else 0
     cpu_request = request["cpu"].milli() if "cpu" in request else (cpu_limit or 0)
-    memory_request = request["memory"].value() if "memory" in request else 0
     return CGroup(
         shares=shares_of_milli(cpu_request),
         quota=max(cpu_limit * _PERIOD // 1000, _MIN_QUOTA) if cpu_limit else 0,
         period=_PERIOD,
         memory_limit=limit["memory"].value() if "memory" in limit else 0,
-        oom_score=_score(memory_request, qos, memory_capacity),
+        oom_score=_oom_score(pod, container, memory_capacity),
     )
 
 
-def _score(memory_request: int, qos: QOSClass, capacity: int) -> int:
-    if qos is QOSClass.GUARANTEED:
+def _oom_score(pod: Pod, container: Container, capacity: int) -> int:
+    if pod.qos is QOSClass.GUARANTEED or (pod.priority or 0) >= _NODE_CRITICAL:
         return _GUARANTEED_SCORE
-    if qos is QOSClass.BEST_EFFORT:
+    if pod.qos is QOSClass.BEST_EFFORT:
         return _BEST_EFFORT_SCORE
-    score = 1000 - 1000 * memory_request // capacity if capacity else _HIGHEST_BURSTABLE
-    if score < _LOWEST_BURSTABLE:
-        return _LOWEST_BURSTABLE
-    return _HIGHEST_BURSTABLE if score >= _BEST_EFFORT_SCORE else score
+    request = _memory_request(container)
+    if container.kind is ContainerKind.SIDECAR:
+        # A sidecar is not killed before the regular containers that it serves.
+        regular = (_memory_request(one) for one in pod.containers if one.kind is ContainerKind.APP)
+        request = max(request, min(regular, default=0))
+    score = 1000 - 1000 * request // capacity if capacity else _HIGHEST_BURSTABLE
+    return min(max(score, _LOWEST_BURSTABLE), _HIGHEST_BURSTABLE)
+
+
+def _memory_request(container: Container) -> int:
+    amount = dict(container.requests).get("memory")
+    return 0 if amount is None else amount.value()

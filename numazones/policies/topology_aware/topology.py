@@ -12,9 +12,11 @@ from numazones import cpuset
 from numazones.cpuset import CPUSet
 from numazones.policies.topology_aware.hardware import Cache, Hardware
 from numazones.policies.topology_aware.memory_types import DRAM, HBM, PMEM
-from numazones.policies.topology_aware.rejection import StartFailed
+from numazones.policies.topology_aware.rejection import StartFailed, UnmodelledFeature
 
 _L3 = 3
+# Up to so many NUMA nodes there is but one way to go.
+_FEW = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,7 @@ class Topology:
 
         Raises:
             StartFailed: codes ``memory-type`` and ``distance-to-self``.
+            UnmodelledFeature: the distances between more than two NUMA nodes are not known.
         """
         machine = hardware.machine
         packages = tuple(_packages(hardware))
@@ -238,6 +241,11 @@ def _average_dram(hardware: Hardware) -> int:
 def _distances(hardware: Hardware) -> dict[int, dict[int, int]]:
     """NUMA id → id → distance; pairs that differ by direction are averaged."""
     nodes = hardware.machine.numa_nodes
+    if len(nodes) > _FEW and any(node.distances is None for node in nodes):
+        raise UnmodelledFeature(
+            "the distances between the machine's NUMA nodes are not known, and the policy widens memory "
+            "zones by them; give NUMANode(distances=…)"
+        )
     table = {}
     for node in nodes:
         known = node.distances or tuple(10 if other.id == node.id else 20 for other in nodes)

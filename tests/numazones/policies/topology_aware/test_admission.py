@@ -7,6 +7,7 @@ from numazones.machine import NUMANode
 from numazones.pod import Pod
 from numazones.policies.topology_aware.admission import CREATE_CONTAINER_ERROR, admit, overlay, remove
 from numazones.policies.topology_aware.explanation import explain
+from numazones.policies.topology_aware.hardware import Hardware
 from numazones.policies.topology_aware.node import Node
 from numazones.policies.topology_aware.rejection import StartFailed, UnmodelledFeature
 from numazones.policies.topology_aware.sandbox import PodDevice
@@ -155,6 +156,24 @@ def device_pod(**annotations: str) -> Pod:
 def test_devices_that_are_not_known_make_the_answer_unknown() -> None:
     with pytest.raises(UnmodelledFeature, match=r"acme\.io/gpu.*topologyhints"):
         admit(node(), device_pod())
+
+
+def test_pod_level_resources_make_the_answer_unknown() -> None:
+    whole = Pod.from_manifest(
+        {
+            "metadata": {"name": "w", "uid": "uid-w"},
+            "spec": {"resources": {"limits": {"cpu": "2", "memory": "1Gi"}}, "containers": [{"name": "c"}]},
+        }
+    )
+    with pytest.raises(UnmodelledFeature, match="pod-level resources"):
+        admit(node(), whole)
+
+
+def test_unknown_distances_make_the_answer_unknown() -> None:
+    machine = hardware().machine
+    unknown = type(machine)(machine.cpus, tuple(NUMANode(one.id, one.memory) for one in machine.numa_nodes))
+    with pytest.raises(UnmodelledFeature, match="distances between the machine's NUMA nodes"):
+        Topology.discover(Hardware(unknown))
 
 
 def test_known_devices_attract_the_container() -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from numazones import cpuset
 from numazones.policies.topology_aware.admission import admit
+from numazones.policies.topology_aware.hardware import Hardware
 from numazones.policies.topology_aware.live import (
     InvalidTopology,
     configuration_of,
@@ -97,6 +98,13 @@ def test_another_machine_than_the_published_one_is_unknown() -> None:
         node_from_cluster(hardware(caches=2), node.policy.config, published(node), ())
     with pytest.raises(UnmodelledFeature, match="isolated or available CPUs differ"):
         node_from_cluster(hardware(), configuration(reserved_cpu="2"), published(node), ())
+
+
+def test_pools_of_dies_are_found_again_without_knowing_clusters() -> None:
+    dies = hardware(sockets=1, dies=2, clusters=2)
+    node = admit(Node.fresh(dies, configuration()), PODS[0]).node
+    unclustered = Hardware(dies.machine)
+    assert node_from_cluster(unclustered, node.policy.config, published(node), PODS[:1]).grants == node.grants
 
 
 def test_a_cold_start_that_may_be_going_on_makes_the_node_unknown() -> None:

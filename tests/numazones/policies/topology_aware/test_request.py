@@ -3,10 +3,12 @@
 import json
 from collections.abc import Mapping
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from numazones.demand import QOSClass
+from numazones.pod import Pod
 from numazones.policies.topology_aware import request, requirements
 from numazones.policies.topology_aware.memory_types import DRAM, HBM, PMEM, PRESERVE
 from numazones.policies.topology_aware.node import Node
@@ -219,6 +221,54 @@ def test_restricted_interrupts_make_the_answer_unknown() -> None:
 
 
 CAPACITY = 1000 * GIB
+
+
+def burstable(memory: str, *, kind: str = "containers", priority: int | None = None) -> Pod:
+    """A pod whose container ``x`` requests some memory, beside one that requests 10 GiB."""
+    own = {
+        "name": "x",
+        "restartPolicy": "Always",
+        "resources": {"requests": {"memory": memory, "cpu": "250m"}},
+    }
+    other = {"name": "y", "resources": {"requests": {"memory": "10Gi"}, "limits": {"cpu": "1"}}}
+    spec: dict[str, Any] = {"containers": [other], "priority": priority}
+    spec[kind] = [own, *spec.get(kind, [])]
+    return Pod.from_manifest({"metadata": {"name": "p", "uid": "u"}, "spec": spec})
+
+
+@pytest.mark.parametrize(
+    ("one", "score"),
+    [
+        (burstable("1Gi"), 999),
+        (burstable("2Gi"), 998),
+        (burstable("1"), 999),
+        (burstable("999Gi"), 3),
+        (burstable("1Gi", kind="initContainers"), 990),  # a sidecar counts as what it serves
+        (burstable("20Gi", kind="initContainers"), 980),
+        (burstable("1Gi", priority=2_000_001_000), -997),
+        (burstable("1Gi", priority=2_000_000_000), 999),
+    ],
+)
+def test_the_kubelet_asks_for_an_oom_score_by_the_memory_request(one: Pod, score: int) -> None:
+    container = next(each for each in one.containers if each.name == "x")
+    cgroup = requirements.cgroup_of(one, container, memory_capacity=CAPACITY)
+    assert cgroup == CGroup(256, 0, 100_000, 0, score)
+
+
+def test_the_kubelet_asks_for_shares_quota_and_limit() -> None:
+    whole = Pod.from_manifest(
+        {
+            "metadata": {"name": "p", "uid": "u"},
+            "spec": {
+                "containers": [
+                    {"name": "x", "resources": {"limits": {"cpu": "1500m", "memory": "1Gi"}}},
+                    {"name": "y", "resources": {"limits": {"cpu": "1m", "memory": "1Gi"}}},
+                ]
+            },
+        }
+    )
+    asked = [requirements.cgroup_of(whole, one, memory_capacity=CAPACITY) for one in whole.containers]
+    assert asked == [CGroup(1536, 150_000, 100_000, GIB, -997), CGroup(2, 1000, 100_000, GIB, -997)]
 
 
 @pytest.mark.parametrize(
