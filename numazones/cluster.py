@@ -392,14 +392,6 @@ class Cluster:
         node = self.nodes.get(pod.node)
         return self if node is None else self.with_node(node.without_pod(pod.uid))
 
-    def with_pod_moved(self, pod: ClusterPod, node: str) -> "Cluster":
-        """The cluster with a pod on another node (or on none, with the empty name).
-
-        Raises:
-            NoSuchNode: the cluster has no node of that name.
-        """
-        return self.without_pod(pod).with_pod(pod.placed(node))
-
 
 def _changed(total: Mapping[str, int], amounts: Mapping[str, int], *, sign: int) -> Mapping[str, int]:
     changed = dict(total)

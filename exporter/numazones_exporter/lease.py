@@ -12,6 +12,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
+from numazones import timestamp
 from numazones.api.meta import NODE_LABEL
 from numazones.errors import NumazonesError
 from numazones_client.resources import LEASES
@@ -44,7 +45,7 @@ def lease(
         "spec": {
             "holderIdentity": node_name,
             "leaseDurationSeconds": max(1, round(duration)),
-            "renewTime": renewed_at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            "renewTime": timestamp.format_micro(renewed_at),
         },
     }
 

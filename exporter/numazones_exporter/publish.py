@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
+from numazones import timestamp
 from numazones.api.meta import NODE_LABEL
 from numazones.api.numazone import NUMAZone
 from numazones.errors import NumazonesError
@@ -193,7 +194,7 @@ class ZonePublisher:
         self, status: Mapping[str, Any], since: Mapping[str, tuple[str, str]]
     ) -> dict[str, tuple[str, str]]:
         """Put transition times into the conditions; return them by type for the next time."""
-        now = self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        now = timestamp.format(self._now())
         stamped = {}
         for condition in status.get("conditions", ()):
             kind, value = condition["type"], condition["status"]

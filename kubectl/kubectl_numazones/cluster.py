@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 import click
 
+from numazones import timestamp
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
 from numazones.rebalance.candidates import Situation
@@ -238,7 +239,7 @@ def _moment(items: Iterable[Object]) -> datetime:
         times.append((item.get("metadata") or {}).get("creationTimestamp") or "")
         times.append((item.get("status") or {}).get("startTime") or "")
     latest = max(times, default="")
-    return datetime.fromisoformat(latest) if latest else datetime.fromtimestamp(0, UTC)
+    return timestamp.parse(latest) if latest else datetime.fromtimestamp(0, UTC)
 
 
 # Files

@@ -2,8 +2,7 @@
 
 Version 1 of the pods fingerprint that the resource-topology-exporter and scheduler-plugins
 share: XXH64 of each pod's name, seeded with the hash of its namespace; sorted; hashed again. Method
-``all`` counts every pod, ``with-exclusive-resources`` those that hold CPUs, memory or devices of their
-own; which pods to pass is the caller's part.
+``all`` counts every pod; which pods to pass is the caller's part.
 """
 
 import struct
@@ -12,7 +11,6 @@ from collections.abc import Iterable
 import xxhash
 
 ALL = "all"
-WITH_EXCLUSIVE_RESOURCES = "with-exclusive-resources"
 
 _PREFIX = "pfp0v001"
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from numazones.cluster import ClusterPod
-from numazones.rebalance.moves import Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +36,3 @@ class History:
             for place in (pod.node, node):
                 moved[owner.uid, place] = max(when, moved.get((owner.uid, place), when))
         return replace(self, moved=moved)
-
-    def after_failure(self, plan: Plan) -> "History":
-        """The history with a failed plan."""
-        return replace(self, failed=self.failed | {plan.digest})

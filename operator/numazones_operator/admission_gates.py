@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from numazones import timestamp
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
 from numazones.kubelet.admission import admit
@@ -313,10 +314,10 @@ def _narrowed(affinity: dict[str, Any], nodes: Sequence[tuple[str, str | None]])
 
 def _timestamp(text: str, default: float) -> float:
     try:
-        return datetime.fromisoformat(text).timestamp()
-    except ValueError:
+        return timestamp.parse(text).timestamp()
+    except timestamp.InvalidTimestamp:
         return default
 
 
 def _written(moment: float) -> str:
-    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return timestamp.format(datetime.fromtimestamp(moment, UTC))

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from numazones import timestamp
 from numazones.cluster import ClusterPod
 from numazones.prediction import ADMISSIBLE, INADMISSIBLE, UNKNOWN, Prediction
 from numazones_client import APIError, Client, Resource, Unreachable
@@ -162,7 +163,7 @@ class Announcements:
 
 def event(pod: ClusterPod, *, kind: str, reason: str, message: str, instance: str) -> dict[str, Any]:
     """Return an Event on a pod."""
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    now = timestamp.format(datetime.now(UTC))
     return {
         "apiVersion": "v1",
         "kind": "Event",

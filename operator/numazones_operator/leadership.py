@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from numazones import timestamp
 from numazones_client import AlreadyExists, APIError, Client, Conflict, NotFound
 from numazones_client.resources import LEASES
 
@@ -167,7 +168,7 @@ class Leadership:
         return self._clock() - self._seen_at >= duration
 
     def _lease(self, before: dict[str, Any], transitions: int) -> dict[str, Any]:
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        now = timestamp.format_micro(datetime.now(UTC))
         return {
             "apiVersion": LEASES.api_version,
             "kind": "Lease",

@@ -6,9 +6,8 @@ happened since (``since_snapshot``) played over it.
 """
 
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 
-from numazones import prediction
+from numazones import prediction, timestamp
 from numazones.api.numazone import NUMAZone
 from numazones.api.zones import node_from_zones
 from numazones.cluster import NO_ZONES, ClusterNode, ClusterPod, Unknown
@@ -169,7 +168,6 @@ class NodeRecord:
 def _timestamp(text: str) -> float:
     """Read a MicroTime; one that cannot be read is as old as can be."""
     try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
+        return timestamp.parse(text).timestamp()
+    except timestamp.InvalidTimestamp:
         return 0.0
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from numazones import timestamp
 from numazones.cluster import ClusterPod
 from numazones.prediction import Prediction
 from numazones_client import AlreadyExists, APIError, Client, Forbidden, Invalid, NotFound, Unreachable
@@ -274,4 +275,4 @@ class Publisher:
 
 
 def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return timestamp.format(datetime.now(UTC))

@@ -2,12 +2,14 @@
 
 from datetime import UTC, datetime
 
+from numazones import timestamp
+
 
 def now() -> str:
     """The current time in whole seconds (metav1.Time)."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return timestamp.format(datetime.now(UTC))
 
 
 def now_micro() -> str:
     """The current time in microseconds (metav1.MicroTime), as Leases have it."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return timestamp.format_micro(datetime.now(UTC))

@@ -128,7 +128,7 @@ def test_a_derived_cluster_shares_what_did_not_change() -> None:
     nodes = [ClusterNode(f"worker-{number}") for number in range(3)]
     moving = pod("a", node="worker-0")
     before = Cluster.of(nodes, [moving, pod("b", node="worker-1"), pod("c"), pod("gone", node="nowhere")])
-    after = before.with_pod_moved(moving, "worker-2")
+    after = before.without_pod(moving).with_pod(moving.placed("worker-2"))
     assert moving.uid in before.nodes["worker-0"].pods
     assert moving.uid not in after.nodes["worker-0"].pods
     assert after.nodes["worker-2"].pods[moving.uid].node == "worker-2"
@@ -144,7 +144,7 @@ def test_pending_pods_come_and_go() -> None:
     assert with_pod.pending == {"uid-a": waiting}
     assert with_pod.without_pod(waiting) == cluster
     assert cluster.without_pod(waiting) is cluster
-    assert with_pod.with_pod_moved(waiting, "worker-0").nodes["worker-0"].pod_count == 1
+    assert with_pod.without_pod(waiting).with_pod(waiting.placed("worker-0")).nodes["worker-0"].pod_count == 1
     assert with_pod.without_node("worker-0").nodes == {}
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from numazones import duration
+from numazones import duration, timestamp
 from numazones.api.rebalance import MoveProgress
 from numazones.errors import NumazonesError
 from numazones.rebalance.candidates import Situation
@@ -50,7 +50,6 @@ from numazones_operator.rebalance.objects import (
     read,
     recommendation_body,
     was_evicted,
-    written,
 )
 
 _JUDGEMENT = timedelta(seconds=10)
@@ -208,7 +207,7 @@ class Rebalancing:
             if outcome.plan is not None:
                 await self._propose(outcome, goal, policy)
                 return
-        await self._write_policy(policy, {"lastSearch": written(now), "recommendation": None})
+        await self._write_policy(policy, {"lastSearch": timestamp.format(now), "recommendation": None})
 
     def _is_busy(self) -> bool:
         """Whether a plan is being carried out, which changes the cluster that another would be made for."""
@@ -279,7 +278,9 @@ class Rebalancing:
         ]
         for item in in_force:
             if item.spec.digest == made.digest:
-                await self._write_policy(policy, {"lastSearch": written(now), "recommendation": item.name})
+                await self._write_policy(
+                    policy, {"lastSearch": timestamp.format(now), "recommendation": item.name}
+                )
                 await self._prolong(item, policy, now)
                 return
         body = await self._client.create(
@@ -293,11 +294,11 @@ class Rebalancing:
             await self._write(
                 item, policy, Advance(item.progress, "a better plan was found", SUPERSEDED), by=new.name
             )
-        await self._write_policy(policy, {"lastSearch": written(now), "recommendation": new.name})
+        await self._write_policy(policy, {"lastSearch": timestamp.format(now), "recommendation": new.name})
 
     async def _prolong(self, item: Recommendation, policy: PolicyObject, now: datetime) -> None:
         """A plan that was found again holds for longer."""
-        expires = written(now + duration.parse(policy.spec.expiry))
+        expires = timestamp.format(now + duration.parse(policy.spec.expiry))
         try:
             body = await self._client.patch(
                 REBALANCE_RECOMMENDATIONS, item.name, {"spec": {"expires": expires}}
@@ -480,5 +481,5 @@ def _complete(phase: str, message: str, item: Recommendation, now: datetime) -> 
         "status": status,
         "reason": phase or PROPOSED,
         "message": message[:1024],
-        "lastTransitionTime": since or written(now),
+        "lastTransitionTime": since or timestamp.format(now),
     }

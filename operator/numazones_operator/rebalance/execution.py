@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from numazones import timestamp
 from numazones.api.rebalance import MoveProgress, PodReference, RecommendedMove
 from numazones.cluster import ClusterPod
 from numazones.demand import QOSClass
@@ -40,7 +41,6 @@ from numazones_operator.rebalance.objects import (
     PolicyObject,
     Recommendation,
     read,
-    written,
 )
 from numazones_operator.rebalance.reality import (
     goal_of,
@@ -203,7 +203,7 @@ class Execution:
         rejection = "" if pod is None else situation.surroundings.headroom.rejection(pod)
         if rejection:
             return self._changed(item, index, message=f"waits: {rejection}")
-        return self._changed(item, index, phase=EVICTING, since=written(now), message="")
+        return self._changed(item, index, phase=EVICTING, since=timestamp.format(now), message="")
 
     async def _evict(self, item: Recommendation, index: int) -> Advance | None:
         """Ask for the eviction of a pod that is still there; it was announced in the status before."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from numazones import duration
+from numazones import duration, timestamp
 from numazones.api.meta import API_VERSION, OwnerReference
 from numazones.api.rebalance import (
     DisruptionCost,
@@ -148,7 +148,7 @@ def recommendation_body(plan: Plan, goal: Goal, policy: PolicyObject, now: datet
             cost=disruption.cost,
         ),
         digest=plan.digest,
-        expires=written(now + duration.parse(policy.spec.expiry)),
+        expires=timestamp.format(now + duration.parse(policy.spec.expiry)),
     )
     owner = OwnerReference(
         api_version=API_VERSION, kind="RebalancePolicy", name=policy.name, uid=policy.uid, controller=True
@@ -186,7 +186,7 @@ def condition(
         "status": status,
         "reason": reason,
         "message": message,
-        "lastTransitionTime": since or written(now or datetime.now(UTC)),
+        "lastTransitionTime": since or timestamp.format(now or datetime.now(UTC)),
     }
     return found if generation is None else found | {"observedGeneration": generation}
 
@@ -196,14 +196,9 @@ def reference(pod: ClusterPod) -> PodReference:
     return PodReference(namespace=pod.namespace, name=pod.name, uid=pod.uid)
 
 
-def written(moment: datetime) -> str:
-    """Write a time as metav1.Time does."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
 def read(text: str | None) -> datetime | None:
     """Read a metav1.Time; None where there is none."""
-    return datetime.fromisoformat(text) if text else None
+    return timestamp.parse(text) if text else None
 
 
 def was_evicted(progress: MoveProgress) -> bool:

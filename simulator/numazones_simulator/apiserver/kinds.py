@@ -138,10 +138,6 @@ class Registry:
         group, _, version = api_version.rpartition("/")
         return next((one for one in self.of(group, version) if one.kind == kind), None)
 
-    def any_version(self, group: str, kind: str) -> Kind | None:
-        """Some served version of a kind."""
-        return next((one for one in self if (one.group, one.kind) == (group, kind)), None)
-
     def by_shelf(self, shelf: tuple[str, str]) -> Kind | None:
         """Some kind whose objects are on the shelf, in the form they are stored in when there is a choice."""
         found = [one for one in self if one.shelf == shelf]

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from numazones import timestamp
 from numazones.quantity import InvalidQuantity
 from numazones_simulator.apiserver import errors
 from numazones_simulator.apiserver.errors import ApiError, FieldError, Object
@@ -70,7 +71,7 @@ class Validation:
 
 def now() -> str:
     """The time as metav1.Time writes it."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return timestamp.format(datetime.now(UTC))
 
 
 def generated_name(prefix: str) -> str:

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import orjson
 
+from numazones import timestamp
 from numazones_simulator.apiserver import definitions
 from numazones_simulator.apiserver.errors import Object, bad_request
 
@@ -173,7 +174,7 @@ def _int_or_string(fields: dict[int, Any]) -> int | str:
 def _time(fields: dict[int, Any]) -> str | None:
     if not fields:
         return None
-    return datetime.fromtimestamp(_scalar(fields.get(1, 0), "int64"), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return timestamp.format(datetime.fromtimestamp(_scalar(fields.get(1, 0), "int64"), UTC))
 
 
 def _micro_time(fields: dict[int, Any]) -> str | None:

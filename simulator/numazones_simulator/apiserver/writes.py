@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from numazones import timestamp
 from numazones_simulator.apiserver import custom_kinds, errors, fieldsets, ownership, patches
 from numazones_simulator.apiserver.errors import ApiError, Object
 from numazones_simulator.apiserver.kinds import Kind, Registry, name_of
@@ -448,7 +449,7 @@ def _dying(kind: Kind, live: Object, options: DeleteOptions) -> Object:
         return live
     at = datetime.now(UTC) + timedelta(seconds=grace)
     if not begun or grace < metadata.get("deletionGracePeriodSeconds", 0):
-        metadata["deletionTimestamp"] = at.strftime("%Y-%m-%dT%H:%M:%SZ")
+        metadata["deletionTimestamp"] = timestamp.format(at)
     metadata["deletionGracePeriodSeconds"] = grace
     if metadata.get("generation") and not begun:
         metadata["generation"] += 1
