@@ -2,17 +2,22 @@
 
 One object per node, named after it, written by server-side apply when it differs from what the API server
 holds. Its definition and its vocabulary belong to the scheduler plugins (topology.node.k8s.io/v1alpha2).
+koordlet, NRI policies and node-feature-discovery write an object of that very name, too: fields that somebody
+else owns are not taken from them, since two writers would overwrite each other for ever.
 """
 
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from numazones.api.noderesourcetopology import from_zones
 from numazones.api.numazone import NUMAZone
-from numazones_client import NotFound, UnknownResource
+from numazones_client import Conflict, NotFound, UnknownResource
 from numazones_client.resources import NODE_RESOURCE_TOPOLOGIES
 from numazones_exporter.publish import RESYNC_SECONDS, Writer, canonical
+
+_log = logging.getLogger(__name__)
 
 _ENVELOPE = frozenset({"apiVersion", "kind", "metadata"})
 
@@ -28,6 +33,8 @@ class NodeResourceTopologyPublisher:
         self._node_name = node_name
         self._clock = clock
         self._held: str | None = None
+        self._conflict = ""
+        """What the API server said of the other writer; empty while there is none."""
         self._asked_at = 0.0
 
     async def publish(self, zones: Sequence[NUMAZone]) -> int:
@@ -38,15 +45,33 @@ class NodeResourceTopologyPublisher:
         """
         body = from_zones(zones).to_api()
         wanted = _comparable(body)
+        if self._conflict and self._clock() - self._asked_at < RESYNC_SECONDS:
+            return 0
         if self._held is None or self._clock() - self._asked_at >= RESYNC_SECONDS:
             self._held = await self._ask()
             self._asked_at = self._clock()
         if self._held == wanted:
             return 0
         self._held = None
-        await self._writer.apply("NodeResourceTopology", NODE_RESOURCE_TOPOLOGIES, body)
-        self._held = wanted
+        try:
+            await self._writer.apply("NodeResourceTopology", NODE_RESOURCE_TOPOLOGIES, body, force=False)
+        except Conflict as error:
+            self._leave_alone(error)
+            return 0
+        self._held, self._conflict = wanted, ""
         return 1
+
+    def _leave_alone(self, error: Conflict) -> None:
+        """Say once who else writes the object; whether they still do is looked at now and then."""
+        if error.message != self._conflict:
+            _log.warning(
+                "NodeResourceTopology %s has another writer and is left to it: %s; let one program write it: "
+                "take noderesourcetopologies out of --publish, or stop the other and delete the object",
+                self._node_name,
+                error.message,
+            )
+        self._conflict = error.message
+        self._asked_at = self._clock()
 
     async def _ask(self) -> str:
         try:

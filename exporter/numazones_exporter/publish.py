@@ -75,11 +75,17 @@ class Writer:
         *,
         namespace: str = "",
         subresource: str = "",
+        force: bool = True,
     ) -> None:
-        """Apply the body; ``kind`` is what the metric calls it."""
+        """Apply the body, which the metric calls ``kind``; without ``force`` others keep their fields."""
         try:
             await self.client.apply(
-                resource, body, field_manager=FIELD_MANAGER, namespace=namespace, subresource=subresource
+                resource,
+                body,
+                field_manager=FIELD_MANAGER,
+                namespace=namespace,
+                subresource=subresource,
+                force=force,
             )
         except APIError as error:
             self._count(kind, error)

@@ -103,11 +103,17 @@ class NodeResourceTopology(APIModel):
 
     @classmethod
     def from_api(cls, body: Mapping[str, Any]) -> Self:
-        """Read an object as the API server gives it.
+        """Read an object as the API server gives it, of v1alpha2 or its predecessor.
+
+        Of zones that are no NUMA nodes (sockets, dies, L3 caches, balloons of NRI policies) only the type is
+        kept: what else they say is nobody's business here, and must not keep the others from being read.
 
         Raises:
-            InvalidObject: it does not have the form of v1alpha2.
+            InvalidObject: it does not have the form of either.
         """
+        zones = body.get("zones")
+        if isinstance(zones, list):
+            body = {**body, "zones": [_without_strange_content(zone) for zone in zones]}
         try:
             return cls.model_validate(body)
         except ValidationError as error:
@@ -125,6 +131,13 @@ class NodeResourceTopology(APIModel):
     def attribute(self, name: str) -> str:
         """Return the value of an attribute, empty where there is none."""
         return next((entry.value for entry in self.attributes if entry.name == name), "")
+
+
+def _without_strange_content(zone: Any) -> Any:
+    kind = zone.get("type") if isinstance(zone, Mapping) else None
+    if not isinstance(kind, str) or kind == _ZONE_TYPE:
+        return zone
+    return {"name": str(zone.get("name") or ""), "type": kind}
 
 
 def from_zones(zones: Iterable[NUMAZone]) -> NodeResourceTopology:
@@ -224,7 +237,7 @@ def node_from_topology(body: Mapping[str, Any]) -> Node:
     is what is not allocatable. The kubelet is taken to be of the newest release known.
 
     Raises:
-        InvalidObject: not of v1alpha2, or it tells neither policy nor zones.
+        InvalidObject: not of v1alpha2 or v1alpha1, or it tells neither policy nor zones.
         InvalidConfiguration, InvalidQuantity: what it tells cannot be.
     """
     topology = NodeResourceTopology.from_api(body)
@@ -235,7 +248,11 @@ def node_from_topology(body: Mapping[str, Any]) -> Node:
         if zone.type == _ZONE_TYPE
     }
     if not zones:
-        raise InvalidObject(f"{KIND} {topology.metadata.name} has no zones of type {_ZONE_TYPE}")
+        others = ", ".join(sorted({zone.type for zone in topology.zones})) or "none at all"
+        raise InvalidObject(
+            f"{KIND} {topology.metadata.name} has no zones of type {_ZONE_TYPE}, but {others}; "
+            "whatever writes it does not tell what the kubelet's NUMA nodes have"
+        )
     imagined = _Imagined(zones)
     static_memory = any(MEMORY in infos for infos in zones.values())
     config = KubeletConfiguration(

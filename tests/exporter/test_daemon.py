@@ -29,43 +29,14 @@ from numazones_simulator.kubelet.node_spec import NodeSpec, configuration, node_
 from numazones_simulator.kubelet.podresources import PodResourcesServer
 from numazones_simulator.kubelet.state_files import StateFiles
 
+from .topologies import DEFINITIONS, TOPOLOGIES
+
 ROOT = Path(__file__).resolve().parents[2]
 NODE = "worker-3"
 NAMESPACE = "numazones-system"
-DEFINITIONS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
 NAMESPACES = Resource("", "v1", "namespaces", namespaced=False)
 QUICK = RetryPolicy(attempts=2, initial=0.01, maximum=0.02)
 SHAPE = machines.Shape(sockets=2, cores_per_numa=4, memory_per_numa=8 << 30)
-
-
-# The scheduler plugins' own definition says more; here it only has to be served.
-TOPOLOGIES = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {
-        "name": "noderesourcetopologies.topology.node.k8s.io",
-        "annotations": {"api-approved.kubernetes.io": "https://github.com/kubernetes/enhancements/pull/1870"},
-    },
-    "spec": {
-        "group": "topology.node.k8s.io",
-        "names": {
-            "kind": "NodeResourceTopology",
-            "plural": "noderesourcetopologies",
-            "singular": "noderesourcetopology",
-        },
-        "scope": "Cluster",
-        "versions": [
-            {
-                "name": "v1alpha2",
-                "served": True,
-                "storage": True,
-                "schema": {
-                    "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-                },
-            }
-        ],
-    },
-}
 
 
 class RecordingServer(ApiServer):

@@ -9,11 +9,14 @@ from prometheus_client import CollectorRegistry
 from numazones.api.meta import ObjectMeta, OwnerReference
 from numazones.api.numazone import NUMAZone, NUMAZoneSpec, NUMAZoneStatus, Resource, zone_name
 from numazones_client import NO_RETRY, Client, ClusterConfig, ServerError, UnknownResource
+from numazones_client.resources import NODE_RESOURCE_TOPOLOGIES
 from numazones_exporter.metrics import Metrics
 from numazones_exporter.noderesourcetopology import NodeResourceTopologyPublisher
 from numazones_exporter.publish import RESYNC_SECONDS, Writer
+from numazones_simulator.apiserver import ApiServer
 
 from .fake_api import FakeAPI
+from .topologies import DEFINITIONS, TOPOLOGIES
 
 PATH = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies/worker-3"
 OWNER = OwnerReference(api_version="v1", kind="Node", name="worker-3", uid="node-uid")
@@ -114,3 +117,56 @@ async def test_a_missing_definition_is_named(publisher: NodeResourceTopologyPubl
     fake.fail(404, "the server could not find the requested resource", reason="NotFound")
     with pytest.raises(UnknownResource, match="install the definition of noderesourcetopologies"):
         await publisher.publish(zones())
+
+
+async def test_another_writers_object_is_left_alone_and_said_so_once(
+    publisher: NodeResourceTopologyPublisher,
+    fake: FakeAPI,
+    clock: Clock,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    conflict = 'Apply failed with 1 conflict: conflict with "koordlet": .zones'
+    fake.others[PATH] = {"metadata": {"name": "worker-3"}, "zones": [{"name": "theirs"}]}
+    fake.fail(409, conflict, after=1, reason="Conflict")
+    assert await publisher.publish(zones()) == 0
+    assert fake.others[PATH]["zones"] == [{"name": "theirs"}]
+    assert "has another writer and is left to it: " + conflict in caplog.text
+    fake.requests.clear()
+    assert await publisher.publish(zones(available="20")) == 0
+    assert fake.requests == []
+    clock.now += RESYNC_SECONDS
+    fake.fail(409, conflict, after=1, reason="Conflict")
+    assert await publisher.publish(zones()) == 0
+    assert caplog.text.count("has another writer") == 1
+
+
+async def test_once_the_other_writer_has_gone_the_object_is_ours(
+    publisher: NodeResourceTopologyPublisher, fake: FakeAPI, clock: Clock
+) -> None:
+    fake.fail(409, 'conflict with "koordlet"', after=1, reason="Conflict")
+    assert await publisher.publish(zones()) == 0
+    clock.now += RESYNC_SECONDS
+    assert await publisher.publish(zones()) == 1
+    assert await publisher.publish(zones(available="20")) == 1
+
+
+async def test_fields_of_others_are_never_taken_by_force(clock: Clock) -> None:
+    manager = "koordlet"
+    async with ApiServer() as server, Client(ClusterConfig(server.url), retry=NO_RETRY) as client:
+        await client.create(DEFINITIONS, TOPOLOGIES)
+        theirs = {
+            "apiVersion": "topology.node.k8s.io/v1alpha2",
+            "kind": "NodeResourceTopology",
+            "metadata": {"name": "worker-3"},
+            "zones": [{"name": "theirs", "type": "Node"}],
+        }
+        await client.apply(NODE_RESOURCE_TOPOLOGIES, theirs, field_manager=manager)
+        publisher = NodeResourceTopologyPublisher(
+            Writer(client, Metrics(CollectorRegistry())), "worker-3", clock=clock
+        )
+        assert await publisher.publish(zones()) == 0
+        found = await client.get(NODE_RESOURCE_TOPOLOGIES, "worker-3")
+        assert found["zones"] == [{"name": "theirs", "type": "Node"}]
+        await client.delete(NODE_RESOURCE_TOPOLOGIES, "worker-3")
+        clock.now += RESYNC_SECONDS
+        assert await publisher.publish(zones()) == 1

@@ -54,6 +54,10 @@ def topology(*, policy: str = "single-numa-node", scope: str = "container", **zo
     }
 
 
+def state(node: Node) -> tuple[Any, ...]:
+    return node.machine, node.kubelet.config, node.cpus, node.memory, node.devices
+
+
 ZONES: dict[str, Any] = {
     "node_0": {"cpu": ("8", "7", "3"), "memory": ("8Gi", "7Gi", "2Gi"), NIC: ("2", "2", "1")},
     "node_1": {"cpu": ("8", "8", "8"), "memory": ("8Gi", "8Gi", "8Gi"), NIC: ("2", "1", "1")},
@@ -201,3 +205,22 @@ def test_what_cannot_be_is_rejected(body: dict[str, Any], message: str) -> None:
 def test_an_object_of_another_form_is_named() -> None:
     with pytest.raises(InvalidObject, match=r"NodeResourceTopology \(unnamed\): metadata: Field required"):
         NodeResourceTopology.from_api({})
+
+
+@pytest.mark.parametrize("kind", ["socket", "die", "numa node", "L3 cache", "balloon", ""])
+def test_zones_of_other_writers_do_not_keep_numa_nodes_from_being_read(kind: str) -> None:
+    body = topology(**ZONES)
+    strange = {"name": f"{kind} #0", "type": kind, "resources": "whatever", "costs": [{"name": 7}], "x": None}
+    body["zones"].insert(0, strange)
+    assert state(node_from_topology(body)) == state(node_from_topology(topology(**ZONES)))
+    with pytest.raises(InvalidObject, match=f"has no zones of type Node, but {kind or 'none'}"):
+        node_from_topology({**body, "zones": [strange]})
+
+
+def test_objects_of_v1alpha1_are_read_too() -> None:
+    body = topology(**ZONES) | {
+        "apiVersion": "topology.node.k8s.io/v1alpha1",
+        "topologyPolicies": ["SingleNUMANodeContainerLevel"],
+    }
+    del body["attributes"]
+    assert state(node_from_topology(body)) == state(node_from_topology(topology(**ZONES)))
