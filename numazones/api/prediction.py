@@ -5,7 +5,7 @@ Named like its pod and owned by it, so it goes with it. Written by the operator 
 them. A node whose state is unknown counts as stale, never as admitting.
 """
 
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
@@ -22,6 +22,7 @@ from numazones.api.meta import (
 )
 
 _MAX_MESSAGE = 4096
+_MAX_LINE = 512
 
 
 class AdmissionPredictionSpec(APIModel):
@@ -104,6 +105,18 @@ class PredictionOutcome(APIModel):
             "went meanwhile, because the zones were old, or because of the model; Unknown if there was none. "
             "Left out until it is known."
         ),
+    )
+    explanation: tuple[Annotated[str, Field(max_length=_MAX_LINE)], ...] = Field(
+        default=(),
+        max_length=32,
+        description="Why, for the node as it was: hints, the deciding rule, what was missing, who held it.",
+        json_schema_extra=ATOMIC,
+    )
+    advice: tuple[Annotated[str, Field(max_length=_MAX_LINE)], ...] = Field(
+        default=(),
+        max_length=8,
+        description="What would have let the pod in on this node; each proven by deciding again.",
+        json_schema_extra=ATOMIC,
     )
 
 

@@ -22,13 +22,16 @@ from numazones.api.prediction import (
 from numazones.cluster import ClusterPod
 from numazones.prediction import Prediction
 from numazones_client.resources import Resource
+from numazones_operator.aftermath import explanation_of
 from numazones_operator.hindsight import ADMITTED
 from numazones_operator.truth import Verification
 
 ADMISSION_PREDICTIONS = Resource("numazones.io", "v1alpha1", "admissionpredictions")
 
 _LONGEST_MESSAGE = 1024
+_LONGEST_LINE = 512
 _MOST_REASONS = 16
+_MOST_LINES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +96,14 @@ def with_status(pod: ClusterPod, status: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def status_of(prediction: Prediction | None, verification: Verification | None = None) -> dict[str, Any]:
+def status_of(
+    prediction: Prediction | None,
+    verification: Verification | None = None,
+    *,
+    advice: tuple[str, ...] = (),
+) -> dict[str, Any]:
     """Write a prediction, and its outcome if there is one, as the object's status."""
-    outcome = None if verification is None else _outcome(verification)
+    outcome = None if verification is None else _outcome(verification, advice)
     if prediction is None:
         predicted = "" if outcome is None else outcome.predicted
         return AdmissionPredictionStatus(verdict=predicted, outcome=outcome).to_api()
@@ -133,7 +141,7 @@ def status_of(prediction: Prediction | None, verification: Verification | None =
     ).to_api()
 
 
-def _outcome(verification: Verification) -> PredictionOutcome:
+def _outcome(verification: Verification, advice: tuple[str, ...]) -> PredictionOutcome:
     expectation = verification.expectation
     rejected = verification.actual != ADMITTED
     return PredictionOutcome(
@@ -143,4 +151,6 @@ def _outcome(verification: Verification) -> PredictionOutcome:
         reason=verification.actual if rejected else "",
         message=verification.message[:_LONGEST_MESSAGE] if rejected else "",
         accuracy=verification.accuracy or "",
+        explanation=tuple(line[:_LONGEST_LINE] for line in explanation_of(verification)[:_MOST_LINES]),
+        advice=tuple(line[:_LONGEST_LINE] for line in advice),
     )

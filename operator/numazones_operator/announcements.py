@@ -99,6 +99,12 @@ class Announcements:
             self._last[pod.uid] = ADMISSIBLE
             self.tell(pod, kind="Normal", reason="Admitted", message=f"the kubelet of {pod.node} admitted it")
 
+    def rejected(self, pod: ClusterPod, reason: str, *, why: str, advice: str) -> None:
+        """Explain a rejection, of which the kubelet says little."""
+        self._held.pop(pod.uid, None)
+        cure = f"; {advice}" if advice else ""
+        self.tell(pod, kind="Warning", reason="RejectionExplained", message=f"{reason}: {why}{cure}")
+
     def tell(self, pod: ClusterPod, *, kind: str, reason: str, message: str) -> bool:
         """Post an event, if that keeps within the rate; ``kind`` Normal or Warning. Returns whether it is."""
         if not self._bucket.take():

@@ -28,6 +28,7 @@ from numazones_operator.admission_predictions import (
     status_of,
     with_status,
 )
+from numazones_operator.aftermath import advice_of, explanation_of
 from numazones_operator.announcements import Announcements
 from numazones_operator.hindsight import ADMITTED
 from numazones_operator.metrics import Metrics
@@ -36,6 +37,8 @@ from numazones_operator.truth import Verification
 
 FIELD_MANAGER = "numazones-operator"
 _WORKERS = 16
+_ADVICE_RATE = 2.0
+"""Rejections per second for which advice is worked out, which takes some hundredths of a second."""
 _TRIES = 5
 
 _log = logging.getLogger(__name__)
@@ -71,6 +74,7 @@ class Publisher:
         self._bucket = TokenBucket(rate, 2 * rate, clock=clock)
         self._metrics = metrics
         self._announcements = announcements
+        self._advice = TokenBucket(_ADVICE_RATE, 10 * _ADVICE_RATE, clock=clock)
         self._wanted = wanted
         self._clock = clock
         self._urgent: dict[str, _Order] = {}
@@ -112,7 +116,14 @@ class Publisher:
         told = known is not None and known.pod_uid == pod.uid
         if not self._writes or not (told or verification.actual != ADMITTED):
             return
-        self._enqueue(_Order(pod, prediction, status_of(prediction, verification), self._clock()))
+        advice: tuple[str, ...] = ()
+        if verification.actual != ADMITTED and self._advice.take():
+            advice = advice_of(verification)
+        why = explanation_of(verification)
+        if why:
+            self._announcements.rejected(pod, verification.actual, why=why[-1], advice=next(iter(advice), ""))
+        status = status_of(prediction, verification, advice=advice)
+        self._enqueue(_Order(pod, prediction, status, self._clock()))
 
     def forget(self, pod: ClusterPod) -> None:
         """Drop everything about a pod that is gone."""

@@ -71,6 +71,14 @@ async def test_predictions_follow_the_zones_and_the_outcome_is_recorded(tmp_path
         assert found["predicted"] == "Inadmissible"
         assert found["actual"] == "Rejected"
         assert found["reason"] == "TopologyAffinityError"
+        assert found["explanation"][-1].startswith("needs 10 exclusive CPUs on one NUMA node")
+        assert found["advice"]
+
+        async def explained() -> str:
+            events = await loop.client.list(EVENTS, namespace="default")
+            return next((one["message"] for one in events if one["reason"] == "RejectionExplained"), "")
+
+        assert (await eventually(explained)).startswith("TopologyAffinityError: needs 10 exclusive CPUs")
         counted = await metrics(operator)
         hits = 'numazones_prediction_outcomes_total{actual="TopologyAffinityError",predicted="Inadmissible"}'
         assert counted[hits] == 1

@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry
 from numazones.cluster import NO_ZONES, ClusterNode, ClusterPod
 from numazones.kubelet.admission import admit
 from numazones.kubelet.node import Node
+from numazones_operator.aftermath import advice_of, explanation_of
 from numazones_operator.hindsight import Accuracy
 from numazones_operator.metrics import Metrics
 from numazones_operator.since_snapshot import SinceSnapshot
@@ -263,3 +264,22 @@ def test_a_pod_that_runs_although_the_model_rejected_it_is_believed() -> None:
     assert not events.since.replay(STRICT).holds("uid-a")
     events.since.admitted_after_all(pod("a"))
     assert events.since.replay(STRICT).holds("uid-a")
+
+
+def test_a_rejection_is_explained_with_who_holds_what_is_missing_and_what_would_help() -> None:
+    node = NODE.with_state(STRICT)
+    for held in (pod("holder", cpu=20), pod("other", cpu=25)):
+        assert node.state is not None
+        assert held.admission is not None
+        node = node.with_state(admit(node.state, held.admission).node).with_pod(held)
+    rejected = {"phase": "Failed", "reason": "TopologyAffinityError"}
+    verification = Watched().play(node, cpu=12, **rejected)
+    explanation = explanation_of(verification)
+    assert "exclusive CPUs of NUMA node 0 are held by default/holder (20)" in explanation
+    assert explanation[-1].startswith("needs 12 exclusive CPUs on one NUMA node; the fullest offer is 10")
+    assert advice_of(verification)[0] == "ask for 10 CPUs instead of 12 in container main"
+
+
+def test_what_the_model_did_not_foresee_it_does_not_explain() -> None:
+    surprised = Watched().play(NODE.with_state(STRICT), cpu=4, phase="Failed", reason="TopologyAffinityError")
+    assert (explanation_of(surprised), advice_of(surprised)) == ((), ())

@@ -1,0 +1,65 @@
+"""What a rejected pod should be told, of which its kubelet says little.
+
+Most pods are bound before anybody could predict for them. Their rejection is explained after the fact, for
+the node as it was when they came: hints, the rule that decided, who held what was missing, the nearest miss
+in plain words, and what would help. Only rejections that the model foresaw are explained: of others it would
+not know why.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from numazones.advice import advise
+from numazones.kubelet.admission import Admission
+from numazones.kubelet.explanation import explain
+from numazones_operator.truth import Expectation, Verification
+
+_MOST_ADVICE = 3
+_MOST_HOLDERS = 5
+
+
+def explanation_of(verification: Verification) -> tuple[str, ...]:
+    """Return why the pod was rejected, the plainest sentence last; nothing where the model does not know."""
+    expectation = verification.expectation
+    verdict = expectation.verdict
+    if not verification.hit or verdict is None or verdict.admitted:
+        return ()
+    lines: list[str] = []
+    if verdict.managers is not None:
+        found = explain(verdict.managers)
+        lines += found.lines()
+        last = [lines.pop()] if found.shortfall else []
+        numas = sorted({numa for shortage in found.shortages for numa in shortage.numas})
+        lines += [*_holders(verdict.managers, _names(expectation), numas), *last]
+    if verdict.sentence:
+        lines.append(verdict.sentence)
+    return tuple(lines)
+
+
+def advice_of(verification: Verification) -> tuple[str, ...]:
+    """Return what would have let the pod in; it takes some hundredths of a second to work out."""
+    expectation, rejection = verification.expectation, verification.expectation.admission
+    if not verification.hit or rejection is None or rejection.admitted:
+        return ()
+    return tuple(one.sentence for one in advise(rejection, _names(expectation)))[:_MOST_ADVICE]
+
+
+def _names(expectation: Expectation) -> dict[str, str]:
+    """Return UID → namespace/name of the pods that were on the node."""
+    pods = {} if expectation.found is None else expectation.found.pods
+    return {uid: f"{info.pod.namespace}/{info.pod.name}" for uid, info in pods.items()}
+
+
+def _holders(rejection: Admission, names: Mapping[str, str], numas: list[int]) -> Iterator[str]:
+    """Say who held exclusive CPUs of the NUMA nodes that came nearest."""
+    before = rejection.before
+    for numa in numas:
+        here = before.machine.cpus_of_numa.get(numa, 0)
+        held = {
+            names.get(uid, uid): sum((cpus & here).bit_count() for cpus in parts.values())
+            for uid, parts in before.cpus.assignments.items()
+        }
+        most = sorted(((count, name) for name, count in held.items() if count), reverse=True)
+        if most:
+            listed = ", ".join(f"{name} ({count})" for count, name in most[:_MOST_HOLDERS])
+            more = f" and {len(most) - _MOST_HOLDERS} more" if len(most) > _MOST_HOLDERS else ""
+            yield f"exclusive CPUs of NUMA node {numa} are held by {listed}{more}"
