@@ -361,3 +361,66 @@ def test_what_is_not_modelled_is_said_never_guessed(
 ) -> None:
     with pytest.raises(UnmodelledFeature, match="predictions"):
         admit(node(gpus=[0, 1], labels=labels), pod(annotations=annotations, cpu="1", **asked))
+
+
+def test_rdma_and_fpga_devices_are_given_by_percent() -> None:
+    def card(type_: str, minor: int, numa: int) -> dict[str, object]:
+        return {**gpu(minor, numa), "type": type_, "resources": {f"koordinator.sh/{type_}": "100"}}
+
+    device = {"spec": {"devices": [card("rdma", 0, 0), card("rdma", 1, 1), card("fpga", 0, 1)]}}
+    cards = Node.read(node_object(), nrt(detail(), {0: {"cpu": "8"}, 1: {"cpu": "8"}}), device)
+    both = admit(cards, pod("a", cpu="1", **{"koordinator.sh/rdma": "200"}))
+    assert [minor for minor, _ in both.devices["rdma"]] == [0, 1]
+    part = {"koordinator.sh/rdma": "50", "koordinator.sh/fpga": "100"}
+    aligned = admit(cards, pod("b", policy="SingleNUMANode", cpu="1", **part))
+    assert {type_: [minor for minor, _ in given] for type_, given in aligned.devices.items()} == {
+        "rdma": [1],
+        "fpga": [0],
+    }
+    assert aligned.devices["rdma"][0][1] == {"koordinator.sh/rdma": 50 * 10**9}
+    again = admit(aligned.node, pod("c", cpu="1", **{"koordinator.sh/rdma": "200"}))
+    assert again.message == "Insufficient rdma devices"
+
+
+def test_shared_gpus_ask_for_models_and_isolation_that_the_node_has() -> None:
+    labels = {"node.koordinator.sh/gpu-vendor": "nvidia", "node.koordinator.sh/gpu-model": "A10"}
+    shared = pod(labels={"koordinator.sh/gpu-isolation-provider": "HAMi-core"}, cpu="1", gpu_memory="1Gi")
+    admission = admit(node(gpus=[0], labels=labels), shared)
+    assert (admission.reason, admission.message) == (
+        "Error",
+        "GPUIsolationProviderHAMICore not found on the node",
+    )
+    isolated = {**labels, "koordinator.sh/gpu-isolation-provider": "HAMi-core"}
+    assert admit(node(gpus=[0], labels=isolated), shared).admitted
+    unshared = Scheduler.from_args(
+        device={"gpuShareUnsupportedModels": [{"vendor": "nvidia", "model": "A10"}]}
+    )
+    refusing = node(gpus=[0], labels=labels, scheduler=unshared)
+    assert admit(refusing, pod(cpu="1", gpu_memory="1Gi")).message == (
+        'model "A10" of vendor "nvidia" does not support GPU Share'
+    )
+    assert admit(refusing, pod(cpu="1", nvidia="1")).admitted
+
+
+def test_a_node_that_wants_partitions_and_has_none_takes_no_whole_gpus() -> None:
+    honoring = node(gpus=[0], labels={"node.koordinator.sh/gpu-partition-policy": "Honor"})
+    assert admit(honoring, pod(cpu="1", nvidia="1")).message == "node(s) missing GPU Partition Table"
+    assert admit(honoring, pod(cpu="1", gpu_memory="1Gi")).admitted
+
+
+def test_several_shared_gpus_are_asked_for_by_number() -> None:
+    each = {"koordinator.sh/gpu.shared": "2", "koordinator.sh/gpu-memory-ratio": "100"}
+    admission = admit(node(gpus=[0, 1]), pod(qos="LS", cpu="1", **each))
+    assert [
+        (minor, amounts["koordinator.sh/gpu-memory-ratio"] // 10**9)
+        for minor, amounts in admission.devices["gpu"]
+    ] == [(0, 50), (1, 50)]
+    odd = {"koordinator.sh/gpu.shared": "2", "koordinator.sh/gpu-memory-ratio": "101"}
+    assert "invalid resource device requests" in admit(node(gpus=[0, 1]), pod(cpu="1", **odd)).message
+
+
+def test_more_numa_nodes_than_the_order_of_spreading_is_modelled_for_are_said() -> None:
+    wide = node(13, cores=1, threads=1)
+    assert admit(wide, pod(policy="SingleNUMANode", qos="LS", cpu="1")).admitted
+    with pytest.raises(UnmodelledFeature, match="order of more than 12 NUMA nodes"):
+        admit(wide, pod(policy="Restricted", qos="LS", cpu="13"))
