@@ -108,11 +108,6 @@ class Plan:
         return sum(move.cpus for move in self.moves)
 
     @property
-    def rank(self) -> tuple[int, Disruption, int]:
-        """What plans of equal gain are compared by: evictions, disruption, CPUs moved."""
-        return (len(self.moves), self.disruption, self.cpus)
-
-    @property
     def digest(self) -> str:
         """Equal for plans that would do the same to the same pods."""
         return digest((move.pod.uid, move.node) for move in self.moves)

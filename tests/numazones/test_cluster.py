@@ -4,7 +4,16 @@ from typing import Any
 
 import pytest
 
-from numazones.cluster import Cluster, ClusterNode, ClusterPod, NoSuchNode, Owner, Unknown
+from numazones.cluster import (
+    Cluster,
+    ClusterNode,
+    ClusterPod,
+    Demands,
+    NoSuchNode,
+    Owner,
+    Unknown,
+    demands_key,
+)
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.node import Node
 from numazones.machine import CPU, Machine, NUMANode
@@ -194,3 +203,40 @@ def test_a_node_tells_its_kubelet_about_all_pods_but_the_one_that_comes() -> Non
     assert set(info.pods) == {"runs", "leaves"}
     assert info.ended == {"stopped"}
     assert (info.pod_slots, info.allocatable, info.pressures) == (9, {"cpu": 4000}, ("MemoryPressure",))
+
+
+def changed_body(**parts: Any) -> dict[str, Any]:
+    body = pod_body("a")
+    return {**body, **{name: {**body[name], **values} for name, values in parts.items()}}
+
+
+@pytest.mark.parametrize(
+    ("parts", "same"),
+    [
+        ({"metadata": {"name": "b", "uid": "u", "labels": {"app": "x"}}}, True),
+        ({"spec": {"nodeName": "worker-1"}}, True),
+        ({"status": {"phase": "Running", "startTime": "2026-01-31T08:00:00Z"}}, True),
+        ({"spec": {"containers": [{"name": "main", "resources": {"limits": {"cpu": "9"}}}]}}, False),
+        ({"spec": {"initContainers": [{"name": "init", "restartPolicy": "Always"}]}}, False),
+        ({"spec": {"overhead": {"cpu": "1"}}}, False),
+        ({"spec": {"priority": 7}}, False),
+        ({"status": {"qosClass": "Burstable"}}, False),
+        (
+            {"status": {"containerStatuses": [{"name": "main", "resources": {"requests": {"cpu": "3"}}}]}},
+            False,
+        ),
+        ({"status": {"conditions": [{"type": "PodResizePending", "reason": "Infeasible"}]}}, False),
+        ({"status": {"containerStatuses": [{"name": "main"}], "conditions": [{"type": "Ready"}]}}, True),
+    ],
+)
+def test_pods_ask_for_the_same_if_their_keys_are_equal(parts: dict[str, Any], *, same: bool) -> None:
+    other = changed_body(**parts)
+    assert (demands_key(other) == demands_key(pod_body("a"))) == same
+    if same:
+        assert Demands.of(other).requests == Demands.of(pod_body("a")).requests
+
+
+def test_a_pod_is_active_from_its_binding_to_its_end() -> None:
+    assert not pod("a").active
+    assert pod("a", node="worker-1").active
+    assert not pod("a", node="worker-1", phase="Succeeded").active

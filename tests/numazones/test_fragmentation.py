@@ -163,3 +163,15 @@ def test_a_spread_placement_scores_at_most_half(free: int, data: st.DataObject) 
 def test_a_placement_that_takes_nothing_scores_nothing() -> None:
     assert fragmentation.packing({}, {}) == 0
     assert fragmentation.packing({"cpu": {0: 4}}, {"cpu": {0: 4}}) == 0
+
+
+def test_zones_of_a_pod_are_those_of_its_cpus_memory_and_devices() -> None:
+    start = node(nics=2, topologyManagerPolicy="best-effort", **MEMORY)
+    resources = {"cpu": "2", "memory": "1Gi", NIC: "2"}
+    body = {
+        "metadata": {"name": "p", "uid": "p"},
+        "spec": {"containers": [{"name": "c", "resources": {"requests": resources, "limits": resources}}]},
+    }
+    after = admit(start, Pod.from_api(body)).node
+    assert fragmentation.zones_of(after, "p") == (0, 1)
+    assert fragmentation.zones_of(after, "nobody") == ()

@@ -15,7 +15,17 @@ from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.device_manager import Device
 from numazones.kubelet.node import Node
 from numazones.machine import CPU, Machine, NUMANode
-from numazones.prediction import ADMISSIBLE, INADMISSIBLE, UNKNOWN, Forecast, Kind, Source, predict
+from numazones.prediction import (
+    ADMISSIBLE,
+    INADMISSIBLE,
+    UNKNOWN,
+    Forecast,
+    Kind,
+    Source,
+    Standing,
+    ask,
+    predict,
+)
 
 GIB = 2**30
 NIC = "vendor.example/nic"
@@ -340,3 +350,36 @@ def test_a_renewed_forecast_equals_one_made_afresh(steps: list[tuple[str, Any]],
         nodes[name] = worker(name, None if held == "stale" else node_state(held=held))
         outlook.renew([nodes[name]])
     assert outlook.prediction() == predict(pod("p", cpu=cpus), nodes.values())
+
+
+@pytest.mark.parametrize(
+    ("node", "standing", "obstacles"),
+    [
+        (worker("n", node_state()), Standing.ADMITS, ()),
+        (worker("n", node_state(), unschedulable=True), Standing.EXCLUDED, ("node(s) were unschedulable",)),
+        (worker("n", node_state(held=(10, 10))), Standing.REJECTS, ("TopologyAffinityError",)),
+        (worker("n"), Standing.UNKNOWN, ("LeaseExpired",)),
+    ],
+)
+def test_one_node_asked_alone_answers_as_in_a_forecast(
+    node: ClusterNode, standing: Standing, obstacles: tuple[str, ...]
+) -> None:
+    kind = Kind.of(pod("a", cpu=8))
+    assert kind is not None
+    verdict = ask(kind, node)
+    assert verdict.standing is standing
+    assert tuple(reason for reason, _ in verdict.obstacles) == obstacles
+    forecast = Forecast(kind)
+    forecast.renew([node])
+    assert {reason.reason for reason in forecast.prediction().reasons} == set(obstacles)
+
+
+def test_a_cluster_without_nodes_is_said_to_have_none() -> None:
+    assert predict(pod("a"), []).sentence == "the cluster has no nodes"
+
+
+def test_of_equally_good_nodes_the_first_by_name_are_the_candidates() -> None:
+    nodes = [worker(f"worker-{number}", node_state()) for number in range(9)]
+    nodes.append(worker("tight", node_state(held=(10, 8))))
+    found = predict(pod("a", cpu=4), nodes, candidates=2)
+    assert [item.node for item in found.candidates] == ["tight", "worker-0"]

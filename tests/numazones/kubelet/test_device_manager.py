@@ -140,3 +140,31 @@ def test_an_id_twice_is_rejected() -> None:
         DeviceManager.start(
             {"vendor/gpu": (Device("a"), Device("a"))}, 1, over_hosting_nodes=True, skips_claimed=True
         )
+
+
+def test_a_pod_that_holds_devices_already_is_led_to_them_or_to_none() -> None:
+    """As a kubelet asks again for a pod that it admitted before a restart, scope pod."""
+    manager = DeviceManager.start(gpus((1,), (3,)), 0b1111, over_hosting_nodes=True, skips_claimed=True)
+    held = DeviceState({"vendor/gpu": 0b10}, {"u": {"c": {"vendor/gpu": 0b10}}})
+    (led,) = manager.pod_hints(held, "u", (("vendor/gpu", 1),))
+    assert led.preferred == (0b1000,)
+    (changed,) = manager.pod_hints(held, "u", (("vendor/gpu", 2),))
+    assert changed.all() == (Hint(None, False),)
+
+
+@pytest.mark.parametrize(
+    ("count", "healthy", "message"),
+    [
+        (2, True, 'pod "u" container "c" changed request for resource "vendor/gpu" from 1 to 2'),
+        (1, False, "previously allocated devices are no longer healthy; cannot allocate unhealthy devices"),
+    ],
+)
+def test_devices_held_before_a_restart_are_kept_or_the_reason_is_said(
+    count: int, *, healthy: bool, message: str
+) -> None:
+    devices = {"vendor/gpu": (Device("gpu-0", (0,), healthy=healthy), Device("gpu-1", (1,)))}
+    start = device_node("none", devices)
+    held = {"u": {"c": {"vendor/gpu": ("gpu-0",)}}}
+    again = Node.restore(start.machine, start.config, devices, device_assignments=held)
+    admission = admit(again, pod("u", container("c", vendor_gpu=str(count))))
+    assert rejection(admission).startswith(message)

@@ -8,7 +8,7 @@ from numazones.kubelet.config import InvalidConfiguration
 from numazones.kubelet.explanation import explain
 from numazones.kubelet.hints import Hint
 from numazones.kubelet.machine_state import Block
-from numazones.kubelet.memory_manager import MemoryManager
+from numazones.kubelet.memory_manager import MemoryManager, MemoryState
 from numazones.kubelet.node import Node
 from numazones.kubelet.rejection import KubeletCrash
 from numazones.machine import Machine, NUMANode
@@ -192,3 +192,22 @@ def test_best_effort_may_store_a_narrow_affinity_which_memory_widens() -> None:
     given = admission.containers["c"]
     assert given.affinity == Hint(0b11, False)
     assert given.memory == (Block(0b11, "memory", 20 * GI),)
+
+
+def test_a_container_that_holds_memory_already_is_led_to_it_or_has_no_say() -> None:
+    """As a kubelet asks again for a pod that it admitted before a restart."""
+    manager = memory_node().kubelet.memory
+    state = MemoryState(
+        users=(1, 0),
+        groups=(0b01, 0b10),
+        free=manager.allocatable,
+        reserved=manager.initial_state().reserved,
+        assignments={"u": {"c": (Block(0b01, "memory", GI),), "none": ()}},
+    )
+    (same,) = manager.container_hints(state, "u", "c", (("memory", GI),), {})
+    assert same.preferred == (0b01,)
+    (other,) = manager.container_hints(state, "u", "c", (("memory", 2 * GI),), {})
+    assert other.all() == (Hint(None, True),)
+    (nothing,) = manager.container_hints(state, "u", "none", (), {})
+    assert nothing.all() == (Hint(None, True),)
+    assert manager.release(state, "nobody", ["c"]) is state

@@ -1,0 +1,56 @@
+"""Which pods a plan may draw on, and what is said about the others."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from numazones.cluster import Owner, Unknown
+from numazones.rebalance.candidates import candidates, why_not
+from numazones.rebalance.policy import Policy
+
+
+def test_candidates_come_in_the_order_in_which_they_are_gladly_evicted(build: Any) -> None:
+    pods = (build.pod("c", 1, priority=10), build.pod("b", 1), build.pod("a", 1, priority=5))
+    found = candidates(build.situation([build.put(build.node("n1"), *pods)]), Policy())
+    assert [(each.pod.name, each.index) for each in found] == [("b", 0), ("a", 1), ("c", 2)]
+    assert [each.replacement.uid for each in found] == ["b~", "a~", "c~"]
+
+
+@pytest.mark.parametrize(
+    ("change", "rule", "message"),
+    [
+        ({"phase": "Pending"}, "Phase", "pod is Pending, not Running"),
+        (
+            {"owners": (Owner("ReplicaSet", "rs", "p-rs"),)},
+            "Replacement",
+            "no owner of the pod is its controller, so nothing would replace it",
+        ),
+        ({"admission": None, "problem": "odd"}, "Replacement", "pod cannot be read: odd"),
+    ],
+)
+def test_a_pod_that_nothing_would_replace_stays(
+    build: Any, change: dict[str, Any], rule: str, message: str
+) -> None:
+    node = build.put(build.node("n1"), build.pod("p", 1))
+    pod = replace(node.pods["p"], **change)
+    found = why_not(pod, build.situation([node.with_pod(pod)]), Policy())
+    assert [(each.rule, each.message) for each in found] == [(rule, message)]
+
+
+def test_a_template_that_cannot_be_read_keeps_its_pods_where_they_are(build: Any) -> None:
+    node = build.put(build.node("n1"), build.pod("p", 1))
+    broken = replace(build.pod("template", 1), admission=None, problem="cpu is 'much'")
+    situation = replace(build.situation([node]), templates={"p-rs": broken})
+    (objection,) = why_not(node.pods["p"], situation, Policy())
+    assert objection.message == "template of ReplicaSet p-rs cannot be read: cpu is 'much'"
+
+
+def test_on_a_node_that_is_not_known_for_certain_all_pods_stay(build: Any) -> None:
+    node = build.put(build.node("n1"), build.pod("p", 1)).with_unknown_state(Unknown("Stale", "old"))
+    (objection,) = why_not(node.pods["p"], build.situation([node]), Policy())
+    assert (objection.rule, objection.message) == (
+        "NodeState",
+        "the state of node n1 is not known for certain",
+    )
+    assert candidates(build.situation([node]), Policy()) == ()

@@ -1,0 +1,70 @@
+"""What goals count on one node, and what bounds them by amounts alone."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from numazones.cluster import ClusterNode, Unknown
+from numazones.fragmentation import Shape
+from numazones.rebalance.goals import FitMore, InvalidGoal, Vacate, Wanted, pending
+
+
+def shape(cpus: int, count: int | None = None) -> Wanted:
+    return Wanted.shape(f"cpu{cpus}", Shape.parse(f"cpu={cpus},memory=1Gi"), count=count)
+
+
+def test_each_kind_is_counted_for_itself_and_no_more_than_wanted(build: Any) -> None:
+    goal = FitMore((shape(2, count=1), shape(1)))
+    counts = goal.worth(build.node("n1"))
+    assert counts == (1, 7)
+    assert goal.total(counts) == 1 + 7
+    assert goal.aim is None
+    assert FitMore((shape(2, count=1), shape(1, count=4))).aim == 5
+
+
+@pytest.mark.parametrize("change", [{"ready": False}, {"approximate": True}])
+def test_a_node_that_is_not_known_for_certain_offers_nothing(build: Any, change: dict[str, Any]) -> None:
+    node = replace(build.node("n1"), **change)
+    goal = FitMore((shape(1),))
+    assert goal.worth(node) == goal.ceiling(node) == (0,)
+    blind = build.node("n1").with_unknown_state(Unknown("Stale", "old"))
+    assert goal.worth(blind) == goal.ceiling(blind) == (0,)
+
+
+def test_every_node_may_help_a_pod_to_fit_and_one_alone_to_become_free(build: Any) -> None:
+    assert FitMore((shape(1),)).concerns("n7")
+    assert Vacate("n1").concerns("n1")
+    assert not Vacate("n1").concerns("n2")
+    assert Vacate("n1").worth(build.put(build.node("n2"), build.pod("p", 1))) == (0,)
+
+
+def test_pods_in_the_way_are_those_of_the_zone(build: Any) -> None:
+    node = build.put(build.node("n1"), build.pod("a", 3), build.pod("b", 4))
+    assert Vacate("n1").worth(node) == Vacate("n1").ceiling(node) == (-2,)
+    assert [pod.name for pod in Vacate("n1", 1).occupants(node)] == ["b"]
+    blind = node.with_unknown_state(Unknown("Stale", "old"))
+    assert Vacate("n1", 1).occupants(blind) == []
+
+
+def test_a_pod_that_cannot_be_read_cannot_be_a_goal(build: Any) -> None:
+    broken = replace(build.pod("p", 1), admission=None, problem="odd")
+    with pytest.raises(InvalidGoal, match="default/p cannot be read: odd"):
+        FitMore((Wanted("default/p", broken),))
+    with pytest.raises(InvalidGoal, match="pod default/p cannot be read: odd"):
+        pending([broken])
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10_000), st.integers(1, 4), st.sampled_from(["single-numa-node", "best-effort"]))
+def test_no_node_takes_more_than_its_ceiling(
+    build: Any, random_cluster: Callable[[Random], list[ClusterNode]], seed: int, cpus: int, policy: str
+) -> None:
+    goal = FitMore((shape(cpus),))
+    nodes = [*random_cluster(Random(seed)), build.node("n9", policy=policy)]
+    for node in nodes:
+        assert goal.worth(node) <= goal.ceiling(node)
