@@ -127,10 +127,9 @@ class _Cluster:
         }
         state: dict[str, Any] = {
             "freeCPUs": cpuset.format(node.free_cpus()) if valid else "",
+            "numaStatus": [str(node.use(numa)) for numa in range(len(node.host.zones))] or None,
             "available": {str(numa): counted(left) for numa, left in node.available().items()},
         }
-        if node.host.zones:
-            state["numaStatus"] = [str(node.use(numa)) for numa in range(len(node.host.zones))]
         if allocated:
             state["allocated"] = allocated
         if topology is not None and not valid:
