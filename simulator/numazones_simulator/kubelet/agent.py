@@ -51,7 +51,12 @@ class Agent:
         self._client = client
         self._number = number
         self._pods_seen = 0
-        self._undecided: set[str] = set()
+        self._settled: set[str] = set()
+        """UIDs of pods that are not decided on again, though they do not run: a kubelet decides once.
+
+        What it has decided reaches the API server late (seconds, on a busy kubelet 1.36), and other news
+        of the pod may come in between.
+        """
         self._news: dict[str, Body | None] = {}
         """Pods by uid that something happened to since they were looked after; None: deleted."""
         self._told = asyncio.Event()
@@ -132,6 +137,7 @@ class Agent:
     async def _look_after(self, uid: str, pod: Body | None) -> None:
         """Bring one pod to where it belongs: gone, ended, running or rejected."""
         if pod is None:
+            self._settled.discard(uid)
             self._remove(uid)
         elif pod["metadata"].get("deletionTimestamp"):
             self._remove(uid)
@@ -140,12 +146,12 @@ class Agent:
                 PODS, metadata["name"], namespace=metadata["namespace"], uid=uid, grace_seconds=0
             )
         elif (pod.get("status") or {}).get("phase") in _ENDED:
+            self._settled.add(uid)
             self._remove(uid)
-        elif not self.kubelet.runs(uid) and uid not in self._undecided:
+        elif not self.kubelet.runs(uid) and uid not in self._settled:
             await self._admit(pod)
 
     def _remove(self, uid: str) -> None:
-        self._undecided.discard(uid)
         if self.kubelet.remove(uid):
             self._show()
 
@@ -153,14 +159,16 @@ class Agent:
         try:
             verdict = self.kubelet.admit(pod)
         except Undecidable as error:
-            self._undecided.add(pod["metadata"]["uid"])
+            self._settled.add(pod["metadata"]["uid"])
             _log.warning("%s: %s; the pod stays Pending", self.name, error)
             return
         self._show()
         for victim in verdict.preempted:
+            self._settled.add(victim.uid)
             names = {"metadata": {"name": victim.name, "namespace": victim.namespace, "uid": victim.uid}}
             await self._persist(self._write_status, names, pod_status.preempted())
         if verdict.rejection is not None:
+            self._settled.add(pod["metadata"]["uid"])
             status = pod_status.rejected(
                 pod,
                 reason=verdict.rejection.reason,

@@ -140,6 +140,22 @@ async def test_a_critical_pod_takes_the_place_of_others() -> None:
         )
 
 
+async def test_a_kubelet_decides_once_whatever_it_hears_of_a_pod_afterwards() -> None:
+    async with running(specs(1)) as cluster:
+        await cluster.create(pod("first", cpus="8", node="n0"))
+        await cluster.until(lambda pods: phases(pods) == {"first": "Running"})
+        bound = await cluster.create(pod("late", cpus="8", node="n0"))
+        agent = cluster.fleet.agents["n0"]
+        await cluster.until(lambda pods: phases(pods)["late"] == "Failed")
+        # News from before the rejection, after room was made: as when a status is slow to arrive.
+        agent.kubelet.remove(agent.kubelet.pods[0].uid)
+        agent.tell(bound["metadata"]["uid"], bound)
+        await cluster.create(pod("next", cpus="1", node="n0"))
+        pods = await cluster.until(lambda pods: phases(pods).get("next") == "Running")
+        assert phases(pods)["late"] == "Failed"
+        assert [held.name for held in agent.kubelet.pods] == ["next"]
+
+
 async def test_deleted_pods_give_back_what_they_held() -> None:
     async with running(specs(1)) as cluster:
         await cluster.create(pod("first", cpus="8", node="n0"))
