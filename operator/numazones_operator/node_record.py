@@ -110,6 +110,8 @@ class NodeRecord:
             self.reports[numa] = replace(report, body=None)
         if self.state is not None:
             self.since.settle(self.state, now)
+            # Zones show what the kubelet runs, long before its statuses do.
+            self.rejected = {uid for uid in self.rejected if not self.state.holds(uid)}
 
     def doubt(self, now: float, *, settle: float) -> Unknown | None:
         """Return why the zones cannot be relied on at this moment, or None; ``settle`` in seconds."""
@@ -138,7 +140,7 @@ class NodeRecord:
 
         What a rejected pod was given stays in zones until the next admission, which frees it first.
         """
-        return self._as_known(now, settle=settle, leavers=self.since.leavers(now) | self.rejected)
+        return self._as_known(now, settle=settle, leavers=self.since.leavers(self.state, now) | self.rejected)
 
     def _as_known(self, now: float, *, settle: float, leavers: frozenset[str]) -> ClusterNode | None:
         if self.node is None:

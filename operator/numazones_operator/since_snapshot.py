@@ -7,10 +7,10 @@ the model rejected when it was bound stays rejected, whatever has become free si
 again. Once the zones show a pod, everything before its binding is settled, too.
 
 A pod that is being deleted holds what it has until its containers have stopped. The kubelet (1.36) then frees
-it at once, but the pod's phase reaches the API server seconds later, and the zones some moments after. Most
-containers stop when they are told to, so who asks what a kubelet will say now believes in the end of such a
-pod for a while; who promises room to others does not (``replay``). Zones that show a later pod beside it
-refute the belief: its containers take their time.
+it at once, but the pod's phase reaches the API server seconds later, and the zones some moments after. Who
+asks what a kubelet will say now believes in the end of such a pod (``leavers``); who promises room to others
+does not (``replay``). Most containers stop when they are told to, so the belief needs no evidence at first;
+later it holds only for pods that the zones do not show. Zones that show a later pod beside it refute it.
 """
 
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ from numazones.pod import Pod
 _STRAGGLING = 60.0
 """Seconds for which zones that still show an ended pod may arrive."""
 _PROMPT = 5.0
-"""Seconds for which a pod whose deletion was asked for is believed to have ended; zones tell better then."""
+"""Seconds for which a pod that the zones show is believed to have ended once its deletion was asked for."""
 _NEVER = (0, "", "")
 
 
@@ -42,6 +42,8 @@ class _Event:
     rejected: bool = False
     leaves: bool = False
     """Its deletion was asked for."""
+    refuted: bool = False
+    """Whether zones have shown it beside a pod that was bound after its deletion was asked for."""
 
     @property
     def ends(self) -> bool:
@@ -97,15 +99,29 @@ class SinceSnapshot:
             if event.uid not in over
             and not (event.admission is not None and event.order <= settled)
             and not (event.ends and event.order < settled and event.uid not in held)
-            and not (event.leaves and (event.order < settled or now - event.at > _PROMPT))
         ]
+        for event in self._events:
+            event.refuted = event.refuted or (event.leaves and event.order < settled and event.uid in held)
 
     def __len__(self) -> int:
         return len(self._events)
 
-    def leavers(self, now: float) -> frozenset[str]:
-        """UIDs, as the kubelet knows them, of the pods that are believed to have ended."""
-        return frozenset(event.uid for event in self._events if event.leaves and now - event.at <= _PROMPT)
+    def left(self, pod: ClusterPod) -> None:
+        """Take in that a pod does not leave any more, but has gone."""
+        uid = pod.kubelet_uid
+        self._events = [event for event in self._events if not (event.leaves and event.uid == uid)]
+
+    def leavers(self, state: Node | None, now: float) -> frozenset[str]:
+        """UIDs, as the kubelet knows them, of pods believed to have ended; ``state`` is that of the zones."""
+        return frozenset(
+            event.uid
+            for event in self._events
+            if event.leaves
+            and (
+                (now - event.at <= _PROMPT and not event.refuted)
+                or (state is not None and not state.holds(event.uid))
+            )
+        )
 
     def replay(self, state: Node, *, leavers: frozenset[str] = frozenset()) -> Node:
         """Return the state after all events; pods being deleted hold what they have, but for ``leavers``.

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from numazones.cluster import ClusterPod
+from numazones.kubelet.admission import admit
+from numazones_simulator import node_kinds
 
 from .closed_loop import pod_body
 from .test_bad_input import Setting
@@ -56,12 +58,43 @@ async def test_a_kubelet_is_expected_to_have_the_share_back_though_nobody_is_pro
     assert full.outcomes()["Inadmissible", "TopologyAffinityError"] == 1
 
 
+def zones_show(setting: Setting, *names: str) -> None:
+    """Zones that show pods as what they were given when they came."""
+    state = node_kinds.single_numa_node("node", "10.0.0.1").empty_node()
+    for name in names:
+        wanted = pod(name).admission
+        assert wanted is not None
+        state = admit(state, wanted).node
+    setting.publish("node", state)
+
+
 async def test_a_pod_that_does_not_go_promptly_counts_again(full: Setting) -> None:
+    zones_show(full, "first", "second")
     delete(full, "first")
     full.clock.now += 6.0
     full.state.pods.put(pod("bound"))
     full.state.pods.put(pod("bound", phase="Failed", reason="TopologyAffinityError"))
     assert full.outcomes() == {("Inadmissible", "TopologyAffinityError"): 1}
+
+
+async def test_a_pod_that_zones_show_no_more_is_gone_however_late_its_status_is(full: Setting) -> None:
+    zones_show(full, "first", "second")
+    delete(full, "first")
+    zones_show(full, "second")
+    full.clock.now += 30.0
+    full.beat()
+    full.state.pods.put(pod("bound"))
+    full.state.pods.put(pod("bound", **RUNNING))
+    assert full.outcomes() == {("Admissible", "Admitted"): 1}
+
+
+async def test_a_pod_that_zones_show_was_admitted_whatever_was_expected(full: Setting) -> None:
+    full.state.pods.put(pod("bound"))  # expected to be rejected, but "first" has just ended by itself
+    zones_show(full, "second", "bound")
+    full.state.pods.put(pod("first", phase="Succeeded"))
+    full.state.pods.put(pod("late"))
+    full.state.pods.put(pod("late", phase="Failed", reason="TopologyAffinityError"))
+    assert full.outcomes()["Inadmissible", "TopologyAffinityError"] == 1
 
 
 async def test_what_was_bound_before_the_deletion_was_decided_before_it(full: Setting) -> None:

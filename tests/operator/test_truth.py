@@ -222,29 +222,31 @@ def test_a_pod_that_is_being_deleted_holds_what_it_has_unless_its_end_is_believe
     events.leave("first")
     events.bind("second", 20)
     assert events.since.replay(state).holds("uid-first")
-    leavers = events.since.leavers(now=1.0)
+    leavers = events.since.leavers(state, now=1.0)
     assert leavers == {"uid-first"}
     found = events.since.replay(state, leavers=leavers)
     assert (found.holds("uid-first"), found.holds("uid-second")) == (False, True)
     # What a later pod got stays its own, whatever becomes of the belief.
     events.end("first")
-    assert events.since.leavers(now=1.0) == frozenset()
+    assert events.since.leavers(state, now=1.0) == frozenset()
     assert events.since.replay(state).holds("uid-second")
 
 
-def test_nobody_believes_for_long_that_a_pod_has_ended_nor_against_what_zones_show() -> None:
+def test_nobody_believes_for_long_that_a_pod_has_ended_against_what_zones_show() -> None:
     state = taken(STRICT, "first")
     events = Events()
     events.leave("first", now=10.0)
     events.since.settle(state, now=11.0)  # these zones may have been read before
-    assert events.since.leavers(now=15.0) == {"uid-first"}
-    assert events.since.leavers(now=15.1) == frozenset()
+    assert events.since.leavers(state, now=15.0) == {"uid-first"}
+    assert events.since.leavers(state, now=15.1) == frozenset()
+    assert events.since.leavers(STRICT, now=99.0) == {"uid-first"}  # its status is late
 
     events.bind("second", 20)
     both = taken(state, "second")
     assert both.holds("uid-second")
     events.since.settle(both, now=12.0)
-    assert events.since.leavers(now=12.0) == frozenset()
+    assert events.since.leavers(both, now=12.0) == frozenset()
+    assert events.since.leavers(taken(STRICT, "second"), now=12.0) == {"uid-first"}
 
 
 def test_events_do_not_pile_up_on_a_node_whose_zones_never_change() -> None:
