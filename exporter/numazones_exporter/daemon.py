@@ -23,6 +23,7 @@ from numazones_client import APIError, Client, load
 from numazones_exporter import zones
 from numazones_exporter.conditions import CONSISTENT, unexpected
 from numazones_exporter.departures import Departures
+from numazones_exporter.device_offers import DeviceOffers
 from numazones_exporter.health import PUBLISH, SCAN, Health
 from numazones_exporter.lease import LeaseKeeper
 from numazones_exporter.metrics import Metrics
@@ -41,6 +42,7 @@ from numazones_exporter.observation import (
 )
 from numazones_exporter.options import NODE_RESOURCE_TOPOLOGIES, NUMAZONES, Options
 from numazones_exporter.publish import Publisher, Writer, ZonePublisher
+from numazones_exporter.sources.podresources import SocketReader
 from numazones_exporter.sources.reading import Sources, observe
 from numazones_exporter.triggers import DEPARTURES, INTERVAL, KUBELET, KubeletFilesWatch, Wakeups
 from numazones_exporter.watched_pods import WatchedPods
@@ -154,6 +156,9 @@ class Exporter:
         """Work until ``stop`` is set; a publish that has begun may end."""
         async with asyncio.TaskGroup() as tasks:
             around = [tasks.create_task(self._files.run()), tasks.create_task(self._lease.run())]
+            if isinstance(self._sources.podresources, SocketReader):
+                offers = DeviceOffers(self._sources.podresources.offer, self._wakeups)
+                around.append(tasks.create_task(offers.run()))
             if self._pods is not None:
                 around.append(tasks.create_task(self._pods.run()))
             work = tasks.create_task(self._work())

@@ -7,9 +7,9 @@ containers never appear. Both calls are made every cycle, so that device plugins
 """
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 from grpclib.client import Channel
@@ -30,6 +30,8 @@ from numazones_exporter.observation import (
 )
 from numazones_exporter.podresources_grpc import PodResourcesListerStub
 from numazones_exporter.sources.problems import SourceError
+
+T = TypeVar("T")
 
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 """The longest answer accepted, as the kubelet's own clients have it."""
@@ -66,9 +68,23 @@ class SocketReader:
         Raises:
             SourceError: there is no socket, nobody answers, or the answer cannot be understood.
         """
+        listed, allocatable = await self._answered(self._ask_everything)
+        return understand(listed, allocatable)
+
+    async def offer(self) -> tuple[KnownDevice, ...]:
+        """Call GetAllocatableResources alone; return the healthy devices. Raises as ``read`` does."""
+        allocatable = await self._answered(self._ask_for_the_offer)
+        return understand(pb.ListPodResourcesResponse(), allocatable).allocatable_devices
+
+    async def _answered(self, ask: Callable[[PodResourcesListerStub], Awaitable[T]]) -> T:
+        """Ask on the kept connection; whatever goes wrong is a ``SourceError``."""
         try:
             self._path.stat()
-            return await self._ask()
+            if self._channel is None:
+                self._channel = Channel(path=str(self._path), codec=_LimitedCodec(), config=_CONFIGURATION)
+            return await ask(PodResourcesListerStub(self._channel))
+        except AttributeError as error:  # how grpclib fails where the connection is closed before it sends
+            raise _explain(self._path, StreamTerminatedError()) from error
         except FileNotFoundError as error:
             raise SourceError(
                 "SocketMissing",
@@ -81,16 +97,16 @@ class SocketReader:
             if sys.exception() is not None:  # failed, or given up on: the next read starts afresh
                 await self.close()
 
-    async def _ask(self) -> PodResourcesAnswer:
-        if self._channel is None:
-            self._channel = Channel(path=str(self._path), codec=_LimitedCodec(), config=_CONFIGURATION)
-        kubelet = PodResourcesListerStub(self._channel)
-        try:
-            listed = await kubelet.List(pb.ListPodResourcesRequest())
-            allocatable = await kubelet.GetAllocatableResources(pb.AllocatableResourcesRequest())
-        except AttributeError as error:  # how grpclib fails where the connection is closed before it sends
-            raise StreamTerminatedError from error
-        return understand(listed, allocatable)
+    @staticmethod
+    async def _ask_everything(
+        kubelet: PodResourcesListerStub,
+    ) -> tuple[pb.ListPodResourcesResponse, pb.AllocatableResourcesResponse]:
+        listed = await kubelet.List(pb.ListPodResourcesRequest())
+        return listed, await kubelet.GetAllocatableResources(pb.AllocatableResourcesRequest())
+
+    @staticmethod
+    async def _ask_for_the_offer(kubelet: PodResourcesListerStub) -> pb.AllocatableResourcesResponse:
+        return await kubelet.GetAllocatableResources(pb.AllocatableResourcesRequest())
 
     async def close(self) -> None:
         """Close the connection; the next read opens a new one."""

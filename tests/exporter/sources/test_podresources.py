@@ -100,6 +100,18 @@ async def test_both_calls_are_made_every_time_so_late_plugins_appear(
     assert kubelet.calls == ["List", "GetAllocatableResources"] * 2
 
 
+async def test_the_offer_is_asked_for_alone(socket: Path, reader: SocketReader) -> None:
+    kubelet = Kubelet()
+    with pytest.raises(SourceError, match="does not exist"):
+        await reader.offer()
+    async with listening(kubelet, socket):
+        kubelet.offer.devices.append(devices("vendor.example/nic", "n0", 1))
+        assert await reader.offer() == (KnownDevice("vendor.example/nic", "n0", 0b10),)
+    assert kubelet.calls == ["GetAllocatableResources"]
+    with pytest.raises(SourceError):
+        await reader.offer()
+
+
 async def test_a_kubelet_that_was_restarted_is_reached_again(socket: Path, reader: SocketReader) -> None:
     async with listening(Kubelet(), socket):
         await reader.read()
