@@ -8,7 +8,7 @@ whole (``1.5Gi``, ``1Pi``), so a ``Quantity`` remembers which representation the
 """
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from numazones.errors import NumazonesError
 
@@ -46,6 +46,8 @@ class Quantity:
     """The amount as the Kubernetes library's plain 64-bit integer; None where it holds it otherwise."""
     binary: bool = field(default=False, compare=False)
     """Written with a binary suffix (Ki, Mi, …)."""
+    exponent: bool = field(default=False, compare=False)
+    """Written with a decimal exponent (1e3)."""
 
     def value(self) -> int:
         """The amount in whole units, rounded away from zero."""
@@ -62,17 +64,22 @@ class Quantity:
     def __add__(self, other: "Quantity") -> "Quantity":
         nanos = self.nanos + other.nanos
         plain = self.integer is not None and other.integer is not None
-        binary = self.binary if self.nanos else other.binary
-        return Quantity(nanos, nanos // _NANO if plain else None, binary)
+        form = self if self.nanos else other
+        return Quantity(nanos, nanos // _NANO if plain else None, form.binary, form.exponent)
 
     def canonical(self) -> str:
-        """The text that the Kubernetes API stores: no fraction, the largest unit that divides the amount."""
-        if self.binary and self.nanos % _NANO == 0 and abs(self.nanos) >= _UNIT * _NANO:
-            return format_bytes(self.nanos // _NANO)
-        amount, exponent = self.nanos, -9
+        """The text that the Kubernetes API stores: no fraction, the largest unit that divides the amount.
+
+        Binary units count whole ones, rounded away from zero, from 1024 on.
+        """
+        if self.binary and abs(self.nanos) >= _UNIT * _NANO:
+            return format_bytes(self.value())
+        amount, exponent = self.nanos, _SMALLEST_SCALE
         while amount and amount % 1000 == 0 and exponent < _LARGEST_DECIMAL:
             amount //= 1000
             exponent += 3
+        if self.exponent and exponent:
+            return f"{amount}e{exponent}" if amount else "0"
         return f"{amount}{_DECIMAL_UNITS[exponent]}" if amount else "0"
 
     def __bool__(self) -> bool:
@@ -102,7 +109,7 @@ def parse(text: str | float) -> Quantity:
     if suffix[0] in "eE" and len(suffix) > 1 and suffix[1] in "+-0123456789":
         exponent = int(suffix[1:])
         if abs(exponent) <= _MAX_EXPONENT:
-            return _decimal(sign, whole, fraction, exponent)
+            return replace(_decimal(sign, whole, fraction, exponent), exponent=True)
     raise InvalidQuantity(f"{text!r:.100} is not a Kubernetes quantity: unknown unit {suffix!r:.20}")
 
 
