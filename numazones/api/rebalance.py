@@ -249,6 +249,13 @@ class RebalancePolicySpec(APIModel):
     expiry: Duration = Field(default="15m", description="How long a recommendation is valid.")
 
 
+class UnmovablePods(APIModel):
+    """Pods that one rule keeps where they are."""
+
+    rule: str = Field(max_length=64, description="Protection, or other reason, such as Cooldown.")
+    pods: int = Field(ge=0, description="How many; a pod counts for each rule that speaks against it.")
+
+
 class RebalancePolicyStatus(APIModel):
     """What the operator makes of the policy."""
 
@@ -258,6 +265,20 @@ class RebalancePolicyStatus(APIModel):
     last_search: Timestamp | None = Field(default=None, description="When the last search ended.")
     recommendation: str = Field(
         default="", max_length=MAX_NAME, description="Name of the recommendation in force."
+    )
+    message: str = Field(
+        default="",
+        max_length=_MAX_MESSAGE,
+        description="What the last search found, or why it found nothing, goal by goal.",
+    )
+    movable: int | None = Field(
+        default=None, ge=0, description="How many pods the last search could have moved."
+    )
+    unmovable: tuple[UnmovablePods, ...] = Field(
+        default=(),
+        max_length=64,
+        description="Why the others stay, most frequent first.",
+        json_schema_extra=ATOMIC,
     )
     conditions: tuple[Condition, ...] = Field(
         default=(),

@@ -103,11 +103,7 @@ def what_if(
     goal: Goal, situation: Situation, policy: Policy, *, effort: int, most_plans: int = 100
 ) -> Report:
     """Say what a policy would do for a goal, plan after plan; ``effort`` bounds the steps of each search."""
-    unmovable: dict[str, int] = {}
-    for node in situation.cluster.nodes.values():
-        for pod in node.pods.values():
-            for rule in {objection.rule for objection in why_not(pod, situation, policy)}:
-                unmovable[rule] = unmovable.get(rule, 0) + 1
+    unmovable = unmovable_by_rule(situation, policy)
     before, movable = measure(goal, situation.cluster), len(candidates(situation, policy))
     plans: list[Plan] = []
     reason = f"after {most_plans} plans no more were sought"
@@ -120,6 +116,16 @@ def what_if(
         situation = carried_out(outcome.plan, situation)
     after = measure(goal, situation.cluster)
     return Report(before, after, tuple(plans), reason, movable, unmovable)
+
+
+def unmovable_by_rule(situation: Situation, policy: Policy) -> dict[str, int]:
+    """Count the pods that stay where they are, by each rule that speaks against moving them."""
+    unmovable: dict[str, int] = {}
+    for node in situation.cluster.nodes.values():
+        for pod in node.pods.values():
+            for rule in {objection.rule for objection in why_not(pod, situation, policy)}:
+                unmovable[rule] = unmovable.get(rule, 0) + 1
+    return unmovable
 
 
 def _counted(plans: Sequence[Plan]) -> str:

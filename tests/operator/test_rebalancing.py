@@ -290,6 +290,79 @@ async def _is_gone(loop: Loop, name: str) -> bool:
     return name not in {item["metadata"]["name"] for item in await loop.client.list(PODS)}
 
 
+async def status_of_policy(here: Stage) -> dict[str, Any]:
+    policy = await here.client.get(REBALANCE_POLICIES, "keep-room")
+    return dict(policy.get("status") or {})
+
+
+async def test_a_policy_says_why_nothing_is_recommended_with_counts(tmp_path: Path) -> None:
+    async with stage(tmp_path) as here:
+        await here.policy("Auto", limits={"evictSingleReplicas": False})
+        await here.operator()
+
+        async def told() -> dict[str, Any]:
+            status = await status_of_policy(here)
+            return status if status.get("message") else {}
+
+        status = await eventually(told)
+        assert status["message"].startswith("shape large x1: ")
+        assert status["movable"] >= 0
+        rules = {one["rule"]: one["pods"] for one in status["unmovable"]}
+        assert rules["FailedBarePods"] == 1  # fill-0 has no owner that would replace it
+        assert await here.recommendations() == []
+
+
+async def test_an_edited_policy_is_searched_for_at_once(tmp_path: Path) -> None:
+    async with stage(tmp_path) as here:
+        impossible = {"name": "huge", "resources": {"cpu": "99"}, "count": 1}
+        await here.policy("Recommend", goals={"shapes": [impossible]}, schedule={"interval": "24h"})
+        await here.operator()
+        await eventually(lambda: status_of_policy(here))
+        await here.client.patch(REBALANCE_POLICIES, "keep-room", {"spec": {"goals": {"shapes": [LARGE]}}})
+        item = await here.reach("Proposed")
+        status = await status_of_policy(here)
+        assert status["recommendation"] == item["metadata"]["name"]
+        assert status["message"] == f"{item['metadata']['name']}: 1 move gain 1"
+        # Deleted and created again under the same name, it is another policy.
+        await here.client.delete(REBALANCE_RECOMMENDATIONS, item["metadata"]["name"])
+        await here.client.delete(REBALANCE_POLICIES, "keep-room")
+        await here.policy("Recommend", schedule={"interval": "24h"})
+        await here.reach("Proposed")
+
+
+async def test_a_policy_that_leaves_mode_auto_stops_before_the_next_eviction(tmp_path: Path) -> None:
+    async with stage(tmp_path) as here:
+        assert here.loop is not None
+        # Holds the step after the announcement of the eviction back until the policy is edited.
+        slow = here.loop.server.faults.delay(
+            2.0, verb="patch", resource="rebalancerecommendations", subresource="status", count=None
+        )
+        await here.policy("Auto")
+        await here.operator()
+        await here.reach("Approved")
+        await here.client.patch(REBALANCE_POLICIES, "keep-room", {"spec": {"mode": "Recommend"}})
+        here.loop.server.faults.remove(slow)
+        old = await here.reach("Superseded")
+        assert "is in mode Recommend now" in old["status"]["message"]
+        assert await here.is_alive()
+
+
+async def test_a_stuck_pod_names_the_recommendation_made_for_it(tmp_path: Path) -> None:
+    async with crowded(tmp_path, schedulingGates=[{"name": GATE}]) as here:
+        await here.policy("Approve", goals={"pendingPods": True})
+        await here.operator()
+        item = await here.reach("Proposed")
+
+        async def told() -> str:
+            events = await here.client.list(EVENTS, namespace="default")
+            about = [one for one in events if one["involvedObject"]["name"] == "big"]
+            return next((one["message"] for one in about if one["reason"] == "RebalanceRecommended"), "")
+
+        message = await eventually(told)
+        name = item["metadata"]["name"]
+        assert message.startswith(f"{name} would make room for it by 1 eviction; approve it: kubectl patch")
+
+
 async def test_nobody_is_evicted_for_a_pending_pod_that_the_replacement_could_forestall(
     tmp_path: Path,
 ) -> None:

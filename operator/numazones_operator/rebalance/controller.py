@@ -18,12 +18,15 @@ from typing import Any
 
 from numazones import duration, timestamp
 from numazones.api.rebalance import MoveProgress
+from numazones.cluster import ClusterPod
 from numazones.errors import NumazonesError
-from numazones.rebalance.candidates import Situation
-from numazones.rebalance.custom_resources import policy_of, standing_goals
+from numazones.rebalance.candidates import Situation, candidates
+from numazones.rebalance.custom_resources import policy_of, standing_goals, title
 from numazones.rebalance.goals import Goal, pending
+from numazones.rebalance.moves import Plan
 from numazones.rebalance.planner import Outcome, plan
 from numazones.rebalance.policy import Policy
+from numazones.rebalance.whatif import unmovable_by_rule
 from numazones_client import APIError, Client, Conflict, NotFound
 from numazones_operator.announcements import EVENTS, event
 from numazones_operator.cluster_state import ClusterState
@@ -56,6 +59,9 @@ _JUDGEMENT = timedelta(seconds=10)
 """Proposals are judged no more often than this: on large clusters it takes a while."""
 _KEPT = 20
 """Finished recommendations that are kept per policy, for people and as the history of moves."""
+
+_LONGEST = 4096
+"""Of a policy's message."""
 
 _log = logging.getLogger(__name__)
 
@@ -202,12 +208,17 @@ class Rebalancing:
         book.last, book.wanted, book.edition = now, False, policy.edition
         await self._forget_old(policy)
         situation = self._inputs.situation(self._state.cluster(), now)
+        reasons = []
         for goal in self._goals(policy, situation):
             outcome = await self._look(goal, policy, settings, situation)
             if outcome.plan is not None:
                 await self._propose(outcome, goal, policy)
                 return
-        await self._write_policy(policy, {"lastSearch": timestamp.format(now), "recommendation": None})
+            reasons.append(f"{title(goal)}: {outcome.reason}")
+        counts = await asyncio.to_thread(_counts, situation, settings)
+        nothing = "; ".join(reasons) or "no goal of the policy needs a plan now"
+        found = {"lastSearch": timestamp.format(now), "recommendation": None, "message": nothing[:_LONGEST]}
+        await self._write_policy(policy, {**found, **counts})
 
     def _is_busy(self) -> bool:
         """Whether a plan is being carried out, which changes the cluster that another would be made for."""
@@ -278,9 +289,7 @@ class Rebalancing:
         ]
         for item in in_force:
             if item.spec.digest == made.digest:
-                await self._write_policy(
-                    policy, {"lastSearch": timestamp.format(now), "recommendation": item.name}
-                )
+                await self._write_policy(policy, _found(made, item.name, now))
                 await self._prolong(item, policy, now)
                 return
         body = await self._client.create(
@@ -294,7 +303,23 @@ class Rebalancing:
             await self._write(
                 item, policy, Advance(item.progress, "a better plan was found", SUPERSEDED), by=new.name
             )
-        await self._write_policy(policy, {"lastSearch": timestamp.format(now), "recommendation": new.name})
+        await self._write_policy(policy, _found(made, new.name, now))
+        await self._tell_stuck_pods(made, new.name, policy)
+
+    async def _tell_stuck_pods(self, made: Plan, name: str, policy: PolicyObject) -> None:
+        """Name the recommendation on the pods that it makes room for."""
+        cure = {
+            APPROVE: f"; approve it: kubectl patch rebalancerecommendation {name} --type=merge "
+            """-p '{"spec":{"approved":true}}'""",
+            AUTO: "; it is carried out as soon as nothing speaks against it",
+        }.get(policy.spec.mode, f"; policy {policy.name} only recommends")
+        number = f"{len(made.moves)} eviction" + "s" * (len(made.moves) != 1)
+        for placement in made.placements:
+            await self._post(
+                placement.pod,
+                reason="RebalanceRecommended",
+                message=f"{name} would make room for it by {number}{cure}",
+            )
 
     async def _prolong(self, item: Recommendation, policy: PolicyObject, now: datetime) -> None:
         """A plan that was found again holds for longer."""
@@ -420,11 +445,14 @@ class Rebalancing:
             if before.phase == now.phase or now.phase != EVICTED or pod is None:
                 continue
             message = f"evicted to rebalance (mode {policy.spec.mode}, {item.name}): {item.spec.goal}"
-            body = event(pod, kind="Normal", reason="Rebalanced", message=message, instance=self._identity)
-            try:
-                await self._client.create(EVENTS, body, namespace=pod.namespace)
-            except APIError as error:
-                _log.info("an event was lost: %s", error)
+            await self._post(pod, reason="Rebalanced", message=message)
+
+    async def _post(self, pod: ClusterPod, *, reason: str, message: str) -> None:
+        body = event(pod, kind="Normal", reason=reason, message=message, instance=self._identity)
+        try:
+            await self._client.create(EVENTS, body, namespace=pod.namespace)
+        except APIError as error:
+            _log.info("an event was lost: %s", error)
 
     async def _write(
         self, item: Recommendation, policy: PolicyObject | None, advance: Advance, *, by: str = ""
@@ -463,6 +491,28 @@ class Rebalancing:
 def _is_allowed(item: Recommendation, policy: PolicyObject) -> bool:
     """Whether the policy, as it is now, lets the plan be carried out."""
     return policy.spec.mode == AUTO or (policy.spec.mode == APPROVE and item.spec.approved)
+
+
+def _found(made: Plan, name: str, now: datetime) -> dict[str, Any]:
+    """A policy's status after a plan was found."""
+    number = f"{len(made.moves)} move" + "s" * (len(made.moves) != 1)
+    message = f"{name}: {number} gain {made.gain}"
+    return {
+        "lastSearch": timestamp.format(now),
+        "recommendation": name,
+        "message": message,
+        "movable": None,
+        "unmovable": None,
+    }
+
+
+def _counts(situation: Situation, settings: Policy) -> dict[str, Any]:
+    """Count who could be moved and who not, as a policy's status tells it; it takes a while."""
+    rules = sorted(unmovable_by_rule(situation, settings).items(), key=lambda item: (-item[1], item[0]))
+    return {
+        "movable": len(candidates(situation, settings)),
+        "unmovable": [{"rule": rule, "pods": pods} for rule, pods in rules],
+    }
 
 
 def _plain(progress: MoveProgress) -> dict[str, Any]:
