@@ -93,6 +93,8 @@ def _step(node: Node, step: Mapping[str, Any]) -> tuple[Node, Expectation]:
         after, expectation = operation(node, step)
     except NumazonesError as error:
         return node, {"undecided": str(error)}
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        return node, {"undecided": f"no step in the vectors' schema: {error!r}"}
     if step["op"] != "pod":
         expectation["free"] = _free(after)
     if changed := _changed_grants(node, after):

@@ -3,7 +3,7 @@
 import pytest
 
 from numazones import cpuset
-from numazones.machine import NUMANode
+from numazones.machine import CPU, Machine, NUMANode
 from numazones.pod import Pod
 from numazones.policies.topology_aware.admission import CREATE_CONTAINER_ERROR, admit, overlay, remove
 from numazones.policies.topology_aware.explanation import explain
@@ -346,6 +346,17 @@ def test_the_explanation_tells_request_ranking_and_verdict() -> None:
         "container c: NUMA node #1 comes before NUMA node #2: lower id, among equal sliceable CPUs"
     )
     assert lines[-1] == "container c: gets exclusive CPUs 4-5, memory of NUMA nodes 1 in NUMA node #1"
+
+
+def test_the_hardware_that_a_kubelet_s_machine_tells_has_l3_pools() -> None:
+    cached = hardware(caches=2).machine
+    cpus = tuple(
+        CPU(one.id, one.core, one.socket, one.die, one.numa, uncore=one.id // 2) for one in cached.cpus
+    )
+    names = [
+        pool.name for pool in Node.fresh(Hardware.of(Machine(cpus, cached.numa_nodes)), configuration()).pools
+    ]
+    assert names[:3] == ["NUMA node #0/L3 cache #0", "NUMA node #0/L3 cache #1", "NUMA node #0"]
 
 
 def test_machines_on_which_the_plugin_does_not_start_are_named() -> None:

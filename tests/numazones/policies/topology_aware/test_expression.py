@@ -197,6 +197,8 @@ def test_affinity_counts_less_per_level(own: dict[str, int], best: str) -> None:
         ("[a", "a", None),
         ("[a-]", "a", None),
         ("[c-a]", "b", False),
+        ("[\\]x]", "]", True),
+        ("[\\", "a", None),
         ("/sys/*/x", "/sys/dev/x", True),
         ("*ab", "abab", True),
         ("a*b*c", "a/b/c", False),

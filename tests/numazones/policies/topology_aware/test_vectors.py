@@ -69,7 +69,27 @@ def test_an_unreadable_scenario_is_reported_as_such() -> None:
     assert "no scenario" in replay({"id": "broken", "machine": {}, "config": {}})["error"]
 
 
-def test_an_unknown_operation_is_left_undecided() -> None:
+@pytest.mark.parametrize(
+    ("step", "reason"),
+    [
+        ({"op": "dance"}, "unknown operation 'dance'"),
+        ({"op": "create"}, "no step in the vectors' schema"),
+        ({"op": "create", "pod": {"id": "unknown"}, "container": {"id": "a", "name": "a"}}, "no step in"),
+        ({"op": "reconfigure", "config": {"pinCPU": "yes"}}, "config.pinCPU: 'yes' is not a boolean"),
+    ],
+)
+def test_a_step_that_cannot_be_taken_is_left_undecided(step: dict[str, Any], reason: str) -> None:
     scenario = next(one for one in scenarios() if "steps" in one)
-    replayed = replay({**scenario, "steps": [{"op": "dance"}]})
-    assert "dance" in replayed["steps"][0]["expect"]["undecided"]
+    replayed = replay({**scenario, "steps": [step]})
+    assert reason in replayed["steps"][0]["expect"]["undecided"]
+
+
+def test_a_machine_that_cannot_be_is_reported_as_such() -> None:
+    scenario = next(one for one in scenarios() if "steps" in one)
+    machine = {**scenario["machine"], "isolated": "900"}
+    assert "isolated CPUs 900 do not exist" in replay({**scenario, "machine": machine})["error"]
+
+
+def test_a_replay_that_ends_early_differs() -> None:
+    scenario = next(one for one in scenarios() if one.get("steps"))
+    assert "steps" in [one.path for one in differences(scenario, {**replay(scenario), "steps": []})]
