@@ -4,8 +4,6 @@ Rules: ``nodenumaresource/{plugin,topology_hint,scoring}``, ``deviceshare/plugin
 manager's ``Admit``. PreFilter is the ``Request``; ``admission`` runs the stages in order.
 """
 
-from dataclasses import replace
-
 from numazones import cpuset
 from numazones.policies.koordinator.amounts import Counted, counted
 from numazones.policies.koordinator.annotations import (
@@ -353,13 +351,12 @@ class Candidate:
         if not self.trials.bound:
             return None
         given, policy = self.request.spec, self.trials.bind_policy
-        spec = given
-        if self.trials.required and spec.required_bind_policy in {"", CPUBindPolicy.DEFAULT}:
-            spec = replace(spec, required_bind_policy=policy)
-        if spec.preferred_bind_policy == CPUBindPolicy.DEFAULT:
-            spec = replace(spec, preferred_bind_policy=policy)
-        if not spec.required_bind_policy and not spec.preferred_bind_policy:
-            spec = replace(spec, preferred_bind_policy=policy)
+        required, preferred = given.required_bind_policy, given.preferred_bind_policy
+        if self.trials.required and required in {"", CPUBindPolicy.DEFAULT}:
+            required = policy
+        if preferred == CPUBindPolicy.DEFAULT or not (required or preferred):
+            preferred = policy
+        spec = ResourceSpec(required, preferred, given.exclusive_policy)
         return None if spec == given else spec
 
 

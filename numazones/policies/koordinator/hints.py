@@ -12,7 +12,7 @@ from itertools import combinations
 from math import comb
 
 from numazones import cpuset
-from numazones.policies.koordinator.amounts import Amounts, counted
+from numazones.policies.koordinator.amounts import Amounts, milli, whole
 from numazones.policies.koordinator.annotations import Exclusive, TopologyPolicy
 from numazones.policies.koordinator.books import Use
 from numazones.policies.koordinator.device_books import (
@@ -28,7 +28,7 @@ from numazones.policies.koordinator.host import Zone
 from numazones.policies.koordinator.node import Node
 from numazones.policies.koordinator.request import Request
 from numazones.policies.koordinator.scheduler import ScoringStrategy
-from numazones.policies.koordinator.scoring import counts, published_score, score
+from numazones.policies.koordinator.scoring import counts, mean, published_score
 from numazones.policies.koordinator.status import (
     Code,
     Rejected,
@@ -40,6 +40,7 @@ from numazones.policies.koordinator.status import (
 )
 from numazones.policies.koordinator.topology_manager import Hint
 from numazones.policies.koordinator.trial import Trials, Uncountable
+from numazones.resources import CPU
 
 NO_NUMA_RESOURCES = "node(s) Insufficient NUMA Node resources"
 NO_SCOPED_DEVICES = "Insufficient NUMA Scoped Devices"
@@ -161,31 +162,37 @@ class _Scorer:
         self.weighted = [
             (
                 name,
+                weight,
                 {numa: resources.get(name, 0) for numa, resources in zone_of.items()},
                 {numa: available[numa].get(name, 0) for numa in zone_of},
             )
-            for name, _ in self.strategy.weights
+            for name, weight in self.strategy.weights
             if counts(name, self.asked)
         ]
-        """(resource, NUMA id → all of it, NUMA id → what is left of it)"""
+        """(resource, weight, NUMA id → all of it, NUMA id → what is left of it)"""
 
     def score(self, numas: int) -> int:
         """How good a set is."""
         ids = tuple(cpuset.ids(numas))
-        total, used = {}, {}
-        for name, all_, left in self.weighted:
-            total[name] = sum(all_[numa] for numa in ids)
-            used[name] = max(0, total[name] - sum(left[numa] for numa in ids))
-        capacity, requested = counted(total), counted(used)
-        if self.published:
-            return published_score(
-                self.strategy.weights,
-                requested=requested,
-                capacity=capacity,
-                asked=self.asked,
-                numa_nodes=len(ids),
-            )
-        return score(self.strategy, requested=requested, capacity=capacity, asked=self.asked)
+        requested, capacity, parts = {}, {}, []
+        for name, weight, all_, left in self.weighted:
+            total = rest = 0
+            for numa in ids:
+                total += all_[numa]
+                rest += left[numa]
+            count = milli if name == CPU else whole
+            capacity[name] = count(total)
+            requested[name] = count(max(0, total - rest))
+            parts.append((weight, requested[name] + self.asked.get(name, 0), capacity[name]))
+        if not self.published:
+            return mean(self.strategy, parts)
+        return published_score(
+            self.strategy.weights,
+            requested=requested,
+            capacity=capacity,
+            asked=self.asked,
+            numa_nodes=len(ids),
+        )
 
 
 def device_hints(books: DeviceBooks, request: DeviceRequest) -> dict[str, tuple[Hint, ...]]:

@@ -179,8 +179,8 @@ class Node:
             books.core_exclusive,
             books.numa_exclusive,
             tuple(self.use(numa) for numa in sorted(numas)),
-            _frozen(books.recorded),
-            _frozen(self.requested),
+            frozenset([(numa, frozenset(given.items())) for numa, given in books.recorded.items()]),
+            frozenset(self.requested.items()),
             devices,
         )
 

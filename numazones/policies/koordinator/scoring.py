@@ -21,12 +21,23 @@ def score(strategy: ScoringStrategy, *, requested: Counted, capacity: Counted, a
 
     Resources without capacity are left out, as are extended resources that the pod does not ask for.
     """
+    return mean(
+        strategy,
+        [
+            (weight, requested.get(name, 0) + asked.get(name, 0), capacity.get(name, 0))
+            for name, weight in strategy.weights
+            if counts(name, asked)
+        ],
+    )
+
+
+def mean(strategy: ScoringStrategy, parts: Iterable[tuple[int, int, int]]) -> int:
+    """The score of (weight, requested, capacity) of some resources; without capacity one is left out."""
     total = weights = 0
-    for name, weight in strategy.weights:
-        if not capacity.get(name) or not counts(name, asked):
-            continue
-        total += weight * _one(strategy, requested.get(name, 0) + asked.get(name, 0), capacity[name])
-        weights += weight
+    for weight, requested, capacity in parts:
+        if capacity:
+            total += weight * _one(strategy, requested, capacity)
+            weights += weight
     return total // weights if weights else 0
 
 
@@ -51,17 +62,13 @@ def published_score(
 
 def score_device(strategy: ScoringStrategy, asked: Amounts, total: Amounts, free: Amounts) -> int:
     """The score of one device."""
-    sum_ = weights = 0
+    parts = []
     for name, weight in strategy.weights:
-        capacity = total.get(name, 0)
-        if not capacity:
-            continue
-        requested = capacity
+        requested = capacity = total.get(name, 0)
         if capacity >= free.get(name, 0):
             requested += asked.get(name, 0) - free.get(name, 0)
-        sum_ += weight * _one(strategy, whole(requested), whole(capacity))
-        weights += weight
-    return sum_ // weights if weights else 0
+        parts.append((weight, whole(requested), whole(capacity)))
+    return mean(strategy, parts)
 
 
 def counts(name: str, asked: Counted) -> bool:
