@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from numazones_simulator.apiserver import errors, selectors
+from numazones.label_selector import InvalidSelector, LabelSelector
+from numazones_simulator.apiserver import errors
 from numazones_simulator.apiserver.errors import ApiError, Object
 from numazones_simulator.apiserver.kinds import Kind, name_of, namespace_of
 from numazones_simulator.apiserver.objects import now
@@ -63,7 +64,7 @@ class Budgets:
         """The budgets whose selector matches the pod."""
         labels = pod["metadata"].get("labels") or {}
         for budget in self.in_namespace(namespace_of(pod)):
-            selector = selectors.from_api((budget.get("spec") or {}).get("selector"))
+            selector = _selector(budget)
             if selector is not None and selector.matches(labels):
                 yield budget
 
@@ -108,7 +109,7 @@ class Budgets:
         return _conditioned(result, status, _verdict(allowed), generation)
 
     def _matching(self, budget: Object) -> Iterator[Object]:
-        selector = selectors.from_api((budget.get("spec") or {}).get("selector"))
+        selector = _selector(budget)
         if selector is None:
             return
         for version in self._writes.shelf(self._pods).versions(namespace_of(budget)):
@@ -227,6 +228,14 @@ class Budgets:
             manager="kube-apiserver",
             subresource="status",
         )
+
+
+def _selector(budget: Object) -> LabelSelector | None:
+    """The budget's selector; None where it selects nothing, because there is none or it cannot be read."""
+    try:
+        return LabelSelector.optional((budget.get("spec") or {}).get("selector"))
+    except InvalidSelector:
+        return None
 
 
 def _rejection(budget: Object) -> ApiError:

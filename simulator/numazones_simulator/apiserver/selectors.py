@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from numazones_simulator.apiserver.errors import ApiError, Object, bad_request
 
@@ -161,24 +160,6 @@ class _Parser:
 def parse_labels(text: str) -> LabelSelector:
     """A label selector from its query parameter; raises ApiError 400."""
     return LabelSelector(tuple(_Parser(text).requirements()))
-
-
-_OPERATORS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!"}
-
-
-def from_api(selector: Mapping[str, Any] | None) -> LabelSelector | None:
-    """A metav1.LabelSelector; None selects nothing, an empty one everything (as policy/v1 does)."""
-    if selector is None:
-        return None
-    exact = [
-        Requirement(key, "in", frozenset([value]))
-        for key, value in (selector.get("matchLabels") or {}).items()
-    ]
-    others = [
-        Requirement(one["key"], _OPERATORS[one["operator"]], frozenset(one.get("values") or ()))
-        for one in selector.get("matchExpressions") or ()
-    ]
-    return LabelSelector((*exact, *others))
 
 
 @dataclass(frozen=True, slots=True)
