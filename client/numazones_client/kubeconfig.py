@@ -27,6 +27,7 @@ async def load(
         return await from_kubeconfig(named, context=context)
     if os.environ.get("KUBERNETES_SERVICE_HOST") and (SERVICE_ACCOUNT / "token").exists():
         return in_cluster()
+    _ensure_home()
     default = Path.home() / ".kube" / "config"
     if default.exists():
         return await from_kubeconfig(default, context=context)
@@ -44,6 +45,7 @@ async def from_kubeconfig(path: str | Path, *, context: str | None = None) -> Cl
     Raises:
         ConfigError: no file can be read, its content cannot be used, or ``kubernetes`` is not installed.
     """
+    _ensure_home()
     try:
         from numazones_client import official_kubeconfig  # noqa: PLC0415 - dear, and not needed in a pod
     except ModuleNotFoundError as error:
@@ -52,3 +54,11 @@ async def from_kubeconfig(path: str | Path, *, context: str | None = None) -> Cl
             "pip install 'numazones[kubeconfig]', or run in a pod"
         ) from error
     return await official_kubeconfig.read(str(path), context)
+
+
+def _ensure_home() -> None:
+    """Give a user without a home the one that container runtimes give; the official client insists on one."""
+    try:
+        Path.home()
+    except RuntimeError:  # neither $HOME nor an entry in /etc/passwd
+        os.environ["HOME"] = "/"

@@ -241,6 +241,30 @@ def test_the_official_client_is_imported_for_kubeconfigs_only() -> None:
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
+@pytest.mark.parametrize(
+    ("kubeconfig_given", "said"), [(True, "http://127.0.0.1:1"), (False, "no API server is configured")]
+)
+def test_a_user_without_a_name_and_a_home_gets_by(
+    tmp_path: Path, *, kubeconfig_given: bool, said: str
+) -> None:
+    path = str(kubeconfig(tmp_path / "config")) if kubeconfig_given else None
+    program = f"""
+import asyncio, pwd
+def nobody(uid): raise KeyError(f"getpwuid(): uid not found: {{uid}}")
+pwd.getpwuid = nobody
+import numazones_client as c
+try:
+    print(asyncio.run(c.load({path!r})).server)
+except c.ConfigError as error:
+    print(error)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], env={}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert said in done.stdout
+
+
 # Kubeconfigs
 
 
