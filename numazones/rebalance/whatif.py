@@ -13,7 +13,7 @@ from typing import Any
 
 from numazones.api.numazone import NUMAZone
 from numazones.api.zones import node_from_zones
-from numazones.cluster import Cluster, ClusterNode, ClusterPod, Unknown
+from numazones.cluster import Cluster, ClusterNode, Unknown
 from numazones.defaulting import Defaults
 from numazones.errors import NumazonesError
 from numazones.rebalance.budgets import Budget, Headroom
@@ -24,6 +24,7 @@ from numazones.rebalance.moves import Plan, evict, place
 from numazones.rebalance.planner import plan
 from numazones.rebalance.policy import Policy
 from numazones.rebalance.templates import pod_from_template
+from numazones.sharing import Sharing
 
 
 class InvalidDump(NumazonesError):
@@ -74,7 +75,8 @@ def situation_of(items: Iterable[Mapping[str, Any]], now: datetime) -> Situation
     defaults = Defaults.of(item for found in kinds.values() for item in found)
     if "Node" not in kinds:
         raise InvalidDump("the dump holds no nodes; kubectl get nodes,pods,numazones -A -o json has them")
-    pods = [ClusterPod.from_api(body) for body in kinds.get("Pod", ())]
+    sharing = Sharing()
+    pods = [sharing.pod(body) for body in kinds.get("Pod", ())]
     templates = {
         body["metadata"]["uid"]: pod_from_template(body, defaults)
         for kind in ("ReplicaSet", "StatefulSet", "Job")

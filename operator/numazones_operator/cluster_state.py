@@ -12,11 +12,11 @@ from dataclasses import replace
 
 from numazones import prediction
 from numazones.cluster import Cluster, ClusterNode, ClusterPod
+from numazones.sharing import Sharing
 from numazones_client.table import Change, Table
 from numazones_operator.decoding import Heartbeat, TopologyReport, ZoneReport
 from numazones_operator.hindsight import Fates
 from numazones_operator.node_record import NodeRecord, Pulse
-from numazones_operator.sharing import Sharing
 from numazones_operator.topologies import approximate
 
 Clock = Callable[[], float]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from numazones.cluster import ClusterPod
 from numazones.pod import Pod
-from numazones_operator.sharing import Sharing
+from numazones.sharing import Sharing
 from numazones_simulator import node_kinds
 from numazones_simulator.workload import Workload
 
