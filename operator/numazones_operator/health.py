@@ -13,9 +13,8 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
+from numazones_program.addresses import parse_address
 from numazones_program.settings import InvalidSetting
-
-_LARGEST_PORT = 65535
 
 Problems = Callable[[], list[str]]
 """One sentence per thing that is wrong; empty means all is well."""
@@ -57,12 +56,12 @@ async def serve(address: str, server: web.Application) -> AsyncIterator[int]:
     Raises:
         InvalidSetting: the text is not an address, or it cannot be listened on.
     """
-    host, port = _host_and_port(address)
+    host, port = parse_address(address)
     runner = web.AppRunner(server, access_log=None)
     await runner.setup()
     try:
         try:
-            await web.TCPSite(runner, host, port).start()
+            await web.TCPSite(runner, host or None, port).start()
         except OSError as error:
             raise InvalidSetting(
                 f"--metrics-address {address}: {error.strerror or error}; choose another address"
@@ -70,10 +69,3 @@ async def serve(address: str, server: web.Application) -> AsyncIterator[int]:
         yield int(runner.addresses[0][1])
     finally:
         await runner.cleanup()
-
-
-def _host_and_port(address: str) -> tuple[str | None, int]:
-    host, separator, port = address.rpartition(":")
-    if not separator or not port.isdecimal() or int(port) > _LARGEST_PORT:
-        raise InvalidSetting(f"--metrics-address {address!r}: write host:port, such as :9407")
-    return host.removeprefix("[").removesuffix("]") or None, int(port)

@@ -15,6 +15,7 @@ from numazones.errors import NumazonesError
 from numazones.fragmentation import InvalidShape, Shape
 from numazones_operator.options import Options, declared
 from numazones_program import settings
+from numazones_program.addresses import Address
 from numazones_program.settings import InvalidSetting
 
 ENVIRONMENT_PREFIX = "NUMAZONES_OPERATOR"
@@ -76,6 +77,8 @@ def _kind(kind: str, default: Any) -> Any:
             return settings.Duration()
         case "shapes":
             return _Shapes()
+        case "address":
+            return Address()
         case "path":
             return click.Path(path_type=Path)
         case "":

@@ -7,14 +7,14 @@ admissions that the model makes. What the cluster holds is reported by the leade
 replicas count nothing twice; ``docs/reference/metrics.md`` lists everything.
 """
 
-import platform
 from collections.abc import Callable, Iterator
-from importlib.metadata import version
 from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
+
+from numazones_program import self_metrics
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 # The kubelet's own buckets for an admission, doubling from 50 µs.
@@ -26,13 +26,7 @@ class Metrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registry = registry
-        build = Gauge(
-            "numazones_operator_build_info",
-            "Always 1; the labels say what is running.",
-            ("version", "python_version"),
-            registry=registry,
-        )
-        build.labels(version("numazones"), platform.python_version()).set(1)
+        self_metrics.register(registry, prefix="numazones_operator")
         self.leader = Gauge(
             "numazones_operator_leader", "1 on the replica that writes, 0 on the others.", registry=registry
         )

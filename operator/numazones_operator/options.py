@@ -40,7 +40,7 @@ class Options:
         "numazones-system", "Namespace of the exporters' Leases.", metavar="NAMESPACE"
     )
     metrics_address: str = _setting(
-        ":9407", "Where to serve /metrics, /healthz and /readyz.", metavar="HOST:PORT"
+        ":9407", "Where to serve /metrics, /healthz and /readyz.", kind="address", metavar="HOST:PORT"
     )
     identity: str = _setting(
         "", "Name of this replica in the leader's Lease.  [default: host name and a random part]"

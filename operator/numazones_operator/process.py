@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import logging
 import secrets
-import signal
 import socket
 from collections.abc import Coroutine, Iterator
 from contextlib import AsyncExitStack
@@ -18,7 +17,6 @@ from datetime import timedelta
 from typing import Any
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.process_collector import ProcessCollector
 
 from numazones.api.meta import NODE_LABEL
 from numazones_client import Client, ClusterConfig, Decoder, Pace, Reflector, RetryPolicy, by_uid, load
@@ -46,10 +44,10 @@ from numazones_operator.rebalance.intent import Intent
 from numazones_operator.rebalance.metrics import RebalanceMetrics
 from numazones_operator.work_figures import PredictionFigures, QueueFigures
 from numazones_program import logs
+from numazones_program.signals import ending_signals
 
 LEASE_NAME = "numazones-operator"
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _SHUTDOWN_PATIENCE = 3.0
 _EXPIRY_PERIOD = 1.0
 
@@ -102,7 +100,6 @@ class Operator:
         self.collectors = self._collectors()
         for collector in self.collectors:
             self.registry.register(collector)
-        ProcessCollector(namespace="numazones_operator", registry=self.registry)
 
     @property
     def client(self) -> Client:
@@ -276,7 +273,7 @@ class Operator:
         """End in order when told to; where this is no main thread, nobody tells."""
         loop = asyncio.get_running_loop()
         with contextlib.suppress(ValueError, RuntimeError, NotImplementedError):
-            for number in _SIGNALS:
+            for number in ending_signals():
                 loop.add_signal_handler(number, self.stop)
 
     async def _end(self) -> None:
@@ -288,7 +285,7 @@ class Operator:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         with contextlib.suppress(ValueError, RuntimeError, NotImplementedError):
-            for number in _SIGNALS:
+            for number in ending_signals():
                 asyncio.get_running_loop().remove_signal_handler(number)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
