@@ -88,10 +88,10 @@ def direct(server: str, *, directory: Path = SERVICE_ACCOUNT) -> ClusterConfig:
     """Return the configuration for a server's URL, with the credentials that ``directory`` holds, if any.
 
     Raises:
-        ConfigError: the text is no URL, or the certificate authority cannot be read.
+        ConfigError: the text is not a URL, or the certificate authority cannot be read.
     """
     if not server.startswith(("http://", "https://")):
-        raise ConfigError(f"{server!r} is no server's URL; write it as https://10.96.0.1:443")
+        raise ConfigError(f"{server!r} is not a server's URL; write it as https://10.96.0.1:443")
     token, namespace, authority = directory / "token", directory / "namespace", directory / "ca.crt"
     context = None
     if server.startswith("https://"):

@@ -133,7 +133,7 @@ def _ssl_context(found: SimpleNamespace, path: str) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=found.ssl_ca_cert)
     except (OSError, ssl.SSLError) as error:
-        raise ConfigError(f"the kubeconfig {path}: certificate-authority is no PEM certificate") from error
+        raise ConfigError(f"the kubeconfig {path}: certificate-authority is not a PEM certificate") from error
     if not found.verify_ssl:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
@@ -142,7 +142,7 @@ def _ssl_context(found: SimpleNamespace, path: str) -> ssl.SSLContext:
             context.load_cert_chain(found.cert_file, found.key_file)
         except (OSError, ssl.SSLError) as error:
             raise ConfigError(
-                f"the kubeconfig {path}: client-certificate and client-key are no matching PEM pair"
+                f"the kubeconfig {path}: client-certificate and client-key are not matching PEM pair"
             ) from error
     return context
 

@@ -99,7 +99,7 @@ class _NodeName(click.ParamType):  # type: ignore[type-arg] # generic in new rel
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         text = str(value)
         if text and (len(text) > _MAX_NODE_NAME or not _NODE_NAME.fullmatch(text)):
-            self.fail(f"{text!r} is no node name; use the name that kubectl get nodes shows", param, ctx)
+            self.fail(f"{text!r} is not a node name; use the name that kubectl get nodes shows", param, ctx)
         return text
 
 
@@ -271,5 +271,5 @@ def _host_name() -> str:
     """The name a kubelet would register this machine under."""
     name = socket.gethostname().strip().lower()
     if not _NODE_NAME.fullmatch(name):
-        raise click.UsageError(f"the host name {name!r} is no node name; give --node-name")
+        raise click.UsageError(f"the host name {name!r} is not a node name; give --node-name")
     return name

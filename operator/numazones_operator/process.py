@@ -270,7 +270,7 @@ class Operator:
     # Ending
 
     def _answer_signals(self) -> None:
-        """End in order when told to; where this is no main thread, nobody tells."""
+        """End in order when told to; where this is not the main thread, nobody tells."""
         loop = asyncio.get_running_loop()
         with contextlib.suppress(ValueError, RuntimeError, NotImplementedError):
             for number in ending_signals():

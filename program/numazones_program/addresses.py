@@ -17,13 +17,14 @@ def parse_address(text: str, *, default_port: int | None = None) -> tuple[str, i
         default_port: what applies where the text names a host alone; without one, a port must be there.
 
     Raises:
-        InvalidSetting: the text is no address.
+        InvalidSetting: the text is not an address.
     """
     host, port = _split(text, default_port)
     if not port.isascii() or not port.isdecimal() or int(port) > _LARGEST_PORT:
         example = ":8080" if default_port is None else "10.0.0.1"
         raise InvalidSetting(
-            f"{text!r} is no address; write host:port, such as {example}, with a port up to {_LARGEST_PORT}"
+            f"{text!r} is not an address; "
+            f"write host:port, such as {example}, with a port up to {_LARGEST_PORT}"
         )
     return host.removeprefix("[").removesuffix("]"), int(port)
 

@@ -66,7 +66,7 @@ def serve(address: str, answer: Application) -> Iterator[int]:
     """Serve on ``host:port`` (host may be empty or ``[IPv6]``) and yield the port; port 0 picks a free one.
 
     Raises:
-        InvalidSetting: the text is no address, or it cannot be listened on.
+        InvalidSetting: the text is not an address, or it cannot be listened on.
     """
     host, port = parse_address(address)
     try:

@@ -41,7 +41,7 @@ def parse_duration(text: str | float) -> float:
     """Read seconds from ``90``, ``90s``, ``1m30s``, ``500ms`` or ``2h``.
 
     Raises:
-        InvalidSetting: the text is no positive duration.
+        InvalidSetting: the text is not a positive duration.
     """
     stripped = str(text).strip()
     try:
@@ -52,7 +52,7 @@ def parse_duration(text: str | float) -> float:
         except duration.InvalidDuration:
             seconds = 0.0
     if not 0 < seconds < float("inf"):
-        raise InvalidSetting(f"{text!r} is no duration; write a positive time such as 60s, 1m30s or 500ms")
+        raise InvalidSetting(f"{text!r} is not a duration; write a positive time such as 60s, 1m30s or 500ms")
     return seconds
 
 
@@ -81,7 +81,7 @@ def load_file(ctx: click.Context, _param: click.Parameter, path: Path | None) ->
     except (OSError, UnicodeDecodeError) as error:
         raise click.UsageError(f"--config {path}: {getattr(error, 'strerror', None) or error}") from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # such as dates and numbers that cannot be
-        raise click.UsageError(f"--config {path} is no YAML: {error}") from error
+        raise click.UsageError(f"--config {path} is not valid YAML: {error}") from error
     if not isinstance(content, Mapping | None):
         raise click.UsageError(f"--config {path}: expected settings as 'key: value' lines")
     ctx.default_map = dict(_settings_of_file(ctx, path, content or {}))

@@ -190,7 +190,7 @@ async def test_a_server_that_is_named_gets_the_service_accounts_token(pod_files:
 
 
 def test_a_server_needs_a_scheme() -> None:
-    with pytest.raises(ConfigError, match=r"'10\.0\.0\.1' is no server's URL; write it as https://"):
+    with pytest.raises(ConfigError, match=r"'10\.0\.0\.1' is not a server's URL; write it as https://"):
         direct("10.0.0.1")
 
 
@@ -358,20 +358,20 @@ HTTPS = {"server": "https://127.0.0.1:1"}
         ({"user": {"exec": {"args": ["x"]}}}, "the credential plugin None gave no credentials"),
         (
             {"cluster": HTTPS | {"certificate-authority-data": "?"}},
-            "certificate-authority is no PEM certificate",
+            "certificate-authority is not a PEM certificate",
         ),
         (
             {"cluster": HTTPS | {"certificate-authority-data": encoded(b"x")}},
-            "certificate-authority is no PEM certificate",
+            "certificate-authority is not a PEM certificate",
         ),
         ({"cluster": HTTPS | {"certificate-authority": "none.crt"}}, "none.crt"),
-        ({"cluster": HTTPS, "user": {"client-certificate-data": encoded(b"x")}}, "no matching PEM pair"),
+        ({"cluster": HTTPS, "user": {"client-certificate-data": encoded(b"x")}}, "not matching PEM pair"),
         (
             {
                 "cluster": HTTPS,
                 "user": {"client-certificate-data": encoded(b"x"), "client-key-data": encoded(b"y")},
             },
-            "client-certificate and client-key are no matching PEM pair",
+            "client-certificate and client-key are not matching PEM pair",
         ),
     ],
 )

@@ -77,7 +77,7 @@ def test_without_a_name_the_node_is_called_as_the_host_is(monkeypatch: pytest.Mo
     monkeypatch.setattr("socket.gethostname", lambda: "my_laptop")
     result = run("--dump-config")
     assert result.exit_code == 2
-    assert "the host name 'my_laptop' is no node name; give --node-name" in result.stderr
+    assert "the host name 'my_laptop' is not a node name; give --node-name" in result.stderr
 
 
 def test_the_socket_is_looked_for_in_the_kubelets_directory() -> None:
@@ -88,8 +88,11 @@ def test_the_socket_is_looked_for_in_the_kubelets_directory() -> None:
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (("--interval", "soon"), "'soon' is no duration; write a positive time such as 60s, 1m30s or 500ms"),
-        (("--interval", "0s"), "'0s' is no duration"),
+        (
+            ("--interval", "soon"),
+            "'soon' is not a duration; write a positive time such as 60s, 1m30s",
+        ),
+        (("--interval", "0s"), "'0s' is not a duration"),
         (
             ("--publish", "zones"),
             "'zones' cannot be published; choose from numazones, noderesourcetopologies",
@@ -97,7 +100,10 @@ def test_the_socket_is_looked_for_in_the_kubelets_directory() -> None:
         (("--podresources", "tcp:1"), "'tcp:1' is none of unix:PATH, replay:DIR, none"),
         (("--kubelet-config", "file:"), "'file:' is none of configz, file:PATH, none"),
         (("--pods", "all"), "'all' is none of api, file:PATH, none"),
-        (("--node-name", "No Node"), "'No Node' is no node name; use the name that kubectl get nodes shows"),
+        (
+            ("--node-name", "No Node"),
+            "'No Node' is not a node name; use the name that kubectl get nodes",
+        ),
         (("-o", "xml"), "'xml' is not one of 'table', 'yaml', 'json'"),
     ],
 )
@@ -119,13 +125,13 @@ def test_a_wrong_environment_variable_is_named() -> None:
     [
         ("intervall: 3s\n", "unknown setting 'intervall'; did you mean interval?"),
         ("colour: red\n", "unknown setting 'colour'; known are nodeName, sysfs,"),
-        ("interval: soon\n", "interval: 'soon' is no duration"),
+        ("interval: soon\n", "interval: 'soon' is not a duration"),
         ("publish: [zones]\n", "publish: 'zones' cannot be published"),
         ("- interval\n", "expected settings as 'key: value' lines"),
-        ("a: [", "is no YAML"),
-        ("a: 2001-99-99", "is no YAML"),
-        ("a: " + "9" * 5000, "is no YAML"),
-        ("[" * 5000, "is no YAML"),
+        ("a: [", "is not valid YAML"),
+        ("a: 2001-99-99", "is not valid YAML"),
+        ("a: " + "9" * 5000, "is not valid YAML"),
+        ("[" * 5000, "is not valid YAML"),
     ],
 )
 def test_a_wrong_file_is_named_with_key_and_cure(tmp_path: Path, text: str, message: str) -> None:

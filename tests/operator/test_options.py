@@ -57,7 +57,7 @@ def test_the_namespace_of_the_pod_is_taken_from_where_kubernetes_puts_it() -> No
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--debounce=soon",), "no duration"),
+        (("--debounce=soon",), "not a duration"),
         (("--shapes=memory=1Gi",), "asks for no CPUs"),
         (("--write-rate=0",), "--write-rate must be more than 0"),
         (("--leader-elect-renew-deadline=20s",), "must be shorter than"),

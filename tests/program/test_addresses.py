@@ -31,7 +31,7 @@ def test_a_host_alone_gets_the_default_port(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["8080", "localhost:http", ":65536", "::x", ":99999", ":-1", ":\u0663", ""])
 def test_what_is_no_address_is_quoted_with_the_cure(text: str) -> None:
-    with pytest.raises(InvalidSetting, match=re.escape(f"{text!r} is no address; write host:port")):
+    with pytest.raises(InvalidSetting, match=re.escape(f"{text!r} is not an address; write host:port")):
         parse_address(text)
 
 
@@ -43,5 +43,5 @@ def test_a_flag_with_a_bad_address_ends_the_command_with_a_usage_error() -> None
 
     shown = CliRunner().invoke(program, ["--metrics-address", ":99999"])
     assert shown.exit_code == 2
-    assert "Invalid value for '--metrics-address': ':99999' is no address" in shown.output
+    assert "Invalid value for '--metrics-address': ':99999' is not an address" in shown.output
     assert CliRunner().invoke(program, ["--metrics-address", ":9"]).output == ":9\n"

@@ -100,7 +100,7 @@ class APIServerConfigReader:
         """Ask once.
 
         Raises:
-            SourceError: not allowed, or the answer is no configuration.
+            SourceError: not allowed, or the answer is not a configuration.
             numazones_client.APIError: the API server cannot be asked.
         """
         client = await self._client.get()

@@ -40,7 +40,7 @@ def _parse(path: Path, text: str) -> Any:
             if "\\u" in text:  # half a surrogate pair is JSON to Python, and no text
                 json.dumps(document, ensure_ascii=False).encode()
         except (ValueError, RecursionError) as error:
-            raise SourceError("InvalidDocument", f"{path} is no valid JSON: {error}") from error
+            raise SourceError("InvalidDocument", f"{path} is not valid JSON: {error}") from error
         return document
     import yaml  # noqa: PLC0415 - most exporters read no YAML
 

@@ -36,15 +36,15 @@ class FilePodsReader:
         """Read the file.
 
         Raises:
-            SourceError: the file is missing or is no PodList.
+            SourceError: the file is missing or is not a PodList.
         """
         items = read_document(self._path).get("items")
         if not isinstance(items, list):
-            raise SourceError("InvalidDocument", f"{self._path} is no PodList: it has no list 'items'")
+            raise SourceError("InvalidDocument", f"{self._path} is not a PodList: it has no list 'items'")
         try:
             return pods_of(items, self._node_name)
         except (TypeError, AttributeError, KeyError) as error:
-            raise SourceError("InvalidDocument", f"{self._path} is no PodList: {error!r}") from error
+            raise SourceError("InvalidDocument", f"{self._path} is not a PodList: {error!r}") from error
 
 
 def pods_of(items: Iterable[Mapping[str, Any]], node_name: str) -> tuple[NodePod, ...]:

@@ -120,7 +120,7 @@ def _explain(path: Path, error: Exception) -> SourceError:
         detail = error.message or "no details"
         return SourceError("KubeletRejected", f"{path}: the kubelet answered {error.status.name}: {detail}")
     if isinstance(error, DecodeError):
-        return SourceError("InvalidAnswer", f"{path}: the answer is no podresources v1 message")
+        return SourceError("InvalidAnswer", f"{path}: the answer is not a podresources v1 message")
     if isinstance(error, OSError):
         cure = (
             "the exporter must run as root"
@@ -175,7 +175,7 @@ class ReplayReader:
             ) from error
         except DecodeError as error:
             raise SourceError(
-                "InvalidAnswer", f"{path} is no {message.DESCRIPTOR.full_name} message; record it again"
+                "InvalidAnswer", f"{path} is not a {message.DESCRIPTOR.full_name} message; record it again"
             ) from error
 
 
@@ -204,7 +204,7 @@ def reader_for(endpoint: str) -> PodResourcesReader:
     if endpoint == "none":
         return NoReader()
     raise SourceError(
-        "InvalidEndpoint", f"{endpoint!r} is no podresources endpoint; write unix:PATH, replay:DIR or none"
+        "InvalidEndpoint", f"{endpoint!r} is not a podresources endpoint; write unix:PATH, replay:DIR or none"
     )
 
 

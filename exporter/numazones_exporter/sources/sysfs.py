@@ -23,7 +23,7 @@ from numazones.machine import CPU, InvalidMachine, Machine, NUMANode
 from numazones_exporter.observation import SYSFS, Hardware, Problem
 from numazones_exporter.sources.problems import Reading, SourceError
 
-# Numbers in names and files have bounds, so that nonsense is no number instead of one that eats the memory.
+# Numbers in names and files have bounds, so that nonsense is rejected before it eats the memory.
 _CPU_ENTRY = re.compile(r"cpu([0-9]{1,5})")
 _NODE_ENTRY = re.compile(r"node([0-9]{1,5})")
 _HUGEPAGES_ENTRY = re.compile(r"hugepages-([0-9]{1,12})kB")

@@ -43,9 +43,9 @@ def test_the_kubelets_defaults_are_applied() -> None:
 @pytest.mark.parametrize(
     ("text", "reason", "message"),
     [
-        ("{", "InvalidDocument", "is no valid JSON: "),
-        ('{"a":' * 100_000, "InvalidDocument", "is no valid JSON: "),
-        ('{"a": ' + "9" * 5000 + "}", "InvalidDocument", "is no valid JSON: "),
+        ("{", "InvalidDocument", "is not valid JSON: "),
+        ('{"a":' * 100_000, "InvalidDocument", "is not valid JSON: "),
+        ('{"a": ' + "9" * 5000 + "}", "InvalidDocument", "is not valid JSON: "),
         ("a: [", "InvalidDocument", "is neither JSON nor YAML: "),
         ("[" * 100_000, "InvalidDocument", "nests deeper than any Kubernetes object"),
         ("a: " + "9" * 5000, "InvalidDocument", "is neither JSON nor YAML: "),

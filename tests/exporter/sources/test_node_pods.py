@@ -46,9 +46,9 @@ async def test_json_and_yaml_lists_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"kind": "Pod"}', "is no PodList: it has no list 'items'"),
-        ('{"items": [3]}', "is no PodList: AttributeError"),
-        ('{"items": [{"spec": {"nodeName": "n"}}]}', "is no PodList: KeyError('metadata')"),
+        ('{"kind": "Pod"}', "is not a PodList: it has no list 'items'"),
+        ('{"items": [3]}', "is not a PodList: AttributeError"),
+        ('{"items": [{"spec": {"nodeName": "n"}}]}', "is not a PodList: KeyError('metadata')"),
         (
             '{"items": [{"metadata": {"name": 5}, "spec": {"nodeName": "n"}}]}',
             "namespace, name, uid, phase and QoS class must be texts, not ('default', 5, '', '', '')",
@@ -57,7 +57,7 @@ async def test_json_and_yaml_lists_are_read(tmp_path: Path) -> None:
             '{"items": [{"metadata": {"name": "a", "uid": ["u"]}, "spec": {"nodeName": "n"}}]}',
             "must be texts",
         ),
-        (r'{"items": [], "name": "\ud800"}', "is no valid JSON: 'utf-8' codec can't encode"),
+        (r'{"items": [], "name": "\ud800"}', "is not valid JSON: 'utf-8' codec can't encode"),
         ('items: []\nname: "\\ud800"', "is neither JSON nor YAML"),
     ],
 )

@@ -337,7 +337,7 @@ async def test_a_recording_without_its_files_says_which_are_needed(tmp_path: Pat
 
 async def test_a_recording_of_something_else_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "podresources_list.pb").write_bytes(b"\xff" * 9)
-    with pytest.raises(SourceError, match=r"podresources_list.pb is no v1.ListPodResourcesResponse message"):
+    with pytest.raises(SourceError, match=r"pb is not a v1\.ListPodResourcesResponse message"):
         await reader_for(f"replay:{tmp_path}").read()
 
 
