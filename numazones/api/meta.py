@@ -86,7 +86,8 @@ Quantity = Annotated[
     Field(
         max_length=64,
         pattern=QUANTITY_PATTERN,
-        json_schema_extra={"x-kubernetes-int-or-string": True},
+        # Named once more, for the schema: beside a validator of its own pydantic leaves it out.
+        json_schema_extra={"x-kubernetes-int-or-string": True, "pattern": QUANTITY_PATTERN},
     ),
 ]
 """A Kubernetes quantity in its text form; read its amount with ``numazones.quantity``."""

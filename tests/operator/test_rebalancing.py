@@ -312,6 +312,15 @@ async def test_a_policy_says_why_nothing_is_recommended_with_counts(tmp_path: Pa
         assert await here.recommendations() == []
 
 
+async def test_a_shape_of_no_quantity_is_refused_by_the_api_server(tmp_path: Path) -> None:
+    async with closed_loop(tmp_path) as loop:
+        here = Stage(loop.client, {}, loop)
+        nonsense = {"name": "x", "resources": {"cpu": "x"}}
+        with pytest.raises(Invalid, match="cpu"):
+            await here.policy("Recommend", goals={"shapes": [nonsense]})
+        await here.policy("Recommend", goals={"shapes": [{"name": "x", "resources": {"cpu": 4}}]})
+
+
 async def test_an_edited_policy_is_searched_for_at_once(tmp_path: Path) -> None:
     async with stage(tmp_path) as here:
         impossible = {"name": "huge", "resources": {"cpu": "99"}, "count": 1}
