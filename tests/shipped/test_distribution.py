@@ -191,7 +191,7 @@ def commands(folder: Path) -> Iterator[tuple[str, list[str], str]]:
             *(f"--podresources=replay:{recorded}", f"--kubelet-config=file:{recorded}/configz.json"),
             f"--pods=file:{SAMPLE}/pods.json",
         ],
-        "rig-b   0      restricted   24    2          12         10     47Gi     25.7Gi",
+        "rig-b   0      restricted   24    2          12         10 ",
     )
     yield (
         "operator",
