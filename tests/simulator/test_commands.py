@@ -66,8 +66,8 @@ def test_the_demo_tells_its_story_to_the_end() -> None:
 
 
 def test_predictions_of_the_operator_equal_what_kubelets_do() -> None:
-    """Real operator, simulated kubelets; tests of predictions alone take many more pods."""
-    shown = run("cluster", "--nodes", "10", "--pods", "150", "--crowd", "70", "--seed", "4")
+    """Real operator, simulated kubelets. On a busy machine some pods leave before they are judged."""
+    shown = run("cluster", "--nodes", "10", "--pods", "220", "--crowd", "70", "--seed", "4")
     assert shown.returncode == 0, shown.stderr
     table = shown.stdout.split("what its kubelet did\n")[1].split("\n\n")[0]
     rows = [line.split() for line in table.splitlines()[1:]]
