@@ -32,6 +32,7 @@ from numazones.kubelet.node import Node
 from numazones.kubelet.versions import release
 from numazones.machine import CPU, Machine, NUMANode
 from numazones.resources import HUGEPAGES, MEMORY, is_device, is_memory, page_kib
+from numazones.wording import counted
 
 __all__ = ["IncompleteZones", "ZonesNotReady", "build_zones", "node_from_zones", "zones_from_node"]
 
@@ -174,7 +175,7 @@ def _agreeing(zones: Iterable[NUMAZone]) -> dict[int, NUMAZoneStatus]:
         raise IncompleteZones(f"node {name}: its zones were written at different moments; wait for the rest")
     if first.zones != len(known):
         raise IncompleteZones(
-            f"node {name}: {len(known)} of {first.zones} zones are there; wait for the rest"
+            f"node {name}: {len(known)} of {counted(first.zones, 'zone')} published so far; wait for the rest"
         )
     return known
 

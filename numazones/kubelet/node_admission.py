@@ -27,6 +27,7 @@ from numazones.kubelet.preemption import PODS, NoVictims, victims_for
 from numazones.kubelet.rejection import UNEXPECTED
 from numazones.pod import Pod
 from numazones.resources import CPU, MEMORY, is_memory
+from numazones.wording import counted
 
 EVICTED = "Evicted"
 OUT_OF = "OutOf"
@@ -151,7 +152,7 @@ class _Insufficient:
     @property
     def sentence(self) -> str:
         if self.resource == PODS:
-            return f"the node runs {self.used} pods and takes {self.capacity}"
+            return f"the node runs {counted(self.used, 'pod')} and takes {self.capacity}"
         used, capacity = _figure(self.resource, self.used), _figure(self.resource, self.capacity)
         return (
             f"requests {_figure(self.resource, self.requested)} {self.resource}; "

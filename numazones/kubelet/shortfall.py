@@ -14,6 +14,7 @@ from numazones.kubelet.config import SINGLE_NUMA_NODE
 from numazones.kubelet.hints import masks_of_size
 from numazones.kubelet.rejection import EMPTY_POD_SHARED_POOL, SMT_ALIGNMENT, TOPOLOGY_AFFINITY, Rejection
 from numazones.resources import is_memory
+from numazones.wording import counted
 
 # With more NUMA nodes than the kubelet takes by default, not all their sets are looked at.
 _MANY = 8
@@ -136,14 +137,14 @@ class _Inspection:
         wanted, per_core = self.attempt.demand.cpus, manager.topology.cpus_per_core
         if wanted % per_core:
             return Shortfall(
-                f"asks for {wanted} exclusive CPUs, not a multiple of the {per_core} threads of a core"
+                f"asks for {_amount('cpu', wanted)}, not a multiple of the {per_core} threads of a core"
             )
         whole = (self.attempt.cpus.default & ~manager.reserved_physical).bit_count()
         possible = (manager.topology.all_cpus & ~manager.reserved_physical).bit_count() >= wanted
         shortage = Shortage("cpu", wanted, whole, tuple(cpuset.ids(self.kubelet.machine.numa_mask)), possible)
         return Shortfall(
-            f"needs {wanted} exclusive CPUs in whole cores; "
-            f"{whole} CPUs are left on cores without reserved CPUs",
+            f"needs {_amount('cpu', wanted)} in whole cores; "
+            f"{counted(whole, 'CPU')} {'is' if whole == 1 else 'are'} left on cores without reserved CPUs",
             (shortage,),
         )
 

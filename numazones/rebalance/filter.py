@@ -15,6 +15,7 @@ from numazones.cluster import MIRROR, Cluster, ClusterPod
 from numazones.rebalance import protections as names
 from numazones.rebalance.budgets import Headroom
 from numazones.rebalance.protections import Protections
+from numazones.wording import counted
 
 EVICT = "descheduler.alpha.kubernetes.io/evict"
 PREFER_NO_EVICTION = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
@@ -193,7 +194,8 @@ def _protected_by_age_or_number(
         if number < protections.min_replicas:
             yield Objection(
                 "MinReplicas",
-                f"owner has {number} replicas which is less than minReplicas of {protections.min_replicas}",
+                f"owner has {counted(number, 'replica')} which is less than "
+                f"minReplicas of {protections.min_replicas}",
             )
     age = protections.min_pod_age
     if age is not None and (not pod.started or surroundings.now - timestamp.parse(pod.started) < age):

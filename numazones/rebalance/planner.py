@@ -20,6 +20,7 @@ from numazones.rebalance.moves import Disruption, Move, Placement, Plan, evict, 
 from numazones.rebalance.policy import Policy
 from numazones.rebalance.proof import Proof, prove
 from numazones.rebalance.search import Breadth, Expired, Found, Search, Step
+from numazones.wording import counted
 
 _Item = TypeVar("_Item")
 
@@ -85,7 +86,7 @@ class _Planning:
     def _why_nothing(self) -> str:
         if not self._movable:
             return "no pod may be moved"
-        within = f"{self._policy.max_evictions} evictions"
+        within = counted(self._policy.max_evictions, "eviction")
         if self._expired():
             return f"no plan was found within {within} before time was up"
         return f"no plan was found within {within}"
@@ -164,7 +165,7 @@ class _Planning:
                     target_zones=zones_of(target, step.candidate.replacement),
                     affinity=(step.node,),
                     after_pending=step.after_pending,
-                    why=_why(step, source.name, _hole(source), _hole(freed)),
+                    why=_why(step, source.name, _free_block(source), _free_block(freed)),
                 )
             )
         after = self._search(cluster, ()).total
@@ -230,7 +231,7 @@ def _placed(
     return cluster, placements
 
 
-def _hole(node: ClusterNode) -> int:
+def _free_block(node: ClusterNode) -> int:
     return 0 if node.state is None else largest_free_block(node.state)
 
 

@@ -19,12 +19,13 @@ from numazones.errors import NumazonesError
 from numazones.rebalance.budgets import Budget, Headroom
 from numazones.rebalance.candidates import Situation, candidates, why_not
 from numazones.rebalance.filter import Surroundings
-from numazones.rebalance.goals import Goal, measure
+from numazones.rebalance.goals import FitMore, Goal, measure
 from numazones.rebalance.moves import Plan, evict, place
 from numazones.rebalance.planner import plan
 from numazones.rebalance.policy import Policy
 from numazones.rebalance.templates import pod_from_template
 from numazones.sharing import Sharing
+from numazones.wording import counted
 
 
 class InvalidDump(NumazonesError):
@@ -108,7 +109,8 @@ def what_if(
     unmovable = unmovable_by_rule(situation, policy)
     before, movable = measure(goal, situation.cluster), len(candidates(situation, policy))
     plans: list[Plan] = []
-    reason = f"after {most_plans} plans no more were sought"
+    settled = 0
+    reason = f"after {counted(most_plans, 'plan')} no more were sought"
     while len(plans) < most_plans:
         outcome = plan(goal, situation, policy, expired=Effort(effort))
         if outcome.plan is None:
@@ -116,7 +118,9 @@ def what_if(
             break
         plans.append(outcome.plan)
         situation = carried_out(outcome.plan, situation)
-    after = measure(goal, situation.cluster)
+        settled += len(outcome.plan.placements)
+        goal = _left_of(goal, outcome.plan)
+    after = settled + measure(goal, situation.cluster)
     return Report(before, after, tuple(plans), reason, movable, unmovable)
 
 
@@ -132,6 +136,19 @@ def unmovable_by_rule(situation: Situation, policy: Policy) -> dict[str, int]:
 
 def _counted(plans: Sequence[Plan]) -> str:
     return "this plan" if len(plans) == 1 else f"these {len(plans)} plans"
+
+
+def _left_of(goal: Goal, made: Plan) -> Goal:
+    """The goal without the pending pods that a plan places: they have what they waited for."""
+    if not isinstance(goal, FitMore):
+        return goal
+    placed = {placement.pod.uid for placement in made.placements}
+    wanted = []
+    for item in goal.wanted:
+        left = tuple(pod for pod in item.pods if pod.uid not in placed)
+        count = None if item.count is None else item.count - (len(item.pods) - len(left))
+        wanted.append(replace(item, pods=left, count=count))
+    return FitMore(tuple(wanted))
 
 
 def carried_out(made: Plan, situation: Situation) -> Situation:

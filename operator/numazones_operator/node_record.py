@@ -14,6 +14,7 @@ from numazones.cluster import NO_ZONES, ClusterNode, ClusterPod, Unknown
 from numazones.errors import NumazonesError
 from numazones.kubelet.admission import remove
 from numazones.kubelet.node import Node
+from numazones.wording import counted
 from numazones_operator.decoding import Heartbeat, ZoneReport
 from numazones_operator.since_snapshot import SinceSnapshot
 
@@ -86,8 +87,9 @@ class NodeRecord:
         if len(snapshots) > 1 or len(reports) != reports[0].zones:
             self.trouble = Unknown(
                 ZONES_DISAGREE,
-                f"{len(reports)} zones of {reports[0].zones} are published, in {len(snapshots)} different "
-                f"snapshots; if this lasts, see the log of the exporter on {self.name}",
+                f"{len(reports)} of {counted(reports[0].zones, 'zone')} published, from "
+                f"{counted(len(snapshots), 'snapshot')}; if this lasts, see the log of the exporter on "
+                f"{self.name}",
             )
             self.troubled_since = now if self.troubled_since is None else self.troubled_since
             return

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import click
 
 from numazones.errors import NumazonesError
+from numazones.wording import counted
 from numazones_program.signals import ending_signals
 from numazones_simulator import (
     closed_loop,
@@ -193,15 +194,14 @@ async def _show_cluster(screen: Screen, scratch: Path, settings: _ClusterSetting
             turnover = Turnover(running.plane.client, Workload(settings.seed).pods(), crowd=settings.crowd)
             fates = await turnover.run(settings.pods, progress=_counted(screen, settings.pods))
             running.programs.check()
-            screen.title(f"{fates.total} pods have come")
+            screen.title(f"{counted(fates.total, 'pod')} in all")
             screen.say(str(fates))
         if settings.pods and settings.operator:
-            counted = await outcomes.fetch(running.operator)
+            compared = await outcomes.fetch(running.operator)
             screen.title("Predicted when the pod was bound, and what its kubelet did")
-            screen.say(outcomes.render(counted))
-            screen.say(
-                f"{outcomes.misses(counted)} of {sum(counted.values())} predictions did not come true."
-            )
+            screen.say(outcomes.render(compared))
+            made = counted(sum(compared.values()), "prediction")
+            screen.say(f"{outcomes.misses(compared)} of {made} did not come true.")
         screen.title("kubectl get numazones")
         screen.say(tables.render(await tables.fetch(running.plane.server.url, _ZONES)))
         await _serve(running.plane, screen, serve=settings.serve)

@@ -137,7 +137,7 @@ async def test_zones_that_contradict_each_other_make_the_node_stale_if_that_last
     assert await setting.verdict() == "Unknown"
     (reason,) = setting.published["pod"].reasons
     assert reason.reason == "ZonesDisagree"
-    assert "2 different snapshots" in reason.message
+    assert "from 2 snapshots" in reason.message
     second["status"]["snapshot"] = "another"
     setting.state.zones.put(ZoneReport.from_api(second))
     assert await setting.verdict() == "Admissible"
@@ -150,7 +150,7 @@ async def test_a_node_with_a_zone_missing_gives_no_answer(setting: Setting) -> N
     setting.clock.now += SETTLE + 1
     setting.state.expire()
     assert await setting.verdict() == "Unknown"
-    assert "1 zones of 2" in setting.published["pod"].reasons[0].message
+    assert "1 of 2 zones published, from 1 snapshot;" in setting.published["pod"].reasons[0].message
 
 
 async def test_a_lease_that_is_not_renewed_makes_the_node_stale(setting: Setting) -> None:

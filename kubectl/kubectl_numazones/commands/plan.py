@@ -18,6 +18,7 @@ from numazones.rebalance.goals import FitMore, Goal, Wanted, pending
 from numazones.rebalance.moves import Move, Plan
 from numazones.rebalance.policy import Policy
 from numazones.rebalance.whatif import Report, what_if
+from numazones.wording import counted
 
 _DEFAULT_POLICY = {
     "apiVersion": "numazones.io/v1alpha1",
@@ -116,14 +117,14 @@ def _policy_body(path: Path) -> dict[str, Any]:
     try:
         body = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
-        raise BadDump(f"{path}: {error}") from error
+        raise BadDump(f"{path}: {getattr(error, 'strerror', None) or error}") from error
     if not isinstance(body, dict):
         raise BadDump(f"{path} holds no RebalancePolicy")
     return body
 
 
 def _tell(goal: Goal, item: Report) -> None:
-    made = f"{len(item.plans)} plans with {item.evictions} evictions"
+    made = f"{counted(len(item.plans), 'plan')} with {counted(item.evictions, 'eviction')}"
     click.echo(f"{title(goal)}: {item.before} now, {item.after} after {made}")
     rows = [_row(number, move) for number, made in enumerate(item.plans, 1) for move in made.moves]
     if rows:
@@ -131,7 +132,9 @@ def _tell(goal: Goal, item: Report) -> None:
     if not _reached(goal, item):
         click.echo(f"  no further: {item.reason}")
         for rule, count in sorted(item.unmovable.items(), key=lambda entry: -entry[1]):
-            click.echo(f"  {count} pods stay because of rule {rule}")
+            click.echo(
+                f"  {counted(count, 'pod')} {'stays' if count == 1 else 'stay'} because of rule {rule}"
+            )
 
 
 def _row(number: int, move: Move) -> tuple[str, str, str, str, str]:

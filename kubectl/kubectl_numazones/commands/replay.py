@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from kubectl_numazones import recording, screen
+from numazones.wording import counted
 
 
 @click.command("replay")
@@ -36,6 +37,7 @@ def command(recording_dir: Path, output: str) -> int:
             click.echo(f"{outcome.name} on {node}: {line}")
     agree = len(report.outcomes) - len(differ)
     click.echo(
-        f"{agree} of {len(report.outcomes)} decisions agree; {len(report.outside)} pods no kubelet decided"
+        f"{agree} of {counted(len(report.outcomes), 'decision')} agree; "
+        f"{counted(len(report.outside), 'pod')} outside, which no kubelet decided"
     )
     return 1 if differ else 0

@@ -34,7 +34,7 @@ def command(source: Source, name: str, node_name: str | None, output: str) -> in
     """Say why a pod is stuck or was rejected, and what would help.
 
     One sentence, then changes that would help (each proven by deciding again), then one line per node.
-    The exit code is 0 if some node would admit the pod, 1 if none would, 2 if that is unknown.
+    The exit code is 0 if the pod runs or some node would admit it, 1 if none would, 2 if that is unknown.
     """
     seen = read(source)
     pods = seen.named(name, source)
@@ -48,7 +48,12 @@ def command(source: Source, name: str, node_name: str | None, output: str) -> in
         screen.print_json(_document(pod, prediction, seen))
     else:
         _tell(pods, pod, prediction, seen)
-    return answers.EXIT_CODES[prediction.verdict]
+    return answers.EXIT_CODES[ADMISSIBLE if _runs(pod) else prediction.verdict]
+
+
+def _runs(pod: ClusterPod) -> bool:
+    """Whether a kubelet has admitted the pod, so that nothing is to be explained."""
+    return bool(pod.node) and not pod.terminal
 
 
 def _most_telling(pods: list[ClusterPod]) -> ClusterPod:
@@ -60,6 +65,8 @@ def _tell(pods: list[ClusterPod], pod: ClusterPod, prediction: Prediction, seen:
     click.echo(f"{pod.namespace}/{pod.name}: {_headline(pod, prediction)}")
     for line in _loop(pods):
         click.echo(line)
+    if _runs(pod):
+        return
     nodes = seen.situation.cluster.nodes
     helpful = (
         []
@@ -80,7 +87,7 @@ def _tell(pods: list[ClusterPod], pod: ClusterPod, prediction: Prediction, seen:
 
 
 def _headline(pod: ClusterPod, prediction: Prediction) -> str:
-    if pod.node and not pod.terminal:
+    if _runs(pod):
         return f"runs on {pod.node}"
     past = ""
     if pod.reason and pod.node:
@@ -100,9 +107,9 @@ def _loop(pods: list[ClusterPod]) -> list[str]:
         f"{count} {reason}" for reason, count in Counter(pod.reason for pod in rejected).most_common()
     )
     since = min(pod.created for pod in rejected)
-    lines = [
-        f"{len(rejected)} of its pods were rejected since {since} ({reasons}); {running} run, {waiting} wait"
-    ]
+    were = "was" if len(rejected) == 1 else "were"
+    now = f"{running} running, {waiting} waiting"
+    lines = [f"{len(rejected)} of its pods {were} rejected since {since} ({reasons}); now {now}"]
     if len(rejected) > 1 and rejected[0].controller is not None:
         lines.append(_LOOP)
     return lines
@@ -134,7 +141,7 @@ def _document(pod: ClusterPod, prediction: Prediction, seen: Seen) -> dict[str, 
     nodes = seen.situation.cluster.nodes
     helpful = (
         []
-        if prediction.verdict == ADMISSIBLE
+        if prediction.verdict == ADMISSIBLE or _runs(pod)
         else answers.advice_for(pod, nodes, answers.nearest(prediction, nodes))
     )
     return {

@@ -27,6 +27,7 @@ from numazones.rebalance.moves import Plan
 from numazones.rebalance.planner import Outcome, plan
 from numazones.rebalance.policy import Policy
 from numazones.rebalance.whatif import unmovable_by_rule
+from numazones.wording import counted
 from numazones_client import APIError, Client, Conflict, NotFound
 from numazones_operator.announcements import EVENTS, event
 from numazones_operator.cluster_state import ClusterState
@@ -273,7 +274,8 @@ class Rebalancing:
             "policy %s (mode %s): %s",
             policy.name,
             policy.spec.mode,
-            outcome.reason or f"{len(outcome.plan.moves) if outcome.plan else 0} moves gain something",
+            outcome.reason
+            or f"found a plan of {counted(len(outcome.plan.moves) if outcome.plan else 0, 'move')}",
         )
         return outcome
 

@@ -196,7 +196,7 @@ def test_one_pod_can_be_asked_about(
     assert json.loads(capsys.readouterr().out) == {
         "pod": "default/p0",
         "objections": [
-            {"rule": "MinReplicas", "message": "owner has 1 replicas which is less than minReplicas of 2"},
+            {"rule": "MinReplicas", "message": "owner has 1 replica which is less than minReplicas of 2"},
             {"rule": "MinPodAge", "message": "pod age is not older than MinPodAge: 9:00:00"},
         ],
     }

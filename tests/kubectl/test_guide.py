@@ -1,0 +1,42 @@
+"""The cluster that docs/guides/kubectl.md asks about: its dump, and what a plan does there."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from click.testing import Result
+
+from tests.kubectl.guide_cluster import guide_cluster
+
+Run = Callable[..., Result]
+
+DUMP = Path(__file__).parents[1] / "data/kubectl/dump.json"
+
+
+def test_the_dump_is_the_guides_cluster() -> None:
+    assert json.loads(DUMP.read_text()) == {"apiVersion": "v1", "kind": "List", "items": guide_cluster()}
+
+
+def test_a_plan_for_a_waiting_pod_reaches_its_goal(run: Run) -> None:
+    result = run("plan", "-f", DUMP, "-o", "json")
+    (found,) = json.loads(result.output)
+    assert (found["goal"], found["before"], found["after"], found["evictions"]) == (
+        "pod team/trainer-2",
+        0,
+        1,
+        1,
+    )
+    assert found["reason"] == "after this plan, there is nothing to do: the goal is reached"
+    assert result.return_value == 0
+
+
+def test_one_of_a_thing_is_singular(run: Run) -> None:
+    assert "0 now, 1 after 1 plan with 1 eviction\n" in run("plan", "-f", DUMP).output
+    why = run("why", "rs/trainer", "-n", "team", "-f", DUMP).output
+    assert "1 of its pods was rejected since 2026-11-20T10:00:00Z (1 TopologyAffinityError)" in why
+
+
+def test_a_pod_that_runs_has_nothing_to_be_explained(run: Run) -> None:
+    result = run("why", "cache-1", "-n", "team", "-f", DUMP)
+    assert result.output == "team/cache-1: runs on worker-1\n"
+    assert result.return_value == 0
