@@ -458,7 +458,7 @@ NOT_READY = [
     ("change", "error", "message"),
     [
         (lambda zones: zones.clear(), IncompleteZones, "there are no NUMAZones; does the exporter run"),
-        (lambda zones: zones.pop(), IncompleteZones, "node worker: 1 of 2 zones are there; wait"),
+        (lambda zones: zones.pop(), IncompleteZones, "node worker: 1 of 2 zones published so far; wait"),
         (lambda zones: zones.append(zones[0]), IncompleteZones, "a NUMA zone was given twice"),
         (lambda zones: zones[1].pop("status"), IncompleteZones, "zone 1 has no status yet"),
         (lambda zones: zones[1]["spec"].update(nodeName="other"), IncompleteZones, "zones of several nodes"),
