@@ -11,7 +11,7 @@ everything else in whole units (bytes, devices).
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from numazones import requests
 from numazones.constraints import Constraints, Taint
@@ -19,6 +19,10 @@ from numazones.errors import NumazonesError
 from numazones.kubelet.node import Node
 from numazones.kubelet.node_info import NodeInfo, PodInfo
 from numazones.pod import Pod
+
+if TYPE_CHECKING:  # the other placement models; who needs one has loaded it
+    from numazones.policies.koordinator.node import Node as KoordinatorNode
+    from numazones.policies.topology_aware.node import Node as TopologyAwareNode
 
 MIRROR = "kubernetes.io/config.mirror"
 """Annotation of a static pod's image in the API; its value is the UID that the kubelet knows the pod by."""
@@ -47,6 +51,10 @@ class Unknown:
 NO_ZONES = Unknown(
     "NoZones", "no NUMAZones have been published for the node; see whether the exporter runs there"
 )
+
+
+OTHER_MODEL = "OtherModel"
+"""Reason of a node on which the kubelet does not decide where pods go."""
 
 
 class NoSuchNode(NumazonesError):
@@ -243,6 +251,11 @@ class ClusterNode:
     """What the kubelet's admission decides from; None where unknown, ``unknown`` says why."""
     unknown: Unknown | None = NO_ZONES
     """Why ``state`` is None, such as stale, incomplete or contradicting zones; None otherwise."""
+    policy_state: "KoordinatorNode | TopologyAwareNode | None" = field(default=None, repr=False)
+    """What another placement model decides from, where one places pods instead of the kubelet.
+
+    ``state`` is then None and ``unknown`` says who does: what counts on the kubelet's state leaves it out.
+    """
     approximate: bool = False
     """Whether the state was inferred from amounts alone (NodeResourceTopology): answers may be off."""
     pods: Mapping[str, ClusterPod] = field(default_factory=dict, hash=False, repr=False)
@@ -301,11 +314,17 @@ class ClusterNode:
 
     def with_state(self, state: Node, *, approximate: bool = False) -> "ClusterNode":
         """The node with a known admission state."""
-        return replace(self, state=state, unknown=None, approximate=approximate)
+        return replace(self, state=state, policy_state=None, unknown=None, approximate=approximate)
+
+    def with_policy_state(self, state: "KoordinatorNode | TopologyAwareNode", decider: str) -> "ClusterNode":
+        """The node with the known state of another placement model, which sentences name ``decider``."""
+        message = f"{decider} places pods on this node's NUMA nodes, not the kubelet"
+        unknown = Unknown(OTHER_MODEL, message)
+        return replace(self, state=None, policy_state=state, unknown=unknown, approximate=False)
 
     def with_unknown_state(self, why: Unknown) -> "ClusterNode":
         """The node with its admission state unknown for a reason."""
-        return replace(self, state=None, unknown=why, approximate=False)
+        return replace(self, state=None, policy_state=None, unknown=why, approximate=False)
 
     def with_pods(self, pods: Iterable[ClusterPod]) -> "ClusterNode":
         """The node with exactly these pods; those that have ended hold nothing and are left out."""

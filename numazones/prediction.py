@@ -1,7 +1,8 @@
 """Where a pod would be admitted, why not elsewhere, and which node to prefer.
 
-Two deciders stand between a pod and a node: the scheduler's filters (``numazones.scheduling``) and the
-kubelet's admission (``numazones.kubelet.admission``). A node's verdict comes from asking both; a
+Two deciders stand between a pod and a node: the scheduler's filters (``numazones.scheduling``) and whoever
+places pods on its NUMA nodes: the kubelet (``numazones.kubelet.admission``), or the node's other placement
+model (``numazones.placement``). A node's verdict comes from asking both; a
 prediction sums the verdicts up. A node whose state is unknown gives none, and a prediction that would hang
 on such nodes is Unknown: never is the unknown taken for "fits".
 
@@ -16,7 +17,7 @@ from enum import Enum, StrEnum
 from heapq import nsmallest
 from typing import Any, Final
 
-from numazones import fragmentation, scheduling
+from numazones import fragmentation, placement, scheduling
 from numazones.cluster import ClusterNode, ClusterPod, Unknown
 from numazones.constraints import Constraints
 from numazones.demand import Demand, PodLevel, QOSClass
@@ -27,6 +28,7 @@ from numazones.kubelet.explanation import explain
 from numazones.kubelet.node import Node
 from numazones.kubelet.node_admission import OS_LABEL, operating_system
 from numazones.kubelet.node_info import PodInfo
+from numazones.placement import Model, PolicyAdmission, PolicyNode, model_of
 from numazones.pod import Pod
 from numazones.resources import CPU
 
@@ -39,6 +41,8 @@ UNDECIDED: Final = "UndecidedByModel"
 """Reason where the model declines: the kubelet would crash or hang, or a feature is not modelled."""
 NO_NODES: Final = "NoNodes"
 
+# Domains of labels and annotations that placement models other than the kubelet read.
+_MARKS = ("koordinator.sh/", "resource-policy.nri.io", "noderesource.dev/")
 _PLAIN = frozenset({"cpu", "memory", "ephemeral-storage"})
 # States of past nodes are remembered up to this many times the number of nodes.
 _REMEMBERED = 4
@@ -53,7 +57,15 @@ class Source(StrEnum):
 
     SCHEDULER = "Scheduler"
     KUBELET = "Kubelet"
+    KOORDINATOR = "Koordinator"
+    TOPOLOGY_AWARE = "TopologyAware"
     UNKNOWN = "Unknown"
+
+
+_SOURCES = {
+    Model.KOORDINATOR: Source.KOORDINATOR,
+    Model.TOPOLOGY_AWARE: Source.TOPOLOGY_AWARE,
+}
 
 
 class Standing(Enum):
@@ -84,6 +96,8 @@ class NodeVerdict:
     approximate: bool = False
     sentence: str = ""
     """Of a rejection by the node as a whole: the same in plain words."""
+    model: Model | None = Model.KUBELET
+    """Who places pods on the node; None where that is not known or was not asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +114,8 @@ class Reason:
     """What the kubelet would say, or why the node is unknown."""
     sentence: str = ""
     """The same in plain words."""
+    model: Model | None = None
+    """Who places pods on these nodes; None where that is not known or was not asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +128,8 @@ class Candidate:
     """0 to 100: how little usable room the placement costs."""
     free_block: int
     approximate: bool = False
+    model: Model = Model.KUBELET
+    """Who would place the pod there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +171,8 @@ class Kind:
     requests: tuple[tuple[str, int], ...]
     containers: tuple[Any, ...]
     """What tells apart admission's view of two pods, their names aside."""
+    marks: tuple[Any, ...] = ()
+    """What the other placement models read beside: their labels and annotations, priority and namespace."""
 
     @classmethod
     def of(cls, pod: ClusterPod) -> "Kind | None":
@@ -171,7 +191,16 @@ class Kind:
                 dict(admission.labels).get(OS_LABEL),
                 admission.claimed_resources,
             ),
+            _marks(admission),
         )
+
+
+def _marks(pod: Pod) -> tuple[Any, ...]:
+    """Nothing for pods without a mark, so that pods of equal templates stay of one kind."""
+    marks = tuple(
+        pair for pair in (*pod.labels, *pod.annotations) if any(domain in pair[0] for domain in _MARKS)
+    )
+    return (pod.priority, pod.namespace, *sorted(marks)) if marks else ()
 
 
 def relevant(pod: ClusterPod) -> bool:
@@ -213,10 +242,14 @@ def unreadable(pod: ClusterPod) -> Prediction:
 
 
 def ask(kind: Kind, node: ClusterNode) -> NodeVerdict:
-    """Ask scheduler and kubelet about one node."""
+    """Ask the scheduler, and the node's placement model, about one node."""
     excluded = scheduling.obstacles(kind.constraints, dict(kind.requests), node)
     if excluded:
         return _excluded(excluded)
+    if node.policy_state is not None:
+        return _foreign(PodInfo(kind.admission, kind.constraints), node) or ask_policy(
+            newcomer(kind.admission), node.policy_state
+        )
     if node.state is None:
         return _unknown(node.unknown)
     return _foreign(PodInfo(kind.admission, kind.constraints), node) or ask_kubelet(
@@ -250,6 +283,37 @@ def ask_kubelet(pod: Pod, state: Node, *, approximate: bool = False) -> NodeVerd
     return verdict_of(admission, approximate=approximate)
 
 
+def ask_policy(pod: Pod, state: PolicyNode) -> NodeVerdict:
+    """Ask another placement model than the kubelet; the pod must be new to the node.
+
+    Koordinator is asked as if koord-scheduler were the pod's scheduler.
+    """
+    model = model_of(state)
+    try:
+        return _verdict_of_policy(placement.admit(state, pod), model)
+    except NumazonesError as error:
+        return NodeVerdict(Standing.UNKNOWN, Source.UNKNOWN, ((UNDECIDED, str(error)),), model=model)
+
+
+def _verdict_of_policy(admission: PolicyAdmission, model: Model) -> NodeVerdict:
+    if not admission.admitted:
+        return NodeVerdict(
+            Standing.REJECTS,
+            _SOURCES[model],
+            ((admission.reason, admission.message),),
+            sentence=f"{placement.DECIDERS[model]} says: {admission.message or admission.reason}",
+            model=model,
+        )
+    return NodeVerdict(
+        Standing.ADMITS,
+        _SOURCES[model],
+        zones=placement.zones_of(admission),
+        score=round(_WHOLE * placement.packing(admission)),
+        free_block=placement.largest_free_block(admission.node),
+        model=model,
+    )
+
+
 def verdict_of(admission: Admission, *, approximate: bool = False) -> NodeVerdict:
     """Turn an admission into a verdict."""
     if not admission.admitted:
@@ -272,12 +336,14 @@ def verdict_of(admission: Admission, *, approximate: bool = False) -> NodeVerdic
 
 
 def _excluded(reasons: Iterable[str]) -> NodeVerdict:
-    return NodeVerdict(Standing.EXCLUDED, Source.SCHEDULER, tuple((reason, "") for reason in reasons))
+    return NodeVerdict(
+        Standing.EXCLUDED, Source.SCHEDULER, tuple((reason, "") for reason in reasons), model=None
+    )
 
 
 def _unknown(unknown: Unknown | None) -> NodeVerdict:
     obstacle = ("", "") if unknown is None else (unknown.reason, unknown.message)
-    return NodeVerdict(Standing.UNKNOWN, Source.UNKNOWN, (obstacle,))
+    return NodeVerdict(Standing.UNKNOWN, Source.UNKNOWN, (obstacle,), model=None)
 
 
 class Forecast:
@@ -336,19 +402,23 @@ class Forecast:
     def _ask(self, node: ClusterNode) -> NodeVerdict:
         excluded = scheduling.obstacles(self.kind.constraints, self._requests, node)
         if excluded:
-            return NodeVerdict(
-                Standing.EXCLUDED, Source.SCHEDULER, tuple((reason, "") for reason in excluded)
-            )
-        if node.state is None:
+            return _excluded(excluded)
+        state = node.policy_state or node.state
+        if state is None:
             return _unknown(node.unknown)
-        key = (node.state.state_key, node.approximate)
+        key = (state.__class__, state.state_key, node.approximate)
         known = self._by_state.get(key)
         if known is None:
             if len(self._by_state) > _REMEMBERED * max(len(self._verdicts), 64):
                 self._by_state.clear()
-            known = ask_kubelet(self._pod, node.state, approximate=node.approximate)
+            known = self._ask_model(state, approximate=node.approximate)
             self._by_state[key] = known
         return _foreign(self._info, node) or known
+
+    def _ask_model(self, state: Node | PolicyNode, *, approximate: bool) -> NodeVerdict:
+        if isinstance(state, Node):
+            return ask_kubelet(self._pod, state, approximate=approximate)
+        return ask_policy(self._pod, state)
 
     def _file(self, name: str, new: NodeVerdict) -> bool:
         old = self._verdicts.get(name)
@@ -375,7 +445,10 @@ class Forecast:
         for position, one in enumerate(ranked):
             names = nsmallest(number, self._nodes[one])
             best.extend(
-                Candidate(name, one.zones, one.score, one.free_block, one.approximate) for name in names
+                Candidate(
+                    name, one.zones, one.score, one.free_block, one.approximate, one.model or Model.KUBELET
+                )
+                for name in names
             )
             following = ranked[position + 1] if position + 1 < len(ranked) else None
             if len(best) >= number and following is not None and _rank(following) != _rank(one):
@@ -384,10 +457,10 @@ class Forecast:
         return best[:number]
 
     def _reasons(self) -> tuple[Reason, ...]:
-        groups: dict[tuple[Source, str], _Group] = {}
+        groups: dict[tuple[Source, str, Model | None], _Group] = {}
         for one, names in self._nodes.items():
             for reason, message in one.obstacles:
-                groups.setdefault((one.source, reason), _Group()).add(one, message, names)
+                groups.setdefault((one.source, reason, one.model), _Group()).add(one, message, names)
         reasons = [
             Reason(
                 reason,
@@ -396,8 +469,9 @@ class Forecast:
                 group.node,
                 group.message,
                 _sentence(self._verdicts[group.node], group.node),
+                model,
             )
-            for (source, reason), group in groups.items()
+            for (source, reason, model), group in groups.items()
         ]
         if not self._verdicts:
             reasons = [Reason(NO_NODES, Source.UNKNOWN, 0, "", "the cluster has no nodes")]
@@ -405,13 +479,25 @@ class Forecast:
         return tuple(
             sorted(
                 reasons,
-                key=lambda item: (_ORDER[item.source], -item.count, order.index(item.source), item.reason),
+                key=lambda item: (
+                    _ORDER[item.source],
+                    -item.count,
+                    order.index(item.source),
+                    item.reason,
+                    item.model or "",
+                ),
             )
         )
 
 
-# What the kubelet says is what people ask this project for; then what keeps it from saying anything.
-_ORDER = {Source.KUBELET: 0, Source.UNKNOWN: 1, Source.SCHEDULER: 2}
+# What placement says is what people ask this project for; then what keeps it from saying anything.
+_ORDER = {
+    Source.KUBELET: 0,
+    Source.KOORDINATOR: 0,
+    Source.TOPOLOGY_AWARE: 0,
+    Source.UNKNOWN: 1,
+    Source.SCHEDULER: 2,
+}
 
 
 def _rank(one: NodeVerdict) -> tuple[bool, int, int]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from numazones import advice, cpuset, scheduling
+from numazones import advice, cpuset, placement, scheduling
 from numazones.advice import Advice
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
@@ -18,6 +18,8 @@ from numazones.prediction import (
     Forecast,
     Kind,
     Prediction,
+    Standing,
+    ask_policy,
     newcomer,
     predict,
 )
@@ -127,6 +129,9 @@ def node_lines(pod: ClusterPod, nodes: Mapping[str, ClusterNode]) -> Iterator[tu
         if obstacles:
             yield name, "Excluded", "; ".join(obstacles)
             continue
+        if node.policy_state is not None:
+            yield name, *_policy_line(pod, node.policy_state)
+            continue
         decision = decide(pod, node)
         if isinstance(decision, str):
             yield name, UNKNOWN, decision.removeprefix("unknown: ")
@@ -135,6 +140,30 @@ def node_lines(pod: ClusterPod, nodes: Mapping[str, ClusterNode]) -> Iterator[tu
             yield name, ADMISSIBLE, f"on NUMA node {zones}" if zones else "in the shared pool"
         else:
             yield name, INADMISSIBLE, f"{decision.reason}: {explain(decision).shortfall}"
+
+
+def _policy_line(pod: ClusterPod, state: placement.PolicyNode) -> tuple[str, str]:
+    """(verdict, why) of a node on which another model than the kubelet places pods."""
+    if pod.admission is None:
+        return UNKNOWN, f"the pod cannot be read: {pod.problem}"
+    said = ask_policy(newcomer(pod.admission), state)
+    decider = placement.DECIDERS[placement.model_of(state)]
+    if said.standing is Standing.ADMITS:
+        zones = ", ".join(map(str, said.zones))
+        return ADMISSIBLE, f"{f'on NUMA node {zones}' if zones else 'anywhere'}, by {decider}"
+    if said.standing is Standing.REJECTS:
+        return INADMISSIBLE, said.sentence
+    return UNKNOWN, said.obstacles[0][1]
+
+
+def policy_lines(pod: ClusterPod, state: placement.PolicyNode) -> tuple[str, ...]:
+    """Everything that another placement model than the kubelet says to a pod, line by line."""
+    if pod.admission is None:
+        return (f"the pod cannot be read: {pod.problem}",)
+    try:
+        return placement.explain(placement.admit(state, newcomer(pod.admission)))
+    except NumazonesError as error:
+        return (f"unknown: {error}",)
 
 
 def holders(node: ClusterNode) -> Iterator[tuple[str, str, str, str, str]]:
@@ -194,13 +223,29 @@ def place(pod: ClusterPod, nodes: Mapping[str, ClusterNode], *, most: int) -> li
             break
         uid = f"copy-{len(placed)}"
         copy = replace(pod, uid=uid, node="", admission=replace(kind.admission, uid=uid))
-        taken = moves.place(now[best[0].node], copy).node
+        taken = _placed(now[best[0].node], copy)
         if taken is None:
             break
         now[taken.name] = taken
         forecast.renew([taken])
         placed.append((taken, uid))
     return placed
+
+
+def _placed(node: ClusterNode, pod: ClusterPod) -> ClusterNode | None:
+    """The node with a pod that it admits, whoever decides there; None where it does not."""
+    state = node.policy_state
+    if state is None or pod.admission is None:
+        return moves.place(node, pod).node
+    try:
+        # Other models tell pods apart by name as well.
+        admission = placement.admit(state, replace(pod.admission, name=pod.uid))
+    except NumazonesError:
+        return None
+    if not admission.admitted:
+        return None
+    decider = placement.DECIDERS[placement.model_of(state)]
+    return node.with_policy_state(admission.node, decider).with_pod(pod.placed(node.name))
 
 
 def amount(size: int) -> str:

@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from numazones import timestamp
-from numazones.cluster import Cluster, ClusterPod
+from numazones.cluster import OTHER_MODEL, Cluster, ClusterPod
 from numazones.rebalance import filter as rules
 from numazones.rebalance.filter import Objection, Surroundings
 from numazones.rebalance.goals import is_known
 from numazones.rebalance.history import History
-from numazones.rebalance.moves import Disruption, replacement
+from numazones.rebalance.moves import Disruption, doubt, replacement
 from numazones.rebalance.policy import Policy, Target
 
 
@@ -81,8 +81,10 @@ def _unknown(pod: ClusterPod, situation: Situation) -> Iterator[Objection]:
     if pod.phase != "Running":
         yield Objection("Phase", f"pod is {pod.phase}, not Running")
     node = situation.cluster.nodes.get(pod.node)
-    if node is None or not is_known(node):
+    if node is None:
         yield Objection("NodeState", f"the state of node {pod.node or '(none)'} is not known for certain")
+    elif not is_known(node):
+        yield Objection("NodeState" if node.policy_state is None else OTHER_MODEL, doubt(node))
     owner = pod.controller
     if pod.owners and owner is None:
         yield Objection("Replacement", "no owner of the pod is its controller, so nothing would replace it")

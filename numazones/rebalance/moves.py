@@ -162,7 +162,7 @@ def evict(node: ClusterNode, pod: ClusterPod) -> ClusterNode:
 def place(node: ClusterNode, pod: ClusterPod) -> Placed:
     """Return the node with the pod, if the scheduler could choose it and the kubelet admits the pod."""
     if not is_known(node) or node.state is None:
-        return Placed(None, (f"the state of node {node.name} is not known for certain",))
+        return Placed(None, (doubt(node),))
     if pod.admission is None:
         return Placed(None, (pod.problem or "the pod cannot be read",))
     obstacles = scheduling.obstacles(pod.constraints, pod.requests, node)
@@ -175,6 +175,13 @@ def place(node: ClusterNode, pod: ClusterPod) -> Placed:
     if not admission.admitted:
         return Placed(None, (f"{admission.reason}: {admission.message}",))
     return Placed(node.with_state(admission.node).with_pod(pod.placed(node.name)))
+
+
+def doubt(node: ClusterNode) -> str:
+    """Say why no pod is moved from or to a node of which ``is_known`` is not true."""
+    if node.policy_state is None or node.unknown is None:
+        return f"the state of node {node.name} is not known for certain"
+    return f"pods are not moved from or to node {node.name} yet: {node.unknown.message}"
 
 
 def zones_of(node: ClusterNode, pod: ClusterPod) -> tuple[int, ...]:

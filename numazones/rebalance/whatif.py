@@ -16,6 +16,8 @@ from numazones.api.zones import node_from_zones
 from numazones.cluster import Cluster, ClusterNode, Unknown
 from numazones.defaulting import Defaults
 from numazones.errors import NumazonesError
+from numazones.placement import DECIDERS, model_of, seen
+from numazones.prediction import UNDECIDED
 from numazones.rebalance.budgets import Budget, Headroom
 from numazones.rebalance.candidates import Situation, candidates, why_not
 from numazones.rebalance.filter import Surroundings
@@ -98,7 +100,7 @@ def situation_of(items: Iterable[Mapping[str, Any]], now: datetime) -> Situation
             for namespace in kinds.get("Namespace", ())
         },
     )
-    nodes = _nodes(kinds["Node"], kinds.get("NUMAZone", ()))
+    nodes = _nodes(kinds)
     return Situation(Cluster.of(nodes, pods), surroundings, templates)
 
 
@@ -168,18 +170,41 @@ def carried_out(made: Plan, situation: Situation) -> Situation:
     return replace(situation, cluster=cluster, history=history)
 
 
-def _nodes(bodies: Sequence[Mapping[str, Any]], zones: Iterable[Mapping[str, Any]]) -> list[ClusterNode]:
-    by_node: dict[str, list[NUMAZone]] = {}
-    for body in zones:
+def _nodes(kinds: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[ClusterNode]:
+    zones: dict[str, list[NUMAZone]] = {}
+    for body in kinds.get("NUMAZone", ()):
         zone = NUMAZone.from_api(body)
-        by_node.setdefault(zone.spec.node_name, []).append(zone)
+        zones.setdefault(zone.spec.node_name, []).append(zone)
+    topologies, devices = _by_name(kinds, "NodeResourceTopology"), _by_name(kinds, "Device")
+    bound: dict[str, list[Mapping[str, Any]]] = {}
+    for body in kinds.get("Pod", ()):
+        if (body.get("status") or {}).get("phase") not in {"Succeeded", "Failed"}:
+            bound.setdefault((body.get("spec") or {}).get("nodeName") or "", []).append(body)
     nodes = []
-    for body in bodies:
+    for body in kinds["Node"]:
         node = ClusterNode.from_api(body)
-        if node.name in by_node:
+        if node.name in zones:
             try:
-                node = node.with_state(node_from_zones(by_node[node.name]))
+                node = node.with_state(node_from_zones(zones[node.name]))
             except NumazonesError as error:
                 node = node.with_unknown_state(Unknown("ZonesUnreadable", str(error)))
+        try:
+            other = seen(
+                body,
+                topologies.get(node.name),
+                pods=bound.get(node.name, ()),
+                kubelet_node=node.state,
+                device=devices.get(node.name),
+                configurations=kinds.get("TopologyAwarePolicy", ()),
+            )
+        except NumazonesError as error:
+            node = node.with_unknown_state(Unknown(UNDECIDED, str(error)))
+        else:
+            if other is not None:
+                node = node.with_policy_state(other, DECIDERS[model_of(other)])
         nodes.append(node)
     return nodes
+
+
+def _by_name(kinds: Mapping[str, Sequence[Mapping[str, Any]]], kind: str) -> dict[str, Mapping[str, Any]]:
+    return {body["metadata"]["name"]: body for body in kinds.get(kind, ())}

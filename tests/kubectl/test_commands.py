@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
+from tests.kubectl.conftest import node_body, written
+from tests.numazones.policies.koordinator import building as koordinator
+
 Run = Callable[..., Result]
 
 
@@ -127,3 +130,27 @@ def test_plan_moves_nothing_that_no_owner_replaces(run: Run, dump: Path) -> None
     assert result.return_value == 1
     assert "0 now, 0 after 0 plans with 0 evictions" in result.output
     assert "  2 pods stay because of rule FailedBarePods" in result.output
+
+
+def test_nodes_of_koordinator_answer_with_their_own_model(run: Run, tmp_path: Path) -> None:
+    zones = {numa: {"cpu": "8", "memory": "16Gi"} for numa in (0, 1)}
+    topology = koordinator.nrt(koordinator.detail(2, 4, 2), zones)
+    topology["metadata"]["name"] = "worker-3"
+    wanted = koordinator.pod_object("aligned", policy="SingleNUMANode", cpu="6")
+    too_big = koordinator.pod_object("too-big", policy="SingleNUMANode", cpu="10")
+    pods = ({"kind": "Pod", **body, "status": {"phase": "Pending"}} for body in (wanted, too_big))
+    items = [node_body("worker-3"), {"kind": "NodeResourceTopology", **topology}, *pods]
+    dump = written(tmp_path / "dump.json", items)
+
+    why = run("why", "aligned", "-n", "d", "-f", dump)
+    assert "worker-3   Admissible   on NUMA node 0, by koord-scheduler" in why.output
+    assert why.return_value == 0
+    rejected = json.loads(run("why", "too-big", "-n", "d", "-o", "json", "-f", dump).output)
+    assert [(one["model"], one["source"]) for one in rejected["reasons"]] == [("koordinator", "Koordinator")]
+    assert "admitted" in run("why", "aligned", "-n", "d", "--node", "worker-3", "-f", dump).output
+
+    manifest = tmp_path / "pod.json"
+    manifest.write_text(json.dumps({"kind": "Pod", **wanted}))
+    fit = run("fit", "--pod", manifest, "--replicas", "3", "-f", dump)
+    assert fit.output.startswith("2 of 3 fit")
+    assert fit.return_value == 1

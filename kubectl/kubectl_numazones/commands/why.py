@@ -120,6 +120,10 @@ def _explain_on(pod: ClusterPod, node: ClusterNode) -> None:
     click.echo(f"{pod.namespace}/{pod.name} on {node.name}")
     for obstacle in answers.scheduler_obstacles(pod, node):
         click.echo(f"  scheduler: {obstacle}")
+    if node.policy_state is not None:
+        for line in answers.policy_lines(pod, node.policy_state):
+            click.echo(f"  {line}")
+        return
     decision = answers.decide(pod, node)
     if isinstance(decision, str):
         click.echo(f"  {decision}")
@@ -165,6 +169,7 @@ def _document(pod: ClusterPod, prediction: Prediction, seen: Seen) -> dict[str, 
                 "example": item.node,
                 "message": item.message,
                 "sentence": item.sentence,
+                "model": item.model,
             }
             for item in prediction.reasons
         ],

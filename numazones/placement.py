@@ -1,0 +1,245 @@
+"""Who places pods on NUMA nodes: the kubelet, Koordinator or NRI's topology-aware policy.
+
+Each is a package with a node as a value, ``admit``, ``remove`` and ``explain``. What they have in common is
+little, and is said here: a node tells by its type whose it is; a decision about a pod is an ``Admission``
+with ``admitted``, ``reason``, ``message``, ``node`` afterwards, ``pod`` and the node ``before``. Which model
+a node of a running cluster shows is ``shown``; ``seen`` reads its state.
+"""
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import Any, assert_never
+
+from numazones import cpuset, fragmentation
+from numazones.errors import NumazonesError
+from numazones.kubelet.config import BEST_EFFORT, POLICY_NONE
+from numazones.kubelet.node import Node as KubeletNode
+from numazones.pod import Pod
+from numazones.policies.koordinator import admission as koordinator
+from numazones.policies.koordinator import explanation as koordinator_explanation
+from numazones.policies.koordinator.amounts import milli
+from numazones.policies.koordinator.node import Node as KoordinatorNode
+from numazones.policies.topology_aware import admission as topology_aware
+from numazones.policies.topology_aware import explanation as topology_aware_explanation
+from numazones.policies.topology_aware.hardware import Hardware
+from numazones.policies.topology_aware.live import (
+    configuration_of,
+    node_from_cluster,
+    policy_of,
+    published_pools,
+)
+from numazones.policies.topology_aware.node import Node as TopologyAwareNode
+from numazones.resources import CPU
+
+_KOORDINATOR_PREFIXES = ("node.koordinator.sh/", "kubelet.koordinator.sh/")
+_MILLI = 1000
+
+
+class Model(StrEnum):
+    """Who places pods on a node's NUMA nodes."""
+
+    KUBELET = "kubelet"
+    KOORDINATOR = "koordinator"
+    TOPOLOGY_AWARE = "topology-aware"
+
+
+PolicyNode = KoordinatorNode | TopologyAwareNode
+"""A node on which another model than the kubelet places pods."""
+PolicyAdmission = koordinator.Admission | topology_aware.Admission
+
+DECIDERS = {
+    Model.KUBELET: "the kubelet",
+    Model.KOORDINATOR: "koord-scheduler",
+    Model.TOPOLOGY_AWARE: "the NRI topology-aware policy",
+}
+"""Model → its name in sentences."""
+
+
+class UnreadableNode(NumazonesError):
+    """A node's objects don't tell what its placement model decides from; the message says what is missing."""
+
+
+def model_of(node: KubeletNode | PolicyNode) -> Model:
+    """Whose node it is."""
+    match node:
+        case KubeletNode():
+            return Model.KUBELET
+        case KoordinatorNode():
+            return Model.KOORDINATOR
+        case TopologyAwareNode():
+            return Model.TOPOLOGY_AWARE
+        case _:
+            assert_never(node)
+
+
+def admit(node: PolicyNode, pod: Pod) -> PolicyAdmission:
+    """Decide on a pod with the node's own model.
+
+    Raises:
+        NumazonesError: the model gives no verdict; the message says why.
+    """
+    if isinstance(node, KoordinatorNode):
+        return koordinator.admit(node, pod)
+    return topology_aware.admit(node, pod)
+
+
+def explain(admission: PolicyAdmission) -> tuple[str, ...]:
+    """Explain a decision, one line per fact.
+
+    Raises:
+        NumazonesError: as ``admit``.
+    """
+    if isinstance(admission, koordinator.Admission):
+        return tuple(koordinator_explanation.explain(admission).lines())
+    return tuple(topology_aware_explanation.explain(admission).lines())
+
+
+def zones_of(admission: PolicyAdmission) -> tuple[int, ...]:
+    """Return the NUMA nodes, ascending, that an admitted pod gets something of by the model's books.
+
+    A pod that Koordinator records nothing for, or of which topology-aware accounts no memory and gives no
+    CPU exclusively, has none.
+    """
+    if isinstance(admission, koordinator.Admission):
+        topology = admission.before.host.topology
+        mask = cpuset.of(numa for numa, _ in admission.numa_resources)
+        if topology is not None:
+            mask |= cpuset.of(numa for numa, cpus in topology.numas.items() if cpus & admission.cpus)
+        return tuple(cpuset.ids(mask))
+    machine = admission.before.policy.topology.hardware.machine
+    mask = 0
+    for given in admission.containers.values():
+        mask |= given.memory_nodes
+        mask |= cpuset.of(numa for numa, cpus in machine.cpus_of_numa.items() if cpus & given.exclusive)
+    return tuple(cpuset.ids(mask))
+
+
+def room(node: PolicyNode) -> dict[str, dict[int, int]]:
+    """Return resource → NUMA id (of topology-aware: smallest pool) → what is left there, CPU in thousandths.
+
+    Amounts of one resource are in one unit; which one, only CPU's readers need to know.
+    """
+    free: dict[str, dict[int, int]] = {}
+    if isinstance(node, KoordinatorNode):
+        for numa, left in node.available().items():
+            for name, amount in left.items():
+                free.setdefault(name, {})[numa] = max(milli(amount), 0)
+        return free
+    leaves = [pool for pool in node.pools if pool.leaf]
+    free[CPU] = {pool.id: max(node.cpus.free(pool), 0) for pool in leaves}
+    free["memory"] = {pool.id: max(node.free_memory(pool), 0) for pool in leaves}
+    return free
+
+
+def packing(admission: PolicyAdmission) -> float:
+    """Score from 0 to 1 how well a placement keeps large free blocks whole, as ``fragmentation.packing``."""
+    return fragmentation.packing(room(admission.before), room(admission.node))
+
+
+def largest_free_block(node: PolicyNode) -> int:
+    """Return the most whole CPUs that one NUMA node (of topology-aware: smallest pool) has left."""
+    left = room(node).get(CPU, {})
+    if isinstance(node, KoordinatorNode) and node.host.topology is not None:
+        free = node.free_cpus()
+        left = {
+            numa: min(amount, _MILLI * node.host.topology.in_numa(free, numa))
+            for numa, amount in left.items()
+        }
+    return max(left.values(), default=0) // _MILLI
+
+
+# Nodes of a running cluster
+
+
+def shown(node: Mapping[str, Any], topology: Mapping[str, Any] | None) -> Model:
+    """Tell from a core/v1 Node and its NodeResourceTopology (None: it has none) who places pods there.
+
+    Raises:
+        UnreadableNode: they name two models.
+    """
+    labels = _metadata(node).get("labels") or {}
+    notes = {} if topology is None else _metadata(topology).get("annotations") or {}
+    marks = [key for key in (*labels, *notes) if str(key).startswith(_KOORDINATOR_PREFIXES)]
+    policy = None if topology is None else policy_of(topology)
+    if marks and policy is not None:
+        raise UnreadableNode(
+            f"the node is marked as Koordinator's ({marks[0]}), its NodeResourceTopology is the {policy} "
+            "policy's: who places pods there is not known; remove what is left of the one that is gone"
+        )
+    if policy is not None:
+        return Model.TOPOLOGY_AWARE
+    return Model.KOORDINATOR if marks else Model.KUBELET
+
+
+def seen(
+    node: Mapping[str, Any],
+    topology: Mapping[str, Any] | None,
+    *,
+    pods: Iterable[Mapping[str, Any]],
+    kubelet_node: KubeletNode | None,
+    device: Mapping[str, Any] | None = None,
+    configurations: Iterable[Mapping[str, Any]] = (),
+) -> PolicyNode | None:
+    """Read the state of a node on which another model than the kubelet places pods; None: the kubelet does.
+
+    Args:
+        node: core/v1 Node.
+        topology: its NodeResourceTopology; None: it has none.
+        pods: core/v1 Pods bound to it.
+        kubelet_node: what its NUMAZones say of machine and kubelet; None: it has none that can be read.
+        device: Koordinator's Device object of the node.
+        configurations: all TopologyAwarePolicy resources.
+
+    Raises:
+        NumazonesError: the objects don't tell, or contradict each other; the message says which.
+    """
+    model = shown(node, topology)
+    if model is Model.KUBELET:
+        return None
+    _check_kubelet(kubelet_node, model)
+    if model is Model.KOORDINATOR:
+        return KoordinatorNode.read(node, topology, device, pods=pods)
+    return _topology_aware(node, topology or {}, pods, kubelet_node, configurations)
+
+
+def _topology_aware(
+    node: Mapping[str, Any],
+    topology: Mapping[str, Any],
+    pods: Iterable[Mapping[str, Any]],
+    kubelet_node: KubeletNode | None,
+    configurations: Iterable[Mapping[str, Any]],
+) -> TopologyAwareNode:
+    published_pools(topology)  # balloons are not modelled, whatever is configured
+    metadata = _metadata(node)
+    config = configuration_of(configurations, node=metadata["name"], labels=metadata.get("labels") or {})
+    if kubelet_node is None:
+        raise UnreadableNode(
+            "the topology-aware policy's pools depend on the machine, which only NUMAZones tell, and none "
+            "that can be read have been published for the node; see whether the exporter runs there"
+        )
+    return node_from_cluster(
+        Hardware.of(kubelet_node.machine), config, topology, [Pod.from_api(pod) for pod in pods]
+    )
+
+
+def _check_kubelet(node: KubeletNode | None, model: Model) -> None:
+    """Two deciders on one node are not modelled."""
+    if node is None:
+        return
+    config = node.config
+    if (
+        node.kubelet.cpus.static
+        or node.memory.free
+        or config.topology_manager_policy not in {POLICY_NONE, BEST_EFFORT}
+    ):
+        raise UnreadableNode(
+            f"{DECIDERS[model]} and the kubelet's managers both place pods on the node (cpuManagerPolicy "
+            f"{config.cpu_manager_policy}, memoryManagerPolicy {config.memory_manager_policy}, "
+            f"topologyManagerPolicy {config.topology_manager_policy}), which is not modelled; leave "
+            "placement to one of them"
+        )
+
+
+def _metadata(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = body.get("metadata") or {}
+    return found if isinstance(found, Mapping) else {}

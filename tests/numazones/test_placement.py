@@ -1,0 +1,231 @@
+"""Clusters on which not only kubelets place pods: predictions, unknown nodes, dumps, plans that stay away."""
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from numazones import placement
+from numazones.api.zones import zones_from_node
+from numazones.cluster import OTHER_MODEL, Cluster, ClusterNode, ClusterPod
+from numazones.kubelet.config import KubeletConfiguration
+from numazones.kubelet.node import Node as KubeletNode
+from numazones.placement import DECIDERS, Model, PolicyNode, UnreadableNode, model_of, seen, shown
+from numazones.policies.koordinator.annotations import NODE_NUMA_TOPOLOGY_POLICY, NUMA_TOPOLOGY_SPEC
+from numazones.policies.topology_aware.hardware import Hardware
+from numazones.policies.topology_aware.node import Node as TopologyAwareNode
+from numazones.policies.topology_aware.publishing import topology_of
+from numazones.prediction import (
+    ADMISSIBLE,
+    INADMISSIBLE,
+    UNDECIDED,
+    UNKNOWN,
+    Forecast,
+    Kind,
+    Source,
+    Standing,
+    ask,
+    predict,
+)
+from numazones.rebalance.candidates import Situation, why_not
+from numazones.rebalance.filter import Surroundings
+from numazones.rebalance.goals import is_known
+from numazones.rebalance.moves import place
+from numazones.rebalance.policy import Policy
+from numazones.rebalance.whatif import situation_of
+from tests.numazones.kubelet import building as kubelet
+from tests.numazones.policies.koordinator import building as koordinator
+from tests.numazones.policies.topology_aware.machines import configuration, hardware
+
+GIB = 2**30
+NOW = datetime(2026, 11, 22, tzinfo=UTC)
+ALIGNED = {NUMA_TOPOLOGY_SPEC: json.dumps({"numaTopologyPolicy": "SingleNUMANode"})}
+
+
+def worker(name: str, state: KubeletNode | PolicyNode) -> ClusterNode:
+    node = ClusterNode(name, allocatable={"cpu": 64_000, "memory": 64 * GIB, "vendor.example/nic": 4})
+    if isinstance(state, KubeletNode):
+        return node.with_state(state)
+    return node.with_policy_state(state, DECIDERS[model_of(state)])
+
+
+def pod(name: str, cpu: str, *, nics: int = 0, **metadata: Any) -> ClusterPod:
+    amounts = {"cpu": cpu, "memory": "1Gi"} | ({"vendor.example/nic": str(nics)} if nics else {})
+    return ClusterPod.from_api(
+        {
+            "metadata": {"namespace": "d", "name": name, "uid": name, **metadata},
+            "spec": {"containers": [{"name": "c", "resources": {"requests": amounts, "limits": amounts}}]},
+        }
+    )
+
+
+def mixed() -> list[ClusterNode]:
+    """A kubelet's node with 15 free CPUs, Koordinator's with 8 per NUMA node, topology-aware's with 4."""
+    return [
+        worker("kubelet", kubelet.node()),
+        worker("koordinator", koordinator.node(2)),
+        worker("topology-aware", TopologyAwareNode.fresh(hardware(), configuration())),
+    ]
+
+
+def test_every_node_of_a_mixed_cluster_decides_with_its_own_model() -> None:
+    result = predict(pod("a", "2", annotations=ALIGNED), mixed())
+    assert result.verdict == ADMISSIBLE
+    assert (result.evaluated, result.admissible, result.stale) == (3, 3, 0)
+    assert {one.node: one.model for one in result.candidates} == {
+        "kubelet": Model.KUBELET,
+        "koordinator": Model.KOORDINATOR,
+        "topology-aware": Model.TOPOLOGY_AWARE,
+    }
+    assert all(len(one.zones) == 1 and 0 < one.score <= 100 for one in result.candidates)
+
+
+def test_each_model_rejects_in_its_own_words() -> None:
+    result = predict(pod("a", "40", annotations=ALIGNED), mixed())
+    assert result.verdict == INADMISSIBLE
+    said = {one.model: (one.source, one.reason, one.node) for one in result.reasons}
+    assert said[Model.KOORDINATOR] == (Source.KOORDINATOR, "Unschedulable", "koordinator")
+    assert said[Model.TOPOLOGY_AWARE] == (Source.TOPOLOGY_AWARE, "CreateContainerError", "topology-aware")
+    assert said[Model.KUBELET][0] is Source.KUBELET
+    assert any(one.sentence.startswith("koord-scheduler says: ") for one in result.reasons)
+
+
+def test_what_a_model_does_not_decide_is_unknown_never_fitting() -> None:
+    node = worker("n", TopologyAwareNode.fresh(hardware(), configuration()))
+    result = predict(pod("a", "1", nics=1), [node])
+    assert (result.verdict, result.admissible, result.stale) == (UNKNOWN, 0, 1)
+    assert result.reasons[0].reason == UNDECIDED
+    assert "which ones it gets is not known" in result.reasons[0].message
+
+
+def test_a_forecast_says_of_each_node_what_asking_it_says() -> None:
+    kind = Kind.of(pod("a", "4", annotations=ALIGNED))
+    assert kind is not None
+    forecast = Forecast(kind)
+    forecast.renew([*mixed(), *(replace(node, name=f"{node.name}-2") for node in mixed())])
+    admitting = {node.name for node in mixed() if ask(kind, node).standing is Standing.ADMITS}
+    assert set(forecast.admitting) == admitting | {f"{name}-2" for name in admitting}
+
+
+def test_pods_that_another_model_tells_apart_are_of_different_kinds() -> None:
+    plain, aligned = Kind.of(pod("a", "4")), Kind.of(pod("b", "4", annotations=ALIGNED))
+    assert plain != aligned
+    assert Kind.of(pod("c", "4", annotations=ALIGNED)) == aligned
+    assert Kind.of(pod("d", "4", annotations={"example.com/note": "x"})) == plain
+
+
+def test_no_pod_is_moved_on_nodes_of_other_models_and_the_rule_says_why() -> None:
+    running = replace(pod("a", "2"), node="koordinator", phase="Running")
+    node = mixed()[1].with_pod(running)
+    found = why_not(running, Situation(Cluster({node.name: node}), Surroundings(now=NOW)), Policy())
+    (objection,) = [one for one in found if one.rule == OTHER_MODEL]
+    assert objection.message == (
+        "pods are not moved from or to node koordinator yet: "
+        "koord-scheduler places pods on this node's NUMA nodes, not the kubelet"
+    )
+    assert place(node, pod("b", "1")).rejections == (objection.message,)
+    assert not is_known(node)
+
+
+@pytest.mark.parametrize(
+    ("labels", "notes", "attributes", "model"),
+    [
+        ({}, {}, [], Model.KUBELET),
+        ({NODE_NUMA_TOPOLOGY_POLICY: "Restricted"}, {}, [], Model.KOORDINATOR),
+        ({}, {"node.koordinator.sh/cpu-topology": "{}"}, [], Model.KOORDINATOR),
+        ({}, {"kubelet.koordinator.sh/cpu-manager-policy": "{}"}, [], Model.KOORDINATOR),
+        ({}, {}, [("TopologyPolicy", "topology-aware")], Model.TOPOLOGY_AWARE),
+        ({}, {}, [("topologyManagerPolicy", "restricted")], Model.KUBELET),
+    ],
+)
+def test_a_node_shows_who_places_pods_there(
+    labels: dict[str, str], notes: dict[str, str], attributes: list[tuple[str, str]], model: Model
+) -> None:
+    topology = {
+        "metadata": {"annotations": notes},
+        "attributes": [{"name": name, "value": value} for name, value in attributes],
+    }
+    assert shown({"metadata": {"labels": labels}}, topology) is model
+
+
+def test_a_node_that_shows_two_models_is_unknown() -> None:
+    node = {"metadata": {"labels": {NODE_NUMA_TOPOLOGY_POLICY: "Restricted"}}}
+    topology = {"attributes": [{"name": "TopologyPolicy", "value": "topology-aware"}]}
+    with pytest.raises(UnreadableNode, match="who places pods there is not known"):
+        shown(node, topology)
+
+
+def test_a_node_on_which_the_kubelets_managers_place_pods_too_is_unknown() -> None:
+    node = koordinator.node_object(labels={NODE_NUMA_TOPOLOGY_POLICY: "Restricted"})
+    with pytest.raises(UnreadableNode, match="and the kubelet's managers both place pods"):
+        seen(node, None, pods=(), kubelet_node=kubelet.node())
+
+
+def node_body(name: str, **labels: str) -> dict[str, Any]:
+    return {
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels},
+        "status": {
+            "allocatable": {"cpu": "64", "memory": "64Gi", "pods": "110"},
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }
+
+
+def dump(*, policies: int = 1) -> list[dict[str, Any]]:
+    """Three nodes of three models, as kubectl prints them."""
+    bare = KubeletNode.fresh(hardware().machine, KubeletConfiguration.from_api({}))
+    aware = TopologyAwareNode.fresh(
+        Hardware.of(bare.machine), configuration(reserved_cpu="750m", pin_cpu=True)
+    )
+    topology = koordinator.nrt(
+        koordinator.detail(2, 4, 2), {numa: {"cpu": "8", "memory": "16Gi"} for numa in (0, 1)}
+    )
+    topology["metadata"]["name"] = "koordinator"
+    spec = {
+        "reservedResources": {"cpu": "750m"},
+        "pinCPU": True,
+        "pinMemory": True,
+        "preferIsolatedCPUs": True,
+    }
+    zones = [
+        *zones_from_node(kubelet.node(), node_name="kubelet", pods={}),
+        *zones_from_node(bare, node_name="topology-aware", pods={}),
+    ]
+    return [
+        *(node_body(name) for name in ("kubelet", "koordinator", "topology-aware")),
+        *(zone.to_api() for zone in zones),
+        {"kind": "NodeResourceTopology", **topology},
+        topology_of(aware, "topology-aware"),
+        *[{"kind": "TopologyAwarePolicy", "metadata": {"name": "default"}, "spec": spec}] * policies,
+    ]
+
+
+def test_a_dump_of_a_mixed_cluster_is_read_with_each_nodes_model() -> None:
+    nodes = situation_of(dump(), NOW).cluster.nodes
+    elsewhere = "places pods on this node's NUMA nodes, not the kubelet"
+    assert {name: node.unknown and node.unknown.message for name, node in nodes.items()} == {
+        "kubelet": None,
+        "koordinator": f"koord-scheduler {elsewhere}",
+        "topology-aware": f"the NRI topology-aware policy {elsewhere}",
+    }
+    result = predict(pod("a", "2", annotations=ALIGNED), nodes.values())
+    assert {one.node: str(one.model) for one in result.candidates} == {name: name for name in nodes}
+
+
+def test_a_topology_aware_node_without_configuration_is_unknown() -> None:
+    node = situation_of(dump(policies=0), NOW).cluster.nodes["topology-aware"]
+    assert (node.state, node.policy_state) == (None, None)
+    assert node.unknown is not None
+    assert node.unknown.message.startswith("there is no TopologyAwarePolicy for node topology-aware")
+    assert predict(pod("a", "1"), [node]).verdict == UNKNOWN
+
+
+def test_a_decision_of_any_model_is_explained_line_by_line() -> None:
+    for node in mixed()[1:]:
+        state, wanted = node.policy_state, pod("a", "2").admission
+        assert state is not None
+        assert wanted is not None
+        assert placement.explain(placement.admit(state, wanted))
