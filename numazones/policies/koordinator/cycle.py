@@ -282,12 +282,13 @@ class Candidate:
         requested: Counted = node.requested
         capacity: Counted = host.allocatable
         if grant.numa_resources:
-            zones = {zone.id: zone.resources for zone in reversed(host.zones)}
-            numas = [numa for numa, _ in grant.numa_resources]
-            taken = [node.allocated(numa) or {} for numa in numas]
-            names = [name for name, _ in host.scheduler.scoring.weights]
-            there = {name: sum(zones[numa].get(name, 0) for numa in numas) for name in names}
-            used = {name: sum(max(0, given.get(name, 0)) for given in taken) for name in names}
+            there = {name: 0 for name, _ in host.scheduler.scoring.weights}
+            used = dict(there)
+            for numa, _ in grant.numa_resources:
+                all_, taken = host.zone_of[numa], node.allocated(numa) or {}
+                for name in there:
+                    there[name] += all_.get(name, 0)
+                    used[name] += max(0, taken.get(name, 0))
             requested, capacity = counted(used), counted(there)
         if grant.cpus:
             cpus = amplify(node.used_cpus.bit_count() * 1000, host.ratio)

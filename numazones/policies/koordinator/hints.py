@@ -12,7 +12,7 @@ from itertools import combinations
 from math import comb
 
 from numazones import cpuset
-from numazones.policies.koordinator.amounts import Amounts, milli, whole
+from numazones.policies.koordinator.amounts import milli, whole
 from numazones.policies.koordinator.annotations import Exclusive, TopologyPolicy
 from numazones.policies.koordinator.books import Use
 from numazones.policies.koordinator.device_books import (
@@ -24,7 +24,6 @@ from numazones.policies.koordinator.device_books import (
 )
 from numazones.policies.koordinator.device_inventory import GPU
 from numazones.policies.koordinator.device_request import DeviceRequest
-from numazones.policies.koordinator.host import Zone
 from numazones.policies.koordinator.node import Node
 from numazones.policies.koordinator.request import Request
 from numazones.policies.koordinator.scheduler import ScoringStrategy
@@ -39,7 +38,7 @@ from numazones.policies.koordinator.status import (
     unschedulable,
 )
 from numazones.policies.koordinator.topology_manager import Hint
-from numazones.policies.koordinator.trial import Trials, Uncountable
+from numazones.policies.koordinator.trial import Trials, Uncountable, numa_ids
 from numazones.resources import CPU
 
 NO_NUMA_RESOURCES = "node(s) Insufficient NUMA Node resources"
@@ -68,24 +67,25 @@ class NUMAHints:
         if not host.zones:
             raise unschedulable(NO_NUMA_RESOURCES)
         try:
-            available = trials.available()
+            trials.available()
         except Uncountable:
             raise unschedulable(NO_NUMA_RESOURCES) from None
         if not all(0 <= numa <= _LARGEST_ID for numa in host.numa_ids):
             raise SchedulerCrash("koord-scheduler crashes on NUMA ids that are not between 0 and 63")
         asked = trials.request.amounts
-        listed = {name for zone in host.zones for name in zone.resources if name in asked}
+        listed = [name for name in host.capacity if name in asked]
         self.trials = trials
         self.policy = policy
         self.ids = host.numa_ids
         self.lacking = {
-            name: cpuset.of(numa for numa, left in available.items() if not left.get(name))
+            name: cpuset.of([numa for numa, left in trials.left_of(name).items() if not left])
             for name in sorted(listed)
         }
         """Resource → NUMA nodes that have none of it left."""
-        self._scorer = _Scorer(trials, host.zones, available)
+        self._scorer = _Scorer(trials)
         self._found: dict[str, list[Hint]] = {name: [] for name in self.lacking}
         self._size = 0
+        self._all_preferred = policy == TopologyPolicy.RESTRICTED
         self._scored = len(self.ids) if scored is None else scored
 
     def all(self) -> dict[str, tuple[Hint, ...]]:
@@ -95,14 +95,14 @@ class NUMAHints:
         policy = self.policy
         if self.trials.node.host.scheduler.published:
             return avoiding(self._found, self.trials.node, self.trials.request, policy)
-        return {name: _with_preference(hints, policy) for name, hints in self._found.items()}
+        return {name: tuple(hints) for name, hints in self._found.items()}
 
     def growing(self) -> Iterator[dict[str, tuple[Hint, ...]]]:
         """Hints up to some size, once every resource has one: larger sets are never preferred to these."""
         while self._size < len(self.ids):
             self._extend()
             if all(self._found.values()):
-                yield {name: _with_preference(hints, self.policy) for name, hints in self._found.items()}
+                yield {name: tuple(hints) for name, hints in self._found.items()}
 
     def _extend(self) -> None:
         """Try the sets of the next size."""
@@ -110,18 +110,19 @@ class NUMAHints:
         for numas in masks_of_size(self.ids, self._size):
             wanted = [name for name, lacking in self.lacking.items() if not numas & lacking]
             if wanted and self.trials.fits(numas):
-                hint = Hint(numas, False, self._scorer.score(numas) if self._size <= self._scored else 0)
+                score = self._scorer.score(numas) if self._size <= self._scored else 0
+                preferred, other = Hint(numas, True, score), Hint(numas, False, score)
                 for name in wanted:
-                    self._found[name].append(hint)
+                    found = self._found[name]
+                    smallest = not found or _size(found[0]) == self._size
+                    found.append(preferred if smallest or self._all_preferred else other)
 
 
 def _with_preference(hints: Sequence[Hint], policy: str) -> tuple[Hint, ...]:
     """The smallest sets are preferred; under Restricted all."""
     smallest = min((_size(hint) for hint in hints), default=0)
     return tuple(
-        hint._replace(preferred=True)
-        if policy == TopologyPolicy.RESTRICTED or _size(hint) == smallest
-        else hint
+        hint._replace(preferred=policy == TopologyPolicy.RESTRICTED or _size(hint) == smallest)
         for hint in hints
     )
 
@@ -153,19 +154,14 @@ def avoiding(
 class _Scorer:
     """Scores of sets of NUMA nodes for one pod."""
 
-    def __init__(self, trials: Trials, zones: Sequence[Zone], available: Mapping[int, Amounts]) -> None:
-        scheduler = trials.node.host.scheduler
+    def __init__(self, trials: Trials) -> None:
+        host = trials.node.host
+        scheduler = host.scheduler
         self.published = scheduler.published
         self.strategy = ScoringStrategy(scheduler.numa_scoring.most_allocated, scheduler.numa_weights)
-        zone_of = {zone.id: zone.resources for zone in reversed(zones)}
         self.asked = trials.counted
         self.weighted = [
-            (
-                name,
-                weight,
-                {numa: resources.get(name, 0) for numa, resources in zone_of.items()},
-                {numa: available[numa].get(name, 0) for numa in zone_of},
-            )
+            (name, weight, host.capacity.get(name, {}), trials.left_of(name))
             for name, weight in self.strategy.weights
             if counts(name, self.asked)
         ]
@@ -173,17 +169,17 @@ class _Scorer:
 
     def score(self, numas: int) -> int:
         """How good a set is."""
-        ids = tuple(cpuset.ids(numas))
+        ids = numa_ids(numas)
         requested, capacity, parts = {}, {}, []
         for name, weight, all_, left in self.weighted:
             total = rest = 0
             for numa in ids:
-                total += all_[numa]
+                total += all_.get(numa, 0)
                 rest += left[numa]
             count = milli if name == CPU else whole
-            capacity[name] = count(total)
-            requested[name] = count(max(0, total - rest))
-            parts.append((weight, requested[name] + self.asked.get(name, 0), capacity[name]))
+            capacity[name] = there = count(total)
+            requested[name] = used = count(max(0, total - rest))
+            parts.append((weight, used + self.asked.get(name, 0), there))
         if not self.published:
             return mean(self.strategy, parts)
         return published_score(

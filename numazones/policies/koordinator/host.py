@@ -100,6 +100,10 @@ class Host:
 
     numa_ids: tuple[int, ...] = field(init=False, repr=False, compare=False)
     """NUMA nodes of the zones, ascending."""
+    zone_of: Mapping[int, Amounts] = field(init=False, repr=False, compare=False)
+    """NUMA id → what pods can be given of it; of zones with the same id the first counts."""
+    capacity: Mapping[str, Mapping[int, int]] = field(init=False, repr=False, compare=False)
+    """Resource that a zone lists → NUMA id → all of it there; 0 where it is not listed."""
     fingerprint: Hashable = field(init=False, repr=False, compare=False)
     """Equal for hosts on which everything is decided alike, whatever their names."""
 
@@ -120,6 +124,13 @@ class Host:
             frozenset(self.labels.items()),
         )
         object.__setattr__(self, "numa_ids", tuple(zone.id for zone in self.zones))
+        zone_of = {zone.id: zone.resources for zone in reversed(self.zones)}
+        listed = {name for zone in self.zones for name in zone.resources}
+        capacity = {
+            name: {numa: resources.get(name, 0) for numa, resources in zone_of.items()} for name in listed
+        }
+        object.__setattr__(self, "zone_of", zone_of)
+        object.__setattr__(self, "capacity", capacity)
         object.__setattr__(self, "fingerprint", alike)
 
     @classmethod

@@ -9,6 +9,7 @@ NUMA amounts before those of devices (upstream's order is random).
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 from numazones import cpuset
@@ -94,7 +95,7 @@ class Merging:
     @property
     def every(self) -> int:
         """All NUMA nodes."""
-        return cpuset.of(self.numa_ids)
+        return _mask(self.numa_ids)
 
     @property
     def gaps(self) -> bool:
@@ -170,6 +171,12 @@ class Merging:
         return _walked(lists, self.every)
 
 
+@lru_cache(maxsize=256)
+def _mask(numa_ids: tuple[int, ...]) -> int:
+    """The set of some NUMA nodes; clusters have few kinds of machines, and every decision asks."""
+    return cpuset.of(numa_ids)
+
+
 def _lists(providers: Sequence[Hints | None]) -> tuple[list[Sequence[Hint]], list[str]]:
     """The lists to merge, and the resources that can be had nowhere."""
     lists: list[Sequence[Hint]] = []
@@ -198,26 +205,27 @@ def _best_preferred(lists: Sequence[Sequence[Hint]], every: int, exclusive: Excl
     """The best set that every list prefers, unless exclusivity demotes it."""
     scores: dict[int, int] | None = None
     for hints in lists:
-        preferred = [hint for hint in hints if hint.preferred]
-        if not any(hint.numas is None for hint in preferred):
-            offered = {hint.numas or 0: hint.score for hint in preferred}
+        offered: dict[int, int] = {}
+        for hint in hints:
+            if not hint.preferred:
+                continue
+            if hint.numas is None:
+                break
+            offered[hint.numas] = hint.score
+        else:
             scores = offered if scores is None else _added(scores, offered)
     if scores is None:
         return None if exclusive.violated(every) else Hint(every, preferred=True)
-    best: Hint | None = None
+    best: Found | None = None
     for numas, score in scores.items():
         # Devices may hint at NUMA nodes that the node does not list.
         inside = numas & every
         if inside and not exclusive.violated(inside):
             whole = inside == numas
-            hint = Hint(inside, True, score if whole else 0, unsatisfied=not whole)
-            if best is None or replaces(_found(hint), _found(best)):
-                best = hint
-    return best
-
-
-def _found(hint: Hint) -> Found:
-    return Found(hint.numas or 0, hint.score, hint.unsatisfied)
+            found = Found(inside, score if whole else 0, not whole)
+            if best is None or replaces(found, best):
+                best = found
+    return None if best is None else Hint(best.numas, True, best.score, best.unsatisfied)
 
 
 def _added(scores: Mapping[int, int], offered: Mapping[int, int]) -> dict[int, int]:

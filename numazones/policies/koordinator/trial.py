@@ -6,6 +6,8 @@ set one by one; a pod that is bound then takes its CPUs from the NUMA nodes that
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 from numazones import cpuset
 from numazones.cpuset import CPUSet
@@ -30,6 +32,17 @@ INVALID_TOPOLOGY = "node(s) invalid CPU Topology"
 NO_ZONES = "insufficient resources on NUMA Node"
 # Go's sort is the insertion sort that is modelled up to this length.
 _LONGEST_INSERTION_SORT = 12
+
+
+class _Asked(NamedTuple):
+    """A resource that is asked for, and that NUMA nodes have at all."""
+
+    name: str
+    amount: int
+    left: Mapping[int, int]
+    """NUMA id → what is left of it."""
+    whole: int
+    """What one NUMA node alone would have to give: the amount in units that it gives."""
 
 
 class Uncountable(Exception):
@@ -67,7 +80,9 @@ class Trials:
         self.counted: Counted = request.counted if self.amounts is request.amounts else counted(self.amounts)
         self._available: dict[int, dict[str, int]] | None = None
         self._known: dict[int | None, Grant | Rejected] = {}
-        self._left: Sequence[tuple[str, int, Mapping[int, int]]] | None = None
+        self._left: dict[str, Mapping[int, int]] = {}
+        self._asked: Sequence[_Asked] | None = None
+        self._shares: dict[int, NUMAResources] = {}
         self._bindable: CPUSet | None = None
         self._taken: dict[tuple[CPUSet, int], CPUSet] = {}
 
@@ -95,9 +110,13 @@ class Trials:
         Raises:
             Uncountable: as ``available``.
         """
-        ids = tuple(cpuset.ids(numas))
-        if any(sum(left.get(numa, 0) for numa in ids) < amount for _, amount, left in self._wanted()):
-            return False
+        ids = numa_ids(numas)
+        for _, amount, left, _ in self._wanted():
+            rest = amount
+            for numa in ids:
+                rest -= left.get(numa, 0)
+            if rest > 0:
+                return False
         try:
             shares = self._spread(numas)
             if self.bound and not self._enough_cpus(shares):
@@ -161,17 +180,26 @@ class Trials:
                 if inside < milli(resources[CPU]):
                     resources[CPU] = inside * MICRO
 
-    def _wanted(self) -> Sequence[tuple[str, int, Mapping[int, int]]]:
-        """(resource, amount asked, NUMA id → what is left) of the resources that NUMA nodes have at all."""
-        if self._left is None:
-            available = self.available()
-            listed = {name for resources in available.values() for name in resources}
-            self._left = [
-                (name, amount, {numa: left.get(name, 0) for numa, left in available.items()})
+    def left_of(self, name: str) -> Mapping[int, int]:
+        """NUMA id → what is left of a resource.
+
+        Raises:
+            Uncountable: as ``available``.
+        """
+        if name not in self._left:
+            self._left[name] = {numa: left.get(name, 0) for numa, left in self.available().items()}
+        return self._left[name]
+
+    def _wanted(self) -> Sequence[_Asked]:
+        """The resources asked for that NUMA nodes have at all."""
+        if self._asked is None:
+            listed = set().union(*self.available().values())
+            self._asked = [
+                _Asked(name, amount, self.left_of(name), self._part(name, amount, 1))
                 for name, amount in self.request.amounts.items()
                 if name in listed
             ]
-        return self._left
+        return self._asked
 
     def _spread(self, numas: int) -> NUMAResources:
         """Every resource as evenly as possible over the set.
@@ -180,10 +208,28 @@ class Trials:
             Rejected: naming the resources that are short.
             Uncountable: as ``available``.
         """
-        ids = list(cpuset.ids(numas))
+        if numas not in self._shares:
+            ids = numa_ids(numas)
+            self._shares[numas] = self._of_one(ids[0]) if len(ids) == 1 else self._of_several(ids)
+        return self._shares[numas]
+
+    def _of_one(self, numa: int) -> NUMAResources:
+        given: dict[str, int] = {}
+        short = []
+        for name, amount, left, whole_amount in self._wanted():
+            part = min(left.get(numa, 0), whole_amount)
+            if part:
+                given[name] = part
+            if part != amount:
+                short.append(f"Insufficient NUMA {name}")
+        if short:
+            raise Rejected(status(Code.UNSCHEDULABLE, short))
+        return ((numa, given),) if given else ()
+
+    def _of_several(self, ids: tuple[int, ...]) -> NUMAResources:
         given: dict[int, dict[str, int]] = {}
         short = []
-        for name, amount, left in self._wanted():
+        for name, amount, left, _ in self._wanted():
             rest, givers = amount, len(ids)
             for numa in self._order(ids, left):
                 part = min(left.get(numa, 0), self._part(name, rest, givers))
@@ -197,14 +243,12 @@ class Trials:
             raise Rejected(status(Code.UNSCHEDULABLE, short))
         return tuple(sorted(given.items()))
 
-    def _order(self, ids: list[int], left: Mapping[int, int]) -> list[int]:
+    def _order(self, ids: tuple[int, ...], left: Mapping[int, int]) -> Sequence[int]:
         """The NUMA nodes in the order of giving: those with least available first.
 
         That is what is meant. Released code compares, while sorting, the NUMA nodes whose ids are the two
         *positions*, and never the elements it swaps.
         """
-        if len(ids) == 1:
-            return ids
         if self.node.host.scheduler.published:
             return sorted(ids, key=lambda numa: left.get(numa, 0))
         if len(ids) > _LONGEST_INSERTION_SORT:
@@ -310,6 +354,12 @@ class Trials:
         size = topology.per_core if self.bind_policy == CPUBindPolicy.FULL_PCPUS else 1
         if cores * size != taken.bit_count():
             raise NoCPUs(f"insufficient CPUs to satisfy required cpu bind policy {self.bind_policy}")
+
+
+@lru_cache(maxsize=1 << 12)
+def numa_ids(numas: int) -> tuple[int, ...]:
+    """The NUMA nodes of a set; the same few sets come up on every node."""
+    return tuple(cpuset.ids(numas))
 
 
 def bound_there(node: Node, request: Request) -> bool:
