@@ -11,10 +11,10 @@ import contextlib
 import logging
 import secrets
 import socket
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from prometheus_client import CollectorRegistry
 
@@ -28,7 +28,7 @@ from numazones_client.resources import (
     PODS,
     Resource,
 )
-from numazones_operator import decoding, health
+from numazones_operator import decoding
 from numazones_operator.admission_gates import AdmissionGates
 from numazones_operator.admission_predictions import ADMISSION_PREDICTIONS, Published
 from numazones_operator.cluster_figures import ClusterFigures
@@ -43,13 +43,17 @@ from numazones_operator.rebalance.inputs import Inputs
 from numazones_operator.rebalance.intent import Intent
 from numazones_operator.rebalance.metrics import RebalanceMetrics
 from numazones_operator.work_figures import PredictionFigures, QueueFigures
-from numazones_program import logs
+from numazones_program import logs, probes
 from numazones_program.signals import ending_signals
 
 LEASE_NAME = "numazones-operator"
 
 _SHUTDOWN_PATIENCE = 3.0
 _EXPIRY_PERIOD = 1.0
+_ANSWER_PATIENCE = 30.0
+"""Seconds that probes and scrapes wait for the event loop."""
+
+_T = TypeVar("_T")
 
 _log = logging.getLogger(__name__)
 
@@ -110,12 +114,13 @@ class Operator:
         """Run until ``stop`` is called or a signal arrives."""
         async with AsyncExitStack() as resources:
             self._answer_signals()
-            server = health.application(
-                sick=self._sick, unready=self._unready, registry=self.registry, renew=self._renew_figures
+            answer = probes.application(
+                sick=_asked_on_loop(self._sick),
+                unready=_asked_on_loop(self._unready),
+                registry=self.registry,
+                renew=_asked_on_loop(self._renew_figures),
             )
-            self.port = await resources.enter_async_context(
-                health.serve(self.options.metrics_address, server)
-            )
+            self.port = resources.enter_context(probes.serve(self.options.metrics_address, answer))
             await resources.enter_async_context(self._client)
             for reflector in self.reflectors:
                 self.start_task(reflector.run(), name=f"reflector of {reflector.name}")
@@ -294,17 +299,29 @@ class Operator:
         _log.critical("%s; the operator stops", self.failed, exc_info=error)
         self._stop.set()
 
-    def _renew_figures(self) -> None:
+    async def _renew_figures(self) -> None:
         for collector in self.collectors:
             collector.renew()
 
-    def _sick(self) -> list[str]:
+    async def _sick(self) -> list[str]:
         return [self.failed] if self.failed else []
 
-    def _unready(self) -> list[str]:
+    async def _unready(self) -> list[str]:
         problems = [
             f"{reflector.name}: {reflector.problem}"
             for reflector in self.reflectors
             if not reflector.synced.is_set()
         ]
         return problems or ([] if self.ready.is_set() else ["predictions are being made"])
+
+
+def _asked_on_loop(ask: Callable[[], Coroutine[Any, Any, _T]]) -> Callable[[], _T]:
+    """Let the server's threads ask on this event loop, whose state they must not read while it changes.
+
+    A loop that hangs leaves probes unanswered, so that the kubelet restarts the operator.
+
+    Raises:
+        TimeoutError: the loop does not answer (raised in the asking thread).
+    """
+    loop = asyncio.get_running_loop()
+    return lambda: asyncio.run_coroutine_threadsafe(ask(), loop).result(_ANSWER_PATIENCE)

@@ -1,5 +1,6 @@
 """The operator on the embedded API server, through its real entry points: predictions, outcomes, events."""
 
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -162,6 +163,15 @@ async def test_the_operator_says_how_it_is(tmp_path: Path) -> None:
             for path in ("healthz", "readyz"):
                 async with session.get(f"http://127.0.0.1:{operator.port}/{path}") as answer:
                     assert answer.status == 200, await answer.text()
+
+
+async def test_probes_of_an_operator_whose_event_loop_hangs_are_not_answered(tmp_path: Path) -> None:
+    async with closed_loop(tmp_path) as loop:
+        operator = await loop.start_operator()
+        for path in ("healthz", "readyz", "metrics"):
+            with pytest.raises(TimeoutError):
+                # This request is what blocks the loop.
+                urllib.request.urlopen(f"http://127.0.0.1:{operator.port}/{path}", timeout=0.2)  # noqa: ASYNC210
 
 
 @pytest.mark.parametrize("kind", [node_kinds.single_numa_node, node_kinds.restricted_pods])
