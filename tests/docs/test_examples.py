@@ -21,6 +21,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 FENCE = re.compile(
     r"^```(?P<language>console|python)[ ]*(?P<note>[^\n]*)\n(?P<body>.*?)^```", re.DOTALL | re.MULTILINE
 )
+LINK = re.compile(r"\]\((?P<path>[^)#\s:]*)(?:#(?P<heading>[^)\s]*))?\)")
 FOLDED = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
@@ -80,3 +81,19 @@ def test_a_page_of_python_is_one_session_and_prints_what_it_shows(page: Path) ->
             doctest.DocTestRunner(optionflags=FOLDED).run(test, out=report.append, clear_globs=False)
             session = test.globs
     assert not report, "".join(report)
+
+
+def _headings(page: Path) -> set[str]:
+    """The anchors that a page offers: headings in lower case, blanks as hyphens, without punctuation."""
+    titles = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_within_the_project_leads_somewhere(page: Path) -> None:
+    broken = []
+    for link in LINK.finditer(page.read_text()):
+        target = page.parent / link["path"] if link["path"] else page
+        if not target.exists() or (link["heading"] and link["heading"] not in _headings(target)):
+            broken.append(link[0])
+    assert not broken
