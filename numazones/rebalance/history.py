@@ -2,9 +2,8 @@
 
 The owner of an evicted pod makes a new one, which may be as attractive to move as the first: so a pair of
 owner and node rests for a while after a move that left or reached it. A plan that failed is not proposed
-again as long as it is the same plan, nor for a while with the pods that came in the evicted ones' place; its
-owners rest no longer for it, other plans may move their pods at once. The history is rebuilt from the
-recommendations that are still in the API.
+again as long as it is the same plan. The history is rebuilt from the recommendations that are still in
+the API.
 """
 
 from collections.abc import Mapping
@@ -19,15 +18,9 @@ class History:
     """Moves that were made and plans that failed."""
 
     moved: Mapping[tuple[str, str], datetime] = field(default_factory=dict)
-    """(owner UID, node) → when a pod of the owner last left or reached the node by a move that was of use."""
+    """(owner UID, node) → when a pod of the owner last left or reached the node by a move."""
     failed: frozenset[str] = frozenset()
     """Digests of failed plans."""
-    failed_for: Mapping[str, datetime] = field(default_factory=dict)
-    """Digests, by owners, of plans that evicted and then failed → when they last evicted."""
-
-    def barred(self, now: datetime, cooldown: timedelta) -> frozenset[str]:
-        """Digests of the plans that are not proposed now."""
-        return self.failed | {made for made, when in self.failed_for.items() if now - when < cooldown}
 
     def cooling_until(self, pod: ClusterPod, cooldown: timedelta) -> datetime | None:
         """When the pod may be moved again; None if nothing like it was moved."""

@@ -112,32 +112,11 @@ class Plan:
         """Equal for plans that would do the same to the same pods."""
         return digest((move.pod.uid, move.node) for move in self.moves)
 
-    @property
-    def digests(self) -> frozenset[str]:
-        """The plan's own digest, and that of all which would do the same to pods of the same owners."""
-        return digests((move.pod, move.node) for move in self.moves)
 
-
-def digest(moves: Iterable[tuple[str, ...]]) -> str:
+def digest(moves: Iterable[tuple[str, str]]) -> str:
     """Return the digest of a plan's moves, each the UID of a pod and the node it goes to."""
     text = "\n".join(" ".join(move) for move in moves)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def digests(moves: Iterable[tuple[ClusterPod, str]]) -> frozenset[str]:
-    """Return the digests of moves, each a pod and the node it goes to: by the pods and by their owners."""
-    listed = list(moves)
-    by_pods = digest((pod.uid, node) for pod, node in listed)
-    return frozenset({by_pods, owners_digest((_owner(pod), pod.node, node) for pod, node in listed)})
-
-
-def owners_digest(moves: Iterable[tuple[str, str, str]]) -> str:
-    """Return the digest of moves, each an owner's UID and the nodes a pod of it goes from and to."""
-    return digest(("owner", *move) for move in moves)
-
-
-def _owner(pod: ClusterPod) -> str:
-    return pod.uid if pod.controller is None else pod.controller.uid
 
 
 @dataclass(frozen=True, slots=True)

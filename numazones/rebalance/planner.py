@@ -58,7 +58,6 @@ class _Planning:
         self._expired = expired
         self._movable = candidates(situation, policy)
         surroundings = situation.surroundings
-        self._barred = situation.history.barred(surroundings.now, policy.cooldown)
         self._allowance = Allowance(Tally(policy.limits, surroundings.replicas), surroundings.headroom)
 
     def outcome(self) -> Outcome:
@@ -77,7 +76,7 @@ class _Planning:
             return self._without(
                 f"the best plan gains {made.gain}, less than minGain of {self._policy.min_gain}", before
             )
-        if not self._barred.isdisjoint(made.digests):
+        if made.digest in self._situation.history.failed:
             return self._without("the best plan has failed before and nothing has changed since", before)
         return Outcome(made, "", before, len(self._movable))
 
@@ -100,7 +99,7 @@ class _Planning:
             target=self._policy.target,
             expired=self._expired,
             pending=_the_pending_pod(self._goal),
-            failed=self._barred,
+            failed=self._situation.history.failed,
         )
 
     def _steps(self, search: Search) -> tuple[list[Step], bool]:

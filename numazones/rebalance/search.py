@@ -16,7 +16,7 @@ Where a cluster is too large for all of that, ``Breadth`` confines what comes be
 most promising nodes and destinations; the last eviction is always sought among all pods.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nlargest, nsmallest
 from itertools import islice
@@ -27,7 +27,7 @@ from numazones.cluster import Cluster, ClusterNode
 from numazones.rebalance.candidates import Candidate
 from numazones.rebalance.goals import Counts, Goal, is_known
 from numazones.rebalance.limits import Allowance
-from numazones.rebalance.moves import Disruption, digests, evict, place
+from numazones.rebalance.moves import Disruption, digest, evict, place
 from numazones.rebalance.policy import Target
 
 Expired = Callable[[], bool]
@@ -196,7 +196,7 @@ class Search:
         target: Target,
         expired: Expired,
         pending: Candidate | None = None,
-        failed: frozenset[str] = frozenset(),
+        failed: Collection[str] = (),
     ) -> None:
         self._goal = goal
         self._candidates = candidates
@@ -275,10 +275,10 @@ class Search:
                         break  # other destinations cost the same
 
     def _has_failed(self, steps: tuple[Step, ...]) -> bool:
-        """Whether these very moves, or the like with pods of the same owners, are known to have failed."""
+        """Whether these very moves are known to have failed."""
         if not self._failed:
             return False
-        return not self._failed.isdisjoint(digests((step.candidate.pod, step.node) for step in steps))
+        return digest((step.candidate.pod.uid, step.node) for step in steps) in self._failed
 
     def _record(self, steps: tuple[Step, ...]) -> None:
         cost = _cost(steps)

@@ -1,14 +1,10 @@
-"""What rebalancing reads beside the cluster: templates as the API server makes pods of them, and the past."""
+"""What rebalancing reads beside the cluster: templates as the API server would make pods of them."""
 
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from numazones.cluster import Cluster
-from numazones.rebalance.moves import owners_digest
 from numazones_client import Client, ClusterConfig
 from numazones_operator.rebalance.inputs import OWNERS, Defaulting, Inputs, Template
 from numazones_operator.rebalance.intent import Intent
-from numazones_operator.rebalance.objects import Recommendation
 
 
 def inputs() -> Inputs:
@@ -73,56 +69,3 @@ def test_a_template_that_is_edited_or_gone_is_not_remembered() -> None:
         assert made(found, owner(container={"resources": {"limits": limits}})).requests["cpu"] == 1000 * cpus
     found.templates[OWNERS[0]].discard("u")
     assert found.template("u") is None
-
-
-def recommendation(phase: str) -> Recommendation:
-    """One whose first move brought its pod to n2 and whose second was given up."""
-    pods = [{"namespace": "default", "name": name, "uid": name} for name in ("a", "b")]
-    moves = [
-        {
-            "pod": pod,
-            "owner": {"kind": "ReplicaSet", "name": pod["name"], "uid": f"rs-{pod['name']}"},
-            "source": {"node": "n1"},
-            "target": {"node": "n2"},
-        }
-        for pod in pods
-    ]
-    since = "2026-01-31T12:00:00Z"
-    progress = [
-        {"pod": pods[0], "phase": "Verified", "since": since, "node": "n2"},
-        {"pod": pods[1], "phase": "Verified" if phase == "Succeeded" else "Failed", "since": since},
-    ]
-    body = {
-        "metadata": {"name": "plan", "uid": "r"},
-        "spec": {
-            "policy": "p",
-            "goal": "g",
-            "moves": moves,
-            "gain": {"before": 0, "after": 1, "total": 1, "minimal": True},
-            "disruption": {"evictions": 2, "cpus": "2"},
-            "digest": "d",
-        },
-        "status": {"phase": phase, "progress": progress},
-    }
-    return Recommendation.from_api(body)
-
-
-def test_owners_rest_after_a_plan_that_was_of_use_and_not_after_one_that_failed() -> None:
-    when = datetime(2026, 1, 31, 12, tzinfo=UTC)
-    for phase, resting in (("Succeeded", {"rs-a", "rs-b"}), ("Executing", {"rs-a"}), ("Failed", set())):
-        found = inputs()
-        found.intent.recommendations.put(recommendation(phase))
-        history = found.situation(Cluster({}, {}), when).history
-        assert {owner for owner, _ in history.moved} == resting, phase
-        assert history.failed == ({"d"} if phase == "Failed" else set())
-
-
-def test_the_moves_that_failed_are_barred_for_the_cooldown_by_owner_and_nodes() -> None:
-    when = datetime(2026, 1, 31, 12, tzinfo=UTC)
-    found = inputs()
-    found.intent.recommendations.put(recommendation("Failed"))
-    history = found.situation(Cluster({}, {}), when).history
-    likewise = owners_digest([("rs-a", "n1", "n2"), ("rs-b", "n1", "n2")])
-    hour = timedelta(hours=1)
-    assert history.barred(when + timedelta(minutes=59), hour) == {"d", likewise}
-    assert history.barred(when + hour, hour) == {"d"}

@@ -6,19 +6,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from numazones.api.rebalance import RecommendedMove
 from numazones.cluster import Cluster, ClusterPod
 from numazones.defaulting import Defaults
 from numazones.rebalance.budgets import Budget, Headroom
 from numazones.rebalance.candidates import Situation
 from numazones.rebalance.filter import Surroundings
 from numazones.rebalance.history import History
-from numazones.rebalance.moves import owners_digest
 from numazones.rebalance.templates import pod_from_template
 from numazones_client import Decoder, Resource, by_name, by_uid
 from numazones_client.table import Table
 from numazones_operator.rebalance.intent import Intent
-from numazones_operator.rebalance.objects import FAILED, GONE, read, was_evicted
+from numazones_operator.rebalance.objects import FAILED, GONE, read
 
 BUDGETS = Resource("policy", "v1", "poddisruptionbudgets")
 PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", namespaced=False)
@@ -172,18 +170,12 @@ class Inputs:
 
     def _history(self, during: str) -> History:
         moved: dict[tuple[str, str], datetime] = {}
-        failed: set[str] = set()
-        failed_for: dict[str, datetime] = {}
+        failed = set()
         for item in self.intent.recommendations:
             if item.name == during:
                 continue
             if item.status.phase == FAILED:
                 failed.add(item.spec.digest)
-                evicted = [read(one.since) for one in item.progress if was_evicted(one)]
-                if evicted:
-                    made = owners_digest(map(_by_owner, item.spec.moves))
-                    failed_for[made] = max(filter(None, [*evicted, failed_for.get(made)]))
-                continue
             for move, progress in zip(item.spec.moves, item.progress, strict=True):
                 since = read(progress.since)
                 if since is None or move.owner is None or progress.phase not in GONE:
@@ -191,9 +183,4 @@ class Inputs:
                 for node in {move.source.node, progress.node or move.target.node}:
                     key = (move.owner.uid, node)
                     moved[key] = max(since, moved.get(key, since))
-        return History(moved, frozenset(failed), failed_for)
-
-
-def _by_owner(move: RecommendedMove) -> tuple[str, str, str]:
-    owner = move.pod.uid if move.owner is None else move.owner.uid
-    return owner, move.source.node, move.target.node
+        return History(moved, frozenset(failed))

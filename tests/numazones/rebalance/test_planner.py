@@ -15,7 +15,7 @@ from numazones.rebalance.candidates import why_not
 from numazones.rebalance.goals import FitMore, InvalidGoal, Vacate, Wanted, measure, pending
 from numazones.rebalance.history import History
 from numazones.rebalance.limits import Limits
-from numazones.rebalance.moves import Plan, evict, owners_digest
+from numazones.rebalance.moves import Plan, evict
 from numazones.rebalance.planner import Outcome, plan
 from numazones.rebalance.policy import InvalidPolicy, Policy, Target
 from numazones.rebalance.proof import prove
@@ -304,19 +304,6 @@ def test_a_plan_that_failed_is_replaced_by_another_and_not_proposed_again(build:
         history = replace(history, failed=history.failed | {outcome.plan.digest})
         assert len(tried) < 50
     assert len(tried) >= 2
-
-
-@pytest.mark.parametrize(("minutes", "move"), [(59, ("a", "n1", "n1")), (61, ("b", "n1", "n2"))])
-def test_a_plan_that_evicted_and_failed_rests_for_the_cooldown_with_the_replacements_too(
-    build: Any, broken: Callable[..., Any], minutes: int, move: tuple[str, str, str]
-) -> None:
-    big = replace(build.pod("big", 4), phase="Pending")
-    goal, policy = pending([big])[0], Policy(cooldown=timedelta(hours=1))
-    owner = next(pod for node in broken() for pod in node.pods.values() if pod.name == "b").controller.uid
-    ended = build.now - timedelta(minutes=minutes)
-    history = History(failed_for={owners_digest([(owner, "n1", "n2")]): ended})
-    outcome = plan(goal, replace(build.situation(broken()), history=history), policy, expired=never)
-    assert moves(outcome) == [move]
 
 
 # What is unknown is never relied on
