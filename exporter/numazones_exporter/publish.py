@@ -145,7 +145,7 @@ class ZonePublisher:
                     f"{self._node_name}; check --node-name against kubectl get nodes"
                 )
         try:
-            return await self._bring(zones, self._held)
+            return await self._apply_all(zones, self._held)
         except BaseException:
             # What the server made of the request is unknown, so it is asked before the next attempt.
             self._held = None
@@ -155,12 +155,12 @@ class ZonePublisher:
         items = await self._writer.client.list(NUMAZONES, label_selector=f"{NODE_LABEL}={self._node_name}")
         return {item["metadata"]["name"]: _held(item) for item in items}
 
-    async def _bring(self, zones: Sequence[NUMAZone], held: dict[str, _Held]) -> int:
+    async def _apply_all(self, zones: Sequence[NUMAZone], held: dict[str, _Held]) -> int:
         slots = asyncio.Semaphore(_AT_ONCE)
 
         async def bring(zone: NUMAZone) -> int:
             async with slots:
-                return await self._bring_zone(zone, held)
+                return await self._apply_zone(zone, held)
 
         # All requests are let come to their end: what has arrived need not be written again.
         results = await asyncio.gather(*map(bring, zones), return_exceptions=True)
@@ -175,7 +175,7 @@ class ZonePublisher:
             writes += 1
         return writes
 
-    async def _bring_zone(self, zone: NUMAZone, held: dict[str, _Held]) -> int:
+    async def _apply_zone(self, zone: NUMAZone, held: dict[str, _Held]) -> int:
         body = zone.to_api()
         name = zone.metadata.name
         status = body.pop("status", {})
