@@ -59,7 +59,10 @@ def test_objects_are_read(api_version: str, kind: str, content: bytes, expected:
     [
         (b"{}", "does not appear to be a protobuf message"),
         (body("v1", "Unheard", b""), 'no kind "Unheard" of version "v1" is read in protobuf; send JSON'),
-        (body("v1", "ConfigMap", b"\x0a\x7f"), "not a valid protobuf message: field 1 ends beyond the message"),
+        (
+            body("v1", "ConfigMap", b"\x0a\x7f"),
+            "not a valid protobuf message: field 1 ends beyond the message",
+        ),
         (body("v1", "ConfigMap", b"\x0f"), "not a valid protobuf message: unknown wire type 7"),
         (body("v1", "ConfigMap", b"\x8a"), "not a valid protobuf message"),
     ],
