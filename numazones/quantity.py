@@ -113,6 +113,14 @@ def parse(text: str | float) -> Quantity:
     raise InvalidQuantity(f"{text!r:.100} is not a Kubernetes quantity: unknown unit {suffix!r:.20}")
 
 
+def format_rounded(amount: int) -> str:
+    """Write bytes for people, in a binary unit and rounded down to a tenth: ``25.7Gi``."""
+    unit = min(max(amount.bit_length() - 1, 0) // 10, len(_BINARY_UNITS) - 1)
+    whole, rest = divmod(amount, 1 << 10 * unit)
+    tenths = rest * 10 >> 10 * unit
+    return f"{whole}.{tenths}{_BINARY_UNITS[unit]}" if tenths else f"{whole}{_BINARY_UNITS[unit]}"
+
+
 def format_bytes(amount: int) -> str:
     """Write bytes with the largest binary unit that divides them: ``16Gi``, ``1000``."""
     unit = 0

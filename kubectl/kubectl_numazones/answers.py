@@ -23,7 +23,7 @@ from numazones.prediction import (
     newcomer,
     predict,
 )
-from numazones.quantity import format_bytes, format_milli
+from numazones.quantity import format_bytes, format_milli, format_rounded
 from numazones.rebalance import moves
 from numazones.resources import is_memory
 
@@ -184,7 +184,7 @@ def _share(state: Node, uid: str, numa: int, cpus_of_numa: int) -> tuple[str, st
     for members in state.cpus.assignments.get(uid, {}).values():
         cpus |= members & cpus_of_numa
     memory = [
-        f"{amount(block.size)}{'' if block.type == 'memory' else ' ' + block.type}"
+        f"{format_rounded(block.size)}{'' if block.type == 'memory' else ' ' + block.type}"
         f"{'' if block.affinity == 1 << numa else f' over NUMA nodes {cpuset.format(block.affinity)}'}"
         for blocks in state.memory.assignments.get(uid, {}).values()
         for block in blocks
@@ -246,14 +246,3 @@ def _placed(node: ClusterNode, pod: ClusterPod) -> ClusterNode | None:
         return None
     decider = placement.DECIDERS[placement.model_of(state)]
     return node.with_policy_state(admission.node, decider).with_pod(pod.placed(node.name))
-
-
-def amount(size: int) -> str:
-    """Write bytes for people: two digits and a binary unit, ``25.7Gi``, rounded down."""
-    unit = min(max(size.bit_length() - 1, 0) // 10, len(_UNITS) - 1)
-    whole, rest = divmod(size, 1 << 10 * unit)
-    tenths = rest * 10 >> 10 * unit
-    return f"{whole}.{tenths}{_UNITS[unit]}" if tenths else f"{whole}{_UNITS[unit]}"
-
-
-_UNITS = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")

@@ -7,7 +7,7 @@ sentence with numbers what the kubelet's message leaves out.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from numazones import cpuset
+from numazones import cpuset, quantity
 from numazones.demand import Demand
 from numazones.kubelet.admission import Attempt, Manager
 from numazones.kubelet.config import SINGLE_NUMA_NODE
@@ -18,7 +18,6 @@ from numazones.wording import counted
 
 # With more NUMA nodes than the kubelet takes by default, not all their sets are looked at.
 _MANY = 8
-_UNITS = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
 
@@ -294,12 +293,7 @@ def _amount(resource: str, amount: int) -> str:
 
 def _figure(resource: str, amount: int) -> str:
     """A count, or bytes in a binary unit, rounded down to a tenth."""
-    if not is_memory(resource):
-        return str(amount)
-    unit = min(max(amount.bit_length() - 1, 0) // 10, len(_UNITS) - 1)
-    whole, rest = divmod(amount, 1 << 10 * unit)
-    tenths = rest * 10 >> 10 * unit
-    return f"{whole}.{tenths}{_UNITS[unit]}" if tenths else f"{whole}{_UNITS[unit]}"
+    return quantity.format_rounded(amount) if is_memory(resource) else str(amount)
 
 
 def _count(count: int) -> str:

@@ -7,10 +7,11 @@ from typing import NamedTuple
 import click
 from rich.text import Text
 
-from kubectl_numazones import answers, screen
+from kubectl_numazones import screen
 from kubectl_numazones.cluster import Source, read, source_options
 from numazones.cluster import ClusterNode
 from numazones.fragmentation import room
+from numazones.quantity import format_rounded
 from numazones.resources import CPU, MEMORY
 
 _COLUMNS = ("NODE", "NUMA", "POLICY", "CPU", "", "FREE", "MEMORY", "", "MEM-FREE", "DEVICES")
@@ -108,9 +109,9 @@ def _row(zone: _Zone) -> tuple[str | Text, ...]:
         f"{zone.cpus[0]}/{zone.cpus[1]}" if zone.cpus else "-",
         screen.bar(_share(zone.cpus)) if zone.cpus else "",
         str(zone.free) if zone.cpus else "-",
-        answers.amount(zone.memory[1]) if zone.memory else "-",
+        format_rounded(zone.memory[1]) if zone.memory else "-",
         screen.bar(_share(zone.memory)) if zone.memory else "",
-        answers.amount(zone.memory[1] - zone.memory[0]) if zone.memory else "-",
+        format_rounded(zone.memory[1] - zone.memory[0]) if zone.memory else "-",
         zone.devices,
     )
 

@@ -12,6 +12,7 @@ from kubectl_numazones.cluster import NotThere, Source, read, source_options
 from numazones import cpuset
 from numazones.cluster import ClusterNode
 from numazones.kubelet.node import Node
+from numazones.quantity import format_rounded
 from numazones.resources import MEMORY
 
 _COLOURS = (
@@ -144,9 +145,9 @@ class _Drawing:
             whole, used = manager.allocatable[kind][position], memory.reserved[kind][position]
             if whole or used:
                 name = "" if kind == MEMORY else f" {kind}"
-                parts.append(f"{answers.amount(used)} of {answers.amount(whole)}{name}")
+                parts.append(f"{format_rounded(used)} of {format_rounded(whole)}{name}")
         if not parts:
-            return f"  {answers.amount(self._state.machine.by_numa[numa].memory)} (not managed)"
+            return f"  {format_rounded(self._state.machine.by_numa[numa].memory)} (not managed)"
         return "  " + ", ".join(parts) + " in use"
 
     def _devices(self, numa: int) -> str:
