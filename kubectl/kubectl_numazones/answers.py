@@ -18,6 +18,8 @@ from numazones.prediction import (
     Forecast,
     Kind,
     Prediction,
+    Reason,
+    Source,
     Standing,
     ask_policy,
     newcomer,
@@ -68,6 +70,23 @@ def _with_amounts(reason: str, pod: ClusterPod, node: ClusterNode) -> str:
     return (
         f"{reason}: asks {figure(resource, pod.requests[resource])}, {figure(resource, max(left, 0))} is left"
     )
+
+
+def plain_words(reason: Reason, pod: ClusterPod, nodes: Mapping[str, ClusterNode]) -> str:
+    """A reason as one sentence; what the scheduler lacks with amounts, of the node that has the most left."""
+    resource = reason.reason.removeprefix("Insufficient ")
+    if reason.source is not Source.SCHEDULER or resource == reason.reason:
+        return reason.sentence or reason.message or reason.reason
+    fullest = max(
+        (
+            node
+            for node in nodes.values()
+            if reason.reason in scheduling.resource_obstacles(pod.requests, node)
+        ),
+        key=lambda node: node.allocatable.get(resource, 0) - node.requested.get(resource, 0),
+    )
+    where = f"on {fullest.name}" + (f", the most of {reason.count} nodes" if reason.count > 1 else "")
+    return f"{_with_amounts(reason.reason, pod, fullest)} {where}"
 
 
 def figure(resource: str, amount: int) -> str:

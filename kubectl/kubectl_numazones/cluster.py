@@ -16,11 +16,10 @@ from typing import Any, TypeVar
 
 import click
 
-from numazones import timestamp
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
 from numazones.rebalance.candidates import Situation
-from numazones.rebalance.whatif import situation_of
+from numazones.rebalance.whatif import moment_of, situation_of
 
 Object = Mapping[str, Any]
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -38,6 +37,7 @@ _OWNERS = {
 }
 _SUFFIXES = (".json", ".yaml", ".yml")
 _SIZE_OF_PAGE = 500
+_ENDED_PLANS = frozenset({"Succeeded", "Failed", "Expired", "Superseded"})
 
 
 class BadDump(NumazonesError):
@@ -174,14 +174,17 @@ class Seen:
         some = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")  # noqa: PLR2004 - a line's worth
         raise NotThere(f"node {name} is not among the {len(names)} nodes read ({some})")
 
-    def recommendations(self, pod: ClusterPod) -> list[str]:
-        """Return the names of the open RebalanceRecommendations that place the pod."""
-        wanted = f"pod {pod.namespace}/{pod.name}"
+    def recommendations(self, pods: Iterable[ClusterPod]) -> list[str]:
+        """Return the names of the RebalanceRecommendations in force that place one of the pods."""
+        wanted = {(pod.namespace, pod.name) for pod in pods}
         return [
             item["metadata"]["name"]
             for item in self.made
-            if wanted in str((item.get("spec") or {}).get("goal", ""))
-            and (item.get("status") or {}).get("phase") not in {"Done", "Failed", "Expired", "Rejected"}
+            if (item.get("status") or {}).get("phase") not in _ENDED_PLANS
+            and any(
+                (placed["pod"].get("namespace"), placed["pod"].get("name")) in wanted
+                for placed in (item.get("spec") or {}).get("placements") or ()
+            )
         ]
 
 
@@ -193,7 +196,7 @@ def read(source: Source) -> Seen:
         NumazonesError: the API server cannot be asked, or an object makes no sense.
     """
     items = list(_objects(source))
-    found = situation_of(items, _moment(items) if source.files else datetime.now(UTC))
+    found = situation_of(items, moment_of(items) if source.files else datetime.now(UTC))
     ended = tuple(
         ClusterPod.from_api(item)
         for item in items
@@ -230,16 +233,6 @@ def _split(name: str, source: Source) -> tuple[str, str]:
     name = name.removeprefix("pods/").removeprefix("pod/").removeprefix("po/")
     namespace, slash, bare = name.partition("/")
     return (namespace, bare) if slash else (source.namespace or "default", name)
-
-
-def _moment(items: Iterable[Object]) -> datetime:
-    """The moment of a dump: the latest time stamp in it."""
-    times = []
-    for item in items:
-        times.append((item.get("metadata") or {}).get("creationTimestamp") or "")
-        times.append((item.get("status") or {}).get("startTime") or "")
-    latest = max(times, default="")
-    return timestamp.parse(latest) if latest else datetime.fromtimestamp(0, UTC)
 
 
 # Files

@@ -15,13 +15,11 @@ import yaml
 from numazones import timestamp
 from numazones.api.rebalance import RebalancePolicy
 from numazones.errors import NumazonesError
-from numazones.quantity import format_milli
 from numazones.rebalance.candidates import why_not
 from numazones.rebalance.custom_resources import policy_of, standing_goals, title
 from numazones.rebalance.goals import Goal, pending
-from numazones.rebalance.moves import Plan
 from numazones.rebalance.policy import Policy
-from numazones.rebalance.whatif import InvalidDump, Report, situation_of, what_if
+from numazones.rebalance.whatif import InvalidDump, moment_of, situation_of, what_if
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -48,7 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
                 "the dump is not a List; kubectl get nodes,pods,numazones -A -o json prints one"
             )
         items = list(dump["items"])
-        moment = timestamp.parse(options.now or _latest(items))
+        moment = timestamp.parse(options.now) if options.now else moment_of(items)
         if options.why_not:
             report = why_not_report(policy, items, options.why_not, moment)
         else:
@@ -94,44 +92,8 @@ def report_on(
     return {
         "protections": list(policy.protections.effective),
         "goals": [
-            {"goal": title(goal), **_plain(what_if(goal, situation, policy, effort=effort))} for goal in goals
-        ],
-    }
-
-
-def _latest(items: list[Mapping[str, Any]]) -> str:
-    """The latest creation or start time in a dump, RFC 3339."""
-    times = [item["metadata"].get("creationTimestamp") or "" for item in items]
-    times += [(item.get("status") or {}).get("startTime") or "" for item in items]
-    return max(times, default="") or "1970-01-01T00:00:00Z"
-
-
-def _plain(answer: Report) -> dict[str, Any]:
-    return {
-        "before": answer.before,
-        "after": answer.after,
-        "evictions": answer.evictions,
-        "movable": answer.movable,
-        "unmovable": dict(sorted(answer.unmovable.items())),
-        "plans": [_plain_plan(made) for made in answer.plans],
-        "reason": answer.reason,
-    }
-
-
-def _plain_plan(made: Plan) -> dict[str, Any]:
-    return {
-        "gain": made.gain,
-        "minimal": made.minimal,
-        "cpus": format_milli(made.cpus),
-        "moves": [
-            {
-                "pod": f"{move.pod.namespace}/{move.pod.name}",
-                "from": {"node": move.pod.node, "numaIDs": list(move.zones)},
-                "to": {"node": move.node, "numaIDs": list(move.target_zones)},
-                "affinity": list(move.affinity),
-                "why": move.why,
-            }
-            for move in made.moves
+            {"goal": title(goal), **what_if(goal, situation, policy, effort=effort).to_json()}
+            for goal in goals
         ],
     }
 

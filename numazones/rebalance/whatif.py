@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from numazones import timestamp
 from numazones.api.numazone import NUMAZone
 from numazones.api.zones import node_from_zones
 from numazones.cluster import Cluster, ClusterNode, Unknown
@@ -18,6 +19,7 @@ from numazones.defaulting import Defaults
 from numazones.errors import NumazonesError
 from numazones.placement import DECIDERS, model_of, seen
 from numazones.prediction import UNDECIDED
+from numazones.quantity import format_milli
 from numazones.rebalance.budgets import Budget, Headroom
 from numazones.rebalance.candidates import Situation, candidates, why_not
 from numazones.rebalance.filter import Surroundings
@@ -28,6 +30,8 @@ from numazones.rebalance.policy import Policy
 from numazones.rebalance.templates import pod_from_template
 from numazones.sharing import Sharing
 from numazones.wording import counted
+
+_EPOCH = "1970-01-01T00:00:00Z"
 
 
 class InvalidDump(NumazonesError):
@@ -52,6 +56,36 @@ class Report:
         """Of all plans together."""
         return sum(len(made.moves) for made in self.plans)
 
+    def to_json(self) -> dict[str, Any]:
+        """Write it for programs."""
+        return {
+            "before": self.before,
+            "after": self.after,
+            "evictions": self.evictions,
+            "movable": self.movable,
+            "unmovable": dict(sorted(self.unmovable.items())),
+            "plans": [_plan_to_json(made) for made in self.plans],
+            "reason": self.reason,
+        }
+
+
+def _plan_to_json(made: Plan) -> dict[str, Any]:
+    return {
+        "gain": made.gain,
+        "minimal": made.minimal,
+        "cpus": format_milli(made.cpus),
+        "moves": [
+            {
+                "pod": f"{move.pod.namespace}/{move.pod.name}",
+                "from": {"node": move.pod.node, "numaIDs": list(move.zones)},
+                "to": {"node": move.node, "numaIDs": list(move.target_zones)},
+                "affinity": list(move.affinity),
+                "why": move.why,
+            }
+            for move in made.moves
+        ],
+    }
+
 
 class Effort:
     """Says that time is up after a number of asks: a clock that runs the same everywhere."""
@@ -63,6 +97,20 @@ class Effort:
         """Whether the effort is spent; each ask is one step."""
         self._left -= 1
         return self._left < 0
+
+
+def moment_of(items: Iterable[Mapping[str, Any]]) -> datetime:
+    """Return the moment of a dump: the latest time at which something in it was made, started or renewed.
+
+    Raises:
+        numazones.timestamp.InvalidTimestamp: it is none.
+    """
+    times = [_EPOCH]
+    for item in items:
+        times.append((item.get("metadata") or {}).get("creationTimestamp") or "")
+        times.append((item.get("status") or {}).get("startTime") or "")
+        times.append((item.get("spec") or {}).get("renewTime") or "")
+    return timestamp.parse(max(times))
 
 
 def situation_of(items: Iterable[Mapping[str, Any]], now: datetime) -> Situation:

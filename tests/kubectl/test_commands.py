@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from tests.kubectl.conftest import node_body, written
+from tests.kubectl.conftest import cluster, node_body, pod_body, written
 from tests.numazones.policies.koordinator import building as koordinator
 
 Run = Callable[..., Result]
@@ -84,8 +84,6 @@ def test_fit_of_a_template_fills_in_what_the_api_server_would(run: Run, dump: Pa
 
 
 def test_unknown_nodes_make_the_answer_unknown(run: Run, tmp_path: Path) -> None:
-    from .conftest import cluster, written  # noqa: PLC0415
-
     bare = written(tmp_path / "bare.json", [item for item in cluster() if item["kind"] != "NUMAZone"])
     result = run("fit", "cpu=4", "-f", bare)
     assert result.return_value == 2
@@ -154,3 +152,68 @@ def test_nodes_of_koordinator_answer_with_their_own_model(run: Run, tmp_path: Pa
     fit = run("fit", "--pod", manifest, "--replicas", "3", "-f", dump)
     assert fit.output.startswith("2 of 3 fit")
     assert fit.return_value == 1
+
+
+def test_a_shortage_that_the_scheduler_sees_comes_with_amounts(run: Run, tmp_path: Path) -> None:
+    huge = pod_body("huge", 20)
+    dump = written(tmp_path / "dump.json", [*cluster(), huge])
+    result = run("why", "huge", "-n", "team", "-f", dump)
+    assert result.output.splitlines()[0] == (
+        "team/huge: Insufficient cpu: asks 20, 15 is left on worker-2, the most of 2 nodes"
+    )
+    assert "worker-1   Excluded   Insufficient cpu: asks 20, 6 is left" in result.output
+    reasons = json.loads(run("why", "huge", "-n", "team", "-f", dump, "-o", "json").output)["reasons"]
+    said = {item["reason"]: item["sentence"] for item in reasons}
+    assert (
+        said["Insufficient cpu"] == "Insufficient cpu: asks 20, 15 is left on worker-2, the most of 2 nodes"
+    )
+
+
+def test_replicas_that_are_rejected_over_and_over_are_counted_as_a_loop(run: Run, tmp_path: Path) -> None:
+    owner = {"kind": "ReplicaSet", "name": "web", "uid": "web-uid", "controller": True}
+    pods = []
+    for minute in range(3):
+        body = pod_body(f"web-{minute}", 5, phase="Failed", spec={"nodeName": "worker-1"})
+        body["status"] |= {"reason": "TopologyAffinityError", "message": "Pod was rejected: no"}
+        body["metadata"] |= {"creationTimestamp": f"2026-11-20T10:0{minute}:00Z"}
+        pods.append(body)
+    pods.append(pod_body("web-3", 5))
+    for body in pods:
+        body["metadata"]["ownerReferences"] = [owner]
+    result = run("why", "rs/web", "-n", "team", "-f", written(tmp_path / "dump.json", [*cluster(), *pods]))
+    assert result.output.splitlines()[1:3] == [
+        (
+            "3 of its pods were rejected since 2026-11-20T10:00:00Z, the last at 2026-11-20T10:02:00Z "
+            "(3 TopologyAffinityError); now 0 running, 1 waiting"
+        ),
+        (
+            "Its controller makes a new pod for each one rejected, so this goes on until one fits; "
+            "the scheduling gate numazones.io/admission ends such loops."
+        ),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("phase", "placed", "linked"),
+    [
+        ("Proposed", "waiting", True),
+        ("Executing", "waiting", True),
+        ("Superseded", "waiting", False),
+        ("Succeeded", "waiting", False),
+        ("Proposed", "waiting-2", False),
+    ],
+)
+def test_the_recommendation_in_force_that_places_the_pod_is_named(
+    run: Run, tmp_path: Path, phase: str, placed: str, *, linked: bool
+) -> None:
+    pod = {"namespace": "team", "name": placed}
+    recommendation = {
+        "apiVersion": "numazones.io/v1alpha1",
+        "kind": "RebalanceRecommendation",
+        "metadata": {"name": "keep-room-1"},
+        "spec": {"goal": "pod team/waiting", "placements": [{"pod": pod, "target": {"node": "worker-1"}}]},
+        "status": {"phase": phase},
+    }
+    dump = written(tmp_path / "dump.json", [*cluster(), recommendation])
+    said = run("why", "waiting", "-n", "team", "-f", dump).output
+    assert ("kubectl describe rebalancerecommendation keep-room-1" in said) is linked

@@ -15,7 +15,7 @@ from numazones.fragmentation import InvalidShape, Shape
 from numazones.rebalance.candidates import why_not
 from numazones.rebalance.custom_resources import policy_of, standing_goals, title
 from numazones.rebalance.goals import FitMore, Goal, Wanted, pending
-from numazones.rebalance.moves import Move, Plan
+from numazones.rebalance.moves import Move
 from numazones.rebalance.policy import Policy
 from numazones.rebalance.whatif import Report, what_if
 from numazones.wording import counted
@@ -89,7 +89,7 @@ def command(
     goals += [_shape_goal(text) for text in shapes]
     found = [(goal, what_if(goal, seen.situation, policy, effort=effort)) for goal in goals]
     if output == "json":
-        screen.print_json([_document(goal, item) for goal, item in found])
+        screen.print_json([{"goal": title(goal), **item.to_json()} for goal, item in found])
     elif output == "script":
         click.echo(_SCRIPT_HEAD)
         for goal, item in found:
@@ -164,35 +164,6 @@ def _script(goal: Goal, item: Report) -> None:
             click.echo(
                 f"echo {shlex.quote(json.dumps(body))} | kubectl create --raw {shlex.quote(path)} -f -"
             )
-
-
-def _document(goal: Goal, item: Report) -> dict[str, Any]:
-    return {
-        "goal": title(goal),
-        "before": item.before,
-        "after": item.after,
-        "evictions": item.evictions,
-        "plans": [_plan(made) for made in item.plans],
-        "reason": item.reason,
-        "unmovable": dict(item.unmovable),
-    }
-
-
-def _plan(made: Plan) -> dict[str, Any]:
-    return {
-        "gain": made.gain,
-        "minimal": made.minimal,
-        "moves": [
-            {
-                "pod": f"{move.pod.namespace}/{move.pod.name}",
-                "from": {"node": move.pod.node, "numaIDs": list(move.zones)},
-                "to": {"node": move.node, "numaIDs": list(move.target_zones)},
-                "affinity": list(move.affinity),
-                "why": move.why,
-            }
-            for move in made.moves
-        ],
-    }
 
 
 def _why_not(seen: Seen, source: Source, policy: Policy, name: str) -> int:

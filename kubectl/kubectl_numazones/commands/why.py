@@ -45,7 +45,7 @@ def command(source: Source, name: str, node_name: str | None, output: str) -> in
         return 0
     prediction = answers.foresee(pod, nodes)
     if output == "json":
-        screen.print_json(_document(pod, prediction, seen))
+        screen.print_json(_document(pods, pod, prediction, seen))
     else:
         _tell(pods, pod, prediction, seen)
     return answers.EXIT_CODES[ADMISSIBLE if _runs(pod) else prediction.verdict]
@@ -62,7 +62,7 @@ def _most_telling(pods: list[ClusterPod]) -> ClusterPod:
 
 
 def _tell(pods: list[ClusterPod], pod: ClusterPod, prediction: Prediction, seen: Seen) -> None:
-    click.echo(f"{pod.namespace}/{pod.name}: {_headline(pod, prediction)}")
+    click.echo(f"{pod.namespace}/{pod.name}: {_headline(pod, prediction, seen)}")
     for line in _loop(pods):
         click.echo(line)
     if _runs(pod):
@@ -73,7 +73,7 @@ def _tell(pods: list[ClusterPod], pod: ClusterPod, prediction: Prediction, seen:
         if prediction.verdict == ADMISSIBLE
         else answers.advice_for(pod, nodes, answers.nearest(prediction, nodes))
     )
-    made = [] if prediction.verdict == ADMISSIBLE else seen.recommendations(pod)
+    made = [] if prediction.verdict == ADMISSIBLE else seen.recommendations(pods)
     if helpful or made:
         click.echo("\nWhat would help:")
         for node, item in helpful:
@@ -86,14 +86,20 @@ def _tell(pods: list[ClusterPod], pod: ClusterPod, prediction: Prediction, seen:
     screen.print_table(("NODE", "VERDICT", "WHY"), answers.node_lines(pod, nodes))
 
 
-def _headline(pod: ClusterPod, prediction: Prediction) -> str:
+def _headline(pod: ClusterPod, prediction: Prediction, seen: Seen) -> str:
     if _runs(pod):
         return f"runs on {pod.node}"
     past = ""
     if pod.reason and pod.node:
         said = pod.message.removeprefix("Pod was rejected: ")
         past = f"rejected on {pod.node} with {pod.reason} ({said}); as things are now, "
-    return past + prediction.sentence
+    return past + _sentence(pod, prediction, seen)
+
+
+def _sentence(pod: ClusterPod, prediction: Prediction, seen: Seen) -> str:
+    if prediction.verdict == ADMISSIBLE or not prediction.reasons:
+        return prediction.sentence
+    return answers.plain_words(prediction.reasons[0], pod, seen.situation.cluster.nodes)
 
 
 def _loop(pods: list[ClusterPod]) -> list[str]:
@@ -106,10 +112,11 @@ def _loop(pods: list[ClusterPod]) -> list[str]:
     reasons = ", ".join(
         f"{count} {reason}" for reason, count in Counter(pod.reason for pod in rejected).most_common()
     )
-    since = min(pod.created for pod in rejected)
+    first, last = (choice(pod.created for pod in rejected) for choice in (min, max))
+    since = f"since {first}" + (f", the last at {last}" if last != first else "")
     were = "was" if len(rejected) == 1 else "were"
     now = f"{running} running, {waiting} waiting"
-    lines = [f"{len(rejected)} of its pods {were} rejected since {since} ({reasons}); now {now}"]
+    lines = [f"{len(rejected)} of its pods {were} rejected {since} ({reasons}); now {now}"]
     if len(rejected) > 1 and rejected[0].controller is not None:
         lines.append(_LOOP)
     return lines
@@ -141,7 +148,7 @@ def _explain_on(pod: ClusterPod, node: ClusterNode) -> None:
         screen.print_table(("NUMA", "POD", "CPUS", "MEMORY", "DEVICES"), rows, right=("CPUS", "MEMORY"))
 
 
-def _document(pod: ClusterPod, prediction: Prediction, seen: Seen) -> dict[str, Any]:
+def _document(pods: list[ClusterPod], pod: ClusterPod, prediction: Prediction, seen: Seen) -> dict[str, Any]:
     nodes = seen.situation.cluster.nodes
     helpful = (
         []
@@ -154,7 +161,7 @@ def _document(pod: ClusterPod, prediction: Prediction, seen: Seen) -> dict[str, 
         if pod.reason and pod.node
         else None,
         "verdict": prediction.verdict,
-        "sentence": prediction.sentence,
+        "sentence": _sentence(pod, prediction, seen),
         "nodes": {
             "evaluated": prediction.evaluated,
             "admissible": prediction.admissible,
@@ -168,7 +175,7 @@ def _document(pod: ClusterPod, prediction: Prediction, seen: Seen) -> dict[str, 
                 "nodes": item.count,
                 "example": item.node,
                 "message": item.message,
-                "sentence": item.sentence,
+                "sentence": answers.plain_words(item, pod, nodes),
                 "model": item.model,
             }
             for item in prediction.reasons
@@ -176,5 +183,5 @@ def _document(pod: ClusterPod, prediction: Prediction, seen: Seen) -> dict[str, 
         "advice": [
             {"node": node, "change": str(item.change), "sentence": item.sentence} for node, item in helpful
         ],
-        "recommendations": seen.recommendations(pod),
+        "recommendations": seen.recommendations(pods),
     }
