@@ -29,10 +29,11 @@ import psutil
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from numazones import machines
 from numazones.kubelet.device_manager import Device
 from numazones_client import Client, ClusterConfig
 from numazones_client.resources import NODES, NUMAZONES, PODS, Resource
-from numazones_simulator import clock, machine_tree, machines
+from numazones_simulator import clock, machine_tree
 from numazones_simulator.apiserver import ApiServer
 from numazones_simulator.kubelet.kubelet import Kubelet
 from numazones_simulator.kubelet.node_spec import NodeSpec, configuration, node_object

@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from numazones import machines
 from numazones.cluster import Cluster, ClusterNode, ClusterPod
-from numazones_simulator import machines
+from numazones.machines import Shape
 from numazones_simulator.kubelet.kubelet import Kubelet
 from numazones_simulator.kubelet.node_spec import NodeSpec, configuration, node_object
-from numazones_simulator.machines import Shape
 from numazones_simulator.scheduler import choose
 
 NAMESPACE = "default"

@@ -7,11 +7,11 @@ the layout of the machine, devices with one, several or no NUMA nodes, hugepages
 from collections.abc import Callable, Iterator
 from itertools import cycle, islice
 
+from numazones import machines
 from numazones.kubelet.device_manager import Device
 from numazones.machine import Machine
-from numazones_simulator import machines
+from numazones.machines import Shape
 from numazones_simulator.kubelet.node_spec import NodeSpec, configuration
-from numazones_simulator.machines import Shape
 
 GPU = "vendor.example/gpu"
 NIC = "vendor.example/nic"

@@ -16,11 +16,12 @@ import yaml
 from aiohttp import ClientSession, web
 from prometheus_client import CollectorRegistry
 
+from numazones import machines
 from numazones_client import Client, ClusterConfig, RetryPolicy
 from numazones_client.resources import LEASES, NODES, NUMAZONES, PODS, Resource
 from numazones_exporter import daemon, health
 from numazones_exporter.options import Options
-from numazones_simulator import machine_tree, machines
+from numazones_simulator import machine_tree
 from numazones_simulator.apiserver import ApiServer
 from numazones_simulator.apiserver.requests import RequestInfo
 from numazones_simulator.kubelet.kubelet import Kubelet

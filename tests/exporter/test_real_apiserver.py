@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from numazones_simulator import machine_tree, machines
+from numazones import machines
+from numazones_simulator import machine_tree
 from numazones_simulator.kubelet.kubelet import Kubelet
 from numazones_simulator.kubelet.node_spec import NodeSpec, configuration, node_object
 from numazones_simulator.kubelet.podresources import PodResourcesServer

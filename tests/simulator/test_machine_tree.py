@@ -4,12 +4,12 @@ import pytest
 from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
-from numazones import cpuset
+from numazones import cpuset, machines
 from numazones.machine import CPU, Machine, NUMANode
+from numazones.machines import Shape
 from numazones_exporter.sources.sysfs import SysfsReader
-from numazones_simulator import machine_tree, machines
+from numazones_simulator import machine_tree
 from numazones_simulator.machine_tree import UnwritableMachine
-from numazones_simulator.machines import Shape
 
 GIB = 1 << 30
 

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from numazones_simulator import machine_tree, machines, recordings
-from numazones_simulator.machines import Shape
+from numazones import machines
+from numazones.machines import Shape
+from numazones_simulator import machine_tree, recordings
 from numazones_simulator.recordings import BadRecording
 
 

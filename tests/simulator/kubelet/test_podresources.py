@@ -4,16 +4,15 @@ import pytest
 from grpclib import GRPCError
 from grpclib.client import Channel
 
-from numazones import cpuset
+from numazones import cpuset, machines
 from numazones.kubelet.device_manager import Device
+from numazones.machines import Shape
 from numazones_exporter import podresources_pb2 as pb
 from numazones_exporter.podresources_grpc import PodResourcesListerStub
 from numazones_exporter.sources.podresources import SocketReader
-from numazones_simulator import machines
 from numazones_simulator.kubelet.kubelet import Kubelet
 from numazones_simulator.kubelet.node_spec import NodeSpec, configuration
 from numazones_simulator.kubelet.podresources import PodResourcesServer
-from numazones_simulator.machines import Shape
 
 MACHINE = machines.build(Shape(cores_per_numa=4, memory_per_numa=8 << 30))
 NIC = "vendor.example/nic"

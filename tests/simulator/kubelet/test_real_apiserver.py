@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from numazones import machines
+from numazones.machines import Shape
 from numazones_client import Client, from_kubeconfig
 from numazones_client.resources import LEASES, NODES, PODS
-from numazones_simulator import machines
 from numazones_simulator.kubelet.fleet import Fleet
 from numazones_simulator.kubelet.node_spec import NodeSpec, configuration
-from numazones_simulator.machines import Shape
 from numazones_simulator.replica_sets import REPLICA_SETS, ReplicaSets
 from numazones_simulator.scheduler import Scheduler
 
