@@ -199,6 +199,20 @@ async def test_a_plan_is_recommended_and_nothing_is_touched(tmp_path: Path) -> N
         assert "protections in force: PodsWithLocalStorage" in ready["message"]
 
 
+async def test_a_status_that_an_annotation_of_kopf_forestalls_is_written_after_all(tmp_path: Path) -> None:
+    async with stage(tmp_path) as here:
+        assert here.loop is not None
+        forestalled = ApiError(409, "Conflict", "the object has been modified")
+        here.loop.server.faults.add(
+            Fault(verb="patch", resource="rebalancerecommendations", subresource="status", error=forestalled)
+        )
+        await here.policy("Recommend")
+        await here.operator()
+        item = await here.reach("Proposed")
+        assert item["status"]["message"] == "proven by simulation"
+        assert [one["phase"] for one in item["status"]["progress"]] == ["Pending"]
+
+
 async def test_an_approved_plan_is_carried_out_and_confirmed_by_zones(tmp_path: Path) -> None:
     async with stage(tmp_path) as here:
         await here.policy("Approve")

@@ -289,24 +289,20 @@ class Rebalancing:
             for item in self._intent.recommendations
             if item.spec.policy == policy.name and item.status.phase == PROPOSED
         ]
+        found = next((item for item in in_force if item.spec.digest == made.digest), None)
+        if found is not None:
+            await self._prolong(found, policy, now)
+        else:
+            body = recommendation_body(made, goal, policy, now)
+            found = Recommendation.from_api(await self._client.create(REBALANCE_RECOMMENDATIONS, body))
+            self._intent.recommendations.put(found)
+            self._metrics.moves.labels(policy.spec.mode, policy.name, "recommended").inc(len(made.moves))
+            await self._tell_stuck_pods(made, found.name, policy)
         for item in in_force:
-            if item.spec.digest == made.digest:
-                await self._write_policy(policy, _found(made, item.name, now))
-                await self._prolong(item, policy, now)
-                return
-        body = await self._client.create(
-            REBALANCE_RECOMMENDATIONS, recommendation_body(made, goal, policy, now)
-        )
-        new = Recommendation.from_api(body)
-        progress = tuple(MoveProgress(pod=move.pod, phase="Pending") for move in new.spec.moves)
-        new = await self._write(new, policy, Advance(progress, "proven by simulation", PROPOSED)) or new
-        self._metrics.moves.labels(policy.spec.mode, policy.name, "recommended").inc(len(made.moves))
-        for item in in_force:
-            await self._write(
-                item, policy, Advance(item.progress, "a better plan was found", SUPERSEDED), by=new.name
-            )
-        await self._write_policy(policy, _found(made, new.name, now))
-        await self._tell_stuck_pods(made, new.name, policy)
+            if item.uid != found.uid:
+                better = Advance(item.progress, "a better plan was found", SUPERSEDED)
+                await self._write(item, policy, better, by=found.name)
+        await self._write_policy(policy, _found(made, found.name, now))
 
     async def _tell_stuck_pods(self, made: Plan, name: str, policy: PolicyObject) -> None:
         """Name the recommendation on the pods that it makes room for."""
@@ -373,8 +369,12 @@ class Rebalancing:
                 await self._carry_on(item, policy, settings)
 
     async def _consider(self, item: Recommendation, policy: PolicyObject, settings: Policy) -> None:
-        """Let a proposal expire, fall, or be approved."""
+        """Let a proposal expire, fall, or be approved; a new one is given its status first."""
         now = self._now()
+        if not item.status.mode:
+            # Not when it is created: kopf's annotation may come between the two, and so may a crash.
+            await self._write(item, policy, Advance(item.progress, "proven by simulation", PROPOSED))
+            return
         expires = read(item.spec.expires)
         if expires is not None and now > expires:
             self._book.of(policy.name).wanted = True
