@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 SOURCES := numazones client program exporter operator kubectl simulator tests benchmarks examples scripts images
 PRESENT := $(wildcard $(SOURCES))
 
-.PHONY: help venv lock lint format types imports test coverage demo crds version images clean
+.PHONY: help venv lock lint format types imports test coverage demo docs crds reference version images clean
 
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,7 +32,7 @@ format: venv  ## let ruff rewrite what it can
 	$(BIN)/ruff format $(PRESENT)
 
 types: venv
-	$(BIN)/mypy $(filter-out scripts images,$(PRESENT)) scripts/generate_crds.py
+	$(BIN)/mypy $(filter-out scripts images,$(PRESENT)) scripts/generate_crds.py scripts/generate_reference.py
 
 imports: venv
 	$(BIN)/lint-imports
@@ -48,8 +48,14 @@ coverage: venv  ## branches of the library that its own tests run, at least 97 %
 demo: venv  ## a small simulated cluster: zones, predictions, the gate; then kubectl
 	$(BIN)/numazones-simulator demo
 
+docs: venv  ## the documentation as a site, in build/site; ARGS=serve shows it while you write
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs $(or $(ARGS),build)
+
 crds: venv  ## write crds/ and their reference page from numazones/api
 	$(BIN)/python scripts/generate_crds.py
+
+reference: venv  ## write docs/reference/commands.md and rights.md from programs and manifests
+	$(BIN)/python scripts/generate_reference.py
 
 version:  ## make VERSION that of project, chart and manifests
 	@test -n "$(VERSION)" || { echo "say which: make version VERSION=X.Y.Z" >&2; exit 2; }

@@ -32,21 +32,25 @@ _EXAMPLES = """
 Examples:
   Show the zones of this machine, with or without a kubelet:
     numazones-exporter --once
+
 \b
   Show a recorded node, without any API server:
     numazones-exporter --once --node-name rig-a \\
       --sysfs rig-a/sys --procfs rig-a/proc --kubelet-dir rig-a \\
       --podresources replay:rig-a --kubelet-config file:rig-a/kubelet-config.yaml \\
       --pods file:pods.json -o json
+
 \b
   Publish this node's zones, and what schedulers read, until stopped:
     numazones-exporter --node-name worker-3 --publish numazones,noderesourcetopologies
+
 \b
   See which settings are in effect and where each came from:
     numazones-exporter --config exporter.yaml --dump-config
 
 Every setting can also be given in the environment (names above) and in the YAML file (the flag's name in
 camelCase: kubeletDir). Flags win over the environment, the environment over the file.
+
 
 \b
 Exit status of --once: 0 zones were printed (what could not be read is said on stderr and in the zones'

@@ -65,9 +65,11 @@ _EPILOG = """
 Examples:
   Why is this pod stuck?
     kubectl numazones why my-pod
+
 \b
   Would 8 such pods fit, and where?
     kubectl numazones fit cpu=16,memory=32Gi --replicas 8
+
 \b
   The same offline, on a dump:
     kubectl get nodes,numazones,pods,replicasets -A -o json > dump.json

@@ -27,9 +27,11 @@ _EXAMPLES = """
 Examples:
   Watch the cluster of the current kubeconfig context and publish predictions:
     numazones-operator
+
 \b
   Two replicas, of which one writes (the default):
     numazones-operator --leader-elect --namespace numazones-operator
+
 \b
   See which settings are in effect and where each came from:
     numazones-operator --config operator.yaml --dump-config
