@@ -112,7 +112,7 @@ def _smaller_requests(rejection: Admission) -> Iterator[Advice]:
     for container, demand in zip(pod.containers, node.kubelet.reading(pod).demands, strict=True):
         if explanation.rejected_container not in {"", container.name}:
             continue
-        for resource, amount in _amounts(demand):
+        for resource, amount in managed_amounts(demand):
             found = _largest(node, pod, container, resource, amount)
             if found is not None:
                 alone = True
@@ -124,7 +124,7 @@ def _smaller_requests(rejection: Admission) -> Iterator[Advice]:
     named = next(item for item in pod.containers if item.name == explanation.rejected_container)
     eased = pod
     for resource, offered in offers.items():
-        eased = _asking(eased, named.name, resource, _rounded(resource, offered))
+        eased = asking(eased, named.name, resource, _rounded(resource, offered))
     together = _admitted(node, eased) if len(offers) > 1 else None
     if together is not None:
         amounts = " and ".join(
@@ -133,8 +133,8 @@ def _smaller_requests(rejection: Admission) -> Iterator[Advice]:
         yield Advice(Change.REQUEST, f"ask for {amounts} in container {named.name}", together)
 
 
-def _amounts(demand: Demand) -> Iterator[tuple[str, int]]:
-    """What a container asks of the managers: exclusive CPUs, bytes by type, devices."""
+def managed_amounts(demand: Demand) -> Iterator[tuple[str, int]]:
+    """Yield what a container asks of the managers: (resource, exclusive CPUs, bytes or devices)."""
     if demand.cpus:
         yield CPU, demand.cpus
     yield from demand.memory or ()
@@ -147,7 +147,7 @@ def _largest(
     node: Node, pod: Pod, container: Container, resource: str, amount: int
 ) -> tuple[int, Admission] | None:
     for smaller in _candidates(node, resource, amount):
-        admission = _admitted(node, _asking(pod, container.name, resource, smaller))
+        admission = _admitted(node, asking(pod, container.name, resource, smaller))
         if admission is not None:
             return smaller, admission
     return None
@@ -166,8 +166,8 @@ def _candidates(node: Node, resource: str, amount: int) -> Iterator[int]:
     yield from range(amount - 1, 0, -1)
 
 
-def _asking(pod: Pod, container: str, resource: str, amount: int) -> Pod:
-    """The pod with another request, and limit where it has one, of a container."""
+def asking(pod: Pod, container: str, resource: str, amount: int) -> Pod:
+    """Return the pod with another request, and limit where it has one, of a container."""
     value = quantity.parse(quantity.format_bytes(amount) if is_memory(resource) else amount)
 
     def renewed(
