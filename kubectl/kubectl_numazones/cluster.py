@@ -8,11 +8,11 @@ state is unknown, and nothing "fits".
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -20,6 +20,10 @@ from numazones.cluster import ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
 from numazones.rebalance.candidates import Situation
 from numazones.rebalance.whatif import moment_of, situation_of
+
+if TYPE_CHECKING:  # dumps need no client
+    from kubectl_numazones.kinds import Kind
+    from numazones_client import Client
 
 Object = Mapping[str, Any]
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -195,8 +199,19 @@ def read(source: Source) -> Seen:
         BadDump: a file cannot be read.
         NumazonesError: the API server cannot be asked, or an object makes no sense.
     """
-    items = list(_objects(source))
-    found = situation_of(items, moment_of(items) if source.files else datetime.now(UTC))
+    if source.files:
+        items = objects_of_files(source.files)
+        return seen_in(items, moment_of(items))
+    return seen_in(asyncio.run(_listed(source)), datetime.now(UTC))
+
+
+def seen_in(items: Sequence[Object], now: datetime) -> Seen:
+    """Read objects as the cluster at a moment.
+
+    Raises:
+        NumazonesError: there are no nodes among them, or one makes no sense.
+    """
+    found = situation_of(items, now)
     ended = tuple(
         ClusterPod.from_api(item)
         for item in items
@@ -222,13 +237,6 @@ def read(source: Source) -> Seen:
     return Seen(found, ended, owners, made)
 
 
-def _objects(source: Source) -> Iterable[Object]:
-    """Return all objects of the source."""
-    if source.files:
-        return [item for path in source.files for file in _files(path) for item in _items(file)]
-    return asyncio.run(_listed(source))
-
-
 def _split(name: str, source: Source) -> tuple[str, str]:
     name = name.removeprefix("pods/").removeprefix("pod/").removeprefix("po/")
     namespace, slash, bare = name.partition("/")
@@ -236,6 +244,15 @@ def _split(name: str, source: Source) -> tuple[str, str]:
 
 
 # Files
+
+
+def objects_of_files(paths: Iterable[Path]) -> list[Object]:
+    """Return all objects that files and directories hold.
+
+    Raises:
+        BadDump: a file cannot be read.
+    """
+    return [item for path in paths for file in _files(path) for item in _items(file)]
 
 
 def _files(path: Path) -> list[Path]:
@@ -300,17 +317,28 @@ def documents(path: Path) -> Iterator[Any]:
 async def _listed(source: Source) -> list[Object]:
     from kubectl_numazones.kinds import KINDS  # noqa: PLC0415
     from numazones_client import Client, load  # noqa: PLC0415 - dumps need no client
-    from numazones_client.errors import Forbidden, NotFound, UnknownResource  # noqa: PLC0415
 
-    found: list[Object] = []
+    def left_out(kind: Kind, error: NumazonesError) -> None:
+        if kind.needed:
+            raise error
+        click.echo(f"warning: {kind.kind} objects are left out: {error}", err=True)
+
     config = await load(source.kubeconfig, context=source.context)
     async with Client(config, user_agent="kubectl-numazones") as client:
-        for kind in KINDS:
-            try:
-                async for page in client.pages(kind.resource, limit=_SIZE_OF_PAGE):
-                    found += ({**item, "kind": kind.kind} for item in page.items)
-            except (NotFound, UnknownResource, Forbidden) as error:
-                if kind.needed:
-                    raise
-                click.echo(f"warning: {kind.kind} objects are left out: {error}", err=True)
-    return found
+        return [item async for item in listed(client, KINDS, left_out)]
+
+
+async def listed(
+    client: "Client", kinds: "Iterable[Kind]", left_out: "Callable[[Kind, NumazonesError], None]"
+) -> AsyncIterator[Object]:
+    """Yield all objects of some kinds; told of a kind that is not there or must not be read, go on."""
+    from numazones_client.errors import Forbidden, NotFound  # noqa: PLC0415
+
+    for kind in kinds:
+        try:
+            pages = client.pages(kind.resource, label_selector=kind.selector, limit=_SIZE_OF_PAGE)
+            async for page in pages:
+                for item in page.items:
+                    yield {**item, "kind": kind.kind}
+        except (NotFound, Forbidden) as error:
+            left_out(kind, error)

@@ -2,7 +2,8 @@
 
 from typing import NamedTuple
 
-from numazones_client.resources import NODES, NUMAZONES, PODS, Resource
+from numazones.api.meta import NODE_LABEL
+from numazones_client.resources import LEASES, NODE_RESOURCE_TOPOLOGIES, NODES, NUMAZONES, PODS, Resource
 
 
 class Kind(NamedTuple):
@@ -11,6 +12,8 @@ class Kind(NamedTuple):
     kind: str
     resource: Resource
     needed: bool = False
+    selector: str = ""
+    """Labels of those that are read."""
 
 
 KINDS = (
@@ -29,3 +32,11 @@ KINDS = (
         Resource("numazones.io", "v1alpha1", "rebalancerecommendations", namespaced=False),
     ),
 )
+
+DOCTORS = (
+    *KINDS,
+    Kind("Lease", LEASES, selector=NODE_LABEL),
+    Kind("NodeResourceTopology", NODE_RESOURCE_TOPOLOGIES),
+)
+"""What is looked at besides when the installation is in question."""
+DEFINITIONS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
