@@ -215,6 +215,7 @@ class ClusterState:
         record = self._record_of(pod.node)
         record.pods.pop(pod.uid, None)
         record.rejected.discard(pod.kubelet_uid)
+        record.vanished.discard(pod.kubelet_uid)
         record.since.left(pod)
         if prediction.relevant(pod):
             self._sequence += 1

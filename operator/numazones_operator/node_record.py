@@ -69,6 +69,8 @@ class NodeRecord:
     """UID → pod that is bound here and has not ended."""
     rejected: set[str] = field(default_factory=set)
     """UIDs, as the kubelet knows them, of pods that the model rejected and whose status is silent yet."""
+    vanished: set[str] = field(default_factory=set)
+    """UIDs, as the kubelet knows them, of pods that zones have shown and show no more: they have ended."""
     since: SinceSnapshot = field(default_factory=SinceSnapshot)
     """What the snapshot may not show yet."""
 
@@ -99,6 +101,7 @@ class NodeRecord:
         self.trouble = self.judgement
 
     def _take(self, reports: list[ZoneReport], now: float) -> None:
+        before = self.state
         try:
             self.state = node_from_zones(
                 [NUMAZone.from_api(report.body) for report in reports if report.body is not None]
@@ -112,8 +115,11 @@ class NodeRecord:
             self.reports[numa] = replace(report, body=None)
         if self.state is not None:
             self.since.settle(self.state, now)
-            # Zones show what the kubelet runs, long before its statuses do.
+            # Zones show what the kubelet runs, and what it has let go, long before its statuses do.
             self.rejected = {uid for uid in self.rejected if not self.state.holds(uid)}
+            uids = [pod.kubelet_uid for pod in self.pods.values()]
+            shown = {uid for uid in uids if before is not None and before.holds(uid)} | self.vanished
+            self.vanished = {uid for uid in shown if not self.state.holds(uid)}
 
     def doubt(self, now: float, *, settle: float) -> Unknown | None:
         """Return why the zones cannot be relied on at this moment, or None; ``settle`` in seconds."""
@@ -138,11 +144,12 @@ class NodeRecord:
         return self._as_known(now, settle=settle, leavers=frozenset())
 
     def as_found(self, now: float, *, settle: float) -> ClusterNode | None:
-        """Return the node as its kubelet most likely finds it now, without pods that leave or are rejected.
+        """Return the node as its kubelet most likely finds it now.
 
-        What a rejected pod was given stays in zones until the next admission, which frees it first.
+        That is without pods that leave, that zones show no more, or that are rejected. What a rejected pod was given stays in zones until the next admission, which frees it first.
         """
-        return self._as_known(now, settle=settle, leavers=self.since.leavers(self.state, now) | self.rejected)
+        leavers = self.since.leavers(self.state, now) | self.vanished | self.rejected
+        return self._as_known(now, settle=settle, leavers=leavers)
 
     def _as_known(self, now: float, *, settle: float, leavers: frozenset[str]) -> ClusterNode | None:
         if self.node is None:

@@ -88,6 +88,19 @@ async def test_a_pod_that_zones_show_no_more_is_gone_however_late_its_status_is(
     assert full.outcomes() == {("Admissible", "Admitted"): 1}
 
 
+async def test_a_pod_that_ended_by_itself_counts_no_more_once_zones_have_dropped_it(full: Setting) -> None:
+    zones_show(full, "first", "second")
+    zones_show(full, "second")
+    full.state.pods.put(pod("bound"))
+    full.state.pods.put(pod("bound", **RUNNING))
+    assert full.outcomes() == {("Admissible", "Admitted"): 1}
+    # Zones that show it again are believed, too: a kubelet that has just started lists nothing at first.
+    zones_show(full, "first", "second")
+    full.state.pods.put(pod("late"))
+    full.state.pods.put(pod("late", phase="Failed", reason="TopologyAffinityError"))
+    assert full.outcomes()["Inadmissible", "TopologyAffinityError"] == 1
+
+
 async def test_a_pod_that_zones_show_was_admitted_whatever_was_expected(full: Setting) -> None:
     full.state.pods.put(pod("bound"))  # expected to be rejected, but "first" has just ended by itself
     zones_show(full, "second", "bound")
