@@ -7,3 +7,7 @@ detect a problem define the subclass that names it.
 
 class NumazonesError(Exception):
     """Base of all errors of the library; the message names the object and the cure."""
+
+
+class UnmodelledFeature(NumazonesError):
+    """A decision depends on what is not modelled or not seen; the message names it and the way out."""

@@ -5,6 +5,7 @@ manager's ``Admit``. PreFilter is the ``Request``; ``admission`` runs the stages
 """
 
 from numazones import cpuset
+from numazones.errors import UnmodelledFeature
 from numazones.policies.koordinator.amounts import Counted, counted
 from numazones.policies.koordinator.annotations import (
     GPU_ISOLATION_PROVIDER,
@@ -30,7 +31,6 @@ from numazones.policies.koordinator.status import (
     Code,
     Rejected,
     Status,
-    UnmodelledFeature,
     status,
     unresolvable,
     unschedulable,

@@ -8,11 +8,12 @@ plain counts; hints for devices, joint allocation, GPU partitions and the NPUs o
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from numazones.errors import UnmodelledFeature
 from numazones.policies.koordinator import annotations as api
 from numazones.policies.koordinator.amounts import NANO, Amounts, whole
 from numazones.policies.koordinator.device_inventory import GPU
 from numazones.policies.koordinator.go_json import GoJSONError
-from numazones.policies.koordinator.status import UnmodelledFeature, unresolvable
+from numazones.policies.koordinator.status import unresolvable
 from numazones.quantity import Quantity
 
 GPU_CORE = "koordinator.sh/gpu-core"

@@ -12,6 +12,7 @@ from itertools import combinations
 from math import comb
 
 from numazones import cpuset
+from numazones.errors import UnmodelledFeature
 from numazones.policies.koordinator.amounts import milli, whole
 from numazones.policies.koordinator.annotations import Exclusive, TopologyPolicy
 from numazones.policies.koordinator.books import Use
@@ -32,7 +33,6 @@ from numazones.policies.koordinator.status import (
     Code,
     Rejected,
     SchedulerCrash,
-    UnmodelledFeature,
     status,
     unresolvable,
     unschedulable,

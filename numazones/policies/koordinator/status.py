@@ -68,10 +68,6 @@ class SchedulerCrash(NumazonesError):
     """koord-scheduler would crash on this pod or node; the message says where."""
 
 
-class UnmodelledFeature(NumazonesError):
-    """The decision depends on what is not modelled; the message names it and the way out."""
-
-
 class InvalidNode(NumazonesError):
     """A Kubernetes object describes no node that koord-scheduler could get; the message names the field."""
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from numazones import cpuset
 from numazones.cpuset import CPUSet
+from numazones.errors import UnmodelledFeature
 from numazones.policies.koordinator.amounts import MICRO, NANO, Amounts, Counted, counted, milli, whole
 from numazones.policies.koordinator.annotations import CPUBindPolicy, CPUExclusivePolicy, NUMAResources
 from numazones.policies.koordinator.cpu_accumulator import NOT_ENOUGH_CPUS, NoCPUs, Preference, take_cpus
@@ -18,14 +19,7 @@ from numazones.policies.koordinator.cpu_topology import CPUTopology
 from numazones.policies.koordinator.host import amplified
 from numazones.policies.koordinator.node import Node, valid_topology
 from numazones.policies.koordinator.request import CPUS_NOT_INTEGER, Request
-from numazones.policies.koordinator.status import (
-    Code,
-    Rejected,
-    UnmodelledFeature,
-    status,
-    unresolvable,
-    unschedulable,
-)
+from numazones.policies.koordinator.status import Code, Rejected, status, unresolvable, unschedulable
 from numazones.resources import CPU
 
 INVALID_TOPOLOGY = "node(s) invalid CPU Topology"

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from numazones import resources
 from numazones.cpuset import CPUSet
 from numazones.demand import Container, ContainerKind
+from numazones.errors import UnmodelledFeature
 from numazones.pod import Pod
 from numazones.policies.topology_aware import events
 from numazones.policies.topology_aware.events import Outcome
 from numazones.policies.topology_aware.export import exported
 from numazones.policies.topology_aware.node import Node, Told
-from numazones.policies.topology_aware.rejection import UnmodelledFeature
 from numazones.policies.topology_aware.request import CPUType
 from numazones.policies.topology_aware.requirements import cgroup_of
 from numazones.policies.topology_aware.sandbox import ContainerSpec, PodDevice, Sandbox

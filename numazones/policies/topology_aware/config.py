@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from numazones.demand import QOSClass
+from numazones.errors import UnmodelledFeature
 from numazones.policies.topology_aware import glob
 from numazones.policies.topology_aware.cpu_priority import Priority
-from numazones.policies.topology_aware.rejection import StartFailed, UnmodelledFeature
+from numazones.policies.topology_aware.rejection import StartFailed
 from numazones.policies.topology_aware.scheduling_class import SchedulingClass
 
 # The CustomResourceDefinition's defaults, as the API server fills them in.

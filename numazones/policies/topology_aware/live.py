@@ -12,14 +12,13 @@ from typing import Any
 
 from numazones import cpuset, quantity
 from numazones.cpuset import CPUSet, InvalidCPUSet
-from numazones.errors import NumazonesError
+from numazones.errors import NumazonesError, UnmodelledFeature
 from numazones.pod import Pod
 from numazones.policies.topology_aware.admission import admit
 from numazones.policies.topology_aware.config import Configuration, select
 from numazones.policies.topology_aware.hardware import CPUDetails, Hardware
 from numazones.policies.topology_aware.node import Node
 from numazones.policies.topology_aware.pools import Pool, PoolKind
-from numazones.policies.topology_aware.rejection import UnmodelledFeature
 from numazones.policies.topology_aware.sandbox import PodDevice
 from numazones.quantity import InvalidQuantity
 

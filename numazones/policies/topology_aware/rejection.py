@@ -18,10 +18,6 @@ class PluginCrash(NumazonesError):
     """The plugin would crash on this container; the message says where."""
 
 
-class UnmodelledFeature(NumazonesError):
-    """The decision depends on what is not modelled or not seen; the message names it and the way out."""
-
-
 class Rejection(Exception):
     """The policy rejects a container; caught by the events."""
 

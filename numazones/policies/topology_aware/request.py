@@ -7,6 +7,7 @@ from enum import StrEnum
 from numazones import duration
 from numazones.demand import QOSClass
 from numazones.duration import InvalidDuration
+from numazones.errors import UnmodelledFeature
 from numazones.kubelet import go
 from numazones.policies.topology_aware import glob, go_yaml
 from numazones.policies.topology_aware.config import Configuration
@@ -14,7 +15,7 @@ from numazones.policies.topology_aware.cpu_priority import Priority
 from numazones.policies.topology_aware.go_yaml import InvalidDocument
 from numazones.policies.topology_aware.memory_types import ALL, DRAM, HBM, PMEM, PRESERVE
 from numazones.policies.topology_aware.policy import Policy
-from numazones.policies.topology_aware.rejection import Rejection, UnmodelledFeature
+from numazones.policies.topology_aware.rejection import Rejection
 from numazones.policies.topology_aware.requirements import Requirements
 from numazones.policies.topology_aware.sandbox import DOMAIN, Sandbox, Scope
 

@@ -10,9 +10,10 @@ from itertools import combinations
 
 from numazones import cpuset
 from numazones.cpuset import CPUSet
+from numazones.errors import UnmodelledFeature
 from numazones.policies.topology_aware.hardware import Cache, Hardware
 from numazones.policies.topology_aware.memory_types import DRAM, HBM, PMEM
-from numazones.policies.topology_aware.rejection import StartFailed, UnmodelledFeature
+from numazones.policies.topology_aware.rejection import StartFailed
 
 _L3 = 3
 # Up to so many NUMA nodes there is but one way to go.

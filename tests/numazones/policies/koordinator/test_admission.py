@@ -5,6 +5,7 @@ import json
 import pytest
 
 from numazones import cpuset
+from numazones.errors import UnmodelledFeature
 from numazones.pod import Pod
 from numazones.policies.koordinator.admission import Admission, Stage, admit, admit_each, remove
 from numazones.policies.koordinator.annotations import (
@@ -20,7 +21,7 @@ from numazones.policies.koordinator.books import Use
 from numazones.policies.koordinator.explanation import explain
 from numazones.policies.koordinator.node import Node
 from numazones.policies.koordinator.scheduler import Scheduler
-from numazones.policies.koordinator.status import InvalidConfiguration, SchedulerCrash, UnmodelledFeature
+from numazones.policies.koordinator.status import InvalidConfiguration, SchedulerCrash
 
 from .building import detail, gpu, node, node_object, nrt, pod, pod_object, running
 

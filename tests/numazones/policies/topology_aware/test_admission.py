@@ -3,13 +3,14 @@
 import pytest
 
 from numazones import cpuset
+from numazones.errors import UnmodelledFeature
 from numazones.machine import CPU, Machine, NUMANode
 from numazones.pod import Pod
 from numazones.policies.topology_aware.admission import CREATE_CONTAINER_ERROR, admit, overlay, remove
 from numazones.policies.topology_aware.explanation import explain
 from numazones.policies.topology_aware.hardware import Hardware
 from numazones.policies.topology_aware.node import Node
-from numazones.policies.topology_aware.rejection import StartFailed, UnmodelledFeature
+from numazones.policies.topology_aware.rejection import StartFailed
 from numazones.policies.topology_aware.sandbox import PodDevice
 from numazones.policies.topology_aware.topology import Topology
 

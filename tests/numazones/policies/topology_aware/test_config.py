@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numazones import cpuset
+from numazones.errors import UnmodelledFeature
 from numazones.policies.topology_aware.config import DEFAULTS, Configuration
 from numazones.policies.topology_aware.cpu_priority import Priority
 from numazones.policies.topology_aware.node import Node
-from numazones.policies.topology_aware.rejection import StartFailed, UnmodelledFeature
+from numazones.policies.topology_aware.rejection import StartFailed
 
 from .machines import configuration, hardware, machines
 

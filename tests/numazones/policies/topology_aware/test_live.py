@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numazones import cpuset
+from numazones.errors import UnmodelledFeature
 from numazones.policies.topology_aware.admission import admit
 from numazones.policies.topology_aware.hardware import Hardware
 from numazones.policies.topology_aware.live import (
@@ -21,7 +22,6 @@ from numazones.policies.topology_aware.live import (
 from numazones.policies.topology_aware.node import Node
 from numazones.policies.topology_aware.pools import PoolKind
 from numazones.policies.topology_aware.publishing import topology_of
-from numazones.policies.topology_aware.rejection import UnmodelledFeature
 
 from .machines import GIB, configuration, guaranteed, hardware, machines, pod
 

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from numazones.demand import QOSClass
+from numazones.errors import UnmodelledFeature
 from numazones.pod import Pod
 from numazones.policies.topology_aware import request, requirements
 from numazones.policies.topology_aware.memory_types import DRAM, HBM, PMEM, PRESERVE
 from numazones.policies.topology_aware.node import Node
-from numazones.policies.topology_aware.rejection import Rejection, UnmodelledFeature
+from numazones.policies.topology_aware.rejection import Rejection
 from numazones.policies.topology_aware.request import CPUType, Request
 from numazones.policies.topology_aware.requirements import Requirements
 from numazones.policies.topology_aware.sandbox import CGroup, Sandbox

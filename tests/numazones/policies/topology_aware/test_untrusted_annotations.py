@@ -3,10 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from numazones.errors import UnmodelledFeature
 from numazones.policies.topology_aware.admission import admit
 from numazones.policies.topology_aware.explanation import explain
 from numazones.policies.topology_aware.node import Node
-from numazones.policies.topology_aware.rejection import UnmodelledFeature
 from numazones.policies.topology_aware.sandbox import PodDevice
 
 from .machines import configuration, guaranteed, hardware
