@@ -256,6 +256,8 @@ class ClusterNode:
 
     ``state`` is then None and ``unknown`` says who does: what counts on the kubelet's state leaves it out.
     """
+    beneath: Node | None = field(default=None, repr=False)
+    """What the kubelet's admission decides from on such a node, where that is known."""
     approximate: bool = False
     """Whether the state was inferred from amounts alone (NodeResourceTopology): answers may be off."""
     pods: Mapping[str, ClusterPod] = field(default_factory=dict, hash=False, repr=False)
@@ -314,17 +316,23 @@ class ClusterNode:
 
     def with_state(self, state: Node, *, approximate: bool = False) -> "ClusterNode":
         """The node with a known admission state."""
-        return replace(self, state=state, policy_state=None, unknown=None, approximate=approximate)
+        return replace(
+            self, state=state, policy_state=None, beneath=None, unknown=None, approximate=approximate
+        )
 
-    def with_policy_state(self, state: "KoordinatorNode | TopologyAwareNode", decider: str) -> "ClusterNode":
+    def with_policy_state(
+        self, state: "KoordinatorNode | TopologyAwareNode", decider: str, *, beneath: Node | None = None
+    ) -> "ClusterNode":
         """The node with the known state of another placement model, which sentences name ``decider``."""
         message = f"{decider} places pods on this node's NUMA nodes, not the kubelet"
         unknown = Unknown(OTHER_MODEL, message)
-        return replace(self, state=None, policy_state=state, unknown=unknown, approximate=False)
+        return replace(
+            self, state=None, policy_state=state, beneath=beneath, unknown=unknown, approximate=False
+        )
 
     def with_unknown_state(self, why: Unknown) -> "ClusterNode":
         """The node with its admission state unknown for a reason."""
-        return replace(self, state=None, policy_state=None, unknown=why, approximate=False)
+        return replace(self, state=None, policy_state=None, beneath=None, unknown=why, approximate=False)
 
     def with_pods(self, pods: Iterable[ClusterPod]) -> "ClusterNode":
         """The node with exactly these pods; those that have ended hold nothing and are left out."""

@@ -18,7 +18,7 @@ from heapq import nsmallest
 from typing import Any, Final
 
 from numazones import fragmentation, placement, scheduling
-from numazones.cluster import ClusterNode, ClusterPod, Unknown
+from numazones.cluster import NO_ZONES, ClusterNode, ClusterPod, Unknown
 from numazones.constraints import Constraints
 from numazones.demand import Demand, PodLevel, QOSClass
 from numazones.errors import NumazonesError
@@ -30,6 +30,7 @@ from numazones.kubelet.node_admission import OS_LABEL, operating_system
 from numazones.kubelet.node_info import PodInfo
 from numazones.placement import Model, PolicyAdmission, PolicyNode, model_of
 from numazones.pod import Pod
+from numazones.policies.koordinator.node import Node as KoordinatorNode
 from numazones.resources import CPU
 
 ADMISSIBLE: Final = "Admissible"
@@ -40,6 +41,8 @@ UNREADABLE_POD: Final = "UnreadablePod"
 UNDECIDED: Final = "UndecidedByModel"
 """Reason where the model declines: the kubelet would crash or hang, or a feature is not modelled."""
 NO_NODES: Final = "NoNodes"
+OTHER_SCHEDULER: Final = "OtherScheduler"
+"""Reason of a Koordinator node for a pod that another scheduler places."""
 
 # Domains of labels and annotations that placement models other than the kubelet read.
 _MARKS = ("koordinator.sh/", "resource-policy.nri.io", "noderesource.dev/")
@@ -150,6 +153,13 @@ class Prediction:
     """Best first."""
 
     @property
+    def model(self) -> Model | None:
+        """Who places pods on the node that ``sentence`` is about; None where that is not known."""
+        if self.verdict == ADMISSIBLE:
+            return self.candidates[0].model
+        return self.reasons[0].model if self.reasons else None
+
+    @property
     def sentence(self) -> str:
         """The prediction in one sentence."""
         if self.verdict == ADMISSIBLE:
@@ -175,8 +185,12 @@ class Kind:
     """What the other placement models read beside: their labels and annotations, priority and namespace."""
 
     @classmethod
-    def of(cls, pod: ClusterPod) -> "Kind | None":
-        """Return the kind of a pod, or None if the pod cannot be read."""
+    def of(cls, pod: ClusterPod, *, by_namespace: bool = False) -> "Kind | None":
+        """Return the kind of a pod, or None if the pod cannot be read.
+
+        ``by_namespace``: tell pods of different namespaces and priorities apart, as the topology-aware policy
+        does; needed where verdicts of its nodes are to be shared.
+        """
         admission = pod.admission
         if admission is None:
             return None
@@ -191,16 +205,21 @@ class Kind:
                 dict(admission.labels).get(OS_LABEL),
                 admission.claimed_resources,
             ),
-            _marks(admission),
+            _marks(admission, by_namespace=by_namespace),
         )
 
 
-def _marks(pod: Pod) -> tuple[Any, ...]:
+def _marks(pod: Pod, *, by_namespace: bool) -> tuple[Any, ...]:
     """Nothing for pods without a mark, so that pods of equal templates stay of one kind."""
-    marks = tuple(
+    marks = _marked(pod)
+    return (pod.priority, pod.namespace, *sorted(marks)) if marks or by_namespace else ()
+
+
+def _marked(pod: Pod) -> tuple[tuple[str, str], ...]:
+    """Labels and annotations that placement models other than the kubelet read."""
+    return tuple(
         pair for pair in (*pod.labels, *pod.annotations) if any(domain in pair[0] for domain in _MARKS)
     )
-    return (pod.priority, pod.namespace, *sorted(marks)) if marks else ()
 
 
 def relevant(pod: ClusterPod) -> bool:
@@ -208,10 +227,11 @@ def relevant(pod: ClusterPod) -> bool:
 
     Guaranteed to some kubelet is enough, since releases read pod-level resources differently.
 
-    A pod that cannot be read is relevant, so that somebody hears of it.
+    A pod that cannot be read is relevant, so that somebody hears of it; and one that carries a label or an
+    annotation of Koordinator or the NRI policies, which place other pods, too.
     """
     admission = pod.admission
-    if admission is None:
+    if admission is None or _marked(admission):
         return True
     if any(admission.reading(level).qos is QOSClass.GUARANTEED for level in PodLevel):
         return True
@@ -246,15 +266,38 @@ def ask(kind: Kind, node: ClusterNode) -> NodeVerdict:
     excluded = scheduling.obstacles(kind.constraints, dict(kind.requests), node)
     if excluded:
         return _excluded(excluded)
-    if node.policy_state is not None:
-        return _foreign(PodInfo(kind.admission, kind.constraints), node) or ask_policy(
-            newcomer(kind.admission), node.policy_state
-        )
-    if node.state is None:
-        return _unknown(node.unknown)
-    return _foreign(PodInfo(kind.admission, kind.constraints), node) or ask_kubelet(
-        newcomer(kind.admission), node.state, approximate=node.approximate
+    state = deciding(kind.constraints, node)
+    if isinstance(state, Unknown):
+        return _unknown(state)
+    return _foreign(PodInfo(kind.admission, kind.constraints), node) or _ask_model(
+        newcomer(kind.admission), state, approximate=node.approximate
     )
+
+
+def deciding(constraints: Constraints, node: ClusterNode) -> Node | PolicyNode | Unknown:
+    """Return the state that a node decides from about pods of these constraints, or why that is not known.
+
+    Koordinator's scheduler decides about the pods that it schedules; all others are left to the kubelet.
+    """
+    state = node.policy_state
+    if state is None:
+        return node.state or node.unknown or NO_ZONES
+    if not isinstance(state, KoordinatorNode) or constraints.scheduler_name in state.host.scheduler.names:
+        return state
+    if node.beneath is not None:
+        return node.beneath
+    return Unknown(
+        OTHER_SCHEDULER,
+        f"the pod's scheduler is {constraints.scheduler_name}, so koord-scheduler does not place it on NUMA "
+        "nodes here, and what the kubelet does is not known without NUMAZones; set spec.schedulerName to "
+        f"{', '.join(sorted(state.host.scheduler.names))}, or see whether the exporter runs there",
+    )
+
+
+def _ask_model(pod: Pod, state: Node | PolicyNode, *, approximate: bool) -> NodeVerdict:
+    if isinstance(state, Node):
+        return ask_kubelet(pod, state, approximate=approximate)
+    return ask_policy(pod, state)
 
 
 def _foreign(pod: PodInfo, node: ClusterNode) -> NodeVerdict | None:
@@ -284,10 +327,7 @@ def ask_kubelet(pod: Pod, state: Node, *, approximate: bool = False) -> NodeVerd
 
 
 def ask_policy(pod: Pod, state: PolicyNode) -> NodeVerdict:
-    """Ask another placement model than the kubelet; the pod must be new to the node.
-
-    Koordinator is asked as if koord-scheduler were the pod's scheduler.
-    """
+    """Ask another placement model than the kubelet; the pod must be new to the node, and its to place."""
     model = model_of(state)
     try:
         return _verdict_of_policy(placement.admit(state, pod), model)
@@ -341,9 +381,8 @@ def _excluded(reasons: Iterable[str]) -> NodeVerdict:
     )
 
 
-def _unknown(unknown: Unknown | None) -> NodeVerdict:
-    obstacle = ("", "") if unknown is None else (unknown.reason, unknown.message)
-    return NodeVerdict(Standing.UNKNOWN, Source.UNKNOWN, (obstacle,), model=None)
+def _unknown(unknown: Unknown) -> NodeVerdict:
+    return NodeVerdict(Standing.UNKNOWN, Source.UNKNOWN, ((unknown.reason, unknown.message),), model=None)
 
 
 class Forecast:
@@ -403,22 +442,17 @@ class Forecast:
         excluded = scheduling.obstacles(self.kind.constraints, self._requests, node)
         if excluded:
             return _excluded(excluded)
-        state = node.policy_state or node.state
-        if state is None:
-            return _unknown(node.unknown)
+        state = deciding(self.kind.constraints, node)
+        if isinstance(state, Unknown):
+            return _unknown(state)
         key = (state.__class__, state.state_key, node.approximate)
         known = self._by_state.get(key)
         if known is None:
             if len(self._by_state) > _REMEMBERED * max(len(self._verdicts), 64):
                 self._by_state.clear()
-            known = self._ask_model(state, approximate=node.approximate)
+            known = _ask_model(self._pod, state, approximate=node.approximate)
             self._by_state[key] = known
         return _foreign(self._info, node) or known
-
-    def _ask_model(self, state: Node | PolicyNode, *, approximate: bool) -> NodeVerdict:
-        if isinstance(state, Node):
-            return ask_kubelet(self._pod, state, approximate=approximate)
-        return ask_policy(self._pod, state)
 
     def _file(self, name: str, new: NodeVerdict) -> bool:
         old = self._verdicts.get(name)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from numazones import advice, cpuset, placement, scheduling
 from numazones.advice import Advice
-from numazones.cluster import ClusterNode, ClusterPod
+from numazones.cluster import ClusterNode, ClusterPod, Unknown
 from numazones.errors import NumazonesError
 from numazones.fragmentation import zones_of
 from numazones.kubelet.admission import Admission, admit
@@ -22,6 +22,7 @@ from numazones.prediction import (
     Source,
     Standing,
     ask_policy,
+    deciding,
     newcomer,
     predict,
 )
@@ -36,10 +37,13 @@ def decide(pod: ClusterPod, node: ClusterNode) -> Admission | str:
     """Return the kubelet's decision about a pod that would be new to the node, or why there is none."""
     if pod.admission is None:
         return f"the pod cannot be read: {pod.problem}"
-    if node.state is None:
-        return "unknown: " + ("" if node.unknown is None else node.unknown.message)
+    state = deciding(pod.constraints, node)
+    if isinstance(state, Unknown):
+        return f"unknown: {state.message}"
+    if not isinstance(state, Node):
+        return f"{placement.DECIDERS[placement.model_of(state)]} decides on this node, not the kubelet"
     try:
-        return admit(node.state, newcomer(pod.admission))
+        return admit(state, newcomer(pod.admission))
     except NumazonesError as error:
         return f"unknown: {error}"
 
@@ -148,8 +152,9 @@ def node_lines(pod: ClusterPod, nodes: Mapping[str, ClusterNode]) -> Iterator[tu
         if obstacles:
             yield name, "Excluded", "; ".join(obstacles)
             continue
-        if node.policy_state is not None:
-            yield name, *_policy_line(pod, node.policy_state)
+        state = deciding(pod.constraints, node)
+        if isinstance(state, placement.PolicyNode):
+            yield name, *_policy_line(pod, state)
             continue
         decision = decide(pod, node)
         if isinstance(decision, str):
@@ -175,8 +180,11 @@ def _policy_line(pod: ClusterPod, state: placement.PolicyNode) -> tuple[str, str
     return UNKNOWN, said.obstacles[0][1]
 
 
-def policy_lines(pod: ClusterPod, state: placement.PolicyNode) -> tuple[str, ...]:
-    """Everything that another placement model than the kubelet says to a pod, line by line."""
+def policy_lines(pod: ClusterPod, node: ClusterNode) -> tuple[str, ...]:
+    """All that another placement model says to a pod, line by line; nothing where the kubelet decides."""
+    state = deciding(pod.constraints, node)
+    if not isinstance(state, placement.PolicyNode):
+        return ()
     if pod.admission is None:
         return (f"the pod cannot be read: {pod.problem}",)
     try:
@@ -253,8 +261,8 @@ def place(pod: ClusterPod, nodes: Mapping[str, ClusterNode], *, most: int) -> li
 
 def _placed(node: ClusterNode, pod: ClusterPod) -> ClusterNode | None:
     """The node with a pod that it admits, whoever decides there; None where it does not."""
-    state = node.policy_state
-    if state is None or pod.admission is None:
+    state = deciding(pod.constraints, node)
+    if not isinstance(state, placement.PolicyNode) or pod.admission is None:
         return moves.place(node, pod).node
     try:
         # Other models tell pods apart by name as well.
@@ -264,4 +272,6 @@ def _placed(node: ClusterNode, pod: ClusterPod) -> ClusterNode | None:
     if not admission.admitted:
         return None
     decider = placement.DECIDERS[placement.model_of(state)]
-    return node.with_policy_state(admission.node, decider).with_pod(pod.placed(node.name))
+    return node.with_policy_state(admission.node, decider, beneath=node.beneath).with_pod(
+        pod.placed(node.name)
+    )

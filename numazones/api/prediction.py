@@ -5,7 +5,7 @@ Named like its pod and owned by it, so it goes with it. Written by the operator 
 them. A node whose state is unknown counts as stale, never as admitting.
 """
 
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
@@ -23,6 +23,16 @@ from numazones.api.meta import (
 
 _MAX_MESSAGE = 4096
 _MAX_LINE = 512
+
+
+def _model(where: str) -> Any:
+    return Field(
+        default="",
+        max_length=32,
+        description=(
+            f"Who places pods on {where}: kubelet, koordinator or topology-aware; left out where not known."
+        ),
+    )
 
 
 class AdmissionPredictionSpec(APIModel):
@@ -48,10 +58,13 @@ class PredictionReason(APIModel):
         description="Words of the scheduler, or the reason the kubelet would write into the pod's status.",
     )
     source: str = Field(
-        default="", max_length=32, description="Who stands in the way: Scheduler, Kubelet or Unknown."
+        default="",
+        max_length=32,
+        description="Who stands in the way: Scheduler, Kubelet, Koordinator, TopologyAware or Unknown.",
     )
     count: int = Field(ge=0, description="Number of nodes.")
     node: str = Field(default="", max_length=MAX_NAME, description="An example: the node that comes nearest.")
+    model: str = _model("these nodes")
     message: str = Field(
         default="",
         max_length=_MAX_MESSAGE,
@@ -81,12 +94,14 @@ class PredictionCandidate(APIModel):
     approximate: bool = Field(
         default=False, description="The node publishes no NUMAZones; its NodeResourceTopology was used."
     )
+    model: str = _model("this node")
 
 
 class PredictionOutcome(APIModel):
     """What became of the pod, against what was predicted for its node at that moment."""
 
     node: str = Field(max_length=MAX_NAME, description="Node the pod was bound to.")
+    model: str = _model("this node")
     predicted: str = Field(
         max_length=32, description="Verdict for that node: Admissible, Inadmissible or Unknown."
     )
@@ -125,6 +140,7 @@ class AdmissionPredictionStatus(APIModel):
 
     verdict: str = Field(default="", max_length=32, description="Admissible, Inadmissible or Unknown.")
     message: str = Field(default="", max_length=_MAX_MESSAGE, description="The prediction in one sentence.")
+    model: str = _model("the node that the message is about")
     nodes: NodeCounts | None = Field(default=None, description="How many nodes were asked.")
     reasons: tuple[PredictionReason, ...] = Field(
         default=(), max_length=64, description="Most frequent first.", json_schema_extra=ATOMIC
@@ -154,6 +170,7 @@ ADMISSION_PREDICTION = ResourceType(
         Column("Zones", ".status.candidates[0].numaIDs", "NUMA nodes it would get there"),
         Column("Actual", ".status.outcome.actual", "What the kubelet decided"),
         Column("Age", ".metadata.creationTimestamp", "Time since the first prediction", type="date"),
+        Column("Model", ".status.model", "Who places pods on the node that Message is about", priority=1),
         Column("Message", ".status.message", "The prediction in one sentence", priority=1),
     ),
 )

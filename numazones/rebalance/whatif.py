@@ -249,7 +249,7 @@ def _nodes(kinds: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[ClusterNode
             node = node.with_unknown_state(Unknown(UNDECIDED, str(error)))
         else:
             if other is not None:
-                node = node.with_policy_state(other, DECIDERS[model_of(other)])
+                node = node.with_policy_state(other, DECIDERS[model_of(other)], beneath=node.state)
         nodes.append(node)
     return nodes
 

@@ -110,6 +110,7 @@ def status_of(
     return AdmissionPredictionStatus(
         verdict=prediction.verdict,
         message=prediction.sentence[:_LONGEST_MESSAGE],
+        model=str(prediction.model or ""),
         nodes=NodeCounts(
             evaluated=prediction.evaluated,
             admissible=prediction.admissible,
@@ -122,6 +123,7 @@ def status_of(
                 source=str(reason.source),
                 count=reason.count,
                 node=reason.node,
+                model=str(reason.model or ""),
                 message=reason.message[:_LONGEST_MESSAGE],
                 sentence=reason.sentence[:_LONGEST_MESSAGE],
             )
@@ -134,6 +136,7 @@ def status_of(
                 score=candidate.score,
                 largest_zone=candidate.free_block,
                 approximate=candidate.approximate,
+                model=str(candidate.model),
             )
             for candidate in prediction.candidates
         ),
@@ -146,6 +149,7 @@ def _outcome(verification: Verification, advice: tuple[str, ...]) -> PredictionO
     rejected = verification.actual != ADMITTED
     return PredictionOutcome(
         node=expectation.pod.node,
+        model=str(expectation.model or ""),
         predicted=expectation.predicted,
         actual="Rejected" if rejected else ADMITTED,
         reason=verification.actual if rejected else "",

@@ -77,8 +77,9 @@ class Metrics:
         self.accuracy = Counter(
             "numazones_prediction_accuracy_total",
             "The same pods by how right the prediction was: right; wrong because of a race, of stale zones, "
-            "or of the model; unknown: nothing was predicted.",
-            ("accuracy",),
+            "or of the model; unknown: nothing was predicted; and by who places pods on the node: kubelet, "
+            "koordinator, topology-aware, or unknown.",
+            ("accuracy", "model"),
             registry=registry,
         )
         self.gates_released = Counter(
@@ -120,6 +121,10 @@ class Metrics:
             ("scope", "boundary"),
             registry=registry,
         )
+
+    def judged(self, accuracy: str, model: str | None) -> None:
+        """Count a prediction by how right it was."""
+        self.accuracy.labels(accuracy.lower(), model or "unknown").inc()
 
     def restarted(self, resource: str, reason: str) -> None:
         """Count the end of a watch."""

@@ -19,6 +19,7 @@ from numazones.kubelet.explanation import explain
 from numazones.kubelet.node_admission import NodeAdmission, admit_to_node
 from numazones.kubelet.node_info import NodeInfo
 from numazones.kubelet.rejection import SMT_ALIGNMENT, TOPOLOGY_AFFINITY
+from numazones.placement import Model
 from numazones_operator.hindsight import ADMITTED, Accuracy, Fates, cause
 from numazones_operator.metrics import Metrics
 
@@ -47,6 +48,8 @@ class Expectation:
     """The node that was decided on; None where nothing could be predicted."""
     otherwise: NodeInfo | None = field(default=None, repr=False)
     """The same with the pods that were believed to have gone, or to be rejected."""
+    model: Model | None = None
+    """Who places pods on the node; None where nothing could be predicted."""
 
     @property
     def rejected(self) -> bool:
@@ -137,7 +140,7 @@ class Truth:
             self._wrong[new.uid] = (new, verification, self._clock() + _PATIENCE)
             return verification
         accuracy = Accuracy.UNKNOWN if verification.hit is None else Accuracy.RIGHT
-        self._metrics.accuracy.labels(accuracy.lower()).inc()
+        self._metrics.judged(accuracy, expectation.model)
         return replace(verification, accuracy=accuracy)
 
     def judge(self) -> Iterator[tuple[ClusterPod, Verification]]:
@@ -159,7 +162,7 @@ class Truth:
                 continue
             del self._wrong[uid]
             judged = replace(verification, accuracy=why)
-            self._metrics.accuracy.labels(why.lower()).inc()
+            self._metrics.judged(why, expectation.model)
             level = logging.WARNING if why is Accuracy.MODEL else logging.INFO
             fields = {"miss": True, "accuracy": why.value, "pod": _name(pod)}
             _log.log(level, "%s", miss_report(judged), extra={"fields": fields})
@@ -188,7 +191,9 @@ class Truth:
         if otherwise is not None and otherwise.state is not None:
             beside = otherwise.info(remove(otherwise.state, pod.kubelet_uid), beside=pod.uid)
         predicted = prediction.ADMISSIBLE if verdict.admitted else prediction.INADMISSIBLE
-        return Expectation(pod, predicted, verdict.reason, verdict.message, verdict, found, beside)
+        return Expectation(
+            pod, predicted, verdict.reason, verdict.message, verdict, found, beside, Model.KUBELET
+        )
 
     def _count(self, admission: Admission, seconds: float) -> None:
         if not self._counts():

@@ -14,12 +14,14 @@ from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.node import Node as KubeletNode
 from numazones.placement import DECIDERS, Model, PolicyNode, UnreadableNode, model_of, seen, shown
 from numazones.policies.koordinator.annotations import NODE_NUMA_TOPOLOGY_POLICY, NUMA_TOPOLOGY_SPEC
+from numazones.policies.koordinator.scheduler import SCHEDULER_NAME
 from numazones.policies.topology_aware.hardware import Hardware
 from numazones.policies.topology_aware.node import Node as TopologyAwareNode
 from numazones.policies.topology_aware.publishing import topology_of
 from numazones.prediction import (
     ADMISSIBLE,
     INADMISSIBLE,
+    OTHER_SCHEDULER,
     UNDECIDED,
     UNKNOWN,
     Forecast,
@@ -28,6 +30,7 @@ from numazones.prediction import (
     Standing,
     ask,
     predict,
+    relevant,
 )
 from numazones.rebalance.candidates import Situation, why_not
 from numazones.rebalance.filter import Surroundings
@@ -51,12 +54,17 @@ def worker(name: str, state: KubeletNode | PolicyNode) -> ClusterNode:
     return node.with_policy_state(state, DECIDERS[model_of(state)])
 
 
-def pod(name: str, cpu: str, *, nics: int = 0, **metadata: Any) -> ClusterPod:
+def pod(
+    name: str, cpu: str, *, nics: int = 0, scheduler: str = SCHEDULER_NAME, **metadata: Any
+) -> ClusterPod:
     amounts = {"cpu": cpu, "memory": "1Gi"} | ({"vendor.example/nic": str(nics)} if nics else {})
     return ClusterPod.from_api(
         {
             "metadata": {"namespace": "d", "name": name, "uid": name, **metadata},
-            "spec": {"containers": [{"name": "c", "resources": {"requests": amounts, "limits": amounts}}]},
+            "spec": {
+                "schedulerName": scheduler,
+                "containers": [{"name": "c", "resources": {"requests": amounts, "limits": amounts}}],
+            },
         }
     )
 
@@ -90,6 +98,41 @@ def test_each_model_rejects_in_its_own_words() -> None:
     assert said[Model.TOPOLOGY_AWARE] == (Source.TOPOLOGY_AWARE, "CreateContainerError", "topology-aware")
     assert said[Model.KUBELET][0] is Source.KUBELET
     assert any(one.sentence.startswith("koord-scheduler says: ") for one in result.reasons)
+
+
+def test_koordinator_does_not_place_pods_of_other_schedulers() -> None:
+    state = koordinator.node(2)
+    foreign = pod("a", "20", annotations=ALIGNED, scheduler="default-scheduler")
+    (reason,) = predict(foreign, [worker("n", state)]).reasons
+    assert reason.reason == OTHER_SCHEDULER
+    assert "the pod's scheduler is default-scheduler" in reason.message
+    # Its zones tell that the kubelet leaves placement alone: the pod runs anywhere.
+    bare = KubeletNode.fresh(hardware().machine, KubeletConfiguration.from_api({}))
+    known = ClusterNode("n", allocatable={"cpu": 64_000, "memory": 64 * GIB}).with_policy_state(
+        state, DECIDERS[Model.KOORDINATOR], beneath=bare
+    )
+    (candidate,) = predict(foreign, [known]).candidates
+    assert (candidate.model, candidate.zones) == (Model.KUBELET, ())
+    assert predict(pod("a", "20", annotations=ALIGNED), [known]).verdict == INADMISSIBLE
+
+
+def test_a_kind_tells_namespaces_apart_only_where_that_is_asked_for() -> None:
+    one, other = pod("a", "4"), replace(pod("b", "4"), namespace="e")
+    assert other.admission is not None
+    other = replace(other, admission=replace(other.admission, namespace="e"))
+    assert Kind.of(one) == Kind.of(other)
+    assert Kind.of(one, by_namespace=True) != Kind.of(other, by_namespace=True)
+
+
+def test_a_pod_that_carries_another_models_marks_concerns_placement() -> None:
+    burstable = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
+
+    def read(**metadata: Any) -> ClusterPod:
+        named = {"namespace": "d", "name": "a", "uid": "a", **metadata}
+        return ClusterPod.from_api({"metadata": named, "spec": {"containers": [burstable]}})
+
+    assert not relevant(read())
+    assert relevant(read(labels={"koordinator.sh/qosClass": "LSR"}))
 
 
 def test_what_a_model_does_not_decide_is_unknown_never_fitting() -> None:

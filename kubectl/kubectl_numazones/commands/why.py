@@ -127,8 +127,9 @@ def _explain_on(pod: ClusterPod, node: ClusterNode) -> None:
     click.echo(f"{pod.namespace}/{pod.name} on {node.name}")
     for obstacle in answers.scheduler_obstacles(pod, node):
         click.echo(f"  scheduler: {obstacle}")
-    if node.policy_state is not None:
-        for line in answers.policy_lines(pod, node.policy_state):
+    said = answers.policy_lines(pod, node)
+    if said:
+        for line in said:
             click.echo(f"  {line}")
         return
     decision = answers.decide(pod, node)

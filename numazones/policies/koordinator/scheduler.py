@@ -13,6 +13,9 @@ from typing import Any
 from numazones.policies.koordinator.annotations import LEAST_ALLOCATED, MOST_ALLOCATED, CPUBindPolicy
 from numazones.policies.koordinator.status import InvalidConfiguration
 
+SCHEDULER_NAME = "koord-scheduler"
+"""Of the profile that Koordinator installs."""
+
 _LARGEST_WEIGHT = 100
 
 
@@ -44,6 +47,8 @@ class Scheduler:
     """A configured koord-scheduler; the defaults are upstream's."""
 
     rules: Rules = Rules.UPSTREAM
+    names: frozenset[str] = frozenset({SCHEDULER_NAME})
+    """``spec.schedulerName`` of the pods that it schedules."""
     default_bind_policy: str = CPUBindPolicy.FULL_PCPUS
     scoring: ScoringStrategy = ScoringStrategy()
     numa_scoring: ScoringStrategy = ScoringStrategy()

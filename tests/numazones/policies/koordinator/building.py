@@ -14,7 +14,7 @@ from numazones.policies.koordinator.annotations import (
     RESOURCE_STATUS,
 )
 from numazones.policies.koordinator.node import Node
-from numazones.policies.koordinator.scheduler import Scheduler
+from numazones.policies.koordinator.scheduler import SCHEDULER_NAME, Scheduler
 
 GPU = {
     "koordinator.sh/gpu-core": "100",
@@ -154,7 +154,7 @@ def pod_object(
     marked = {**({QOS_CLASS: qos} if qos else {}), **(labels or {})}
     return {
         "metadata": {"name": uid, "namespace": "d", "uid": uid, "labels": marked, "annotations": noted},
-        "spec": {"containers": [container]},
+        "spec": {"schedulerName": SCHEDULER_NAME, "containers": [container]},
     }
 
 
