@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any, assert_never
 
 from numazones import cpuset, fragmentation
+from numazones.cpuset import CPUSet
 from numazones.errors import NumazonesError
 from numazones.kubelet.config import BEST_EFFORT, POLICY_NONE
 from numazones.kubelet.node import Node as KubeletNode
@@ -83,6 +84,13 @@ def admit(node: PolicyNode, pod: Pod) -> PolicyAdmission:
     return topology_aware.admit(node, pod)
 
 
+def remove(node: PolicyNode, uid: str) -> PolicyNode:
+    """Return the node after a pod ended or was deleted; unknown pods change nothing."""
+    if isinstance(node, KoordinatorNode):
+        return koordinator.remove(node, uid)
+    return topology_aware.remove(node, uid)
+
+
 def explain(admission: PolicyAdmission) -> tuple[str, ...]:
     """Explain a decision, one line per fact.
 
@@ -112,6 +120,20 @@ def zones_of(admission: PolicyAdmission) -> tuple[int, ...]:
         mask |= given.memory_nodes
         mask |= cpuset.of(numa for numa, cpus in machine.cpus_of_numa.items() if cpus & given.exclusive)
     return tuple(cpuset.ids(mask))
+
+
+def exclusive(admission: PolicyAdmission) -> CPUSet:
+    """Return the CPUs that an admitted pod has for itself."""
+    if isinstance(admission, koordinator.Admission):
+        return admission.cpus
+    return cpuset.union(given.exclusive for given in admission.containers.values())
+
+
+def cpus_of_numa(node: PolicyNode) -> Mapping[int, CPUSet]:
+    """Return NUMA id → CPUs; empty where a Koordinator node publishes no topology."""
+    if isinstance(node, KoordinatorNode):
+        return {} if node.host.topology is None else node.host.topology.numas
+    return node.policy.topology.hardware.machine.cpus_of_numa
 
 
 def room(node: PolicyNode) -> dict[str, dict[int, int]]:

@@ -1,0 +1,231 @@
+"""The same runs under several settings, compared run by run.
+
+An experiment is data, and each run of it a pure function of the experiment and the run's number: who makes
+which runs, in what order and on how many machines, changes nothing. Of every measure the mean over the runs
+is told with its 95 % interval, of every further variant also the mean of the differences to the first one in
+the same runs. Intervals are normal ones (mean ± 1.96 standard errors): with fewer than 30 runs they are too
+narrow. What does not vary has an interval of no width.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import sqrt
+from statistics import NormalDist, fmean, stdev
+from typing import Any
+
+from numazones.cluster import ClusterNode, ClusterPod
+from numazones.fragmentation import Shape, fragmentation
+from numazones.kubelet.config import InvalidConfiguration
+from numazones.resources import CPU
+from numazones.whatif.blueprint import Blueprint, started
+from numazones.whatif.draws import Draws
+from numazones.whatif.settings import Settings
+from numazones.whatif.trial import Outcome, run
+from numazones.whatif.workload import Workload
+
+_Z = NormalDist().inv_cdf(0.975)
+_DIGITS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """Nodes under some settings."""
+
+    settings: tuple[tuple[str, str], ...]
+    """What differs from the nodes as they are, gates that options need included; empty: nothing."""
+    nodes: tuple[Blueprint | ClusterNode, ...]
+    """Those that the kubelet places pods on as blueprints, others without pods."""
+
+    def __str__(self) -> str:
+        return " ".join(f"{key}={value}" for key, value in self.settings) or "as it is"
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """What happens, and under which settings."""
+
+    variants: tuple[Variant, ...]
+    """The others are compared with the first."""
+    workload: Workload
+    seed: int
+    shape: Shape | None = None
+    """What free CPUs are measured by: those that no further pod of it could use are stranded."""
+
+    def check(self) -> None:
+        """Start every kubelet once.
+
+        Raises:
+            InvalidConfiguration: one would not start; the message names its settings, and is its own.
+        """
+        for variant in self.variants:
+            _nodes(variant)
+
+
+def _nodes(variant: Variant) -> list[ClusterNode]:
+    try:
+        kubelets = iter(started(node for node in variant.nodes if isinstance(node, Blueprint)))
+    except InvalidConfiguration as error:
+        raise InvalidConfiguration(f"with {variant}, {error}") from error
+    return [next(kubelets) if isinstance(node, Blueprint) else node for node in variant.nodes]
+
+
+Run = tuple[Outcome, ...]
+"""One outcome per variant."""
+
+
+def make_runs(experiment: Experiment, numbers: Sequence[int]) -> list[Run]:
+    """Make the runs with these numbers, in order."""
+    variants = [_nodes(variant) for variant in experiment.variants]
+    return [_run(experiment, variants, Draws(experiment.seed, number)) for number in numbers]
+
+
+def _run(experiment: Experiment, variants: list[list[ClusterNode]], draws: Draws) -> Run:
+    events = list(experiment.workload.events(draws))
+    return tuple(run(nodes, events, shape=experiment.shape) for nodes in variants)
+
+
+def shape_of(pods: Iterable[ClusterPod], nodes: Iterable[Blueprint | ClusterNode]) -> Shape | None:
+    """Return the shape of the pod with the most CPUs for which an empty node has a NUMA node large enough.
+
+    None: none of the pods has exclusive CPUs, or none fits one NUMA node.
+    """
+    kubelets = [node for node in nodes if isinstance(node, Blueprint)]
+    shapes = {shape for pod in pods if (shape := _exclusive_shape(pod)) is not None}
+    empty = [node.state for node in started(kubelets) if node.state is not None]
+    for shape in sorted(shapes, key=lambda shape: (-shape.cpus, str(shape))):
+        if any(fragmentation(state, shape).fitting for state in empty):
+            return shape
+    return None
+
+
+def _exclusive_shape(pod: ClusterPod) -> Shape | None:
+    if pod.admission is None:
+        return None
+    cpus = pod.admission.reading().total.cpus
+    if not cpus:
+        return None
+    others = {name: amount for name, amount in pod.requests.items() if name != CPU and amount}
+    return Shape(tuple(sorted({**others, CPU: cpus}.items())))
+
+
+# What came out
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A mean over runs with its 95 % interval."""
+
+    mean: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> "Estimate":
+        """Estimate from one value per run."""
+        mean = fmean(values)
+        half = _Z * stdev(values) / sqrt(len(values)) if len(values) > 1 else 0.0
+        return cls(round(mean, _DIGITS), round(mean - half, _DIGITS), round(mean + half, _DIGITS))
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """How a measure differs from the first variant's in the same runs."""
+
+    estimate: Estimate
+    more: int
+    """Runs in which it is more."""
+    less: int
+    """Runs in which it is less."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A variant's measures."""
+
+    settings: Settings
+    measures: Mapping[str, Estimate]
+    differences: Mapping[str, Difference] = field(default_factory=dict)
+    """Empty for the first variant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """All variants side by side."""
+
+    seed: int
+    runs: int
+    """Runs that were made."""
+    asked: int
+    """Runs that were to be made."""
+    shape: Shape | None
+    variants: tuple[Compared, ...]
+
+    def document(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return {
+            "seed": self.seed,
+            "runs": self.runs,
+            "asked": self.asked,
+            "shape": None if self.shape is None else str(self.shape),
+            "variants": [
+                {
+                    "settings": dict(variant.settings),
+                    "measures": {name: _listed(value) for name, value in variant.measures.items()},
+                    "differences": {
+                        name: {**_listed(value.estimate), "more": value.more, "less": value.less}
+                        for name, value in variant.differences.items()
+                    },
+                }
+                for variant in self.variants
+            ],
+        }
+
+
+def _listed(estimate: Estimate) -> dict[str, float]:
+    return {"mean": estimate.mean, "low": estimate.low, "high": estimate.high}
+
+
+def compare(experiment: Experiment, runs: Sequence[Run], *, asked: int) -> Comparison:
+    """Compare the variants over the runs that were made, in the order of their numbers; at least one."""
+    reasons = sorted({reason for outcomes in runs for outcome in outcomes for reason, _ in outcome.rejected})
+    columns = [
+        [dict(_measures(outcomes[index], reasons)) for outcomes in runs]
+        for index in range(len(experiment.variants))
+    ]
+    first = columns[0]
+    compared = []
+    for variant, column in zip(experiment.variants, columns, strict=True):
+        measures = {name: Estimate.of([row[name] for row in column]) for name in column[0]}
+        differences = {} if column is first else {name: _difference(name, first, column) for name in measures}
+        compared.append(Compared(dict(variant.settings), measures, differences))
+    return Comparison(experiment.seed, len(runs), asked, experiment.shape, tuple(compared))
+
+
+def _difference(name: str, first: list[dict[str, float]], column: list[dict[str, float]]) -> Difference:
+    values = [row[name] - other[name] for row, other in zip(column, first, strict=True)]
+    return Difference(
+        Estimate.of(values), sum(value > 0 for value in values), sum(value < 0 for value in values)
+    )
+
+
+REJECTED = "rejected "
+"""What the names of measures by reason begin with."""
+EXCLUSIVE = "exclusive on NUMA node "
+
+
+def _measures(outcome: Outcome, reasons: Iterable[str]) -> Iterator[tuple[str, float]]:
+    """(name, value), in the order in which people want to see them."""
+    rejected = dict(outcome.rejected)
+    yield "admitted", outcome.admitted
+    yield "rejected", outcome.arrived - outcome.admitted
+    for reason in reasons:
+        yield REJECTED + reason, rejected.get(reason, 0)
+    yield "largest pod", outcome.largest
+    yield "free CPUs", outcome.free
+    if outcome.stranded is not None:
+        yield "stranded CPUs", outcome.stranded
+    yield "pods across NUMA nodes", outcome.crossing
+    yield "imbalance of those", outcome.lopsided / outcome.crossing if outcome.crossing else 0.0
+    for numa, cpus in outcome.exclusive:
+        yield f"{EXCLUSIVE}{numa}", cpus
+    yield "spread over NUMA nodes", outcome.spread

@@ -1,0 +1,140 @@
+"""Machines described in a line: ``sockets=2,numa=4,cores=64,threads=2,memory=512Gi,vendor.example/nic=8``.
+
+Everything is counted for the whole machine but ``threads``, which are those of a core. Devices are spread
+evenly over the NUMA nodes, or hang on one of them: ``vendor.example/nic@1=4``.
+"""
+
+from collections.abc import Mapping
+
+from numazones import cpuset, quantity
+from numazones.cluster import ClusterNode
+from numazones.errors import NumazonesError
+from numazones.kubelet.config import KubeletConfiguration
+from numazones.kubelet.device_manager import Device
+from numazones.machine import Machine
+from numazones.machines import Shape, build
+from numazones.quantity import Quantity
+from numazones.resources import CPU, MEMORY
+from numazones.whatif.blueprint import Blueprint, memory_left
+from numazones.whatif.settings import Settings, applied
+
+_DEFAULTS = {"sockets": 1, "numa": 1, "threads": 2}
+_COUNTS = (*_DEFAULTS, "cores")
+_MOST_CPUS = 4096
+_POD_SLOTS = 110
+_RESERVED_MEMORY = "1Gi"
+
+
+class InvalidMachineType(NumazonesError):
+    """A text describes no machine; the message quotes what is wrong with it."""
+
+
+def blueprint(text: str, *, name: str, given: Settings | None = None) -> Blueprint:
+    """Return a node of the machine type.
+
+    Its kubelet has static CPU and memory managers and the policy single-numa-node, and keeps the first core
+    and 1Gi of NUMA node 0 for the system; ``given`` says otherwise.
+
+    Raises:
+        InvalidMachineType: the text describes no machine.
+        InvalidSetting: a setting has no say in admission.
+    """
+    machine, devices = parse(text)
+    defaults = KubeletConfiguration.from_api(
+        {
+            "cpuManagerPolicy": "static",
+            "memoryManagerPolicy": "Static",
+            "topologyManagerPolicy": "single-numa-node",
+            "reservedSystemCPUs": cpuset.format(first_core(machine)),
+            "reservedMemory": [{"numaNode": 0, "limits": {MEMORY: _RESERVED_MEMORY}}],
+            "systemReserved": {MEMORY: _RESERVED_MEMORY},
+            "evictionHard": {"memory.available": "0"},
+        }
+    )
+    config = applied(defaults, given or {})
+    kept = cpuset.parse(config.reserved_system_cpus) if config.reserved_system_cpus else 0
+    amounts = {CPU: 1000 * (machine.all_cpus & ~kept).bit_count(), **memory_left(machine, config)}
+    counts = {resource: len(items) for resource, items in devices.items()}
+    node = ClusterNode(name, allocatable={**amounts, **counts}, pod_slots=_POD_SLOTS)
+    return Blueprint(node, machine, config, devices)
+
+
+def first_core(machine: Machine) -> int:
+    """Return the CPUs of the core with the lowest CPU."""
+    return next(cpus for cpus in machine.cpus_of_core.values() if cpus & -machine.all_cpus & machine.all_cpus)
+
+
+def parse(text: str) -> tuple[Machine, Mapping[str, tuple[Device, ...]]]:
+    """Read a machine type: the machine, and resource → devices.
+
+    Raises:
+        InvalidMachineType: the text describes no machine.
+    """
+    counts: dict[str, int] = dict(_DEFAULTS)
+    memory = 0
+    wanted: dict[str, list[tuple[int | None, int]]] = {}
+    for part in text.split(","):
+        key, _, value = (piece.strip() for piece in part.partition("="))
+        amount = _amount(text, part, value)
+        resource, _, numa = key.partition("@")
+        if key in _COUNTS:
+            counts[key] = _count(text, part, amount)
+        elif key == MEMORY:
+            memory = amount.value()
+        elif "/" in resource and (not numa or numa.isdecimal()):
+            wanted.setdefault(resource, []).append((int(numa) if numa else None, _count(text, part, amount)))
+        else:
+            raise _wrong(text, f"{part!r} is unknown; known are {', '.join((*_COUNTS, MEMORY))} and devices")
+    machine = _machine(text, counts, memory)
+    return machine, {resource: _devices(text, items, counts["numa"]) for resource, items in wanted.items()}
+
+
+def _wrong(text: str, why: str) -> InvalidMachineType:
+    return InvalidMachineType(
+        f"{text!r} is no machine: {why}; write for example sockets=2,numa=4,cores=64,threads=2,memory=512Gi"
+    )
+
+
+def _amount(text: str, part: str, value: str) -> Quantity:
+    try:
+        return quantity.parse(value)
+    except quantity.InvalidQuantity as error:
+        raise _wrong(text, f"{part!r} has no amount") from error
+
+
+def _count(text: str, part: str, amount: Quantity) -> int:
+    number = amount.as_int()
+    if number is None or number < 1:
+        raise _wrong(text, f"{part!r} is no count")
+    return number
+
+
+def _machine(text: str, counts: Mapping[str, int], memory: int) -> Machine:
+    if "cores" not in counts or memory <= 0:
+        raise _wrong(text, "it needs cores and memory")
+    sockets, numas, cores = counts["sockets"], counts["numa"], counts["cores"]
+    if numas % sockets or cores % numas:
+        raise _wrong(text, f"{cores} cores and {numas} NUMA nodes are not even parts of {sockets} sockets")
+    if cores * counts["threads"] > _MOST_CPUS:
+        raise _wrong(text, f"it has more than {_MOST_CPUS} CPUs")
+    return build(
+        Shape(
+            sockets=sockets,
+            numa_per_socket=numas // sockets,
+            cores_per_numa=cores // numas,
+            threads_per_core=counts["threads"],
+            memory_per_numa=memory // numas,
+            hugepages_per_numa=(),
+        )
+    )
+
+
+def _devices(text: str, wanted: list[tuple[int | None, int]], numas: int) -> tuple[Device, ...]:
+    devices = []
+    for numa, count in wanted:
+        if numa is not None and numa >= numas:
+            raise _wrong(text, f"there is no NUMA node {numa}")
+        for index in range(count):
+            near = index * numas // count if numa is None else numa
+            devices.append(Device(f"numa{near}-{index}", (near,)))
+    return tuple(devices)

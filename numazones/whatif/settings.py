@@ -1,0 +1,162 @@
+"""Kubelet settings as people write them, ``topologyManagerScope=pod``, and what they make of a kubelet.
+
+Keys are fields of KubeletConfiguration, those of maps after a dot. Whether a kubelet would start with the
+values is for its own validation to say, when it is started; only keys that have no say in admission are
+refused here. An option that hides behind an alpha or beta gate takes the gate along, unless it is set too.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from numazones import quantity
+from numazones.errors import NumazonesError
+from numazones.kubelet import go
+from numazones.kubelet.config import KubeletConfiguration, MemoryReservation
+from numazones.kubelet.versions import (
+    CPU_ALPHA_OPTIONS,
+    CPU_BETA_OPTIONS,
+    GATES,
+    TOPOLOGY_ALPHA_OPTIONS,
+    TOPOLOGY_BETA_OPTIONS,
+    Maturity,
+)
+
+Settings = Mapping[str, str]
+"""Key → value, as written."""
+
+RESERVED_CPUS = "reservedSystemCPUs"
+RESERVED_MEMORY = "reservedMemory"
+_GATES = "featureGates"
+_TEXTS = {
+    "cpuManagerPolicy": "cpu_manager_policy",
+    RESERVED_CPUS: "reserved_system_cpus",
+    "memoryManagerPolicy": "memory_manager_policy",
+    "topologyManagerPolicy": "topology_manager_policy",
+    "topologyManagerScope": "topology_manager_scope",
+}
+_OPTIONS = {
+    "cpuManagerPolicyOptions": "cpu_manager_policy_options",
+    "topologyManagerPolicyOptions": "topology_manager_policy_options",
+}
+_OPTION_GATES = {
+    "cpuManagerPolicyOptions": {Maturity.ALPHA: CPU_ALPHA_OPTIONS, Maturity.BETA: CPU_BETA_OPTIONS},
+    "topologyManagerPolicyOptions": {
+        Maturity.ALPHA: TOPOLOGY_ALPHA_OPTIONS,
+        Maturity.BETA: TOPOLOGY_BETA_OPTIONS,
+    },
+}
+_FORMS = (*_TEXTS, *(f"{name}.OPTION" for name in _OPTIONS), f"{_GATES}.GATE", f"{RESERVED_MEMORY}.NUMA.TYPE")
+
+
+class InvalidSetting(NumazonesError):
+    """A setting that has no say in admission, or that cannot be read; the message names the field."""
+
+
+def parse(texts: Iterable[str]) -> dict[str, str]:
+    """Read ``KEY=VALUE`` texts; of a key that comes twice the last one counts.
+
+    Raises:
+        InvalidSetting: a text is not in this form, or its key is none.
+    """
+    settings: dict[str, str] = {}
+    for text in texts:
+        key, separator, value = (part.strip() for part in text.partition("="))
+        if not separator:
+            raise InvalidSetting(
+                f"{text!r} is not a setting; write KEY=VALUE, KEY one of {', '.join(_FORMS)}"
+            )
+        _check(key, value)
+        settings[key] = value
+    return settings
+
+
+def _check(key: str, value: str) -> None:
+    field, dot, name = key.partition(".")
+    if field in _TEXTS and not dot:
+        return
+    if field in _OPTIONS and name:
+        return
+    if field == _GATES and name:
+        if name not in GATES:
+            known = ", ".join(sorted(GATES))
+            raise InvalidSetting(f"{key}: this gate has no say in admission; those that have are {known}")
+        _boolean(key, value)
+        return
+    if field == RESERVED_MEMORY and name:
+        _reservation(key, value)
+        return
+    raise InvalidSetting(f"{key} is no setting that decides admissions; those are {', '.join(_FORMS)}")
+
+
+def _boolean(key: str, value: str) -> bool:
+    try:
+        return go.parse_bool(value)
+    except ValueError as error:
+        raise InvalidSetting(f"{key}: {value!r} is neither true nor false") from error
+
+
+def _reservation(key: str, value: str) -> tuple[int, str, quantity.Quantity]:
+    """(NUMA id, type, amount)."""
+    numa, _, kind = key.partition(".")[2].partition(".")
+    if not numa.isdecimal() or not kind:
+        raise InvalidSetting(f"{key}: write {RESERVED_MEMORY}.0.memory=1Gi for NUMA node 0")
+    try:
+        return int(numa), kind, quantity.parse(value)
+    except quantity.InvalidQuantity as error:
+        raise InvalidSetting(f"{key}: {error}") from error
+
+
+def applied(config: KubeletConfiguration, settings: Settings) -> KubeletConfiguration:
+    """Return the configuration with settings changed; an empty value takes an option away.
+
+    Raises:
+        InvalidSetting: as ``parse``.
+    """
+    changes: dict[str, Any] = {}
+    options = {field: dict(getattr(config, name)) for field, name in _OPTIONS.items()}
+    gates = {**dict(config.feature_gates), **_needed_gates(config, settings)}
+    memory = {entry.numa: dict(entry.limits) for entry in config.reserved_memory}
+    if any(key.startswith(RESERVED_MEMORY) for key in settings):
+        memory = {}
+    for key, value in settings.items():
+        _check(key, value)
+        field, _, name = key.partition(".")
+        if field in _TEXTS:
+            changes[_TEXTS[field]] = value
+        elif field in _OPTIONS:
+            options[field].pop(name, None)
+            options[field] |= {name: value} if value else {}
+        elif field == _GATES:
+            gates[name] = _boolean(key, value)
+        else:
+            numa, kind, amount = _reservation(key, value)
+            memory.setdefault(numa, {})[kind] = amount
+    for field, name in _OPTIONS.items():
+        changes[name] = tuple(sorted(options[field].items()))
+    reserved = tuple(MemoryReservation(numa, tuple(sorted(memory[numa].items()))) for numa in sorted(memory))
+    if any(key.startswith(RESERVED_MEMORY) for key in settings):
+        # What is reserved in all is then said by the settings, and no older sum has to match it.
+        changes["total_reserved_memory"] = None
+    return replace(config, **changes, feature_gates=tuple(sorted(gates.items())), reserved_memory=reserved)
+
+
+def with_needed_gates(config: KubeletConfiguration, settings: Settings) -> dict[str, str]:
+    """Return the settings, and the gates that their options need and that they leave open."""
+    needed = _needed_gates(config, settings)
+    return {**settings, **{f"{_GATES}.{gate}": "true" for gate in sorted(needed)}}
+
+
+def _needed_gates(config: KubeletConfiguration, settings: Settings) -> dict[str, bool]:
+    known = {
+        "cpuManagerPolicyOptions": config.release.cpu_options,
+        "topologyManagerPolicyOptions": config.release.topology_options,
+    }
+    needed: dict[str, bool] = {}
+    for key, value in settings.items():
+        field, _, option = key.partition(".")
+        maturity = known[field].get(option) if field in known and value else None
+        gate = _OPTION_GATES[field].get(maturity) if maturity is not None else None
+        if gate is not None and f"{_GATES}.{gate}" not in settings and not config.gate(gate):
+            needed[gate] = True
+    return needed

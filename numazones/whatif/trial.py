@@ -1,0 +1,303 @@
+"""One run: pods arrive at nodes and leave them, each kubelet or other placement model decides.
+
+A pod goes to the node that it names. For one that names none a scheduler chooses: of the nodes that pass
+its filters (``numazones.scheduling``) the one with the largest share of CPU and memory not yet requested, as
+NodeResourcesFit scores by default (LeastAllocated); ties go to the node that comes first. Its other scores
+are left out. Every pod is tried once: what is rejected is counted, and gone.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from numazones import cpuset, fragmentation, placement, scheduling
+from numazones.cluster import ClusterNode, ClusterPod
+from numazones.cpuset import CPUSet
+from numazones.errors import NumazonesError
+from numazones.fragmentation import Shape
+from numazones.kubelet.admission import ContainerAllocation, admit, remove
+from numazones.kubelet.config import SINGLE_NUMA_NODE
+from numazones.kubelet.node import Node
+from numazones.kubelet.node_admission import admit_to_node
+from numazones.kubelet.node_info import NodeInfo
+from numazones.pod import Pod
+from numazones.resources import CPU, MEMORY
+from numazones.whatif.workload import Event, Leaving
+
+UNSCHEDULABLE = "Unschedulable"
+"""Reason of a pod for which the scheduler finds no node."""
+UNREADABLE = "Unreadable"
+"""Reason of a pod that cannot be read."""
+UNDECIDED = "Undecided"
+"""Reason of a pod for which the model gives no verdict: its kubelet would crash or hang."""
+
+_MILLI, _PERCENT = 1000, 100
+_PROBE_MEMORY = "1Mi"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came out of one run."""
+
+    arrived: int
+    """Arrivals, those of pods that came back included."""
+    admitted: int
+    rejected: tuple[tuple[str, int], ...]
+    """(reason, arrivals), by reason."""
+    crossing: int
+    """Admitted arrivals with a container whose CPUs, memory and devices are on several NUMA nodes."""
+    lopsided: int
+    """Exclusive CPUs by which those pods' fullest NUMA nodes exceed their emptiest ones, added up."""
+    exclusive: tuple[tuple[int, int], ...]
+    """(NUMA id, exclusive CPUs of all nodes together) at the end, as KEP-2902 counts them."""
+    spread: int
+    """Exclusive CPUs by which each node's fullest NUMA node exceeds its emptiest one at the end, added up."""
+    free: int
+    """CPUs that could still be given exclusively at the end."""
+    stranded: int | None
+    """Those of them that no further pod of the shape could use; None: no shape was given."""
+    largest: int
+    """Most CPUs of a Guaranteed pod with one container and little memory that some node would still admit."""
+
+
+def run(nodes: Iterable[ClusterNode], events: Iterable[Event], *, shape: Shape | None = None) -> Outcome:
+    """Play events on nodes, and say what came out.
+
+    Nodes whose state is not known must have been left out: they would take every pod that names them as
+    rejected. Pods that are on the nodes already stay, and count for nothing but the room they take.
+    """
+    trial = _Trial(nodes)
+    for event in events:
+        if isinstance(event, Leaving):
+            trial.leave(event.uid)
+        else:
+            trial.arrive(event)
+    return trial.outcome(shape)
+
+
+class _Host:
+    """A node as it changes."""
+
+    def __init__(self, node: ClusterNode) -> None:
+        self.node = node
+        self.numas = _numas_of(node)
+        self.infos = {pod.kubelet_uid: pod.info for pod in node.pods.values()}
+        self.cpus: dict[str, CPUSet] = {}
+        """Uid → exclusive CPUs, of the pods that arrived."""
+        self.info = None if node.state is None else node.info(node.state, beside="")
+
+    def add(self, pod: ClusterPod, cpus: CPUSet) -> None:
+        self.node = self.node.with_pod(replace(pod, node=self.node.name))
+        self.infos = {**self.infos, pod.kubelet_uid: pod.info}
+        self.cpus[pod.kubelet_uid] = cpus
+
+    def drop(self, pod: ClusterPod) -> None:
+        node, uid = self.node.without_pod(pod.uid), pod.kubelet_uid
+        if node.state is not None:
+            node = replace(node, state=remove(node.state, uid))
+        elif node.policy_state is not None:
+            node = replace(node, policy_state=placement.remove(node.policy_state, uid))
+        self.node = node
+        self.infos = {other: info for other, info in self.infos.items() if other != uid}
+        del self.cpus[uid]
+
+
+class _Trial:
+    """A run in progress."""
+
+    def __init__(self, nodes: Iterable[ClusterNode]) -> None:
+        self._hosts = {node.name: _Host(node) for node in nodes}
+        self._placed: dict[str, tuple[ClusterPod, _Host]] = {}
+        self._arrived = self._admitted = self._crossing = self._lopsided = 0
+        self._rejected: dict[str, int] = {}
+
+    def arrive(self, pod: ClusterPod) -> None:
+        """Try a pod once."""
+        self._arrived += 1
+        reason = self._reason_against(pod)
+        if reason:
+            self._rejected[reason] = self._rejected.get(reason, 0) + 1
+        else:
+            self._admitted += 1
+
+    def leave(self, uid: str) -> None:
+        """End a pod; one that was rejected or preempted is gone already."""
+        placed = self._placed.pop(uid, None)
+        if placed is not None:
+            pod, host = placed
+            host.drop(pod)
+
+    def _reason_against(self, pod: ClusterPod) -> str:
+        """Why a pod is rejected; empty, and the pod is placed, if it is not."""
+        if pod.admission is None:
+            return UNREADABLE
+        host = self._hosts.get(pod.node) if pod.node else self._scheduled(pod)
+        if host is None:
+            return UNSCHEDULABLE
+        try:
+            if host.node.policy_state is not None:
+                return self._ask_policy(host, pod, host.node.policy_state, pod.admission)
+            if host.info is not None and host.node.state is not None:
+                return self._ask_kubelet(host, pod, host.info, host.node.state)
+        except NumazonesError:
+            return UNDECIDED
+        return UNDECIDED
+
+    def _scheduled(self, pod: ClusterPod) -> _Host | None:
+        best, highest = None, -1
+        for host in self._hosts.values():
+            if not scheduling.obstacles(pod.constraints, pod.requests, host.node):
+                score = _least_allocated(host.node, pod)
+                if score > highest:
+                    best, highest = host, score
+        return best
+
+    def _ask_kubelet(self, host: _Host, pod: ClusterPod, info: NodeInfo, state: Node) -> str:
+        said = admit_to_node(replace(info, state=state, pods=host.infos), pod.info)
+        host.node = replace(host.node, state=said.state)
+        for uid in said.preempted:
+            self.leave(uid)
+        if not said.admitted:
+            return said.reason
+        shares = {} if said.managers is None else said.managers.containers
+        cpus = cpuset.union(said.state.cpus.assignments.get(pod.kubelet_uid, {}).values())
+        self._take(host, pod, cpus, crosses=any(_crosses(share, host.numas) for share in shares.values()))
+        return ""
+
+    def _ask_policy(self, host: _Host, pod: ClusterPod, state: placement.PolicyNode, asked: Pod) -> str:
+        # Who places pods by other models leaves the sums to the scheduler's own filters.
+        lacking = scheduling.resource_obstacles(pod.requests, host.node)
+        if lacking:
+            return lacking[0]
+        admission = placement.admit(state, asked)
+        if not admission.admitted:
+            return admission.reason
+        host.node = replace(host.node, policy_state=admission.node)
+        cpus = placement.exclusive(admission)
+        self._take(host, pod, cpus, crosses=len(placement.zones_of(admission)) > 1)
+        return ""
+
+    def _take(self, host: _Host, pod: ClusterPod, cpus: CPUSet, *, crosses: bool) -> None:
+        host.add(pod, cpus)
+        self._placed[pod.kubelet_uid] = (pod, host)
+        self._crossing += crosses
+        held = [count for count in _counts(cpus, host.numas).values() if count]
+        if len(held) > 1:
+            self._lopsided += max(held) - min(held)
+
+    def outcome(self, shape: Shape | None) -> Outcome:
+        """Look at the nodes as they are now."""
+        exclusive: dict[int, int] = {}
+        spread = free = largest = 0
+        stranded = None if shape is None else 0
+        for host in self._hosts.values():
+            held = _counts(cpuset.union(host.cpus.values()), host.numas)
+            for numa, count in held.items():
+                exclusive[numa] = exclusive.get(numa, 0) + count
+            spread += max(held.values(), default=0) - min(held.values(), default=0)
+            free += _free(host.node)
+            if shape is not None and stranded is not None:
+                stranded += _stranded(host.node, shape)
+            largest = max(largest, _largest(host, above=largest))
+        return Outcome(
+            arrived=self._arrived,
+            admitted=self._admitted,
+            rejected=tuple(sorted(self._rejected.items())),
+            crossing=self._crossing,
+            lopsided=self._lopsided,
+            exclusive=tuple(sorted(exclusive.items())),
+            spread=spread,
+            free=free,
+            stranded=stranded,
+            largest=largest,
+        )
+
+
+def _least_allocated(node: ClusterNode, pod: ClusterPod) -> int:
+    """Percent of CPU and memory that nobody would have requested, each with the same weight."""
+    shares = [
+        max(0, have - node.requested.get(name, 0) - pod.requests.get(name, 0)) * _PERCENT // have
+        for name in (CPU, MEMORY)
+        if (have := node.allocatable.get(name, 0))
+    ]
+    return sum(shares) // len(shares) if shares else 0
+
+
+def _numas_of(node: ClusterNode) -> Mapping[int, CPUSet]:
+    """NUMA id → CPUs, for NUMA nodes that have any."""
+    found: Mapping[int, CPUSet] = {}
+    if node.state is not None:
+        found = node.state.machine.cpus_of_numa
+    elif node.policy_state is not None:
+        found = placement.cpus_of_numa(node.policy_state)
+    return {numa: cpus for numa, cpus in found.items() if cpus}
+
+
+def _counts(cpus: CPUSet, numas: Mapping[int, CPUSet]) -> dict[int, int]:
+    return {numa: (cpus & members).bit_count() for numa, members in numas.items()}
+
+
+def _crosses(share: ContainerAllocation, numas: Mapping[int, CPUSet]) -> bool:
+    """Whether a container's CPUs, memory and devices are on several NUMA nodes."""
+    mask = cpuset.of(numa for numa, members in numas.items() if members & share.cpus)
+    mask |= cpuset.union(block.affinity for block in share.memory)
+    for near in share.device_numas.values():
+        mask |= cpuset.of(numa for numa in near if numa >= 0)
+    return mask.bit_count() > 1
+
+
+def _free(node: ClusterNode) -> int:
+    """CPUs that could still be given exclusively."""
+    if node.state is not None:
+        return sum(fragmentation.room(node.state).get(CPU, {}).values())
+    if node.policy_state is not None:
+        return sum(amount // _MILLI for amount in placement.room(node.policy_state).get(CPU, {}).values())
+    return 0
+
+
+def _stranded(node: ClusterNode, shape: Shape) -> int:
+    """CPUs free for exclusive use that no further pod of the shape would use."""
+    if node.state is not None:
+        found = fragmentation.fragmentation(node.state, shape)
+        return found.free - found.usable
+    if node.policy_state is None:
+        return 0
+    room = placement.room(node.policy_state)
+    cpus = {numa: amount // _MILLI for numa, amount in room.get(CPU, {}).items()}
+    needed = [(room[name], amount) for name, amount in shape.resources if name in room and name != CPU]
+    usable = sum(
+        min((count // shape.cpus, *(amounts.get(numa, 0) // amount for amounts, amount in needed)))
+        for numa, count in cpus.items()
+    )
+    return sum(cpus.values()) - usable * shape.cpus
+
+
+def _largest(host: _Host, *, above: int) -> int:
+    """CPUs of the largest pod that the node would admit; 0 if that is no more than ``above``."""
+    node = host.node
+    unrequested = (node.allocatable.get(CPU, 0) - node.requested.get(CPU, 0)) // _MILLI
+    if node.policy_state is not None:
+        largest = min(unrequested, placement.largest_free_block(node.policy_state))
+        return largest if largest > above else 0
+    state = node.state
+    if state is None or not state.kubelet.cpus.static:
+        return 0
+    one_numa = state.config.topology_manager_policy == SINGLE_NUMA_NODE
+    most = fragmentation.largest_free_block(state) if one_numa else _free(node)
+    for count in range(min(most, unrequested), above, -1):
+        try:
+            if admit(state, _probe(count)).admitted:
+                return count
+        except NumazonesError:  # no verdict is no admission
+            continue
+    return 0
+
+
+def _probe(cpus: int) -> Pod:
+    amounts = {CPU: str(cpus), MEMORY: _PROBE_MEMORY}
+    resources = {"requests": amounts, "limits": amounts}
+    return Pod.from_api(
+        {
+            "metadata": {"name": "probe", "uid": "probe"},
+            "spec": {"containers": [{"name": "main", "resources": resources}]},
+        }
+    )

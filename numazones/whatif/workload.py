@@ -1,0 +1,188 @@
+"""What arrives and leaves in a run: pods of a cluster in random orders, pods drawn by a recipe, or a history.
+
+The same run gives the same events whatever the settings, so that outcomes can be compared run by run. A
+recipe is a list of groups, ``20xcpu=2-8,memory=4Gi``, which arrive one after the other, or all mixed. Churn
+goes on from there: time and again a pod chosen at random leaves, and the one that left before comes back.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol, Self
+
+from numazones import quantity
+from numazones.cluster import ClusterPod
+from numazones.errors import NumazonesError
+from numazones.resources import CPU, MEMORY
+from numazones.whatif.draws import Draws
+
+_LITTLE_MEMORY = "1Mi"  # without memory a pod would not be Guaranteed
+_GROUP = re.compile(r"(?P<count>[1-9][0-9]{0,6})x(?P<amounts>.+)", re.DOTALL)
+_RANGE = re.compile(r"([0-9]+)-([0-9]+)")
+
+
+class InvalidGroup(NumazonesError):
+    """A text describes no group of pods; the message quotes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """A pod ends."""
+
+    uid: str
+
+
+Event = ClusterPod | Leaving
+"""A pod arrives, at the node it names or wherever the scheduler sends it; or one leaves."""
+
+
+class Workload(Protocol):
+    """What happens in each run."""
+
+    def events(self, draws: Draws) -> Iterator[Event]:
+        """Yield what happens in one run, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Events as they were recorded; every run is the same."""
+
+    recorded: tuple[Event, ...]
+
+    def events(self, _draws: Draws) -> Iterator[Event]:
+        """Yield what was recorded."""
+        yield from self.recorded
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Pods of one form: a container each, requests equal to limits; 1Mi of memory where none is said."""
+
+    count: int
+    amounts: tuple[tuple[str, str], ...]
+    """Resource → amount, or ``low-high``: whole numbers of which each pod draws one."""
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read ``20xcpu=2-8,memory=4Gi,vendor.example/nic=1``; without ``20x`` it is one pod.
+
+        Raises:
+            InvalidGroup: the text is not in this form, or asks for no CPUs.
+        """
+        match = _GROUP.fullmatch(text.strip())
+        count, listed = (int(match["count"]), match["amounts"]) if match else (1, text)
+        amounts: dict[str, str] = {}
+        for part in listed.split(","):
+            name, separator, amount = (piece.strip() for piece in part.partition("="))
+            if not separator or not name or not _sensible(amount):
+                raise InvalidGroup(
+                    f"{text!r} is no group of pods: {part.strip()!r} is not a resource with an amount; "
+                    "write for example 20xcpu=4,memory=8Gi or 20xcpu=2-8,memory=8Gi"
+                )
+            amounts[name] = amount
+        if CPU not in amounts:
+            raise InvalidGroup(f"{text!r} is no group of pods: it asks for no CPUs; add for example cpu=4")
+        return cls(count, tuple(sorted(amounts.items())))
+
+    @property
+    def largest(self) -> ClusterPod:
+        """A pod of the group that drew the highest numbers."""
+        return _pod({name: _bounds(amount)[1] for name, amount in self.amounts})
+
+    def draw(self, draws: Draws, index: int) -> Mapping[str, str]:
+        """Return resource → amount of the pod with this number in the run."""
+        drawn = {}
+        for name, amount in self.amounts:
+            low, high = _bounds(amount)
+            drawn[name] = (
+                low
+                if low == high
+                else str(int(low) + draws.below(int(high) - int(low) + 1, "amount", name, index))
+            )
+        return drawn
+
+    def __str__(self) -> str:
+        return f"{self.count}x" + ",".join(f"{name}={amount}" for name, amount in self.amounts)
+
+
+def _bounds(amount: str) -> tuple[str, str]:
+    match = _RANGE.fullmatch(amount)
+    return (match[1], match[2]) if match else (amount, amount)
+
+
+def _sensible(amount: str) -> bool:
+    low, high = _bounds(amount)
+    try:
+        return 0 < quantity.parse(low).nanos <= quantity.parse(high).nanos
+    except quantity.InvalidQuantity:
+        return False
+
+
+def _pod(amounts: Mapping[str, str]) -> ClusterPod:
+    amounts = {MEMORY: _LITTLE_MEMORY, **amounts}
+    resources = {"requests": dict(amounts), "limits": dict(amounts)}
+    return ClusterPod.from_api(
+        {
+            "metadata": {"name": "pod", "namespace": "default", "uid": "pod"},
+            "spec": {"containers": [{"name": "main", "resources": resources}]},
+        }
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """Groups of pods that arrive, each in random order or all mixed, and churn.
+
+    A group of pods that are given one by one (those of a cluster) stands for itself.
+    """
+
+    groups: tuple[Group | tuple[ClusterPod, ...], ...]
+    mixed: bool = False
+    churn: int = 0
+    """How often, once all have arrived, a pod leaves and the one that left before comes back."""
+    shuffled: bool = True
+    """Whether pods that are given one by one arrive in random order."""
+
+    def events(self, draws: Draws) -> Iterator[Event]:
+        """Yield what happens in one run."""
+        pods = list(self._arriving(draws))
+        yield from pods
+        away: ClusterPod | None = None
+        for step in range(self.churn if len(pods) > 1 else 0):
+            leaving = pods.pop(draws.below(len(pods), "leaves", step))
+            yield Leaving(leaving.kubelet_uid)
+            if away is not None:
+                pods.append(away)
+                yield away
+            away = leaving
+        if away is not None:
+            yield away
+
+    def _arriving(self, draws: Draws) -> Iterator[ClusterPod]:
+        templates: dict[tuple[tuple[str, str], ...], ClusterPod] = {}
+        pods: list[ClusterPod] = []
+        for number, group in enumerate(self.groups):
+            if isinstance(group, Group):
+                for _ in range(group.count):
+                    amounts = group.draw(draws, len(pods))
+                    key = tuple(amounts.items())
+                    if key not in templates:
+                        templates[key] = _pod(amounts)
+                    pods.append(_named(templates[key], f"pod-{len(pods)}"))
+            else:
+                pods += draws.shuffled(group, "order", number) if self.shuffled else group
+        yield from draws.shuffled(pods, "mixed") if self.mixed else pods
+
+    def examples(self) -> list[ClusterPod]:
+        """Return one pod of each form, those that draw their amounts with the highest ones."""
+        return [
+            pod for group in self.groups for pod in ([group.largest] if isinstance(group, Group) else group)
+        ]
+
+
+def _named(pod: ClusterPod, name: str) -> ClusterPod:
+    admission = pod.admission
+    named = (
+        None if admission is None else admission.named({"name": name, "namespace": "default", "uid": name})
+    )
+    return replace(pod, name=name, uid=name, admission=named)

@@ -1,0 +1,111 @@
+"""What arrives and leaves: the same in the same run, whatever the settings."""
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numazones.cluster import ClusterPod
+from numazones.whatif.draws import Draws
+from numazones.whatif.workload import Event, Group, History, InvalidGroup, Leaving, Recipe
+
+
+def events(*groups: str, run: int = 0, mixed: bool = False, churn: int = 0) -> list[Event]:
+    recipe = Recipe(tuple(map(Group.parse, groups)), mixed=mixed, churn=churn)
+    return list(recipe.events(Draws(1, run)))
+
+
+def cpus(happened: Sequence[Event]) -> list[int]:
+    return [event.requests["cpu"] // 1000 for event in happened if isinstance(event, ClusterPod)]
+
+
+def test_groups_arrive_one_after_the_other() -> None:
+    assert cpus(events("3xcpu=1,memory=1Gi", "2xcpu=4", "cpu=9")) == [1, 1, 1, 4, 4, 9]
+
+
+def test_or_all_mixed_in_another_order_each_run() -> None:
+    orders = {tuple(cpus(events("4xcpu=1", "4xcpu=2", run=run, mixed=True))) for run in range(20)}
+    assert len(orders) > 10
+    assert all(sorted(order) == [1, 1, 1, 1, 2, 2, 2, 2] for order in orders)
+
+
+def test_amounts_may_be_drawn() -> None:
+    drawn = [count for run in range(50) for count in cpus(events("4xcpu=2-5", run=run))]
+    assert set(drawn) == {2, 3, 4, 5}
+    assert events("4xcpu=2-5", run=3) == events("4xcpu=2-5", run=3)
+
+
+def test_pods_ask_for_what_they_may_use_and_have_names_of_their_own() -> None:
+    first, second = events("2xcpu=2,memory=1Gi,x.example/nic=1")
+    assert isinstance(first, ClusterPod)
+    assert isinstance(second, ClusterPod)
+    assert first.admission is not None
+    assert first.admission.qos == "Guaranteed"
+    assert dict(first.requests) == {"cpu": 2000, "memory": 1 << 30, "x.example/nic": 1}
+    assert (first.kubelet_uid, second.kubelet_uid) == ("pod-0", "pod-1")
+    assert first.admission.uid == "pod-0"
+
+
+@given(st.integers(0, 6), st.integers(0, 40), st.integers(0, 100))
+def test_churn_takes_one_away_and_brings_back_the_one_before(count: int, churn: int, run: int) -> None:
+    pods = Recipe((Group.parse(f"{count}xcpu=1-3"),) if count else (), churn=churn)
+    present: set[str] = set()
+    steps = 0
+    for event in pods.events(Draws(7, run)):
+        if isinstance(event, Leaving):
+            present.remove(event.uid)
+            steps += 1
+        else:
+            assert event.kubelet_uid not in present
+            present.add(event.kubelet_uid)
+        assert len(present) <= count
+    assert present == {f"pod-{number}" for number in range(count)}
+    assert steps == (churn if count > 1 else 0)
+
+
+def test_pods_of_a_cluster_arrive_in_random_order_where_they_were() -> None:
+    pods = tuple(event for event in events("9xcpu=1") if isinstance(event, ClusterPod))
+    recipe = Recipe((tuple(pod.placed("worker-1") for pod in pods),))
+    orders = {
+        tuple(event.name for event in recipe.events(Draws(1, run)) if isinstance(event, ClusterPod))
+        for run in range(9)
+    }
+    assert len(orders) == 9
+    assert all(
+        isinstance(event, ClusterPod) and event.node == "worker-1" for event in recipe.events(Draws(1, 0))
+    )
+    kept = Recipe((pods,), shuffled=False)
+    assert list(kept.events(Draws(1, 5))) == list(pods)
+
+
+def test_a_history_is_the_same_in_every_run() -> None:
+    happened = (*events("2xcpu=1"), Leaving("pod-0"))
+    assert (
+        list(History(happened).events(Draws(1, 0)))
+        == list(History(happened).events(Draws(2, 9)))
+        == list(happened)
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("memory=1Gi", "it asks for no CPUs; add for example cpu=4"),
+        ("0xcpu=1", "is no group of pods"),
+        ("cpu", "'cpu' is not a resource with an amount"),
+        ("cpu=x", "'cpu=x' is not a resource with an amount"),
+        ("cpu=5-2", "'cpu=5-2' is not a resource with an amount"),
+        ("cpu=0", "'cpu=0' is not a resource with an amount"),
+        ("3x", "is no group of pods"),
+    ],
+)
+def test_what_is_no_group_is_refused(text: str, said: str) -> None:
+    with pytest.raises(InvalidGroup) as error:
+        Group.parse(text)
+    assert said in str(error.value)
+
+
+def test_a_group_reads_as_it_was_written() -> None:
+    assert str(Group.parse("20xmemory=4Gi,cpu=2-8")) == "20xcpu=2-8,memory=4Gi"
+    assert dict(Group.parse("20xcpu=2-8").largest.requests) == {"cpu": 8000, "memory": 1 << 20}
