@@ -1,9 +1,9 @@
 """What was done before, so that plans do not chase each other.
 
 The owner of an evicted pod makes a new one, which may be as attractive to move as the first: so a pair of
-owner and node rests for a while after a move that left or reached it. A plan that failed is not proposed
-again as long as it is the same plan. The history is rebuilt from the recommendations that are still in
-the API.
+owner and node rests for a while after a move that left or reached it. Owners of a plan that failed do not
+rest, for it brought them nothing; only its very moves are barred for as long, in whatever plan. The history
+is rebuilt from the recommendations that are still in the API.
 """
 
 from collections.abc import Mapping
@@ -12,15 +12,18 @@ from datetime import datetime, timedelta
 
 from numazones.cluster import ClusterPod
 
+Relocation = tuple[str, str, str]
+"""UID of an owner, the node that its pod leaves, the node that the replacement goes to."""
+
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Moves that were made and plans that failed."""
+    """Moves that were made, and those of plans that failed."""
 
     moved: Mapping[tuple[str, str], datetime] = field(default_factory=dict)
     """(owner UID, node) → when a pod of the owner last left or reached the node by a move."""
-    failed: frozenset[str] = frozenset()
-    """Digests of failed plans."""
+    failed: Mapping[Relocation, datetime] = field(default_factory=dict)
+    """Move that was begun → when its plan failed."""
 
     def cooling_until(self, pod: ClusterPod, cooldown: timedelta) -> datetime | None:
         """When the pod may be moved again; None if nothing like it was moved."""
@@ -28,6 +31,10 @@ class History:
             self.moved[owner.uid, pod.node] for owner in pod.owners if (owner.uid, pod.node) in self.moved
         ]
         return max(times) + cooldown if times else None
+
+    def barred(self, now: datetime, cooldown: timedelta) -> frozenset[Relocation]:
+        """The moves that are not to be made now, because they were of no use before."""
+        return frozenset(move for move, failed in self.failed.items() if now < failed + cooldown)
 
     def after_move(self, pod: ClusterPod, node: str, when: datetime) -> "History":
         """The history with a move of the pod to a node."""

@@ -5,7 +5,7 @@ two halves are ``evict`` and ``place``; both the search and the proof are built 
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ from numazones.errors import NumazonesError
 from numazones.kubelet.admission import admit, remove
 from numazones.rebalance.filter import PREFER_NO_EVICTION, eviction_cost, qos_rank
 from numazones.rebalance.goals import is_known
+from numazones.rebalance.history import Relocation
 
 
 class Disruption(NamedTuple):
@@ -110,13 +111,8 @@ class Plan:
     @property
     def digest(self) -> str:
         """Equal for plans that would do the same to the same pods."""
-        return digest((move.pod.uid, move.node) for move in self.moves)
-
-
-def digest(moves: Iterable[tuple[str, str]]) -> str:
-    """Return the digest of a plan's moves, each the UID of a pod and the node it goes to."""
-    text = "\n".join(" ".join(move) for move in moves)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+        text = "\n".join(f"{move.pod.uid} {move.node}" for move in self.moves)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +147,12 @@ def replacement(pod: ClusterPod, templates: Mapping[str, ClusterPod]) -> Cluster
         owners=pod.owners,
         admission=None if model.admission is None else replace(model.admission, uid=uid),
     )
+
+
+def relocation(pod: ClusterPod, node: str) -> Relocation | None:
+    """Return what a move of a pod to a node is remembered by; None for a pod that nobody replaces."""
+    owner = pod.controller
+    return None if owner is None else (owner.uid, pod.node, node)
 
 
 def evict(node: ClusterNode, pod: ClusterPod) -> ClusterNode:

@@ -58,6 +58,7 @@ class _Planning:
         self._expired = expired
         self._movable = candidates(situation, policy)
         surroundings = situation.surroundings
+        self._barred = situation.history.barred(surroundings.now, policy.cooldown)
         self._allowance = Allowance(Tally(policy.limits, surroundings.replicas), surroundings.headroom)
 
     def outcome(self) -> Outcome:
@@ -76,8 +77,6 @@ class _Planning:
             return self._without(
                 f"the best plan gains {made.gain}, less than minGain of {self._policy.min_gain}", before
             )
-        if made.digest in self._situation.history.failed:
-            return self._without("the best plan has failed before and nothing has changed since", before)
         return Outcome(made, "", before, len(self._movable))
 
     def _without(self, reason: str, before: int) -> Outcome:
@@ -87,9 +86,10 @@ class _Planning:
         if not self._movable:
             return "no pod may be moved"
         within = counted(self._policy.max_evictions, "eviction")
-        if self._expired():
-            return f"no plan was found within {within} before time was up"
-        return f"no plan was found within {within}"
+        late = " before time was up" if self._expired() else ""
+        barred = counted(len(self._barred), "move")
+        besides = f" besides {barred} of plans that failed, barred for the cooldown" if self._barred else ""
+        return f"no plan was found within {within}{besides}{late}"
 
     def _search(self, cluster: Cluster, movable: Sequence[Candidate]) -> Search:
         return Search(
@@ -99,7 +99,7 @@ class _Planning:
             target=self._policy.target,
             expired=self._expired,
             pending=_the_pending_pod(self._goal),
-            failed=self._situation.history.failed,
+            barred=self._barred,
         )
 
     def _steps(self, search: Search) -> tuple[list[Step], bool]:

@@ -15,7 +15,7 @@ from numazones.errors import NumazonesError
 from numazones.rebalance.candidates import Situation, why_not
 from numazones.rebalance.goals import Counts, Goal
 from numazones.rebalance.limits import Allowance, Tally
-from numazones.rebalance.moves import Move, Placement, Plan, evict, place
+from numazones.rebalance.moves import Move, Placement, Plan, evict, place, relocation
 from numazones.rebalance.policy import Policy, Target
 
 _MAX_COURSES = 256
@@ -60,6 +60,7 @@ class _Play:
         self._goal = goal
         self._situation = situation
         self._policy = policy
+        self._barred = situation.history.barred(situation.surroundings.now, policy.cooldown)
         self._base = situation.cluster.nodes
         self._counts: dict[str, Counts] = {}
         self.courses = 0
@@ -117,6 +118,11 @@ class _Play:
             raise Disproved(
                 f"the replacement of {_name(move.pod)} may be put on node {node.name}, "
                 f"but the policy's target is {self._policy.target}"
+            )
+        if relocation(move.pod, node.name) in self._barred:
+            raise Disproved(
+                f"the replacement of {_name(move.pod)} may be put on node {node.name}, but a plan that "
+                f"moved a pod of the same owner from {move.pod.node} to there failed within the cooldown"
             )
 
     def _options(self, pod: ClusterPod, cluster: Cluster, affinity: tuple[str, ...]) -> list[ClusterNode]:

@@ -26,8 +26,9 @@ from numazones import fragmentation
 from numazones.cluster import Cluster, ClusterNode
 from numazones.rebalance.candidates import Candidate
 from numazones.rebalance.goals import Counts, Goal, is_known
+from numazones.rebalance.history import Relocation
 from numazones.rebalance.limits import Allowance
-from numazones.rebalance.moves import Disruption, digest, evict, place
+from numazones.rebalance.moves import Disruption, evict, place, relocation
 from numazones.rebalance.policy import Target
 
 Expired = Callable[[], bool]
@@ -184,7 +185,7 @@ class Search:
         expired: says when time is up.
         pending: the pod that the goal is about, if it is about one; it may be placed before the last
                 replacement.
-        failed: digests of plans not to be found again.
+        barred: moves that no plan may have.
     """
 
     def __init__(
@@ -196,14 +197,14 @@ class Search:
         target: Target,
         expired: Expired,
         pending: Candidate | None = None,
-        failed: Collection[str] = (),
+        barred: Collection[Relocation] = (),
     ) -> None:
         self._goal = goal
         self._candidates = candidates
         self._target = target
         self._expired = expired
         self._pending = pending
-        self._failed = failed
+        self._barred = barred
         base = {name: NodeState(node, goal, state_key(node)) for name, node in cluster.nodes.items()}
         columns = [state.worth for state in base.values()]
         counts = tuple(map(sum, zip(*columns, strict=True))) if columns else ()
@@ -270,15 +271,9 @@ class Search:
                 for step, placed in self._placings(view.put(name, state), candidate, left):
                     if left > 1:
                         self._descend(placed, (*steps, step), left - 1, after)
-                    elif not self._has_failed((*steps, step)):
+                    else:
                         self._record((*steps, step))
                         break  # other destinations cost the same
-
-    def _has_failed(self, steps: tuple[Step, ...]) -> bool:
-        """Whether these very moves are known to have failed."""
-        if not self._failed:
-            return False
-        return digest((step.candidate.pod.uid, step.node) for step in steps) in self._failed
 
     def _record(self, steps: tuple[Step, ...]) -> None:
         cost = _cost(steps)
@@ -380,7 +375,7 @@ class Search:
     def _placing_after_pending(self, view: View, candidate: Candidate) -> Iterator[tuple[Step, View]]:
         """Placed on the node it leaves once the pending pod has taken its state there."""
         name = candidate.pod.node
-        if self._pending is None or self._target is Target.OTHER:
+        if self._pending is None or self._target is Target.OTHER or self._is_barred(candidate, name):
             return
         taken = view[name].with_replacement(self._pending)
         state = None if taken is None else taken.with_replacement(candidate)
@@ -403,8 +398,11 @@ class Search:
         for name in names:
             if self._expired():
                 raise _TimeIsUp
-            if name != source or self._target is not Target.OTHER:
+            if (name != source or self._target is not Target.OTHER) and not self._is_barred(candidate, name):
                 yield name
+
+    def _is_barred(self, candidate: Candidate, node: str) -> bool:
+        return bool(self._barred) and relocation(candidate.pod, node) in self._barred
 
 
 class _Cost(NamedTuple):

@@ -146,7 +146,8 @@ class NodeRecord:
     def as_found(self, now: float, *, settle: float) -> ClusterNode | None:
         """Return the node as its kubelet most likely finds it now.
 
-        That is without pods that leave, that zones show no more, or that are rejected. What a rejected pod was given stays in zones until the next admission, which frees it first.
+        That is without pods that leave, that zones show no more, or that are rejected. What a rejected pod
+        was given stays in zones until the next admission, which frees it first.
         """
         leavers = self.since.leavers(self.state, now) | self.vanished | self.rejected
         return self._as_known(now, settle=settle, leavers=leavers)

@@ -1,10 +1,13 @@
-"""What rebalancing reads beside the cluster: templates as the API server would make pods of them."""
+"""What rebalancing reads beside the cluster: templates as the API server makes pods of them, and the past."""
 
+from datetime import UTC, datetime
 from typing import Any
 
+from numazones.cluster import Cluster
 from numazones_client import Client, ClusterConfig
 from numazones_operator.rebalance.inputs import OWNERS, Defaulting, Inputs, Template
 from numazones_operator.rebalance.intent import Intent
+from numazones_operator.rebalance.objects import Recommendation
 
 
 def inputs() -> Inputs:
@@ -69,3 +72,59 @@ def test_a_template_that_is_edited_or_gone_is_not_remembered() -> None:
         assert made(found, owner(container={"resources": {"limits": limits}})).requests["cpu"] == 1000 * cpus
     found.templates[OWNERS[0]].discard("u")
     assert found.template("u") is None
+
+
+def recommendation(phase: str) -> Recommendation:
+    """One whose first move brought its pod to n2, whose second failed, and whose third was not begun."""
+    names = ("a", "b", "c")
+    pods = [{"namespace": "default", "name": name, "uid": name} for name in names]
+    moves = [
+        {
+            "pod": pod,
+            "owner": {"kind": "ReplicaSet", "name": pod["name"], "uid": f"rs-{pod['name']}"},
+            "source": {"node": "n1"},
+            "target": {"node": "n2"},
+        }
+        for pod in pods
+    ]
+    since = "2026-01-31T12:00:00Z"
+    progress = [
+        {"pod": pods[0], "phase": "Verified", "since": since, "node": "n2"},
+        {"pod": pods[1], "phase": "Verified" if phase == "Succeeded" else "Failed", "since": since},
+        {"pod": pods[2], "phase": "Pending"},
+    ]
+    complete = {
+        "type": "Complete",
+        "status": "True",
+        "reason": phase,
+        "message": "",
+        "lastTransitionTime": "2026-01-31T12:05:00Z",
+    }
+    body = {
+        "metadata": {"name": "plan", "uid": "r"},
+        "spec": {
+            "policy": "p",
+            "goal": "g",
+            "moves": moves,
+            "gain": {"before": 0, "after": 1, "total": 1, "minimal": True},
+            "disruption": {"evictions": 3, "cpus": "3"},
+            "digest": "d",
+        },
+        "status": {"phase": phase, "progress": progress, "conditions": [complete]},
+    }
+    return Recommendation.from_api(body)
+
+
+def test_owners_rest_after_a_plan_of_use_and_after_one_that_failed_only_its_moves_are_barred() -> None:
+    ended = datetime(2026, 1, 31, 12, 5, tzinfo=UTC)
+    barred = {("rs-a", "n1", "n2"): ended, ("rs-b", "n1", "n2"): ended}
+    for phase, resting, failed in (
+        ("Succeeded", {"rs-a", "rs-b"}, {}),
+        ("Executing", {"rs-a"}, {}),
+        ("Failed", set(), barred),
+    ):
+        found = inputs()
+        found.intent.recommendations.put(recommendation(phase))
+        history = found.situation(Cluster({}, {}), ended).history
+        assert {owner for owner, _ in history.moved} == resting, phase
+        assert history.failed == failed, phase

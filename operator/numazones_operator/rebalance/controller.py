@@ -339,6 +339,7 @@ class Rebalancing:
         )
         for item in finished[: max(0, len(finished) - _KEPT)]:
             times = [read(one.since) for one in item.progress]
+            times.append(item.ended if item.status.phase == FAILED else None)
             if any(moment is not None and self._now() - moment < cooldown for moment in times):
                 continue
             try:

@@ -11,12 +11,12 @@ from numazones.defaulting import Defaults
 from numazones.rebalance.budgets import Budget, Headroom
 from numazones.rebalance.candidates import Situation
 from numazones.rebalance.filter import Surroundings
-from numazones.rebalance.history import History
+from numazones.rebalance.history import History, Relocation
 from numazones.rebalance.templates import pod_from_template
 from numazones_client import Decoder, Resource, by_name, by_uid
 from numazones_client.table import Table
 from numazones_operator.rebalance.intent import Intent
-from numazones_operator.rebalance.objects import FAILED, GONE, read
+from numazones_operator.rebalance.objects import FAILED, GONE, PENDING, read
 
 BUDGETS = Resource("policy", "v1", "poddisruptionbudgets")
 PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", namespaced=False)
@@ -159,7 +159,7 @@ class Inputs:
                 namespace_labels={item.name: item.labels for item in self.intent.namespaces},
             ),
             templates=self._templates(pods),
-            history=self._history(during),
+            history=self._history(during, now),
         )
 
     def _templates(self, pods: Iterable[ClusterPod]) -> dict[str, ClusterPod]:
@@ -168,19 +168,22 @@ class Inputs:
         made = ((owner, self.template(owner)) for owner in owners)
         return {owner: pod for owner, pod in made if pod is not None}
 
-    def _history(self, during: str) -> History:
+    def _history(self, during: str, now: datetime) -> History:
         moved: dict[tuple[str, str], datetime] = {}
-        failed = set()
+        failed: dict[Relocation, datetime] = {}
         for item in self.intent.recommendations:
             if item.name == during:
                 continue
-            if item.status.phase == FAILED:
-                failed.add(item.spec.digest)
             for move, progress in zip(item.spec.moves, item.progress, strict=True):
                 since = read(progress.since)
-                if since is None or move.owner is None or progress.phase not in GONE:
+                if move.owner is None or progress.phase == PENDING:
+                    continue
+                if item.status.phase == FAILED:
+                    failed[move.owner.uid, move.source.node, move.target.node] = item.ended or now
+                    continue
+                if since is None or progress.phase not in GONE:
                     continue
                 for node in {move.source.node, progress.node or move.target.node}:
                     key = (move.owner.uid, node)
                     moved[key] = max(since, moved.get(key, since))
-        return History(moved, frozenset(failed))
+        return History(moved, failed)

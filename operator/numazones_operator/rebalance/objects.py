@@ -80,6 +80,12 @@ class Recommendation:
         return self.status.phase in ACTIVE
 
     @property
+    def ended(self) -> datetime | None:
+        """When it was over, however it ended; None while it is not."""
+        complete = (one for one in self.status.conditions if (one.type, one.status) == ("Complete", "True"))
+        return next((read(one.last_transition_time) for one in complete), None)
+
+    @property
     def is_about_to_evict(self) -> bool:
         """Whether the next step is an eviction, or the announcement of one."""
         ahead = next((one.phase for one in self.progress if one.phase != VERIFIED), "")

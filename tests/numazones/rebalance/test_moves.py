@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from numazones.cluster import Unknown
-from numazones.rebalance.moves import Disruption, Move, Plan, digest, evict, place, replacement, zones_of
+from numazones.rebalance.moves import Disruption, Move, Plan, evict, place, replacement, zones_of
 
 
 def test_a_pod_is_evicted_and_placed_again_with_what_it_held(build: Any) -> None:
@@ -75,5 +75,5 @@ def test_plans_that_would_do_the_same_have_the_same_digest(build: Any) -> None:
     first = Plan((Move(pod, replacement(pod, {}), "n2", why="a"),), 0, 1)
     second = Plan((Move(pod, replacement(pod, {}), "n2", why="b"),), 0, 9)
     other = Plan((Move(pod, replacement(pod, {}), "n3"),), 0, 1)
-    assert first.digest == second.digest == digest([("p", "n2")])
+    assert first.digest == second.digest
     assert first.digest != other.digest

@@ -13,9 +13,9 @@ from numazones.fragmentation import Shape
 from numazones.rebalance.budgets import Budget, Headroom
 from numazones.rebalance.candidates import why_not
 from numazones.rebalance.goals import FitMore, InvalidGoal, Vacate, Wanted, measure, pending
-from numazones.rebalance.history import History
+from numazones.rebalance.history import History, Relocation
 from numazones.rebalance.limits import Limits
-from numazones.rebalance.moves import Plan, evict
+from numazones.rebalance.moves import evict, relocation
 from numazones.rebalance.planner import Outcome, plan
 from numazones.rebalance.policy import InvalidPolicy, Policy, Target
 from numazones.rebalance.proof import prove
@@ -291,19 +291,50 @@ def test_a_minimum_gain_of_nothing_makes_no_sense() -> None:
         Policy(min_gain=0)
 
 
-def test_a_plan_that_failed_is_replaced_by_another_and_not_proposed_again(build: Any, two_ways: Any) -> None:
-    situation = build.situation(two_ways)
-    tried: list[Plan] = []
-    history = History()
+def test_moves_that_failed_are_in_no_plan_until_the_cooldown_is_over(build: Any, two_ways: Any) -> None:
+    situation, policy = build.situation(two_ways), Policy(cooldown=timedelta(hours=1))
+    failed: set[Relocation] = set()
     while True:
-        outcome = plan(shape(4), replace(situation, history=history), Policy(), expired=never)
+        history = History(failed=dict.fromkeys(failed, build.now - timedelta(minutes=59)))
+        outcome = plan(shape(4), replace(situation, history=history), policy, expired=never)
         if outcome.plan is None:
             break
-        assert outcome.plan.digest not in history.failed
-        tried.append(outcome.plan)
-        history = replace(history, failed=history.failed | {outcome.plan.digest})
-        assert len(tried) < 50
-    assert len(tried) >= 2
+        made = {relocation(move.pod, move.node) for move in outcome.plan.moves}
+        assert not made & failed
+        failed |= {move for move in made if move is not None}
+        assert len(failed) < 50
+    assert len(failed) >= 2
+    assert f"besides {len(failed)} moves of plans that failed, barred for the cooldown" in outcome.reason
+    over = History(failed=dict.fromkeys(failed, build.now - timedelta(minutes=60)))
+    assert plan(shape(4), replace(situation, history=over), policy, expired=never).plan is not None
+
+
+@pytest.mark.parametrize(("minutes", "move"), [(59, ("b", "n1", "n3")), (60, ("b", "n1", "n2"))])
+def test_a_failed_move_is_barred_for_the_replacement_too_and_its_owner_may_go_elsewhere(
+    build: Any, broken: Callable[..., Any], minutes: int, move: tuple[str, str, str]
+) -> None:
+    big = replace(build.pod("big", 4), phase="Pending")
+    goal, policy = pending([big])[0], Policy(cooldown=timedelta(hours=1))
+    situation = build.situation([*broken(), build.node("n3", zones=1, cpus=3)])
+    first = plan(goal, situation, policy, expired=never).plan
+    assert first is not None
+    owner = first.moves[0].pod.controller
+    assert owner is not None
+    history = History(failed={(owner.uid, "n1", "n2"): build.now - timedelta(minutes=minutes)})
+    situation = replace(situation, history=history)
+    assert moves(plan(goal, situation, policy, expired=never)) == [move]
+    proof = prove(first, goal, situation, policy)
+    assert proof.holds is (minutes == 60)
+    if not proof.holds:
+        assert "a plan that moved a pod of the same owner from n1 to there failed" in proof.reason
+
+
+def test_a_failed_move_within_its_node_is_not_made_after_the_pending_pod_either(build: Any) -> None:
+    node = build.put(build.node("n1", cpus=4, reservedSystemCPUs="4"), build.pod("p", 1))
+    goal = pending([replace(build.pod("big", 4), phase="Pending")])[0]
+    failed = {("p-rs", "n1", "n1"): build.now}
+    situation = replace(build.situation([node]), history=History(failed=failed))
+    assert plan(goal, situation, Policy(), expired=never).plan is None
 
 
 # What is unknown is never relied on

@@ -14,7 +14,7 @@ from numazones.fragmentation import Shape
 from numazones.rebalance.candidates import Candidate, Situation, candidates
 from numazones.rebalance.goals import FitMore, Goal, Vacate, Wanted
 from numazones.rebalance.limits import Allowance, Limits, Tally
-from numazones.rebalance.moves import Disruption, digest, evict, place
+from numazones.rebalance.moves import Disruption, evict, place, relocation
 from numazones.rebalance.policy import Policy, Target
 from numazones.rebalance.search import Breadth, Found, NodeState, Search, View, state_key
 
@@ -70,12 +70,12 @@ def test_nothing_is_found_beyond_target_time_limits_and_number(
     assert sought.find(sought.total + 1, allowance(broken, limits), at_most=most) is None
 
 
-def test_a_plan_that_has_failed_is_not_found_again(broken: Situation) -> None:
+def test_a_barred_move_is_in_no_plan(broken: Situation) -> None:
     sought = search(broken, shape(4))
     found = sought.find(sought.total + 1, allowance(broken), at_most=1)
     assert found is not None
-    failed = {digest((step.candidate.pod.uid, step.node) for step in found.steps)}
-    again = search(broken, shape(4), failed=failed)
+    barred = {relocation(step.candidate.pod, step.node) for step in found.steps}
+    again = search(broken, shape(4), barred=barred)
     assert again.find(again.total + 1, allowance(broken), at_most=1) is None
 
 
