@@ -1,5 +1,6 @@
 """The kinds that commands read of a live cluster; a dump may hold any of them."""
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from numazones.api.meta import NODE_LABEL
@@ -40,3 +41,12 @@ DOCTORS = (
 )
 """What is looked at besides when the installation is in question."""
 DEFINITIONS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
+ACCESS_REVIEWS = Resource("authorization.k8s.io", "v1", "selfsubjectaccessreviews", namespaced=False)
+
+
+def rights() -> Iterator[tuple[str, Resource, str]]:
+    """Yield (verb, resource, subresource) of everything that commands ask of an API server."""
+    for kind in DOCTORS:
+        yield "list", kind.resource, ""
+    yield "get", DEFINITIONS, ""
+    yield "get", NODES, "proxy"

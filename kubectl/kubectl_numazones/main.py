@@ -34,6 +34,7 @@ _COMMANDS = {
     "tree": _Command("tree", "Draw a node: sockets, NUMA nodes, caches, cores and who holds them."),
     "plan": _Command("plan", "Plan the fewest evictions after which waiting pods fit."),
     "replay": _Command("replay", "Compare a recorded history of kubelets with the model."),
+    "doctor": _Command("doctor", "Check the installation, the kubelets' settings and the pods' requests."),
     "completion": _Command("completion", "Print the completion script for bash, zsh or fish."),
     "version": _Command("version", "Print the version."),
 }

@@ -1,0 +1,1 @@
+"""``doctor``: what is looked at, the checks, and what they find."""

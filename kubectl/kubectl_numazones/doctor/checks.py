@@ -1,0 +1,71 @@
+"""The table of checks. Each is a function from evidence to findings.
+
+A check that lacks what it would have to look at says so (``NotChecked``): silence means that it looked and
+found nothing.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from kubectl_numazones.doctor import installation, placement
+from kubectl_numazones.doctor.evidence import DEFINITION, Evidence
+from kubectl_numazones.doctor.findings import Finding, NotChecked, Severity
+
+
+class Check(NamedTuple):
+    """A check, and the kinds it cannot do without."""
+
+    name: str
+    find: Callable[[Evidence], Iterable[Finding]]
+    needs: tuple[str, ...] = ()
+
+
+CHECKS = (
+    Check("definitions", installation.definitions, (DEFINITION,)),
+    Check("access", installation.access),
+    Check("exporters", installation.exporters, ("NUMAZone", "Pod")),
+    Check("leases", installation.leases, ("NUMAZone", "Lease", "Pod")),
+    Check("readings", installation.readings, ("NUMAZone",)),
+    Check("clocks", installation.clocks, ("Lease",)),
+    Check("operator", installation.operator, ("Pod",)),
+    Check("gates", installation.gates, ("Pod", "Namespace")),
+    Check("settings", placement.settings, ("NUMAZone",)),
+    Check("writers", installation.writers, ("NodeResourceTopology",)),
+    Check("requests", placement.requests, ("NUMAZone", "Pod")),
+    Check("pinning", placement.pinning, ("NUMAZone", "Pod")),
+    Check("stranded", placement.stranded, ("NUMAZone", "Pod")),
+)
+"""All checks, those that explain others first."""
+
+
+class Outcome(NamedTuple):
+    """What one check found, or why it was not made."""
+
+    check: str
+    findings: tuple[Finding, ...]
+    not_checked: str = ""
+
+
+def examine(evidence: Evidence) -> list[Outcome]:
+    """Make every check; findings that differ in their subjects alone become one."""
+    outcomes = []
+    for check in CHECKS:
+        missing = [kind for kind in check.needs if kind not in evidence.objects]
+        if missing:
+            why = evidence.unseen.get(missing[0], f"there are no {missing[0]} objects in what was read")
+            outcomes.append(Outcome(check.name, (), why))
+            continue
+        try:
+            outcomes.append(Outcome(check.name, tuple(_merged(check.find(evidence)))))
+        except NotChecked as reason:
+            outcomes.append(Outcome(check.name, (), str(reason)))
+    return outcomes
+
+
+def _merged(findings: Iterable[Finding]) -> Iterator[Finding]:
+    subjects: dict[tuple[Severity, str, str], dict[str, None]] = {}
+    for finding in findings:
+        known = subjects.setdefault((finding.severity, finding.message, finding.cure), {})
+        known.update(dict.fromkeys(finding.subjects))
+    for (severity, message, cure), known in subjects.items():
+        yield Finding(severity, tuple(known), message, cure)

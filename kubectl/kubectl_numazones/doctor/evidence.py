@@ -1,0 +1,124 @@
+"""What ``doctor`` looks at: the objects of a cluster as they are, and what could not be seen of it.
+
+Other commands want the cluster as the library reads it; whoever asks what is wrong needs the objects
+themselves, the ones that are missing, and why they are missing.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from kubectl_numazones.cluster import Object, Seen, Source, listed, objects_of_files, seen_in
+from numazones.api import crd
+from numazones.errors import NumazonesError
+from numazones.rebalance.whatif import moment_of
+
+if TYPE_CHECKING:
+    from numazones_client import Client
+
+DEFINITION = "CustomResourceDefinition"
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A cluster, as far as it could be seen."""
+
+    seen: Seen
+    objects: Mapping[str, Sequence[Object]]
+    """Kind → its objects; a kind that could not be seen is missing."""
+    unseen: Mapping[str, str]
+    """Kind → why it could not be seen."""
+    now: datetime
+    denied: Sequence[str] | None
+    """What the user may not do, as ``kubectl auth can-i`` would be asked; None where nobody was asked."""
+
+    def of(self, kind: str) -> Sequence[Object]:
+        """Return the objects of a kind; none where it could not be seen."""
+        return self.objects.get(kind, ())
+
+
+def gather(source: Source) -> Evidence:
+    """Look at a cluster or a dump.
+
+    Raises:
+        NumazonesError: it cannot be read at all.
+    """
+    if source.files:
+        items = objects_of_files(source.files)
+        return _evidence(items, {}, moment_of(items), None)
+    return asyncio.run(_gathered(source))
+
+
+def _evidence(
+    items: Sequence[Object], unseen: Mapping[str, str], now: datetime, denied: Sequence[str] | None
+) -> Evidence:
+    objects: dict[str, list[Object]] = {}
+    for item in items:
+        objects.setdefault(str(item["kind"]), []).append(item)
+    return Evidence(seen_in(items, now), objects, unseen, now, denied)
+
+
+async def _gathered(source: Source) -> Evidence:
+    from kubectl_numazones.kinds import DOCTORS  # noqa: PLC0415
+    from numazones_client import Client, load  # noqa: PLC0415 - dumps need no client
+
+    unseen: dict[str, str] = {}
+
+    def left_out(kind: object, error: NumazonesError) -> None:
+        name = getattr(kind, "kind", "")
+        if name == "Node":
+            raise error
+        unseen[name] = str(error)
+
+    config = await load(source.kubeconfig, context=source.context)
+    async with Client(config, user_agent="kubectl-numazones") as client:
+        items = [item async for item in listed(client, DOCTORS, left_out)]
+        try:
+            items += await _definitions(client)
+            defined = True
+        except NumazonesError as error:
+            unseen[DEFINITION], defined = str(error), False
+        denied = await _denied(client)
+    found = _evidence(items, unseen, datetime.now(UTC), denied)
+    # A kind without objects was seen all the same.
+    kinds = [*(kind.kind for kind in DOCTORS), *([DEFINITION] if defined else [])]
+    none: dict[str, Sequence[Object]] = {kind: () for kind in kinds if kind not in unseen}
+    return Evidence(found.seen, none | dict(found.objects), unseen, found.now, denied)
+
+
+async def _definitions(client: "Client") -> list[Object]:
+    """The definitions of our kinds that are installed, one by one: all of a cluster's are large."""
+    from kubectl_numazones.kinds import DEFINITIONS  # noqa: PLC0415
+    from numazones_client import NotFound  # noqa: PLC0415
+
+    found: list[Object] = []
+    for kind in crd.KINDS:
+        try:
+            body = await client.get(DEFINITIONS, kind.RESOURCE.crd_name)
+        except NotFound:
+            continue
+        found.append({**body, "kind": DEFINITION})
+    return found
+
+
+async def _denied(client: "Client") -> list[str] | None:
+    """What the user may not do of what commands need; None where the API server does not say."""
+    from kubectl_numazones.kinds import ACCESS_REVIEWS, rights  # noqa: PLC0415
+
+    denied = []
+    try:
+        for verb, resource, subresource in rights():
+            attributes = {"verb": verb, "group": resource.group, "resource": resource.plural}
+            body = {
+                "apiVersion": ACCESS_REVIEWS.api_version,
+                "kind": "SelfSubjectAccessReview",
+                "spec": {"resourceAttributes": attributes | {"subresource": subresource}},
+            }
+            answer = await client.create(ACCESS_REVIEWS, body)
+            if not (answer.get("status") or {}).get("allowed"):
+                denied.append(f"{verb} {resource.full_name}{f'/{subresource}' if subresource else ''}")
+    except NumazonesError:
+        return None
+    return denied

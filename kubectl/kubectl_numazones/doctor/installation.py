@@ -1,0 +1,343 @@
+"""Checks of the installation: definitions, rights, exporters, clocks, operator, gates, other writers."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from typing import Any
+
+from kubectl_numazones.cluster import Object
+from kubectl_numazones.doctor.evidence import DEFINITION, Evidence
+from kubectl_numazones.doctor.findings import Finding, NotChecked, Severity, error, hint, names, warning
+from numazones import timestamp
+from numazones.api import crd
+from numazones.api.meta import NODE_LABEL, VERSION
+from numazones.cluster import ClusterNode
+from numazones.constraints import Constraints
+from numazones.prediction import UNDECIDED, relevant
+from numazones.wording import counted
+
+_EXPORTER, _OPERATOR = "numazones-exporter", "numazones-operator"
+_NAME_LABEL = "app.kubernetes.io/name"
+_GATE = "numazones.io/admission"
+_OPT_IN = "numazones.io/admission-gate"
+_SKEW = timedelta(seconds=5)
+"""Clocks that differ by less are taken to agree: some times are whole seconds, and requests take time."""
+_LOOP = 2
+_DISAGREE = "SourcesDisagree"
+
+
+def definitions(evidence: Evidence) -> Iterator[Finding]:
+    """Every kind of the group is defined, in the version and with the fields that this program knows."""
+    installed = {item["metadata"]["name"]: item for item in evidence.of(DEFINITION)}
+    for kind in crd.KINDS:
+        name, own = kind.RESOURCE.crd_name, crd.crd(kind)["spec"]["versions"][0]
+        if name not in installed:
+            severity = Severity.ERROR if kind.RESOURCE.plural == "numazones" else Severity.WARNING
+            yield Finding(severity, (name,), "is not defined", "kubectl apply -k crds")
+            continue
+        versions = (installed[name].get("spec") or {}).get("versions") or ()
+        served = next((it for it in versions if it.get("name") == VERSION and it.get("served")), None)
+        if served is None:
+            yield error(name, f"does not serve version {VERSION}", "kubectl apply -k crds")
+            continue
+        schemas = (it.get("schema", {}).get("openAPIV3Schema", {}) for it in (own, served))
+        wanted, there = (set(_fields(schema)) for schema in schemas)
+        if wanted - there:
+            yield warning(
+                name,
+                f"is of another version than this program: it lacks {names(sorted(wanted - there))}, "
+                "which the API server therefore drops",
+                "kubectl apply -k crds",
+            )
+
+
+def _fields(schema: Mapping[str, Any], path: str = "") -> Iterator[str]:
+    for name, part in (schema.get("properties") or {}).items():
+        yield f"{path}{name}"
+        yield from _fields(part, f"{path}{name}.")
+    if isinstance(schema.get("items"), Mapping):
+        yield from _fields(schema["items"], f"{path.removesuffix('.')}[].")
+
+
+def access(evidence: Evidence) -> Iterator[Finding]:
+    """The user may read what the commands read."""
+    if evidence.denied is None:
+        raise NotChecked(
+            "nobody was asked what you may do: a dump has no users, and not every API server says"
+        )
+    for right in evidence.denied:
+        verb, _, resource = right.partition(" ")
+        yield warning(
+            f"{verb} {resource}",
+            f"you may not, and what needs it is missing from all answers (kubectl auth can-i {right})",
+            f"have a ClusterRole with {verb} on {resource} bound to you",
+        )
+
+
+# Exporters
+
+
+def exporters(evidence: Evidence) -> Iterator[Finding]:
+    """Every node's zones are published, complete, readable and vouched for."""
+    pods: dict[str, Object] = {}
+    for pod in _pods_of(evidence, _EXPORTER):
+        pods.setdefault((pod.get("spec") or {}).get("nodeName") or "", pod)
+    published = {str((zone.get("spec") or {}).get("nodeName")) for zone in evidence.of("NUMAZone")}
+    for node in evidence.seen.situation.cluster.nodes.values():
+        if node.os != "linux":
+            continue
+        if node.name not in published:
+            why, cure = _why_silent(node, pods)
+            yield error(node.name, f"no zones are published: {why}", cure)
+        elif node.state is None and node.policy_state is None and node.unknown is not None:
+            why, cure = _why_silent(node, pods)
+            yield error(node.name, f"its zones cannot be used: {node.unknown.message}", cure)
+
+
+def leases(evidence: Evidence) -> Iterator[Finding]:
+    """Every exporter vouches for its zones: its Lease is there and was renewed in time."""
+    pods = {(pod.get("spec") or {}).get("nodeName"): pod for pod in _pods_of(evidence, _EXPORTER)}
+    by_node = {_node_of(lease): lease.get("spec") or {} for lease in _leases(evidence)}
+    for name in sorted({str((zone.get("spec") or {}).get("nodeName")) for zone in evidence.of("NUMAZone")}):
+        node = evidence.seen.situation.cluster.nodes.get(name)
+        if node is None:
+            yield warning(
+                name,
+                "has zones, but is no node of the cluster",
+                f"kubectl delete numazones -l {NODE_LABEL}={name}",
+            )
+            continue
+        why, cure = _why_silent(node, pods)
+        if name not in by_node:
+            yield error(name, f"no Lease vouches for its zones: {why}", cure)
+            continue
+        spec = by_node[name]
+        age = evidence.now - timestamp.parse(spec.get("renewTime") or "1970-01-01T00:00:00Z")
+        allowed = timedelta(seconds=int(spec.get("leaseDurationSeconds") or 0))
+        if age > allowed:
+            yield error(
+                name,
+                f"its zones are stale: the exporter last vouched for them at {spec.get('renewTime')}, "
+                f"{_seconds(age)} ago ({_seconds(allowed)} are allowed): {why}",
+                cure,
+            )
+
+
+def _why_silent(node: ClusterNode, pods: Mapping[Any, Object]) -> tuple[str, str]:
+    """(why a node's exporter does not publish, cure), by what its pod says."""
+    if not pods:
+        return "no pod of the exporter was seen anywhere", "kubectl apply -k manifests/exporter"
+    pod = pods.get(node.name)
+    if pod is None:
+        example = next(iter(pods.values()))
+        tolerant = Constraints.from_api(example.get("spec") or {})
+        kept_away = [taint for taint in node.taints if not tolerant.tolerates(taint)]
+        if kept_away:
+            taints = ", ".join(f"{taint.key}:{taint.effect}" for taint in kept_away)
+            return f"its taint {taints} keeps the exporter away", "let the exporter's DaemonSet tolerate it"
+        return (
+            "the exporter's DaemonSet has no pod there",
+            f"kubectl -n {_namespace(example)} describe daemonset {_EXPORTER}",
+        )
+    trouble = _trouble(pod)
+    name = f"-n {_namespace(pod)} {pod['metadata']['name']}"
+    if trouble:
+        return f"pod {pod['metadata']['name']} {trouble}", f"kubectl describe pod {name}"
+    return f"pod {pod['metadata']['name']} runs all the same", f"kubectl logs {name}"
+
+
+def _trouble(pod: Object) -> str:
+    """What keeps a pod from working, in the kubelet's words; empty if it is ready."""
+    status = pod.get("status") or {}
+    if any(it.get("type") == "Ready" and it.get("status") == "True" for it in status.get("conditions") or ()):
+        return ""
+    for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
+        state = container.get("state") or {}
+        for kind in ("waiting", "terminated"):
+            if state.get(kind):
+                said = state[kind].get("message")
+                return f"is {state[kind].get('reason', kind)}" + (f" ({said})" if said else "")
+    said = status.get("message") or status.get("reason")
+    return f"is {status.get('phase', 'not ready')}, not ready" + (f" ({said})" if said else "")
+
+
+def readings(evidence: Evidence) -> Iterator[Finding]:
+    """The exporters could read everything, and what they read does not contradict."""
+    for zone in evidence.of("NUMAZone"):
+        node = str((zone.get("spec") or {}).get("nodeName"))
+        for condition in (zone.get("status") or {}).get("conditions") or ():
+            if condition.get("status") != "True":
+                yield from _reading(node, condition)
+    for item in evidence.seen.situation.cluster.nodes.values():
+        if item.unknown is not None and item.unknown.reason == UNDECIDED:
+            cure = "leave placement to one of them, and remove what is left of the other"
+            yield error(item.name, item.unknown.message, cure)
+
+
+def _reading(node: str, condition: Mapping[str, Any]) -> Iterator[Finding]:
+    said = condition.get("message") or "no message"
+    if condition.get("type") == "Consistent":
+        cure = "restart the kubelet, if machine or configuration changed since it started"
+        yield error(node, f"sources disagree: {said}", cure)
+    elif condition.get("reason") != _DISAGREE:  # then Consistent tells more
+        severity = Severity.ERROR if condition.get("status") == "False" else Severity.WARNING
+        cure = "see the reason in docs/reference/exporter.md, Conditions"
+        yield Finding(severity, (node,), f"{condition.get('reason')}: {said}", cure)
+
+
+def clocks(evidence: Evidence) -> Iterator[Finding]:
+    """The exporters' clocks agree with the API server's, by which a Lease's fields carry their time."""
+    compared = 0
+    for lease in _leases(evidence):
+        renewed = timestamp.parse((lease.get("spec") or {}).get("renewTime") or "1970-01-01T00:00:00Z")
+        written = max((entry.get("time") or "" for entry in _managed(lease)), default="")
+        if not written:
+            continue
+        compared += 1
+        skew = renewed - timestamp.parse(written)
+        if abs(skew) > _SKEW:
+            off = f"{_seconds(abs(skew))} {'ahead of' if skew > timedelta() else 'behind'}"
+            yield warning(
+                _node_of(lease),
+                f"its clock is {off} the API server's: whoever sees its Lease for the first time misjudges "
+                "how old it is",
+                "have the node's clock synchronised (chrony, systemd-timesyncd)",
+            )
+    if not compared and evidence.of("Lease"):
+        raise NotChecked("the Leases carry no managed fields; dump with --show-managed-fields")
+
+
+# Operator and gates
+
+
+def operator(evidence: Evidence) -> Iterator[Finding]:
+    """An operator runs."""
+    running = list(_pods_of(evidence, _OPERATOR))
+    if not running:
+        yield hint(
+            _OPERATOR,
+            "no pod of the operator was seen: nobody predicts, releases gated pods or recommends",
+            "kubectl apply -k manifests/operator",
+        )
+    for pod in running:
+        trouble = _trouble(pod)
+        if trouble:
+            name = f"{_namespace(pod)}/{pod['metadata']['name']}"
+            cure = f"kubectl describe pod -n {_namespace(pod)} {pod['metadata']['name']}"
+            yield error(name, trouble, cure)
+
+
+def gates(evidence: Evidence) -> Iterator[Finding]:
+    """Pods that wait at the gate are served, and loops of rejections have one."""
+    opted_in = {
+        item["metadata"]["name"]
+        for item in evidence.of("Namespace")
+        if (item["metadata"].get("labels") or {}).get(_OPT_IN) == "enabled"
+    }
+    gated = [
+        pod
+        for pod in evidence.of("Pod")
+        if any(it.get("name") == _GATE for it in (pod.get("spec") or {}).get("schedulingGates") or ())
+    ]
+    operators = list(_pods_of(evidence, _OPERATOR))
+    for pod in gated:
+        name, namespace = f"{_namespace(pod)}/{pod['metadata']['name']}", _namespace(pod)
+        if not operators:
+            yield error(
+                name,
+                f"waits at the gate {_GATE}, and no operator runs",
+                "kubectl apply -k manifests/operator",
+            )
+        elif not any(map(_serves_gates, operators)):
+            yield error(
+                name,
+                f"waits at the gate {_GATE}, which the operator does not serve",
+                "start the operator with --admission-gate (manifests/components/operator-admission-gate)",
+            )
+        elif namespace not in opted_in:
+            yield error(
+                name,
+                f"waits at the gate {_GATE}, but its namespace does not opt in",
+                f"kubectl label namespace {namespace} {_OPT_IN}=enabled",
+            )
+    yield from _loops(evidence, opted_in)
+
+
+def _loops(evidence: Evidence, opted_in: set[str]) -> Iterator[Finding]:
+    rejected = Counter(
+        (pod.namespace, pod.controller.kind, pod.controller.name)
+        for pod in evidence.seen.ended
+        if pod.reason and not pod.acknowledged and pod.controller is not None and relevant(pod)
+    )
+    for (namespace, kind, name), count in sorted(rejected.items()):
+        if count >= _LOOP and namespace not in opted_in:
+            pods = counted(count, "pod")
+            yield warning(
+                f"{namespace}/{name}",
+                f"kubelets have rejected {pods} of this {kind}, which makes one more each time",
+                f"let its pods wait at the gate: kubectl label namespace {namespace} {_OPT_IN}=enabled, and "
+                f"schedulingGates [{{name: {_GATE}}}] in its template",
+            )
+
+
+def _serves_gates(pod: Object) -> bool:
+    """Whether an operator's pod is told to serve gates, by flag or by variable."""
+    for container in (pod.get("spec") or {}).get("containers") or ():
+        words = (*(container.get("command") or ()), *(container.get("args") or ()))
+        if "--admission-gate" in words:
+            return True
+        for variable in container.get("env") or ():
+            if variable.get("name") == "NUMAZONES_OPERATOR_ADMISSION_GATE":
+                return str(variable.get("value")).lower() in {"true", "1"}
+    return False
+
+
+def writers(evidence: Evidence) -> Iterator[Finding]:
+    """Every NodeResourceTopology has one writer."""
+    topologies = evidence.of("NodeResourceTopology")
+    if topologies and not any(_managed(item) for item in topologies):
+        raise NotChecked("the objects carry no managed fields; dump with --show-managed-fields")
+    for item in topologies:
+        managers = sorted(
+            {
+                str(entry.get("manager"))
+                for entry in _managed(item)
+                if not set(entry.get("fieldsV1") or {}) <= {"f:metadata"}
+            }
+        )
+        if len(managers) > 1:
+            yield error(
+                item["metadata"]["name"],
+                f"the NodeResourceTopology is written by {' and '.join(managers)}, who undo each other's",
+                "let one program write it: take noderesourcetopologies out of the exporter's --publish, or "
+                "stop the other",
+            )
+
+
+def _pods_of(evidence: Evidence, program: str) -> Iterator[Object]:
+    for pod in evidence.of("Pod"):
+        phase = (pod.get("status") or {}).get("phase")
+        if (pod["metadata"].get("labels") or {}).get(_NAME_LABEL) == program and phase != "Succeeded":
+            yield pod
+
+
+def _leases(evidence: Evidence) -> Iterator[Object]:
+    for lease in evidence.of("Lease"):
+        if _node_of(lease):
+            yield lease
+
+
+def _node_of(lease: Object) -> str:
+    return str((lease["metadata"].get("labels") or {}).get(NODE_LABEL) or "")
+
+
+def _namespace(item: Object) -> str:
+    return str(item["metadata"].get("namespace") or "default")
+
+
+def _managed(item: Object) -> list[Mapping[str, Any]]:
+    return list(item["metadata"].get("managedFields") or ())
+
+
+def _seconds(span: timedelta) -> str:
+    return f"{round(span.total_seconds())} s"

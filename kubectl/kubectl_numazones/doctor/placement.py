@@ -1,0 +1,176 @@
+"""Checks of what placement depends on: the kubelets' settings, the pods' requests, the zones they leave."""
+
+from collections.abc import Iterator
+
+from kubectl_numazones import answers
+from kubectl_numazones.doctor.evidence import Evidence
+from kubectl_numazones.doctor.findings import Finding, Severity, hint, names
+from numazones import alignment
+from numazones.cluster import ClusterNode, ClusterPod
+from numazones.demand import PodLevel
+from numazones.fragmentation import Shape
+from numazones.kubelet.config import BEST_EFFORT, POLICY_NONE, SINGLE_NUMA_NODE, KubeletConfiguration
+from numazones.kubelet.node import Node
+from numazones.machine import Machine
+from numazones.pod import Pod
+from numazones.resources import CPU
+from numazones.scheduling import placement_obstacles
+from numazones.wording import counted
+
+_DISTRIBUTE = "distribute-cpus-across-numa"
+
+
+def settings(evidence: Evidence) -> Iterator[Finding]:
+    """The kubelets are set so that locality is enforced."""
+    for node in evidence.seen.situation.cluster.nodes.values():
+        if node.state is not None:
+            for severity, message, cure in _settings_of(node.state):
+                yield Finding(severity, (node.name,), message, cure)
+
+
+def _settings_of(node: Node) -> Iterator[tuple[Severity, str, str]]:
+    config, policy = node.config, node.config.topology_manager_policy
+    if len(node.machine.numa_nodes) == 1:
+        if policy not in {POLICY_NONE, BEST_EFFORT}:
+            yield (
+                Severity.HINT,
+                f"has one NUMA node, so topologyManagerPolicy {policy} has nothing to align",
+                "leave it, or set topologyManagerPolicy: none",
+            )
+        return
+    if policy == POLICY_NONE:
+        yield (
+            Severity.WARNING,
+            "topologyManagerPolicy is none: a pod's CPUs, memory and devices may be on different NUMA nodes",
+            "set topologyManagerPolicy: single-numa-node or restricted",
+        )
+    elif policy == BEST_EFFORT:
+        yield (
+            Severity.HINT,
+            "topologyManagerPolicy is best-effort: pods are admitted also where they cannot be aligned",
+            "set topologyManagerPolicy: restricted or single-numa-node for pods that must be",
+        )
+    if not node.kubelet.cpus.static:
+        yield (
+            Severity.WARNING,
+            "cpuManagerPolicy is none: no pod gets CPUs of its own, so only devices and memory are aligned",
+            "set cpuManagerPolicy: static, with reservedSystemCPUs",
+        )
+    if not node.kubelet.memory.allocatable:
+        paged = any(numa.hugepages for numa in node.machine.numa_nodes)
+        yield (
+            Severity.WARNING if paged else Severity.HINT,
+            "memoryManagerPolicy is None: memory "
+            + ("and hugepages come" if paged else "comes")
+            + " from any NUMA node, wherever the CPUs are",
+            "set memoryManagerPolicy: Static, with reservedMemory",
+        )
+    options = dict(config.cpu_manager_policy_options)
+    if policy == SINGLE_NUMA_NODE and options.get(_DISTRIBUTE) == "true":
+        yield (
+            Severity.HINT,
+            f"{_DISTRIBUTE} never acts under topologyManagerPolicy {SINGLE_NUMA_NODE}",
+            "take the option away, or set topologyManagerPolicy: restricted",
+        )
+
+
+def requests(evidence: Evidence) -> Iterator[Finding]:
+    """No request misses whole cores, or what a NUMA node has, by little."""
+    for pod, admission, node, empty in _placements(evidence):
+        for miss in alignment.misfits(admission, empty):
+            yield _misfit(pod, node, miss)
+
+
+def _misfit(pod: ClusterPod, node: str, miss: alignment.Misfit) -> Finding:
+    def figure(amount: int) -> str:
+        return answers.figure(miss.resource, amount * (1000 if miss.resource == "cpu" else 1))
+
+    what = "CPUs" if miss.resource == "cpu" else miss.resource
+    asks = f"container {miss.container} asks for {figure(miss.asked)} {what}"
+    if miss.granule:
+        why = f"the kubelet gives whole cores of {miss.granule} threads only (full-pcpus-only)"
+    else:
+        why = f"a NUMA node gives {figure(miss.widest)} at most, also when it is empty"
+    outcome = "it is always rejected" if miss.rejected else "it spans several NUMA nodes"
+    others = " or ".join(figure(amount) for amount in miss.instead)
+    severity = Severity.WARNING if miss.rejected and not _running(pod) else Severity.HINT
+    return Finding(
+        severity,
+        (_owner(pod),),
+        f"{asks}; {why}, so on nodes such as {node} {outcome}",
+        f"ask for {others} {what}",
+    )
+
+
+def pinning(evidence: Evidence) -> Iterator[Finding]:
+    """Guaranteed pods with more than one CPU get CPUs of their own."""
+    for pod, admission, _, empty in _placements(evidence):
+        floating = alignment.pins_nothing(admission, empty)
+        if floating:
+            yield hint(
+                _owner(pod),
+                "is Guaranteed, but asks for a fraction of a CPU in container "
+                f"{names(floating)}: it gets no CPUs of its own",
+                "ask for whole CPUs, or set no limits where pinning is not needed",
+            )
+
+
+def stranded(evidence: Evidence) -> Iterator[Finding]:
+    """What is free in a zone can be used by some pod that runs or waits in the cluster."""
+    admissions = [pod.admission for pod in _one_of_each(evidence) if pod.admission is not None]
+    shapes: dict[PodLevel, list[Shape]] = {}
+    for node in evidence.seen.situation.cluster.nodes.values():
+        if node.state is None or node.approximate:
+            continue
+        level = node.state.config.pod_level
+        if level not in shapes:
+            found = (alignment.shape_of(admission, node.state) for admission in admissions)
+            shapes[level] = list(dict.fromkeys(shape for shape in found if shape is not None))
+        for zone in alignment.stranded(node.state, shapes[level]):
+            short = "they ask for more CPUs" if zone.lacking == CPU else f"too little {zone.lacking} is left"
+            yield hint(
+                f"{node.name} zone {zone.numa}",
+                f"{counted(zone.cpus, 'CPU')} {'is' if zone.cpus == 1 else 'are'} free that no pod of the "
+                f"{counted(len(shapes[level]), 'shape')} seen here can use: {short}",
+                "ask what moves would help: kubectl numazones plan --shape cpu=…; or size pods so that CPUs, "
+                "memory and devices run out together",
+            )
+
+
+def _placements(evidence: Evidence) -> Iterator[tuple[ClusterPod, Pod, str, Node]]:
+    """Yield (pod, what it asks, a node that it is on or may go to, that node's like without pods).
+
+    One pod of each controller, with one node of each kind of machine and configuration.
+    """
+    kinds: dict[tuple[Machine, KubeletConfiguration], tuple[Node, list[ClusterNode]]] = {}
+    for node in evidence.seen.situation.cluster.nodes.values():
+        if node.state is not None and not node.approximate:
+            kinds.setdefault((node.state.machine, node.state.config), (node.state, []))[1].append(node)
+    empty = [(alignment.emptied(state), alike) for state, alike in kinds.values()]
+    for pod in _one_of_each(evidence):
+        for like, alike in empty:
+            name = next((node.name for node in alike if _may_be_on(pod, node)), "")
+            if name and pod.admission is not None:
+                yield pod, pod.admission, name, like
+
+
+def _may_be_on(pod: ClusterPod, node: ClusterNode) -> bool:
+    return pod.node == node.name if _running(pod) else not placement_obstacles(pod.constraints, node)
+
+
+def _one_of_each(evidence: Evidence) -> list[ClusterPod]:
+    """One pod of each controller, those without one by themselves; none that has run to its end."""
+    pods: dict[str, ClusterPod] = {}
+    for pod in evidence.seen.pods:
+        if not pod.terminal or (pod.reason and not pod.acknowledged):
+            pods.setdefault(pod.uid if pod.controller is None else pod.controller.uid, pod)
+    return list(pods.values())
+
+
+def _owner(pod: ClusterPod) -> str:
+    owner = pod.controller
+    return f"{pod.namespace}/{pod.name}" if owner is None else f"{pod.namespace}/{owner.name} ({owner.kind})"
+
+
+def _running(pod: ClusterPod) -> bool:
+    return bool(pod.node) and not pod.terminal

@@ -1,0 +1,380 @@
+"""``doctor``: each check finds what it is for, names the cure, and says when it could not look."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+from numazones.api import crd
+from numazones.api.zones import zones_from_node
+from tests.kubectl.conftest import TIME, cluster, pod_body, written
+from tests.numazones.kubelet import building
+
+Run = Callable[..., Result]
+Item = dict[str, Any]
+
+LATER = "2026-11-20T10:05:00Z"
+EXPORTER = "numazones-exporter-x"
+OPT_IN = {"numazones.io/admission-gate": "enabled"}
+
+
+def program(name: str, node: str = "worker-1", **fields: Any) -> Item:
+    """A pod of the exporter or operator that is ready."""
+    ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+    body = pod_body(f"{name}-x", 1, spec={"nodeName": node}, **{**ready, **fields})
+    body["spec"]["containers"] = [{"name": "main", "args": []}]
+    body["metadata"] |= {"namespace": "numazones-system", "labels": {"app.kubernetes.io/name": name}}
+    return body
+
+
+def lease(node: str, renewed: str = TIME, *, written_at: str = "") -> Item:
+    managed = [{"manager": "numazones-exporter", "time": written_at or renewed}]
+    return {
+        "kind": "Lease",
+        "metadata": {
+            "name": f"numazones-exporter-{node}",
+            "namespace": "numazones-system",
+            "labels": {"numazones.io/node": node},
+            "managedFields": managed,
+        },
+        "spec": {"renewTime": renewed, "leaseDurationSeconds": 180},
+    }
+
+
+def namespace(name: str = "team", **labels: str) -> Item:
+    return {"kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+
+
+def topology(*managers: str) -> Item:
+    managed = [{"manager": name, "time": TIME, "fieldsV1": {"f:zones": {}}} for name in managers]
+    return {"kind": "NodeResourceTopology", "metadata": {"name": "worker-1", "managedFields": managed}}
+
+
+def healthy() -> list[Item]:
+    """A cluster with which nothing is wrong, and about which everything is known."""
+    items = [item for item in cluster() if item["metadata"]["name"] not in {"waiting", "rejected"}]
+    for item in items:
+        item["spec"] = {key: value for key, value in item.get("spec", {}).items() if key != "unschedulable"}
+    return [
+        *items,
+        pod_body("small", 1),
+        *map(crd.crd, crd.KINDS),
+        *(lease(name) for name in ("worker-1", "worker-2")),
+        *(program("numazones-exporter", name) for name in ("worker-1", "worker-2")),
+        program("numazones-operator"),
+        namespace("team", **OPT_IN),
+        topology("numazones-exporter"),
+    ]
+
+
+def without(kind: str, name: str = "") -> list[Item]:
+    return [it for it in healthy() if it["kind"] != kind or name not in it["metadata"]["name"]]
+
+
+def changed(kind: str, name: str, change: Callable[[Item], object]) -> list[Item]:
+    items = healthy()
+    for item in items:
+        if item["kind"] == kind and name in item["metadata"]["name"]:
+            change(item)
+    return items
+
+
+def zones_of(name: str = "worker-2", *, machine: Any = None, **config: Any) -> list[Item]:
+    """The healthy cluster with other settings or another machine of one node."""
+    zones = zones_from_node(building.node(machine, **config), node_name=name, pods={}, version="v1.36.2")
+    kept = [it for it in healthy() if it["kind"] != "NUMAZone" or it["spec"]["nodeName"] != name]
+    return [*kept, *(zone.to_api() for zone in zones)]
+
+
+def replicas(count: int, **fields: Any) -> list[Item]:
+    """Pods of one ReplicaSet that kubelets rejected."""
+    bodies = []
+    for number in range(count):
+        body = pod_body(f"web-{number}", 5, phase="Failed", spec={"nodeName": "worker-1"})
+        body["status"] |= {"reason": "TopologyAffinityError", "message": "Pod was rejected: no", **fields}
+        owner = {"kind": "ReplicaSet", "name": "web", "uid": "web", "controller": True}
+        body["metadata"]["ownerReferences"] = [owner]
+        bodies.append(body)
+    return bodies
+
+
+def gated() -> Item:
+    return pod_body("gated", 2, spec={"schedulingGates": [{"name": "numazones.io/admission"}]})
+
+
+def serving() -> list[Item]:
+    """The healthy cluster, its operator serving gates."""
+    return changed(
+        "Pod", "operator", lambda it: it["spec"]["containers"][0].update(args=["--admission-gate"])
+    )
+
+
+def waiting(cpu: int | str, memory: str = "1Gi") -> Item:
+    body = pod_body("wants", 1)
+    body["spec"]["containers"] = [building.container("main", cpu, memory)]
+    return body
+
+
+def _unschedulable(item: Item) -> None:
+    item["spec"]["taints"] = [{"key": "gpu", "effect": "NoSchedule"}]
+
+
+def found(run: Run, tmp_path: Path, items: list[Item]) -> tuple[dict[str, Any], int]:
+    result = run("doctor", "-f", written(tmp_path / "dump.json", items), "-o", "json")
+    assert result.exception is None, result.exception
+    return json.loads(result.output), result.return_value
+
+
+def test_nothing_is_found_where_nothing_is_wrong(run: Run, tmp_path: Path) -> None:
+    report, code = found(run, tmp_path, healthy())
+    assert report["findings"] == []
+    assert list(report["notChecked"]) == ["access"]
+    assert code == 0
+
+
+CASES: dict[str, tuple[list[Item], str, str, list[str], str, str]] = {
+    "a kind is not defined": (
+        without("CustomResourceDefinition", "rebalancepolicies"),
+        *("definitions", "warning", ["rebalancepolicies.numazones.io"]),
+        *("is not defined", "kubectl apply -k crds"),
+    ),
+    "a kind is not served": (
+        changed("CustomResourceDefinition", "numazones.n", lambda it: it["spec"]["versions"].clear()),
+        *("definitions", "error", ["numazones.numazones.io"]),
+        *("does not serve version v1alpha1", "kubectl apply -k crds"),
+    ),
+    "a definition is older": (
+        changed(
+            "CustomResourceDefinition",
+            "numazones.n",
+            lambda it: it["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"][
+                "properties"
+            ].pop("headroom"),
+        ),
+        *("definitions", "warning", ["numazones.numazones.io"]),
+        *("lacks status.headroom, status.headroom.exclusiveCPUs", "kubectl apply -k crds"),
+    ),
+    "the exporter is not installed": (
+        [it for it in without("NUMAZone", "worker-2") if it["metadata"]["name"] != EXPORTER],
+        *("exporters", "error", ["worker-2"]),
+        *("no zones are published: no pod of the exporter", "kubectl apply -k manifests/exporter"),
+    ),
+    "the exporter's image cannot be pulled": (
+        [
+            *(it for it in without("NUMAZone", "worker-2") if it["metadata"]["name"] != EXPORTER),
+            program(
+                "numazones-exporter",
+                "worker-2",
+                conditions=[],
+                containerStatuses=[{"name": "main", "state": {"waiting": {"reason": "ImagePullBackOff"}}}],
+            ),
+        ],
+        *("exporters", "error", ["worker-2"]),
+        *("pod numazones-exporter-x is ImagePullBackOff", "kubectl describe pod -n numazones-system"),
+    ),
+    "a taint keeps the exporter away": (
+        [
+            it
+            for it in changed("Node", "worker-2", _unschedulable)
+            if it.get("spec", {}).get("nodeName") != "worker-2"
+        ],
+        *("exporters", "error", ["worker-2"]),
+        *("its taint gpu:NoSchedule keeps the exporter away", "tolerate it"),
+    ),
+    "zones are incomplete": (
+        without("NUMAZone", "worker-2-numa-1"),
+        *("exporters", "error", ["worker-2"]),
+        *("its zones cannot be used: ", "kubectl logs -n numazones-system numazones-exporter-x"),
+    ),
+    "a lease is missing": (
+        without("Lease", "worker-2"),
+        *("leases", "error", ["worker-2"]),
+        *("no Lease vouches for its zones", "kubectl logs"),
+    ),
+    "a lease has expired": (
+        [*without("Lease", "worker-2"), lease("worker-2", TIME), lease("worker-1", LATER)],
+        *("leases", "error", ["worker-2"]),
+        *(f"last vouched for them at {TIME}, 300 s ago (180 s are allowed)", "kubectl logs"),
+    ),
+    "a node is gone and its zones are not": (
+        without("Node", "worker-2"),
+        *("leases", "warning", ["worker-2"]),
+        *("is no node of the cluster", "kubectl delete numazones -l numazones.io/node=worker-2"),
+    ),
+    "a source cannot be read": (
+        changed(
+            "NUMAZone",
+            "worker-2",
+            lambda it: it["status"].update(
+                conditions=[{"type": "Ready", "status": "Unknown", "reason": "TimedOut", "message": "slow"}]
+            ),
+        ),
+        *("readings", "warning", ["worker-2"]),
+        *("TimedOut: slow", "docs/reference/exporter.md"),
+    ),
+    "sources disagree": (
+        changed(
+            "NUMAZone",
+            "worker-2",
+            lambda it: it["status"].update(
+                conditions=[
+                    {"type": "Ready", "status": "Unknown", "reason": "SourcesDisagree", "message": "see"},
+                    {
+                        "type": "Consistent",
+                        "status": "False",
+                        "reason": "SourcesDisagree",
+                        "message": "3 and 4",
+                    },
+                ]
+            ),
+        ),
+        *("readings", "error", ["worker-2"]),
+        *("sources disagree: 3 and 4", "restart the kubelet"),
+    ),
+    "two models show on a node": (
+        changed(
+            "Node", "worker-2", lambda it: it["metadata"]["labels"].update({"node.koordinator.sh/cpu": "x"})
+        ),
+        *("readings", "error", ["worker-2"]),
+        *("both place pods on the node", "leave placement to one of them"),
+    ),
+    "a clock is ahead": (
+        [*without("Lease", "worker-1"), lease("worker-1", TIME, written_at="2026-11-20T09:59:00Z")],
+        *("clocks", "warning", ["worker-1"]),
+        *("its clock is 60 s ahead of the API server's", "synchronised"),
+    ),
+    "there is no operator": (
+        without("Pod", "numazones-operator"),
+        *("operator", "hint", ["numazones-operator"]),
+        *("no pod of the operator was seen", "kubectl apply -k manifests/operator"),
+    ),
+    "the operator fails": (
+        changed("Pod", "operator", lambda it: it["status"].update(conditions=[], phase="Pending")),
+        *("operator", "error", ["numazones-system/numazones-operator-x"]),
+        *("is Pending, not ready", "kubectl describe pod"),
+    ),
+    "a gate waits for no operator": (
+        [*without("Pod", "numazones-operator"), gated()],
+        *("gates", "error", ["team/gated"]),
+        *("and no operator runs", "kubectl apply -k manifests/operator"),
+    ),
+    "a gate that the operator does not serve": (
+        [*healthy(), gated()],
+        *("gates", "error", ["team/gated"]),
+        *("which the operator does not serve", "--admission-gate"),
+    ),
+    "a gate in a namespace that does not opt in": (
+        [*(it for it in serving() if it["kind"] != "Namespace"), namespace(), gated()],
+        *("gates", "error", ["team/gated"]),
+        *("does not opt in", "kubectl label namespace team numazones.io/admission-gate=enabled"),
+    ),
+    "a loop without a gate": (
+        [*without("Namespace"), namespace(), *replicas(3)],
+        *("gates", "warning", ["team/web"]),
+        *("rejected 3 pods of this ReplicaSet", "kubectl label namespace team"),
+    ),
+    "no topology policy": (
+        zones_of(policy="none"),
+        *("settings", "warning", ["worker-2"]),
+        *("topologyManagerPolicy is none", "set topologyManagerPolicy: single-numa-node"),
+    ),
+    "a policy that rejects nothing": (
+        zones_of(policy="best-effort"),
+        *("settings", "hint", ["worker-2"]),
+        *("topologyManagerPolicy is best-effort", "restricted"),
+    ),
+    "no exclusive CPUs": (
+        zones_of(cpus="none"),
+        *("settings", "warning", ["worker-2"]),
+        *("cpuManagerPolicy is none", "set cpuManagerPolicy: static"),
+    ),
+    "memory that is not bound": (
+        zones_of(memory="None"),
+        *("settings", "hint", ["worker-2"]),
+        *("memoryManagerPolicy is None: memory comes", "set memoryManagerPolicy: Static"),
+    ),
+    "hugepages that are not bound": (
+        zones_of(memory="None", machine=building.machine(hugepages={1 << 20: 2})),
+        *("settings", "warning", ["worker-2"]),
+        *("memory and hugepages come from any NUMA node", "set memoryManagerPolicy: Static"),
+    ),
+    "one NUMA node": (
+        zones_of(machine=building.machine(1)),
+        *("settings", "hint", ["worker-2"]),
+        *("has one NUMA node", "leave it"),
+    ),
+    "an option that never acts": (
+        zones_of(cpu_options={"distribute-cpus-across-numa": "true"}),
+        *("settings", "hint", ["worker-2"]),
+        *("distribute-cpus-across-numa never acts", "restricted"),
+    ),
+    "two writers": (
+        [*without("NodeResourceTopology"), topology("koordlet", "numazones-exporter")],
+        *("writers", "error", ["worker-1"]),
+        *("is written by koordlet and numazones-exporter", "--publish"),
+    ),
+    "three CPUs on whole cores of two": (
+        [*zones_of(cpu_options={"full-pcpus-only": "true"}), waiting(3)],
+        *("requests", "warning", ["team/wants"]),
+        *(
+            "container main asks for 3 CPUs; the kubelet gives whole cores of 2 threads",
+            "ask for 4 or 2 CPUs",
+        ),
+    ),
+    "a CPU more than a NUMA node has": (
+        [*healthy(), waiting(9)],
+        *("requests", "warning", ["team/wants"]),
+        *("asks for 9 CPUs; a NUMA node gives 8 at most", "ask for 8 CPUs"),
+    ),
+    "a Guaranteed pod that pins nothing": (
+        [*healthy(), waiting("2500m")],
+        *("pinning", "hint", ["team/wants"]),
+        *("asks for a fraction of a CPU in container main", "ask for whole CPUs"),
+    ),
+    "a zone that no shape can use": (
+        without("Pod", "small"),
+        *("stranded", "hint", ["worker-1 zone 1"]),
+        *("2 CPUs are free that no pod of the 2 shapes seen here can use", "kubectl numazones plan"),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_wrong_is_found_with_its_cure(run: Run, tmp_path: Path, case: str) -> None:
+    items, check, severity, subjects, message, cure = CASES[case]
+    report, code = found(run, tmp_path, items)
+    of_check = [it for it in report["findings"] if it["check"] == check and it["subjects"] == subjects]
+    assert of_check, report
+    assert any(
+        it["severity"] == severity and message in it["message"] and cure in it["cure"] for it in of_check
+    ), of_check
+    assert code == int(any(it["severity"] != "hint" for it in report["findings"]))
+
+
+def test_checks_that_could_not_look_are_named(run: Run, dump: Path) -> None:
+    output = run("doctor", "-f", dump).output
+    assert (
+        "not checked: definitions: there are no CustomResourceDefinition objects in what was read" in output
+    )
+    assert "not checked: leases: there are no Lease objects" in output
+    assert "not checked: access: nobody was asked" in output
+
+
+def test_managed_fields_that_were_left_out_are_asked_for(run: Run, tmp_path: Path) -> None:
+    items = healthy()
+    for item in items:
+        item["metadata"].pop("managedFields", None)
+    report, _ = found(run, tmp_path, items)
+    assert "--show-managed-fields" in report["notChecked"]["clocks"]
+    assert "--show-managed-fields" in report["notChecked"]["writers"]
+
+
+def test_the_worst_comes_first_and_is_counted(run: Run, tmp_path: Path) -> None:
+    items = [*without("Pod", "numazones-operator"), gated(), waiting(9)]
+    lines = run("doctor", "-f", written(tmp_path / "dump.json", items)).output.splitlines()
+    heads = [line.split()[0] for line in lines if line.split()[0] in {"ERROR", "WARNING", "HINT"}]
+    assert heads == ["ERROR", "WARNING", "HINT"]
+    assert lines[-2] == "1 error, 1 warning, 1 hint from 12 checks"

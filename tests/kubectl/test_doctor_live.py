@@ -1,0 +1,119 @@
+"""``doctor`` on a live cluster: what is there, what is not, and what the user may not do."""
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+from aiohttp import web
+
+from numazones_simulator import node_kinds
+from tests.kubectl.test_doctor import healthy
+from tests.operator.closed_loop import closed_loop
+
+PROGRAM = Path(sys.executable).with_name("kubectl-numazones")
+
+
+async def doctor(kubeconfig: Path) -> tuple[dict[str, Any], int]:
+    process = await asyncio.create_subprocess_exec(
+        *(PROGRAM, "doctor", "--kubeconfig", kubeconfig, "-o", "json"),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    output, errors = await process.communicate()
+    assert output, errors.decode()
+    return json.loads(output), process.returncode or 0
+
+
+def of(report: Mapping[str, Any], check: str) -> list[tuple[str, list[str], str]]:
+    found = (it for it in report["findings"] if it["check"] == check)
+    return [(it["severity"], it["subjects"], it["message"]) for it in found]
+
+
+async def test_a_cluster_is_examined_with_what_its_api_server_knows(tmp_path: Path) -> None:
+    async with closed_loop(tmp_path) as loop:
+        await loop.start_nodes([node_kinds.single_numa_node("worker-1", "10.0.0.1")])
+        await loop.create_pod("odd", cpu=100)
+        report, code = await doctor(loop.kubeconfig)
+        assert of(report, "definitions") == of(report, "leases") == of(report, "clocks") == []
+        assert [(severity, subjects) for severity, subjects, _ in of(report, "operator")] == [
+            ("hint", ["numazones-operator"])
+        ]
+        # The embedded server knows no access reviews.
+        assert set(report["notChecked"]) == {"access", "writers"}
+        assert code == int(any(it["severity"] != "hint" for it in report["findings"]))
+
+
+@asynccontextmanager
+async def serving(directory: Path, denied: set[str]) -> AsyncIterator[Path]:
+    """An API server that has the healthy cluster's objects, and denies reading some kinds."""
+    plurals = {"NUMAZone": "numazones", "NodeResourceTopology": "noderesourcetopologies"}
+    objects: dict[str, list[dict[str, Any]]] = {}
+    for item in healthy():
+        kind = item["kind"]
+        objects.setdefault(plurals.get(kind, f"{kind.lower()}s"), []).append(item)
+
+    def status(code: int, reason: str) -> web.Response:
+        return web.json_response({"kind": "Status", "reason": reason, "message": reason}, status=code)
+
+    async def answer(request: web.Request) -> web.Response:
+        *_, last = request.path.strip("/").split("/")
+        if last == "selfsubjectaccessreviews":
+            asked = (await request.json())["spec"]["resourceAttributes"]
+            name = "/".join(filter(None, (asked["resource"], asked["subresource"])))
+            return web.json_response({"status": {"allowed": name not in denied}}, status=201)
+        if "customresourcedefinitions" in request.path:
+            (found,) = [it for it in objects["customresourcedefinitions"] if it["metadata"]["name"] == last]
+            return web.json_response(found)
+        if last in denied:
+            return status(403, "Forbidden")
+        body = {"kind": "List", "metadata": {"resourceVersion": "1"}, "items": objects.get(last, [])}
+        return web.json_response(body)
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    port = runner.addresses[0][1]
+    kubeconfig = directory / "kubeconfig"
+    kubeconfig.write_text(
+        yaml.safe_dump(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
+                "users": [{"name": "u", "user": {"token": "t"}}],
+                "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+                "current-context": "x",
+            }
+        )
+    )
+    try:
+        yield kubeconfig
+    finally:
+        await runner.cleanup()
+
+
+async def test_what_the_user_may_not_do_is_found_and_leaves_checks_unmade(tmp_path: Path) -> None:
+    async with serving(tmp_path, {"leases", "nodes/proxy"}) as kubeconfig:
+        report, code = await doctor(kubeconfig)
+    assert [(severity, subjects) for severity, subjects, _ in of(report, "access")] == [
+        ("warning", ["list leases.coordination.k8s.io"]),
+        ("warning", ["get nodes/proxy"]),
+    ]
+    assert set(report["notChecked"]) == {"leases", "clocks"}
+    assert "list leases.coordination.k8s.io: Forbidden" in report["notChecked"]["leases"]
+    assert code == 1
+
+
+async def test_a_user_who_may_do_everything_finds_nothing_wrong(tmp_path: Path) -> None:
+    async with serving(tmp_path, set()) as kubeconfig:
+        report, _ = await doctor(kubeconfig)
+    assert report["notChecked"] == {}
+    assert [it for it in report["findings"] if it["check"] != "leases"] == []
