@@ -19,6 +19,7 @@ _EPILOG = """
 \b
 Examples:
   kubectl numazones doctor
+
 \b
   Offline, with everything that checks look at:
     kubectl get nodes,numazones,pods,replicasets,namespaces,leases,crds,noderesourcetopologies \\
