@@ -8,7 +8,7 @@ Here is what values and release change in them.
 {{- $values := .root.Values -}}
 {{- $text := .root.Files.Get (printf "files/manifests/%s" .file) | required (printf "the chart lacks manifests/%s" .file) -}}
 {{- $text = regexReplaceAll "\\bnumazones-system\\b" $text $values.exporter.namespace -}}
-{{- $text = regexReplaceAll "(\\bnamespace: *|--namespace=)numazones-operator\\b" $text (printf "${1}%s" $values.operator.namespace) -}}
+{{- $text = regexReplaceAll "(\\bnamespace: *|--namespace=|:serviceaccount:)numazones-operator\\b" $text (printf "${1}%s" $values.operator.namespace) -}}
 {{- $items := list -}}
 {{- range $part := regexSplit "(?m)^---$" $text -1 -}}
 {{- $object := fromYaml $part -}}

@@ -55,7 +55,7 @@ class _Held:
     identity: str
     """Canonical JSON of our label, the owners and the spec."""
     status: str
-    """Canonical JSON of the status without transition times."""
+    """Canonical JSON of the status without transition times, and without what the operator writes."""
     since: Mapping[str, tuple[str, str]]
     """Type of each condition → its status, and since when."""
 
@@ -217,7 +217,7 @@ def canonical(value: Any) -> str:
 
 def _held(body: Mapping[str, Any]) -> _Held:
     metadata = body["metadata"]
-    status = dict(body.get("status") or {})
+    status = {key: value for key, value in (body.get("status") or {}).items() if key != "silence"}
     conditions = status.get("conditions") or []
     if conditions:
         status["conditions"] = [

@@ -5,47 +5,48 @@ never published have no age.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from numazones.api.numazone import NUMAZONE, NUMAZone
 
 _UNKNOWN = "<none>"
 _GAP = "   "
-_SELECTED = re.compile(r'\[\?\(@\.(\w+)=="([^"]*)"\)\]')
+# .field, ['either','or'], [?(@.key=="value")]
+_STEP = re.compile(
+    r"""\.(?P<field>\w+)|\[(?P<union>'[^\]]*')\]|\[\?\(@\.(?P<key>\w+)=="(?P<wanted>[^"]*)"\)\]"""
+)
 
 
 def render(zones: Sequence[NUMAZone]) -> str:
     """Write one line per zone below the columns' names; cells are aligned to the left as kubectl does."""
     columns = [column for column in NUMAZONE.columns if column.priority == 0 and column.type != "date"]
     documents = [zone.to_api() for zone in zones]
-    rows = [[column.name.upper() for column in columns]]
-    rows += [[_cell(document, column.json_path) for column in columns] for document in documents]
-    widths = [max(len(row[index]) for row in rows) for index in range(len(columns))]
+    rows = [["NAME", *(column.name.upper() for column in columns)]]
+    rows += [
+        [document["metadata"]["name"], *(_cell(document, column.json_path) for column in columns)]
+        for document in documents
+    ]
+    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
     lines = (_GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
     return "".join(f"{line.rstrip()}\n" for line in lines)
 
 
 def _cell(document: Any, path: str) -> str:
-    """Follow a printer column's path: fields, and ``[?(@.key=="value")]`` to choose from a list."""
-    value = document
-    for step in _steps(path):
-        if isinstance(step, tuple):
-            key, wanted = step
-            value = next((item for item in value or () if item.get(key) == wanted), None)
-        else:
-            value = None if value is None else value.get(step)
-    return _UNKNOWN if value is None or value == "" else str(value)
+    """Follow a printer column's path; of several results the first counts."""
+    found, end = [document], 0
+    while end < len(path):
+        step = _STEP.match(path, end)
+        if step is None:
+            raise ValueError(f"the column path {path!r} uses more of JSONPath than columns here do")
+        found = [value for one in found for value in _follow(one, step)]
+        end = step.end()
+    return str(found[0]) if found and found[0] != "" else _UNKNOWN
 
 
-def _steps(path: str) -> list[str | tuple[str, str]]:
-    steps: list[str | tuple[str, str]] = []
-    for part in re.split(r"\.(?![^\[]*\])", path.removeprefix(".")):
-        field, bracket, _ = part.partition("[")
-        steps.append(field)
-        if bracket:
-            match = _SELECTED.fullmatch(part[len(field) :])
-            if match is None:
-                raise ValueError(f"the column path {path!r} uses more of JSONPath than columns here do")
-            steps.append((match[1], match[2]))
-    return steps
+def _follow(value: Any, step: re.Match[str]) -> Iterator[Any]:
+    if step["key"]:
+        yield from (item for item in value if item.get(step["key"]) == step["wanted"])
+    else:
+        names = [step["field"]] if step["field"] else re.findall(r"'([^']*)'", step["union"])
+        yield from (value[name] for name in names if name in value)

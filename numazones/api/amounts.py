@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from numazones import cpuset, quantity
-from numazones.api.numazone import Headroom, Kubelet, Resource, Summary
+from numazones.api.numazone import READY, Headroom, Kubelet, Resource, Summary
 from numazones.api.snapshot import KnownDevice, NodeSnapshot
 from numazones.cpuset import CPUSet
 from numazones.kubelet.cpu_manager import NONE as NO_CPUS
@@ -177,11 +177,10 @@ def summary_of(snapshot: NodeSnapshot, numa: int, amounts: Iterable[Amounts]) ->
     """Round the amounts for the columns of kubectl get; each column has one notation."""
     amounts = tuple(amounts)
     memory = next(item for item in amounts if item.name == MEMORY)
-    alone = None if snapshot.kubelet is None else _free_memory(snapshot, snapshot.kubelet, numa, amounts)
     return Summary(
+        ready=next((one.status for one in snapshot.conditions if one.type == READY), ""),
         memory=in_gibibytes(memory.capacity),
         memory_free=in_gibibytes(memory.available),
-        memory_max=in_gibibytes(alone),
         devices=_device_summary(snapshot, numa, [item.name for item in amounts if is_device(item.name)]),
     )
 

@@ -24,6 +24,7 @@ from numazones.api.meta import (
     CPUList,
     Quantity,
     ResourceType,
+    Timestamp,
     list_map,
 )
 
@@ -296,15 +297,11 @@ class Headroom(APIModel):
 
 
 class Summary(APIModel):
-    """Figures rounded for the columns of kubectl get; programs read resources instead."""
+    """Figures rounded for the columns of kubectl get; programs read resources and conditions instead."""
 
+    ready: str = Field(default="", max_length=32, description="Status of the condition Ready.")
     memory: str = Field(default="", max_length=32, description="Memory of the zone.")
     memory_free: str = Field(default="", max_length=32, description="Memory that pods could still be given.")
-    memory_max: str = Field(
-        default="",
-        max_length=32,
-        description="The largest request for memory that the zone alone takes.",
-    )
     devices: str = Field(
         default="",
         max_length=256,
@@ -313,6 +310,19 @@ class Summary(APIModel):
             "where the same devices are close to several; ? where unknown; +1 stands for one more."
         ),
     )
+
+
+class Silence(APIModel):
+    """That nobody vouches for the zone: its node's exporter gives no sign of life."""
+
+    ready: str = Field(
+        max_length=32,
+        description="Unknown; kubectl get shows it instead of the condition Ready, which stays as it was.",
+    )
+    since: Timestamp | None = Field(
+        default=None, description="The last sign of life; left out where none is known."
+    )
+    message: str = Field(default="", max_length=1024, description="The same for people, with the cure.")
 
 
 class NUMAZoneStatus(APIModel):
@@ -377,6 +387,10 @@ class NUMAZoneStatus(APIModel):
         description="Ready is False or Unknown, with a reason, when something could not be read.",
         json_schema_extra=list_map("type"),
     )
+    silence: Silence | None = Field(
+        default=None,
+        description="Written by the operator alone, while the node's exporter gives no sign of life.",
+    )
 
 
 def _resource(name: str, amount: str) -> str:
@@ -391,8 +405,6 @@ NUMAZONE = ResourceType(
     scope="Cluster",
     description="One NUMA node of a Kubernetes node: its hardware, what is given away and what is left.",
     columns=(
-        Column("Node", ".spec.nodeName", "Kubernetes node"),
-        Column("NUMA", ".spec.numaID", "NUMA node", type="integer"),
         Column("Policy", ".status.kubelet.topologyManagerPolicy", "Topology manager policy"),
         Column("CPU", _resource("cpu", "capacity"), "CPUs of the zone"),
         Column("Reserved", _resource("cpu", "reserved"), "CPUs kept from pods"),
@@ -401,9 +413,13 @@ NUMAZONE = ResourceType(
         Column("Memory", ".status.summary.memory", "Memory of the zone"),
         Column("Mem-Free", ".status.summary.memoryFree", "Memory that pods could still be given"),
         Column("Devices", ".status.summary.devices", "Free of allocatable devices; @0-1: shared by zones"),
+        # Of several results the API server shows the first that is there (apiextensions' tableconvertor).
         Column(
-            "Ready", f'.status.conditions[?(@.type=="{READY}")].status', "Whether everything could be read"
+            "Ready",
+            ".status['silence','summary'].ready",
+            "Whether everything could be read; Unknown also while the exporter is silent",
         ),
+        Column("Silent", ".status.silence.since", "Time since the exporter's last sign of life", type="date"),
         Column("Age", ".metadata.creationTimestamp", "Time since the zone was first published", type="date"),
         Column("Scope", ".status.kubelet.topologyManagerScope", "Topology manager scope", priority=1),
         Column(
@@ -413,7 +429,6 @@ NUMAZONE = ResourceType(
             type="integer",
             priority=1,
         ),
-        Column("Mem-Max", ".status.summary.memoryMax", "Largest request for memory of one zone", priority=1),
     ),
 )
 

@@ -232,10 +232,7 @@ def _nodes(kinds: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[ClusterNode
     for body in kinds["Node"]:
         node = ClusterNode.from_api(body)
         if node.name in zones:
-            try:
-                node = node.with_state(node_from_zones(zones[node.name]))
-            except NumazonesError as error:
-                node = node.with_unknown_state(Unknown("ZonesUnreadable", str(error)))
+            node = _with_zones(node, zones[node.name])
         try:
             other = seen(
                 body,
@@ -252,6 +249,16 @@ def _nodes(kinds: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[ClusterNode
                 node = node.with_policy_state(other, DECIDERS[model_of(other)], beneath=node.state)
         nodes.append(node)
     return nodes
+
+
+def _with_zones(node: ClusterNode, zones: Sequence[NUMAZone]) -> ClusterNode:
+    for zone in zones:
+        if zone.status is not None and zone.status.silence is not None:
+            return node.with_unknown_state(Unknown("ExporterSilent", zone.status.silence.message))
+    try:
+        return node.with_state(node_from_zones(zones))
+    except NumazonesError as error:
+        return node.with_unknown_state(Unknown("ZonesUnreadable", str(error)))
 
 
 def _by_name(kinds: Mapping[str, Sequence[Mapping[str, Any]]], kind: str) -> dict[str, Mapping[str, Any]]:

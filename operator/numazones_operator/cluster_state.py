@@ -108,6 +108,11 @@ class ClusterState:
             pending={pod.uid: pod for pod in self.pods if not pod.node and not pod.terminal},
         )
 
+    def silent(self, name: str) -> bool:
+        """Whether the exporter on a node gives no sign of life."""
+        record = self._records.get(name)
+        return record is None or record.pulse is None or self._clock() >= record.pulse.until
+
     def record(self, name: str) -> NodeRecord | None:
         """Return what is known about a node."""
         return self._records.get(name)

@@ -21,6 +21,8 @@ class ZoneReport:
     """How many zones the node has."""
     body: Mapping[str, Any] | None
     """The whole object; None once the node's zones have been read together."""
+    silent: bool = False
+    """Whether it says that its exporter is silent."""
 
     @classmethod
     def from_api(cls, body: Mapping[str, Any]) -> "ZoneReport":
@@ -33,6 +35,7 @@ class ZoneReport:
             status.get("snapshot") or "",
             status.get("zones") or 0,
             body,
+            "silence" in status,
         )
 
 

@@ -42,6 +42,7 @@ from numazones_operator.rebalance.controller import Rebalancing
 from numazones_operator.rebalance.inputs import Inputs
 from numazones_operator.rebalance.intent import Intent
 from numazones_operator.rebalance.metrics import RebalanceMetrics
+from numazones_operator.silences import Silences
 from numazones_operator.work_figures import PredictionFigures, QueueFigures
 from numazones_program import logs, probes
 from numazones_program.signals import ending_signals
@@ -175,11 +176,20 @@ class Operator:
 
     def _duties(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
         yield "publisher", self.pipeline.publisher.run()
+        yield "silences", self._silences().run()
         yield "announcements", self.pipeline.announcements.run()
         yield "kopf", run_kopf(self._memo(), spawned=self._answer_signals)
         yield "admission gates", self.gates.run()
         if self.options.rebalance:
             yield "rebalancing", self.rebalancing.run()
+
+    def _silences(self) -> Silences:
+        return Silences(
+            self._client,
+            self.pipeline.state,
+            namespace=self.options.exporter_namespace,
+            metrics=self.metrics,
+        )
 
     def _memo(self) -> Memo:
         return Memo(

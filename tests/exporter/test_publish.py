@@ -162,6 +162,16 @@ async def test_nothing_is_written_after_a_restart_when_nothing_changed(
     assert fake.requests == [("GET", ZONES)]
 
 
+async def test_what_the_operator_says_of_silence_is_left_to_it(
+    publisher: ZonePublisher, fake: FakeAPI, clocks: Clocks
+) -> None:
+    await publisher.publish([zone(0)])
+    fake.zones["worker-3-numa-0"]["status"]["silence"] = {"ready": "Unknown", "message": "it is silent"}
+    fake.requests.clear()
+    assert await new_publisher(publisher, clocks).publish([zone(0)]) == 0
+    assert fake.requests == [("GET", ZONES)]
+
+
 async def test_a_change_rewrites_statuses_only(publisher: ZonePublisher, fake: FakeAPI) -> None:
     await publisher.publish([zone(0), zone(1)])
     fake.requests.clear()

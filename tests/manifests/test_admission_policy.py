@@ -197,6 +197,72 @@ def test_a_token_bound_to_no_node_writes_nothing(cluster: Cluster) -> None:
     assert "the token is bound to no node" in said
 
 
+def silence(cluster: Cluster, status: dict[str, Any], *options: str, token: str) -> str:
+    """Apply a status to the zone of node-b, as the operator does."""
+    body = {"apiVersion": "numazones.io/v1alpha1", "kind": "NUMAZone", "metadata": {"name": "node-b-numa-4"}}
+    return cluster.server.kubectl(
+        "apply",
+        "--server-side",
+        "--force-conflicts",
+        "--field-manager=numazones-operator",
+        "--validate=false",
+        "--subresource=status",
+        *options,
+        "-f",
+        "-",
+        stdin=json.dumps(body | {"status": status}),
+        token=token,
+        check=False,
+    )
+
+
+def test_the_operator_says_which_zones_are_silent_and_nothing_else(cluster: Cluster) -> None:
+    server = cluster.server
+    zone = cluster.zone("node-b-numa-4", node="node-b", numa_id=4)
+    written = {
+        "snapshot": "s",
+        "resources": [{"name": "cpu", "capacity": "8"}],
+        "conditions": [{"type": "Ready", "status": "True", "reason": "Complete"}],
+        "summary": {"ready": "True"},
+    }
+    server.kubectl("create", "-f", "-", stdin=json.dumps(zone))
+    server.kubectl(
+        "patch", "numazones", "node-b-numa-4", "--subresource=status", "--type=merge",
+        "-p", json.dumps({"status": written}),
+    )  # fmt: skip
+
+    def ready() -> str:
+        shown = server.kubectl("get", "numazones", "node-b-numa-4").splitlines()
+        return shown[1][shown[0].index("READY") :].split("  ")[0]
+
+    assert ready() == "True"
+    token = server.kubectl("-n", "numazones-operator", "create", "token", "numazones-operator").strip()
+    said = {"silence": {"ready": "Unknown", "since": "2026-01-31T08:00:00Z", "message": "it is silent"}}
+    assert "serverside-applied" in silence(cluster, said, token=token)
+    assert ready() == "Unknown"
+    for forged in (
+        {"snapshot": "t"},
+        {"podsFingerprint": "new"},
+        {"resources": [{"name": "cpu", "capacity": "9"}]},
+        {"resources": [{"name": "memory", "capacity": "9"}]},
+        {"conditions": [{"type": "Ready", "status": "False", "reason": "Forged"}]},
+        {"conditions": [{"type": "Other", "status": "False", "reason": "Forged"}]},
+        {"summary": {"ready": "Unknown"}},
+    ):
+        answer = silence(cluster, said | forged, token=token)
+        assert "the operator may write nothing of numazones node-b-numa-4 but status.silence" in answer, (
+            forged
+        )
+    assert "serverside-applied" in silence(cluster, {}, token=token)
+    assert ready() == "True"
+    left = json.loads(server.kubectl("get", "numazones", "node-b-numa-4", "-o", "json"))["status"]
+    assert "silence" not in left
+    assert left["snapshot"] == "s"
+    for verb in ("create", "update", "delete"):
+        asked = server.kubectl("auth", "can-i", verb, "numazones.numazones.io", token=token, check=False)
+        assert asked.endswith("no\n"), verb
+
+
 def test_others_are_not_concerned(cluster: Cluster) -> None:
     body = json.dumps(cluster.zone("node-b-numa-9", node="node-b", numa_id=9))
     assert "created" in cluster.server.kubectl("create", "-f", "-", stdin=body)

@@ -215,6 +215,8 @@ def test_other_namespaces_are_used_throughout(changed: dict[Key, Object]) -> Non
     assert "namespace: numazones-operator" not in text
     condition = changed["ValidatingAdmissionPolicy", "", "numazones-exporter"]["spec"]["matchConditions"][0]
     assert '"system:serviceaccount:agents:numazones-exporter"' in condition["expression"]
+    condition = changed["ValidatingAdmissionPolicy", "", "numazones-operator"]["spec"]["matchConditions"][0]
+    assert '"system:serviceaccount:control:numazones-operator"' in condition["expression"]
     assert not {"Namespace", "CustomResourceDefinition"} & {kind for kind, _, _ in changed}
 
 

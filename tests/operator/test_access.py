@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from numazones.api.meta import NODE_LABEL
 from numazones_client import Client, ClusterConfig, Resource, from_kubeconfig
-from numazones_client.resources import NODES, NUMAZONES, PODS
+from numazones_client.resources import LEASES, NODES, NUMAZONES, PODS
+from numazones_operator import silences
 from numazones_operator.admission_gates import GATE, OPT_IN
 from numazones_operator.admission_predictions import ADMISSION_PREDICTIONS
 from numazones_operator.process import Operator
@@ -28,6 +30,24 @@ MANIFESTS = ROOT / "manifests"
 NAMESPACES = Resource("", "v1", "namespaces", namespaced=False)
 
 REBALANCING = "numazones-operator-rebalance"
+
+
+SILENT = {
+    "apiVersion": LEASES.api_version,
+    "kind": "Lease",
+    "metadata": {
+        "name": "numazones-exporter-gone",
+        "namespace": OPTIONS.exporter_namespace,
+        "labels": {NODE_LABEL: "gone"},
+    },
+    "spec": {"leaseDurationSeconds": 1, "renewTime": "2026-01-31T08:00:00.000000Z"},
+}
+ABANDONED = {
+    "apiVersion": NUMAZONES.api_version,
+    "kind": "NUMAZone",
+    "metadata": {"name": "gone-numa-0"},
+    "spec": {"nodeName": "gone", "numaID": 0},
+}
 
 
 async def exercise(loop: Loop, operator: Operator) -> None:
@@ -56,12 +76,21 @@ async def exercise(loop: Loop, operator: Operator) -> None:
         return not pod["spec"].get("schedulingGates")
 
     await eventually(released)
+    await loop.client.apply(LEASES, SILENT, field_manager="exporter", namespace=OPTIONS.exporter_namespace)
+    await loop.client.apply(NUMAZONES, ABANDONED, field_manager="exporter")
+
+    async def marked() -> bool:
+        zone = await loop.client.get(NUMAZONES, "gone-numa-0")
+        return "silence" in (zone.get("status") or {})
+
+    await eventually(marked)
     assert not operator.failed
 
 
 async def test_every_right_is_used_and_every_call_is_granted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(silences, "_PERIOD", 0.1)
     used = note_rights(monkeypatch)
     async with closed_loop(tmp_path) as loop:
         await loop.start_nodes(node_kinds.mixed(2))

@@ -1,7 +1,7 @@
 """The JSONPath that printer columns and custom-resource selectors are written in.
 
 Kubernetes' dialect (client-go's util/jsonpath) as far as `additionalPrinterColumns` admits it:
-fields, quoted fields, indexes, slices, wildcards and equality or order filters.
+fields, quoted fields and unions of them, indexes, slices, wildcards and equality or order filters.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ _TOKEN = re.compile(
       \.(?P<field>(?:\\.|[^.\[\]\\'"()@\s])+)
     | \[\s*'(?P<quoted>[^']*)'\s*\]
     | \[\s*"(?P<double>[^"]*)"\s*\]
+    | \[\s*(?P<union>'[^']*'(?:\s*,\s*'[^']*')+)\s*\]
     | \[\s*(?P<wild>\*)\s*\]
     | \[\s*(?P<index>-?\d+)\s*\]
     | \[\s*(?P<start>-?\d*)\s*:\s*(?P<stop>-?\d*)\s*\]
@@ -71,6 +72,9 @@ def find(value: Any, path: str) -> list[Any]:
 
 
 def _step(match: re.Match[str]) -> Step:
+    if match["union"]:
+        fields = [_field(name) for name in re.findall(r"'([^']*)'", match["union"])]
+        return lambda value: (item for field in fields for item in field(value))
     name = match["field"] if match["field"] is not None else match["quoted"]
     name = name if name is not None else match["double"]
     if match["wild"] or name == "*":

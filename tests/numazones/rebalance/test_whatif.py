@@ -173,6 +173,17 @@ def test_nodes_whose_zones_make_no_sense_take_part_in_nothing(dump: dict[str, An
     assert situation.cluster.nodes["n1"].state is not None
 
 
+def test_nodes_of_silent_exporters_take_part_in_nothing(dump: dict[str, Any]) -> None:
+    for item in dump["items"]:
+        if item["kind"] == "NUMAZone":
+            item["status"]["silence"] = {"ready": "Unknown", "message": "the exporter is silent"}
+    situation = situation_of(dump["items"], NOW)
+    unknown = [node.unknown for node in situation.cluster.nodes.values()]
+    assert [(one.reason, one.message) for one in unknown if one] == [
+        ("ExporterSilent", "the exporter is silent")
+    ] * 4
+
+
 def test_effort_runs_out_the_same_everywhere() -> None:
     effort = Effort(2)
     assert [effort(), effort(), effort(), effort()] == [False, False, True, True]

@@ -55,6 +55,8 @@ OBJECT = {
         (".spec.absent", []),
         (".spec.a\\.b", [1]),
         (".spec['a.b']", [1]),
+        (".spec['absent', 'text']", ["t"]),
+        (".spec['text','a.b']", ["t", 1]),
         (".spec.list[0].n", ["x"]),
         (".spec.list[-1].n", ["y"]),
         (".spec.list[9].n", []),
