@@ -10,6 +10,7 @@ gates stands at which is said in ``numazones.kubelet.versions``.
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum, StrEnum
+from functools import cached_property
 
 from numazones.quantity import Quantity
 from numazones.resources import CPU, MEMORY, is_memory
@@ -49,6 +50,9 @@ class PodLevel(Enum):
 
 
 _DECIDE_QOS = frozenset({PodLevel.QOS_ONLY, PodLevel.LEFT_ALONE, PodLevel.MANAGED})
+# The resources that decide the QoS class; both have to be limited for Guaranteed.
+_DECIDE_CLASS = frozenset({CPU, MEMORY})
+_BOTH = len(_DECIDE_CLASS)
 _SERVED = frozenset({PodLevel.DROPPED, PodLevel.QOS_ONLY, PodLevel.MANAGED})
 
 
@@ -87,19 +91,32 @@ class Demand:
     """(resource, count) of everything limited, by name: the Device Manager picks its own from it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Reading:
     """What one kubelet reads out of a pod."""
 
     qos: QOSClass
+    containers: tuple[Container, ...]
     demands: tuple[Demand, ...]
     """Per container, init containers first, in order."""
-    total: Demand
-    """Of the pod as a whole, for scope pod."""
     served: bool = True
     """CPU and Memory Manager look at the pod; False: they leave it alone."""
-    managed: bool = False
-    """It is a pod-level pod, and the kubelet serves such pods as a whole."""
+    whole: PodResources | None = None
+    """The resources of a pod-level pod that the kubelet serves as a whole; None: it serves containers."""
+
+    @property
+    def managed(self) -> bool:
+        """Whether it is a pod-level pod, and the kubelet serves such pods as a whole."""
+        return self.whole is not None
+
+    @cached_property
+    def total(self) -> Demand:
+        """Of the pod as a whole, for scope pod."""
+        if self.whole is not None:
+            return _managed_total(self.whole, self.containers, guaranteed=self.qos is QOSClass.GUARANTEED)
+        if len(self.containers) == 1 and self.containers[0].kind is ContainerKind.APP:
+            return self.demands[0]
+        return _total(self.containers, self.demands)
 
 
 def read(
@@ -115,27 +132,26 @@ def read(
     guaranteed = qos is QOSClass.GUARANTEED
     pod_level = pod is not None and pod.set
     if pod is not None and pod_level and level is PodLevel.MANAGED:
-        demands = tuple(_exclusive(container, guaranteed=guaranteed) for container in containers)
-        total = Demand(
-            cpus=_whole_cpus(pod.requests) if guaranteed else 0,
-            memory=_positive_bytes(pod.requests),
-            limits=_total_limits(containers),
-        )
-        return Reading(qos, demands, total, managed=True)
-    demands = tuple(_demand(container, guaranteed=guaranteed) for container in containers)
-    return Reading(qos, demands, _total(containers, demands), served=not pod_level or level in _SERVED)
+        demands = tuple([_exclusive(container, guaranteed=guaranteed) for container in containers])
+        return Reading(qos, containers, demands, whole=pod)
+    demands = tuple([_demand(container, guaranteed=guaranteed) for container in containers])
+    return Reading(qos, containers, demands, served=not pod_level or level in _SERVED)
 
 
 def _qos_of_pod(pod: PodResources) -> QOSClass:
-    requests, limits = _positive([pod.requests]), _positive([pod.limits])
-    complete = len(limits) == 2 or not pod.limits  # noqa: PLR2004 - cpu and memory
-    return _qos(requests, limits, complete=complete)
+    requests, limits = _positive(pod.requests), _positive(pod.limits)
+    return _qos(requests, limits, complete=len(limits) == _BOTH or not pod.limits)
 
 
 def _qos_of_containers(containers: tuple[Container, ...]) -> QOSClass:
-    requests = _positive(container.requests for container in containers)
-    limits = _positive(container.limits for container in containers)
-    complete = all(len(_positive([container.limits])) == 2 for container in containers)  # noqa: PLR2004
+    requests: dict[str, int] = {}
+    limits: dict[str, int] = {}
+    complete = True
+    for container in containers:
+        _add(requests, _positive(container.requests))
+        limited = _positive(container.limits)
+        _add(limits, limited)
+        complete = complete and len(limited) == _BOTH
     return _qos(requests, limits, complete=complete)
 
 
@@ -145,38 +161,42 @@ def _qos(requests: dict[str, int], limits: dict[str, int], *, complete: bool) ->
     return QOSClass.GUARANTEED if complete and requests == limits else QOSClass.BURSTABLE
 
 
-def _positive(lists: Iterable[Resources]) -> dict[str, int]:
-    """Sums (in nano units) of the positive amounts of cpu and memory."""
-    sums: dict[str, int] = {}
-    for resources in lists:
-        for name, amount in resources:
-            if name in {CPU, MEMORY} and amount.nanos > 0:
-                sums[name] = sums.get(name, 0) + amount.nanos
-    return sums
+def _positive(resources: Resources) -> dict[str, int]:
+    """The positive amounts (in nano units) of cpu and memory."""
+    return {name: amount.nanos for name, amount in resources if name in _DECIDE_CLASS and amount.nanos > 0}
+
+
+def _add(sums: dict[str, int], amounts: dict[str, int]) -> None:
+    for name, amount in amounts.items():
+        sums[name] = sums.get(name, 0) + amount
 
 
 def _demand(container: Container, *, guaranteed: bool) -> Demand:
     return Demand(
         cpus=_whole_cpus(container.requests) if guaranteed else 0,
         memory=_bytes(container.requests),
-        limits=tuple((name, amount.value()) for name, amount in container.limits),
+        limits=_counts(container.limits),
     )
+
+
+def _counts(limits: Resources) -> tuple[tuple[str, int], ...]:
+    return tuple([(name, amount.value()) for name, amount in limits])
 
 
 def _exclusive(container: Container, *, guaranteed: bool) -> Demand:
     """What a container of a pod-level pod gets of its own: nothing unless it is Guaranteed by itself."""
-    requests, limits = _positive([container.requests]), _positive([container.limits])
-    if len(requests) == 2 and requests == limits:  # noqa: PLR2004 - cpu and memory
+    requests = _positive(container.requests)
+    if len(requests) == _BOTH and requests == _positive(container.limits):
         return _demand(container, guaranteed=guaranteed)
-    return Demand(0, (), tuple((name, amount.value()) for name, amount in container.limits))
+    return Demand(0, (), _counts(container.limits))
 
 
 def _whole_cpus(requests: Resources) -> int:
     """The CPUs requested if that is a whole number, else 0."""
     for name, amount in requests:
         if name == CPU:
-            whole = amount.value()
-            return whole if whole * 1000 == amount.milli() else 0
+            whole, rest = divmod(amount.milli(), 1000)
+            return 0 if rest else whole
     return 0
 
 
@@ -194,6 +214,14 @@ def _bytes(requests: Resources) -> tuple[tuple[str, int], ...] | None:
 def _positive_bytes(requests: Resources) -> tuple[tuple[str, int], ...] | None:
     memory = _bytes(requests)
     return None if memory is None else tuple((name, amount) for name, amount in memory if amount > 0)
+
+
+def _managed_total(pod: PodResources, containers: tuple[Container, ...], *, guaranteed: bool) -> Demand:
+    return Demand(
+        cpus=_whole_cpus(pod.requests) if guaranteed else 0,
+        memory=_positive_bytes(pod.requests),
+        limits=_total_limits(containers),
+    )
 
 
 def _total(containers: tuple[Container, ...], demands: tuple[Demand, ...]) -> Demand:

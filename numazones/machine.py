@@ -8,7 +8,8 @@ socket: a physical core is identified by (numa, socket, core). Masks are integer
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
+from operator import attrgetter
+from typing import NamedTuple, TypeVar
 
 from numazones import cpuset
 from numazones.cpuset import CPUSet
@@ -21,8 +22,7 @@ class InvalidMachine(NumazonesError):
     """A description of a machine contradicts itself; the message names the CPU or NUMA node."""
 
 
-@dataclass(frozen=True, slots=True)
-class CPU:
+class CPU(NamedTuple):
     """One online logical CPU."""
 
     id: int
@@ -35,8 +35,7 @@ class CPU:
     """Id of the L3 cache that the kubelet sees for the core, or None where it sees none."""
 
 
-@dataclass(frozen=True, slots=True)
-class NUMANode:
+class NUMANode(NamedTuple):
     """One NUMA node and its memory."""
 
     id: int
@@ -62,8 +61,8 @@ class Machine:
 
     def __post_init__(self) -> None:
         order = sorted(range(len(self.numa_nodes)), key=lambda index: self.numa_nodes[index].id)
-        nodes = tuple(_reordered(self.numa_nodes[index], order) for index in order)
-        object.__setattr__(self, "cpus", tuple(sorted(self.cpus, key=lambda cpu: cpu.id)))
+        nodes = tuple([_reordered(self.numa_nodes[index], order) for index in order])
+        object.__setattr__(self, "cpus", tuple(sorted(self.cpus, key=attrgetter("id"))))
         object.__setattr__(self, "numa_nodes", nodes)
         self._check()
 
@@ -80,7 +79,7 @@ class Machine:
     @cached_property
     def all_cpus(self) -> CPUSet:
         """All online CPUs."""
-        return cpuset.of(self.by_cpu)
+        return cpuset.union(self.cpus_of_numa.values())
 
     @cached_property
     def numa_mask(self) -> int:
@@ -111,14 +110,17 @@ class Machine:
         return hash((self.all_cpus, self.numa_mask, tuple(node.memory for node in self.numa_nodes)))
 
     def _check(self) -> None:
-        if len(self.by_cpu) != len(self.cpus):
+        if any(item.id < 0 for items in (self.cpus[:1], self.numa_nodes[:1]) for item in items):
+            raise InvalidMachine("ids of CPUs and NUMA nodes must not be negative")
+        if self.all_cpus.bit_count() != len(self.cpus):
             raise InvalidMachine("a CPU id appears twice in the machine; list each logical CPU once")
         if len(self.by_numa) != len(self.numa_nodes):
             raise InvalidMachine("a NUMA id appears twice in the machine; list each NUMA node once")
-        for cpu in self.cpus:
-            if cpu.numa not in self.by_numa:
+        for numa, cpus in self.cpus_of_numa.items():
+            if numa not in self.by_numa:
+                cpu = next(cpuset.ids(cpus))
                 raise InvalidMachine(
-                    f"CPU {cpu.id} belongs to NUMA node {cpu.numa}, which the machine does not list"
+                    f"CPU {cpu} belongs to NUMA node {numa}, which the machine does not list"
                 )
         for node in self.numa_nodes:
             if node.distances is not None and len(node.distances) != len(self.numa_nodes):
@@ -127,8 +129,6 @@ class Machine:
                 )
             if node.memory < 0 or any(pages < 0 for _, pages in node.hugepages):
                 raise InvalidMachine(f"NUMA node {node.id} has a negative amount of memory or hugepages")
-        if any(item.id < 0 for items in (self.cpus[:1], self.numa_nodes[:1]) for item in items):
-            raise InvalidMachine("ids of CPUs and NUMA nodes must not be negative")
 
 
 def _reordered(node: NUMANode, order: list[int]) -> NUMANode:

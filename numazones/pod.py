@@ -4,7 +4,7 @@ What the kubelet's managers read out of it differs by release and gates where po
 are set; every such reading (``numazones.demand``) is made once, with the pod.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
@@ -106,7 +106,10 @@ class Pod:
             resources=(
                 None
                 if spec.get("resources") is None
-                else PodResources(_resources(spec, "requests"), _resources(spec, "limits"))
+                else PodResources(
+                    _amounts(_mapping(spec, "resources"), "requests"),
+                    _amounts(_mapping(spec, "resources"), "limits"),
+                )
             ),
             qos_class=None if qos is None else QOSClass(qos),
             claimed_resources=frozenset(_claimed(status)),
@@ -148,25 +151,21 @@ class Pod:
 
 def _mapping(parent: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     value = parent.get(name) or {}
-    if not isinstance(value, Mapping):
+    if not isinstance(value, (dict, Mapping)):  # a dict is told at once, other mappings slowly
         raise InvalidPod(f"the pod's {name} is not a mapping but {type(value).__name__}")
     return value
 
 
-def _listed(parent: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
-    items = parent.get(name) or []
-    if not isinstance(items, list | tuple) or not all(isinstance(item, Mapping) for item in items):
+def _listed(parent: Mapping[str, Any], name: str) -> Sequence[Mapping[str, Any]]:
+    items = parent.get(name) or ()
+    if not isinstance(items, list | tuple) or not all(isinstance(item, (dict, Mapping)) for item in items):
         raise InvalidPod(f"the pod's {name} is not a list of mappings")
-    return list(items)
-
-
-def _resources(owner: Mapping[str, Any], kind: str) -> Resources:
-    return _amounts(_mapping(owner, "resources"), kind)
+    return items
 
 
 def _amounts(owner: Mapping[str, Any], kind: str) -> Resources:
     amounts = _mapping(owner, kind)
-    return tuple(sorted((str(name), quantity.parse(amount)) for name, amount in amounts.items()))
+    return tuple(sorted([(str(name), quantity.parse(amount)) for name, amount in amounts.items()]))
 
 
 def _kubelet_uid(metadata: Mapping[str, Any]) -> str:
@@ -174,7 +173,7 @@ def _kubelet_uid(metadata: Mapping[str, Any]) -> str:
 
 
 def _pairs(metadata: Mapping[str, Any], kind: str) -> Pairs:
-    return tuple(sorted((str(key), str(value)) for key, value in _mapping(metadata, kind).items()))
+    return tuple(sorted([(str(key), str(value)) for key, value in _mapping(metadata, kind).items()]))
 
 
 def _priority(spec: Mapping[str, Any]) -> int | None:
@@ -207,7 +206,8 @@ def _containers(spec: Mapping[str, Any]) -> Iterator[Container]:
                 )
             if "name" not in container:
                 raise InvalidPod(f"one of the pod's {part} has no name")
-            requests, limits = _resources(container, "requests"), _resources(container, "limits")
+            resources = _mapping(container, "resources")
+            requests, limits = _amounts(resources, "requests"), _amounts(resources, "limits")
             yield Container(str(container["name"]), kind, requests, limits)
 
 

@@ -9,6 +9,7 @@ whole (``1.5Gi``, ``1Pi``), so a ``Quantity`` remembers which representation the
 
 import re
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from numazones.errors import NumazonesError
 
@@ -95,8 +96,13 @@ def parse(text: str | float) -> Quantity:
     Raises:
         InvalidQuantity: the text is not a number with an optional known suffix.
     """
-    match = _TEXT.fullmatch(text.strip() if isinstance(text, str) else str(text))
-    if match is None or not (match[2] or match[3]) or isinstance(text, bool):
+    return _parsed(text if isinstance(text, str) else str(text))
+
+
+@lru_cache(maxsize=4096)  # the same few amounts come again and again, with every pod of a template
+def _parsed(text: str) -> Quantity:
+    match = _TEXT.fullmatch(text.strip())
+    if match is None or not (match[2] or match[3]):
         raise InvalidQuantity(
             f"{text!r:.100} is not a Kubernetes quantity; write a number and a unit such as 500m or 16Gi"
         )

@@ -103,7 +103,7 @@ def _computed(observation: Observation, hardware: Hardware, problems: tuple[Prob
         )
         return ReservedCPUs(None, (*problems, problem))
     try:
-        manager = CPUManager.start(observation.kubelet, CPUTopology.of(hardware.machine))
+        manager = CPUManager.start(observation.kubelet, CPUTopology(hardware.machine))
     except NumazonesError as error:
         problem = Problem(
             KUBELET_CONFIG,

@@ -147,7 +147,7 @@ def _with_known_memory(observation: Observation, hardware: Hardware) -> Hardware
         table = known.memory.get(MEMORY) if known is not None else None
         if unknown >> node.id & 1 and table is not None:
             unknown &= ~(1 << node.id)
-            nodes.append(replace(node, memory=table.total))
+            nodes.append(node._replace(memory=table.total))
         else:
             nodes.append(node)
     machine = Machine(hardware.machine.cpus, tuple(nodes))

@@ -23,11 +23,10 @@ def machine(description: Mapping[str, Any]) -> Machine:
     """The hardware of a scenario."""
     return Machine(
         cpus=tuple(
-            CPU(
-                id=cpu["cpu"], core=cpu["core"], socket=cpu["socket"], die=0, numa=cpu["numa"],
-                uncore=cpu.get("uncore"),
-            )
-            for cpu in description["cpus"]
+            [
+                CPU(cpu["cpu"], cpu["core"], cpu["socket"], 0, cpu["numa"], cpu.get("uncore"))
+                for cpu in description["cpus"]
+            ]
         ),
         numa_nodes=tuple(
             NUMANode(
@@ -38,7 +37,7 @@ def machine(description: Mapping[str, Any]) -> Machine:
             )
             for node in description["numa"]
         ),
-    )  # fmt: skip
+    )
 
 
 def devices(description: Mapping[str, Any]) -> dict[str, tuple[Device, ...]]:

@@ -167,6 +167,8 @@ class Attempt:
         self.reusable_cpus: CPUSet = 0
         self.reusable_memory: Reusable = {}
         self.reusable_devices: Mapping[str, int] = {}
+        # Ordinary init containers that have got their memory.
+        self.inits: list[str] = []
         self.affinities: dict[str, Hint] = {}
         # Who is being served: a container's name, or "" for the pod as a whole.
         self.asking = ""
@@ -367,19 +369,10 @@ class Attempt:
         self.reusable_memory = hand_on(
             self.reusable_memory, blocks, init=container.kind is ContainerKind.INIT
         )
-        if not recorded:
-            earlier = self._inits_before(container)
-            if earlier:
-                self.memory = shrink_reused(self.memory, uid, earlier=earlier, blocks=blocks)
-
-    def _inits_before(self, container: Container) -> list[str]:
-        inits = []
-        for other in self.pod.containers:
-            if other is container:
-                break
-            if other.kind is ContainerKind.INIT:
-                inits.append(other.name)
-        return inits
+        if self.inits and not recorded:
+            self.memory = shrink_reused(self.memory, uid, earlier=self.inits, blocks=blocks)
+        if container.kind is ContainerKind.INIT:
+            self.inits.append(name)
 
     def whole(self) -> PodAllocation | None:
         """What the pod holds as a whole; None where it is served container by container."""

@@ -5,7 +5,7 @@ includes the reserved CPUs unless strict-cpu-reservation is on. Init containers'
 to later containers of the pod but stay recorded until the pod is removed.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -252,18 +252,21 @@ class CPUManager:
         reused = topology.numas_of(reusable)
         missing = request - reusable.bit_count()
         free = [(cpus & available).bit_count() for _, cpus in topology.numas]
-        numa_mask = topology.numa_mask
 
-        def feasible(size: int) -> Iterator[int]:
-            for mask, positions in masks_of_size(numa_mask, size):
-                if reused & ~mask == 0 and sum([free[position] for position in positions]) >= missing:
-                    yield mask
+        def feasible(size: int) -> tuple[int, ...]:
+            return tuple(
+                [
+                    mask
+                    for mask, positions in masks_of_size(topology.numa_mask, size)
+                    if reused & ~mask == 0 and sum([free[position] for position in positions]) >= missing
+                ]
+            )
 
         def others() -> tuple[int, ...]:
             sizes = (size for size in range(1, len(free) + 1) if size != fewest)
-            return tuple(mask for size in sizes for mask in feasible(size))
+            return tuple([mask for size in sizes for mask in feasible(size)])
 
-        narrowest = tuple(feasible(fewest))
+        narrowest = feasible(fewest)
         if not self.align_by_socket:
             return ResourceHints("cpu", narrowest, others)
         wider = others()
@@ -277,9 +280,7 @@ class CPUManager:
         per_socket = len(topology.numas) // len(topology.sockets)
         if per_socket == 0:
             return False
-        cpus = topology.cpus_in(mask)
-        touched = sum(1 for members in topology.sockets.values() if members & cpus)
-        return touched == -(-fewest // per_socket)
+        return topology.socket_count(mask) == -(-fewest // per_socket)
 
 
 def _static(

@@ -5,8 +5,9 @@ cache takes its socket's id for the cache's, and threads per core, CPUs per sock
 are averages over the machine, rounded down, not properties of the single core or socket.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Self
+from functools import cached_property
 
 from numazones import cpuset
 from numazones.cpuset import CPUSet
@@ -16,69 +17,123 @@ Part = tuple[int, CPUSet]
 """Id and CPUs of a NUMA node, socket, core or cache."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class CPUTopology:
-    """Tables about CPUs, made once per machine."""
+    """Tables about a machine's CPUs, each made when it is first asked for."""
 
     machine: Machine
-    all_cpus: CPUSet
-    numa_mask: int
-    """NUMA nodes that have CPUs."""
-    numas: tuple[Part, ...]
-    sockets: dict[int, CPUSet]
-    cores: dict[int, CPUSet]
-    uncores: dict[int, CPUSet]
-    numa_cpus: dict[int, CPUSet]
-    sockets_of_numa: dict[int, tuple[Part, ...]]
-    numas_of_socket: dict[int, tuple[Part, ...]]
-    cores_of_numa: dict[int, tuple[Part, ...]]
-    cores_of_socket: dict[int, tuple[Part, ...]]
-    uncores_of_numa: dict[int, tuple[Part, ...]]
-    cpus_per_core: int
-    cpus_per_socket: int
-    cpus_per_uncore: int
-    numa_first: bool
-    """NUMA nodes are at least as large as sockets, so they come first in packing."""
-    capacities: tuple[int, ...]
-    """CPUs per NUMA node, largest first."""
-    smallest_numa: int
-    smallest_socket: int
-    smallest_core: int
 
-    @classmethod
-    def of(cls, machine: Machine) -> Self:
-        """The tables of a machine."""
-        numa_cpus = {numa: cpus for numa, cpus in machine.cpus_of_numa.items() if cpus}
-        sockets = dict(sorted(machine.cpus_of_socket.items()))
-        cores = {min(cpuset.ids(cpus)): cpus for cpus in machine.cpus_of_core.values()}
-        cores = dict(sorted(cores.items()))
+    @cached_property
+    def all_cpus(self) -> CPUSet:
+        """All online CPUs."""
+        return self.machine.all_cpus
+
+    @cached_property
+    def numa_cpus(self) -> dict[int, CPUSet]:
+        """NUMA id → CPUs, of the NUMA nodes that have CPUs."""
+        return {numa: cpus for numa, cpus in self.machine.cpus_of_numa.items() if cpus}
+
+    @cached_property
+    def numas(self) -> tuple[Part, ...]:
+        """The same by id."""
+        return tuple(sorted(self.numa_cpus.items()))
+
+    @cached_property
+    def numa_mask(self) -> int:
+        """NUMA nodes that have CPUs."""
+        return cpuset.of(self.numa_cpus)
+
+    @cached_property
+    def sockets(self) -> dict[int, CPUSet]:
+        """Socket id → CPUs, by id."""
+        return dict(sorted(self.machine.cpus_of_socket.items()))
+
+    @cached_property
+    def cores(self) -> dict[int, CPUSet]:
+        """Lowest thread of a core → CPUs, by id."""
+        return {_lowest(cpus): cpus for cpus in self.machine.cpus_of_core.values()}
+
+    @cached_property
+    def uncores(self) -> dict[int, CPUSet]:
+        """Cache id → CPUs."""
         uncores: dict[int, CPUSet] = {}
-        for cpu in machine.cpus:
+        for cpu in self.machine.cpus:
             uncore = cpu.socket if cpu.uncore is None else cpu.uncore
             uncores[uncore] = uncores.get(uncore, 0) | 1 << cpu.id
-        count = len(machine.cpus)
-        return cls(
-            machine=machine,
-            all_cpus=machine.all_cpus,
-            numa_mask=cpuset.of(numa_cpus),
-            numas=tuple(sorted(numa_cpus.items())),
-            numa_cpus=numa_cpus,
-            sockets=sockets,
-            cores=cores,
-            uncores=uncores,
-            sockets_of_numa=_within(numa_cpus, sockets),
-            numas_of_socket=_within(sockets, numa_cpus),
-            cores_of_numa=_within(numa_cpus, cores),
-            cores_of_socket=_within(sockets, cores),
-            uncores_of_numa=_within(numa_cpus, uncores),
-            cpus_per_core=count // len(cores) if cores else 0,
-            cpus_per_socket=count // len(sockets) if sockets else 0,
-            cpus_per_uncore=count // len(uncores) if uncores else 0,
-            numa_first=len(sockets) >= len(numa_cpus),
-            capacities=tuple(sorted((cpus.bit_count() for cpus in numa_cpus.values()), reverse=True)),
-            smallest_numa=_smallest(numa_cpus),
-            smallest_socket=_smallest(sockets),
-            smallest_core=_smallest(cores),
+        return uncores
+
+    @cached_property
+    def sockets_of_numa(self) -> dict[int, tuple[Part, ...]]:
+        """NUMA id → the sockets that share CPUs with it."""
+        return _within(self.numa_cpus, self.sockets)
+
+    @cached_property
+    def numas_of_socket(self) -> dict[int, tuple[Part, ...]]:
+        """Socket id → the NUMA nodes that share CPUs with it."""
+        return _within(self.sockets, self.numa_cpus)
+
+    @cached_property
+    def uncores_of_numa(self) -> dict[int, tuple[Part, ...]]:
+        """NUMA id → the caches that share CPUs with it."""
+        return _within(self.numa_cpus, self.uncores)
+
+    @cached_property
+    def cores_of_numa(self) -> dict[int, tuple[Part, ...]]:
+        """NUMA id → its cores, by id."""
+        return _gathered((numa, cpus) for (numa, _, _), cpus in self.machine.cpus_of_core.items())
+
+    @cached_property
+    def cores_of_socket(self) -> dict[int, tuple[Part, ...]]:
+        """Socket id → its cores, by id."""
+        return _gathered((socket, cpus) for (_, socket, _), cpus in self.machine.cpus_of_core.items())
+
+    @cached_property
+    def cpus_per_core(self) -> int:
+        """Threads of a core."""
+        return len(self.machine.cpus) // max(1, len(self.cores))
+
+    @cached_property
+    def cpus_per_socket(self) -> int:
+        """CPUs of a socket."""
+        return len(self.machine.cpus) // len(self.sockets)
+
+    @cached_property
+    def cpus_per_uncore(self) -> int:
+        """CPUs of a cache."""
+        return len(self.machine.cpus) // len(self.uncores)
+
+    @cached_property
+    def numa_first(self) -> bool:
+        """NUMA nodes are at least as large as sockets, so they come first in packing."""
+        return len(self.sockets) >= len(self.numa_cpus)
+
+    @cached_property
+    def capacities(self) -> tuple[int, ...]:
+        """CPUs per NUMA node, largest first."""
+        return tuple(sorted((cpus.bit_count() for cpus in self.numa_cpus.values()), reverse=True))
+
+    @cached_property
+    def smallest_numa(self) -> int:
+        """CPUs of the smallest NUMA node that has any."""
+        return self.capacities[-1]
+
+    @cached_property
+    def smallest_socket(self) -> int:
+        """CPUs of the smallest socket."""
+        return min(cpus.bit_count() for cpus in self.sockets.values())
+
+    @cached_property
+    def smallest_core(self) -> int:
+        """CPUs of the smallest core."""
+        return min(cpus.bit_count() for cpus in self.cores.values())
+
+    @cached_property
+    def _sockets_touched(self) -> tuple[tuple[int, int], ...]:
+        """(NUMA id, mask of the positions of the sockets that share CPUs with it)."""
+        sockets = self.sockets.values()
+        return tuple(
+            (numa, cpuset.of(position for position, members in enumerate(sockets) if members & cpus))
+            for numa, cpus in self.numas
         )
 
     def fewest_numas(self, cpus: int) -> int:
@@ -92,20 +147,38 @@ class CPUTopology:
 
     def cpus_in(self, numa_mask: int) -> CPUSet:
         """CPUs of the NUMA nodes of a mask."""
-        return cpuset.union(cpus for numa, cpus in self.numas if numa_mask >> numa & 1)
+        cpus = 0
+        for numa, members in self.numas:
+            if numa_mask >> numa & 1:
+                cpus |= members
+        return cpus
 
     def numas_of(self, cpus: CPUSet) -> int:
         """Mask of the NUMA nodes that CPUs belong to."""
-        return cpuset.of(numa for numa, members in self.numas if cpus & members)
+        return cpuset.of([numa for numa, members in self.numas if cpus & members])
+
+    def socket_count(self, numa_mask: int) -> int:
+        """How many sockets the NUMA nodes of a mask share CPUs with."""
+        touched = 0
+        for numa, sockets in self._sockets_touched:
+            if numa_mask >> numa & 1:
+                touched |= sockets
+        return touched.bit_count()
 
 
 def _within(outer: dict[int, CPUSet], inner: dict[int, CPUSet]) -> dict[int, tuple[Part, ...]]:
     """Per outer part the inner parts that share CPUs with it, each with all its CPUs."""
-    return {
-        key: tuple((part, members) for part, members in sorted(inner.items()) if members & cpus)
-        for key, cpus in outer.items()
-    }
+    parts = sorted(inner.items())
+    return {key: tuple([part for part in parts if part[1] & cpus]) for key, cpus in outer.items()}
 
 
-def _smallest(parts: dict[int, CPUSet]) -> int:
-    return min((cpus.bit_count() for cpus in parts.values()), default=0)
+def _gathered(cores: Iterable[tuple[int, CPUSet]]) -> dict[int, tuple[Part, ...]]:
+    """Cores by what they are in, in the order given."""
+    groups: dict[int, list[Part]] = {}
+    for key, cpus in cores:
+        groups.setdefault(key, []).append((_lowest(cpus), cpus))
+    return {key: tuple(parts) for key, parts in groups.items()}
+
+
+def _lowest(cpus: CPUSet) -> int:
+    return (cpus & -cpus).bit_length() - 1

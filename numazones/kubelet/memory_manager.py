@@ -6,7 +6,7 @@ which; the free and reserved amounts per node are kept beside the blocks and can
 them, because releasing drains nodes in ascending order whatever they were charged.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import NamedTuple
@@ -172,33 +172,11 @@ class MemoryManager:
     def _per_type(
         self, state: MemoryState, requests: Requests, reusable: Reusable
     ) -> tuple[ResourceHints, ...]:
-        found = self.hints(state, requests, reusable)
-        if not found.preferred and not found.others():
+        room = _Room(self, state, requests, reusable)
+        preferred = room.preferred()
+        if not preferred and next(room.wider(), None) is None:
             return (indifferent(MEMORY),)
-        return tuple(ResourceHints(kind, found.preferred, found.others) for kind, _ in requests)
-
-    def hints(self, state: MemoryState, requests: Requests, reusable: Reusable) -> ResourceHints:
-        """The hints that all requested types share."""
-        self._check_types(requests)
-        wanted = tuple((self.allocatable[kind], state.free[kind], kind, amount) for kind, amount in requests)
-        fewest = self._fewest_numas(wanted)
-
-        def feasible(size: int) -> Iterator[int]:
-            for mask, positions in masks_of_size(self.numa_mask, size):
-                if _has_room(state, mask, positions) and all(
-                    _sum(allocatable, positions) >= amount
-                    and _sum(free, positions) + reusable.get((mask, kind), 0) >= amount
-                    for allocatable, free, kind, amount in wanted
-                ):
-                    yield mask
-
-        def others() -> tuple[int, ...]:
-            sizes = range(fewest + 1, len(self.numas) + 1)
-            return tuple(mask for size in sizes for mask in feasible(size))
-
-        return ResourceHints(
-            MEMORY, tuple(feasible(fewest)) if requests else (), others if requests else tuple
-        )
+        return tuple([ResourceHints(kind, preferred, room.others) for kind, _ in requests])
 
     def offer(self, state: MemoryState, kind: str, numa_mask: int, reusable: Reusable) -> int:
         """Bytes of a type that NUMA nodes could give together now; 0 if memory groups forbid it."""
@@ -218,15 +196,13 @@ class MemoryManager:
     def fewest_numas(self, requests: Requests) -> int:
         """The least number of NUMA nodes that hold the requests on an empty node, or all of them."""
         self._check_types(requests)
-        return self._fewest_numas(
-            tuple((self.allocatable[kind], self.allocatable[kind], kind, amount) for kind, amount in requests)
-        )
-
-    def _fewest_numas(self, wanted: tuple[tuple[tuple[int, ...], tuple[int, ...], str, int], ...]) -> int:
-        """The least number of NUMA nodes whose allocatable memory covers all requests, or all of them."""
+        wanted = [(self.allocatable[kind], amount) for kind, amount in requests]
         for size in range(1, len(self.numas)):
             for _, positions in masks_of_size(self.numa_mask, size):
-                if all(_sum(allocatable, positions) >= amount for allocatable, _, _, amount in wanted):
+                for allocatable, amount in wanted:
+                    if _sum(allocatable, positions) < amount:
+                        break
+                else:
                     return size
         return len(self.numas)
 
@@ -259,11 +235,9 @@ class MemoryManager:
         if requests is None:
             raise Rejection("[memorymanager] failed to represent quantity as int64")
         affinity = self._usable_affinity(state, requests, hint, reusable)
-        blocks = tuple(Block(affinity, kind, amount) for kind, amount in requests)
-        for block in blocks:
-            charge = max(0, block.size - reusable.get((affinity, block.type), 0))
-            state = self._charge(state, block, charge)
-        return state.record(uid, container, blocks)
+        charges = [(kind, max(0, amount - reusable.get((affinity, kind), 0))) for kind, amount in requests]
+        blocks = tuple([Block(affinity, kind, amount) for kind, amount in requests])
+        return self._charged(state, affinity, charges).record(uid, container, blocks)
 
     def allocate_pod(self, state: MemoryState, *, requests: Requests, hint: Hint) -> tuple[MemoryState, int]:
         """Charge the memory of a pod that is served as a whole; return where it is from, too.
@@ -273,15 +247,13 @@ class MemoryManager:
             KubeletCrash: a hugepage size that the machine lacks.
         """
         affinity = self._usable_affinity(state, requests, hint, {})
-        for kind, amount in requests:
-            state = self._charge(state, Block(affinity, kind, amount), amount)
-        return state, affinity
+        return self._charged(state, affinity, requests), affinity
 
     def _usable_affinity(self, state: MemoryState, requests: Requests, hint: Hint, reusable: Reusable) -> int:
         """The hint's affinity, widened where it does not hold enough."""
         affinity, preferred = hint
         if affinity is None:
-            best = _best(self._listed(state, requests, reusable))
+            best = _Room(self, state, requests, reusable).best(within=0)
             if best is None:
                 raise Rejection(
                     "[memorymanager] failed to get the default NUMA affinity, "
@@ -293,8 +265,7 @@ class MemoryManager:
         self._check_types(requests)
         positions = self._positions(affinity)
         if any(_sum(state.free[kind], positions) < amount for kind, amount in requests):
-            hints = self._listed(state, requests, reusable)
-            best = _best(found for found in hints if affinity & ~found.affinity == 0)
+            best = _Room(self, state, requests, reusable).best(within=affinity)
             if best is None:
                 raise Rejection(
                     "[memorymanager] failed to find NUMA nodes to extend the current topology hint"
@@ -306,28 +277,29 @@ class MemoryManager:
             raise Rejection("[memorymanager] preferred hint violates NUMA node allocation")
         return affinity
 
-    def _listed(self, state: MemoryState, requests: Requests, reusable: Reusable) -> list["_Candidate"]:
-        found = self.hints(state, requests, reusable)
-        return [
-            *(_Candidate(mask, True) for mask in found.preferred),
-            *(_Candidate(mask, False) for mask in found.others()),
-        ]
-
     def _positions(self, mask: int) -> tuple[int, ...]:
-        return tuple(position for position, numa in enumerate(self.numas) if mask >> numa & 1)
+        return tuple([position for position, numa in enumerate(self.numas) if mask >> numa & 1])
 
-    def _charge(self, state: MemoryState, block: Block, charge: int) -> MemoryState:
-        """Charge an assignment: every node of the affinity joins the group, free memory is taken in order."""
+    def _charged(self, state: MemoryState, affinity: int, charges: Sequence[tuple[str, int]]) -> MemoryState:
+        """Charge assignments: every node of the affinity joins the group, free memory is taken in order."""
+        positions = self._positions(affinity)
         users, groups = list(state.users), list(state.groups)
-        free, reserved = list(state.free[block.type]), list(state.reserved[block.type])
-        for position in self._positions(block.affinity):
-            users[position] += 1
-            groups[position] = block.affinity
-            moved = min(charge, free[position])
-            free[position] -= moved
-            reserved[position] += moved
-            charge -= moved
-        return _with_columns(state, users, groups, block.type, free, reserved)
+        if charges:
+            for position in positions:
+                users[position] += len(charges)
+                groups[position] = affinity
+        columns_free, columns_reserved = dict(state.free), dict(state.reserved)
+        for kind, charge in charges:
+            free, reserved, left = list(columns_free[kind]), list(columns_reserved[kind]), charge
+            for position in positions:
+                moved = min(left, free[position])
+                free[position] -= moved
+                reserved[position] += moved
+                left -= moved
+            columns_free[kind], columns_reserved[kind] = tuple(free), tuple(reserved)
+        return MemoryState(
+            tuple(users), tuple(groups), columns_free, columns_reserved, state.assignments, state.pods
+        )
 
     def release(self, state: MemoryState, uid: str, containers: Iterable[str]) -> MemoryState:
         """Free the memory of some containers of a pod, in the order given."""
@@ -364,20 +336,76 @@ class MemoryManager:
             free[position] += moved
             reserved[position] -= moved
             size -= moved
-        return _with_columns(state, users, groups, block.type, free, reserved)
+        return MemoryState(
+            tuple(users),
+            tuple(groups),
+            {**state.free, block.type: tuple(free)},
+            {**state.reserved, block.type: tuple(reserved)},
+            state.assignments,
+            state.pods,
+        )
 
 
-def _with_columns(
-    state: MemoryState, users: list[int], groups: list[int], kind: str, free: list[int], reserved: list[int]
-) -> MemoryState:
-    return MemoryState(
-        tuple(users),
-        tuple(groups),
-        {**state.free, kind: tuple(free)},
-        {**state.reserved, kind: tuple(reserved)},
-        state.assignments,
-        state.pods,
-    )
+class _Room:
+    """Where requests could be served from now: sets of NUMA nodes, size by size."""
+
+    __slots__ = ("_bound", "_fewest", "_grouped", "_manager", "_reusable", "_used", "_wanted")
+
+    def __init__(
+        self, manager: MemoryManager, state: MemoryState, requests: Requests, reusable: Reusable
+    ) -> None:
+        self._manager = manager
+        self._reusable = reusable
+        self._fewest = manager.fewest_numas(requests)
+        self._wanted = [
+            (manager.allocatable[kind], state.free[kind], kind, amount) for kind, amount in requests
+        ]
+        # Masks of NUMA nodes: in use at all, bound together with others, and in use per group.
+        self._used = self._grouped = 0
+        self._bound: dict[int, int] = {}
+        for numa, users, group in zip(manager.numas, state.users, state.groups, strict=True):
+            if group & group - 1:
+                self._grouped |= 1 << numa
+            if users:
+                self._used |= 1 << numa
+                self._bound[group] = self._bound.get(group, 0) | 1 << numa
+
+    def preferred(self) -> tuple[int, ...]:
+        """Sets of as few NUMA nodes as would do on an empty node."""
+        return tuple(self._masks(self._fewest))
+
+    def wider(self) -> Iterator[int]:
+        """Sets of more NUMA nodes than that."""
+        for size in range(self._fewest + 1, len(self._manager.numas) + 1):
+            yield from self._masks(size)
+
+    def others(self) -> tuple[int, ...]:
+        """The same, all at once."""
+        return tuple(self.wider())
+
+    def best(self, *, within: int) -> "_Candidate | None":
+        """The narrowest set that includes some NUMA nodes, of equals the one of the lowest ids."""
+        for size in range(self._fewest, len(self._manager.numas) + 1):
+            found = min([mask for mask in self._masks(size) if not within & ~mask], default=None)
+            if found is not None:
+                return _Candidate(found, size == self._fewest)
+        return None
+
+    def _masks(self, size: int) -> Iterator[int]:
+        if not self._wanted:
+            return
+        for mask, positions in masks_of_size(self._manager.numa_mask, size):
+            # As _has_room: no single node out of a group, no group over nodes that are in use otherwise.
+            if mask & (self._grouped if size == 1 else self._used & ~self._bound.get(mask, 0)):
+                continue
+            for allocatable, free, kind, amount in self._wanted:
+                if (
+                    _sum(free, positions) + self._reusable.get((mask, kind), 0) < amount
+                    or _sum(allocatable, positions) < amount
+                ):
+                    break
+            else:
+                yield mask
 
 
 def _sum(column: tuple[int, ...], positions: tuple[int, ...]) -> int:
@@ -405,12 +433,6 @@ class _Candidate(NamedTuple):
 
     affinity: int
     preferred: bool
-
-
-def _best(candidates: Iterable[_Candidate]) -> _Candidate | None:
-    return min(
-        candidates, key=lambda one: (not one.preferred, one.affinity.bit_count(), one.affinity), default=None
-    )
 
 
 def _regenerated(blocks: tuple[Block, ...], requests: Requests) -> tuple[ResourceHints, ...]:
@@ -463,6 +485,8 @@ def _converted(reservations: tuple[MemoryReservation, ...]) -> dict[tuple[int, s
 
 def hand_on(reusable: Reusable, blocks: Iterable[Block], *, init: bool) -> Reusable:
     """What later containers of a pod may reuse after a container got its blocks."""
+    if not init and not reusable:
+        return reusable
     left = dict(reusable)
     for block in blocks:
         key = (block.affinity, block.type)

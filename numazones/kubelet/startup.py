@@ -68,7 +68,7 @@ class Kubelet:
             machine=machine,
             pod_level=config.pod_level,
             topology=TopologyManager.start(config, machine),
-            cpus=CPUManager.start(config, CPUTopology.of(machine)),
+            cpus=CPUManager.start(config, CPUTopology(machine)),
             memory=MemoryManager.start(config, machine),
             devices=DeviceManager.start(
                 devices,

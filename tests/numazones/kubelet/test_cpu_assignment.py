@@ -28,7 +28,7 @@ ONE_SOCKET = machine(2, cores=2, sockets=1)
 
 
 def taken(hardware: Machine, strategy: Strategy, available: str, count: int) -> str:
-    return cpuset.format(take(CPUTopology.of(hardware), strategy, cpuset.parse(available), count))
+    return cpuset.format(take(CPUTopology(hardware), strategy, cpuset.parse(available), count))
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_more_than_there_are_is_rejected_in_the_kubelets_words() -> None:
 def test_the_best_combination_of_four_numa_nodes_is_overwritten_by_later_ones() -> None:
     """The kubelet keeps a reference, not a copy: the fourth member becomes the last NUMA node."""
     eight = machine(8, cores=16, sockets=2)
-    given_cpus = take(CPUTopology.of(eight), DISTRIBUTED, eight.all_cpus & ~cpuset.parse("0,128"), 100)
+    given_cpus = take(CPUTopology(eight), DISTRIBUTED, eight.all_cpus & ~cpuset.parse("0,128"), 100)
     assert [numa for numa in range(8) if given_cpus & eight.cpus_of_numa[numa]] == [1, 2, 3, 7]
 
 
@@ -84,13 +84,13 @@ def test_an_endless_distribution_is_told_apart() -> None:
     hardware = machine(4, cores=4)
     available = hardware.all_cpus & ~cpuset.parse("0,4,8")
     with pytest.raises(KubeletHang, match="never ends"):
-        take(CPUTopology.of(hardware), BY_CORE, available, 22)
+        take(CPUTopology(hardware), BY_CORE, available, 22)
 
 
 def test_a_single_thread_offline_makes_every_core_count_as_one_thread() -> None:
     """The nominal size of a core is an average: a core with one free thread is then taken whole."""
     hardware = machine(1, cores=4, offline=frozenset({7}))
-    assert CPUTopology.of(hardware).cpus_per_core == 1
+    assert CPUTopology(hardware).cpus_per_core == 1
     # CPU 4 is the sibling of CPU 0 and in use; it is given out a second time.
     assert taken(hardware, PACKED, "0-3,5-6", 2) == "0,4"
 
@@ -132,7 +132,7 @@ def test_exactly_the_number_wanted_is_taken_from_what_is_free(
 ) -> None:
     available = hardware.all_cpus & free
     count = data.draw(st.integers(0, available.bit_count()))
-    cpus = take(CPUTopology.of(hardware), strategy, available, count)
+    cpus = take(CPUTopology(hardware), strategy, available, count)
     assert cpus & ~available == 0
     assert cpus.bit_count() == count
 
@@ -142,7 +142,7 @@ def test_exactly_the_number_wanted_is_taken_from_what_is_free(
 def test_distribution_uses_no_more_numa_nodes_than_packing_needs_on_an_empty_machine(
     hardware: Machine, data: st.DataObject
 ) -> None:
-    topology = CPUTopology.of(hardware)
+    topology = CPUTopology(hardware)
     count = data.draw(st.integers(1, len(hardware.cpus)))
     cpus = take(topology, DISTRIBUTED, hardware.all_cpus, count)
     assert topology.numas_of(cpus).bit_count() == topology.fewest_numas(count)

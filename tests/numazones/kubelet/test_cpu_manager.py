@@ -17,7 +17,7 @@ TWO = machine(2, cores=4)
 def manager(reserved: str = "0", **options: str) -> CPUManager:
     named = {name.replace("_", "-"): value for name, value in options.items()}
     return CPUManager.start(
-        configuration("best-effort", reserved=reserved, cpu_options=named), CPUTopology.of(TWO)
+        configuration("best-effort", reserved=reserved, cpu_options=named), CPUTopology(TWO)
     )
 
 
@@ -34,7 +34,7 @@ def manager(reserved: str = "0", **options: str) -> CPUManager:
 )
 def test_reserved_cpus_are_taken_like_any_others(amount: str, options: dict[str, str], reserved: str) -> None:
     config = configuration("none", reserved="", cpu_options=options, kubeReserved={"cpu": amount})
-    assert cpuset.format(CPUManager.start(config, CPUTopology.of(TWO)).reserved) == reserved
+    assert cpuset.format(CPUManager.start(config, CPUTopology(TWO)).reserved) == reserved
 
 
 def test_the_shared_set_keeps_reserved_cpus_unless_reservation_is_strict() -> None:
@@ -96,14 +96,14 @@ def test_the_shared_set_keeps_reserved_cpus_unless_reservation_is_strict() -> No
 )
 def test_configurations_are_rejected_in_the_kubelets_words(config: dict[str, object], message: str) -> None:
     with pytest.raises(InvalidConfiguration) as rejected:
-        CPUManager.start(configuration("restricted", **config), CPUTopology.of(TWO))  # type: ignore[arg-type]
+        CPUManager.start(configuration("restricted", **config), CPUTopology(TWO))  # type: ignore[arg-type]
     assert str(rejected.value) == message
 
 
 def test_align_by_socket_needs_numa_nodes_no_larger_than_sockets() -> None:
     config = configuration("restricted", cpu_options={"align-by-socket": "true"})
     with pytest.raises(InvalidConfiguration, match="number of sockets are more than number of NUMA"):
-        CPUManager.start(config, CPUTopology.of(machine(1, cores=2, sockets=1).__class__(
+        CPUManager.start(config, CPUTopology(machine(1, cores=2, sockets=1).__class__(
             tuple(type(cpu)(cpu.id, cpu.core, cpu.core, 0, 0) for cpu in machine(1, cores=2).cpus),
             machine(1).numa_nodes,
         )))  # fmt: skip
@@ -133,7 +133,7 @@ def test_cpus_recorded_already_lead_to_the_same_hints() -> None:
 def test_align_by_socket_prefers_every_set_of_numa_nodes_on_few_enough_sockets() -> None:
     four = machine(4, cores=2, sockets=2)
     config = configuration("restricted", cpu_options={"align-by-socket": "true"})
-    cpus = CPUManager.start(config, CPUTopology.of(four))
+    cpus = CPUManager.start(config, CPUTopology(four))
     hints = cpus.container_hints(cpus.initial_state(), "u", "c", 2, 0)
     assert {hint.affinity for hint in hints.all() if hint.preferred} == {
         0b1,
