@@ -14,6 +14,7 @@ from prometheus_client.registry import Collector
 
 from numazones.api.amounts import Amounts
 from numazones.resources import is_memory
+from numazones_exporter.observation import ORDER
 from numazones_program import self_metrics
 
 AMOUNTS = {
@@ -57,6 +58,8 @@ class Metrics:
             ("source",),
             registry=registry,
         )
+        for source in ORDER:  # a rate needs a beginning
+            self.source_errors.labels(source)
         self.wakeups = Counter(
             "numazones_exporter_wakeups_total",
             "Why the node was read; a reading may have several reasons.",

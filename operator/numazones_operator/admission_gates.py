@@ -147,6 +147,11 @@ class AdmissionGates:
             if self._objection(pod) is None and pod.uid not in self._released:
                 yield pod
 
+    def waiting(self) -> tuple[int, int]:
+        """How many gated pods wait for a node that admits them, and how many for nobody."""
+        served = [self._objection(pod) is None for pod in self._gated()]
+        return served.count(True), served.count(False)
+
     def _objection(self, pod: ClusterPod) -> str | None:
         """Why a pod's gate is not served; None if it is, empty while nobody knows."""
         if not self._enabled:

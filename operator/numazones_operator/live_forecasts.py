@@ -83,6 +83,15 @@ class LiveForecasts:
                 counts[key] = counts.get(key, 0) + len(live.pods)
         return counts
 
+    def blocked_pods(self) -> Iterator[tuple[ClusterPod, str]]:
+        """Yield each inadmissible pod and the first reason."""
+        for live in self._kinds.values():
+            if live.last is not None and live.last.verdict == prediction.INADMISSIBLE:
+                for uid in live.pods:
+                    pod = self._state.pending.get(uid)
+                    if pod is not None:
+                        yield pod, live.last.reasons[0].reason
+
     async def renew(self) -> AsyncIterator[News]:
         """Look at everything that has changed so far; yield every prediction that is new or has changed."""
         started = self._slice_started = time.monotonic()

@@ -14,6 +14,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from numazones.placement import Model
+from numazones_operator.hindsight import Accuracy
+from numazones_operator.owner_rejections import OwnerRejections
 from numazones_program import self_metrics
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -89,7 +92,17 @@ class Metrics:
             ("reason",),
             registry=registry,
         )
+        self._begin()
+        self.owner_rejections = OwnerRejections(registry)
         self._admission_metrics(registry)
+
+    def _begin(self) -> None:
+        """Show as 0 what may come: of a series that begins at 1, no rate shows the first."""
+        for model in Model:
+            for accuracy in Accuracy:
+                self.accuracy.labels(accuracy.lower(), model)
+        for reason in ("admissible", "unconcerned", "timeout"):
+            self.gates_released.labels(reason)
 
     def _admission_metrics(self, registry: CollectorRegistry) -> None:
         self.admission_requests = Counter(

@@ -41,9 +41,9 @@ from numazones_operator.pipeline import Pipeline
 from numazones_operator.rebalance.controller import Rebalancing
 from numazones_operator.rebalance.inputs import Inputs
 from numazones_operator.rebalance.intent import Intent
-from numazones_operator.rebalance.metrics import RebalanceMetrics
+from numazones_operator.rebalance.metrics import RebalanceFigures, RebalanceMetrics
 from numazones_operator.silences import Silences
-from numazones_operator.work_figures import PredictionFigures, QueueFigures
+from numazones_operator.work_figures import GateFigures, PredictionFigures, QueueFigures
 from numazones_program import logs, probes
 from numazones_program.signals import ending_signals
 
@@ -276,6 +276,8 @@ class Operator:
         return (
             FiguresCollector(ClusterFigures(pipeline.state, self.options.target_shapes), shown=self._leads),
             FiguresCollector(PredictionFigures(pipeline.forecasts), shown=self._leads),
+            FiguresCollector(GateFigures(self.gates), shown=self._leads),
+            FiguresCollector(RebalanceFigures(self.intent), shown=self._leads),
             FiguresCollector(QueueFigures(pipeline.forecasts, pipeline.publisher)),
         )
 

@@ -135,6 +135,8 @@ class Truth:
         if actual is None or expectation is None or not self._counts():
             return None
         self._metrics.outcomes.labels(expectation.predicted, actual).inc()
+        if actual != ADMITTED:
+            self._metrics.owner_rejections.count(new, actual)
         verification = Verification(expectation, actual, new.message.removeprefix(REJECTED))
         if verification.hit is False:
             self._wrong[new.uid] = (new, verification, self._clock() + _PATIENCE)

@@ -1,11 +1,17 @@
-"""Predictions by verdict, blocked pods by reason, and what waits to be done, as gauges."""
+"""Predictions by verdict, blocked pods by reason and owner, gated pods, and work that waits, as gauges."""
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 
 from prometheus_client.core import GaugeMetricFamily
 
+from numazones_operator.admission_gates import AdmissionGates
 from numazones_operator.live_forecasts import LiveForecasts
+from numazones_operator.owner_rejections import owner_of
 from numazones_operator.publisher import Publisher
+
+_MOST_OWNERS = 50
+"""Owners that are shown by name: those with the most blocked pods."""
 
 
 class PredictionFigures:
@@ -15,11 +21,16 @@ class PredictionFigures:
         self._forecasts = forecasts
         self._verdicts: Mapping[str, int] = {}
         self._blocked: Mapping[tuple[str, str], int] = {}
+        self._owners: Sequence[tuple[tuple[str, ...], int]] = ()
 
     def renew(self) -> None:
         """Count."""
         self._verdicts = self._forecasts.verdicts()
         self._blocked = self._forecasts.blocked_by()
+        owners = Counter(
+            (pod.namespace, *owner_of(pod), reason) for pod, reason in self._forecasts.blocked_pods()
+        )
+        self._owners = owners.most_common(_MOST_OWNERS)
 
     def families(self) -> Iterator[GaugeMetricFamily]:
         """Yield the gauges as they were renewed last."""
@@ -37,6 +48,37 @@ class PredictionFigures:
         for labels, count in self._blocked.items():
             blocked.add_metric(labels, count)
         yield blocked
+        owners = GaugeMetricFamily(
+            "numazones_owner_blocked_pods",
+            "Pods that no node would take, by owner and the most important reason; the owners with the most.",
+            labels=("namespace", "owner_kind", "owner", "reason"),
+        )
+        for owner, count in self._owners:
+            owners.add_metric(owner, count)
+        yield owners
+
+
+class GateFigures:
+    """Gauge of the pods that carry the admission gate."""
+
+    def __init__(self, gates: AdmissionGates) -> None:
+        self._gates = gates
+        self._waiting = self._unserved = 0
+
+    def renew(self) -> None:
+        """Count."""
+        self._waiting, self._unserved = self._gates.waiting()
+
+    def families(self) -> Iterator[GaugeMetricFamily]:
+        """Yield the gauge as it was renewed last."""
+        gated = GaugeMetricFamily(
+            "numazones_gated_pods",
+            "Pods with the admission gate: true where the operator releases them, false where nobody does.",
+            labels=("served",),
+        )
+        gated.add_metric(("true",), self._waiting)
+        gated.add_metric(("false",), self._unserved)
+        yield gated
 
 
 class QueueFigures:

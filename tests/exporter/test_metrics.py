@@ -68,6 +68,7 @@ def test_names_and_types_follow_prometheus_and_stay_stable(metrics: Metrics) -> 
         "numazones_exporter_scan_duration_seconds_created": "gauge",
         "numazones_exporter_source_duration_seconds": "histogram",
         "numazones_exporter_source_errors_total": "counter",
+        "numazones_exporter_source_errors_created": "gauge",
         "numazones_exporter_wakeups_total": "counter",
         "numazones_exporter_api_writes_total": "counter",
         "numazones_exporter_last_publish_timestamp_seconds": "gauge",

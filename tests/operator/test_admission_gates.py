@@ -143,6 +143,10 @@ async def test_a_pod_that_is_known_to_fit_nowhere_waits_however_long(tmp_path: P
         operator.gates._wall = lambda: 4e9
         await operator.gates.release()
         assert await waiting(loop) == ["huge"]
+        counted = await metrics(operator)
+        assert counted['numazones_gated_pods{served="true"}'] == 1
+        # It never came to a time-out, and one can tell: the series is there.
+        assert counted['numazones_admission_gates_released_total{reason="timeout"}'] == 0
 
 
 async def test_pods_without_numa_needs_are_released_at_once(tmp_path: Path) -> None:

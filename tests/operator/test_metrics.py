@@ -2,8 +2,11 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
+from numazones.cluster import ClusterNode
 from numazones_client.resources import PODS
+from numazones_operator.cluster_figures import figures_of
 from numazones_simulator import node_kinds
 
 from .closed_loop import closed_loop, eventually, metrics, pod_body
@@ -37,7 +40,7 @@ async def test_every_metric_is_documented_and_every_documented_one_exists(tmp_pa
             nonlocal seen
             seen = {name for name in shown(await metrics(operator)) if "rebalance" not in name}
             # Counters that count only what does not happen here have no series yet.
-            idle = {"numazones_admission_gates_released_total", "numazones_operator_watch_restarts_total"}
+            idle = {"numazones_owner_rejections_total", "numazones_operator_watch_restarts_total"}
             return documented - idle <= seen
 
         await eventually(complete)
@@ -86,3 +89,9 @@ async def test_the_spread_follows_the_pods(tmp_path: Path) -> None:
             ] == [8, 0]
 
         await eventually(packed)
+
+
+def test_a_node_on_which_another_model_decides_is_not_stale() -> None:
+    state: Any = object()
+    assert figures_of(ClusterNode("a").with_policy_state(state, "Koordinator"), ()).stale == ""
+    assert figures_of(ClusterNode("a"), ()).stale == "NoZones"

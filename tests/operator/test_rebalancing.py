@@ -192,6 +192,18 @@ async def test_a_plan_is_recommended_and_nothing_is_touched(tmp_path: Path) -> N
         counted = await metrics(operator)
         series = 'numazones_rebalance_moves_total{mode="Recommend",policy="keep-room",result="recommended"}'
         assert counted[series] == 1
+        labels = 'mode="Recommend",policy="keep-room"'
+        assert counted[f"numazones_rebalance_policy_ready{{{labels}}}"] == 1
+        assert [
+            counted[
+                f'numazones_rebalance_active_plans{{mode="Recommend",phase="{phase}",policy="keep-room"}}'
+            ]
+            for phase in ("Proposed", "Approved", "Executing")
+        ] == [1, 0, 0]
+        # What has not happened yet is there as 0, so that a rate shows the first time.
+        assert counted[f"numazones_rebalance_gain_total{{{labels}}}"] == 0
+        labels = 'mode="Recommend",namespace="default",node="n1",policy="keep-room",result="success"'
+        assert counted[f"numazones_rebalance_pods_evicted_total{{{labels}}}"] == 0
         policy = await here.client.get(REBALANCE_POLICIES, "keep-room")
         assert policy["status"]["recommendation"] == item["metadata"]["name"]
         (ready,) = policy["status"]["conditions"]

@@ -96,6 +96,11 @@ def test_predictions_are_held_against_outcomes(
     assert verification.hit is hit
     actual = status.get("reason", "Admitted")
     assert watched.metrics.outcomes.labels(predicted, actual)._value.get() == 1
+    rejections = watched.metrics.registry.get_sample_value(
+        "numazones_owner_rejections_total",
+        {"namespace": "default", "owner_kind": "", "owner": "", "reason": actual},
+    )
+    assert rejections == (None if actual == "Admitted" else 1)
     # A miss is told with all that the model saw.
     assert ("container main: cpu offers" in caplog.text) is (not hit)
 

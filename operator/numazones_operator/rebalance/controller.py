@@ -148,6 +148,7 @@ class Rebalancing:
         policies = {item.name: item for item in self._intent.policies}
         usable: dict[str, Policy] = {}
         for policy in policies.values():
+            self._metrics.expect(policy.spec.mode, policy.name)
             settings = await self._settings(policy)
             if settings is not None:
                 usable[policy.name] = settings
@@ -297,6 +298,7 @@ class Rebalancing:
             found = Recommendation.from_api(await self._client.create(REBALANCE_RECOMMENDATIONS, body))
             self._intent.recommendations.put(found)
             self._metrics.moves.labels(policy.spec.mode, policy.name, "recommended").inc(len(made.moves))
+            self._metrics.expect_evictions(policy.spec.mode, policy.name, found.spec.moves)
             await self._tell_stuck_pods(made, found.name, policy)
         for item in in_force:
             if item.uid != found.uid:

@@ -1,6 +1,20 @@
 """Metrics of rebalancing: every one says its mode; named like the descheduler's where they mean the same."""
 
+from collections import Counter as Tally
+from collections.abc import Iterable, Iterator, Mapping
+
 from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.core import GaugeMetricFamily
+
+from numazones.api.rebalance import RecommendedMove
+from numazones_operator.rebalance.intent import Intent
+from numazones_operator.rebalance.objects import (
+    ACTIVE,
+    EXPIRED,
+    FAILED,
+    SUCCEEDED,
+    SUPERSEDED,
+)
 
 _SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
@@ -42,3 +56,66 @@ class RebalanceMetrics:
             buckets=_SECONDS,
             registry=registry,
         )
+
+    def expect(self, mode: str, policy: str) -> None:
+        """Begin what is counted for a policy at 0: of a series that begins at 1, no rate shows the first."""
+        for phase in (*ACTIVE, SUCCEEDED, FAILED, EXPIRED, SUPERSEDED):
+            self.recommendations.labels(mode, policy, phase)
+        for result in ("recommended", "approved", "executed", "failed"):
+            self.moves.labels(mode, policy, result)
+        self.gain.labels(mode, policy)
+        for found in ("true", "false"):
+            self.plan_seconds.labels(mode, found)
+
+    def expect_evictions(self, mode: str, policy: str, moves: Iterable[RecommendedMove]) -> None:
+        """Begin what is counted for the moves of a plan at 0."""
+        for move in moves:
+            for result in ("success", "error", "blocked"):
+                self.evicted.labels(result, mode, policy, move.pod.namespace, move.source.node)
+
+
+class RebalanceFigures:
+    """Gauges of policies, and of plans that have not ended."""
+
+    def __init__(self, intent: Intent) -> None:
+        self._intent = intent
+        self._ready: Mapping[tuple[str, str], bool] = {}
+        self._plans: Mapping[tuple[str, str, str], int] = {}
+
+    def renew(self) -> None:
+        """Count."""
+        policies = list(self._intent.policies)
+        modes = {policy.name: policy.spec.mode for policy in policies}
+        self._ready = {
+            (policy.spec.mode, policy.name): any(
+                one.get("type") == "Ready" and one.get("status") == "True"
+                for one in policy.status.get("conditions") or ()
+            )
+            for policy in policies
+        }
+        plans = Tally(
+            (modes.get(plan.spec.policy) or plan.status.mode, plan.spec.policy, plan.status.phase)
+            for plan in self._intent.recommendations
+            if plan.active
+        )
+        none = {(mode, name, phase): 0 for mode, name in self._ready for phase in ACTIVE}
+        self._plans = {**none, **plans}
+
+    def families(self) -> Iterator[GaugeMetricFamily]:
+        """Yield the gauges as they were renewed last."""
+        ready = GaugeMetricFamily(
+            "numazones_rebalance_policy_ready",
+            "1 where a RebalancePolicy makes sense and is followed, 0 where its status says why not.",
+            labels=("mode", "policy"),
+        )
+        for labels, fine in self._ready.items():
+            ready.add_metric(labels, fine)
+        yield ready
+        plans = GaugeMetricFamily(
+            "numazones_rebalance_active_plans",
+            "Recommendations that have not ended, by phase.",
+            labels=("mode", "policy", "phase"),
+        )
+        for key, count in self._plans.items():
+            plans.add_metric(key, count)
+        yield plans

@@ -1,0 +1,44 @@
+"""Pods that kubelets rejected, by who creates them: a controller that replaces each one runs in a loop."""
+
+from prometheus_client import CollectorRegistry, Counter
+
+from numazones.cluster import ClusterPod
+
+_MOST = 200
+"""Series that are kept: those counted last."""
+_TEMPLATE_HASH = "pod-template-hash"
+
+
+class OwnerRejections:
+    """One counter for each owner and reason, of the owners whose pods were rejected last."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._counter = Counter(
+            "numazones_owner_rejections_total",
+            "Pods that a kubelet rejected, by owner and the kubelet's reason; the latest owners only.",
+            ("namespace", "owner_kind", "owner", "reason"),
+            registry=registry,
+        )
+        self._latest: dict[tuple[str, ...], None] = {}
+
+    def count(self, pod: ClusterPod, reason: str) -> None:
+        """Count a rejection; forget the owner that was counted longest ago where there are too many."""
+        labels = (pod.namespace, *owner_of(pod), reason)
+        self._latest.pop(labels, None)
+        self._latest[labels] = None
+        self._counter.labels(*labels).inc()
+        if len(self._latest) > _MOST:
+            oldest = next(iter(self._latest))
+            del self._latest[oldest]
+            self._counter.remove(*oldest)
+
+
+def owner_of(pod: ClusterPod) -> tuple[str, str]:
+    """Return kind and name of who creates the pod: a Deployment, not its ReplicaSet; empty if nobody does."""
+    controller = pod.controller
+    if controller is None:
+        return "", ""
+    suffix = f"-{pod.labels[_TEMPLATE_HASH]}" if _TEMPLATE_HASH in pod.labels else None
+    if controller.kind == "ReplicaSet" and suffix and controller.name.endswith(suffix):
+        return "Deployment", controller.name.removesuffix(suffix)
+    return controller.kind, controller.name
