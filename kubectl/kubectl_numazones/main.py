@@ -33,6 +33,7 @@ _COMMANDS = {
     "top": _Command("top", "Show the NUMA zones with bars of what is in use."),
     "tree": _Command("tree", "Draw a node: sockets, NUMA nodes, caches, cores and who holds them."),
     "plan": _Command("plan", "Plan the fewest evictions after which waiting pods fit."),
+    "report": _Command("report", "Write the cluster as one page (HTML) that needs no network."),
     "replay": _Command("replay", "Compare a recorded history of kubelets with the model."),
     "doctor": _Command("doctor", "Check the installation, the kubelets' settings and the pods' requests."),
     "completion": _Command("completion", "Print the completion script for bash, zsh or fish."),

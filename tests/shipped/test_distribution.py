@@ -22,6 +22,7 @@ PACKAGES = {
     "numazones",
     "numazones_client",
     "numazones_program",
+    "numazones_page",
     "numazones_exporter",
     "numazones_operator",
     "kubectl_numazones",

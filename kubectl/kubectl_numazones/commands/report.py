@@ -1,0 +1,183 @@
+"""``report``: the cluster as one self-contained page, for people who are not at the terminal."""
+
+from collections.abc import Iterable
+from importlib.metadata import version
+from pathlib import Path
+
+import click
+
+from kubectl_numazones import answers
+from kubectl_numazones.cluster import BadDump, Seen, Source, read, source_options
+from numazones import timestamp
+from numazones.api.rebalance import (
+    RebalancePolicySpec,
+    RebalanceRecommendation,
+    RebalanceRecommendationStatus,
+)
+from numazones.cluster import ClusterPod
+from numazones.errors import NumazonesError
+from numazones.fragmentation import InvalidShape, Shape
+from numazones.prediction import ADMISSIBLE, INADMISSIBLE, Forecast, Kind, relevant, unreadable
+from numazones.rebalance.custom_resources import policy_of, title
+from numazones.rebalance.goals import pending
+from numazones.rebalance.whatif import carried_out, what_if
+from numazones.wording import counted
+from numazones_page import html
+from numazones_page.documents import (
+    Documents,
+    Waiting,
+    cluster_document,
+    node_documents,
+    planned_document,
+    recommended_document,
+    waiting_documents,
+)
+
+_CANDIDATES = 5
+_EPILOG = """
+\b
+Examples:
+  kubectl numazones report -o report.html
+  kubectl numazones report -f dump.json -o report.html --shape cpu=16,memory=64Gi
+"""
+
+
+@click.command("report", epilog=_EPILOG)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
+    default=Path("report.html"),
+    show_default=True,
+    help="File to write; - for standard output.",
+)
+@click.option(
+    "--shape",
+    "shapes",
+    multiple=True,
+    default=("cpu=4", "cpu=8", "cpu=16"),
+    show_default=True,
+    metavar="SHAPE",
+    help="Show the fragmentation for pods of this shape; may be given several times.",
+)
+@click.option("--title", "name", default="", help="Name of the cluster on the page.")
+@click.option("--plans/--no-plans", default=True, show_default=True, help="Plan for the pods that wait.")
+@click.option(
+    "--effort",
+    type=click.IntRange(min=1),
+    default=20_000,
+    show_default=True,
+    help="Steps of the search per plan.",
+)
+@source_options
+def command(
+    source: Source, *, output: Path, shapes: tuple[str, ...], name: str, plans: bool, effort: int
+) -> int:
+    """Write the cluster as one page: zones, fragmentation, waiting pods and why, plans played through.
+
+    The page needs no network and asks nobody for anything; it can be mailed and filed.
+    """
+    wanted = _shapes(shapes)
+    seen = read(source)
+    waiting = list(_waiting(seen))
+    made = _recommended(seen)
+    if plans:
+        made |= _planned(
+            seen, [item.pod for item in waiting if item.prediction.verdict == INADMISSIBLE], effort
+        )
+    documents = cluster_document(
+        source=name or _named(source),
+        shapes=wanted,
+        generated=timestamp.format(seen.situation.surroundings.now),
+        version=version("numazones"),
+    )
+    nodes = seen.situation.cluster.nodes
+    for node in nodes.values():
+        documents |= node_documents(node, wanted)
+    documents |= waiting_documents(waiting, ended=seen.ended, plans=_placed(made))
+    documents |= made
+    page = html.report(documents, title=f"{name or _named(source)} · numazones")
+    if str(output) == "-":
+        click.echo(page, nl=False)
+        return 0
+    try:
+        output.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise click.UsageError(f"{output} cannot be written: {error.strerror or error}") from error
+    figures = (counted(len(nodes), "node"), counted(len(waiting), "waiting pod"), counted(len(made), "plan"))
+    click.echo(f"{output}: {', '.join(figures)}")
+    return 0
+
+
+def _shapes(texts: Iterable[str]) -> tuple[Shape, ...]:
+    try:
+        return tuple(map(Shape.parse, texts))
+    except InvalidShape as error:
+        raise click.UsageError(str(error)) from error
+
+
+def _named(source: Source) -> str:
+    if source.files:
+        return ", ".join(path.name for path in source.files)
+    return source.context or "the current context's cluster"
+
+
+def _waiting(seen: Seen) -> Iterable[Waiting]:
+    """Every waiting pod that NUMA placement concerns; pods of one kind are asked for once."""
+    known: dict[Kind, Waiting] = {}
+    for pod in seen.situation.cluster.pending.values():
+        kind = Kind.of(pod)
+        if kind is None:
+            yield Waiting(pod, unreadable(pod))
+        elif relevant(pod):
+            if kind not in known:
+                known[kind] = _asked(pod, kind, seen)
+            yield Waiting(pod, known[kind].prediction, known[kind].advice)
+
+
+def _asked(pod: ClusterPod, kind: Kind, seen: Seen) -> Waiting:
+    nodes = seen.situation.cluster.nodes
+    forecast = Forecast(kind)
+    forecast.renew(nodes.values())
+    prediction = forecast.prediction(candidates=_CANDIDATES)
+    if prediction.verdict == ADMISSIBLE:
+        return Waiting(pod, prediction)
+    helpful = answers.advice_for(pod, nodes, answers.nearest(prediction, nodes))
+    return Waiting(pod, prediction, tuple((node, item.sentence) for node, item in helpful))
+
+
+def _recommended(seen: Seen) -> Documents:
+    """The plans that the operator made."""
+    nodes = seen.situation.cluster.nodes
+    pods = {pod.uid: pod for pod in seen.pods}
+    documents: Documents = {}
+    for body in seen.made:
+        try:
+            item = RebalanceRecommendation.from_api(body)
+        except (NumazonesError, ValueError) as error:
+            raise BadDump(f"RebalanceRecommendation {body['metadata'].get('name')}: {error}") from error
+        status = item.status or RebalanceRecommendationStatus()
+        documents |= recommended_document(item.metadata.name, item.spec, status, nodes, pods)
+    return documents
+
+
+def _planned(seen: Seen, stuck: Iterable[ClusterPod], effort: int) -> Documents:
+    """Plans for pods that fit nowhere, each made on the cluster as the one before leaves it."""
+    documents: Documents = {}
+    policy = policy_of(RebalancePolicySpec(), {})
+    for goal in pending(stuck):
+        situation = seen.situation
+        for made in what_if(goal, situation, policy, effort=effort).plans:
+            name = f"proposal-{len(documents) + 1}"
+            documents |= planned_document(title(goal), made, situation.cluster.nodes, name=name)
+            situation = carried_out(made, situation)
+    return documents
+
+
+def _placed(plans: Documents) -> dict[str, list[str]]:
+    """NAMESPACE/NAME of a pod → the plans that place it."""
+    found: dict[str, list[str]] = {}
+    for key, plan in plans.items():
+        for placement in plan["placements"]:
+            found.setdefault(placement["pod"], []).append(key.removeprefix("plan/"))
+    return found

@@ -1,0 +1,372 @@
+"""What the page shows, as JSON documents: one flat map from key to document.
+
+A report holds the whole map; the operator sends the parts of it that changed, ``null`` for those that are
+gone. So both are shown by the same code, which knows nothing but such maps. Keys are KIND/NAME: ``cluster/``,
+``machine/…`` (the hardware, once for all nodes that have the same), ``node/…``, ``waiting/…``, ``plan/…``,
+``table/…`` and ``accuracy/``. What is about a zone follows the machine's order of zones.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from numazones import cpuset
+from numazones.api.rebalance import (
+    Place,
+    RebalanceRecommendationSpec,
+    RebalanceRecommendationStatus,
+)
+from numazones.cluster import ClusterNode, ClusterPod
+from numazones.fragmentation import Shape, fragmentation
+from numazones.prediction import Prediction
+from numazones.quantity import format_bytes, format_milli
+from numazones.rebalance.moves import Plan
+from numazones.resources import is_memory
+from numazones_page.occupancy import Holder, Occupancy, occupancy_of
+
+Document = Mapping[str, Any]
+Documents = dict[str, Document]
+
+
+def cluster_document(
+    *, source: str, shapes: Sequence[Shape], generated: str = "", version: str = "", note: str = ""
+) -> Documents:
+    """What the page is about.
+
+    Args:
+        source: name of the cluster or dump.
+        shapes: what ``fit`` of every node is about, in the same order.
+        generated: when, RFC 3339; empty on a live page.
+        version: of the program.
+        note: what readers must know about the whole, such as what is missing and why.
+    """
+    document = {
+        "source": source,
+        "shapes": [str(shape) for shape in shapes],
+        "generated": generated,
+        "version": version,
+        "note": note,
+    }
+    return {"cluster/": document}
+
+
+def node_documents(node: ClusterNode, shapes: Sequence[Shape]) -> Documents:
+    """A node and its machine."""
+    document: dict[str, Any] = {"ready": node.ready, "cordoned": node.unschedulable}
+    occupancy = occupancy_of(node)
+    if occupancy is None:
+        unknown = node.unknown
+        return {f"node/{node.name}": document | {"unknown": "" if unknown is None else unknown.message}}
+    machine = machine_document(occupancy)
+    key = _digest(machine)
+    document |= {
+        "machine": key,
+        "settings": [list(item) for item in occupancy.settings],
+        "exclusive": occupancy.exclusive,
+        "approximate": node.approximate,
+        "reserved": cpuset.format(occupancy.reserved),
+        "zones": [
+            {
+                "id": zone.numa,
+                "cpus": list(zone.cpus),
+                "memory": [list(item) for item in zone.memory],
+                "devices": [list(item) for item in zone.devices],
+            }
+            for zone in occupancy.zones
+        ],
+        "pods": [_holder(holder) for holder in occupancy.holders],
+        "fit": [_fit(node, shape) for shape in shapes],
+    }
+    return {f"machine/{key}": machine, f"node/{node.name}": document}
+
+
+def _holder(holder: Holder) -> Document:
+    return {
+        "pod": holder.name,
+        "cpus": cpuset.format(holder.cpus),
+        "memory": [[kind, size, list(numas)] for kind, size, numas in holder.memory],
+        "devices": [[kind, list(ids), list(numas)] for kind, ids, numas in holder.devices],
+    }
+
+
+def _fit(node: ClusterNode, shape: Shape) -> list[int] | None:
+    """[free CPUs, those that further pods of the shape would use, how many such pods fit]; None: unknown."""
+    if node.state is None:
+        return None
+    found = fragmentation(node.state, shape)
+    return [found.free, found.usable, found.fitting]
+
+
+def machine_document(occupancy: Occupancy) -> Document:
+    """Sockets → zones → last-level caches → cores → CPUs; zones without CPUs are in a socket of no id."""
+    sockets: dict[int, dict[int, dict[int | None, dict[int, list[int]]]]] = {}
+    for cpu in occupancy.cpus:
+        caches = sockets.setdefault(cpu.socket, {}).setdefault(cpu.numa, {})
+        caches.setdefault(cpu.uncore, {}).setdefault(cpu.core, []).append(cpu.id)
+    listed = [
+        {
+            "id": socket,
+            "zones": [
+                {
+                    "id": numa,
+                    "memory": occupancy.total_memory.get(numa, 0),
+                    "caches": [
+                        {"id": cache, "cores": sorted(sorted(cpus) for cpus in cores.values())}
+                        for cache, cores in sorted(caches.items(), key=lambda item: min(item[1].values()))
+                    ],
+                }
+                for numa, caches in sorted(zones.items())
+            ],
+        }
+        for socket, zones in sorted(sockets.items())
+    ]
+    with_cpus = {cpu.numa for cpu in occupancy.cpus}
+    bare = [
+        {"id": zone.numa, "memory": occupancy.total_memory.get(zone.numa, 0), "caches": []}
+        for zone in occupancy.zones
+        if zone.numa not in with_cpus
+    ]
+    return {"sockets": [*listed, *([{"id": None, "zones": bare}] if bare else [])]}
+
+
+def _digest(document: Document) -> str:
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+# Pods that wait
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A pod without a node, and what is known about it."""
+
+    pod: ClusterPod
+    prediction: Prediction
+    advice: tuple[tuple[str, str], ...] = ()
+    """(node, what would help there), each proven."""
+
+
+def waiting_documents(
+    waiting: Iterable[Waiting], *, ended: Iterable[ClusterPod] = (), plans: Mapping[str, Sequence[str]] = {}
+) -> Documents:
+    """Pods that wait, those of one owner together.
+
+    Args:
+        waiting: the pods.
+        ended: pods that have ended; rejected ones count for their owner.
+        plans: NAMESPACE/NAME of a pod → names of the plans that place it.
+    """
+    rejected: dict[str, list[ClusterPod]] = {}
+    for pod in ended:
+        owner = pod.controller
+        if owner is not None and pod.reason and not pod.acknowledged:
+            rejected.setdefault(owner.uid, []).append(pod)
+    groups: dict[str, list[Waiting]] = {}
+    for item in waiting:
+        owner = item.pod.controller
+        # Pods of one owner may still ask for different things, as those of a Job that was changed.
+        groups.setdefault(
+            f"{owner.uid if owner else item.pod.uid} {sorted(item.pod.requests.items())}", []
+        ).append(item)
+    found: Documents = {}
+    for group in groups.values():
+        first = min(group, key=lambda item: (item.pod.created, item.pod.name))
+        owner = first.pod.controller
+        names = sorted(item.pod.name for item in group)
+        found[f"waiting/{first.pod.namespace}/{names[0]}"] = {
+            **_waiting(first),
+            "owner": [owner.kind, owner.name] if owner else None,
+            "pods": names,
+            "rejected": _rejections(rejected.get(owner.uid, [])) if owner else None,
+            "plans": sorted(
+                {name for item in names for name in plans.get(f"{first.pod.namespace}/{item}", ())}
+            ),
+        }
+    return found
+
+
+def _waiting(item: Waiting) -> dict[str, Any]:
+    pod, prediction = item.pod, item.prediction
+    return {
+        "namespace": pod.namespace,
+        "asks": [[name, _amount(name, amount)] for name, amount in sorted(pod.requests.items())],
+        "since": pod.created,
+        "verdict": prediction.verdict,
+        "sentence": prediction.sentence,
+        "nodes": [prediction.admissible, prediction.evaluated, prediction.stale, prediction.excluded],
+        "reasons": [
+            {
+                "reason": reason.reason,
+                "source": str(reason.source),
+                "count": reason.count,
+                "node": reason.node,
+                "message": reason.message,
+                "sentence": reason.sentence,
+            }
+            for reason in prediction.reasons
+        ],
+        "advice": [list(pair) for pair in item.advice],
+    }
+
+
+def _amount(resource: str, amount: int) -> str:
+    if resource == "cpu":
+        return format_milli(amount)
+    return format_bytes(amount) if is_memory(resource) else str(amount)
+
+
+def _rejections(pods: Sequence[ClusterPod]) -> Document | None:
+    if not pods:
+        return None
+    latest = max(pods, key=lambda pod: pod.created)
+    return {
+        "count": len(pods),
+        "since": min(pod.created for pod in pods),
+        "reason": latest.reason,
+        "message": latest.message,
+    }
+
+
+# Plans
+
+
+def planned_document(goal: str, made: Plan, nodes: Mapping[str, ClusterNode], *, name: str) -> Documents:
+    """A plan that was just made; ``nodes`` as they are before it."""
+    document = {
+        "goal": goal,
+        "phase": "",
+        "message": "",
+        "gain": [made.before, made.after],
+        "minimal": made.minimal,
+        "moves": [
+            {
+                "pod": f"{move.pod.namespace}/{move.pod.name}",
+                "cpus": move.cpus // 1000,
+                "from": _place(move.pod.node, move.zones),
+                "to": _place(move.node, move.target_zones),
+                "why": move.why,
+                "phase": "",
+            }
+            for move in made.moves
+        ],
+        "placements": [
+            {
+                "pod": f"{placement.pod.namespace}/{placement.pod.name}",
+                "cpus": placement.pod.requests.get("cpu", 0) // 1000,
+                "to": _place(placement.node, placement.zones),
+            }
+            for placement in made.placements
+        ],
+        "last": any(move.after_pending for move in made.moves),
+    }
+    return {f"plan/{name}": _framed(document, nodes)}
+
+
+def recommended_document(
+    name: str,
+    spec: RebalanceRecommendationSpec,
+    status: RebalanceRecommendationStatus,
+    nodes: Mapping[str, ClusterNode],
+    pods: Mapping[str, ClusterPod],
+) -> Documents:
+    """A RebalanceRecommendation; ``pods`` by UID, as far as they are still there."""
+    progress = {item.pod.uid: item.phase for item in status.progress}
+    document = {
+        "goal": spec.goal,
+        "policy": spec.policy,
+        "phase": status.phase or "Proposed",
+        "message": status.message,
+        "gain": [spec.gain.before, spec.gain.after],
+        "minimal": spec.gain.minimal,
+        "expires": spec.expires or "",
+        "approved": spec.approved,
+        "moves": [
+            {
+                "pod": f"{move.pod.namespace}/{move.pod.name}",
+                "cpus": _cpus(pods.get(move.pod.uid)),
+                "from": _listed(move.source),
+                "to": _listed(move.target),
+                "why": move.why,
+                "phase": progress.get(move.pod.uid, ""),
+            }
+            for move in spec.moves
+        ],
+        "placements": [
+            {
+                "pod": f"{placement.pod.namespace}/{placement.pod.name}",
+                "cpus": _cpus(pods.get(placement.pod.uid)),
+                "to": _listed(placement.target),
+            }
+            for placement in spec.placements
+        ],
+        "last": any(move.after_pending for move in spec.moves),
+    }
+    return {f"plan/{name}": _framed(document, nodes)}
+
+
+def _framed(document: dict[str, Any], nodes: Mapping[str, ClusterNode]) -> Document:
+    """The plan with its zones as they are before it: what each has in CPUs, and whose they are."""
+    places = [move[end] for move in document["moves"] for end in ("from", "to")]
+    places += [placement["to"] for placement in document["placements"]]
+    wanted: dict[str, set[int]] = {}
+    for node, numas in places:
+        wanted.setdefault(node, set()).update(numas)
+    document["zones"] = [
+        zone for name, numas in sorted(wanted.items()) for zone in _frame(name, nodes.get(name), numas)
+    ]
+    return document
+
+
+def _frame(name: str, node: ClusterNode | None, numas: set[int]) -> Iterator[Document]:
+    occupancy = None if node is None else occupancy_of(node)
+    if occupancy is None:
+        return
+    masks = {numa: cpuset.of(cpu.id for cpu in occupancy.cpus if cpu.numa == numa) for numa in numas}
+    for zone in occupancy.zones:
+        mask = masks.get(zone.numa)
+        if mask is None:
+            continue
+        held = [(holder.name, (holder.cpus & mask).bit_count()) for holder in occupancy.holders]
+        yield {
+            "node": name,
+            "id": zone.numa,
+            "cpus": zone.cpus[1],
+            "pods": [[pod, count] for pod, count in held if count],
+        }
+
+
+def _place(node: str, numas: Iterable[int]) -> list[Any]:
+    return [node, list(numas)]
+
+
+def _listed(place: Place) -> list[Any]:
+    return _place(place.node, place.numa_ids)
+
+
+def _cpus(pod: ClusterPod | None) -> int | None:
+    return None if pod is None else pod.requests.get("cpu", 0) // 1000
+
+
+# What else there is
+
+
+def accuracy_document(counts: Mapping[str, int], *, note: str = "") -> Documents:
+    """How many predictions came true: right, race, stale, model, unknown → pods."""
+    return {"accuracy/": {"counts": dict(counts), "note": note}}
+
+
+def table_document(
+    name: str, *, title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], note: str = ""
+) -> Documents:
+    """A table of figures, such as a comparison of settings."""
+    return {
+        f"table/{name}": {
+            "title": title,
+            "columns": list(columns),
+            "rows": [list(row) for row in rows],
+            "note": note,
+        }
+    }

@@ -1,0 +1,91 @@
+// One node as lstopo draws it: sockets, zones, last-level caches, cores, threads; and whose each CPU is.
+
+const LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+const COLOURS = 8;
+
+function nodeView(name, wanted) {
+  const node = all("node").get(name);
+  const back = el("nav.crumbs", { "aria-label": "Where this is" }, el("a", { href: "#/", "data-key": "back" }, "Cluster"), el("span", { "aria-hidden": "true" }, "›"), el("span", { "aria-current": "page" }, name));
+  if (!node) return el("section.view", {}, back, el("h2", {}, name), el("p.empty", {}, "There is no such node (any more)."));
+  if (unknown(node)) return el("section.view", {}, back, el("h2", {}, name), el("p.notice", {}, `The state of this node is unknown: ${node.unknown}`));
+  const marks = marksOf(node);
+  return el(
+    "section.view",
+    {},
+    back,
+    el("h2", {}, name),
+    el("p.chips", {}, node.cordoned && el("span.chip.alert", {}, "cordoned"), !node.ready && el("span.chip.alert", {}, "not ready"), node.approximate && el("span.chip", {}, "from NodeResourceTopology: approximate"), node.settings.map(([key, value]) => el("span.chip", {}, el("span", {}, key), ` ${value}`))),
+    el("div.machine", {}, machinePicture(node, marks, wanted)),
+    el("h3", {}, "Who holds what"),
+    holdersTable(node, marks),
+  );
+}
+
+// CPU → {kind, letter, colour, pod}.
+function marksOf(node) {
+  const marks = new Map();
+  for (const cpu of cpus(node.reserved)) marks.set(cpu, { kind: "reserved", title: "reserved" });
+  node.pods.forEach((pod, index) => {
+    for (const cpu of cpus(pod.cpus)) marks.set(cpu, { kind: "held", letter: LETTERS[index % LETTERS.length], colour: index % COLOURS, pod: pod.pod, title: pod.pod });
+  });
+  return marks;
+}
+
+function machinePicture(node, marks, wanted) {
+  const figures = new Map(zonesOf(node).map((zone) => [zone.id, zone]));
+  return documents.get(`machine/${node.machine}`).sockets.map((socket) =>
+    el(
+      "div.socket",
+      {},
+      el("h3", {}, socket.id === null ? "without CPUs" : `Socket ${socket.id}`),
+      el("div.zones", {}, socket.zones.map((zone) => zoneCard(node, zone, figures.get(zone.id), marks, wanted))),
+    ),
+  );
+}
+
+function zoneCard(node, zone, use, marks, wanted) {
+  const amounts = [];
+  if (use && node.exclusive && zone.caches.length) amounts.push(["CPUs", `${use.cpus[0]} of ${use.cpus[1]}`, ratio(use.cpus)]);
+  for (const [kind, held, whole] of use ? use.memory : []) amounts.push([kind, `${bytes(held)} of ${bytes(whole)}`, whole ? held / whole : 0]);
+  for (const [kind, held, whole] of use ? use.devices : []) amounts.push([kind.split("/").pop(), `${held} of ${whole}`, whole ? held / whole : 0]);
+  if (zone.memory && !amounts.some(([kind]) => kind === "memory")) amounts.push(["memory", `${bytes(zone.memory)}, not bound to zones`, 0]);
+  return el(
+    `div.zonecard${String(zone.id) === wanted ? ".wanted" : ""}`,
+    {},
+    el("h4", {}, `NUMA ${zone.id}`),
+    el("dl.amounts", {}, amounts.map(([kind, text, share]) => el("div", {}, el("dt", {}, kind), el("dd", {}, bar(share), text)))),
+    el(
+      "div.caches",
+      { role: "img", "aria-label": `CPUs of NUMA ${zone.id}: ${use && node.exclusive ? `${use.cpus[0]} of ${use.cpus[1]} held exclusively` : "none is given exclusively"}` },
+      zone.caches.map((cache) => el("div.cache", {}, cache.id !== null && el("span.cachename", {}, `L3 ${cache.id}`), el("div.cores", {}, cache.cores.map((core) => el("span.core", {}, core.map((cpu) => cell(node, cpu, marks.get(cpu)))))))),
+    ),
+  );
+}
+
+function cell(node, cpu, mark) {
+  const kind = mark ? mark.kind : node.exclusive ? "free" : "shared";
+  const title = `CPU ${cpu}: ${mark ? mark.title : node.exclusive ? "free" : "shared"}`;
+  return el(`i.${kind}`, { title, "data-colour": mark && mark.colour, "data-pod": mark && mark.pod }, mark && mark.letter);
+}
+
+function holdersTable(node, marks) {
+  if (!node.pods.length) return el("p.empty", {}, "Nobody holds anything exclusively here.");
+  const mark = (pod, index) => (pod.cpus ? el("i.held", { "data-colour": index % COLOURS, "aria-hidden": "true" }, LETTERS[index % LETTERS.length]) : "");
+  const rows = node.pods.map((pod, index) => [
+    el("button.pod", { type: "button", "aria-pressed": "false", "data-key": `pod-${pod.pod}`, onclick: (event) => single(event.currentTarget, pod.pod) }, mark(pod, index), el("span", {}, pod.pod)),
+    pod.cpus,
+    pod.memory.map(([kind, size, numas]) => `${bytes(size)}${kind === "memory" ? "" : ` ${kind}`} on ${numas.join(", ")}`).join("; "),
+    pod.devices.map(([kind, ids]) => `${kind.split("/").pop()}: ${ids.join(", ")}`).join("; "),
+  ]);
+  return table(["Pod", "CPUs", "Memory on NUMA", "Devices"], rows, { label: "Pods that hold something" });
+}
+
+// Show one pod's CPUs alone; asked again, all.
+function single(button, pod) {
+  const pressed = button.getAttribute("aria-pressed") === "true";
+  const view = button.closest(".view");
+  for (const other of view.querySelectorAll("button.pod")) other.setAttribute("aria-pressed", "false");
+  button.setAttribute("aria-pressed", String(!pressed));
+  for (const mark of view.querySelectorAll(".machine i")) mark.classList.toggle("dim", !pressed && mark.dataset.pod !== pod);
+}
+

@@ -1,0 +1,88 @@
+// What is known: a flat map of documents, as numazones_page.documents describes them, and questions to it.
+
+const documents = new Map();
+const kinds = new Map();
+
+// Take changes in; null: gone. Returns the keys that changed, by kind.
+function take(changes) {
+  const changed = new Map();
+  for (const [key, value] of Object.entries(changes)) {
+    const kind = key.slice(0, key.indexOf("/"));
+    const name = key.slice(kind.length + 1);
+    if (!kinds.has(kind)) kinds.set(kind, new Map());
+    if (value === null) {
+      documents.delete(key);
+      kinds.get(kind).delete(name);
+    } else {
+      documents.set(key, value);
+      kinds.get(kind).set(name, value);
+    }
+    if (!changed.has(kind)) changed.set(kind, new Set());
+    changed.get(kind).add(name);
+  }
+  return changed;
+}
+
+const all = (kind) => kinds.get(kind) || new Map();
+const sorted = (kind) => [...all(kind)].sort(([one], [other]) => natural(one, other));
+const cluster = () => documents.get("cluster/") || { source: "", shapes: [], generated: "", version: "", note: "" };
+
+// "1-3,8" as numbers.
+function cpus(list) {
+  const found = [];
+  for (const part of list ? list.split(",") : []) {
+    const [first, last] = part.split("-").map(Number);
+    for (let cpu = first; cpu <= (last === undefined ? first : last); cpu += 1) found.push(cpu);
+  }
+  return found;
+}
+
+const unknown = (node) => node.unknown !== undefined;
+const zonesOf = (node) => node.zones || [];
+const ratio = ([held, whole]) => (whole ? held / whole : 0);
+const memoryOf = (zone) => zone.memory.find(([kind]) => kind === "memory");
+const devicesOf = (zone) => zone.devices.reduce(([held, whole], [, one, all]) => [held + one, whole + all], [0, 0]);
+
+// Zone id → the CPUs there, as sets, of a machine.
+function zoneCpus(machine) {
+  const found = new Map();
+  for (const socket of machine.sockets)
+    for (const zone of socket.zones)
+      for (const cache of zone.caches)
+        for (const core of cache.cores)
+          for (const cpu of core) {
+            if (!found.has(zone.id)) found.set(zone.id, new Set());
+            found.get(zone.id).add(cpu);
+          }
+  return found;
+}
+
+function totals() {
+  const found = { nodes: 0, unknown: 0, zones: 0, cpus: [0, 0], fit: cluster().shapes.map(() => [0, 0, 0]) };
+  for (const node of all("node").values()) {
+    found.nodes += 1;
+    if (unknown(node)) found.unknown += 1;
+    for (const zone of zonesOf(node)) {
+      found.zones += 1;
+      found.cpus[0] += zone.cpus[0];
+      found.cpus[1] += zone.cpus[1];
+    }
+    (node.fit || []).forEach((fit, index) => fit && fit.forEach((value, part) => (found.fit[index][part] += value)));
+  }
+  return found;
+}
+
+// Who holds what in one zone of a node, most CPUs first.
+function holdersOf(node, zone) {
+  const here = zoneCpus(documents.get(`machine/${node.machine}`)).get(zone) || new Set();
+  return node.pods
+    .map((pod) => ({
+      pod: pod.pod,
+      cpus: cpus(pod.cpus).filter((cpu) => here.has(cpu)).length,
+      memory: pod.memory.filter(([, , numas]) => numas.includes(zone)).reduce((sum, [, size]) => sum + size, 0),
+      devices: pod.devices.filter(([, , numas]) => numas.includes(zone)).map(([kind, ids]) => `${ids.length} ${kind.split("/").pop()}`),
+    }))
+    .filter((holder) => holder.cpus || holder.memory || holder.devices.length)
+    .sort((one, other) => other.cpus - one.cpus || natural(one.pod, other.pod));
+}
+

@@ -1,0 +1,181 @@
+"""What the page is told, against what the library says of the same objects."""
+
+import json
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from numazones import cpuset
+from numazones.cluster import ClusterNode, ClusterPod, Unknown
+from numazones.fragmentation import Shape, exclusive_cpus, room
+from numazones.kubelet.admission import admit
+from numazones.pod import Pod
+from numazones.policies.koordinator.node import Node as KoordinatorNode
+from numazones.policies.topology_aware.admission import admit as admit_topology_aware
+from numazones.policies.topology_aware.node import Node as TopologyAwareNode
+from numazones.prediction import predict
+from numazones.rebalance.whatif import situation_of
+from numazones_page import html
+from numazones_page.documents import (
+    Waiting,
+    machine_document,
+    node_documents,
+    waiting_documents,
+)
+from numazones_page.occupancy import Occupancy, occupancy_of
+from tests.kubectl.conftest import pod_body
+from tests.kubectl.guide_cluster import guide_cluster
+from tests.numazones.kubelet import building
+from tests.numazones.policies.topology_aware.machines import configuration, guaranteed, hardware
+from tests.page.clusters import dump
+
+SHAPES = (Shape.parse("cpu=4"), Shape.parse("cpu=16"))
+
+
+def nodes_of(items: Iterable[dict[str, Any]]) -> dict[str, ClusterNode]:
+    return dict(situation_of(items, datetime(2026, 11, 20, tzinfo=UTC)).cluster.nodes)
+
+
+def occupied(node: ClusterNode) -> Occupancy:
+    found = occupancy_of(node)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("node", nodes_of(dump(10)).values(), ids=lambda node: node.name)
+def test_a_nodes_figures_are_the_librarys(node: ClusterNode) -> None:
+    assert node.state is not None
+    occupancy = occupied(node)
+    free = room(node.state)["cpu"]
+    for zone in occupancy.zones:
+        assert zone.cpus[0] == exclusive_cpus(node.state)[zone.numa]
+        assert zone.cpus[1] - zone.cpus[0] == free[zone.numa]
+    held = [cpu for holder in occupancy.holders for cpu in cpuset.ids(holder.cpus)]
+    assert len(held) == len(set(held)) == sum(zone.cpus[0] for zone in occupancy.zones)
+    assert not cpuset.of(held) & occupancy.reserved
+
+
+@pytest.mark.parametrize("node", nodes_of(dump(5)).values(), ids=lambda node: node.name)
+def test_a_machine_has_every_cpu_once(node: ClusterNode) -> None:
+    assert node.state is not None
+    listed = [
+        cpu
+        for socket in machine_document(occupied(node))["sockets"]
+        for zone in socket["zones"]
+        for cache in zone["caches"]
+        for core in cache["cores"]
+        for cpu in core
+    ]
+    assert sorted(listed) == [cpu.id for cpu in node.state.machine.cpus]
+
+
+def test_equal_machines_are_told_once() -> None:
+    documents: dict[str, Any] = {}
+    for node in nodes_of(dump(20, waiting=0)).values():
+        documents |= node_documents(node, SHAPES)
+    # Two of the five kinds have the same machine.
+    assert sum(key.startswith("machine/") for key in documents) == 4
+    assert sum(key.startswith("node/") for key in documents) == 20
+
+
+def test_pods_served_as_a_whole_hold_what_their_pod_holds() -> None:
+    body = pod_body("whole", 2)
+    body["spec"] = {
+        "resources": {
+            "requests": {"cpu": "4", "memory": "1Gi"},
+            "limits": {"cpu": "4", "memory": "1Gi"},
+        },
+        "containers": [building.container("main", 2)],
+    }
+    gates = {"PodLevelResources": True, "PodLevelResourceManagers": True}
+    state = building.node(
+        topologyManagerPolicy="single-numa-node", topologyManagerScope="pod", featureGates=gates
+    )
+    admission = admit(state, Pod.from_api(body))
+    assert admission.admitted, admission.message
+    node = ClusterNode("one").with_state(admission.node).with_pods([ClusterPod.from_api(body)])
+    (holder,) = occupied(node).holders
+    assert holder.name == "team/whole"
+    assert holder.cpus == admission.node.cpus.assigned()
+
+
+def test_a_node_without_exclusive_cpus_says_so() -> None:
+    state = building.node(cpuManagerPolicy="none", topologyManagerPolicy="none", reservedSystemCPUs="")
+    document = node_documents(ClusterNode("one").with_state(state), SHAPES)["node/one"]
+    assert document["exclusive"] is False
+    assert [zone["cpus"] for zone in document["zones"]] == [[0, 0], [0, 0]]
+
+
+def test_an_unknown_node_tells_why_and_nothing_else() -> None:
+    node = ClusterNode("one").with_unknown_state(Unknown("Stale", "its exporter is silent"))
+    assert node_documents(node, SHAPES) == {
+        "node/one": {"ready": True, "cordoned": False, "unknown": "its exporter is silent"}
+    }
+
+
+def test_koordinators_books_are_read() -> None:
+    annotation = json.dumps(
+        {"detail": [{"id": n, "core": n // 2, "socket": 0, "node": n // 4} for n in range(8)]}
+    )
+    topology = {
+        "metadata": {"name": "k", "annotations": {"node.koordinator.sh/cpu-topology": annotation}},
+        "zones": [
+            {"name": f"node-{numa}", "type": "Node", "resources": [
+                {"name": "cpu", "capacity": "4", "allocatable": "4", "available": "4"},
+                {"name": "memory", "capacity": "8Gi", "allocatable": "8Gi", "available": "8Gi"},
+            ]}
+            for numa in (0, 1)
+        ],
+    }  # fmt: skip
+    body = pod_body("bound", 2, phase="Running", spec={"nodeName": "k"})
+    given = {"cpuset": "4-5", "numaNodeResources": [{"node": 1, "resources": {"cpu": "2", "memory": "1Gi"}}]}
+    body["metadata"]["annotations"] = {"scheduling.koordinator.sh/resource-status": json.dumps(given)}
+    node = {"metadata": {"name": "k"}, "status": {"allocatable": {"cpu": "8", "memory": "16Gi"}}}
+    state = KoordinatorNode.read(node, topology, pods=[body])
+    found = occupied(ClusterNode("k").with_policy_state(state, "koord-scheduler"))
+    assert [(item.name, cpuset.format(item.cpus)) for item in found.holders] == [("team/bound", "4-5")]
+    assert [(zone.numa, zone.cpus, zone.memory) for zone in found.zones] == [
+        (0, (0, 4), (("memory", 0, 8 << 30),)),
+        (1, (2, 4), (("memory", 1 << 30, 8 << 30),)),
+    ]
+
+
+def test_the_topology_aware_policys_grants_are_read() -> None:
+    given = admit_topology_aware(
+        TopologyAwareNode.fresh(hardware(), configuration(prefer_isolated=False)), guaranteed("a", "1500m")
+    )
+    found = occupied(ClusterNode("t").with_policy_state(given.node, "the NRI topology-aware policy"))
+    assert [(item.name, cpuset.format(item.cpus)) for item in found.holders] == [("default/a", "4")]
+    assert [zone.cpus for zone in found.zones] == [(0, 3), (1, 4), (0, 4), (0, 4)]
+
+
+def test_pods_of_one_owner_wait_together_and_count_their_rejections() -> None:
+    items = guide_cluster()
+    second = json.loads(json.dumps(items[-1]).replace("trainer-2", "trainer-3"))
+    nodes = nodes_of(items)
+    pods = [ClusterPod.from_api(body) for body in (items[-1], second)]
+    waiting = [Waiting(pod, predict(pod, nodes.values())) for pod in pods]
+    (key, document), *others = waiting_documents(
+        waiting,
+        ended=[ClusterPod.from_api(items[-2])],
+        plans={"team/trainer-3": ["a"], "team/trainer-2": ["b"]},
+    ).items()
+    assert not others
+    assert key == "waiting/team/trainer-2"
+    assert document["pods"] == ["trainer-2", "trainer-3"]
+    assert document["rejected"]["count"] == 1
+    assert document["plans"] == ["a", "b"]
+    assert document["verdict"] == "Inadmissible"
+    assert document["reasons"][0]["count"] == 2
+
+
+@pytest.mark.parametrize("text", ["</script>", "<!--<script>", "\u2028", "\ud800", "]]>", '"'])
+def test_no_text_leaves_the_block_of_json(text: str) -> None:
+    page = html.report({"cluster/": {"source": text}}, title=text)
+    start = page.index('id="documents">') + len('id="documents">')
+    block = page[start : page.index("</script>", start)]
+    assert json.loads(block) == {"cluster/": {"source": text}}
+    assert "<" not in block
+    page.encode()

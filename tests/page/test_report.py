@@ -1,0 +1,180 @@
+"""The report in a real browser."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from playwright.sync_api import Page, expect
+
+from kubectl_numazones.main import commands
+from tests.kubectl.guide_cluster import guide_cluster
+from tests.page.clusters import dump
+from tests.page.conftest import Open, serious
+
+HOSTILE = "<script>document.title='taken'</script></script><img src=x onerror=alert(1)>"
+
+
+def report_of(items: list[dict[str, Any]], directory: Path, *arguments: str) -> str:
+    """Write a report with the real command, and return its address."""
+    source, target = directory / "dump.json", directory / "report.html"
+    source.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    command = ["report", "-f", str(source), "-o", str(target), *arguments]
+    result = CliRunner().invoke(commands, command, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return target.as_uri()
+
+
+@pytest.fixture(scope="module")
+def guide(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The cluster of docs/guides/kubectl.md: fragmented, one pod stuck, one plan."""
+    return report_of(guide_cluster(), tmp_path_factory.mktemp("guide"), "--title", "guide")
+
+
+@pytest.fixture(scope="module")
+def twenty(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return report_of(dump(20), tmp_path_factory.mktemp("twenty"))
+
+
+def test_a_stuck_pod_is_shown_with_reason_holders_advice_and_plan(guide: str, open_page: Open) -> None:
+    page = open_page(guide)
+    expect(page).to_have_title("guide · numazones")
+    card = page.locator("#waiting article")
+    expect(card.locator("h3")).to_have_text("team/trainer")
+    expect(card).to_contain_text("needs 5 exclusive CPUs on one NUMA node; the fullest offer is 4")
+    expect(card).to_contain_text("move team/web-1 away, which holds 3 CPUs")
+    expect(card).to_contain_text("1 pod rejected since 2026-11-20T10:00:00Z")
+    card.get_by_text("Who holds what on worker-1").click()
+    expect(card.locator("details").last).to_contain_text("team/cache-1")
+    expect(page.locator("#plans article h3")).to_have_text("pod team/trainer-2")
+
+
+def test_from_cluster_to_core_and_back_by_keyboard_alone(guide: str, open_page: Open) -> None:
+    page = open_page(guide)
+    page.locator("[data-key=heat-find]").focus()
+    page.keyboard.press("Tab")
+    assert focused(page) == "node-worker-1"
+    page.keyboard.press("ArrowRight")
+    assert focused(page) == "node-worker-2"
+    page.keyboard.press("Home")
+    page.keyboard.press("Enter")
+    expect(page.locator("h2")).to_have_text("worker-1")
+    expect(page.locator(".machine i[data-pod='team/web-1']")).to_have_count(3)
+    while focused(page) != "pod-team/web-1":
+        page.keyboard.press("Tab")
+    page.keyboard.press("Space")
+    expect(page.locator(".machine i:not(.dim)")).to_have_count(3)
+    while focused(page) != "back":
+        page.keyboard.press("Shift+Tab")
+    page.keyboard.press("Enter")
+    expect(page.locator("#zones")).to_be_visible()
+    assert focused(page) == "node-worker-1"
+
+
+def focused(page: Page) -> str | None:
+    key: str | None = page.evaluate("document.activeElement.dataset.key || null")
+    return key
+
+
+def test_a_plan_is_played_step_by_step(guide: str, open_page: Open) -> None:
+    page = open_page(guide, reduced_motion="reduce")
+    player = page.locator(".player")
+    tracks = player.locator(".track")
+    expect(tracks).to_contain_text(
+        ["waiting for a node", "worker-1 · NUMA 0 4 of 7 CPUs free", "worker-2 · NUMA 0 4 of 7 CPUs free"]
+    )
+    player.get_by_role("button", name="After").click()
+    expect(player.locator("output")).to_have_text("Step 2 of 2: team/trainer-2 runs on worker-1 NUMA 0")
+    expect(tracks).to_contain_text(["nobody", "worker-1 · NUMA 0 2 of 7 CPUs free", "1 of 7 CPUs free"])
+    player.get_by_role("slider").press("ArrowLeft")
+    expect(player.locator("output")).to_contain_text("Step 1 of 2: team/web-1 moves from worker-1 NUMA 0")
+    player.get_by_role("button", name="Before").click()
+    player.get_by_role("button", name="Play").click()
+    expect(player.locator("output")).to_contain_text("Step 2 of 2")
+    expect(player.get_by_role("button", name="Play")).to_be_visible()
+
+
+def test_moves_are_animated_unless_people_asked_for_less_motion(guide: str, open_page: Open) -> None:
+    duration = "getComputedStyle(document.querySelector('.block')).transitionDuration"
+    assert open_page(guide, reduced_motion="no-preference").evaluate(duration) == "0.6s, 0.6s, 0.4s"
+    assert open_page(guide, reduced_motion="reduce").evaluate(duration) == "0s"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("place", ["", "#/node/node-4", "#/node/node-2/1"])
+def test_axe_finds_nothing_serious(twenty: str, open_page: Open, scheme: str, place: str) -> None:
+    assert serious(open_page(twenty + place, color_scheme=scheme, reduced_motion="reduce")) == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious_about_plans(guide: str, open_page: Open, scheme: str) -> None:
+    page = open_page(guide, color_scheme=scheme, reduced_motion="reduce")
+    page.get_by_role("button", name="After").click()
+    assert serious(page) == []
+
+
+def test_dark_mode_is_the_systems(guide: str, open_page: Open) -> None:
+    paper = "getComputedStyle(document.body).backgroundColor"
+    assert open_page(guide, color_scheme="light").evaluate(paper) == "rgb(246, 248, 250)"
+    assert open_page(guide, color_scheme="dark").evaluate(paper) == "rgb(13, 19, 25)"
+
+
+@pytest.mark.parametrize("place", ["", "#/node/node-1"])
+def test_nothing_is_wider_than_a_telephone(twenty: str, open_page: Open, place: str) -> None:
+    page = open_page(twenty + place, viewport={"width": 360, "height": 740})
+    assert page.evaluate("document.documentElement.scrollWidth") == 360
+
+
+def test_markup_in_names_is_text(tmp_path: Path, open_page: Open) -> None:
+    text = json.dumps(guide_cluster()).replace("web-1", json.dumps(HOSTILE)[1:-1])
+    page = open_page(report_of(json.loads(text), tmp_path, "--title", HOSTILE))
+    expect(page).to_have_title(f"{HOSTILE} · numazones")
+    expect(page.locator("#waiting")).to_contain_text(f"move team/{HOSTILE} away")
+    page.locator("a.node").first.click()
+    expect(page.locator("table")).to_contain_text(HOSTILE)
+    assert page.locator("img").count() == 0
+
+
+def test_the_policy_forbids_every_other_script(guide: str, open_page: Open, tmp_path: Path) -> None:
+    page = open_page(guide)
+    policy = page.locator("meta[http-equiv]").get_attribute("content") or ""
+    assert policy.startswith("default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; script")
+    assert "unsafe" not in policy
+    text = Path(guide.removeprefix("file://")).read_text(encoding="utf-8")
+    assert text.count("'sha256-") == 2
+
+
+def test_it_asks_nobody_for_anything(guide: str, open_page: Open) -> None:
+    page = open_page("about:blank")
+    requests: list[str] = []
+    page.on("request", lambda request: requests.append(request.url))
+    page.goto(guide)
+    expect(page.locator(".figures")).to_be_visible()
+    assert [url for url in requests if not url.startswith("data:")] == [guide]
+
+
+def test_a_thousand_nodes_have_a_tile_each_and_can_be_found(tmp_path: Path, open_page: Open) -> None:
+    page = open_page(report_of(dump(1000, waiting=0), tmp_path))
+    expect(page.locator("a.node")).to_have_count(1000)
+    page.locator("[data-key=heat-find]").fill("node-777")
+    expect(page.locator("a.node")).to_have_count(1)
+    expect(page.locator("a.node")).to_have_attribute("href", "#/node/node-777")
+
+
+def test_one_node_is_shown_as_a_machine_at_once(tmp_path: Path, open_page: Open) -> None:
+    page = open_page(report_of(dump(1), tmp_path))
+    expect(page.locator("#zones .machine .zonecard")).to_have_count(2)
+    expect(page.locator("a.node")).to_be_hidden()
+
+
+def test_a_node_of_unknown_state_says_why(tmp_path: Path, open_page: Open) -> None:
+    items = [item for item in guide_cluster() if item["metadata"]["name"] != "worker-2-numa-1"]
+    page = open_page(report_of(items, tmp_path) + "#/node/worker-2")
+    expect(page.locator(".notice")).to_contain_text("The state of this node is unknown: ")
+
+
+@pytest.mark.parametrize("place", ["#/node/gone", "#/node/%E0%A4%A", "#nowhere"])
+def test_addresses_that_lead_nowhere_do_no_harm(guide: str, open_page: Open, place: str) -> None:
+    page = open_page(guide + place)
+    expect(page.locator("main")).to_contain_text("no such node" if "node" in place else "Waiting pods")
