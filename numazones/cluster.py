@@ -18,6 +18,7 @@ from numazones.constraints import Constraints, Taint
 from numazones.errors import NumazonesError
 from numazones.kubelet.node import Node
 from numazones.kubelet.node_info import NodeInfo, PodInfo
+from numazones.kubelet.rejection import CREATE_CONTAINER_ERROR
 from numazones.pod import Pod
 
 if TYPE_CHECKING:  # the other placement models; who needs one has loaded it
@@ -34,6 +35,7 @@ _KEPT_ANNOTATIONS = (
     "scheduling.koordinator.sh/",
     "controller.kubernetes.io/",
 )
+_KOORDINATOR = "node.koordinator.sh/"
 _TERMINAL = frozenset({"Succeeded", "Failed"})
 _PRESSURES = ("DiskPressure", "MemoryPressure", "PIDPressure")
 
@@ -140,6 +142,8 @@ class ClusterPod:
     ready: bool = False
     acknowledged: bool = False
     """Whether the kubelet reports containers, which it does only for pods that it admitted."""
+    create_error: str = field(default="", repr=False)
+    """Message of a container that could not be created; empty: there is none."""
     priority: int | None = None
     owners: tuple[Owner, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict, hash=False, repr=False)
@@ -183,6 +187,7 @@ class ClusterPod:
             stopped=metadata.get("deletionTimestamp") is not None and _ended(status),
             ready=_is_true(status, "Ready"),
             acknowledged=bool(status.get("containerStatuses") or status.get("initContainerStatuses")),
+            create_error=_create_error(status),
             priority=spec.get("priority"),
             owners=_owners(metadata),
             labels=metadata.get("labels") or {},
@@ -256,6 +261,8 @@ class ClusterNode:
 
     ``state`` is then None and ``unknown`` says who does: what counts on the kubelet's state leaves it out.
     """
+    body: Mapping[str, Any] = field(default_factory=dict, hash=False, repr=False)
+    """What other placement models read of the Node object."""
     beneath: Node | None = field(default=None, repr=False)
     """What the kubelet's admission decides from on such a node, where that is known."""
     approximate: bool = False
@@ -288,6 +295,18 @@ class ClusterNode:
             allocatable=allocatable,
             pressures=tuple(name for name in _PRESSURES if _is_true(status, name)),
             os=(status.get("nodeInfo") or {}).get("operatingSystem") or "linux",
+            body={
+                "metadata": {
+                    "name": metadata["name"],
+                    "labels": metadata.get("labels") or {},
+                    "annotations": {
+                        key: value
+                        for key, value in (metadata.get("annotations") or {}).items()
+                        if key.startswith(_KOORDINATOR)
+                    },
+                },
+                "status": {"allocatable": status.get("allocatable") or {}},
+            },
         )
 
     def info(self, state: Node, *, beside: str) -> NodeInfo:
@@ -438,6 +457,15 @@ def _ended(status: Mapping[str, Any]) -> bool:
     """Whether all containers that were started have ended."""
     statuses = (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ()))
     return bool(statuses) and all("terminated" in (item.get("state") or {}) for item in statuses)
+
+
+def _create_error(status: Mapping[str, Any]) -> str:
+    """What the runtime says to a container that it does not create."""
+    for item in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
+        waiting = (item.get("state") or {}).get("waiting") or {}
+        if waiting.get("reason") == CREATE_CONTAINER_ERROR:
+            return waiting.get("message") or f"container {item.get('name')} could not be created"
+    return ""
 
 
 def _owners(metadata: Mapping[str, Any]) -> tuple[Owner, ...]:

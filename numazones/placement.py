@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any, assert_never
 
 from numazones import cpuset, fragmentation
+from numazones.cluster import ClusterPod
 from numazones.cpuset import CPUSet
 from numazones.errors import NumazonesError
 from numazones.kubelet.config import BEST_EFFORT, POLICY_NONE
@@ -20,6 +21,7 @@ from numazones.policies.koordinator import admission as koordinator
 from numazones.policies.koordinator import explanation as koordinator_explanation
 from numazones.policies.koordinator.amounts import milli
 from numazones.policies.koordinator.node import Node as KoordinatorNode
+from numazones.policies.koordinator.scheduler import Scheduler
 from numazones.policies.topology_aware import admission as topology_aware
 from numazones.policies.topology_aware import explanation as topology_aware_explanation
 from numazones.policies.topology_aware.hardware import Hardware
@@ -89,6 +91,11 @@ def remove(node: PolicyNode, uid: str) -> PolicyNode:
     if isinstance(node, KoordinatorNode):
         return koordinator.remove(node, uid)
     return topology_aware.remove(node, uid)
+
+
+def bind(node: PolicyNode, pod: Pod) -> PolicyNode:
+    """Return the node with a pod that its model has no say in (another scheduler's on Koordinator's node)."""
+    return node.bind(pod) if isinstance(node, KoordinatorNode) else node
 
 
 def explain(admission: PolicyAdmission) -> tuple[str, ...]:
@@ -197,20 +204,22 @@ def seen(
     node: Mapping[str, Any],
     topology: Mapping[str, Any] | None,
     *,
-    pods: Iterable[Mapping[str, Any]],
+    pods: Iterable[ClusterPod],
     kubelet_node: KubeletNode | None,
     device: Mapping[str, Any] | None = None,
     configurations: Iterable[Mapping[str, Any]] = (),
+    scheduler: Scheduler | None = None,
 ) -> PolicyNode | None:
     """Read the state of a node on which another model than the kubelet places pods; None: the kubelet does.
 
     Args:
         node: core/v1 Node.
         topology: its NodeResourceTopology; None: it has none.
-        pods: core/v1 Pods bound to it.
+        pods: those bound to it that have not ended.
         kubelet_node: what its NUMAZones say of machine and kubelet; None: it has none that can be read.
         device: Koordinator's Device object of the node.
         configurations: all TopologyAwarePolicy resources.
+        scheduler: how koord-scheduler is set up; None: as it is by default.
 
     Raises:
         NumazonesError: the objects don't tell, or contradict each other; the message says which.
@@ -219,29 +228,52 @@ def seen(
     if model is Model.KUBELET:
         return None
     _check_kubelet(kubelet_node, model)
+    bound = [readable(pod) for pod in pods]
     if model is Model.KOORDINATOR:
-        return KoordinatorNode.read(node, topology, device, pods=pods)
-    return _topology_aware(node, topology or {}, pods, kubelet_node, configurations)
+        read = KoordinatorNode.read(node, topology, device, scheduler=scheduler)
+        for pod in sorted(bound, key=lambda pod: pod.created):
+            read = read.bind(pod)
+        return read
+    return _topology_aware(node, topology or {}, bound, kubelet_node, configurations)
+
+
+def readable(pod: ClusterPod) -> Pod:
+    """Return a pod as the models take it.
+
+    Raises:
+        UnreadableNode: it makes no sense, so nobody knows what it holds of its node.
+    """
+    if pod.admission is None:
+        raise UnreadableNode(
+            f"pod {pod.namespace}/{pod.name} on the node cannot be read, so what it holds is not known: "
+            f"{pod.problem}"
+        )
+    return pod.admission
 
 
 def _topology_aware(
     node: Mapping[str, Any],
     topology: Mapping[str, Any],
-    pods: Iterable[Mapping[str, Any]],
+    pods: Iterable[Pod],
     kubelet_node: KubeletNode | None,
     configurations: Iterable[Mapping[str, Any]],
 ) -> TopologyAwareNode:
     published_pools(topology)  # balloons are not modelled, whatever is configured
     metadata = _metadata(node)
+    configurations = tuple(configurations)
+    namespaces = sorted({str(_metadata(one).get("namespace") or "") for one in configurations})
+    if len(namespaces) > 1:
+        raise UnreadableNode(
+            f"there are TopologyAwarePolicy resources in the namespaces {', '.join(namespaces)}, and which "
+            "one the policy's plugin runs in is not known; remove what is left of the others"
+        )
     config = configuration_of(configurations, node=metadata["name"], labels=metadata.get("labels") or {})
     if kubelet_node is None:
         raise UnreadableNode(
             "the topology-aware policy's pools depend on the machine, which only NUMAZones tell, and none "
             "that can be read have been published for the node; see whether the exporter runs there"
         )
-    return node_from_cluster(
-        Hardware.of(kubelet_node.machine), config, topology, [Pod.from_api(pod) for pod in pods]
-    )
+    return node_from_cluster(Hardware.of(kubelet_node.machine), config, topology, pods)
 
 
 def _check_kubelet(node: KubeletNode | None, model: Model) -> None:

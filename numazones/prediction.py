@@ -294,6 +294,31 @@ def deciding(constraints: Constraints, node: ClusterNode) -> Node | PolicyNode |
     )
 
 
+def beside(pod: ClusterPod, node: ClusterNode) -> ClusterNode | None:
+    """Return the node with a pod that whoever decides there admits; None where it does not, or is not known.
+
+    The scheduler is not asked.
+    """
+    state = deciding(pod.constraints, node)
+    if isinstance(state, Unknown) or pod.admission is None:
+        return None
+    bound = node.with_pod(pod.placed(node.name))
+    try:
+        if not isinstance(state, Node):
+            decided = placement.admit(state, pod.admission)
+            return replace(bound, policy_state=decided.node) if decided.admitted else None
+        admission = admit(state, pod.admission)
+    except NumazonesError:
+        return None
+    if not admission.admitted:
+        return None
+    if node.policy_state is None:
+        return replace(bound, state=admission.node)
+    return replace(
+        bound, beneath=admission.node, policy_state=placement.bind(node.policy_state, pod.admission)
+    )
+
+
 def _ask_model(pod: Pod, state: Node | PolicyNode, *, approximate: bool) -> NodeVerdict:
     if isinstance(state, Node):
         return ask_kubelet(pod, state, approximate=approximate)

@@ -55,3 +55,5 @@ NUMAZONES = Resource("numazones.io", "v1alpha1", "numazones", namespaced=False)
 NODE_RESOURCE_TOPOLOGIES = Resource(
     "topology.node.k8s.io", "v1alpha2", "noderesourcetopologies", namespaced=False
 )
+KOORDINATOR_DEVICES = Resource("scheduling.koordinator.sh", "v1alpha1", "devices", namespaced=False)
+TOPOLOGY_AWARE_POLICIES = Resource("config.nri", "v1alpha1", "topologyawarepolicies")

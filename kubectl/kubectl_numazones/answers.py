@@ -22,6 +22,7 @@ from numazones.prediction import (
     Source,
     Standing,
     ask_policy,
+    beside,
     deciding,
     newcomer,
     predict,
@@ -261,17 +262,7 @@ def place(pod: ClusterPod, nodes: Mapping[str, ClusterNode], *, most: int) -> li
 
 def _placed(node: ClusterNode, pod: ClusterPod) -> ClusterNode | None:
     """The node with a pod that it admits, whoever decides there; None where it does not."""
-    state = deciding(pod.constraints, node)
-    if not isinstance(state, placement.PolicyNode) or pod.admission is None:
+    if node.policy_state is None or pod.admission is None:
         return moves.place(node, pod).node
-    try:
-        # Other models tell pods apart by name as well.
-        admission = placement.admit(state, replace(pod.admission, name=pod.uid))
-    except NumazonesError:
-        return None
-    if not admission.admitted:
-        return None
-    decider = placement.DECIDERS[placement.model_of(state)]
-    return node.with_policy_state(admission.node, decider, beneath=node.beneath).with_pod(
-        pod.placed(node.name)
-    )
+    # Other models tell pods apart by name as well.
+    return beside(replace(pod, admission=replace(pod.admission, name=pod.uid)), node)

@@ -10,6 +10,8 @@ from numazones.errors import NumazonesError
 UNEXPECTED = "UnexpectedAdmissionError"
 TOPOLOGY_AFFINITY = "TopologyAffinityError"
 SMT_ALIGNMENT = "SMTAlignmentError"
+CREATE_CONTAINER_ERROR = "CreateContainerError"
+"""Not of an admission, but of a waiting container: the runtime, or a plugin of it, did not create it."""
 EMPTY_POD_SHARED_POOL = "EmptyPodSharedPoolError"
 
 

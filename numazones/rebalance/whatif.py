@@ -14,7 +14,7 @@ from typing import Any
 from numazones import timestamp
 from numazones.api.numazone import NUMAZone
 from numazones.api.zones import node_from_zones
-from numazones.cluster import Cluster, ClusterNode, Unknown
+from numazones.cluster import Cluster, ClusterNode, ClusterPod, Unknown
 from numazones.defaulting import Defaults
 from numazones.errors import NumazonesError
 from numazones.placement import DECIDERS, model_of, seen
@@ -148,7 +148,7 @@ def situation_of(items: Iterable[Mapping[str, Any]], now: datetime) -> Situation
             for namespace in kinds.get("Namespace", ())
         },
     )
-    nodes = _nodes(kinds)
+    nodes = _nodes(kinds, pods)
     return Situation(Cluster.of(nodes, pods), surroundings, templates)
 
 
@@ -218,16 +218,16 @@ def carried_out(made: Plan, situation: Situation) -> Situation:
     return replace(situation, cluster=cluster, history=history)
 
 
-def _nodes(kinds: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[ClusterNode]:
+def _nodes(kinds: Mapping[str, Sequence[Mapping[str, Any]]], pods: Iterable[ClusterPod]) -> list[ClusterNode]:
     zones: dict[str, list[NUMAZone]] = {}
     for body in kinds.get("NUMAZone", ()):
         zone = NUMAZone.from_api(body)
         zones.setdefault(zone.spec.node_name, []).append(zone)
     topologies, devices = _by_name(kinds, "NodeResourceTopology"), _by_name(kinds, "Device")
-    bound: dict[str, list[Mapping[str, Any]]] = {}
-    for body in kinds.get("Pod", ()):
-        if (body.get("status") or {}).get("phase") not in {"Succeeded", "Failed"}:
-            bound.setdefault((body.get("spec") or {}).get("nodeName") or "", []).append(body)
+    bound: dict[str, list[ClusterPod]] = {}
+    for pod in pods:
+        if pod.active:
+            bound.setdefault(pod.node, []).append(pod)
     nodes = []
     for body in kinds["Node"]:
         node = ClusterNode.from_api(body)

@@ -21,9 +21,7 @@ from typing import Any
 
 from numazones import timestamp
 from numazones.cluster import ClusterNode, ClusterPod
-from numazones.errors import NumazonesError
-from numazones.kubelet.admission import admit
-from numazones.prediction import UNKNOWN, Kind, Standing, ask, relevant
+from numazones.prediction import UNKNOWN, Kind, Standing, ask, beside, relevant
 from numazones_client import APIError, Client, Conflict, Invalid, NotFound, Unreachable
 from numazones_client.client import JSON_PATCH
 from numazones_client.resources import PODS
@@ -255,16 +253,11 @@ class AdmissionGates:
 
 
 def _has_room(kind: Kind, node: ClusterNode, claimed: list[ClusterPod] | tuple[()]) -> bool:
-    state = node.state
-    try:
-        for other in claimed:
-            if state is None or other.admission is None:
-                return False
-            state = admit(state, other.admission).node
-            node = node.with_pod(other)
-    except NumazonesError:
-        return False
-    return state is not None and ask(kind, node.with_state(state)).standing is Standing.ADMITS
+    for other in claimed:
+        if other.admission is None:
+            return False
+        node = beside(other, node) or node.with_pod(other)
+    return ask(kind, node).standing is Standing.ADMITS
 
 
 def release_patch(

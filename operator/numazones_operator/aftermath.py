@@ -8,6 +8,7 @@ not know why.
 
 from collections.abc import Iterator, Mapping
 
+from numazones import placement
 from numazones.advice import advise
 from numazones.kubelet.admission import Admission
 from numazones.kubelet.explanation import explain
@@ -20,6 +21,8 @@ _MOST_HOLDERS = 5
 def explanation_of(verification: Verification) -> tuple[str, ...]:
     """Return why the pod was rejected, the plainest sentence last; nothing where the model does not know."""
     expectation = verification.expectation
+    if verification.hit and expectation.policy is not None and not expectation.policy.admitted:
+        return placement.explain(expectation.policy)
     verdict = expectation.verdict
     if not verification.hit or verdict is None or verdict.admitted:
         return ()

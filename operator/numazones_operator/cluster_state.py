@@ -12,11 +12,21 @@ from dataclasses import replace
 
 from numazones import prediction
 from numazones.cluster import Cluster, ClusterNode, ClusterPod
+from numazones.policies.koordinator.scheduler import Scheduler
+from numazones.policies.topology_aware.live import policy_of
 from numazones.sharing import Sharing
 from numazones_client.table import Change, Table
-from numazones_operator.decoding import Heartbeat, TopologyReport, ZoneReport
+from numazones_operator.decoding import (
+    Configured,
+    DeviceReport,
+    Heartbeat,
+    TopologyReport,
+    ZoneReport,
+    shows_another_model,
+)
 from numazones_operator.hindsight import Fates
 from numazones_operator.node_record import NodeRecord, Pulse
+from numazones_operator.other_models import Surroundings
 from numazones_operator.topologies import approximate
 
 Clock = Callable[[], float]
@@ -30,14 +40,22 @@ class ClusterState:
         *,
         settle: float,
         pod_changed: Change[ClusterPod],
+        scheduler: Scheduler | None = None,
         clock: Clock = time.monotonic,
         wall: Clock = time.time,
     ) -> None:
-        """``settle``: how long zones may contradict each other, seconds; ``pod_changed`` is told of pods."""
+        """Know nothing yet.
+
+        ``settle``: how long zones may contradict each other, seconds; ``pod_changed`` is told of pods;
+        ``scheduler``: how koord-scheduler is set up.
+        """
         self._settle = settle
         self._clock = clock
         self._wall = wall
         self.sharing = Sharing()
+        self._topology_aware: set[str] = set()
+        """Names of the nodes that the topology-aware policy publishes pools of."""
+        self._beyond = Surroundings(scheduler=scheduler or Scheduler())
         self._records: dict[str, NodeRecord] = {}
         self._current: dict[str, ClusterNode] = {}
         self._sequence = 0
@@ -60,6 +78,8 @@ class ClusterState:
         self.topologies: Table[TopologyReport] = Table(
             lambda report: report.node, self._topology_changed, kept=lambda report: replace(report, body={})
         )
+        self.devices: Table[DeviceReport] = Table(lambda report: report.node, self._device_changed)
+        self.configurations: Table[Configured] = Table(lambda item: item.key, self._configuration_changed)
 
     # Asking
 
@@ -68,7 +88,8 @@ class ClusterState:
         known = self._current.get(name)
         if known is None:
             record = self._records.get(name)
-            known = None if record is None else record.current(self._clock(), settle=self._settle)
+            if record is not None:
+                known = record.current(self._clock(), settle=self._settle, beyond=self._beyond)
             if known is not None:
                 self._current[name] = known
         return known
@@ -80,7 +101,11 @@ class ClusterState:
         others may rest on that.
         """
         record = self._records.get(name)
-        return None if record is None else record.as_found(self._clock(), settle=self._settle)
+        return (
+            None
+            if record is None
+            else record.as_found(self._clock(), settle=self._settle, beyond=self._beyond)
+        )
 
     def fates(self, node: str, uids: Iterable[str]) -> Fates:
         """Return what is known now of pods that were on a node, by their UIDs as the kubelet knows them."""
@@ -92,6 +117,7 @@ class ClusterState:
             gone=frozenset(uid for uid in uids if uid not in here or here[uid].deleting),
             running=frozenset(uid for uid in uids if uid in here and here[uid].acknowledged),
             zones=record.state,
+            states=tuple(record.other.recent),
         )
 
     def all_nodes(self) -> Iterator[ClusterNode]:
@@ -113,6 +139,11 @@ class ClusterState:
         record = self._records.get(name)
         return record is None or record.pulse is None or self._clock() >= record.pulse.until
 
+    @property
+    def namespaces_matter(self) -> bool:
+        """Whether a node is the topology-aware policy's, which treats namespaces differently."""
+        return bool(self._topology_aware)
+
     def record(self, name: str) -> NodeRecord | None:
         """Return what is known about a node."""
         return self._records.get(name)
@@ -121,6 +152,8 @@ class ClusterState:
         """Notice what time alone has changed: Leases that ran out, contradictions that lasted too long."""
         now = self._clock()
         for name, record in self._records.items():
+            if record.other.contradicted(now, settle=self._settle):
+                self._touch(name)
             current = self._current.get(name)
             if current is None or current.state is None:
                 continue
@@ -195,9 +228,30 @@ class ClusterState:
         if report is None:
             return
         record = self._record_of(report.node)
-        record.topology, record.topology_trouble = (None, None) if new is None else approximate(new.body)
-        if record.state is None:
+        before = record.other.topology
+        record.topology = record.topology_trouble = record.other.topology = None
+        if new is not None and shows_another_model(new.body):
+            record.other.topology = new.body
+        elif new is not None:
+            record.topology, record.topology_trouble = approximate(new.body)
+        if record.other.topology is not None and policy_of(record.other.topology) is not None:
+            self._topology_aware.add(report.node)
+        else:
+            self._topology_aware.discard(report.node)
+        if record.state is None or before is not None or record.other.topology is not None:
             self._touch(report.node)
+
+    def _device_changed(self, old: DeviceReport | None, new: DeviceReport | None) -> None:
+        report = new or old
+        if report is not None:
+            self._record_of(report.node).other.device = None if new is None else new.body
+            self._touch(report.node)
+
+    def _configuration_changed(self, _old: Configured | None, _new: Configured | None) -> None:
+        self._beyond = replace(self._beyond, configurations=tuple(one.body for one in self.configurations))
+        for name, record in list(self._records.items()):
+            if record.other.topology is not None:
+                self._touch(name)
 
     # Taking in pods, in this order (``pipeline``)
 
@@ -219,6 +273,7 @@ class ClusterState:
     def _leave(self, pod: ClusterPod) -> None:
         record = self._record_of(pod.node)
         record.pods.pop(pod.uid, None)
+        record.other.ended(pod.kubelet_uid)
         record.rejected.discard(pod.kubelet_uid)
         record.vanished.discard(pod.kubelet_uid)
         record.since.left(pod)
@@ -234,10 +289,13 @@ class ClusterState:
         if known is None:
             # Pods found together, as in a list, count as bound together: creation time decides among them.
             self._sequence += old is not None
+            record.other.bound(new)
             if rejected:
                 record.rejected.add(new.kubelet_uid)
             if prediction.relevant(new):
                 record.since.bound(new, sequence=self._sequence, rejected=rejected, now=self._clock())
+        elif known.create_error and new.phase == "Running":
+            record.other.bound(new)
         elif new.acknowledged and not known.acknowledged:
             record.since.admitted_after_all(new)
             record.rejected.discard(new.kubelet_uid)

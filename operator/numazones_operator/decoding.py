@@ -4,9 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from numazones import placement
 from numazones.api.meta import NODE_LABEL
 from numazones.cluster import ClusterNode
-from numazones_client import Decoder
+from numazones.errors import NumazonesError
+from numazones_client import Decoder, by_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,41 @@ class TopologyReport:
         return cls(body["metadata"]["name"], body)
 
 
+def shows_another_model(topology: Mapping[str, Any]) -> bool:
+    """Whether a NodeResourceTopology is that of a placement model other than the kubelet."""
+    try:
+        return placement.shown({}, topology) is not placement.Model.KUBELET
+    except NumazonesError:
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceReport:
+    """Koordinator's Device object of a node."""
+
+    node: str
+    body: Mapping[str, Any]
+
+    @classmethod
+    def from_api(cls, body: Mapping[str, Any]) -> "DeviceReport":
+        """Read a Device; it is named after its node."""
+        return cls(body["metadata"]["name"], {"spec": body.get("spec") or {}})
+
+
+@dataclass(frozen=True, slots=True)
+class Configured:
+    """A TopologyAwarePolicy resource."""
+
+    key: str
+    body: Mapping[str, Any]
+
+    @classmethod
+    def from_api(cls, body: Mapping[str, Any]) -> "Configured":
+        """Keep what the policy's plugin reads."""
+        metadata = {key: body["metadata"].get(key) for key in ("namespace", "name")}
+        return cls(by_name(metadata), {"metadata": metadata, "spec": body.get("spec") or {}})
+
+
 @dataclass(frozen=True, slots=True)
 class NamespaceLabels:
     """A namespace's labels."""
@@ -94,4 +131,6 @@ NODES = Decoder(ClusterNode.from_api)
 ZONES = Decoder(ZoneReport.from_api)
 HEARTBEATS = Decoder(Heartbeat.from_api, key=_node_label)
 TOPOLOGIES = Decoder(TopologyReport.from_api)
+DEVICES = Decoder(DeviceReport.from_api)
+CONFIGURATIONS = Decoder(Configured.from_api)
 NAMESPACES = Decoder(NamespaceLabels.from_api)

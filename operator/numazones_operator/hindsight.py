@@ -12,11 +12,16 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import chain, combinations
 
+from numazones import cpuset, placement
 from numazones.errors import NumazonesError
 from numazones.kubelet.admission import admit, remove
 from numazones.kubelet.node import Node
 from numazones.kubelet.node_admission import admit_to_node
 from numazones.kubelet.node_info import NodeInfo, PodInfo
+from numazones.placement import PolicyAdmission, PolicyNode
+from numazones.pod import Pod
+from numazones.policies.koordinator.admission import Admission as Koordinated
+from numazones.policies.koordinator.annotations import resource_status
 
 ADMITTED = "Admitted"
 
@@ -48,6 +53,8 @@ class Fates:
     """UIDs of those that their kubelet says it runs."""
     zones: Node | None = field(default=None, repr=False)
     """What the node's zones say now."""
+    states: tuple[PolicyNode, ...] = field(default=(), repr=False)
+    """Where another model places pods: what it has decided from lately, as far as that was known."""
 
 
 def cause(
@@ -70,6 +77,42 @@ def cause(
         if _answer(later, pod) == actual:
             return Accuracy.STALE
     return Accuracy.MODEL
+
+
+def cause_elsewhere(pod: Pod, done: str, states: Iterable[PolicyNode]) -> Accuracy:
+    """Say why a prediction for a node of another model than the kubelet was wrong.
+
+    Args:
+        pod: the pod that was bound.
+        done: what became of it, as ``answer`` has it.
+        states: what the model may have decided from.
+    """
+    for state in states:
+        try:
+            if answer(placement.admit(placement.remove(state, pod.uid), pod)) == done:
+                return Accuracy.RACE
+        except NumazonesError:
+            continue
+    return Accuracy.MODEL
+
+
+def answer(admission: PolicyAdmission) -> str:
+    """Return a decision as far as it shows on the pod: Admitted or the reason; what Koordinator writes."""
+    if not admission.admitted:
+        return admission.reason
+    return done(ADMITTED, dict(admission.annotations) if isinstance(admission, Koordinated) else {})
+
+
+def done(actual: str, annotations: Mapping[str, str]) -> str:
+    """Return what became of a pod: Admitted or the reason, and what Koordinator wrote that it gave it."""
+    try:
+        status = resource_status(annotations)
+    except NumazonesError:
+        return actual
+    numas = ", ".join(str(numa) for numa, _ in status.numa_resources)
+    given = [f"CPUs {cpuset.format(status.cpus)}"] if status.cpus else []
+    given += [f"amounts of NUMA nodes {numas}"] if numas else []
+    return f"{actual}: {' and '.join(given)}" if given else actual
 
 
 def _possibilities(found: NodeInfo, otherwise: NodeInfo | None, fates: Fates) -> Iterator[NodeInfo]:

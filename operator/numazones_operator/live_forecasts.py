@@ -48,6 +48,7 @@ class LiveForecasts:
         self._kind_of: dict[str, Kind] = {}
         self._unreadable: dict[str, ClusterPod] = {}
         self._slice_started = 0.0
+        self._by_namespace = False
 
     @property
     def backlog(self) -> int:
@@ -97,6 +98,9 @@ class LiveForecasts:
         started = self._slice_started = time.monotonic()
         nodes, self._state.changed_nodes = self._state.changed_nodes, {}
         pods, self._state.changed_pods = self._state.changed_pods, {}
+        if self._by_namespace != self._state.namespaces_matter:
+            self._by_namespace = self._state.namespaces_matter
+            pods = {**dict.fromkeys(self._state.pending, started), **pods}
         added = self._regroup(pods)
         for live in list(self._kinds.values()):
             if not live.pods:
@@ -121,7 +125,7 @@ class LiveForecasts:
         for uid, since in changed.items():
             self._unreadable.pop(uid, None)
             pod = self._state.pending.get(uid)
-            kind = None if pod is None else Kind.of(pod)
+            kind = None if pod is None else Kind.of(pod, by_namespace=self._by_namespace)
             before = self._kind_of.pop(uid, None)
             if before is not None and before != kind:
                 del self._kinds[before].pods[uid]

@@ -14,8 +14,10 @@ from numazones.cluster import NO_ZONES, ClusterNode, ClusterPod, Unknown
 from numazones.errors import NumazonesError
 from numazones.kubelet.admission import remove
 from numazones.kubelet.node import Node
+from numazones.placement import DECIDERS, model_of
 from numazones.wording import counted
 from numazones_operator.decoding import Heartbeat, ZoneReport
+from numazones_operator.other_models import OtherModel, Surroundings
 from numazones_operator.since_snapshot import SinceSnapshot
 
 ZONES_DISAGREE = "ZonesDisagree"
@@ -64,6 +66,8 @@ class NodeRecord:
     topology: Node | None = None
     """Approximation from a NodeResourceTopology."""
     topology_trouble: Unknown | None = None
+    other: OtherModel = field(default_factory=OtherModel)
+    """Where another model than the kubelet places pods: what is known of that."""
     pulse: Pulse | None = None
     pods: dict[str, ClusterPod] = field(default_factory=dict)
     """UID → pod that is bound here and has not ended."""
@@ -77,7 +81,7 @@ class NodeRecord:
     @property
     def known(self) -> bool:
         """Whether anything about the node is left."""
-        return bool(self.node or self.reports or self.topology or self.pods or self.pulse)
+        return bool(self.node or self.reports or self.topology or self.other.known or self.pods or self.pulse)
 
     def read_zones(self, now: float) -> None:
         """Judge the zones as they are now; an earlier state stays while they contradict each other."""
@@ -139,24 +143,28 @@ class NodeRecord:
             )
         return None
 
-    def current(self, now: float, *, settle: float) -> ClusterNode | None:
+    def current(self, now: float, *, settle: float, beyond: Surroundings) -> ClusterNode | None:
         """Return the node as predictions take it; None while there is no Node object."""
-        return self._as_known(now, settle=settle, leavers=frozenset())
+        return self._as_known(now, settle=settle, beyond=beyond, leavers=frozenset())
 
-    def as_found(self, now: float, *, settle: float) -> ClusterNode | None:
+    def as_found(self, now: float, *, settle: float, beyond: Surroundings) -> ClusterNode | None:
         """Return the node as its kubelet most likely finds it now.
 
         That is without pods that leave, that zones show no more, or that are rejected. What a rejected pod
         was given stays in zones until the next admission, which frees it first.
         """
         leavers = self.since.leavers(self.state, now) | self.vanished | self.rejected
-        return self._as_known(now, settle=settle, leavers=leavers)
+        return self._as_known(now, settle=settle, beyond=beyond, leavers=leavers)
 
-    def _as_known(self, now: float, *, settle: float, leavers: frozenset[str]) -> ClusterNode | None:
+    def _as_known(
+        self, now: float, *, settle: float, beyond: Surroundings, leavers: frozenset[str]
+    ) -> ClusterNode | None:
         if self.node is None:
             return None
         node = self.node.with_pods(pod for pod in self.pods.values() if pod.kubelet_uid not in leavers)
         doubt = self.doubt(now, settle=settle)
+        if self.other.shown_by(node):
+            return self._with_other_model(node, now, settle=settle, beyond=beyond, doubt=doubt)
         if doubt is None and self.state is not None:
             return self._with_events(node, self.state, leavers, approximate=False)
         if self.topology is not None:
@@ -164,6 +172,21 @@ class NodeRecord:
         if not self.reports and self.topology_trouble is not None:
             return node.with_unknown_state(self.topology_trouble)
         return node.with_unknown_state(doubt or NO_ZONES)
+
+    def _with_other_model(
+        self, node: ClusterNode, now: float, *, settle: float, beyond: Surroundings, doubt: Unknown | None
+    ) -> ClusterNode:
+        """The node where another model than the kubelet decides.
+
+        The machine, and that the kubelet leaves placement alone, are taken from old zones as well.
+        """
+        try:
+            pods = tuple(node.pods.values())
+            state = self.other.state(node, self.state, pods, beyond, now=now, settle=settle)
+        except NumazonesError as error:
+            return node.with_unknown_state(Unknown(prediction.UNDECIDED, str(error)))
+        beneath = self.state if doubt is None else None
+        return node.with_policy_state(state, DECIDERS[model_of(state)], beneath=beneath)
 
     def _with_events(
         self, node: ClusterNode, state: Node, leavers: frozenset[str], *, approximate: bool

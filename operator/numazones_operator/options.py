@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from numazones.fragmentation import Shape
+from numazones.policies.koordinator.scheduler import SCHEDULER_NAME
 from numazones_program.settings import InvalidSetting
 
 
@@ -65,6 +66,12 @@ class Options:
         kind="duration",
     )
     candidates: int = _setting(5, "How many of the best nodes a prediction names.")
+    koordinator_scheduler: str = _setting(
+        SCHEDULER_NAME,
+        "spec.schedulerName of the pods that Koordinator's scheduler places; about others its nodes' "
+        "kubelets are asked.",
+        metavar="NAME",
+    )
     write_rate: float = _setting(
         100.0, "Most writes to the API server per second; a burst of twice as many is let through."
     )

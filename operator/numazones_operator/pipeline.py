@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 
 from numazones.cluster import ClusterPod
+from numazones.policies.koordinator.scheduler import Scheduler
 from numazones_client import Client
 from numazones_operator.announcements import Announcements
 from numazones_operator.cluster_state import Clock, ClusterState
@@ -40,7 +41,13 @@ class Pipeline:
     ) -> None:
         """``counts``: whether this replica is the one that counts outcomes; all of them expect them."""
         self._debounce = options.debounce
-        self.state = ClusterState(settle=options.settle, pod_changed=self.pod_changed, clock=clock, wall=wall)
+        self.state = ClusterState(
+            settle=options.settle,
+            pod_changed=self.pod_changed,
+            scheduler=Scheduler(names=frozenset({options.koordinator_scheduler})),
+            clock=clock,
+            wall=wall,
+        )
         self.truth = Truth(metrics=metrics, counts=counts, fates=self.state.fates, clock=clock)
         self.forecasts = LiveForecasts(self.state, metrics=metrics, candidates=options.candidates)
         self.announcements = Announcements(

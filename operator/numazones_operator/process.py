@@ -21,11 +21,13 @@ from prometheus_client import CollectorRegistry
 from numazones.api.meta import NODE_LABEL
 from numazones_client import Client, ClusterConfig, Decoder, Pace, Reflector, RetryPolicy, by_uid, load
 from numazones_client.resources import (
+    KOORDINATOR_DEVICES,
     LEASES,
     NODE_RESOURCE_TOPOLOGIES,
     NODES,
     NUMAZONES,
     PODS,
+    TOPOLOGY_AWARE_POLICIES,
     Resource,
 )
 from numazones_operator import decoding
@@ -259,6 +261,10 @@ class Operator:
         )
         yield self._reflector(NUMAZONES, decoding.ZONES, state.zones)
         yield self._reflector(NODE_RESOURCE_TOPOLOGIES, decoding.TOPOLOGIES, state.topologies, optional=True)
+        yield self._reflector(KOORDINATOR_DEVICES, decoding.DEVICES, state.devices, optional=True)
+        yield self._reflector(
+            TOPOLOGY_AWARE_POLICIES, decoding.CONFIGURATIONS, state.configurations, optional=True
+        )
         yield self._reflector(PODS, pods, state.pods)
         yield self._reflector(ADMISSION_PREDICTIONS, published, self.pipeline.publisher.published)
         if self.options.rebalance:

@@ -10,23 +10,28 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from numazones import prediction
+from numazones import placement, prediction
 from numazones.cluster import ClusterNode, ClusterPod, Unknown
 from numazones.errors import NumazonesError
 from numazones.kubelet.admission import Admission, remove
 from numazones.kubelet.config import SCOPE_POD, SINGLE_NUMA_NODE
 from numazones.kubelet.explanation import explain
+from numazones.kubelet.node import Node as KubeletNode
 from numazones.kubelet.node_admission import NodeAdmission, admit_to_node
 from numazones.kubelet.node_info import NodeInfo
-from numazones.kubelet.rejection import SMT_ALIGNMENT, TOPOLOGY_AFFINITY
-from numazones.placement import Model
-from numazones_operator.hindsight import ADMITTED, Accuracy, Fates, cause
+from numazones.kubelet.rejection import CREATE_CONTAINER_ERROR, SMT_ALIGNMENT, TOPOLOGY_AFFINITY
+from numazones.placement import Model, PolicyAdmission, PolicyNode
+from numazones.pod import Pod
+from numazones_operator import hindsight
+from numazones_operator.hindsight import ADMITTED, Accuracy, Fates
 from numazones_operator.metrics import Metrics
 
 REJECTED = "Pod was rejected: "
 NO_NODE = "NoNode"
 APPROXIMATE = Unknown("Approximate", "only a NodeResourceTopology tells of the node, which is not exact")
 
+_WORDS_OF_THE_POLICY = ("topology-aware", "nri")
+"""What the runtime's message says where the policy's plugin made it refuse a container."""
 _PATIENCE = 30.0
 """Seconds for which facts that explain a wrong prediction may arrive; statuses take up to 15."""
 
@@ -50,11 +55,20 @@ class Expectation:
     """The same with the pods that were believed to have gone, or to be rejected."""
     model: Model | None = None
     """Who places pods on the node; None where nothing could be predicted."""
+    policy: PolicyAdmission | None = field(default=None, repr=False)
+    """What another model than the kubelet decided."""
 
     @property
     def rejected(self) -> bool:
-        """Whether the model rejected the pod, so that its node holds nothing for it."""
-        return self.predicted == prediction.INADMISSIBLE
+        """Whether the kubelet rejects the pod, so that its node holds nothing for it."""
+        return self.predicted == prediction.INADMISSIBLE and self.policy is None
+
+    @property
+    def answer(self) -> str:
+        """What would become of the pod, as far as that shows; empty where nothing could be predicted."""
+        if self.policy is not None:
+            return hindsight.answer(self.policy)
+        return {prediction.ADMISSIBLE: ADMITTED, prediction.INADMISSIBLE: self.reason}.get(self.predicted, "")
 
     @property
     def admission(self) -> Admission | None:
@@ -72,17 +86,13 @@ class Verification:
     message: str = ""
     accuracy: Accuracy | None = None
     """None: the prediction was wrong, and it is not known yet why."""
+    done: str = ""
+    """What became of the pod: ``actual``, and what Koordinator wrote that it gave it."""
 
     @property
     def hit(self) -> bool | None:
         """Whether the prediction was right; None if there was none."""
-        match self.expectation.predicted:
-            case prediction.ADMISSIBLE:
-                return self.actual == ADMITTED
-            case prediction.INADMISSIBLE:
-                return self.actual == self.expectation.reason
-            case _:
-                return None
+        return self.done == self.expectation.answer if self.expectation.answer else None
 
 
 class Truth:
@@ -119,8 +129,9 @@ class Truth:
         if outcome(pod) is not None or pod.phase != "Pending":
             return None
         expectation = self._predict(pod, node, otherwise)
-        # Pods that NUMA placement does not concern fill nodes, too, but nobody is told about them.
-        if prediction.relevant(pod):
+        # Pods that NUMA placement does not concern fill nodes, too, but nobody is told about them; the
+        # topology-aware policy places every pod.
+        if prediction.relevant(pod) or expectation.model is Model.TOPOLOGY_AWARE:
             self._expectations[pod.uid] = expectation
         return expectation
 
@@ -130,14 +141,20 @@ class Truth:
 
     def compare(self, new: ClusterPod) -> Verification | None:
         """Hold what was expected of a pod against its outcome; None while there is none, or it was told."""
-        actual = outcome(new)
-        expectation = None if actual is None else self._expectations.pop(new.uid, None)
-        if actual is None or expectation is None or not self._counts():
+        expectation = self._expectations.get(new.uid)
+        actual = None if expectation is None else outcome(new, expectation.model)
+        if actual is None or expectation is None:
+            return None
+        del self._expectations[new.uid]
+        if not self._counts():
             return None
         self._metrics.outcomes.labels(expectation.predicted, actual).inc()
         if actual != ADMITTED:
             self._metrics.owner_rejections.count(new, actual)
-        verification = Verification(expectation, actual, new.message.removeprefix(REJECTED))
+        by_koordinator = expectation.policy is not None and expectation.model is Model.KOORDINATOR
+        done = hindsight.done(actual, new.annotations if by_koordinator else {})
+        message = new.create_error or new.message.removeprefix(REJECTED)
+        verification = Verification(expectation, actual, message, done=done)
         if verification.hit is False:
             self._wrong[new.uid] = (new, verification, self._clock() + _PATIENCE)
             return verification
@@ -150,16 +167,7 @@ class Truth:
         now = self._clock()
         for uid, (pod, verification, until) in list(self._wrong.items()):
             expectation = verification.expectation
-            if expectation.found is None:
-                continue
-            known = expectation.otherwise or expectation.found
-            why = cause(
-                expectation.pod.info,
-                verification.actual,
-                found=expectation.found,
-                otherwise=expectation.otherwise,
-                fates=self._fates(expectation.pod.node, known.pods),
-            )
+            why = self._cause(expectation, verification)
             if why is Accuracy.MODEL and now < until:
                 continue
             del self._wrong[uid]
@@ -170,6 +178,22 @@ class Truth:
             _log.log(level, "%s", miss_report(judged), extra={"fields": fields})
             yield pod, judged
 
+    def _cause(self, expectation: Expectation, verification: Verification) -> Accuracy:
+        pod = expectation.pod
+        if expectation.policy is not None:
+            states = self._fates(pod.node, ()).states
+            return hindsight.cause_elsewhere(pod.info.pod, verification.done, states)
+        if expectation.found is None:
+            return Accuracy.MODEL
+        known = expectation.otherwise or expectation.found
+        return hindsight.cause(
+            pod.info,
+            verification.actual,
+            found=expectation.found,
+            otherwise=expectation.otherwise,
+            fates=self._fates(pod.node, known.pods),
+        )
+
     def _predict(
         self, pod: ClusterPod, node: ClusterNode | None, otherwise: ClusterNode | None
     ) -> Expectation:
@@ -177,16 +201,37 @@ class Truth:
             return Expectation(pod, prediction.UNKNOWN, prediction.UNREADABLE_POD, pod.problem)
         if node is None:
             return Expectation(pod, prediction.UNKNOWN, NO_NODE, f"there is no Node {pod.node}")
-        if node.state is None or node.approximate:
-            unknown = node.unknown or APPROXIMATE
+        state = prediction.deciding(pod.constraints, node)
+        if isinstance(state, Unknown) or node.approximate:
+            unknown = state if isinstance(state, Unknown) else APPROXIMATE
             return Expectation(pod, prediction.UNKNOWN, unknown.reason, unknown.message)
-        started = time.perf_counter()
         try:
-            # Zones that came sooner than the binding may show the pod already.
-            found = node.info(remove(node.state, pod.kubelet_uid), beside=pod.uid)
-            verdict = admit_to_node(found, pod.info)
+            if not isinstance(state, KubeletNode):
+                return self._predict_elsewhere(pod, pod.admission, node, state)
+            return self._predict_by_kubelet(pod, node, state, otherwise)
         except NumazonesError as error:
             return Expectation(pod, prediction.UNKNOWN, prediction.UNDECIDED, str(error))
+
+    def _predict_elsewhere(
+        self, pod: ClusterPod, admission: Pod, node: ClusterNode, state: PolicyNode
+    ) -> Expectation:
+        """Decide as another placement model than the kubelet, after the kubelet's own checks where known."""
+        model = placement.model_of(state)
+        if node.beneath is not None:
+            by_kubelet = self._predict_by_kubelet(pod, node, node.beneath, None)
+            if by_kubelet.rejected:
+                return replace(by_kubelet, model=model)
+        decided = placement.admit(placement.remove(state, pod.kubelet_uid), admission)
+        predicted = prediction.ADMISSIBLE if decided.admitted else prediction.INADMISSIBLE
+        return Expectation(pod, predicted, decided.reason, decided.message, model=model, policy=decided)
+
+    def _predict_by_kubelet(
+        self, pod: ClusterPod, node: ClusterNode, state: KubeletNode, otherwise: ClusterNode | None
+    ) -> Expectation:
+        started = time.perf_counter()
+        # Zones that came sooner than the binding may show the pod already.
+        found = node.info(remove(state, pod.kubelet_uid), beside=pod.uid)
+        verdict = admit_to_node(found, pod.info)
         if verdict.managers is not None and prediction.relevant(pod):
             self._count(verdict.managers, time.perf_counter() - started)
         beside = None
@@ -211,11 +256,20 @@ class Truth:
             self._metrics.unaligned.labels(scope, boundary).inc()
 
 
-def outcome(pod: ClusterPod) -> str | None:
-    """Return what the kubelet did: Admitted, or its reason for a rejection; None while that is unknown."""
+def outcome(pod: ClusterPod, model: Model | None = None) -> str | None:
+    """Return what the kubelet did: Admitted, or its reason for a rejection; None while that is unknown.
+
+    The topology-aware policy (``model``) decides later, when containers are created: one that it rejects
+    waits, and says so; another reason to wait for ever, such as a mount that fails, tells nothing about it.
+    """
     rejected = not pod.acknowledged or pod.message.startswith(REJECTED)
     if pod.phase == "Failed" and pod.reason and rejected:
         return pod.reason
+    if model is Model.TOPOLOGY_AWARE:
+        if pod.create_error:
+            by_policy = any(word in pod.create_error.lower() for word in _WORDS_OF_THE_POLICY)
+            return CREATE_CONTAINER_ERROR if by_policy else None
+        return ADMITTED if pod.node and pod.phase != "Pending" else None
     if pod.node and (pod.acknowledged or pod.phase in {"Running", "Succeeded"}):
         return ADMITTED
     return None
@@ -258,12 +312,15 @@ def miss_report(verification: Verification) -> str:
     lines = [
         f"pod {_name(pod)} on node {pod.node}: predicted {expectation.predicted}"
         + (f" ({expectation.reason}: {expectation.message})" if expectation.reason else "")
-        + f", but the kubelet said {verification.actual}"
+        + f", but it was {verification.actual}"
         + (f" ({verification.message})" if verification.message else "")
         + (f"; {verification.accuracy.lower()}" if verification.accuracy else "")
     ]
     if expectation.admission is not None:
         lines.extend(explain(expectation.admission).lines())
+    if expectation.policy is not None:
+        lines.append(f"predicted: {expectation.answer}; seen: {verification.done}")
+        lines.extend(placement.explain(expectation.policy))
     return "\n".join(lines)
 
 

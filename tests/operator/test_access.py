@@ -97,8 +97,14 @@ async def test_every_right_is_used_and_every_call_is_granted(
         operator = await loop.start_operator(admission_gate=True)
         await exercise(loop, operator)
     # What kopf's handlers say on policies belongs to rebalancing, and is tested with it.
-    # Topologies are asked for; where nobody has installed them, the answer is that there are none.
-    used.add(("topology.node.k8s.io", "noderesourcetopologies", "watch"))
+    # These are asked for; where nobody has installed their definitions, the answer is that there are none.
+    for group, resource in (
+        ("topology.node.k8s.io", "noderesourcetopologies"),
+        ("scheduling.koordinator.sh", "devices"),
+        ("config.nri", "topologyawarepolicies"),
+    ):
+        assert (group, resource, "list") in used
+        used.add((group, resource, "watch"))
     folders = ("operator", "components/operator-admission-gate")
     assert used - granted(*folders) == set(), "calls without a right"
     assert granted(*folders, but=REBALANCING) - used == set(), "rights without a call"

@@ -101,4 +101,4 @@ def test_what_nothing_explains_is_held_against_the_model_in_the_end(
     assert accuracy(setting) == {"model": 1}
     (record,) = caplog.records
     assert record.levelname == "WARNING"
-    assert "predicted Admissible, but the kubelet said TopologyAffinityError; model" in caplog.text
+    assert "predicted Admissible, but it was TopologyAffinityError; model" in caplog.text

@@ -12,6 +12,7 @@ from numazones import resources
 from numazones.cpuset import CPUSet
 from numazones.demand import Container, ContainerKind
 from numazones.errors import UnmodelledFeature
+from numazones.kubelet.rejection import CREATE_CONTAINER_ERROR
 from numazones.pod import Pod
 from numazones.policies.topology_aware import events
 from numazones.policies.topology_aware.events import Outcome
@@ -24,7 +25,6 @@ from numazones.policies.topology_aware.scheduling import scheduling_of
 from numazones.policies.topology_aware.scheduling_class import SchedulingClass
 from numazones.policies.topology_aware.topology_hints import wants_device_hints
 
-CREATE_CONTAINER_ERROR = "CreateContainerError"
 _EPHEMERAL_STORAGE = "ephemeral-storage"
 
 

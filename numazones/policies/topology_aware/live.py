@@ -135,9 +135,18 @@ def node_from_cluster(
     for pod in sorted(pods, key=lambda pod: (pod.created, pod.namespace, pod.name)):
         known = None if devices is None else devices.get(pod.uid, {})
         node = admit(node, pod, known).node
-    _check_cold_starts(node)
-    _check_pools(node, published)
+    check_published(node, published)
     return node
+
+
+def check_published(node: Node, published: Iterable[PublishedPool]) -> None:
+    """Hold a node against the pools that are published of it.
+
+    Raises:
+        UnmodelledFeature: they differ, and where; or a cold start may be going on.
+    """
+    _check_cold_starts(node)
+    _check_pools(node, tuple(published))
 
 
 def _completed(hardware: Hardware, published: tuple[PublishedPool, ...]) -> Hardware:

@@ -4,9 +4,10 @@ import pytest
 
 from numazones import cpuset
 from numazones.errors import UnmodelledFeature
+from numazones.kubelet.rejection import CREATE_CONTAINER_ERROR
 from numazones.machine import CPU, Machine, NUMANode
 from numazones.pod import Pod
-from numazones.policies.topology_aware.admission import CREATE_CONTAINER_ERROR, admit, overlay, remove
+from numazones.policies.topology_aware.admission import admit, overlay, remove
 from numazones.policies.topology_aware.explanation import explain
 from numazones.policies.topology_aware.hardware import Hardware
 from numazones.policies.topology_aware.node import Node
