@@ -4,7 +4,7 @@ After ``NodeInfo`` and ``PodInfo`` of the scheduler's framework, which the kubel
 (``pkg/kubelet/lifecycle/predicate``); which pods are critical is said in ``pkg/kubelet/types``, both of 1.36.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -58,7 +58,7 @@ class NodeInfo:
     pod_slots: int = 110
     pods: Mapping[str, PodInfo] = field(default_factory=lambda: MappingProxyType({}), hash=False)
     """Uid → the active pods: all that were admitted and whose containers have not all stopped."""
-    ended: Collection[str] = frozenset()
+    ended: frozenset[str] = frozenset()
     """Uids of pods that are active no more though the state still shows their share."""
     name: str = ""
     labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), hash=False)

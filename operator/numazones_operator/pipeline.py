@@ -20,6 +20,7 @@ from numazones_operator.announcements import Announcements
 from numazones_operator.cluster_state import Clock, ClusterState
 from numazones_operator.live_forecasts import LiveForecasts
 from numazones_operator.metrics import Metrics
+from numazones_operator.misses import Misses
 from numazones_operator.options import Options
 from numazones_operator.publisher import Publisher
 from numazones_operator.truth import Expectation, Truth
@@ -66,6 +67,7 @@ class Pipeline:
             wanted=lambda pod: self.state.pods.get(pod.uid) is not None,
             clock=clock,
         )
+        self.misses = Misses(client, namespace=options.namespace, wall=wall)
         self.synced = False
         """Whether everything was listed; bindings that were not seen to happen are not predicted."""
         self.renewed = asyncio.Event()
@@ -98,6 +100,7 @@ class Pipeline:
         """Publish why predictions were wrong, where that has become known; call it now and then."""
         for pod, verification in self.truth.judge():
             self.publisher.verified(pod, verification)
+            self.misses.take(verification)
 
     async def run(self) -> None:
         """Forecast and publish until cancelled."""

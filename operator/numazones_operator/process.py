@@ -180,6 +180,7 @@ class Operator:
         yield "publisher", self.pipeline.publisher.run()
         yield "silences", self._silences().run()
         yield "announcements", self.pipeline.announcements.run()
+        yield "misses", self.pipeline.misses.run()
         yield "kopf", run_kopf(self._memo(), spawned=self._answer_signals)
         yield "admission gates", self.gates.run()
         if self.options.rebalance:

@@ -24,6 +24,7 @@ from ..manifests.kustomizations import composition  # noqa: TID252 - test folder
 from ..real_apiserver import RealAPIServer  # noqa: TID252
 from .closed_loop import OPTIONS, Loop, closed_loop, eventually, metrics, pod_body
 from .rights import granted, note_rights
+from .test_misses import Erring, config_map, kept
 
 ROOT = Path(__file__).resolve().parents[2]
 MANIFESTS = ROOT / "manifests"
@@ -84,6 +85,11 @@ async def exercise(loop: Loop, operator: Operator) -> None:
         return "silence" in (zone.get("status") or {})
 
     await eventually(marked)
+    await config_map(loop)
+    erring = Erring(loop)
+    erring.setting.pipeline.misses = operator.pipeline.misses
+    erring.err("late", phase="Failed", reason="TopologyAffinityError")
+    await eventually(lambda: kept(loop), what="a wrong prediction is kept")
     assert not operator.failed
 
 

@@ -136,7 +136,7 @@ def test_what_a_pod_was_given_before_its_rejection_stays_on_record_until_the_nex
     shown = replace(start, state=found.recorded, pods={})
     wide = guaranteed("next", 14, containers=[container("a", 6), container("b", 8)])
     assert admit_to_node(shown, wide).reason == "TopologyAffinityError"
-    assert admit_to_node(replace(shown, ended={"late"}), wide).admitted
+    assert admit_to_node(replace(shown, ended=frozenset({"late"})), wide).admitted
 
 
 def test_pods_whose_containers_have_stopped_hold_nothing_any_more() -> None:
@@ -146,7 +146,7 @@ def test_pods_whose_containers_have_stopped_hold_nothing_any_more() -> None:
         pinning(), state=first.state, pods=running, allocatable={"cpu": 10_000, "memory": 31 * GI}
     )
     assert admit_to_node(still, guaranteed("next", 7)).reason == "OutOfcpu"
-    stopped = replace(still, pods={}, ended={"leaving"})
+    stopped = replace(still, pods={}, ended=frozenset({"leaving"}))
     found = admit_to_node(stopped, guaranteed("next", 7))
     assert found.admitted
     assert found.state.pods == {"next"}
