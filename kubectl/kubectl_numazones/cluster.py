@@ -19,6 +19,7 @@ import click
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
 from numazones.rebalance.candidates import Situation
+from numazones.rebalance.custom_resources import priority_classes
 from numazones.rebalance.whatif import moment_of, situation_of
 
 if TYPE_CHECKING:  # dumps need no client
@@ -115,6 +116,8 @@ class Seen:
     """UID of a ReplicaSet, StatefulSet or Job → its kind, namespace/name, name of its own controller."""
     made: tuple[Object, ...]
     """RebalanceRecommendations."""
+    priority_classes: Mapping[str, int]
+    """Values by name."""
 
     @property
     def pods(self) -> Iterator[ClusterPod]:
@@ -234,7 +237,7 @@ def seen_in(items: Sequence[Object], now: datetime) -> Seen:
         if item.get("kind") in {"ReplicaSet", "StatefulSet", "Job"}
     }
     made = tuple(item for item in items if item.get("kind") == "RebalanceRecommendation")
-    return Seen(found, ended, owners, made)
+    return Seen(found, ended, owners, made, priority_classes(items))
 
 
 def _split(name: str, source: Source) -> tuple[str, str]:

@@ -44,9 +44,14 @@ def main(arguments: list[str] | None = None) -> int:
         opener = gzip.open if options.file.endswith(".gz") else open
         with opener(options.file, "rt") as lines:
             return _check(lines, model, options.show)
-    except (OSError, NotAScenario) as error:
+    except NotAScenario as error:
         sys.stderr.write(f"{error}\n")
-        return _UNREADABLE
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or error
+        sys.stderr.write(
+            f"cannot read {options.file}: {why}; name a file of scenarios, one JSON object a line\n"
+        )
+    return _UNREADABLE
 
 
 def _scenarios(lines: Iterable[str]) -> Iterator[dict[str, Any]]:

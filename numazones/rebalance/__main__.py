@@ -16,7 +16,7 @@ from numazones import timestamp
 from numazones.api.rebalance import RebalancePolicy
 from numazones.errors import NumazonesError
 from numazones.rebalance.candidates import why_not
-from numazones.rebalance.custom_resources import policy_of, standing_goals, title
+from numazones.rebalance.custom_resources import policy_of, priority_classes, standing_goals, title
 from numazones.rebalance.goals import Goal, pending
 from numazones.rebalance.policy import Policy
 from numazones.rebalance.whatif import InvalidDump, moment_of, situation_of, what_if
@@ -25,13 +25,8 @@ from numazones.rebalance.whatif import InvalidDump, moment_of, situation_of, wha
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m numazones.rebalance", description=__doc__)
-    parser.add_argument("--policy", type=argparse.FileType(), required=True, help="RebalancePolicy, YAML")
-    parser.add_argument(
-        "--dump",
-        type=argparse.FileType(),
-        default=sys.stdin,
-        help="List as JSON  [standard input]",
-    )
+    parser.add_argument("--policy", metavar="FILE", required=True, help="RebalancePolicy, YAML")
+    parser.add_argument("--dump", metavar="FILE", default="-", help="List as JSON  [standard input]")
     parser.add_argument("--now", help="time of the dump, RFC 3339  [latest time stamp in it]")
     parser.add_argument("--effort", type=int, default=200_000, help="steps of the search per plan  [200000]")
     parser.add_argument(
@@ -39,8 +34,10 @@ def main(arguments: list[str] | None = None) -> int:
     )
     options = parser.parse_args(arguments)
     try:
-        with options.policy, options.dump:
-            policy, dump = yaml.safe_load(options.policy), json.load(options.dump)
+        policy = yaml.safe_load(_text(options.policy, "the policy, a RebalancePolicy in YAML"))
+        dump = json.loads(
+            _text(options.dump, "a dump, as kubectl get nodes,pods,numazones -A -o json prints")
+        )
         if not isinstance(dump, Mapping) or "items" not in dump:
             raise InvalidDump(
                 "the dump is not a List; kubectl get nodes,pods,numazones -A -o json prints one"
@@ -56,6 +53,18 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     print(json.dumps(report, indent=1))  # noqa: T201
     return 0
+
+
+def _text(path: str, wanted: str) -> str:
+    """Return what a file holds, ``-`` being standard input; ``wanted`` says what it should be."""
+    if path == "-":
+        return sys.stdin.read()
+    try:
+        with open(path, encoding="utf-8") as file:  # noqa: PTH123 - the library knows no pathlib
+            return file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise InvalidDump(f"cannot read {path}: {why}; name a file with {wanted}") from error
 
 
 def why_not_report(
@@ -75,10 +84,7 @@ def why_not_report(
 
 
 def _policy(policy_body: Mapping[str, Any], items: list[Mapping[str, Any]]) -> Policy:
-    classes = {
-        body["metadata"]["name"]: int(body["value"]) for body in items if body.get("kind") == "PriorityClass"
-    }
-    return policy_of(RebalancePolicy.from_api(policy_body, strict=True).spec, classes)
+    return policy_of(RebalancePolicy.from_api(policy_body, strict=True).spec, priority_classes(items))
 
 
 def report_on(

@@ -2,7 +2,8 @@
 
 To the rules of ``filter`` come those that a plan needs: the pod runs on a node whose state is known, an
 owner will replace it, its replacement can be foreseen, and it has not been moved just before. Budgets and
-limits depend on the plan's other moves; the search asks them move by move.
+limits that forbid even a first eviction are among them; what they allow beside a plan's other moves, the
+search asks move by move.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,6 +15,7 @@ from numazones.rebalance import filter as rules
 from numazones.rebalance.filter import Objection, Surroundings
 from numazones.rebalance.goals import is_known
 from numazones.rebalance.history import History
+from numazones.rebalance.limits import ONLY_REPLICA, Tally
 from numazones.rebalance.moves import Disruption, doubt, replacement
 from numazones.rebalance.policy import Policy, Target
 
@@ -62,6 +64,7 @@ def why_not(pod: ClusterPod, situation: Situation, policy: Policy) -> tuple[Obje
         *_unknown(pod, situation),
         *_unforeseeable(pod, situation, policy),
         *_recent(pod, situation, policy),
+        *_limited(pod, situation, policy),
     )
 
 
@@ -93,6 +96,18 @@ def _unknown(pod: ClusterPod, situation: Situation) -> Iterator[Objection]:
     elif owner is not None and situation.templates.get(owner.uid, pod).admission is None:
         problem = situation.templates[owner.uid].problem
         yield Objection("Replacement", f"template of {owner.kind} {owner.name} cannot be read: {problem}")
+
+
+def _limited(pod: ClusterPod, situation: Situation, policy: Policy) -> Iterator[Objection]:
+    """What allows no eviction of the pod, even without any other."""
+    surroundings = situation.surroundings
+    rejection = Tally(policy.limits, surroundings.replicas).rejection(pod)
+    if rejection:
+        cure = "; limits.evictSingleReplicas lets it go" if rejection == ONLY_REPLICA else ""
+        yield Objection("Limits", f"{rejection}{cure}")
+    rejection = surroundings.headroom.rejection(pod)
+    if rejection:
+        yield Objection("PodDisruptionBudget", rejection)
 
 
 def _recent(pod: ClusterPod, situation: Situation, policy: Policy) -> Iterator[Objection]:

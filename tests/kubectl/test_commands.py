@@ -123,6 +123,19 @@ def test_tree_marks_every_thread_with_its_holder(run: Run, dump: Path) -> None:
     assert drawn.isascii()
 
 
+def test_plan_knows_the_priority_classes_that_a_policy_names(run: Run, tmp_path: Path) -> None:
+    named = {"kind": "PriorityClass", "metadata": {"name": "batch"}, "value": 500}
+    dump = written(tmp_path / "dump.json", [node_body("n"), named])
+    policy = tmp_path / "policy.yaml"
+    protections = {"priorityThreshold": {"name": "batch"}}
+    body = {"kind": "RebalancePolicy", "metadata": {"name": "p"}, "spec": {"protections": protections}}
+    policy.write_text(json.dumps(body))
+    assert run("plan", "-f", dump, "--policy", policy).return_value == 0
+    body["spec"] = {"protections": {"priorityThreshold": {"name": "gone"}}}
+    policy.write_text(json.dumps(body))
+    assert "no PriorityClass gone exists" in str(run("plan", "-f", dump, "--policy", policy).exception)
+
+
 def test_plan_moves_nothing_that_no_owner_replaces(run: Run, dump: Path) -> None:
     result = run("plan", "-f", dump)
     assert result.return_value == 1

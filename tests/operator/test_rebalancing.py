@@ -335,6 +335,7 @@ async def test_a_policy_says_why_nothing_is_recommended_with_counts(tmp_path: Pa
         assert status["movable"] >= 0
         rules = {one["rule"]: one["pods"] for one in status["unmovable"]}
         assert rules["FailedBarePods"] == 1  # fill-0 has no owner that would replace it
+        assert (status["movable"], rules["Limits"]) == (0, 1)
         assert await here.recommendations() == []
 
 

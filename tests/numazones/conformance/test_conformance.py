@@ -132,7 +132,11 @@ def test_what_cannot_be_decided_is_told_and_does_not_end_the_run() -> None:
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("{", "line 1 is not valid JSON"), ("[]", "line 1 is not a JSON object"), (None, "No such file")],
+    [
+        ("{", "line 1 is not valid JSON"),
+        ("[]", "line 1 is not a JSON object"),
+        (None, "scenarios.jsonl: No such file or directory; name a file of scenarios"),
+    ],
 )
 def test_files_that_hold_no_scenarios_are_told_and_fail(
     text: str | None, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -15,6 +15,7 @@ from numazones.fragmentation import Shape
 from numazones.rebalance.__main__ import main
 from numazones.rebalance.custom_resources import policy_of
 from numazones.rebalance.goals import FitMore, Wanted
+from numazones.rebalance.limits import Limits
 from numazones.rebalance.policy import Policy
 from numazones.rebalance.whatif import Effort, InvalidDump, situation_of, what_if
 
@@ -96,7 +97,7 @@ def test_pods_that_stay_are_counted_by_rule(dump: dict[str, Any]) -> None:
             item["spec"]["volumes"] = [{"name": "v", "emptyDir": {}}]
     situation = situation_of(dump["items"], now=_moment())
     goal = FitMore((Wanted.shape("large", Shape.parse("cpu=5")),))
-    answer = what_if(goal, situation, Policy(), effort=1000)
+    answer = what_if(goal, situation, Policy(limits=Limits(single_replicas=True)), effort=1000)
     assert (answer.plans, answer.reason) == ((), "no pod may be moved")
     assert answer.unmovable == {"PodsWithLocalStorage": 2}
 
@@ -209,10 +210,39 @@ def test_one_pod_can_be_asked_about(
         "objections": [
             {"rule": "MinReplicas", "message": "owner has 1 replica which is less than minReplicas of 2"},
             {"rule": "MinPodAge", "message": "pod age is not older than MinPodAge: 9:00:00"},
+            {
+                "rule": "Limits",
+                "message": "pod is the only replica of its workload; limits.evictSingleReplicas lets it go",
+            },
         ],
     }
+    limits = {"maxNoOfPodsToEvictPerNode": 1}
+    policy.write_text(yaml.safe_dump({**POLICY, "spec": {"limits": limits}}))
+    assert main([*arguments, "default/p0"]) == 0
+    assert json.loads(capsys.readouterr().out)["objections"] == [
+        {
+            "rule": "Limits",
+            "message": "pod is the only replica of its workload; limits.evictSingleReplicas lets it go",
+        }
+    ]
     assert main([*arguments, "default/gone"]) == 1
     assert "the dump holds no pod default/gone on a node" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("missing", ["policy", "dump"])
+def test_a_missing_file_is_named_with_what_it_should_be(
+    missing: str, dump: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = {"policy": tmp_path / "policy.yaml", "dump": tmp_path / "dump.json"}
+    paths["policy"].write_text(yaml.safe_dump(POLICY))
+    paths["dump"].write_text(json.dumps(dump))
+    paths[missing].unlink()
+    assert main(["--policy", str(paths["policy"]), "--dump", str(paths["dump"])]) == 1
+    said = capsys.readouterr().err
+    wanted = {"policy": "the policy, a RebalancePolicy in YAML", "dump": "a dump, as kubectl get nodes,pods,"}
+    assert (
+        f"cannot read {paths[missing]}: No such file or directory; name a file with {wanted[missing]}" in said
+    )
 
 
 def test_what_a_template_leaves_open_is_filled_in_as_on_pods(dump: dict[str, Any]) -> None:
