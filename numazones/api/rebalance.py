@@ -213,7 +213,10 @@ class EvictionLimits(APIModel):
 class Schedule(APIModel):
     """When plans are made."""
 
-    interval: Duration = Field(default="5m", description="Time between two searches.")
+    interval: Duration = Field(
+        default="5m",
+        description="Time between two searches; pods newly stuck are searched for within half a minute.",
+    )
     suspend: bool = Field(default=False, description="Make no plans and carry none out.")
 
 

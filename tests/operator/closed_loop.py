@@ -24,7 +24,8 @@ from numazones_simulator.kubelet.node_spec import NodeSpec
 from numazones_simulator.kubelet.zone_publisher import ZonePublisher
 from numazones_simulator.scheduler import Scheduler
 
-PATIENCE = 20.0
+PATIENCE = 60.0
+"""Seconds that a busy machine may take for what takes an idle one a second."""
 OPTIONS = Options(
     metrics_address="127.0.0.1:0",
     namespace="numazones-system",

@@ -104,7 +104,7 @@ async def test_handlers_run_on_the_replica_that_leads_for_as_long_as_it_leads(tm
         lease["spec"] |= {"holderIdentity": "another", "leaseDurationSeconds": 2}
         await loop.client.replace(LEASES, lease, namespace=OPTIONS.namespace)
         await eventually(lambda: not operator.leadership.leading)
-        assert not kopf_tasks()
+        await eventually(lambda: not kopf_tasks())
         assert not operator.intent.followed.is_set()
         # The mirror has lost none of its tasks and connections: it goes on, ready to lead again.
         await loop.create_pod("meanwhile", cpu=2)

@@ -6,6 +6,7 @@ from asyncio.subprocess import DEVNULL
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -364,6 +365,27 @@ async def test_an_edited_policy_is_searched_for_at_once(tmp_path: Path) -> None:
         await here.client.delete(REBALANCE_POLICIES, "keep-room")
         await here.policy("Recommend", schedule={"interval": "24h"})
         await here.reach("Proposed")
+
+
+async def test_a_pod_that_is_newly_stuck_is_searched_for_soon_however_long_the_interval(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("numazones_operator.rebalance.controller._NEWS", timedelta(0))
+    async with crowded(tmp_path, schedulingGates=[{"name": GATE}]) as here:
+        assert here.loop is not None
+        await here.client.delete(PODS, "big", namespace="default")
+        await here.policy("Recommend", goals={"pendingPods": True}, schedule={"interval": "24h"})
+        await here.operator()
+        status = await eventually(lambda: _searched(here))
+        assert status["message"] == "no goal of the policy needs a plan now"
+        await here.loop.create_pod("later", cpu=25, schedulingGates=[{"name": GATE}])
+        item = await here.reach("Proposed")
+        assert item["spec"]["goal"] == "pod default/later"
+
+
+async def _searched(here: Stage) -> dict[str, Any]:
+    status = await status_of_policy(here)
+    return status if status.get("lastSearch") else {}
 
 
 async def test_a_policy_that_leaves_mode_auto_stops_before_the_next_eviction(tmp_path: Path) -> None:

@@ -58,6 +58,8 @@ from numazones_operator.rebalance.objects import (
 
 _JUDGEMENT = timedelta(seconds=10)
 """Proposals are judged no more often than this: on large clusters it takes a while."""
+_NEWS = timedelta(seconds=30)
+"""A pod that is newly stuck is searched for after this, however long a policy's interval is."""
 _KEPT = 20
 """Finished recommendations that are kept per policy, for people and as the history of moves."""
 
@@ -76,6 +78,8 @@ class _Search:
     """Whether something has happened that makes a search before its time worthwhile."""
     edition: tuple[str, int] = ("", 0)
     """UID and generation of the policy that was searched for: another one is searched for at once."""
+    stuck: frozenset[str] = frozenset()
+    """UIDs of the pods that were stuck then."""
 
 
 @dataclass
@@ -203,11 +207,13 @@ class Rebalancing:
     async def _search(self, policy: PolicyObject, settings: Policy) -> None:
         book, now = self._book.of(policy.name), self._now()
         edited = book.edition != policy.edition
-        if book.last is not None and not (book.wanted or edited) and now - book.last < policy.interval:
+        stuck = self._stuck(policy)
+        pause = min(policy.interval, _NEWS) if stuck - book.stuck else policy.interval
+        if book.last is not None and not (book.wanted or edited) and now - book.last < pause:
             return
         if self._is_busy() or not await self._is_current(policy) or self._is_busy():
             return
-        book.last, book.wanted, book.edition = now, False, policy.edition
+        book.last, book.wanted, book.edition, book.stuck = now, False, policy.edition, stuck
         await self._forget_old(policy)
         situation = self._inputs.situation(self._state.cluster(), now)
         reasons = []
@@ -242,18 +248,16 @@ class Rebalancing:
         return found is not None and (found.uid, found.version) == (item.uid, item.version)
 
     def _goals(self, policy: PolicyObject, situation: Situation) -> Iterator[Goal]:
-        if policy.spec.goals.pending_pods:
-            blocked = (
-                pod
-                for pod in situation.cluster.pending.values()
-                if not pod.deleting and self._is_blocked(pod.uid)
-            )
-            yield from pending(blocked)
+        stuck, waiting = self._stuck(policy), situation.cluster.pending
+        yield from pending(pod for uid, pod in waiting.items() if uid in stuck)
         yield from standing_goals(policy.spec.goals)
 
-    def _is_blocked(self, uid: str) -> bool:
-        forecast = self._forecasts.forecast_of(uid)
-        return forecast is not None and not forecast.admitting
+    def _stuck(self, policy: PolicyObject) -> frozenset[str]:
+        """UIDs of the waiting pods that no node would admit, if the policy is about them."""
+        if not policy.spec.goals.pending_pods:
+            return frozenset()
+        forecasts = ((uid, self._forecasts.forecast_of(uid)) for uid in self._state.pending)
+        return frozenset(uid for uid, found in forecasts if found is not None and not found.admitting)
 
     async def _look(
         self, goal: Goal, policy: PolicyObject, settings: Policy, situation: Situation
