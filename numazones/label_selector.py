@@ -14,6 +14,11 @@ from numazones.errors import NumazonesError
 
 _SET_OPERATORS = frozenset({"In", "NotIn"})
 _EXISTENCE_OPERATORS = frozenset({"Exists", "DoesNotExist"})
+_PARTS = re.compile(r"(?:[^,(]|\([^)]*\))+")
+_WRITTEN = re.compile(
+    r"(?P<absent>!)?\s*(?P<key>[A-Za-z0-9][-A-Za-z0-9_./]*)\s*"
+    r"(?:(?P<compare>==?|!=)\s*(?P<value>[^\s=!()]*)|(?P<set>in|notin)\s*\((?P<values>[^()]*)\))?"
+)
 _VALUE = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 
 
@@ -71,6 +76,15 @@ class LabelSelector:
         """
         return None if body is None else cls.from_api(body)
 
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read a selector as ``kubectl -l`` takes it: ``app=web,tier!=db,zone in (a,b),gpu,!spot``.
+
+        Raises:
+            InvalidSelector: a part of it is none.
+        """
+        return cls((), tuple(_requirement(part) for part in _PARTS.findall(text) if part.strip()))
+
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Whether the labels satisfy all requirements."""
         return all(labels.get(key) == value for key, value in self.labels) and all(
@@ -94,3 +108,18 @@ def _expression(entry: Mapping[str, Any]) -> Expression:
             f"label selector: unknown operator {operator!r} on {key}; write In, NotIn, Exists or DoesNotExist"
         )
     return Expression(key, operator, values)
+
+
+def _requirement(part: str) -> Expression:
+    """One requirement as ``kubectl -l`` takes it."""
+    match = _WRITTEN.fullmatch(part.strip())
+    if match is None or (match["absent"] and (match["compare"] or match["set"])):
+        raise InvalidSelector(
+            f"{part.strip()!r} selects no labels; write for example app=web,zone in (a,b),!spot"
+        )
+    if match["compare"]:
+        return Expression(match["key"], "NotIn" if match["compare"] == "!=" else "In", (match["value"],))
+    if match["set"]:
+        values = tuple(value.strip() for value in match["values"].split(","))
+        return Expression(match["key"], "In" if match["set"] == "in" else "NotIn", values)
+    return Expression(match["key"], "DoesNotExist" if match["absent"] else "Exists")

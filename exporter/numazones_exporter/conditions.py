@@ -9,7 +9,6 @@ from collections.abc import Iterable
 
 from numazones.api.meta import Condition
 from numazones.api.numazone import READY
-from numazones.wording import shortened
 from numazones_exporter.observation import (
     CPU_MANAGER_STATE,
     DEVICE_CHECKPOINT,
@@ -43,16 +42,9 @@ def unexpected(observation: Observation) -> tuple[Problem, ...]:
 def _ready(observation: Observation, gaps: list[Problem], disagreements: list[Problem]) -> Condition:
     if not _sees_kubelet(observation):
         message = f"no kubelet was found, so only the hardware is shown: {_messages(gaps)}"
-        return Condition(
-            type=READY, status="False", reason="KubeletNotFound", message=shortened(message, _LONGEST_MESSAGE)
-        )
+        return Condition(type=READY, status="False", reason="KubeletNotFound", message=_short(message))
     if gaps:
-        return Condition(
-            type=READY,
-            status="Unknown",
-            reason=gaps[0].reason,
-            message=shortened(_messages(gaps), _LONGEST_MESSAGE),
-        )
+        return Condition(type=READY, status="Unknown", reason=gaps[0].reason, message=_short(_messages(gaps)))
     if disagreements:
         message = f"sources contradict each other, see the condition {CONSISTENT}"
         return Condition(type=READY, status="Unknown", reason=DISAGREE, message=message)
@@ -63,10 +55,7 @@ def _consistent(disagreements: list[Problem]) -> Condition:
     if not disagreements:
         return Condition(type=CONSISTENT, status="True", reason="SourcesAgree", message="")
     return Condition(
-        type=CONSISTENT,
-        status="False",
-        reason=DISAGREE,
-        message=shortened(_messages(disagreements), _LONGEST_MESSAGE),
+        type=CONSISTENT, status="False", reason=DISAGREE, message=_short(_messages(disagreements))
     )
 
 
@@ -98,3 +87,9 @@ def _expected(observation: Observation, problem: Problem) -> bool:
 
 def _messages(problems: Iterable[Problem]) -> str:
     return "; ".join(dict.fromkeys(problem.message for problem in problems))
+
+
+def _short(message: str) -> str:
+    if len(message) <= _LONGEST_MESSAGE:
+        return message
+    return message[: _LONGEST_MESSAGE - 1].rsplit(" ", 1)[0] + "…"

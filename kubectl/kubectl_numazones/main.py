@@ -34,6 +34,8 @@ _COMMANDS = {
     "tree": _Command("tree", "Draw a node: sockets, NUMA nodes, caches, cores and who holds them."),
     "plan": _Command("plan", "Plan the fewest evictions after which waiting pods fit."),
     "report": _Command("report", "Write the cluster as one page (HTML) that needs no network."),
+    "whatif": _Command("whatif", "Compare kubelet settings: the same pods under old and new ones."),
+    "sweep": _Command("sweep", "Compare a grid of kubelet settings; write a table and a plot."),
     "replay": _Command("replay", "Compare a recorded history of kubelets with the model."),
     "doctor": _Command("doctor", "Check the installation, the kubelets' settings and the pods' requests."),
     "completion": _Command("completion", "Print the completion script for bash, zsh or fish."),

@@ -8,7 +8,7 @@ exporter's own reader of sysfs: there is one such reader, and a recording is a n
 import json
 import tarfile
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,13 +17,14 @@ import yaml
 
 from kubectl_numazones.cluster import BadDump
 from numazones import cpuset
-from numazones.cluster import ClusterNode
+from numazones.cluster import ClusterNode, ClusterPod
 from numazones.constraints import Constraints
+from numazones.defaulting import created_spec
 from numazones.errors import NumazonesError
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.device_manager import Device
 from numazones.kubelet.node import Node
-from numazones.kubelet.node_info import NodeInfo, PodInfo
+from numazones.kubelet.node_info import PodInfo
 from numazones.pod import Pod
 from numazones.whatif.history import (
     Arrival,
@@ -37,6 +38,7 @@ from numazones.whatif.history import (
     Restart,
     replay,
 )
+from numazones.whatif.workload import Event, Leaving
 from numazones_exporter.sources.sysfs import SysfsReader
 
 _HISTORY = "replay.jsonl"
@@ -71,9 +73,12 @@ def compare(directory: Path) -> Report:
     outcomes: list[tuple[str, Outcome]] = []
     for name in nodes:
         preference = Preference()
-        node, devices = _node(directory / name, preference)
+        node, state, devices = _node(directory / name, preference)
         operations = _operations([line for line in lines if line.get("node") == name])
-        outcomes += ((name, outcome) for outcome in replay(node, devices, operations, preference=preference))
+        outcomes += (
+            (name, outcome)
+            for outcome in replay(node.info(state, beside=""), devices, operations, preference=preference)
+        )
     outside = tuple(
         (_name(line), str(line["outcome"].get("reason") or "not decided while it was watched"))
         for line in lines
@@ -97,7 +102,49 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
         raise BadDump(f"{path}: {error.strerror or error}; a recording has a {_HISTORY}") from error
 
 
-def _node(directory: Path, preference: Preference) -> tuple[NodeInfo, dict[str, tuple[Device, ...]]]:
+def is_recording(path: Path) -> bool:
+    """Whether a path is a recorded cluster."""
+    return (path / _HISTORY).is_file()
+
+
+def history(directory: Path) -> tuple[list[ClusterNode], list[Event]]:
+    """Return a recording's nodes before the first operation, and which pods came to them and left.
+
+    Pods that had no node, kubelets that restarted and devices that failed are left out.
+
+    Raises:
+        BadDump: as ``compare``.
+    """
+    lines = [line for line in _lines(directory / _HISTORY) if line.get("node")]
+    nodes = []
+    for name in sorted({line["node"] for line in lines}):
+        node, state, _ = _node(directory / name, None)
+        nodes.append(node.with_state(state))
+    return nodes, list(_events(lines))
+
+
+def _events(lines: Iterable[Mapping[str, Any]]) -> Iterator[Event]:
+    for line in lines:
+        if line["op"] == "delete":
+            yield Leaving(line["uid"])
+        elif line["op"] == "create":
+            body = line["pod"]
+            namespace = body["metadata"].get("namespace", "default")
+            yield ClusterPod.from_api(
+                {
+                    "metadata": {**body["metadata"], "namespace": namespace, "uid": line["uid"]},
+                    "spec": {**created_spec(body["spec"], namespace=namespace), "nodeName": line["node"]},
+                }
+            )
+            outcome = line["outcome"]
+            rejected = (outcome.get("message") or "").startswith(_REJECTED)
+            if outcome["phase"] in _ENDED and not rejected:
+                yield Leaving(line["uid"])
+
+
+def _node(
+    directory: Path, preference: Preference | None
+) -> tuple[ClusterNode, Node, dict[str, tuple[Device, ...]]]:
     """The node before the first operation: no pods, all devices as its plugins announced them."""
     try:
         with tempfile.TemporaryDirectory(prefix="numazones-") as scratch:
@@ -114,7 +161,7 @@ def _node(directory: Path, preference: Preference) -> tuple[NodeInfo, dict[str, 
         version = body["status"]["nodeInfo"]["kubeletVersion"]
         config = KubeletConfiguration.from_api(configuration, version=version)
         state = Node.fresh(machine, config, devices, preferred_allocation=preference)
-        return ClusterNode.from_api(body).info(state, beside=""), devices
+        return ClusterNode.from_api(body), state, devices
     except (
         OSError,
         ValueError,

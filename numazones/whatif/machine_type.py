@@ -16,11 +16,11 @@ from numazones.machines import Shape, build
 from numazones.quantity import Quantity
 from numazones.resources import CPU, MEMORY
 from numazones.whatif.blueprint import Blueprint, memory_left
-from numazones.whatif.settings import Settings, applied
 
 _DEFAULTS = {"sockets": 1, "numa": 1, "threads": 2}
 _COUNTS = (*_DEFAULTS, "cores")
 _MOST_CPUS = 4096
+_MILLI = 1000
 _POD_SLOTS = 110
 _RESERVED_MEMORY = "1Gi"
 
@@ -29,18 +29,17 @@ class InvalidMachineType(NumazonesError):
     """A text describes no machine; the message quotes what is wrong with it."""
 
 
-def blueprint(text: str, *, name: str, given: Settings | None = None) -> Blueprint:
+def blueprint(text: str, *, name: str) -> Blueprint:
     """Return a node of the machine type.
 
     Its kubelet has static CPU and memory managers and the policy single-numa-node, and keeps the first core
-    and 1Gi of NUMA node 0 for the system; ``given`` says otherwise.
+    and 1Gi of NUMA node 0 for the system; other settings can be given to it.
 
     Raises:
         InvalidMachineType: the text describes no machine.
-        InvalidSetting: a setting has no say in admission.
     """
     machine, devices = parse(text)
-    defaults = KubeletConfiguration.from_api(
+    config = KubeletConfiguration.from_api(
         {
             "cpuManagerPolicy": "static",
             "memoryManagerPolicy": "Static",
@@ -51,17 +50,16 @@ def blueprint(text: str, *, name: str, given: Settings | None = None) -> Bluepri
             "evictionHard": {"memory.available": "0"},
         }
     )
-    config = applied(defaults, given or {})
-    kept = cpuset.parse(config.reserved_system_cpus) if config.reserved_system_cpus else 0
-    amounts = {CPU: 1000 * (machine.all_cpus & ~kept).bit_count(), **memory_left(machine, config)}
+    free = machine.all_cpus & ~first_core(machine)
+    amounts = {CPU: _MILLI * free.bit_count(), **memory_left(machine, config)}
     counts = {resource: len(items) for resource, items in devices.items()}
     node = ClusterNode(name, allocatable={**amounts, **counts}, pod_slots=_POD_SLOTS)
     return Blueprint(node, machine, config, devices)
 
 
 def first_core(machine: Machine) -> int:
-    """Return the CPUs of the core with the lowest CPU."""
-    return next(cpus for cpus in machine.cpus_of_core.values() if cpus & -machine.all_cpus & machine.all_cpus)
+    """Return the CPUs of the core that has the lowest of them."""
+    return min(machine.cpus_of_core.values(), key=lambda cpus: cpus & -cpus)
 
 
 def parse(text: str) -> tuple[Machine, Mapping[str, tuple[Device, ...]]]:

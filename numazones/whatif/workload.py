@@ -2,10 +2,11 @@
 
 The same run gives the same events whatever the settings, so that outcomes can be compared run by run. A
 recipe is a list of groups, ``20xcpu=2-8,memory=4Gi``, which arrive one after the other, or all mixed. Churn
-goes on from there: time and again a pod chosen at random leaves, and the one that left before comes back.
+goes on from there: time and again a pod chosen at random leaves, and comes back when others have left.
 """
 
 import re
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol, Self
@@ -85,12 +86,27 @@ class Group:
         return cls(count, tuple(sorted(amounts.items())))
 
     @property
+    def drawn(self) -> bool:
+        """Whether its pods differ."""
+        return any(low != high for low, high in (_bounds(amount) for _, amount in self.amounts))
+
+    @property
     def largest(self) -> ClusterPod:
         """A pod of the group that drew the highest numbers."""
         return _pod({name: _bounds(amount)[1] for name, amount in self.amounts})
 
-    def draw(self, draws: Draws, index: int) -> Mapping[str, str]:
-        """Return resource → amount of the pod with this number in the run."""
+    def pods(self, draws: Draws, first: int) -> Iterator[ClusterPod]:
+        """Yield its pods, numbered from ``first`` in the run."""
+        templates: dict[tuple[tuple[str, str], ...], ClusterPod] = {}
+        for index in range(first, first + self.count):
+            amounts = self._drawn(draws, index)
+            key = tuple(amounts.items())
+            if key not in templates:
+                templates[key] = _pod(amounts)
+            yield _named(templates[key], f"pod-{index}")
+
+    def _drawn(self, draws: Draws, index: int) -> Mapping[str, str]:
+        """Resource → amount of the pod with this number in the run."""
         drawn = {}
         for name, amount in self.amounts:
             low, high = _bounds(amount)
@@ -139,7 +155,11 @@ class Recipe:
     groups: tuple[Group | tuple[ClusterPod, ...], ...]
     mixed: bool = False
     churn: int = 0
-    """How often, once all have arrived, a pod leaves and the one that left before comes back."""
+    """How often, once all have arrived, a pod leaves at random; the one away longest comes back."""
+    away: int = 1
+    """How many are away meanwhile."""
+    last: tuple[Group, ...] = ()
+    """What arrives after that."""
     shuffled: bool = True
     """Whether pods that are given one by one arrive in random order."""
 
@@ -147,28 +167,25 @@ class Recipe:
         """Yield what happens in one run."""
         pods = list(self._arriving(draws))
         yield from pods
-        away: ClusterPod | None = None
-        for step in range(self.churn if len(pods) > 1 else 0):
+        everybody, away = len(pods), deque[ClusterPod]()
+        for step in range(self.churn if everybody > self.away else 0):
             leaving = pods.pop(draws.below(len(pods), "leaves", step))
             yield Leaving(leaving.kubelet_uid)
-            if away is not None:
-                pods.append(away)
-                yield away
-            away = leaving
-        if away is not None:
-            yield away
+            away.append(leaving)
+            if len(away) > self.away:
+                pods.append(away.popleft())
+                yield pods[-1]
+        yield from away
+        for group in self.last:
+            for pod in group.pods(draws, everybody):
+                yield pod
+                everybody += 1
 
     def _arriving(self, draws: Draws) -> Iterator[ClusterPod]:
-        templates: dict[tuple[tuple[str, str], ...], ClusterPod] = {}
         pods: list[ClusterPod] = []
         for number, group in enumerate(self.groups):
             if isinstance(group, Group):
-                for _ in range(group.count):
-                    amounts = group.draw(draws, len(pods))
-                    key = tuple(amounts.items())
-                    if key not in templates:
-                        templates[key] = _pod(amounts)
-                    pods.append(_named(templates[key], f"pod-{len(pods)}"))
+                pods += group.pods(draws, len(pods))
             else:
                 pods += draws.shuffled(group, "order", number) if self.shuffled else group
         yield from draws.shuffled(pods, "mixed") if self.mixed else pods
@@ -176,7 +193,9 @@ class Recipe:
     def examples(self) -> list[ClusterPod]:
         """Return one pod of each form, those that draw their amounts with the highest ones."""
         return [
-            pod for group in self.groups for pod in ([group.largest] if isinstance(group, Group) else group)
+            pod
+            for group in (*self.groups, *self.last)
+            for pod in ([group.largest] if isinstance(group, Group) else group)
         ]
 
 

@@ -23,7 +23,6 @@ def command(
     server: str,
     podresources: str = "",
     interval: float = 60.0,
-    metrics: str = "127.0.0.1:0",
 ) -> list[str]:
     """The command line of the exporter of a node whose files are in some directories.
 
@@ -33,7 +32,6 @@ def command(
         server: the URL of the API server.
         podresources: as ``--podresources`` takes it; empty: the socket in the kubelet's directory.
         interval: seconds between readings when nothing happens.
-        metrics: where to serve its metrics.
     """
     arguments = {
         "node-name": node_name,
@@ -45,7 +43,7 @@ def command(
         "server": server,
         "lease-namespace": NAMESPACE,
         "interval": f"{interval:g}s",
-        "metrics-address": metrics,
+        "metrics-address": "127.0.0.1:0",
         "log-format": "text",
     } | ({"podresources": podresources} if podresources else {})
     return ["numazones-exporter", *(f"--{name}={value}" for name, value in arguments.items())]

@@ -6,15 +6,16 @@ process each, the simulated kubelets publish their zones themselves (``zone_publ
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+import socket
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from numazones_client.resources import NODES
-from numazones_simulator import exporters, prometheus
+from numazones_simulator import exporters
 from numazones_simulator.background import background
 from numazones_simulator.control_plane import NAMESPACE, ControlPlane, control_plane
 from numazones_simulator.deployments import Deployments
@@ -48,18 +49,6 @@ class SimulatedCluster:
     programs: Programs
     operator: str = ""
     """Where the operator serves its metrics, ``http://127.0.0.1:PORT``; empty where none runs."""
-    exporters: Mapping[str, str] = field(default_factory=dict)
-    """Node → where its exporter serves its metrics; empty where none run."""
-
-    async def start_prometheus(self, directory: Path, *, rules: Sequence[Path] = ()) -> str:
-        """Start a Prometheus that scrapes operator and exporters; return its URL.
-
-        Raises:
-            ProgramFailed: there is none on the path.
-        """
-        return await prometheus.start(
-            self.programs, directory, operator=self.operator, exporters=self.exporters, rules=rules
-        )
 
 
 @asynccontextmanager
@@ -107,23 +96,18 @@ async def running(
         async with background(*parts):
             screen.progress(f"starting {len(specs)} kubelets")
             await _until_registered(plane, len(specs))
-            scraped: dict[str, str] = {}
             if with_files:
                 for spec in specs:
                     screen.progress(f"starting the exporter of {spec.name}")
-                    scraped[spec.name] = await _start_exporter(
-                        spec.name, directory / spec.name, plane, programs
-                    )
+                    await _start_exporter(spec.name, directory / spec.name, plane, programs)
             metrics = ""
             if operator is not None:
                 screen.progress("starting the operator")
-                metrics = prometheus.free_address()
+                metrics = f"127.0.0.1:{_free_port()}"
                 await programs.start("operator", _operator_command(plane, metrics, operator))
             screen.progress("waiting for the zones")
             await exporters.wait_for_zones(plane.client, {spec.name for spec in specs}, programs)
-            yield SimulatedCluster(
-                plane, fleet, programs, operator=metrics and f"http://{metrics}", exporters=scraped
-            )
+            yield SimulatedCluster(plane, fleet, programs, operator=metrics and f"http://{metrics}")
 
 
 async def _until_registered(plane: ControlPlane, count: int) -> None:
@@ -131,12 +115,16 @@ async def _until_registered(plane: ControlPlane, count: int) -> None:
         await asyncio.sleep(_POLL)
 
 
-async def _start_exporter(name: str, directory: Path, plane: ControlPlane, programs: Programs) -> str:
+async def _start_exporter(name: str, directory: Path, plane: ControlPlane, programs: Programs) -> None:
     directories = NodeDirectories(directory / "sys", directory / "proc", directory / "kubelet")
-    metrics = prometheus.free_address()
-    command = exporters.command(name, directories, server=plane.server.url, metrics=metrics)
-    await programs.start(f"exporter-{name}", command)
-    return f"http://{metrics}"
+    await programs.start(f"exporter-{name}", exporters.command(name, directories, server=plane.server.url))
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
 
 
 def _operator_command(plane: ControlPlane, metrics: str, further: Sequence[str]) -> list[str]:

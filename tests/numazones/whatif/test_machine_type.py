@@ -33,7 +33,7 @@ def test_the_kubelet_keeps_a_core_and_a_gibibyte_unless_told_otherwise() -> None
         "reservedMemory.0.memory": "2Gi",
         "topologyManagerPolicy": "restricted",
     }
-    (node,) = started([blueprint("numa=2,cores=4,memory=8Gi", name="m", given=given)])
+    (node,) = started([blueprint("numa=2,cores=4,memory=8Gi", name="m").with_settings(given)])
     assert node.allocatable == {"cpu": 7000, "memory": 6 << 30}
     assert node.state is not None
     assert node.state.config.topology_manager_policy == "restricted"

@@ -24,7 +24,9 @@ MACHINE = "sockets=2,numa=2,cores=16,threads=2,memory=64Gi,x.example/nic@1=2"
 
 
 def nodes(*given: str, count: int = 1) -> list[ClusterNode]:
-    return started(blueprint(MACHINE, name=f"m{number}", given=parse(given)) for number in range(count))
+    return started(
+        blueprint(MACHINE, name=f"m{number}").with_settings(parse(given)) for number in range(count)
+    )
 
 
 def pods(*groups: str) -> list[ClusterPod]:

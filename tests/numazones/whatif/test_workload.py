@@ -47,9 +47,11 @@ def test_pods_ask_for_what_they_may_use_and_have_names_of_their_own() -> None:
     assert first.admission.uid == "pod-0"
 
 
-@given(st.integers(0, 6), st.integers(0, 40), st.integers(0, 100))
-def test_churn_takes_one_away_and_brings_back_the_one_before(count: int, churn: int, run: int) -> None:
-    pods = Recipe((Group.parse(f"{count}xcpu=1-3"),) if count else (), churn=churn)
+@given(st.integers(0, 6), st.integers(0, 40), st.integers(1, 3), st.integers(0, 100))
+def test_churn_takes_pods_away_and_brings_all_of_them_back(
+    count: int, churn: int, away: int, run: int
+) -> None:
+    pods = Recipe((Group.parse(f"{count}xcpu=1-3"),) if count else (), churn=churn, away=away)
     present: set[str] = set()
     steps = 0
     for event in pods.events(Draws(7, run)):
@@ -59,9 +61,16 @@ def test_churn_takes_one_away_and_brings_back_the_one_before(count: int, churn: 
         else:
             assert event.kubelet_uid not in present
             present.add(event.kubelet_uid)
-        assert len(present) <= count
+        assert count - away - 1 <= len(present) <= count or steps == 0
     assert present == {f"pod-{number}" for number in range(count)}
-    assert steps == (churn if count > 1 else 0)
+    assert steps == (churn if count > away else 0)
+
+
+def test_what_comes_last_comes_after_all_churn() -> None:
+    recipe = Recipe((Group.parse("3xcpu=1"),), churn=5, last=(Group.parse("2xcpu=9"),))
+    happened = list(recipe.events(Draws(1, 0)))
+    assert cpus(happened[-2:]) == [9, 9]
+    assert [pod.requests["cpu"] for pod in recipe.examples()] == [1000, 9000]
 
 
 def test_pods_of_a_cluster_arrive_in_random_order_where_they_were() -> None:

@@ -1,1 +1,0 @@
-"""Grafana dashboards of numazones, written with Grafana's own SDK; ``make dashboards`` makes JSON of them."""

@@ -1,0 +1,171 @@
+"""``sweep``: the same pods under every combination of settings; a table, and a plot."""
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+
+import click
+
+from kubectl_numazones import plots, screen
+from kubectl_numazones.cluster import BadDump
+from kubectl_numazones.experiments import Asked, experiment_of, experiment_options, perform, told
+from numazones.whatif import settings as kubelet_settings
+from numazones.whatif.experiment import Compared, Comparison
+from numazones.whatif.settings import Settings
+
+_SHOWN = (
+    "admitted",
+    "rejected",
+    "largest pod",
+    "stranded CPUs",
+    "pods across NUMA nodes",
+    "spread over NUMA nodes",
+)
+_HEADS = ("ADMITTED", "REJECTED", "LARGEST", "STRANDED", "ACROSS", "SPREAD")
+
+_EPILOG = """
+\b
+Examples:
+  Every topology policy in both scopes, on all pods of the cluster:
+    kubectl numazones sweep --vary topologyManagerPolicy=restricted \\
+      --vary topologyManagerPolicy=single-numa-node \\
+      --vary topologyManagerScope=container --vary topologyManagerScope=pod \\
+      --workers 2 --table policies.csv --plot policies.svg
+\b
+  On a Dask cluster:
+    kubectl numazones sweep ... --scheduler tcp://scheduler.example:8786
+"""
+
+
+@click.command("sweep", epilog=_EPILOG)
+@click.option(
+    "--vary",
+    "varied",
+    multiple=True,
+    required=True,
+    metavar="KEY=VALUE",
+    help="A value of a kubelet setting; several of the same key, and several keys, make the grid.",
+)
+@click.option(
+    "--table", type=click.Path(path_type=Path), metavar="FILE", help="Write all figures: .csv or .json."
+)
+@click.option(
+    "--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw them: .svg, .png or .pdf."
+)
+@click.option("--title", default="", help="Of the plot.")
+@click.option(
+    "--measure",
+    "measures",
+    multiple=True,
+    metavar="NAME",
+    help="What to draw, as the written table names it; several make panels.",
+)
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@experiment_options
+def command(
+    asked: Asked,
+    *,
+    varied: tuple[str, ...],
+    table: Path | None,
+    plot: Path | None,
+    title: str,
+    measures: tuple[str, ...],
+    output: str,
+) -> None:
+    """Compare a grid of kubelet settings: the same pods arrive under every combination.
+
+    Differences in the written table are to the first combination. Figures are means over the runs with half
+    the width of their 95 % intervals. The same seed gives the same bytes, whatever makes the runs.
+    """
+    if table is not None and table.suffix not in {".csv", ".json"}:
+        raise click.UsageError(f"--table {table}: name a .csv or .json file")
+    if plot is not None:
+        plots.check(plot)
+    experiment, happens, random = experiment_of(asked, _grid(varied))
+    comparison = perform(asked, experiment, random=random)
+    if table is not None:
+        _write(table, _csv(comparison) if table.suffix == ".csv" else _json(comparison))
+    if plot is not None:
+        _write(plot, plots.draw(comparison, measures, suffix=plot.suffix, title=title))
+    if output == "json":
+        screen.print_json(comparison.document())
+        return
+    click.echo(told(comparison, happens) + "\n")
+    keys = _keys(varied)
+    rows = [(*_settings(variant, keys), *_figures(variant)) for variant in comparison.variants]
+    screen.print_table((*(key.upper() for key in map(_short, keys)), *_HEADS), rows, right=_HEADS)
+
+
+def _keys(varied: tuple[str, ...]) -> list[str]:
+    return list(dict.fromkeys(text.partition("=")[0].strip() for text in varied))
+
+
+def _grid(varied: tuple[str, ...]) -> list[Settings]:
+    """Every combination, the last key changing fastest."""
+    values: dict[str, list[str]] = {}
+    for text in varied:
+        for key, value in kubelet_settings.parse([text]).items():
+            values.setdefault(key, []).append(value)
+    return [dict(zip(values, combination, strict=True)) for combination in product(*values.values())]
+
+
+def _short(key: str) -> str:
+    return key.rpartition(".")[2]
+
+
+def _settings(variant: Compared, keys: list[str]) -> Iterator[str]:
+    for key in keys:
+        yield variant.settings.get(key, "") or "-"
+
+
+def _figures(variant: Compared) -> Iterator[str]:
+    for name in _SHOWN:
+        found = variant.measures.get(name)
+        yield "-" if found is None else f"{found.mean:.2f} ±{(found.high - found.low) / 2:.2f}"
+
+
+def _json(comparison: Comparison) -> bytes:
+    return (json.dumps(comparison.document(), indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def _csv(comparison: Comparison) -> bytes:
+    """One line per combination and measure."""
+    keys = list(dict.fromkeys(key for variant in comparison.variants for key in variant.settings))
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(
+        (
+            *keys,
+            "measure",
+            "mean",
+            "low",
+            "high",
+            "difference",
+            "differenceLow",
+            "differenceHigh",
+            "runs",
+            "seed",
+        )
+    )
+    for variant in comparison.variants:
+        for name, value in variant.measures.items():
+            found = variant.differences.get(name)
+            difference = (
+                ("", "", "")
+                if found is None
+                else (found.estimate.mean, found.estimate.low, found.estimate.high)
+            )
+            settings = (variant.settings.get(key, "") for key in keys)
+            measured = (name, value.mean, value.low, value.high)
+            rows.writerow((*settings, *measured, *difference, comparison.runs, comparison.seed))
+    return text.getvalue().encode()
+
+
+def _write(path: Path, content: bytes) -> None:
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        raise BadDump(f"{path}: {error.strerror or error}") from error

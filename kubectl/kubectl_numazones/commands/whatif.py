@@ -1,0 +1,72 @@
+"""``whatif``: the same pods under old and new kubelet settings, run by run."""
+
+from collections.abc import Iterator
+
+import click
+
+from kubectl_numazones import screen
+from kubectl_numazones.experiments import Asked, experiment_of, experiment_options, label, perform, told
+from numazones.whatif import settings as kubelet_settings
+from numazones.whatif.experiment import Comparison
+
+_EPILOG = """
+\b
+Examples:
+  The pods of the cluster, in a hundred random orders, with scope pod:
+    kubectl numazones whatif --set topologyManagerScope=pod
+\b
+  KEP-6007's option on a machine that is not there yet:
+    kubectl numazones whatif --machine sockets=2,numa=2,cores=32,threads=2,memory=256Gi \\
+      --pods 24xcpu=1-4,memory=4Gi --churn 200 \\
+      --set topologyManagerPolicyOptions.prefer-most-allocated-numa-node=true
+\b
+  What was recorded, as it came and went:
+    kubectl numazones whatif --set topologyManagerPolicy=restricted -f recording/
+"""
+
+
+@click.command("whatif", epilog=_EPILOG)
+@click.option(
+    "--set",
+    "changed",
+    multiple=True,
+    required=True,
+    metavar="KEY=VALUE",
+    help="A kubelet setting: a field of KubeletConfiguration, those of maps after a dot.",
+)
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@experiment_options
+def command(asked: Asked, *, changed: tuple[str, ...], output: str) -> None:
+    """Compare kubelet settings: the same pods arrive under the old ones and under the new ones.
+
+    In every run the pods arrive in another random order, the same one on both sides. Means are over the runs,
+    with their 95 % intervals; differences are those within the same run.
+    """
+    experiment, happens, random = experiment_of(asked, ({}, kubelet_settings.parse(changed)))
+    comparison = perform(asked, experiment, random=random)
+    if output == "json":
+        screen.print_json(comparison.document())
+        return
+    click.echo(told(comparison, happens))
+    click.echo(f"new: {experiment.variants[1]}\n")
+    heads = _HEADS if comparison.runs > 1 else _HEADS[:3]
+    rows = [row[: len(heads) + 1] for row in _rows(comparison)]
+    screen.print_table(("", *heads), rows, right=heads)
+
+
+_HEADS = ("OLD", "NEW", "DIFFERENCE", "95 % INTERVAL", "RUNS MORE", "RUNS LESS")
+
+
+def _rows(comparison: Comparison) -> Iterator[tuple[str, ...]]:
+    old, new = comparison.variants
+    for name, measure in old.measures.items():
+        difference = new.differences[name]
+        yield (
+            label(name, comparison.shape),
+            f"{measure.mean:.2f}",
+            f"{new.measures[name].mean:.2f}",
+            f"{difference.estimate.mean:+.2f}",
+            f"{difference.estimate.low:+.2f} to {difference.estimate.high:+.2f}",
+            str(difference.more),
+            str(difference.less),
+        )

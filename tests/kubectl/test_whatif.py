@@ -1,0 +1,291 @@
+"""``whatif`` and ``sweep``: what gets into the experiment, and that who runs it makes no difference."""
+
+import csv
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from click.testing import Result
+
+from kubectl_numazones import execution
+from kubectl_numazones.cluster import BadDump, NotThere
+from kubectl_numazones.execution import CannotExecute, Chunk, OneCore
+from numazones.errors import NumazonesError
+from numazones.kubelet.config import InvalidConfiguration
+from numazones.whatif.experiment import Experiment, Run, Variant, make_runs
+from numazones.whatif.machine_type import blueprint
+from numazones.whatif.workload import Group, Recipe
+from tests.kubectl.conftest import node_body, pod_body, written
+
+Invoke = Callable[..., Result]
+
+MACHINE = ("--machine", "sockets=2,numa=2,cores=8,threads=2,memory=32Gi")
+PODS = ("--pods", "8xcpu=1-6,memory=1Gi", "--churn", "10")
+RECORDING = Path(__file__).parents[1] / "data/recordings/one-node"
+POLICIES = ("--vary", "topologyManagerPolicy=restricted", "--vary", "topologyManagerPolicy=single-numa-node")
+
+
+def document(result: Result) -> dict[str, object]:
+    assert result.exception is None, result.exception
+    found: dict[str, object] = json.loads(result.stdout)
+    return found
+
+
+def measures(result: Result, variant: int = 0) -> dict[str, float]:
+    variants = document(result)["variants"]
+    assert isinstance(variants, list)
+    return {name: value["mean"] for name, value in variants[variant]["measures"].items()}
+
+
+def test_pods_of_a_dump_arrive_where_they_are(run: Invoke, dump: Path) -> None:
+    # worker-1 has 7 and 8 CPUs for pods of 3 and 6, and for the one of 5 that waits: worker-2 is cordoned.
+    # They fit together only if the one of 6 comes first, which is so in 2 of 6 orders.
+    result = run("whatif", "--set", "topologyManagerPolicy=restricted", "-f", dump, "-o", "json")
+    variants = document(result)["variants"]
+    assert isinstance(variants, list)
+    admitted = variants[0]["measures"]["admitted"]
+    assert admitted["low"] < 2 + 2 / 6 < admitted["high"]
+    assert document(result)["shape"] == "cpu=6,memory=1Gi"
+
+
+def test_nodes_are_selected_by_their_labels(run: Invoke, dump: Path) -> None:
+    chosen = ("--nodes", "kubernetes.io/hostname=worker-2", "--pods", "2xcpu=5")
+    result = run("whatif", "--set", "topologyManagerPolicy=restricted", "-f", dump, *chosen, "-o", "json")
+    assert measures(result)["rejected Unschedulable"] == 2  # it is cordoned
+    nobody = run("whatif", "--set", "topologyManagerScope=pod", "-f", dump, "--nodes", "gpu").exception
+    assert isinstance(nobody, NotThere)
+
+
+def test_pods_may_be_rescheduled_but_not_those_of_the_node(run: Invoke, tmp_path: Path, dump: Path) -> None:
+    items = [item for item in json.loads(dump.read_text())["items"] if item["metadata"]["name"] != "waiting"]
+    for item in items:
+        if item["kind"] == "Node":
+            item["spec"] = {"unschedulable": item["metadata"]["name"] == "worker-1"}
+        if item["metadata"]["name"] == "one":
+            item["metadata"]["ownerReferences"] = [{"kind": "DaemonSet", "name": "d", "uid": "d"}]
+    turned = written(tmp_path / "turned.json", items)
+    stay = ("whatif", "--set", "topologyManagerScope=pod", "-f", turned, "--runs", "5", "-o", "json")
+    # 3 and 6 CPUs beside each other on worker-1; or the DaemonSet's 3 there and the 6 on worker-2.
+    assert measures(run(*stay))["spread over NUMA nodes"] == 6 - 3
+    assert measures(run(*stay, "--reschedule"))["spread over NUMA nodes"] == 6 + 3
+
+
+def test_a_recording_is_replayed_once_under_both_settings(run: Invoke) -> None:
+    result = run("whatif", "--set", "topologyManagerPolicy=single-numa-node", "-f", RECORDING, "-o", "json")
+    lines = [json.loads(line) for line in (RECORDING / "replay.jsonl").read_text().splitlines()]
+    arrivals = [line["outcome"] for line in lines if line["op"] == "create" and line.get("node")]
+    rejected = [one for one in arrivals if (one.get("message") or "").startswith("Pod was rejected")]
+    old = measures(result)
+    assert (old["admitted"], old["rejected"]) == (len(arrivals) - len(rejected), len(rejected))
+    assert document(result)["runs"] == 1
+
+
+def test_a_gate_that_an_option_needs_is_named(run: Invoke) -> None:
+    option = "topologyManagerPolicyOptions.prefer-most-allocated-numa-node=true"
+    shown = run("whatif", *MACHINE, *PODS, "--runs", "2", "--set", option)
+    assert f"new: {option} featureGates.TopologyManagerPolicyAlphaOptions=true\n" in shown.output
+
+
+def test_what_does_not_vary_is_run_once(run: Invoke) -> None:
+    shown = run("whatif", *MACHINE, "--pods", "3xcpu=4", "--set", "topologyManagerScope=pod")
+    assert "3xcpu=4 on 1 node; 1 run with seed 1\n" in shown.output
+    assert "INTERVAL" not in shown.output
+
+
+def test_nodes_of_unknown_state_are_left_out_and_named(run: Invoke, tmp_path: Path, dump: Path) -> None:
+    items = [
+        *json.loads(dump.read_text())["items"],
+        node_body("dark"),
+        pod_body("there", 2, spec={"nodeName": "dark"}),
+    ]
+    path = written(tmp_path / "with-dark.json", items)
+    shown = run("whatif", "--set", "topologyManagerScope=pod", "-f", path, "--runs", "2")
+    assert "warning: left out: node dark: no NUMAZones have been published" in shown.stderr
+    assert shown.stdout.startswith("3 pods on 2 nodes; 2 runs")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "said"),
+    [
+        (("--set", "maxPods=3", *MACHINE, *PODS), NumazonesError, "maxPods is no setting that decides"),
+        (
+            ("--set", "topologyManagerScope=node", *MACHINE, *PODS),
+            InvalidConfiguration,
+            "with topologyManagerScope=node, the kubelet of machine-1 would not start: invalid configuration",
+        ),
+        (
+            ("--given", "cpuManagerPolicy=x", "--set", "cpuManagerPolicy=none", *MACHINE, *PODS),
+            InvalidConfiguration,
+            "x",
+        ),
+        (
+            ("--set", "topologyManagerScope=pod", *MACHINE),
+            Exception,
+            "say which pods arrive at the machine: --pods",
+        ),
+        (
+            ("--set", "topologyManagerScope=pod", "--machine", "cores=2", *PODS),
+            NumazonesError,
+            "it needs cores and",
+        ),
+        (
+            ("--set", "topologyManagerScope=pod", *MACHINE, "--pods", "cpu"),
+            NumazonesError,
+            "is no group of pods",
+        ),
+        (
+            ("--set", "topologyManagerScope=pod", *MACHINE, *PODS, "-f", "x"),
+            Exception,
+            "leave -f and --nodes away",
+        ),
+        (("--set", "topologyManagerScope=pod", *MACHINE, *PODS, "--shape", "x"), Exception, "is not a shape"),
+        (("--set", "topologyManagerScope=pod", "-f", RECORDING, *PODS), Exception, "a recording has pods"),
+        (
+            ("--set", "topologyManagerScope=pod", *MACHINE, *PODS, "--nodes", "a"),
+            Exception,
+            "leave -f and --nodes away",
+        ),
+        (
+            ("--set", "topologyManagerScope=pod", *MACHINE, *PODS, "--scheduler", "tcp://127.0.0.1:1"),
+            CannotExecute,
+            "no Dask scheduler answers at tcp://127.0.0.1:1",
+        ),
+    ],
+)
+def test_bad_input_is_named(
+    run: Invoke, arguments: tuple[object, ...], kind: type[Exception], said: str
+) -> None:
+    error = run("whatif", *arguments).exception
+    assert isinstance(error, kind)
+    assert said in str(error)
+
+
+def test_a_grid_has_every_combination(run: Invoke) -> None:
+    grid = (*POLICIES, "--vary", "topologyManagerScope=container", "--vary", "topologyManagerScope=pod")
+    shown = run("sweep", *grid, *MACHINE, *PODS, "--runs", "3")
+    rows = [line.split()[:2] for line in shown.output.splitlines()[3:]]
+    assert rows == [
+        ["restricted", "container"],
+        ["restricted", "pod"],
+        ["single-numa-node", "container"],
+        ["single-numa-node", "pod"],
+    ]
+
+
+def test_a_sweep_writes_table_and_plot(run: Invoke, tmp_path: Path) -> None:
+    table, plot = tmp_path / "t.csv", tmp_path / "p.svg"
+    files = ("--table", table, "--plot", plot, "--title", "two policies")
+    result = run("sweep", *POLICIES, *MACHINE, *PODS, "--runs", "4", "--seed", "7", *files, "-o", "json")
+    rows = list(csv.DictReader(table.read_text().splitlines()))
+    assert {row["topologyManagerPolicy"] for row in rows} == {"restricted", "single-numa-node"}
+    assert {(row["seed"], row["runs"]) for row in rows} == {("7", "4")}
+    admitted = next(row for row in rows if row["measure"] == "admitted")
+    assert float(admitted["mean"]) == measures(result)["admitted"]
+    texts = " ".join(ET.fromstring(plot.read_text()).itertext())  # noqa: S314 - our own
+    assert "two policies" in texts
+    assert "topologyManagerPolicy=single-numa-node" in texts
+    assert f"{measures(result)['admitted']:.2f}" in texts
+    before = plot.read_bytes()
+    run("sweep", *POLICIES, *MACHINE, *PODS, "--runs", "4", "--seed", "7", *files)
+    assert plot.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--table", "t.xls"), "--table t.xls: name a .csv or .json file"),
+        (("--plot", "p.gif"), "--plot p.gif: name a file that ends in .svg, .png, .pdf"),
+        (
+            ("--plot", "p.svg", "--measure", "speed"),
+            "there is no measure 'speed'; there are admitted, rejected",
+        ),
+        (("--table", "no/such/t.csv"), "no/such/t.csv: No such file or directory"),
+    ],
+)
+def test_what_cannot_be_written_is_named(
+    run: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    error = run("sweep", *POLICIES, *MACHINE, *PODS, "--runs", "2", *arguments).exception
+    assert said in str(error)
+
+
+SWEEP = ("sweep", *POLICIES, *MACHINE, *PODS, "--runs", "33", "--seed", "3", "-o", "json")
+
+
+@pytest.mark.slow
+def test_whatever_runs_it_the_bytes_are_the_same(run: Invoke) -> None:
+    distributed = pytest.importorskip("distributed")
+    one = run(*SWEEP).stdout_bytes
+    assert run(*SWEEP, "--workers", "2").stdout_bytes == one
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+    ) as cluster:
+        assert run(*SWEEP, "--scheduler", cluster.scheduler_address).stdout_bytes == one
+
+
+def experiment() -> Experiment:
+    node = blueprint(MACHINE[1], name="m0")
+    return Experiment((Variant((), (node,)),), Recipe((Group.parse("4xcpu=1-9"),)), 1)
+
+
+class Interrupted(OneCore):
+    """Ctrl-C comes with the second chunk."""
+
+    def run(self, experiment: Experiment, chunks: Sequence[Chunk]) -> Iterator[tuple[Chunk, list[Run]]]:
+        for number, done in enumerate(super().run(experiment, chunks)):
+            if number == 1:
+                signal.raise_signal(signal.SIGINT)
+            yield done
+
+
+def test_an_interrupt_keeps_what_is_done() -> None:
+    kept: list[int] = []
+    done = execution.execute(experiment(), range(16), Interrupted(), keep=kept.extend)
+    assert done == dict(enumerate(make_runs(experiment(), range(2))))
+    assert kept == [0, 1]
+    with pytest.raises(KeyboardInterrupt):  # as before
+        signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_interrupted_sweep_tells_its_figures_and_goes_on(tmp_path: Path, workers: int) -> None:
+    program, keep = str(Path(sys.executable).with_name("kubectl-numazones")), tmp_path / "runs.jsonl"
+    many = [program, *SWEEP, "--workers", str(workers), "--keep", str(keep), "--runs"]
+    with subprocess.Popen(
+        [*many, "100000"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as sweep:
+        while not keep.exists() or not keep.read_bytes():
+            assert sweep.poll() is None
+        sweep.send_signal(signal.SIGINT)
+        out, err = sweep.communicate(timeout=200)
+    assert sweep.returncode == 0, err
+    made = json.loads(out)
+    kept = [json.loads(line) for line in keep.read_text().splitlines()]
+    assert 0 < made["runs"] == len(kept) < made["asked"] == 100000
+    assert f"interrupted: {len(kept)} of 100000 runs were made" in err
+    assert "Traceback" not in err
+    fewer = str(min(len(kept), 33))
+    again = subprocess.run([*many, fewer], capture_output=True, text=True, check=True)
+    fresh = subprocess.run([program, *SWEEP, "--runs", fewer], capture_output=True, text=True, check=True)
+    assert again.stdout == fresh.stdout
+
+
+def test_kept_runs_of_something_else_are_refused(run: Invoke, tmp_path: Path) -> None:
+    keep = tmp_path / "runs.jsonl"
+    few = (*SWEEP[:-4], "--runs", "3", "--keep", keep, "-o", "json")
+    first = run(*few).stdout_bytes
+    with keep.open("a") as file:
+        file.write('{"run": 9, "outc')  # as a machine that went down leaves it
+    assert run(*few).stdout_bytes == first
+    error = run(*few, "--seed", "8").exception
+    assert isinstance(error, BadDump)
+    assert "holds runs of other pods, nodes, settings, seed or version" in str(error)
+    keep.write_text("nothing\n")
+    assert "holds no runs" in str(run(*few).exception)
