@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +20,10 @@ settings.load_profile("numazones")
 # Asked for the current event loop, asyncio makes one on first use, which nobody closes; pytest-asyncio asks
 # before each test. Saying that there is none keeps the ResourceWarning, here an error, out of innocent tests.
 asyncio.set_event_loop(None)
+
+# Under nohup, or in a shell's background, these are ignored, and would be by the programs under test.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

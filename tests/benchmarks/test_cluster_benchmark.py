@@ -25,7 +25,7 @@ def test_it_prints_every_figure_that_has_a_goal() -> None:
         ],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     assert done.returncode in {0, 1}, done.stderr

@@ -18,7 +18,7 @@ def figures() -> dict[str, Any]:
         [sys.executable, str(PROGRAM), "--json", "--cycles=6", "--interval=0.3"],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         env=os.environ,
         check=False,
     )

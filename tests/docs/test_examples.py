@@ -59,7 +59,7 @@ def test_a_console_example_prints_what_the_page_shows(body: str) -> None:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=600,
             check=False,
         )
         assert done.returncode == 0, f"$ {command}\n{done.stdout}{done.stderr}"

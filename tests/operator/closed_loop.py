@@ -24,7 +24,7 @@ from numazones_simulator.kubelet.node_spec import NodeSpec
 from numazones_simulator.kubelet.zone_publisher import ZonePublisher
 from numazones_simulator.scheduler import Scheduler
 
-PATIENCE = 60.0
+PATIENCE = 120.0
 """Seconds that a busy machine may take for what takes an idle one a second."""
 OPTIONS = Options(
     metrics_address="127.0.0.1:0",
@@ -84,7 +84,7 @@ class Loop:
         for name, agent in fleet.agents.items():
             self.publishers[name] = self.tasks.create_task(LatePublisher(agent, self.client, lag).run())
         wanted = sum(len(spec.machine.numa_nodes) for spec in specs)
-        await eventually(lambda: self._published(wanted, len(fleet.agents)), patience=60)
+        await eventually(lambda: self._published(wanted, len(fleet.agents)))
 
     async def _published(self, zones: int, leases: int) -> bool:
         written = [zone for zone in await self.client.list(NUMAZONES) if zone.get("status")]

@@ -125,7 +125,7 @@ async def cluster_on(server: RealAPIServer, tmp_path: Path) -> AsyncIterator[tup
     config = await from_kubeconfig(server.kubeconfig_for(token, tmp_path / "operator.kubeconfig"))
     administrator = await from_kubeconfig(server.kubeconfig)
     async with Client(administrator, user_agent="administrator") as client:
-        await eventually(lambda: _served(client), patience=60)
+        await eventually(lambda: _served(client))
         yield client, config
 
 
@@ -159,7 +159,7 @@ async def test_it_works_with_just_these_rights_on_a_real_api_server(
         )
         ended = asyncio.create_task(asyncio.to_thread(asyncio.run, operator.run()))
         try:
-            await eventually(lambda: operator.ready.is_set() or ended.done(), patience=60)
+            await eventually(lambda: operator.ready.is_set() or ended.done())
             await follow_pods(client, operator)
         finally:
             operator.stop()

@@ -28,7 +28,7 @@ async def run(program: str, loop: Loop, *arguments: str) -> str:
         [program, f"--kubeconfig={loop.kubeconfig}", *arguments],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=120,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -9,17 +9,35 @@ from numazones_operator.leadership import Leadership, Term
 from .closed_loop import Loop, closed_loop, eventually
 
 NAMESPACE = "numazones-system"
-TERM = Term(lease_duration=1.0, renew_deadline=0.6, retry_period=0.1)
+TERM = Term(lease_duration=10.0, renew_deadline=6.0, retry_period=0.02)
 
 
 class Candidate(Leadership):
-    """One that notes when it begins and ceases to lead."""
+    """One that notes when it begins and ceases to lead, and whose clock the test sets."""
 
     def __init__(self, loop: Loop, identity: str, notes: list[tuple[str, bool]] | None = None) -> None:
         self.notes = [] if notes is None else notes
+        self.now = 0.0
+        self.attempts = 0
         super().__init__(
-            loop.client, name="leader", namespace=NAMESPACE, identity=identity, term=TERM, lead=self._note
+            loop.client,
+            name="leader",
+            namespace=NAMESPACE,
+            identity=identity,
+            term=TERM,
+            lead=self._note,
+            clock=lambda: self.now,
         )
+
+    async def tries(self, more: int = 3) -> None:
+        """Wait until it has tried some more times to get or to renew the Lease."""
+        enough = self.attempts + more
+        await eventually(lambda: self.attempts >= enough)
+
+    async def _try(self, renewed: float) -> bool | None:
+        held = await super()._try(renewed)
+        self.attempts += 1
+        return held
 
     async def _note(self) -> None:
         self.notes.append((self._identity, True))
@@ -36,11 +54,11 @@ async def test_of_two_candidates_one_leads_and_hands_over_when_it_ends(tmp_path:
         leading = asyncio.create_task(first.run())
         await eventually(lambda: first.leading)
         following = asyncio.create_task(second.run())
-        await asyncio.sleep(1.5)
+        await second.tries()
         assert not second.leading
         leading.cancel()
         await asyncio.gather(leading, return_exceptions=True)
-        await eventually(lambda: second.leading, patience=0.8)  # given back, not run out
+        await eventually(lambda: second.leading)  # given back, not run out: no time has passed
         assert changes == [("first", True), ("first", False), ("second", True)]
         lease = await loop.client.get(LEASES, "leader", namespace=NAMESPACE)
         assert lease["spec"]["holderIdentity"] == "second"
@@ -53,11 +71,12 @@ async def test_a_leader_that_cannot_renew_steps_down_before_others_may_take_over
         leader = Candidate(loop, "cut-off")
         task = asyncio.create_task(leader.run())
         await eventually(lambda: leader.leading)
-        renewed = asyncio.get_running_loop().time()
         fault = loop.server.faults.reset(resource="leases", count=None)
-        await eventually(lambda: not leader.leading, patience=5)
-        stepped_down = asyncio.get_running_loop().time() - renewed
-        assert stepped_down < 5
+        leader.now = TERM.renew_deadline - 0.1
+        await leader.tries()
+        assert leader.leading
+        leader.now = TERM.lease_duration - 0.1
+        await eventually(lambda: not leader.leading)
         loop.server.faults.remove(fault)
         await eventually(lambda: leader.leading)
         task.cancel()
@@ -73,7 +92,7 @@ async def test_a_holder_that_went_silent_is_replaced_after_its_time(tmp_path: Pa
             # Its clock is far ahead; only what the others see change counts.
             "spec": {
                 "holderIdentity": "dead",
-                "leaseDurationSeconds": 1,
+                "leaseDurationSeconds": 15,
                 "renewTime": "2099-01-01T00:00:00.000000Z",
                 "leaseTransitions": 4,
             },
@@ -81,9 +100,12 @@ async def test_a_holder_that_went_silent_is_replaced_after_its_time(tmp_path: Pa
         await loop.client.create(LEASES, body, namespace=NAMESPACE)
         heir = Candidate(loop, "heir")
         task = asyncio.create_task(heir.run())
-        await asyncio.sleep(0.5)
+        await heir.tries()
+        heir.now = 14.9
+        await heir.tries()
         assert not heir.leading
-        await eventually(lambda: heir.leading, patience=5)
+        heir.now = 15.0
+        await eventually(lambda: heir.leading)
         lease = await loop.client.get(LEASES, "leader", namespace=NAMESPACE)
         assert lease["spec"]["leaseTransitions"] == 5
         task.cancel()

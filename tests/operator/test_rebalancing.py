@@ -642,7 +642,7 @@ async def lay_out_on_one_node(client: Client) -> Stage:
     """The stage of one node, made by hand where there is no ``Loop``."""
     for name, cpu in (("fill-0", 20), ("hole", 10)):
         await client.create(PODS, pod_body(name, cpu=cpu, nodeName="n1"), namespace="default")
-        await eventually(lambda: _runs(client, name), patience=60)  # noqa: B023
+        await eventually(lambda: _runs(client, name))  # noqa: B023
     # The API server taints new nodes, and nobody is here to see that this one is ready.
     await client.patch(NODES, "n1", {"spec": {"taints": None}})
     template = pod_body("mover", cpu=10, labels={"app": "mover"}, nodeName="n1")
@@ -667,7 +667,7 @@ async def lay_out_on_one_node(client: Client) -> Stage:
                 return dict(item)
         return {}
 
-    pod = await eventually(mover, patience=60)
+    pod = await eventually(mover)
     await client.delete(PODS, "hole", namespace="default")
     return Stage(client, pod)
 
@@ -712,7 +712,7 @@ async def test_a_process_that_is_killed_in_the_middle_is_replaced_by_one_that_go
             return phase in progress
 
         async with operator_process(here.loop):
-            await eventually(is_in_the_middle, patience=60, what=f"the move is {phase}")
+            await eventually(is_in_the_middle, what=f"the move is {phase}")
         await asyncio.sleep(0.5)
         async with operator_process(here.loop):
             done = await here.reach("Succeeded")

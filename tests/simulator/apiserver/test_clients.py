@@ -139,7 +139,7 @@ async def test_kubectl_replaces_labels_patches_scales_waits_and_deletes(kubectl:
     )
     assert "patched" in await kubectl("patch", "deployment", "web", "--type=json", "-p", test)
     waiting = asyncio.create_task(
-        kubectl("wait", "deployment/web", "--for=condition=Available", "--timeout=30s")
+        kubectl("wait", "deployment/web", "--for=condition=Available", "--timeout=120s")
     )
     await asyncio.sleep(0.5)
     condition = '{"status":{"conditions":[{"type":"Available","status":"True"}]}}'
@@ -302,7 +302,7 @@ async def test_kopf_handles_and_patches(embedded: Any, widget: Any, login: Any) 
         await _eventually(lambda: (embedded.namespace, "a") not in stored)
     finally:
         stop.set()
-        await asyncio.wait_for(operator, 30)
+        await asyncio.wait_for(operator, 120)
 
 
 async def _status(api: Any, name: str) -> Any:

@@ -54,7 +54,7 @@ class Cluster:
 
     async def until(self, holds: Callable[[list[dict[str, Any]]], bool]) -> list[dict[str, Any]]:
         """The pods, once something holds for them."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             while not holds(pods := await self.pods()):  # noqa: ASYNC110 - as a user would look
                 await asyncio.sleep(0.02)
         return pods
