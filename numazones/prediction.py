@@ -98,7 +98,7 @@ class NodeVerdict:
     """The most exclusive CPUs that one NUMA node could still give afterwards."""
     approximate: bool = False
     sentence: str = ""
-    """Of a rejection by the node as a whole: the same in plain words."""
+    """Of a rejection by the node as a whole, or of amounts that are lacking: the same in plain words."""
     model: Model | None = Model.KUBELET
     """Who places pods on the node; None where that is not known or was not asked."""
 
@@ -117,6 +117,8 @@ class Reason:
     """What the kubelet would say, or why the node is unknown."""
     sentence: str = ""
     """The same in plain words."""
+    brief: str = ""
+    """The same in few words."""
     model: Model | None = None
     """Who places pods on these nodes; None where that is not known or was not asked."""
 
@@ -148,7 +150,7 @@ class Prediction:
     excluded: int = 0
     """Nodes that the scheduler passes over."""
     reasons: tuple[Reason, ...] = ()
-    """Most frequent first."""
+    """Most frequent first; their counts add up to the nodes that do not admit the pod."""
     candidates: tuple[Candidate, ...] = ()
     """Best first."""
 
@@ -170,6 +172,13 @@ class Prediction:
             return "the cluster has no nodes"
         first = self.reasons[0]
         return first.sentence or first.message or first.reason
+
+    @property
+    def brief(self) -> str:
+        """What stands in the way, in few words; empty where nothing does."""
+        if self.verdict == ADMISSIBLE or not self.reasons:
+            return ""
+        return self.reasons[0].brief or self.reasons[0].reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,9 +272,9 @@ def unreadable(pod: ClusterPod) -> Prediction:
 
 def ask(kind: Kind, node: ClusterNode) -> NodeVerdict:
     """Ask the scheduler, and the node's placement model, about one node."""
-    excluded = scheduling.obstacles(kind.constraints, dict(kind.requests), node)
-    if excluded:
-        return _excluded(excluded)
+    excluded = _excluded(kind.constraints, dict(kind.requests), node)
+    if excluded is not None:
+        return excluded
     state = deciding(kind.constraints, node)
     if isinstance(state, Unknown):
         return _unknown(state)
@@ -400,9 +409,20 @@ def verdict_of(admission: Admission, *, approximate: bool = False) -> NodeVerdic
     )
 
 
-def _excluded(reasons: Iterable[str]) -> NodeVerdict:
+def _excluded(constraints: Constraints, requests: Mapping[str, int], node: ClusterNode) -> NodeVerdict | None:
+    """What the scheduler has against a node, the scarcest resource first; None where it could choose it."""
+    reasons = scheduling.placement_obstacles(constraints, node)
+    lacks = scheduling.lacks(requests, node) if not reasons else ()
+    if not reasons and not lacks:
+        return None
+    lacks = tuple(sorted(lacks, key=lambda lack: lack.share))
     return NodeVerdict(
-        Standing.EXCLUDED, Source.SCHEDULER, tuple((reason, "") for reason in reasons), model=None
+        Standing.EXCLUDED,
+        Source.SCHEDULER,
+        tuple((reason, "") for reason in (*reasons, *(lack.reason for lack in lacks))),
+        closeness=lacks[0].share if lacks else 0.0,
+        sentence="; ".join(map(str, lacks)),
+        model=None,
     )
 
 
@@ -464,9 +484,9 @@ class Forecast:
         )
 
     def _ask(self, node: ClusterNode) -> NodeVerdict:
-        excluded = scheduling.obstacles(self.kind.constraints, self._requests, node)
-        if excluded:
-            return _excluded(excluded)
+        excluded = _excluded(self.kind.constraints, self._requests, node)
+        if excluded is not None:
+            return excluded
         state = deciding(self.kind.constraints, node)
         if isinstance(state, Unknown):
             return _unknown(state)
@@ -518,34 +538,22 @@ class Forecast:
     def _reasons(self) -> tuple[Reason, ...]:
         groups: dict[tuple[Source, str, Model | None], _Group] = {}
         for one, names in self._nodes.items():
-            for reason, message in one.obstacles:
+            # A node counts once, by what stands in the way first.
+            for reason, message in one.obstacles[:1]:
                 groups.setdefault((one.source, reason, one.model), _Group()).add(one, message, names)
-        reasons = [
+        if not self._verdicts:
+            return (Reason(NO_NODES, Source.UNKNOWN, 0, "", "the cluster has no nodes"),)
+        return tuple(
             Reason(
                 reason,
                 source,
                 group.count,
                 group.node,
                 group.message,
-                _sentence(self._verdicts[group.node], group.node),
+                *_told(self._verdicts[group.node], group),
                 model,
             )
-            for (source, reason, model), group in groups.items()
-        ]
-        if not self._verdicts:
-            reasons = [Reason(NO_NODES, Source.UNKNOWN, 0, "", "the cluster has no nodes")]
-        order = list(Source)
-        return tuple(
-            sorted(
-                reasons,
-                key=lambda item: (
-                    _ORDER[item.source],
-                    -item.count,
-                    order.index(item.source),
-                    item.reason,
-                    item.model or "",
-                ),
-            )
+            for (source, reason, model), group in sorted(groups.items(), key=_importance)
         )
 
 
@@ -557,6 +565,9 @@ _ORDER = {
     Source.UNKNOWN: 1,
     Source.SCHEDULER: 2,
 }
+
+
+_SOURCE_ORDER = {source: position for position, source in enumerate(Source)}
 
 
 def _rank(one: NodeVerdict) -> tuple[bool, int, int]:
@@ -579,12 +590,24 @@ class _Group:
         self.count += len(names)
 
 
-def _sentence(one: NodeVerdict, node: str) -> str:
-    """Say what a rejecting node lacks: ``… the fullest offer is 12, on NUMA node 1 of worker-3``."""
-    if one.rejection is None:
-        return one.sentence
-    shortfall = explain(one.rejection).shortfall
-    return f"{shortfall} of {node}" if _ENDS_WITH_ZONES.search(shortfall) else f"{shortfall} ({node})"
+def _importance(item: tuple[tuple[Source, str, Model | None], _Group]) -> tuple[Any, ...]:
+    """What reasons are sorted by: who says so, for how many nodes, and how near one of them comes."""
+    (source, reason, model), group = item
+    return _ORDER[source], -group.count, -group.closeness, _SOURCE_ORDER[source], reason, model or ""
+
+
+def _told(one: NodeVerdict, group: _Group) -> tuple[str, str]:
+    """Return what the nearest node lacks in one sentence, and the same in a few words."""
+    node = group.node
+    if one.rejection is not None:
+        found = explain(one.rejection)
+        brief = "; ".join(map(str, found.shortages)) or found.shortfall
+        ends_with_zones = _ENDS_WITH_ZONES.search(found.shortfall)
+        return f"{found.shortfall} of {node}" if ends_with_zones else f"{found.shortfall} ({node})", brief
+    if one.standing is Standing.EXCLUDED and one.sentence:
+        nearest = f", the nearest of {group.count} nodes" if group.count > 1 else ""
+        return f"{one.sentence} on {node}{nearest}", one.sentence
+    return one.sentence, one.sentence
 
 
 def _closeness(pod: Pod, node: Node) -> float:

@@ -142,6 +142,12 @@ def format_milli(amount: int) -> str:
     return f"{amount}m" if rest else str(whole)
 
 
+def format_decimal(milli: int) -> str:
+    """Write thousandths for people: ``1900`` → ``1.9``, ``2000`` → ``2``."""
+    whole, rest = divmod(milli, 1000)
+    return f"{whole}.{rest:03d}".rstrip("0") if rest else str(whole)
+
+
 def _divide_away_from_zero(amount: int, unit: int) -> int:
     return -(-amount // unit) if amount >= 0 else amount // unit
 

@@ -8,6 +8,7 @@ from numazones import quantity
 
 CPU = "cpu"
 MEMORY = "memory"
+STORAGE = "ephemeral-storage"
 HUGEPAGES = "hugepages-"
 """What the names of all sizes begin with."""
 
@@ -22,6 +23,19 @@ def is_memory(resource: str) -> bool:
 def is_device(resource: str) -> bool:
     """Whether a resource of a NUMA node is one of a device plugin."""
     return resource != CPU and not is_memory(resource)
+
+
+def figures(resource: str, *amounts: int) -> tuple[str, ...]:
+    """Write amounts of one resource for people, cpu given in milli-CPUs, others in whole units.
+
+    Bytes are rounded down to a tenth of a unit, unless that makes unequal amounts look equal.
+    """
+    if resource == CPU:
+        return tuple(map(quantity.format_decimal, amounts))
+    if not is_memory(resource) and resource != STORAGE:
+        return tuple(map(str, amounts))
+    rounded = tuple(map(quantity.format_rounded, amounts))
+    return rounded if len(set(rounded)) == len(set(amounts)) else tuple(map(quantity.format_bytes, amounts))
 
 
 def hugepage_type(kib: int) -> str:

@@ -8,17 +8,43 @@ volumes (spreading, pod affinity, ports) are not covered; scheduling gates are s
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from numazones.cluster import ClusterNode
 from numazones.constraints import Constraints, Taint
+from numazones.resources import figures
 
 UNSCHEDULABLE = "node(s) were unschedulable"
 UNTOLERATED = "node(s) had untolerated taint(s)"
 NOT_SELECTED = "node(s) didn't match Pod's node affinity/selector"
 TOO_MANY_PODS = "Too many pods"
+PODS = "pods"
 
 _UNSCHEDULABLE_TAINT = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 _KEEPS_AWAY = frozenset({"NoSchedule", "NoExecute"})
+
+
+@dataclass(frozen=True, slots=True)
+class Lack:
+    """A resource of which a node has not as much left as a pod asks for; cpu in milli-CPUs."""
+
+    resource: str
+    asked: int
+    free: int
+
+    @property
+    def reason(self) -> str:
+        """The scheduler's words."""
+        return TOO_MANY_PODS if self.resource == PODS else f"Insufficient {self.resource}"
+
+    @property
+    def share(self) -> float:
+        """How much of what is asked for is there; 1 would be enough."""
+        return self.free / self.asked
+
+    def __str__(self) -> str:
+        asked, free = figures(self.resource, self.asked, self.free)
+        return f"{self.reason}: {asked} asked, {free} free"
 
 
 def obstacles(constraints: Constraints, requests: Mapping[str, int], node: ClusterNode) -> tuple[str, ...]:
@@ -40,8 +66,14 @@ def placement_obstacles(constraints: Constraints, node: ClusterNode) -> tuple[st
 
 def resource_obstacles(requests: Mapping[str, int], node: ClusterNode) -> tuple[str, ...]:
     """Return the reasons that lie in pod slots and in allocatable resources not yet requested."""
-    reasons = [TOO_MANY_PODS] if node.pod_count + 1 > node.pod_slots else []
+    return tuple(lack.reason for lack in lacks(requests, node))
+
+
+def lacks(requests: Mapping[str, int], node: ClusterNode) -> tuple[Lack, ...]:
+    """Return what a node has too little of, in the scheduler's order."""
+    found = [Lack(PODS, 1, node.pod_slots - node.pod_count)] if node.pod_count + 1 > node.pod_slots else []
     for resource, amount in requests.items():
-        if amount > 0 and amount > node.allocatable.get(resource, 0) - node.requested.get(resource, 0):
-            reasons.append(f"Insufficient {resource}")
-    return tuple(reasons)
+        free = node.allocatable.get(resource, 0) - node.requested.get(resource, 0)
+        if amount > 0 and amount > free:
+            found.append(Lack(resource, amount, max(free, 0)))
+    return tuple(found)

@@ -1,9 +1,24 @@
-"""Numbers with their nouns, as sentences for people have them.
+"""What sentences for people are made of: numbers with their nouns, enumerations, texts cut to a length.
 
 One place, so that no message says "1 pods".
 """
+
+from collections.abc import Iterable
 
 
 def counted(number: int, noun: str) -> str:
     """``1 pod``, ``0 pods``, ``2 pods``; for nouns whose plural ends in s alone."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def shortened(text: str, length: int) -> str:
+    """Cut a text to some characters, at a word, and show that by an ellipsis."""
+    if len(text) <= length:
+        return text
+    return text[: length - 1].rsplit(" ", 1)[0].rstrip(",;:") + "…"
+
+
+def enumerated(parts: Iterable[str]) -> str:
+    """``a``, ``a and b``, ``a, b and c``; each once."""
+    listed = list(dict.fromkeys(parts))
+    return listed[0] if len(listed) == 1 else f"{', '.join(listed[:-1])} and {listed[-1]}"

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from numazones.api.meta import Condition
 from numazones.api.numazone import READY
+from numazones.wording import shortened
 from numazones_exporter.observation import (
     CPU_MANAGER_STATE,
     DEVICE_CHECKPOINT,
@@ -42,9 +43,16 @@ def unexpected(observation: Observation) -> tuple[Problem, ...]:
 def _ready(observation: Observation, gaps: list[Problem], disagreements: list[Problem]) -> Condition:
     if not _sees_kubelet(observation):
         message = f"no kubelet was found, so only the hardware is shown: {_messages(gaps)}"
-        return Condition(type=READY, status="False", reason="KubeletNotFound", message=_short(message))
+        return Condition(
+            type=READY, status="False", reason="KubeletNotFound", message=shortened(message, _LONGEST_MESSAGE)
+        )
     if gaps:
-        return Condition(type=READY, status="Unknown", reason=gaps[0].reason, message=_short(_messages(gaps)))
+        return Condition(
+            type=READY,
+            status="Unknown",
+            reason=gaps[0].reason,
+            message=shortened(_messages(gaps), _LONGEST_MESSAGE),
+        )
     if disagreements:
         message = f"sources contradict each other, see the condition {CONSISTENT}"
         return Condition(type=READY, status="Unknown", reason=DISAGREE, message=message)
@@ -55,7 +63,10 @@ def _consistent(disagreements: list[Problem]) -> Condition:
     if not disagreements:
         return Condition(type=CONSISTENT, status="True", reason="SourcesAgree", message="")
     return Condition(
-        type=CONSISTENT, status="False", reason=DISAGREE, message=_short(_messages(disagreements))
+        type=CONSISTENT,
+        status="False",
+        reason=DISAGREE,
+        message=shortened(_messages(disagreements), _LONGEST_MESSAGE),
     )
 
 
@@ -87,9 +98,3 @@ def _expected(observation: Observation, problem: Problem) -> bool:
 
 def _messages(problems: Iterable[Problem]) -> str:
     return "; ".join(dict.fromkeys(problem.message for problem in problems))
-
-
-def _short(message: str) -> str:
-    if len(message) <= _LONGEST_MESSAGE:
-        return message
-    return message[: _LONGEST_MESSAGE - 1].rsplit(" ", 1)[0] + "…"

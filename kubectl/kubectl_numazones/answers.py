@@ -18,8 +18,6 @@ from numazones.prediction import (
     Forecast,
     Kind,
     Prediction,
-    Reason,
-    Source,
     Standing,
     ask_policy,
     beside,
@@ -27,9 +25,8 @@ from numazones.prediction import (
     newcomer,
     predict,
 )
-from numazones.quantity import format_bytes, format_milli, format_rounded
+from numazones.quantity import format_rounded
 from numazones.rebalance import moves
-from numazones.resources import is_memory
 
 _MOST_NODES_ADVISED = 3
 
@@ -60,45 +57,11 @@ def foresee(pod: ClusterPod, nodes: Mapping[str, ClusterNode]) -> Prediction:
 
 
 def scheduler_obstacles(pod: ClusterPod, node: ClusterNode) -> tuple[str, ...]:
-    """What the scheduler has against a node, amounts asked and left included."""
+    """What the scheduler has against a node, amounts asked and free included."""
     return (
         *scheduling.placement_obstacles(pod.constraints, node),
-        *(_with_amounts(reason, pod, node) for reason in scheduling.resource_obstacles(pod.requests, node)),
+        *map(str, scheduling.lacks(pod.requests, node)),
     )
-
-
-def _with_amounts(reason: str, pod: ClusterPod, node: ClusterNode) -> str:
-    if reason == scheduling.TOO_MANY_PODS:
-        return f"{reason}: {node.pod_count} of {node.pod_slots} slots are taken"
-    resource = reason.removeprefix("Insufficient ")
-    left = node.allocatable.get(resource, 0) - node.requested.get(resource, 0)
-    return (
-        f"{reason}: asks {figure(resource, pod.requests[resource])}, {figure(resource, max(left, 0))} is left"
-    )
-
-
-def plain_words(reason: Reason, pod: ClusterPod, nodes: Mapping[str, ClusterNode]) -> str:
-    """A reason as one sentence; what the scheduler lacks with amounts, of the node that has the most left."""
-    resource = reason.reason.removeprefix("Insufficient ")
-    if reason.source is not Source.SCHEDULER or resource == reason.reason:
-        return reason.sentence or reason.message or reason.reason
-    fullest = max(
-        (
-            node
-            for node in nodes.values()
-            if reason.reason in scheduling.resource_obstacles(pod.requests, node)
-        ),
-        key=lambda node: node.allocatable.get(resource, 0) - node.requested.get(resource, 0),
-    )
-    where = f"on {fullest.name}" + (f", the most of {reason.count} nodes" if reason.count > 1 else "")
-    return f"{_with_amounts(reason.reason, pod, fullest)} {where}"
-
-
-def figure(resource: str, amount: int) -> str:
-    """Write an amount as the scheduler counts it: cpu in milli-CPUs, others in whole units."""
-    if resource == "cpu":
-        return format_milli(amount)
-    return format_bytes(amount) if is_memory(resource) else str(amount)
 
 
 def advice_for(

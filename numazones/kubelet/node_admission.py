@@ -16,7 +16,6 @@ but through node affinity. Not covered: sysctls, AppArmor, volumes, supplemental
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from numazones import quantity
 from numazones.constraints import Taint
 from numazones.demand import PodLevel, QOSClass, effective
 from numazones.kubelet.admission import Admission, admit, remove
@@ -26,7 +25,7 @@ from numazones.kubelet.node_info import NodeInfo, PodInfo
 from numazones.kubelet.preemption import PODS, NoVictims, victims_for
 from numazones.kubelet.rejection import UNEXPECTED
 from numazones.pod import Pod
-from numazones.resources import CPU, MEMORY, is_memory
+from numazones.resources import CPU, MEMORY, STORAGE, figures, is_memory
 from numazones.wording import counted
 
 EVICTED = "Evicted"
@@ -38,7 +37,7 @@ TAINT_TOLERATION = "TaintToleration"
 PODOS_LABEL = "PodOSSelectorNodeLabelDoesNotMatch"
 POD_OS = "PodOSNotSupported"
 
-_FIRST = (CPU, MEMORY, "ephemeral-storage")
+_FIRST = (CPU, MEMORY, STORAGE)
 _NATIVE_DOMAIN = "kubernetes.io/"
 OS_LABEL = "kubernetes.io/os"
 _MEMORY_PRESSURE = "MemoryPressure"
@@ -153,11 +152,8 @@ class _Insufficient:
     def sentence(self) -> str:
         if self.resource == PODS:
             return f"the node runs {counted(self.used, 'pod')} and takes {self.capacity}"
-        used, capacity = _figure(self.resource, self.used), _figure(self.resource, self.capacity)
-        return (
-            f"requests {_figure(self.resource, self.requested)} {self.resource}; "
-            f"pods on the node have requested {used} of its {capacity}"
-        )
+        asked, used, capacity = figures(self.resource, self.requested, self.used, self.capacity)
+        return f"asks for {asked} {self.resource}; pods on the node have asked for {used} of its {capacity}"
 
     @property
     def missing(self) -> int:
@@ -165,12 +161,6 @@ class _Insufficient:
 
 
 _AnyObjection = Objection | _Insufficient
-
-
-def _figure(resource: str, amount: int) -> str:
-    if resource == CPU:
-        return quantity.format_milli(amount)
-    return quantity.format_bytes(amount) if is_memory(resource) or resource in _FIRST else str(amount)
 
 
 def _objections(node: NodeInfo, pod: PodInfo, granted: Node) -> Iterator[_AnyObjection]:

@@ -4,17 +4,17 @@ Looks at the states of the managers as they were when the pod was rejected, and 
 sentence with numbers what the kubelet's message leaves out.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from numazones import cpuset, quantity
+from numazones import cpuset
 from numazones.demand import Demand
 from numazones.kubelet.admission import Attempt, Manager
 from numazones.kubelet.config import SINGLE_NUMA_NODE
 from numazones.kubelet.hints import masks_of_size
 from numazones.kubelet.rejection import EMPTY_POD_SHARED_POOL, SMT_ALIGNMENT, TOPOLOGY_AFFINITY, Rejection
-from numazones.resources import is_memory
-from numazones.wording import counted
+from numazones.resources import CPU, figures, is_memory
+from numazones.wording import counted, enumerated
 
 # With more NUMA nodes than the kubelet takes by default, not all their sets are looked at.
 _MANY = 8
@@ -34,6 +34,11 @@ class Shortage:
     """The NUMA nodes looked at."""
     possible: bool
     """Whether these NUMA nodes could give so much on an empty node."""
+
+    def __str__(self) -> str:
+        needed, offered = _figures(self.resource, self.needed, self.offered)
+        asked = f"{needed} {_noun(self.resource, self.needed)} asked"
+        return f"{asked}, {offered} free on {name_numas(cpuset.of(self.numas))}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,18 +87,18 @@ class _Inspection:
         everywhere = self.kubelet.machine.numa_mask
         pinned = self.attempt.serving is Manager.CPU
         shortages = self._shortages(
-            everywhere, [need for need in self.needs if (need.resource == "cpu") is pinned]
+            everywhere, [need for need in self.needs if (need.resource == CPU) is pinned]
         )
         shortages = tuple(short for short in shortages if pinned or not is_memory(short.resource))
         if not shortages:
             return Shortfall(rejection.message)
-        return Shortfall(f"needs {_all(self._left(short) for short in shortages)}", shortages)
+        return Shortfall(f"needs {enumerated(self._left(short) for short in shortages)}", shortages)
 
     def _needs(self, demand: Demand) -> list[_Need]:
         attempt, kubelet = self.attempt, self.kubelet
         needs = []
         if attempt.pins_cpus and demand.cpus:
-            needs.append(_Need("cpu", demand.cpus, kubelet.cpus.topology.fewest_numas(demand.cpus)))
+            needs.append(_Need(CPU, demand.cpus, kubelet.cpus.topology.fewest_numas(demand.cpus)))
         if attempt.pins_memory and demand.memory:
             width = kubelet.memory.fewest_numas(demand.memory)
             needs.extend(_Need(kind, amount, width) for kind, amount in demand.memory)
@@ -103,7 +108,7 @@ class _Inspection:
 
     def _offer(self, resource: str, mask: int) -> int:
         attempt, kubelet = self.attempt, self.kubelet
-        if resource == "cpu":
+        if resource == CPU:
             return kubelet.cpus.offer(attempt.cpus, mask, attempt.reusable_cpus)
         if is_memory(resource):
             return kubelet.memory.offer(attempt.memory, resource, mask, attempt.reusable_memory)
@@ -115,7 +120,7 @@ class _Inspection:
 
     def _possible(self, need: _Need, mask: int) -> bool:
         kubelet = self.kubelet
-        if need.resource == "cpu":
+        if need.resource == CPU:
             return kubelet.cpus.capacity(mask) >= need.amount
         if is_memory(need.resource):
             return kubelet.memory.total_allocatable(need.resource, mask) >= need.amount
@@ -140,7 +145,7 @@ class _Inspection:
             )
         whole = (self.attempt.cpus.default & ~manager.reserved_physical).bit_count()
         possible = (manager.topology.all_cpus & ~manager.reserved_physical).bit_count() >= wanted
-        shortage = Shortage("cpu", wanted, whole, tuple(cpuset.ids(self.kubelet.machine.numa_mask)), possible)
+        shortage = Shortage(CPU, wanted, whole, tuple(cpuset.ids(self.kubelet.machine.numa_mask)), possible)
         return Shortfall(
             f"needs {_amount('cpu', wanted)} in whole cores; "
             f"{counted(whole, 'CPU')} {'is' if whole == 1 else 'are'} left on cores without reserved CPUs",
@@ -155,7 +160,7 @@ class _Inspection:
         affinity = self._affinity()
         if not attempt.demand.memory:
             if affinity:
-                return Shortfall(f"is bound to {name_numas(affinity)} together; {self._groups()}")
+                return Shortfall(f"is to use {name_numas(affinity)} together; {self._groups()}")
             return Shortfall(
                 "asks for no memory of its own, which the static Memory Manager accepts only where other "
                 "resources bind the container to NUMA nodes"
@@ -167,9 +172,13 @@ class _Inspection:
             for mask, _ in masks_of_size(manager.numa_mask, size)
             if affinity & ~mask == 0 and not manager.blocked(attempt.memory, mask)
         }
-        needs_words = "needs " + _all(_amount(need.resource, need.amount) for need in needs)
+        amounts = enumerated(_amount(need.resource, need.amount) for need in needs)
+        needs_words = f"needs {amounts}"
         if affinity:
-            needs_words += f" including {name_numas(affinity)}"
+            needs_words = (
+                f"the Topology Manager chose {name_numas(affinity)} for it, and {amounts} cannot be had "
+                "there, even together with other NUMA nodes"
+            )
         if not per_mask:
             return Shortfall(f"{needs_words}; {self._groups()}")
         nearest = min(
@@ -177,9 +186,10 @@ class _Inspection:
         )
         if not per_mask[nearest]:
             return Shortfall(f"{needs_words}; {self._groups() or rejection.message}")
-        offers = _all(_amount(short.resource, short.offered) for short in per_mask[nearest])
-        most = f"the most that may be used is {offers}, on {name_numas(nearest)}"
-        return Shortfall(f"{needs_words}; {most}", per_mask[nearest])
+        offers = enumerated(_amount(short.resource, short.offered) for short in per_mask[nearest])
+        why = f" ({self._groups()})" if self._groups() else ""
+        most = f"at most {offers} can be had, on {name_numas(nearest)}"
+        return Shortfall(f"{needs_words}; {most}{why}", per_mask[nearest])
 
     def _affinity(self) -> int:
         """NUMA nodes that were settled on for the container, or for the pod as a whole; 0: none."""
@@ -199,7 +209,7 @@ class _Inspection:
         widths = sorted({need.width for need in needs})
         if policy != SINGLE_NUMA_NODE and len(widths) > 1:
             narrow, wide = (
-                _all(need.resource for need in needs if need.width == width)
+                enumerated(need.resource for need in needs if need.width == width)
                 for width in (widths[0], widths[-1])
             )
             return Shortfall(
@@ -222,8 +232,8 @@ class _Inspection:
         nearest = min(masks, key=lambda mask: (len(per_mask[mask]), _gap(per_mask[mask]), mask))
         if not per_mask[nearest]:
             return Shortfall(self._groups() or "no set of NUMA nodes is preferred by all resources at once")
-        lacks = _all(
-            f"{_figure(short.resource, short.needed - short.offered)} of the "
+        lacks = enumerated(
+            f"{_figures(short.resource, short.needed - short.offered)[0]} of the "
             f"{_amount(short.resource, short.needed)}"
             for short in per_mask[nearest]
         )
@@ -235,7 +245,7 @@ class _Inspection:
         """Whether NUMA nodes hold all that init containers left for reuse, as hints have to."""
         attempt, kubelet = self.attempt, self.kubelet
         for need in needs:
-            if need.resource == "cpu" and kubelet.cpus.topology.numas_of(attempt.reusable_cpus) & ~mask:
+            if need.resource == CPU and kubelet.cpus.topology.numas_of(attempt.reusable_cpus) & ~mask:
                 return False
             device = kubelet.devices.resources.get(need.resource)
             if device is not None and not is_memory(need.resource):
@@ -247,15 +257,14 @@ class _Inspection:
     def _cares(self, need: _Need) -> bool:
         device = self.kubelet.devices.resources.get(need.resource)
         return (
-            is_memory(need.resource)
-            or need.resource == "cpu"
-            or (device is not None and bool(device.hosting))
+            is_memory(need.resource) or need.resource == CPU or (device is not None and bool(device.hosting))
         )
 
     def _fullest(self, lacking: Sequence[Shortage], width: int, bound: str) -> Shortfall:
         """A resource that no set of NUMA nodes offers enough of."""
         best = max(lacking, key=lambda short: short.offered)
-        sentence = f"needs {_amount(best.resource, best.needed)} on {_nodes(width)}"
+        needed, offered = _figures(best.resource, best.needed, best.offered)
+        sentence = f"needs {needed} {_noun(best.resource, best.needed)} on {_nodes(width)}"
         need = _Need(best.resource, best.needed, width)
         everywhere = masks_of_size(self.kubelet.machine.numa_mask, width)
         if not any(self._possible(need, mask) for mask, _ in everywhere):
@@ -263,12 +272,12 @@ class _Inspection:
         if best.offered == 0:
             blocked = f" ({self._groups()})" if is_memory(best.resource) and self._groups() else ""
             return Shortfall(f"{sentence}; nothing is left on any{blocked}", (best,))
-        offer = f"{_figure(best.resource, best.offered)}, on {name_numas(cpuset.of(best.numas))}"
+        offer = f"{offered}, on {name_numas(cpuset.of(best.numas))}"
         return Shortfall(f"{sentence}; the fullest offer is {offer}{bound}", (best,))
 
     def _left(self, short: Shortage) -> str:
-        left = _figure(short.resource, short.offered)
-        return f"{_amount(short.resource, short.needed)}, of which {left} could be had"
+        needed, offered = _figures(short.resource, short.needed, short.offered)
+        return f"{needed} {_noun(short.resource, short.needed)}, of which {offered} could be had"
 
     def _groups(self) -> str:
         """How memory in use binds NUMA nodes; empty if none is in use."""
@@ -276,8 +285,10 @@ class _Inspection:
         groups = sorted({group for group, users in zip(memory.groups, memory.users, strict=True) if users})
         if not groups:
             return ""
-        bound = _all(name_numas(group) for group in groups)
-        return f"memory in use binds {bound}, which others may only share as they are"
+        bound = enumerated(
+            f"{name_numas(group)} {'by itself' if group.bit_count() == 1 else 'together'}" for group in groups
+        )
+        return f"memory in use binds {bound}, and others may use memory there only in the same way"
 
 
 def _gap(shortages: Sequence[Shortage]) -> float:
@@ -285,15 +296,18 @@ def _gap(shortages: Sequence[Shortage]) -> float:
 
 
 def _amount(resource: str, amount: int) -> str:
-    name = resource
-    if resource == "cpu":
-        name = "exclusive CPU" if amount == 1 else "exclusive CPUs"
-    return f"{_figure(resource, amount)} {name}"
+    return f"{_figures(resource, amount)[0]} {_noun(resource, amount)}"
 
 
-def _figure(resource: str, amount: int) -> str:
-    """A count, or bytes in a binary unit, rounded down to a tenth."""
-    return quantity.format_rounded(amount) if is_memory(resource) else str(amount)
+def _noun(resource: str, amount: int) -> str:
+    if resource == CPU:
+        return "exclusive CPU" if amount == 1 else "exclusive CPUs"
+    return resource
+
+
+def _figures(resource: str, *amounts: int) -> tuple[str, ...]:
+    """Counts, or bytes in a binary unit; here CPUs are whole ones."""
+    return tuple(map(str, amounts)) if resource == CPU else figures(resource, *amounts)
 
 
 def _count(count: int) -> str:
@@ -307,8 +321,3 @@ def _nodes(count: int) -> str:
 def name_numas(mask: int) -> str:
     """``NUMA node 1``, ``NUMA nodes 0-1``."""
     return ("NUMA node " if mask.bit_count() == 1 else "NUMA nodes ") + cpuset.format(mask)
-
-
-def _all(parts: Iterable[str]) -> str:
-    listed = list(dict.fromkeys(parts))
-    return listed[0] if len(listed) == 1 else f"{', '.join(listed[:-1])} and {listed[-1]}"

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from numazones import cpuset, prediction
 from numazones.cluster import ClusterNode, ClusterPod, Unknown
+from numazones.constraints import Taint
 from numazones.kubelet.admission import admit
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.device_manager import Device
@@ -372,6 +373,61 @@ def test_one_node_asked_alone_answers_as_in_a_forecast(
     forecast = Forecast(kind)
     forecast.renew([node])
     assert {reason.reason for reason in forecast.prediction().reasons} == set(obstacles)
+
+
+POOLS = st.lists(
+    st.tuples(
+        st.booleans(),
+        st.booleans(),
+        st.sampled_from([0, 20000, 30000]),
+        st.one_of(st.none(), HELD),
+    ),
+    max_size=8,
+)
+
+
+@given(pools=POOLS, cpus=st.integers(1, 16))
+def test_the_counts_of_reasons_add_up_to_the_nodes_that_do_not_admit(
+    pools: list[tuple[bool, bool, int, tuple[int, int] | None]], cpus: int
+) -> None:
+    taint = Taint("example.com/busy", "", "NoSchedule")
+    nodes = [
+        worker(
+            f"n{number}",
+            None if held is None else node_state(held=held),
+            unschedulable=cordoned,
+            taints=(taint,) if tainted else (),
+            requested={"cpu": used, "memory": used << 21},
+        )
+        for number, (cordoned, tainted, used, held) in enumerate(pools)
+    ]
+    found = predict(pod("p", cpu=cpus), nodes)
+    assert sum(reason.count for reason in found.reasons) == len(nodes) - found.admissible
+
+
+def test_what_the_scheduler_lacks_is_told_with_amounts_for_the_node_that_comes_nearest() -> None:
+    nodes = [
+        worker("worker-1", node_state(), requested={"cpu": 29000}),
+        worker("worker-2", node_state(), requested={"cpu": 28100}),
+        worker("worker-3", node_state(), requested={"cpu": 28000, "memory": 61 * GIB}),
+    ]
+    result = predict(pod("p", cpu=4, memory="8Gi"), nodes)
+    assert [(reason.reason, reason.count, reason.node) for reason in result.reasons] == [
+        ("Insufficient cpu", 2, "worker-2"),
+        ("Insufficient memory", 1, "worker-3"),
+    ]
+    assert result.sentence == "Insufficient cpu: 4 asked, 1.9 free on worker-2, the nearest of 2 nodes"
+    assert result.brief == "Insufficient cpu: 4 asked, 1.9 free"
+    assert result.reasons[1].sentence == (
+        "Insufficient memory: 8Gi asked, 1Gi free; Insufficient cpu: 4 asked, 2 free on worker-3"
+    )
+
+
+def test_a_rejection_has_a_few_words_for_tables() -> None:
+    result = predict(pod("big", cpu=16), [worker("worker-2", node_state(held=(10, 4)))])
+    assert result.brief == "16 exclusive CPUs asked, 12 free on NUMA node 1"
+    assert predict(pod("a"), [worker("worker-1")]).brief == "LeaseExpired"
+    assert predict(pod("a"), [worker("worker-1", node_state())]).brief == ""
 
 
 def test_a_cluster_without_nodes_is_said_to_have_none() -> None:

@@ -179,6 +179,20 @@ def test_resource_reasons_are_all_given(
     assert scheduling.resource_obstacles(requests, node) == expected
 
 
+def test_what_is_lacking_is_told_with_what_is_asked_and_what_is_free() -> None:
+    node = worker(
+        allocatable={"cpu": 8000, "memory": 8 << 30},
+        requested={"cpu": 6100, "memory": 9 << 30},
+        pod_slots=2,
+        pods=held(2),
+    )
+    assert [str(lack) for lack in scheduling.lacks({"cpu": 4000, "memory": 1 << 30}, node)] == [
+        "Too many pods: 1 asked, 0 free",
+        "Insufficient cpu: 4 asked, 1.9 free",
+        "Insufficient memory: 1Gi asked, 0 free",
+    ]
+
+
 def container(**requests: str) -> dict[str, Any]:
     return {"name": "c", "resources": {"requests": requests}}
 

@@ -62,7 +62,7 @@ def _most_telling(pods: list[ClusterPod]) -> ClusterPod:
 
 
 def _tell(pods: list[ClusterPod], pod: ClusterPod, prediction: Prediction, seen: Seen) -> None:
-    click.echo(f"{pod.namespace}/{pod.name}: {_headline(pod, prediction, seen)}")
+    click.echo(f"{pod.namespace}/{pod.name}: {_headline(pod, prediction)}")
     for line in _loop(pods):
         click.echo(line)
     if _runs(pod):
@@ -86,20 +86,14 @@ def _tell(pods: list[ClusterPod], pod: ClusterPod, prediction: Prediction, seen:
     screen.print_table(("NODE", "VERDICT", "WHY"), answers.node_lines(pod, nodes))
 
 
-def _headline(pod: ClusterPod, prediction: Prediction, seen: Seen) -> str:
+def _headline(pod: ClusterPod, prediction: Prediction) -> str:
     if _runs(pod):
         return f"runs on {pod.node}"
     past = ""
     if pod.reason and pod.node:
         said = pod.message.removeprefix("Pod was rejected: ")
         past = f"rejected on {pod.node} with {pod.reason} ({said}); as things are now, "
-    return past + _sentence(pod, prediction, seen)
-
-
-def _sentence(pod: ClusterPod, prediction: Prediction, seen: Seen) -> str:
-    if prediction.verdict == ADMISSIBLE or not prediction.reasons:
-        return prediction.sentence
-    return answers.plain_words(prediction.reasons[0], pod, seen.situation.cluster.nodes)
+    return past + prediction.sentence
 
 
 def _loop(pods: list[ClusterPod]) -> list[str]:
@@ -162,7 +156,7 @@ def _document(pods: list[ClusterPod], pod: ClusterPod, prediction: Prediction, s
         if pod.reason and pod.node
         else None,
         "verdict": prediction.verdict,
-        "sentence": _sentence(pod, prediction, seen),
+        "sentence": prediction.sentence,
         "nodes": {
             "evaluated": prediction.evaluated,
             "admissible": prediction.admissible,
@@ -176,7 +170,7 @@ def _document(pods: list[ClusterPod], pod: ClusterPod, prediction: Prediction, s
                 "nodes": item.count,
                 "example": item.node,
                 "message": item.message,
-                "sentence": answers.plain_words(item, pod, nodes),
+                "sentence": item.sentence or item.message or item.reason,
                 "model": item.model,
             }
             for item in prediction.reasons

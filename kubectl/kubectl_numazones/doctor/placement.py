@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-from kubectl_numazones import answers
 from kubectl_numazones.doctor.evidence import Evidence
 from kubectl_numazones.doctor.findings import Finding, Severity, hint, names
 from numazones import alignment
@@ -13,7 +12,8 @@ from numazones.kubelet.config import BEST_EFFORT, POLICY_NONE, SINGLE_NUMA_NODE,
 from numazones.kubelet.node import Node
 from numazones.machine import Machine
 from numazones.pod import Pod
-from numazones.resources import CPU
+from numazones.quantity import format_bytes
+from numazones.resources import CPU, is_memory
 from numazones.scheduling import placement_obstacles
 from numazones.wording import counted
 
@@ -83,7 +83,7 @@ def requests(evidence: Evidence) -> Iterator[Finding]:
 
 def _misfit(pod: ClusterPod, node: str, miss: alignment.Misfit) -> Finding:
     def figure(amount: int) -> str:
-        return answers.figure(miss.resource, amount * (1000 if miss.resource == "cpu" else 1))
+        return format_bytes(amount) if is_memory(miss.resource) else str(amount)
 
     what = "CPUs" if miss.resource == "cpu" else miss.resource
     asks = f"container {miss.container} asks for {figure(miss.asked)} {what}"

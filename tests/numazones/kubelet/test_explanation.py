@@ -124,13 +124,16 @@ def test_devices_and_their_health() -> None:
 def test_memory_groups_are_named() -> None:
     start = admit(node(TWO, policy="none", cpus="none"), pod("old", container("c", 1, "1Gi"))).node
     admission = admit(start, pod("u", container("c", 1, "20Gi")))
-    assert why(admission) == "needs 20Gi memory; the most that may be used is 16Gi memory, on NUMA node 1"
+    assert why(admission) == (
+        "needs 20Gi memory; at most 16Gi memory can be had, on NUMA node 1 "
+        "(memory in use binds NUMA node 0 by itself, and others may use memory there only in the same way)"
+    )
     wide = admit(
         node(TWO, policy="restricted", cpus="none"), pod("old", container("c", 1, f"{20 * GI}"))
     ).node
     assert why(admit(wide, pod("u", container("c", 1, "1Gi")))) == (
         "needs 1Gi memory on one NUMA node; nothing is left on any "
-        "(memory in use binds NUMA nodes 0-1, which others may only share as they are)"
+        "(memory in use binds NUMA nodes 0-1 together, and others may use memory there only in the same way)"
     )
 
 
@@ -138,5 +141,6 @@ def test_numbers_are_rounded_down_so_that_an_offer_never_looks_sufficient() -> N
     start = node(machine(1), policy="none", cpus="none")
     start = admit(start, pod("old", container("c", 1, "1Mi"))).node
     assert why(admit(start, pod("u", container("c", 1, "15Gi")))) == (
-        "needs 15Gi memory; the most that may be used is 14.9Gi memory, on NUMA node 0"
+        "needs 15Gi memory; at most 14.9Gi memory can be had, on NUMA node 0 "
+        "(memory in use binds NUMA node 0 by itself, and others may use memory there only in the same way)"
     )

@@ -170,8 +170,8 @@ def test_a_container_without_memory_is_rejected_where_its_nodes_are_used_otherwi
     rejected = admit(start, whole(sharing("a")))
     assert "preferred hint violates NUMA node allocation" in rejected.message
     assert explain(rejected).shortfall == (
-        "is bound to NUMA nodes 0-1 together; "
-        "memory in use binds NUMA node 0, which others may only share as they are"
+        "is to use NUMA nodes 0-1 together; "
+        "memory in use binds NUMA node 0 by itself, and others may use memory there only in the same way"
     )
 
 
