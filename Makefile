@@ -4,10 +4,10 @@ SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-SOURCES := numazones client program exporter operator kubectl simulator tests benchmarks examples scripts images
+SOURCES := numazones client program exporter operator kubectl simulator tests benchmarks dashboards examples scripts images
 PRESENT := $(wildcard $(SOURCES))
 
-.PHONY: help venv lock lint format types imports test coverage demo docs crds reference version images clean
+.PHONY: help venv lock lint format types imports test coverage demo docs crds dashboards reference version images clean
 
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -56,6 +56,9 @@ crds: venv  ## write crds/ and their reference page from numazones/api
 
 reference: venv  ## write docs/reference/commands.md and rights.md from programs and manifests
 	$(BIN)/python scripts/generate_reference.py
+
+dashboards: venv  ## write manifests/grafana from dashboards/
+	$(BIN)/python -m dashboards manifests/grafana
 
 version:  ## make VERSION that of project, chart and manifests
 	@test -n "$(VERSION)" || { echo "say which: make version VERSION=X.Y.Z" >&2; exit 2; }

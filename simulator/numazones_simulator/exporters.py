@@ -23,6 +23,7 @@ def command(
     server: str,
     podresources: str = "",
     interval: float = 60.0,
+    metrics: str = "127.0.0.1:0",
 ) -> list[str]:
     """The command line of the exporter of a node whose files are in some directories.
 
@@ -32,6 +33,7 @@ def command(
         server: the URL of the API server.
         podresources: as ``--podresources`` takes it; empty: the socket in the kubelet's directory.
         interval: seconds between readings when nothing happens.
+        metrics: where to serve its metrics.
     """
     arguments = {
         "node-name": node_name,
@@ -43,7 +45,7 @@ def command(
         "server": server,
         "lease-namespace": NAMESPACE,
         "interval": f"{interval:g}s",
-        "metrics-address": "127.0.0.1:0",
+        "metrics-address": metrics,
         "log-format": "text",
     } | ({"podresources": podresources} if podresources else {})
     return ["numazones-exporter", *(f"--{name}={value}" for name, value in arguments.items())]

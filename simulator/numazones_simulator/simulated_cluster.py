@@ -6,16 +6,15 @@ process each, the simulated kubelets publish their zones themselves (``zone_publ
 """
 
 import asyncio
-import socket
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from numazones_client.resources import NODES
-from numazones_simulator import exporters
+from numazones_simulator import exporters, prometheus
 from numazones_simulator.background import background
 from numazones_simulator.control_plane import NAMESPACE, ControlPlane, control_plane
 from numazones_simulator.deployments import Deployments
@@ -49,6 +48,18 @@ class SimulatedCluster:
     programs: Programs
     operator: str = ""
     """Where the operator serves its metrics, ``http://127.0.0.1:PORT``; empty where none runs."""
+    exporters: Mapping[str, str] = field(default_factory=dict)
+    """Node → where its exporter serves its metrics; empty where none run."""
+
+    async def start_prometheus(self, directory: Path, *, rules: Sequence[Path] = ()) -> str:
+        """Start a Prometheus that scrapes operator and exporters; return its URL.
+
+        Raises:
+            ProgramFailed: there is none on the path.
+        """
+        return await prometheus.start(
+            self.programs, directory, operator=self.operator, exporters=self.exporters, rules=rules
+        )
 
 
 @asynccontextmanager
@@ -96,18 +107,23 @@ async def running(
         async with background(*parts):
             screen.progress(f"starting {len(specs)} kubelets")
             await _until_registered(plane, len(specs))
+            scraped: dict[str, str] = {}
             if with_files:
                 for spec in specs:
                     screen.progress(f"starting the exporter of {spec.name}")
-                    await _start_exporter(spec.name, directory / spec.name, plane, programs)
+                    scraped[spec.name] = await _start_exporter(
+                        spec.name, directory / spec.name, plane, programs
+                    )
             metrics = ""
             if operator is not None:
                 screen.progress("starting the operator")
-                metrics = f"127.0.0.1:{_free_port()}"
+                metrics = prometheus.free_address()
                 await programs.start("operator", _operator_command(plane, metrics, operator))
             screen.progress("waiting for the zones")
             await exporters.wait_for_zones(plane.client, {spec.name for spec in specs}, programs)
-            yield SimulatedCluster(plane, fleet, programs, operator=metrics and f"http://{metrics}")
+            yield SimulatedCluster(
+                plane, fleet, programs, operator=metrics and f"http://{metrics}", exporters=scraped
+            )
 
 
 async def _until_registered(plane: ControlPlane, count: int) -> None:
@@ -115,16 +131,12 @@ async def _until_registered(plane: ControlPlane, count: int) -> None:
         await asyncio.sleep(_POLL)
 
 
-async def _start_exporter(name: str, directory: Path, plane: ControlPlane, programs: Programs) -> None:
+async def _start_exporter(name: str, directory: Path, plane: ControlPlane, programs: Programs) -> str:
     directories = NodeDirectories(directory / "sys", directory / "proc", directory / "kubelet")
-    await programs.start(f"exporter-{name}", exporters.command(name, directories, server=plane.server.url))
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    metrics = prometheus.free_address()
+    command = exporters.command(name, directories, server=plane.server.url, metrics=metrics)
+    await programs.start(f"exporter-{name}", command)
+    return f"http://{metrics}"
 
 
 def _operator_command(plane: ControlPlane, metrics: str, further: Sequence[str]) -> list[str]:

@@ -18,7 +18,7 @@ COMPONENTS = sorted(f"components/{folder.name}" for folder in (MANIFESTS / "comp
 def documents(folder: Path) -> Iterator[dict[str, Any]]:
     """Every object of the files a kustomization lists; other kustomizations are not followed."""
     kustomization = yaml.safe_load((folder / "kustomization.yaml").read_text())
-    for resource in kustomization["resources"]:
+    for resource in kustomization.get("resources", ()):
         if (folder / resource).is_file():
             yield from yaml.safe_load_all((folder / resource).read_text())
 

@@ -108,6 +108,13 @@ def test_the_objects_are_those_of_kustomize(choice: tuple[str, ...], tmp_path: P
     assert facts(ours) == facts(theirs)
 
 
+def test_the_dashboards_are_those_of_kustomize(tmp_path: Path) -> None:
+    release = template(tmp_path, "--set=operator.dashboards=true")
+    ours = [without_helms_own(item) for (kind, _, _), item in release.items() if kind == "ConfigMap"]
+    assert facts(ours) == facts(rendered(ROOT / "manifests" / "grafana"))
+    assert "ConfigMap" not in {kind for kind, _, _ in template(tmp_path)}
+
+
 def test_every_component_has_a_value() -> None:
     assert sorted(SWITCHES) == COMPONENTS
 
@@ -147,6 +154,7 @@ SET: Object = {
         "admissionGate": True,
         "eviction": True,
         "podMonitor": True,
+        "dashboards": True,
         "extraArgs": ["--rebalance-patience=10m"],
         "extraEnv": [{"name": "A", "value": "b"}],
         "resources": {"limits": {"memory": "4Gi"}},

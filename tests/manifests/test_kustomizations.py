@@ -21,8 +21,12 @@ FOREIGN = {"CustomResourceDefinition", "PodMonitor", "PrometheusRule"}
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: str(folder.relative_to(ROOT)))
 def test_a_kustomization_lists_every_file_beside_it_and_no_missing_one(folder: Path) -> None:
     kustomization = yaml.safe_load((folder / "kustomization.yaml").read_text())
-    listed = {*kustomization["resources"], *(patch["path"] for patch in kustomization.get("patches", ()))}
-    assert {path.name for path in folder.glob("*.yaml")} - {"kustomization.yaml"} <= listed
+    listed = {
+        *kustomization.get("resources", ()),
+        *(patch["path"] for patch in kustomization.get("patches", ())),
+        *(file for item in kustomization.get("configMapGenerator", ()) for file in item["files"]),
+    }
+    assert {path.name for path in folder.iterdir() if path.is_file()} - {"kustomization.yaml"} <= listed
     for name in listed:
         assert (folder / name).exists(), name
 

@@ -1,0 +1,1 @@
+"""Grafana dashboards of numazones, written with Grafana's own SDK; ``make dashboards`` makes JSON of them."""

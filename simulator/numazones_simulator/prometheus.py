@@ -1,0 +1,77 @@
+"""A Prometheus beside a simulated cluster, scraping operator and exporters; it ends with the other programs."""
+
+import shutil
+import socket
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import yaml
+
+from numazones_simulator.programs import ProgramFailed, Programs
+
+
+async def start(
+    programs: Programs,
+    directory: Path,
+    *,
+    operator: str,
+    exporters: Mapping[str, str],
+    rules: Sequence[Path] = (),
+) -> str:
+    """Start it; return its URL, which answers a moment later.
+
+    Args:
+        programs: which it joins.
+        directory: for its configuration and data.
+        operator: the URL of the operator's metrics; empty: none.
+        exporters: node → the URL of its exporter's metrics.
+        rules: files with rules.
+
+    Raises:
+        ProgramFailed: there is none on the path.
+    """
+    if shutil.which("prometheus") is None:
+        raise ProgramFailed(
+            "prometheus is not on the path; install your distribution's package, or put .cache/tools/bin "
+            "there, where `make test` unpacks one"
+        )
+    home, address = directory / "prometheus", free_address()
+    home.mkdir()
+    configuration = home / "prometheus.yaml"
+    configuration.write_text(yaml.safe_dump(_configuration(operator, exporters, rules)), encoding="utf-8")
+    command = [
+        "prometheus",
+        f"--config.file={configuration}",
+        f"--storage.tsdb.path={home / 'data'}",
+        f"--web.listen-address={address}",
+    ]
+    await programs.start("prometheus", command)
+    return f"http://{address}"
+
+
+def free_address() -> str:
+    """Return an address of this machine on which nothing listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{probe.getsockname()[1]}"
+
+
+def _configuration(operator: str, exporters: Mapping[str, str], rules: Sequence[Path]) -> dict[str, object]:
+    """The configuration: as the guide has it, with fixed targets and a scrape each second."""
+    groups = [{"targets": [_target(url)], "labels": {"node": node}} for node, url in exporters.items()]
+    jobs = {
+        "numazones-operator": [{"targets": [_target(operator)]}] if operator else [],
+        "numazones-exporter": groups,
+    }
+    return {
+        "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
+        "rule_files": [str(path.resolve()) for path in rules],
+        "scrape_configs": [
+            {"job_name": name, "honor_labels": True, "static_configs": targets}
+            for name, targets in jobs.items()
+        ],
+    }
+
+
+def _target(url: str) -> str:
+    return url.removeprefix("http://")
