@@ -29,7 +29,7 @@ from numazones_simulator import (
 from numazones_simulator.apiserver.__main__ import main as apiserver
 from numazones_simulator.control_plane import ControlPlane
 from numazones_simulator.screen import Screen
-from numazones_simulator.simulated_cluster import Publishing
+from numazones_simulator.simulated_cluster import Publishing, SimulatedCluster
 from numazones_simulator.turnover import Turnover
 from numazones_simulator.workload import Workload
 
@@ -60,6 +60,11 @@ _SERVE = click.option(
     default=None,
     help="Keep it all running for kubectl until Ctrl-C.  [default: only on a terminal]",
 )
+_PROMETHEUS = click.option(
+    "--prometheus",
+    is_flag=True,
+    help="Run the Prometheus on the path, too; it scrapes operator and exporters.",
+)
 _PORT = click.option(
     "--port",
     default=0,
@@ -79,8 +84,9 @@ _PORT = click.option(
     "[default: $NUMAZONES_SHARED/recordings, else the project's sample]",
 )
 @_PORT
+@_PROMETHEUS
 @_SERVE
-def demo(directory: Path | None, port: int, *, recorded: bool, serve: bool | None) -> None:
+def demo(directory: Path | None, port: int, *, recorded: bool, prometheus: bool, serve: bool | None) -> None:
     """Show what numazones does, on a small cluster that lives on this machine for a minute.
 
     Four simulated nodes with different topology policies; a scheduler that knows nothing of NUMA zones, like
@@ -93,9 +99,13 @@ def demo(directory: Path | None, port: int, *, recorded: bool, serve: bool | Non
     """
     screen = Screen()
     if recorded or directory is not None:
+        if prometheus:
+            raise click.UsageError(
+                "--prometheus is for simulated nodes; leave out --recorded and --recordings"
+            )
         _run(lambda scratch: _show_recorded(screen, scratch, directory, port, serve=serve))
     else:
-        _run(lambda scratch: _show_closed_loop(screen, scratch, port, serve=serve))
+        _run(lambda scratch: _show_closed_loop(screen, scratch, port, prometheus=prometheus, serve=serve))
 
 
 async def _show_recorded(
@@ -108,13 +118,28 @@ async def _show_recorded(
         await _serve(plane, screen, serve=serve)
 
 
-async def _show_closed_loop(screen: Screen, scratch: Path, port: int, *, serve: bool | None) -> None:
+async def _show_closed_loop(
+    screen: Screen, scratch: Path, port: int, *, prometheus: bool, serve: bool | None
+) -> None:
     specs = [kind(f"node-{number}", f"10.77.0.{number}") for number, kind in enumerate(closed_loop.NODES, 1)]
     async with simulated_cluster.running(
         specs, scratch, screen, port=port, operator=closed_loop.OPERATOR_ARGUMENTS
     ) as cluster:
+        await _show_metrics(cluster, screen, scratch, prometheus=prometheus)
         await closed_loop.ClosedLoop(cluster, screen).tell()
         await _serve(cluster.plane, screen, serve=serve)
+
+
+async def _show_metrics(
+    cluster: SimulatedCluster, screen: Screen, scratch: Path, *, prometheus: bool
+) -> None:
+    """Say where the metrics are, and start Prometheus where that was asked for."""
+    programs = {"operator": cluster.operator, **cluster.exporters}
+    for name, address in programs.items():
+        if address:
+            screen.say(f"Metrics of {name} on {address}/metrics")
+    if prometheus:
+        screen.say(f"Prometheus on {await cluster.start_prometheus(scratch)}")
 
 
 @main.command(context_settings=_SETTINGS)
@@ -141,6 +166,7 @@ async def _show_closed_loop(screen: Screen, scratch: Path, port: int, *, serve: 
     help="Where kubeconfig, logs and the nodes' files go, and stay.  [default: a temporary directory]",
 )
 @_PORT
+@_PROMETHEUS
 @_SERVE
 def cluster(
     nodes: int,
@@ -152,6 +178,7 @@ def cluster(
     directory: Path | None,
     *,
     operator: bool,
+    prometheus: bool,
     serve: bool | None,
 ) -> None:
     """Run a simulated cluster of any size, let pods come and go, compare predictions with outcomes.
@@ -165,7 +192,15 @@ def cluster(
       numazones-simulator cluster --nodes 20 --pods 2000    every prediction against its outcome
     """
     settings = _ClusterSettings(
-        nodes, pods, crowd, seed, Publishing(publishing) if publishing else None, port, operator, serve
+        nodes,
+        pods,
+        crowd,
+        seed,
+        Publishing(publishing) if publishing else None,
+        port,
+        operator,
+        prometheus,
+        serve,
     )
     _run(lambda scratch: _show_cluster(Screen(), scratch, settings), directory)
 
@@ -178,6 +213,7 @@ class _ClusterSettings(NamedTuple):
     publishing: Publishing | None
     port: int
     operator: bool
+    prometheus: bool
     serve: bool | None
 
 
@@ -190,6 +226,7 @@ async def _show_cluster(screen: Screen, scratch: Path, settings: _ClusterSetting
         publishing=settings.publishing,
         operator=() if settings.operator else None,
     ) as running:
+        await _show_metrics(running, screen, scratch, prometheus=settings.prometheus)
         if settings.pods:
             turnover = Turnover(running.plane.client, Workload(settings.seed).pods(), crowd=settings.crowd)
             fates = await turnover.run(settings.pods, progress=_counted(screen, settings.pods))

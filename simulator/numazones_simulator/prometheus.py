@@ -1,4 +1,4 @@
-"""A Prometheus beside a simulated cluster, scraping operator and exporters; it ends with the other programs."""
+"""A Prometheus beside a simulated cluster, scraping operator and exporters; it ends as they do."""
 
 import shutil
 import socket

@@ -1,18 +1,22 @@
 """The commands as people start them: processes, output, signals."""
 
+import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from pathlib import Path
 
 import pytest
 
 SIMULATOR = Path(sys.executable).parent / "numazones-simulator"
 SAMPLE = Path(__file__).parents[1] / "data" / "recordings"
+TOOLS = Path(__file__).parents[2] / ".cache" / "tools" / "bin"
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -125,6 +129,53 @@ def test_a_port_that_cannot_be_is_a_usage_error(command: str) -> None:
     shown = run(command, "--port", "99999")
     assert shown.returncode == 2
     assert "99999 is not in the range 0<=x<=65535" in shown.stderr
+
+
+def test_prometheus_scrapes_the_cluster_and_ends_with_it() -> None:
+    path = f"{TOOLS}:{os.environ['PATH']}"
+    if shutil.which("prometheus", path=path) is None:
+        pytest.skip("prometheus is neither on PATH nor in .cache/tools/bin (scripts/test-tools .cache)")
+    with subprocess.Popen(
+        [str(SIMULATOR), "cluster", "--nodes=1", "--prometheus", "--serve"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ, "PATH": path, "PYTHONUNBUFFERED": "1"},
+    ) as process:
+        assert process.stdout is not None
+        shown = ""
+        while "Ctrl-C" not in shown:
+            line = process.stdout.readline()
+            assert line, shown
+            shown += line
+        address = re.search(r"^Prometheus on (\S+)$", shown, re.MULTILINE)
+        assert address is not None, shown
+        assert (
+            len(re.findall(r"^Metrics of (operator|node-1) on http://\S+/metrics$", shown, re.MULTILINE)) == 2
+        )
+        question = f"{address[1]}/api/v1/query?query=count(numazones_zone_capacity{{node='node-1'}})"
+        deadline = time.monotonic() + 60
+        while not answered(question) and time.monotonic() < deadline:
+            time.sleep(0.2)
+        assert answered(question)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=30) == 0
+    assert not answered(question)
+
+
+def answered(question: str) -> bool:
+    """Whether a Prometheus has data for a query."""
+    try:
+        with urllib.request.urlopen(question, timeout=5) as answer:  # noqa: S310 - of this machine
+            return bool(json.load(answer)["data"]["result"])
+    except OSError:
+        return False
+
+
+def test_prometheus_for_recorded_nodes_is_a_usage_error() -> None:
+    shown = run("demo", "--prometheus", "--recorded")
+    assert shown.returncode == 2
+    assert "--prometheus is for simulated nodes" in shown.stderr
 
 
 def test_the_command_ends_when_nobody_reads_on() -> None:
