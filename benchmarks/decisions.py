@@ -64,8 +64,8 @@ def measured(scenarios: list[dict[str, Any]]) -> dict[str, float]:
 
 def work(path: Path) -> None:
     """Run in a process of its own: a round for every line on standard input."""
-    opened = gzip.open(path, "rt") if path.suffix == ".gz" else path.open()
-    with opened as lines:
+    opener = gzip.open if path.suffix == ".gz" else open
+    with opener(path, "rt") as lines:
         scenarios = [json.loads(line) for line in lines if line.strip()]
     gc.freeze()  # the garbage collector is to walk over what the library makes, not over the file
     for _ in sys.stdin:
@@ -118,7 +118,10 @@ def summary(rounds: list[dict[str, float]]) -> dict[str, Any]:
     total = min(one["total"] for one in rounds)
     return {
         "decisions": int(rounds[0]["decided"]),
-        "cpuSeconds": {**{part: round(seconds, 3) for part, seconds in best.items()}, "total": round(total, 3)},
+        "cpuSeconds": {
+            **{part: round(seconds, 3) for part, seconds in best.items()},
+            "total": round(total, 3),
+        },
         "decisionsPerSecond": round(rounds[0]["decided"] / total),
     }
 
@@ -133,7 +136,9 @@ def compared(here: Mapping[str, Any], there: Mapping[str, Any]) -> dict[str, flo
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--scenarios", type=Path, required=True, help="reference scenarios, JSON lines, .gz too")
+    parser.add_argument(
+        "--scenarios", type=Path, required=True, help="reference scenarios, JSON lines, .gz too"
+    )
     parser.add_argument("--against", default=BASELINE, help="the commit to compare with (%(default)s)")
     parser.add_argument("--rounds", type=int, default=5, help="rounds per tree (%(default)s)")
     parser.add_argument("--json", action="store_true", help="print JSON instead of lines")
@@ -154,7 +159,8 @@ def main() -> None:
         print()
         return
     for name in ("here", options.against):
-        print(f"{name:8} {result[name]['decisionsPerSecond']:>6} decisions a second {result[name]['cpuSeconds']}")
+        one = result[name]
+        print(f"{name:8} {one['decisionsPerSecond']:>6} decisions a second {one['cpuSeconds']}")
     print(f"ratio    {result['ratio']['total']:>6} {result['ratio']}")
 
 

@@ -11,7 +11,7 @@ everything else in whole units (bytes, devices).
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from numazones import requests
 from numazones.constraints import Constraints, Taint
@@ -38,6 +38,16 @@ _KEPT_ANNOTATIONS = (
 _KOORDINATOR = "node.koordinator.sh/"
 _TERMINAL = frozenset({"Succeeded", "Failed"})
 _PRESSURES = ("DiskPressure", "MemoryPressure", "PIDPressure")
+
+
+_Part = TypeVar("_Part")
+
+
+class Share(Protocol):
+    """Returns an equal value or flat mapping that is kept already."""
+
+    def __call__(self, part: _Part, /) -> _Part:
+        """Return the one to keep."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,20 +174,25 @@ class ClusterPod:
 
     @classmethod
     def from_api(
-        cls, body: Mapping[str, Any], *, demands_of: Callable[[Mapping[str, Any]], Demands] = Demands.of
+        cls,
+        body: Mapping[str, Any],
+        *,
+        demands_of: Callable[[Mapping[str, Any]], Demands] = Demands.of,
+        share: Share = lambda part: part,
     ) -> Self:
         """Read a core/v1 Pod; a pod that makes no sense is kept with its ``problem``.
 
         ``demands_of`` reads what it asks for; who reads many pods of few templates passes one that remembers.
+        ``share`` may return an equal part that is kept already.
         """
         metadata, spec, status = body["metadata"], body.get("spec") or {}, body.get("status") or {}
         volumes = spec.get("volumes") or ()
         demands = demands_of(body)
         return cls(
-            namespace=metadata.get("namespace", ""),
+            namespace=share(metadata.get("namespace", "")),
             name=metadata["name"],
             uid=metadata.get("uid", ""),
-            node=spec.get("nodeName") or "",
+            node=share(spec.get("nodeName") or ""),
             phase=status.get("phase") or "Pending",
             reason=status.get("reason") or "",
             message=status.get("message") or "",
@@ -189,14 +204,16 @@ class ClusterPod:
             acknowledged=bool(status.get("containerStatuses") or status.get("initContainerStatuses")),
             create_error=_create_error(status),
             priority=spec.get("priority"),
-            owners=_owners(metadata),
-            labels=metadata.get("labels") or {},
-            annotations={
-                key: value
-                for key, value in (metadata.get("annotations") or {}).items()
-                if key.startswith(_KEPT_ANNOTATIONS)
-            },
-            constraints=Constraints.from_api(spec),
+            owners=share(_owners(metadata)),
+            labels=share(metadata.get("labels") or {}),
+            annotations=share(
+                {
+                    key: value
+                    for key, value in (metadata.get("annotations") or {}).items()
+                    if key.startswith(_KEPT_ANNOTATIONS)
+                }
+            ),
+            constraints=share(Constraints.from_api(spec)),
             requests=demands.requests,
             local_storage=any("emptyDir" in volume or "hostPath" in volume for volume in volumes),
             volume_claims=tuple(

@@ -5,8 +5,7 @@ are set; every such reading (``numazones.demand``) is made once, with the pod.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from numazones import quantity
@@ -127,7 +126,9 @@ class Pod:
 
         ``share`` may return an equal value that is kept already.
         """
-        pod = copy(self)
+        pod = object.__new__(Pod)
+        for name in _FIELDS:
+            object.__setattr__(pod, name, getattr(self, name))
         object.__setattr__(pod, "name", str(metadata.get("name", "")))
         object.__setattr__(pod, "namespace", str(metadata.get("namespace", "")))
         object.__setattr__(pod, "uid", _kubelet_uid(metadata))
@@ -147,6 +148,9 @@ class Pod:
         if spec.get("resources") is not None:
             spec["resources"] = _defaulted(spec)
         return cls.from_api({**pod, "spec": spec})
+
+
+_FIELDS = tuple(field.name for field in fields(Pod))
 
 
 def _mapping(parent: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -7,8 +7,10 @@ state is unknown, and nothing "fits".
 """
 
 import asyncio
+import gc
 import json
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -203,9 +205,21 @@ def read(source: Source) -> Seen:
         NumazonesError: the API server cannot be asked, or an object makes no sense.
     """
     if source.files:
-        items = objects_of_files(source.files)
-        return seen_in(items, moment_of(items))
+        with _no_garbage():
+            items = objects_of_files(source.files)
+            return seen_in(items, moment_of(items))
     return seen_in(asyncio.run(_listed(source)), datetime.now(UTC))
+
+
+@contextmanager
+def _no_garbage() -> Iterator[None]:
+    """Look for no garbage meanwhile: a dump is a million objects that all stay, and looking takes a third."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def seen_in(items: Sequence[Object], now: datetime) -> Seen:

@@ -7,8 +7,8 @@ reserved amounts become explicit reservations (``reservedSystemCPUs``, ``reserve
 treats the same as amounts it has worked out itself.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import NoReturn
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Any, NoReturn, Protocol, TypeVar
 
 from numazones import cpuset, quantity
 from numazones.api.meta import Condition
@@ -29,14 +29,35 @@ from numazones.kubelet.device_manager import Device
 from numazones.kubelet.machine_state import Block, MemoryTable, NUMANodeState
 from numazones.kubelet.memory_manager import STATIC as STATIC_MEMORY
 from numazones.kubelet.node import Node
+from numazones.kubelet.startup import Kubelet as Started
 from numazones.kubelet.versions import release
 from numazones.machine import CPU, Machine, NUMANode
 from numazones.resources import HUGEPAGES, MEMORY, is_device, is_memory, page_kib
 from numazones.wording import counted
 
-__all__ = ["IncompleteZones", "ZonesNotReady", "build_zones", "node_from_zones", "zones_from_node"]
+__all__ = [
+    "IncompleteZones",
+    "Remember",
+    "ZonesNotReady",
+    "build_zones",
+    "node_from_zones",
+    "zones_from_node",
+]
 
 _KIB = 1024
+_Made = TypeVar("_Made")
+_Devices = Mapping[str, Iterable[Device]]
+
+
+class Remember(Protocol):
+    """Returns what was made under an equal key before, or has it made."""
+
+    def __call__(self, key: Hashable, make: Callable[[], _Made], /) -> _Made:
+        """Return the value of the key."""
+
+
+def _anew(_key: Hashable, make: Callable[[], _Made]) -> _Made:
+    return make()
 
 
 class IncompleteZones(NumazonesError):
@@ -47,8 +68,11 @@ class ZonesNotReady(NumazonesError):
     """Zones say themselves, or lack so much, that the node's state is not known."""
 
 
-def node_from_zones(zones: Iterable[NUMAZone]) -> Node:
+def node_from_zones(zones: Iterable[NUMAZone], *, remember: Remember = _anew) -> Node:
     """Return the admission state that the zones of one node describe.
+
+    Nodes of one model have equal machines and kubelets; who reads many nodes passes a ``remember`` that
+    makes those once.
 
     Raises:
         IncompleteZones: a zone is missing, comes twice, or belongs to another node or moment.
@@ -58,7 +82,13 @@ def node_from_zones(zones: Iterable[NUMAZone]) -> Node:
     """
     statuses = _agreeing(zones)
     kubelet = _ready(statuses)
-    machine = _machine(statuses)
+    machine = remember(_machine_key(statuses), lambda: _machine(statuses))
+
+    def start(config: KubeletConfiguration, machine: Machine, devices: _Devices, **rest: Any) -> Started:
+        announced = tuple((name, tuple(items)) for name, items in devices.items())
+        key = (Started, config, machine, announced)
+        return remember(key, lambda: Started.start(config, machine, devices, **rest))
+
     holders = _Holders(statuses)
     static_memory = kubelet.memory_manager_policy == STATIC_MEMORY
     static_cpus = kubelet.cpu_manager_policy == STATIC_CPUS
@@ -73,6 +103,7 @@ def node_from_zones(zones: Iterable[NUMAZone]) -> Node:
         memory_assignments=holders.memory,
         memory_pods=holders.memory_pods,
         device_assignments=holders.devices,
+        start=start,
     )
 
 
@@ -197,6 +228,14 @@ def _ready(statuses: Mapping[int, NUMAZoneStatus]) -> Kubelet:
 
 
 # The machine
+
+
+def _machine_key(statuses: Mapping[int, NUMAZoneStatus]) -> Hashable:
+    """What ``_machine`` reads."""
+    return tuple(
+        (numa, status.topology, tuple((row.name, row.capacity) for row in status.resources))
+        for numa, status in statuses.items()
+    )
 
 
 def _machine(statuses: Mapping[int, NUMAZoneStatus]) -> Machine:

@@ -5,7 +5,7 @@ over many nodes or many moves is just calling functions. A node comes from nothi
 from a snapshot of a running kubelet (``restore``): its state files, or the NUMAZones of a node.
 """
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from numazones import cpuset
@@ -75,6 +75,7 @@ class Node:
         memory_pods: Mapping[str, Iterable[Block]] | None = None,
         device_assignments: Mapping[str, Mapping[str, Mapping[str, Iterable[str]]]] | None = None,
         preferred_allocation: PreferredAllocation | None = None,
+        start: Callable[..., Kubelet] = Kubelet.start,
     ) -> "Node":
         """A node from a snapshot. What is None starts as on a fresh node.
 
@@ -93,13 +94,14 @@ class Node:
             device_assignments: pod uid → container → resource → device ids. Devices and resources that
                 are not announced (any more) are taken as unregistered or unhealthy.
             preferred_allocation: the plugins' GetPreferredAllocation.
+            start: starts the kubelet, or knows one that was started in the same way (a kubelet is a value).
 
         Raises:
             InvalidNodeState: a snapshot that no kubelet on this machine can have, such as an assigned
                 CPU that does not exist or negative free memory.
             InvalidConfiguration, InvalidMachine, InvalidDevices: as for ``fresh``.
         """
-        kubelet = Kubelet.start(config, machine, devices or {}, preferred_allocation=preferred_allocation)
+        kubelet = start(config, machine, devices or {}, preferred_allocation=preferred_allocation)
         held = {
             uid: {
                 name: {kind: tuple(ids) for kind, ids in kinds.items()} for name, kinds in containers.items()
@@ -108,7 +110,7 @@ class Node:
         }
         manager = _with_unannounced(kubelet.devices, held)
         return cls(
-            replace(kubelet, devices=manager),
+            kubelet if manager is kubelet.devices else replace(kubelet, devices=manager),
             _cpu_state(kubelet, default_cpus, cpu_assignments or {}, cpu_pods or {}),
             _memory_state(kubelet.memory, machine_state, memory_assignments or {}, memory_pods or {}),
             _device_state(manager, held),

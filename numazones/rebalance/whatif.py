@@ -148,7 +148,7 @@ def situation_of(items: Iterable[Mapping[str, Any]], now: datetime) -> Situation
             for namespace in kinds.get("Namespace", ())
         },
     )
-    nodes = _nodes(kinds, pods)
+    nodes = _nodes(kinds, pods, sharing)
     return Situation(Cluster.of(nodes, pods), surroundings, templates)
 
 
@@ -218,7 +218,9 @@ def carried_out(made: Plan, situation: Situation) -> Situation:
     return replace(situation, cluster=cluster, history=history)
 
 
-def _nodes(kinds: Mapping[str, Sequence[Mapping[str, Any]]], pods: Iterable[ClusterPod]) -> list[ClusterNode]:
+def _nodes(
+    kinds: Mapping[str, Sequence[Mapping[str, Any]]], pods: Iterable[ClusterPod], sharing: Sharing
+) -> list[ClusterNode]:
     zones: dict[str, list[NUMAZone]] = {}
     for body in kinds.get("NUMAZone", ()):
         zone = NUMAZone.from_api(body)
@@ -232,7 +234,7 @@ def _nodes(kinds: Mapping[str, Sequence[Mapping[str, Any]]], pods: Iterable[Clus
     for body in kinds["Node"]:
         node = ClusterNode.from_api(body)
         if node.name in zones:
-            node = _with_zones(node, zones[node.name])
+            node = _with_zones(node, zones[node.name], sharing)
         try:
             other = seen(
                 body,
@@ -251,12 +253,12 @@ def _nodes(kinds: Mapping[str, Sequence[Mapping[str, Any]]], pods: Iterable[Clus
     return nodes
 
 
-def _with_zones(node: ClusterNode, zones: Sequence[NUMAZone]) -> ClusterNode:
+def _with_zones(node: ClusterNode, zones: Sequence[NUMAZone], sharing: Sharing) -> ClusterNode:
     for zone in zones:
         if zone.status is not None and zone.status.silence is not None:
             return node.with_unknown_state(Unknown("ExporterSilent", zone.status.silence.message))
     try:
-        return node.with_state(node_from_zones(zones))
+        return node.with_state(node_from_zones(zones, remember=sharing.made))
     except NumazonesError as error:
         return node.with_unknown_state(Unknown("ZonesUnreadable", str(error)))
 

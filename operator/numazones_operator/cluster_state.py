@@ -201,9 +201,7 @@ class ClusterState:
 
     def _judge(self, record: NodeRecord) -> None:
         before = (record.state, record.trouble)
-        record.read_zones(self._clock())
-        if record.state is not None and record.state is not before[0]:
-            record.state = self.sharing.node(record.state)
+        record.read_zones(self._clock(), self.sharing)
         if record.state is not before[0] or (record.trouble != before[1] and record.state is None):
             self._touch(record.name)
 

@@ -15,6 +15,7 @@ from numazones.errors import NumazonesError
 from numazones.kubelet.admission import remove
 from numazones.kubelet.node import Node
 from numazones.placement import DECIDERS, model_of
+from numazones.sharing import Sharing
 from numazones.wording import counted
 from numazones_operator.decoding import Heartbeat, ZoneReport
 from numazones_operator.other_models import OtherModel, Surroundings
@@ -83,7 +84,7 @@ class NodeRecord:
         """Whether anything about the node is left."""
         return bool(self.node or self.reports or self.topology or self.other.known or self.pods or self.pulse)
 
-    def read_zones(self, now: float) -> None:
+    def read_zones(self, now: float, sharing: Sharing) -> None:
         """Judge the zones as they are now; an earlier state stays while they contradict each other."""
         reports = list(self.reports.values())
         if not reports:
@@ -101,14 +102,15 @@ class NodeRecord:
             return
         self.troubled_since = None
         if self.snapshot != reports[0].snapshot:
-            self._take(reports, now)
+            self._take(reports, now, sharing)
         self.trouble = self.judgement
 
-    def _take(self, reports: list[ZoneReport], now: float) -> None:
+    def _take(self, reports: list[ZoneReport], now: float, sharing: Sharing) -> None:
         before = self.state
         try:
             self.state = node_from_zones(
-                [NUMAZone.from_api(report.body) for report in reports if report.body is not None]
+                [NUMAZone.from_api(report.body) for report in reports if report.body is not None],
+                remember=sharing.made,
             )
             self.judgement = None
         except NumazonesError as error:

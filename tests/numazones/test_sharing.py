@@ -5,7 +5,9 @@ from itertools import islice
 from hypothesis import given
 from hypothesis import strategies as st
 
+from numazones.api.zones import node_from_zones, zones_from_node
 from numazones.cluster import ClusterPod
+from numazones.kubelet.node import Node
 from numazones.pod import Pod
 from numazones.sharing import Sharing
 from numazones_simulator import node_kinds
@@ -46,7 +48,13 @@ def test_a_resized_pod_is_not_taken_for_its_template() -> None:
 
 def test_equal_nodes_share_one_kubelet() -> None:
     sharing = Sharing()
-    first, second = (sharing.node(node_kinds.single_numa_node("n", "a").empty_node()) for _ in range(2))
+
+    def read(kind: node_kinds.Kind, name: str) -> Node:
+        zones = zones_from_node(kind("n", "a").empty_node(), node_name=name, pods={})
+        read = node_from_zones(zones, remember=sharing.made)
+        assert read.state_key == node_from_zones(zones).state_key
+        return read
+
+    first, second = (read(node_kinds.single_numa_node, name) for name in ("one", "two"))
     assert first.kubelet is second.kubelet
-    other = sharing.node(node_kinds.restricted_pods("n", "a").empty_node())
-    assert other.kubelet is not first.kubelet
+    assert read(node_kinds.restricted_pods, "three").kubelet is not first.kubelet

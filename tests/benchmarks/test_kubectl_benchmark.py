@@ -1,0 +1,33 @@
+"""The benchmark of the plugin makes a dump that every command answers on."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+PROGRAM = Path(__file__).resolve().parents[2] / "benchmarks" / "kubectl.py"
+
+
+def test_every_command_answers_on_the_dump_it_makes(tmp_path: Path) -> None:
+    dump = tmp_path / "dump.json"
+    command = [
+        sys.executable,
+        str(PROGRAM),
+        "--nodes=4",
+        "--pods=40",
+        "--rounds=1",
+        "--json",
+        "--keep",
+        str(dump),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr
+    commands = json.loads(done.stdout)["commands"]
+    assert set(commands) == {"--help", "top", "why", "fit"}
+    assert all(one["cpuSeconds"] > 0 and one["wallSeconds"] > 0 for one in commands.values())
+    items = json.loads(dump.read_text())["items"]
+    held = [
+        len((zone.get("status") or {}).get("assignments", ())) for zone in items if zone["kind"] == "NUMAZone"
+    ]
+    assert len(held) == 8
+    assert sum(held) > 0
