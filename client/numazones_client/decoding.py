@@ -33,6 +33,8 @@ class Unreadable:
     metadata: Mapping[str, Any]
     problem: str
     """What cannot be read, for people."""
+    kind: str = ""
+    api_version: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +134,9 @@ class Decoder(Generic[T]):
             metadata = metadata if isinstance(metadata, Mapping) else {}
             name = f"{body.get('kind') or 'object'} {by_name(metadata) or '(unnamed)'}"
             problem = str(error) if isinstance(error, NumazonesError) else repr(error)
-            _log.warning(
-                "%s %s cannot be read and counts as gone: %s", body.get("kind") or "object", name, problem
-            )
-            return Unreadable(self._key(metadata), metadata, problem)
+            _log.warning("%s cannot be read and counts as gone: %s", name, problem)
+            kind, version = str(body.get("kind") or ""), str(body.get("apiVersion") or "")
+            return Unreadable(self._key(metadata), metadata, problem, kind, version)
 
 
 JSON: Decoder[dict[str, Any]] = Decoder(lambda body: body)

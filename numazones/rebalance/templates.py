@@ -5,6 +5,7 @@ with limits only would make a Burstable pod without CPUs, whose replacement seem
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from numazones.cluster import ClusterPod
@@ -17,11 +18,9 @@ def pod_from_template(owner: Mapping[str, Any], defaults: Defaults) -> ClusterPo
 
     A template that asks for nonsense gives a pod that cannot be read, with the problem.
     """
-    metadata, template = owner["metadata"], owner["spec"]["template"]
-    namespace = metadata["namespace"]
-    try:
-        spec = created_spec(template["spec"], namespace=namespace, defaults=defaults)
-    except NumazonesError:
-        spec = template["spec"]  # whoever reads it names the problem
+    metadata, template = owner["metadata"], owner["spec"].get("template") or {}
+    namespace, spec = metadata["namespace"], template.get("spec") or {}
+    with suppress(NumazonesError):  # whoever reads it names the problem
+        spec = created_spec(spec, namespace=namespace, defaults=defaults)
     name = {"namespace": namespace, "name": metadata["name"], "uid": f"template/{metadata['uid']}"}
     return ClusterPod.from_api({"metadata": {**(template.get("metadata") or {}), **name}, "spec": spec})

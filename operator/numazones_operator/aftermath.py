@@ -2,8 +2,9 @@
 
 Most pods are bound before anybody could predict for them. Their rejection is explained after the fact, for
 the node as it was when they came: hints, the rule that decided, who held what was missing, the nearest miss
-in plain words, and what would help. Only rejections that the model foresaw are explained: of others it would
-not know why.
+in plain words, and what would help. Where nothing was predicted, because the rejection was there first or the
+node was not known yet, that is worked out for the node as it is then. Only rejections that the model foresaw,
+or understands afterwards, are explained: of others it would not know why.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,6 +17,7 @@ from numazones_operator.truth import Expectation, Verification
 
 _MOST_ADVICE = 3
 _MOST_HOLDERS = 5
+_LATE = "nothing was predicted; worked out for the node as it was when the rejection was seen"
 
 
 def explanation_of(verification: Verification) -> tuple[str, ...]:
@@ -24,9 +26,9 @@ def explanation_of(verification: Verification) -> tuple[str, ...]:
     if verification.hit and expectation.policy is not None and not expectation.policy.admitted:
         return placement.explain(expectation.policy)
     verdict = expectation.verdict
-    if not verification.hit or verdict is None or verdict.admitted:
+    if verification.hit is False or verdict is None or verdict.admitted:
         return ()
-    lines: list[str] = []
+    lines = [] if verification.hit else [_LATE]
     if verdict.managers is not None:
         found = explain(verdict.managers)
         lines += found.lines()
@@ -41,7 +43,7 @@ def explanation_of(verification: Verification) -> tuple[str, ...]:
 def advice_of(verification: Verification) -> tuple[str, ...]:
     """Return what would have let the pod in; it takes some hundredths of a second to work out."""
     expectation, rejection = verification.expectation, verification.expectation.admission
-    if not verification.hit or rejection is None or rejection.admitted:
+    if verification.hit is False or rejection is None or rejection.admitted:
         return ()
     return tuple(one.sentence for one in advise(rejection, _names(expectation)))[:_MOST_ADVICE]
 

@@ -10,7 +10,7 @@ only inside a handler for the object in question.
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -169,18 +169,21 @@ class Announcements:
 
 def event(pod: ClusterPod, *, kind: str, reason: str, message: str, instance: str) -> dict[str, Any]:
     """Return an Event on a pod."""
+    about = {"apiVersion": "v1", "kind": "Pod", "namespace": pod.namespace, "name": pod.name, "uid": pod.uid}
+    return event_on(about, kind=kind, reason=reason, message=message, instance=instance)
+
+
+def event_on(
+    about: Mapping[str, str], *, kind: str, reason: str, message: str, instance: str
+) -> dict[str, Any]:
+    """Return an Event on an object, given as an ObjectReference; those of no namespace go to ``default``."""
     now = timestamp.format(datetime.now(UTC))
+    namespace = about.get("namespace") or "default"
     return {
         "apiVersion": "v1",
         "kind": "Event",
-        "metadata": {"namespace": pod.namespace, "generateName": f"{pod.name[:200]}."},
-        "involvedObject": {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "namespace": pod.namespace,
-            "name": pod.name,
-            "uid": pod.uid,
-        },
+        "metadata": {"namespace": namespace, "generateName": f"{about['name'][:200]}."},
+        "involvedObject": dict(about),
         "type": kind,
         "reason": reason,
         "message": message[:_LONGEST_MESSAGE],

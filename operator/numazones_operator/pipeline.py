@@ -79,7 +79,7 @@ class Pipeline:
         expectation = None if new is None else self._predict_binding(new)
         self.state.record_pod(old, new, rejected=expectation is not None and expectation.rejected)
         if new is not None:
-            self._compare(new)
+            self._compare(old, new)
         elif old is not None:
             self.truth.forget(old.uid)
             self.publisher.forget(old)
@@ -90,9 +90,10 @@ class Pipeline:
             return None
         return self.truth.bound(pod, self.state.as_found(pod.node), self.state.node(pod.node))
 
-    def _compare(self, pod: ClusterPod) -> None:
+    def _compare(self, old: ClusterPod | None, pod: ClusterPod) -> None:
         """Publish a prediction's outcome as soon as the kubelet has written it."""
-        verification = self.truth.compare(pod)
+        news = self.synced and (old is None or not old.terminal)
+        verification = self.truth.compare(pod, news=news, node=lambda: self.state.as_found(pod.node))
         if verification is not None:
             self.publisher.verified(pod, verification)
 

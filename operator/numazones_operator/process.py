@@ -45,6 +45,7 @@ from numazones_operator.rebalance.inputs import Inputs
 from numazones_operator.rebalance.intent import Intent
 from numazones_operator.rebalance.metrics import RebalanceFigures, RebalanceMetrics
 from numazones_operator.silences import Silences
+from numazones_operator.unreadable import UnreadableObjects
 from numazones_operator.work_figures import GateFigures, PredictionFigures, QueueFigures
 from numazones_program import logs, probes
 from numazones_program.signals import ending_signals
@@ -103,6 +104,7 @@ class Operator:
         self.inputs = Inputs(self.intent)
         self.rebalancing = self._rebalancing()
         self.gates = self._gates()
+        self.unreadable = UnreadableObjects(self._client, identity=self.identity)
         self.reflectors = tuple(self._reflectors())
         self.collectors = self._collectors()
         for collector in self.collectors:
@@ -181,6 +183,7 @@ class Operator:
         yield "silences", self._silences().run()
         yield "announcements", self.pipeline.announcements.run()
         yield "misses", self.pipeline.misses.run()
+        yield "unreadable objects", self.unreadable.run()
         yield "kopf", run_kopf(self._memo(), spawned=self._answer_signals)
         yield "admission gates", self.gates.run()
         if self.options.rebalance:
@@ -275,7 +278,14 @@ class Operator:
     def _reflector(self, resource: Resource, decoder: Any, table: Any, **values: Any) -> Reflector[Any]:
         pace = Pace(self.options.watch_duration, self.options.watch_silence, self.options.page_size)
         return Reflector(
-            self._client, resource, decoder=decoder, table=table, metrics=self.metrics, pace=pace, **values
+            self._client,
+            resource,
+            decoder=decoder,
+            table=table,
+            metrics=self.metrics,
+            pace=pace,
+            unreadable=self.unreadable.take,
+            **values,
         )
 
     def _collectors(self) -> tuple[FiguresCollector, ...]:

@@ -28,6 +28,7 @@ from numazones_operator.metrics import Metrics
 
 REJECTED = "Pod was rejected: "
 NO_NODE = "NoNode"
+TOO_LATE = "TooLate"
 APPROXIMATE = Unknown("Approximate", "only a NodeResourceTopology tells of the node, which is not exact")
 
 _WORDS_OF_THE_POLICY = ("topology-aware", "nri")
@@ -139,15 +140,25 @@ class Truth:
         """Drop the expectation about a pod that is gone."""
         self._expectations.pop(uid, None)
 
-    def compare(self, new: ClusterPod) -> Verification | None:
-        """Hold what was expected of a pod against its outcome; None while there is none, or it was told."""
+    def compare(
+        self, new: ClusterPod, *, news: bool = False, node: Callable[[], ClusterNode | None] = lambda: None
+    ) -> Verification | None:
+        """Hold what was expected of a pod against its outcome; None while there is none, or it was told.
+
+        ``news``: whether a status like this was not seen before; ``node``: as its kubelet most likely has it
+        now, for a rejection that nothing was predicted of.
+        """
         expectation = self._expectations.get(new.uid)
+        if expectation is None and news and prediction.relevant(new) and outcome(new) not in {None, ADMITTED}:
+            expectation = Expectation(new, prediction.UNKNOWN, TOO_LATE, "its binding was not seen before")
         actual = None if expectation is None else outcome(new, expectation.model)
         if actual is None or expectation is None:
             return None
-        del self._expectations[new.uid]
+        self._expectations.pop(new.uid, None)
         if not self._counts():
             return None
+        if expectation.predicted == prediction.UNKNOWN and actual != ADMITTED:
+            expectation = self._after_the_fact(expectation, actual, node())
         self._metrics.outcomes.labels(expectation.predicted, actual).inc()
         if actual != ADMITTED:
             self._metrics.owner_rejections.count(new, actual)
@@ -193,6 +204,13 @@ class Truth:
             otherwise=expectation.otherwise,
             fates=self._fates(pod.node, known.pods),
         )
+
+    def _after_the_fact(self, expectation: Expectation, actual: str, node: ClusterNode | None) -> Expectation:
+        """The expectation with what the model says now, where that is what the kubelet said."""
+        late = self._predict(expectation.pod, node, None)
+        if late.policy is not None or late.answer != actual:
+            return expectation
+        return replace(expectation, verdict=late.verdict, found=late.found, model=late.model)
 
     def _predict(
         self, pod: ClusterPod, node: ClusterNode | None, otherwise: ClusterNode | None

@@ -65,6 +65,16 @@ def test_a_runtime_classs_overhead_and_node_selector_belong_to_the_replacement()
     assert pod.constraints.node_selector == (("runtime", "kata"),)
 
 
+def test_an_owner_without_a_template_makes_a_pod_that_cannot_be_read() -> None:
+    found = inputs()
+    body = {"metadata": {"namespace": "default", "name": "rs", "uid": "u"}, "spec": {}}
+    found.templates[OWNERS[0]].put(Template.from_api(body))
+    pod = found.template("u")
+    assert pod is not None
+    assert pod.admission is None
+    assert "no containers" in pod.problem
+
+
 def test_a_template_that_is_edited_or_gone_is_not_remembered() -> None:
     found = inputs()
     for cpus in (2, 4):

@@ -46,7 +46,7 @@ class Template:
     def from_api(cls, body: Mapping[str, Any]) -> "Template":
         """Read a ReplicaSet, StatefulSet or Job."""
         metadata = {key: body["metadata"][key] for key in ("namespace", "name", "uid")}
-        kept = {"metadata": metadata, "spec": {"template": body["spec"]["template"]}}
+        kept = {"metadata": metadata, "spec": {"template": body["spec"].get("template")}}
         return cls(metadata["uid"], json.dumps(kept, separators=(",", ":")).encode())
 
 
