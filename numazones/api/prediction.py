@@ -7,7 +7,7 @@ them. A node whose state is unknown counts as stale, never as admitting.
 
 from typing import Annotated, Any, ClassVar
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from numazones.api.meta import (
     ATOMIC,
@@ -19,6 +19,7 @@ from numazones.api.meta import (
     Column,
     ResourceType,
     Timestamp,
+    json_name,
 )
 
 _MAX_MESSAGE = 4096
@@ -48,6 +49,12 @@ class NodeCounts(APIModel):
     admissible: int = Field(default=0, ge=0, description="Those of them whose kubelet would admit the pod.")
     stale: int = Field(default=0, ge=0, description="Those of them whose state is not known now.")
     excluded: int = Field(default=0, ge=0, description="Nodes that the scheduler passes over.")
+
+    @model_serializer(mode="wrap")
+    def _with_zeros(self, write: SerializerFunctionWrapHandler) -> dict[str, int]:
+        """Write every count: of these, 0 is news."""
+        counts: dict[str, int] = write(self)
+        return {json_name(name): 0 for name in type(self).model_fields} | counts
 
 
 class PredictionReason(APIModel):
@@ -135,6 +142,30 @@ class PredictionOutcome(APIModel):
     )
 
 
+class PredictionSummary(APIModel):
+    """The same in few words, for the columns of kubectl get; programs read the rest."""
+
+    nodes: str = Field(
+        default="",
+        max_length=32,
+        description="Nodes that would admit the pod, of all: 3/20.",
+    )
+    actual: str = Field(
+        default="",
+        max_length=32,
+        description="Waiting until the kubelet has decided, then Admitted or Rejected.",
+    )
+    node: str = Field(
+        default="", max_length=MAX_NAME, description="Node the pod is on; while it waits, the best candidate."
+    )
+    numa_nodes: str = Field(
+        default="",
+        max_length=64,
+        description="NUMA nodes there that the pod was predicted to get something of.",
+    )
+    why: str = Field(default="", max_length=128, description="What stands, or stood, in the way.")
+
+
 class AdmissionPredictionStatus(APIModel):
     """The prediction and, later, the outcome."""
 
@@ -152,6 +183,9 @@ class AdmissionPredictionStatus(APIModel):
     outcome: PredictionOutcome | None = Field(
         default=None, description="What became of the pod once it had a node."
     )
+    summary: PredictionSummary | None = Field(
+        default=None, description="The same in few words, for the columns of kubectl get."
+    )
 
 
 ADMISSION_PREDICTION = ResourceType(
@@ -163,15 +197,13 @@ ADMISSION_PREDICTION = ResourceType(
     description="Where the pod of the same name would be admitted, why not elsewhere, and if that was right.",
     columns=(
         Column("Verdict", ".status.verdict", "Admissible, Inadmissible or Unknown"),
-        Column("Admissible", ".status.nodes.admissible", "Nodes that would admit it", type="integer"),
-        Column("Evaluated", ".status.nodes.evaluated", "Nodes the scheduler could choose", type="integer"),
-        Column("Stale", ".status.nodes.stale", "Nodes whose state is not known", type="integer"),
-        Column("Best", ".status.candidates[0].node", "Best candidate"),
-        Column("Zones", ".status.candidates[0].numaIDs", "NUMA nodes it would get there"),
-        Column("Actual", ".status.outcome.actual", "What the kubelet decided"),
+        Column("Nodes", ".status.summary.nodes", "Nodes that would admit it, of all"),
+        Column("Actual", ".status.summary.actual", "Waiting, or what the kubelet decided"),
+        Column("Node", ".status.summary.node", "Its node; while it waits, the best candidate"),
+        Column("NUMA", ".status.summary.numaNodes", "NUMA nodes it gets there, as predicted"),
         Column("Age", ".metadata.creationTimestamp", "Time since the first prediction", type="date"),
-        Column("Model", ".status.model", "Who places pods on the node that Message is about", priority=1),
-        Column("Message", ".status.message", "The prediction in one sentence", priority=1),
+        Column("Model", ".status.model", "Who places pods on the node that Why is about", priority=1),
+        Column("Why", ".status.summary.why", "What stands, or stood, in the way"),
     ),
 )
 

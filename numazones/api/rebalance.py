@@ -481,7 +481,6 @@ REBALANCE_RECOMMENDATION = ResourceType(
         Column("Age", ".metadata.creationTimestamp", "Time since it was made", type="date"),
         Column("Policy", ".spec.policy", "Policy that it obeys", priority=1),
         Column("Expires", ".spec.expires", "When it is no longer valid", priority=1),
-        Column("Message", ".status.message", "Why it is in this phase", priority=1),
     ),
 )
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from numazones import cpuset, fragmentation
 from numazones.api.meta import API_VERSION, ObjectMeta, OwnerReference
 from numazones.api.prediction import (
     AdmissionPrediction,
@@ -18,12 +19,14 @@ from numazones.api.prediction import (
     PredictionCandidate,
     PredictionOutcome,
     PredictionReason,
+    PredictionSummary,
 )
 from numazones.cluster import ClusterPod
-from numazones.prediction import Prediction
+from numazones.prediction import UNKNOWN, Prediction
+from numazones.wording import shortened
 from numazones_client.resources import Resource
-from numazones_operator.aftermath import explanation_of
-from numazones_operator.hindsight import ADMITTED
+from numazones_operator.aftermath import brief_of, explanation_of
+from numazones_operator.hindsight import ADMITTED, Accuracy
 from numazones_operator.truth import Verification
 
 ADMISSION_PREDICTIONS = Resource("numazones.io", "v1alpha1", "admissionpredictions")
@@ -32,6 +35,13 @@ _LONGEST_MESSAGE = 1024
 _LONGEST_LINE = 512
 _MOST_REASONS = 16
 _MOST_LINES = 32
+_LONGEST_CELL = 50
+"""Characters; with names as usual, the table fits 160 columns."""
+_NONE = "<none>"
+"""What kubectl shows for a pod without a node."""
+
+WAITING = "Waiting"
+REJECTED = "Rejected"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +58,8 @@ class Published:
     """Of the status without that time."""
     version: int
     """Resource version, which Kubernetes promises to grow (KEP-5504)."""
+    settled: bool = False
+    """Whether it tells what became of the pod."""
 
     @classmethod
     def from_api(cls, body: Mapping[str, Any]) -> "Published":
@@ -60,6 +72,7 @@ class Published:
             status.get("changed") or "",
             digest(status),
             int(metadata.get("resourceVersion") or 0),
+            "outcome" in status,
         )
 
 
@@ -104,9 +117,40 @@ def status_of(
 ) -> dict[str, Any]:
     """Write a prediction, and its outcome if there is one, as the object's status."""
     outcome = None if verification is None else _outcome(verification, advice)
-    if prediction is None:
-        predicted = "" if outcome is None else outcome.predicted
-        return AdmissionPredictionStatus(verdict=predicted, outcome=outcome).to_api()
+    status = AdmissionPredictionStatus(verdict="" if outcome is None else outcome.predicted)
+    if prediction is not None:
+        status = _predicted(prediction)
+    summary = PredictionSummary(
+        nodes=""
+        if prediction is None
+        else f"{prediction.admissible}/{prediction.evaluated + prediction.excluded}",
+        **({"actual": WAITING} | _best(prediction) if verification is None else _seen(verification)),
+    )
+    return status.model_copy(update={"outcome": outcome, "summary": summary}).to_api()
+
+
+def with_outcome(status: Mapping[str, Any], pod: ClusterPod, actual: str) -> dict[str, Any]:
+    """Return a status with the outcome of a pod whose binding nobody saw, so that nothing was predicted."""
+    rejected = actual != ADMITTED
+    outcome = PredictionOutcome(
+        node=pod.node,
+        predicted=UNKNOWN,
+        actual=REJECTED if rejected else ADMITTED,
+        reason=actual if rejected else "",
+        message=pod.message[:_LONGEST_MESSAGE] if rejected else "",
+        accuracy=Accuracy.UNKNOWN,
+    )
+    summary = PredictionSummary(
+        nodes=(status.get("summary") or {}).get("nodes") or "",
+        actual=outcome.actual,
+        node=pod.node,
+        numa_nodes=_NONE,
+        why=outcome.reason,
+    )
+    return {**status, "outcome": outcome.to_api(), "summary": summary.to_api()}
+
+
+def _predicted(prediction: Prediction) -> AdmissionPredictionStatus:
     return AdmissionPredictionStatus(
         verdict=prediction.verdict,
         message=prediction.sentence[:_LONGEST_MESSAGE],
@@ -140,8 +184,31 @@ def status_of(
             )
             for candidate in prediction.candidates
         ),
-        outcome=outcome,
-    ).to_api()
+    )
+
+
+def _best(prediction: Prediction | None) -> dict[str, str]:
+    """Where a waiting pod would go, and what stands in its way."""
+    if prediction is None or not prediction.candidates:
+        why = "" if prediction is None else shortened(prediction.brief, _LONGEST_CELL)
+        return {"node": _NONE, "numa_nodes": _NONE, "why": why}
+    best = prediction.candidates[0]
+    return {"node": best.node, "numa_nodes": cpuset.format(cpuset.of(best.zones)) or _NONE}
+
+
+def _seen(verification: Verification) -> dict[str, str]:
+    """Where a pod is, and why it was rejected."""
+    expectation, rejected = verification.expectation, verification.actual != ADMITTED
+    verdict = expectation.verdict
+    numas: tuple[int, ...] = ()
+    if verdict is not None and verdict.admitted and not rejected:
+        numas = fragmentation.zones_of(verdict.state, expectation.pod.kubelet_uid)
+    return {
+        "actual": REJECTED if rejected else ADMITTED,
+        "node": expectation.pod.node,
+        "numa_nodes": cpuset.format(cpuset.of(numas)) or _NONE,
+        "why": shortened(brief_of(verification) or verification.actual, _LONGEST_CELL) if rejected else "",
+    }
 
 
 def _outcome(verification: Verification, advice: tuple[str, ...]) -> PredictionOutcome:
@@ -151,7 +218,7 @@ def _outcome(verification: Verification, advice: tuple[str, ...]) -> PredictionO
         node=expectation.pod.node,
         model=str(expectation.model or ""),
         predicted=expectation.predicted,
-        actual="Rejected" if rejected else ADMITTED,
+        actual=REJECTED if rejected else ADMITTED,
         reason=verification.actual if rejected else "",
         message=verification.message[:_LONGEST_MESSAGE] if rejected else "",
         accuracy=verification.accuracy or "",

@@ -40,6 +40,15 @@ def explanation_of(verification: Verification) -> tuple[str, ...]:
     return tuple(lines)
 
 
+def brief_of(verification: Verification) -> str:
+    """Return in few words what was missing; empty where the model does not know."""
+    expectation = verification.expectation
+    if not verification.hit or expectation.admission is None or expectation.admission.admitted:
+        return ""
+    found = explain(expectation.admission)
+    return "; ".join(map(str, found.shortages)) or found.shortfall
+
+
 def advice_of(verification: Verification) -> tuple[str, ...]:
     """Return what would have let the pod in; it takes some hundredths of a second to work out."""
     expectation, rejection = verification.expectation, verification.expectation.admission

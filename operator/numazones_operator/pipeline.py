@@ -64,7 +64,8 @@ class Pipeline:
             rate=options.write_rate,
             metrics=metrics,
             announcements=self.announcements,
-            wanted=lambda pod: self.state.pods.get(pod.uid) is not None,
+            pod_of=self.state.pods.get,
+            expects=self.truth.expects,
             clock=clock,
         )
         self.misses = Misses(client, namespace=options.namespace, wall=wall)
@@ -96,6 +97,8 @@ class Pipeline:
         verification = self.truth.compare(pod, news=news, node=lambda: self.state.as_found(pod.node))
         if verification is not None:
             self.publisher.verified(pod, verification)
+        elif pod.node:
+            self.publisher.settle(pod)
 
     def look_back(self) -> None:
         """Publish why predictions were wrong, where that has become known; call it now and then."""

@@ -26,6 +26,7 @@ from numazones_operator.admission_predictions import (
     key_of,
     object_of,
     status_of,
+    with_outcome,
     with_status,
 )
 from numazones_operator.aftermath import advice_of, explanation_of
@@ -33,7 +34,7 @@ from numazones_operator.announcements import Announcements
 from numazones_operator.hindsight import ADMITTED
 from numazones_operator.metrics import Metrics
 from numazones_operator.pacing import TokenBucket
-from numazones_operator.truth import Verification
+from numazones_operator.truth import Verification, outcome
 
 FIELD_MANAGER = "numazones-operator"
 _WORKERS = 16
@@ -51,6 +52,7 @@ class _Order:
     pod: ClusterPod
     prediction: Prediction | None
     status: dict[str, Any]
+    """Empty: what is published already, with the pod's outcome."""
     since: float
     tries: int = 0
 
@@ -65,17 +67,22 @@ class Publisher:
         rate: float,
         metrics: Metrics,
         announcements: Announcements,
-        wanted: Callable[[ClusterPod], bool],
+        pod_of: Callable[[str], ClusterPod | None],
+        expects: Callable[[str], bool] = lambda _uid: False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``rate`` in writes per second; ``wanted`` tells whether a pod is still there."""
+        """``rate`` in writes per second; ``pod_of`` gives the pod of a UID, if it is still there.
+
+        ``expects`` tells whether a pod's outcome is waited for, so that ``verified`` will be told.
+        """
         self._client = client
         self._writes = False
         self._bucket = TokenBucket(rate, 2 * rate, clock=clock)
         self._metrics = metrics
         self._announcements = announcements
         self._advice = TokenBucket(_ADVICE_RATE, 10 * _ADVICE_RATE, clock=clock)
-        self._wanted = wanted
+        self._pod_of = pod_of
+        self._expects = expects
         self._clock = clock
         self._urgent: dict[str, _Order] = {}
         self._normal: dict[str, _Order] = {}
@@ -84,6 +91,8 @@ class Publisher:
         """Key → the pod that waits, and what is to be read there."""
         self._unjudged: dict[str, Prediction | None] = {}
         """UID → what was told of a pod of which the prediction was wrong, until it is known why."""
+        self._outcomes: set[str] = set()
+        """UIDs of pods of which it is known, or being written, what became of them."""
         self._waiting = asyncio.Event()
         self.published: Table[Published] = Table(
             lambda item: item.key,
@@ -109,6 +118,7 @@ class Publisher:
             prediction = None
         if self._writes and verification.actual == ADMITTED and pod.uid not in self._unjudged:
             self._announcements.admitted(pod)
+        self._outcomes.add(pod.uid)
         prediction = self._unjudged.pop(pod.uid, prediction)
         if verification.accuracy is None:  # another one follows, which says why
             self._unjudged[pod.uid] = prediction
@@ -125,6 +135,23 @@ class Publisher:
         status = status_of(prediction, verification, advice=advice)
         self._enqueue(_Order(pod, prediction, status, self._clock()))
 
+    def settle(self, pod: ClusterPod) -> None:
+        """Tell what became of a pod that was predicted for but not seen to be bound; call it on changes."""
+        known = self.published.get(key_of(pod))
+        if not self._writes or known is None or known.pod_uid != pod.uid or known.settled:
+            return
+        actual = outcome(pod)
+        if actual is None or pod.uid in self._outcomes or self._expects(pod.uid):
+            return
+        self._outcomes.add(pod.uid)
+        if actual == ADMITTED:
+            self._announcements.admitted(pod)
+        waited, prediction = self._latest.pop(key_of(pod), (pod, None))
+        if waited.uid != pod.uid:
+            prediction = None
+        status = {} if prediction is None else with_outcome(status_of(prediction), pod, actual)
+        self._enqueue(_Order(pod, None, status, self._clock()))
+
     def forget(self, pod: ClusterPod) -> None:
         """Drop everything about a pod that is gone."""
         key = key_of(pod)
@@ -136,6 +163,7 @@ class Publisher:
             if order is not None and order.pod.uid == pod.uid:
                 del queue[key]
         self._unjudged.pop(pod.uid, None)
+        self._outcomes.discard(pod.uid)
         self._announcements.forget(pod.uid)
 
     async def run(self) -> None:
@@ -144,6 +172,8 @@ class Publisher:
         now = self._clock()
         for pod, prediction in list(self._latest.values()):
             self._enqueue(_Order(pod, prediction, status_of(prediction), now))
+        for item in self.published:
+            self._settle_published(item)
         try:
             async with asyncio.TaskGroup() as workers:
                 for number in range(_WORKERS):
@@ -177,6 +207,8 @@ class Publisher:
 
     def _observed(self, old: Published | None, new: Published | None) -> None:
         """Put right what somebody else has changed or deleted."""
+        if new is not None and not new.settled:
+            self._settle_published(new)
         item = new or old
         latest = None if item is None else self._latest.get(item.key)
         if latest is None or not self._writes:
@@ -185,6 +217,14 @@ class Publisher:
         status = status_of(prediction)
         if (new is None or new.digest != digest(status)) and self._wanted(pod) and not pod.node:
             self._enqueue(_Order(pod, prediction, status, self._clock()))
+
+    def _settle_published(self, item: Published) -> None:
+        pod = self._pod_of(item.pod_uid)
+        if pod is not None:
+            self.settle(pod)
+
+    def _wanted(self, pod: ClusterPod) -> bool:
+        return self._pod_of(pod.uid) is not None
 
     def _next(self) -> tuple[str, _Order] | None:
         """Take the first order whose object nobody is writing."""
@@ -218,10 +258,12 @@ class Publisher:
                     self._waiting.set()
 
     async def _write(self, key: str, order: _Order) -> None:
+        if not self._wanted(order.pod):
+            return
+        if not order.status:
+            order.status = await self._completed(order.pod)
         known = self.published.get(key)
         if known is not None and known.pod_uid == order.pod.uid and known.digest == digest(order.status):
-            return
-        if not self._wanted(order.pod):
             return
         if known is None or known.pod_uid != order.pod.uid:
             await self._create(order, known)
@@ -242,6 +284,11 @@ class Publisher:
         if order.prediction is not None and "outcome" not in order.status:
             before = "" if known is None else known.verdict
             self._announcements.verdict(order.pod, order.prediction, before=before)
+
+    async def _completed(self, pod: ClusterPod) -> dict[str, Any]:
+        """What an earlier leader has published, with the outcome."""
+        body = await self._client.get(ADMISSION_PREDICTIONS, pod.name, namespace=pod.namespace)
+        return with_outcome(body.get("status") or {}, pod, outcome(pod) or ADMITTED)
 
     async def _create(self, order: _Order, known: Published | None) -> None:
         """Create the object; one of an earlier pod of the same name makes way."""

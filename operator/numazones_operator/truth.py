@@ -136,6 +136,10 @@ class Truth:
             self._expectations[pod.uid] = expectation
         return expectation
 
+    def expects(self, uid: str) -> bool:
+        """Whether the outcome of a pod is waited for."""
+        return uid in self._expectations
+
     def forget(self, uid: str) -> None:
         """Drop the expectation about a pod that is gone."""
         self._expectations.pop(uid, None)

@@ -166,10 +166,7 @@ async def test_what_somebody_else_wrote_into_a_prediction_is_put_right(tmp_path:
             ADMISSION_PREDICTIONS, "a", meddled, namespace="default", subresource="status"
         )
 
-        async def put_right() -> bool:
-            return (await loop.predictions())["a"] == before
-
-        await eventually(put_right)
+        await eventually(put_right_again(loop, before))
         await loop.client.delete(ADMISSION_PREDICTIONS, "a", namespace="default")
         await eventually(put_right_again(loop, before))
         assert not operator.failed
