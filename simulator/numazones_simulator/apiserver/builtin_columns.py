@@ -485,6 +485,8 @@ COLUMNS: Final[dict[str, tuple[Column, ...]]] = {
         age_column(),
         Column("PreemptionPolicy", _field("preemptionPolicy", default="PreemptLowerPriority")),
     ),
+    "LimitRange": _created_columns(),
+    "RuntimeClass": _with_age(Column("Handler", _field("handler"))),
     "StorageClass": _with_age(
         Column("Provisioner", _field("provisioner")),
         Column("ReclaimPolicy", _field("reclaimPolicy", default="Delete")),

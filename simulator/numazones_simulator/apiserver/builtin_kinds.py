@@ -15,7 +15,7 @@ from numazones_simulator.apiserver import definitions, errors
 from numazones_simulator.apiserver.builtin_columns import columns_of, get
 from numazones_simulator.apiserver.errors import FieldError, Object
 from numazones_simulator.apiserver.kinds import Column, Kind, Strategy
-from numazones_simulator.apiserver.pods import PodStrategy, PriorityOf, check_spec, default_spec
+from numazones_simulator.apiserver.pods import DefaultsOf, PodStrategy, PriorityOf, check_spec, default_spec
 
 Check = Callable[[Object, Object | None], Iterable[FieldError]]
 
@@ -81,6 +81,21 @@ def _spec_defaults(**values: Any) -> Callable[[Object], Object]:
 
 def _top_defaults(**values: Any) -> Callable[[Object], Object]:
     return lambda obj: {**values, **obj}
+
+
+def _limit_range(obj: Object) -> Object:
+    """Limits for containers default to the most that is admitted, requests to limits, then to the least."""
+
+    def filled(item: Object) -> Object:
+        if item.get("type") != "Container":
+            return item
+        limits = {**(item.get("max") or {}), **(item.get("default") or {})}
+        requests = {**(item.get("min") or {}), **limits, **(item.get("defaultRequest") or {})}
+        found = {"default": limits, "defaultRequest": requests}
+        return {**item, **{name: amounts for name, amounts in found.items() if amounts}}
+
+    items = [filled(item) for item in get(obj, "spec", "limits", default=[])]
+    return {**obj, "spec": {**(obj.get("spec") or {}), "limits": items}}
 
 
 def _with_template(obj: Object) -> Object:
@@ -250,6 +265,11 @@ def _check_event(obj: Object, _old: Object | None) -> Iterator[FieldError]:
         yield errors.invalid_value("involvedObject.namespace", namespace, "does not match event.namespace")
 
 
+def _check_runtime_class(obj: Object, old: Object | None) -> Iterator[FieldError]:
+    if old is not None and obj.get("handler") != old.get("handler"):
+        yield errors.invalid_value("handler", obj.get("handler"), "field is immutable")
+
+
 def _check_role_ref(obj: Object, old: Object | None) -> Iterator[FieldError]:
     if old is not None and obj.get("roleRef") != old.get("roleRef"):
         yield errors.invalid_value("roleRef", obj.get("roleRef"), "cannot change roleRef")
@@ -342,6 +362,7 @@ core:
   Service                           namespaced  svc       all             status                   -
   PersistentVolumeClaim             namespaced  pvc       -               status                   -
   PersistentVolume                  cluster     pv        -               status                   -
+  LimitRange                        namespaced  limits    -               -                        -
 events.k8s.io:
   Event                             namespaced  ev        -               -                        -
 coordination.k8s.io:
@@ -352,6 +373,8 @@ scheduling.k8s.io:
   PriorityClass                     cluster     pc        -               -                        counted
 storage.k8s.io:
   StorageClass                      cluster     sc        -               -                        -
+node.k8s.io:
+  RuntimeClass                      cluster     -         -               -                        -
 apps:
   Deployment                        namespaced  deploy    all             status,scale             counted
   ReplicaSet                        namespaced  rs        all             status,scale             counted
@@ -398,6 +421,8 @@ _STRATEGIES: Final[Mapping[tuple[str, str], Strategy]] = {
         True,
         {"phase": "Pending"},
     ),
+    ("", "LimitRange"): Plain(_limit_range),
+    ("node.k8s.io", "RuntimeClass"): Plain(check=_check_runtime_class),
     ("events.k8s.io", "Event"): Plain(check=lambda obj, old: _check_event(event_to_core(obj), old)),
     ("coordination.k8s.io", "Lease"): Plain(check=_check_lease),
     ("policy", "PodDisruptionBudget"): Plain(
@@ -433,11 +458,13 @@ _SELECTABLE: Final[Mapping[tuple[str, str], Mapping[str, Callable[[Object], str]
 }
 
 
-def builtin_kinds(priority_of: PriorityOf, definitions_strategy: Strategy) -> list[Kind]:
+def builtin_kinds(
+    priority_of: PriorityOf, defaults_of: DefaultsOf, definitions_strategy: Strategy
+) -> list[Kind]:
     """All built-in kinds; `definitions_strategy` is how CustomResourceDefinitions are written."""
     strategies = {
         **_STRATEGIES,
-        ("", "Pod"): PodStrategy(priority_of),
+        ("", "Pod"): PodStrategy(priority_of, defaults_of),
         ("apiextensions.k8s.io", "CustomResourceDefinition"): definitions_strategy,
     }
     kinds, group = [], ""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from numazones import quantity
+from numazones.defaulting import Defaults, created_spec
 from numazones_simulator.apiserver import errors
 from numazones_simulator.apiserver.errors import FieldError, Object
 
@@ -39,6 +40,7 @@ _GATED: Final = {
 }
 
 PriorityOf = Callable[[str], tuple[int, str] | None]
+DefaultsOf = Callable[[str], Defaults]
 
 
 def _with_requests(resources: Object) -> Object:
@@ -144,12 +146,13 @@ def _native(amounts: Object | None) -> dict[str, quantity.Quantity]:
 class PodStrategy:
     """Pods: many defaults, an almost immutable spec, status of its own."""
 
-    def __init__(self, priority_of: PriorityOf) -> None:
+    def __init__(self, priority_of: PriorityOf, defaults_of: DefaultsOf) -> None:
         self._priority_of = priority_of
+        self._defaults_of = defaults_of
 
     def for_create(self, obj: Object) -> Object:
-        """Defaults, priority, default tolerations; a new pod is Pending, and told so if it is gated."""
-        spec = default_spec(obj.get("spec") or {})
+        """Defaults, also of LimitRanges and RuntimeClass, and priority; Pending, and told so if gated."""
+        spec = self._admitted(default_spec(obj.get("spec") or {}), obj["metadata"])
         spec.setdefault("enableServiceLinks", True)
         spec.setdefault("serviceAccountName", "default")
         spec.setdefault("serviceAccount", spec["serviceAccountName"])
@@ -166,6 +169,20 @@ class PodStrategy:
         if spec.get("schedulingGates"):
             status["conditions"] = [_GATED]
         return {**obj, "spec": spec, "status": status}
+
+    def _admitted(self, spec: Object, metadata: Object) -> Object:
+        """What the plugins LimitRanger (of which the bounds are not enforced) and RuntimeClass fill in."""
+        namespace, name = metadata.get("namespace", ""), spec.get("runtimeClassName")
+        defaults = self._defaults_of(namespace)
+        if name and name not in defaults.runtime_classes:
+            raise errors.forbidden(
+                "", "pods", metadata.get("name", ""), f'pod rejected: RuntimeClass "{name}" not found'
+            )
+        if not name and not defaults.limit_ranges:
+            return spec
+        made = created_spec({**spec, "priority": 0}, namespace=namespace, defaults=defaults)
+        del made["priority"]
+        return made
 
     def for_update(self, obj: Object, old: Object) -> Object:
         """The spec with its defaults, the old status."""

@@ -21,6 +21,7 @@ from typing import Any, Final, Self
 import orjson
 from aiohttp import web
 
+from numazones.defaulting import Defaults
 from numazones.errors import NumazonesError
 from numazones_simulator.apiserver import (
     custom_kinds,
@@ -121,7 +122,9 @@ class ApiServer:
         self._bookmark_seconds = bookmark_seconds
         self.node_proxy = node_proxy
         self.store = Store(history=history)
-        self.registry = Registry(builtin_kinds(self._priority_of, custom_kinds.DefinitionStrategy()))
+        self.registry = Registry(
+            builtin_kinds(self._priority_of, self._defaults_of, custom_kinds.DefinitionStrategy())
+        )
         self.writes = Writes(self.store, self.registry)
         self.budgets = Budgets(self.writes)
         self.faults = Faults()
@@ -215,6 +218,15 @@ class ApiServer:
             if one["metadata"]["name"] == name or (not name and one.get("globalDefault")):
                 return int(one.get("value", 0)), one.get("preemptionPolicy", "PreemptLowerPriority")
         return None if name else (0, "PreemptLowerPriority")
+
+    def _defaults_of(self, namespace: str) -> Defaults:
+        """The namespace's LimitRanges, and all RuntimeClasses."""
+        ranges = [version.object for version in self.store.shelf("", "limitranges").versions()]
+        classes = [version.object for version in self.store.shelf("node.k8s.io", "runtimeclasses").versions()]
+        return Defaults(
+            tuple(one for one in ranges if one["metadata"]["namespace"] == namespace),
+            {one["metadata"]["name"]: one for one in classes},
+        )
 
     # --- requests -----------------------------------------------------------------------------
 

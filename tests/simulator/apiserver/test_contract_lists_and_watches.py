@@ -326,6 +326,8 @@ async def test_a_single_object_as_a_table(api: Any, widget: Any) -> None:
         ("/apis/apps/v1/daemonsets", ["Name", "Desired", "Current", "Ready", "Up-to-date", "Available", "Node Selector", "Age", "Containers", "Images", "Selector"]),
         ("/apis/batch/v1/jobs", ["Name", "Status", "Completions", "Duration", "Age", "Containers", "Images", "Selector"]),
         ("/apis/scheduling.k8s.io/v1/priorityclasses", ["Name", "Value", "Global-Default", "Age", "PreemptionPolicy"]),
+        ("/api/v1/limitranges", ["Name", "Created At"]),
+        ("/apis/node.k8s.io/v1/runtimeclasses", ["Name", "Handler", "Age"]),
         ("/apis/storage.k8s.io/v1/storageclasses", ["Name", "Provisioner", "ReclaimPolicy", "VolumeBindingMode", "AllowVolumeExpansion", "Age"]),
         ("/apis/networking.k8s.io/v1/networkpolicies", ["Name", "Pod-Selector", "Age"]),
         ("/apis/rbac.authorization.k8s.io/v1/clusterroles", ["Name", "Created At"]),

@@ -415,3 +415,63 @@ async def test_lasting_namespaces_stay(api: Any) -> None:
     answer = await api.delete("/api/v1/namespaces/default")
     assert (answer.code, answer.body["reason"]) == (403, "Forbidden")
     assert answer.body["message"] == 'namespaces "default" is forbidden: this namespace may not be deleted'
+
+
+async def test_a_limit_range_fills_in_what_the_containers_of_later_pods_leave_open(
+    api: Any, pod: Any
+) -> None:
+    item = {
+        "type": "Container",
+        "max": {"cpu": "4", "memory": "4Gi"},
+        "default": {"memory": "1Gi"},
+        "defaultRequest": {"cpu": "500m"},
+    }
+    body = {
+        "apiVersion": "v1",
+        "kind": "LimitRange",
+        "metadata": {"name": "usual"},
+        "spec": {"limits": [item, {"type": "Pod", "max": {"cpu": "8"}}]},
+    }
+    created = (await api.post(api.core("limitranges"), body)).body
+    container, whole = created["spec"]["limits"]
+    assert container["default"] == {"cpu": "4", "memory": "1Gi"}
+    assert container["defaultRequest"] == {"cpu": "500m", "memory": "1Gi"}
+    assert whole == {"type": "Pod", "max": {"cpu": "8"}}
+    made = (await api.post(api.core("pods"), pod("p", **_limited(requests={"cpu": "2"})))).body
+    assert made["spec"]["containers"][0]["resources"] == {
+        "limits": {"cpu": "4", "memory": "1Gi"},
+        "requests": {"cpu": "2", "memory": "1Gi"},
+    }
+    assert made["status"]["qosClass"] == "Burstable"
+    assert (await api.delete(f"{api.core('limitranges')}/usual")).code == 200
+    made = (await api.post(api.core("pods"), pod("q"))).body
+    assert made["spec"]["containers"][0]["resources"] == {}
+
+
+async def test_a_runtime_class_adds_overhead_selector_and_tolerations(api: Any, pod: Any) -> None:
+    name = f"sandboxed-{api.namespace}"
+    path = "/apis/node.k8s.io/v1/runtimeclasses"
+    body = {
+        "apiVersion": "node.k8s.io/v1",
+        "kind": "RuntimeClass",
+        "metadata": {"name": name},
+        "handler": "kata",
+        "overhead": {"podFixed": {"cpu": "250m", "memory": "120Mi"}},
+        "scheduling": {
+            "nodeSelector": {"kata": "yes"},
+            "tolerations": [{"key": "kata", "operator": "Exists"}],
+        },
+    }
+    assert (await api.post(path, body)).code == 201
+    made = (await api.post(api.core("pods"), pod("p", runtimeClassName=name))).body
+    assert made["spec"]["overhead"] == {"cpu": "250m", "memory": "120Mi"}
+    assert made["spec"]["nodeSelector"] == {"kata": "yes"}
+    assert {"key": "kata", "operator": "Exists"} in made["spec"]["tolerations"]
+    changed = await api.merge(f"{path}/{name}", {"handler": "other"})
+    assert (changed.code, changed.body["details"]["causes"][0]["field"]) == (422, "handler")
+    assert (await api.delete(f"{path}/{name}")).code == 200
+    unknown = await api.post(api.core("pods"), pod("q", runtimeClassName="no-such-class"))
+    assert (unknown.code, unknown.body["message"]) == (
+        403,
+        'pods "q" is forbidden: pod rejected: RuntimeClass "no-such-class" not found',
+    )
