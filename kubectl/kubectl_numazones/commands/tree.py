@@ -53,7 +53,7 @@ def command(source: Source, node: str, *, plain: bool, output: str) -> int:
     if found.state is None:
         reason = found.unknown.message if found.unknown else ""
         raise NotThere(f"the state of node {found.name} is unknown: {reason}")
-    lines = list(_Drawing(found, found.state, plain=plain).lines())
+    lines = list(Drawing(found, found.state, plain=plain).lines())
     if output == "svg":
         recorder = Console(record=True, width=screen.width(), file=open("/dev/null", "w"))  # noqa: SIM115, PTH123
         for line in lines:
@@ -66,7 +66,7 @@ def command(source: Source, node: str, *, plain: bool, output: str) -> int:
     return 0
 
 
-class _Drawing:
+class Drawing:
     """One node's picture, line by line."""
 
     def __init__(self, node: ClusterNode, state: Node, *, plain: bool) -> None:

@@ -1,0 +1,78 @@
+"""Why a pod is stuck, in sentences: the answer, how its owner's replicas fared, and what would help."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from kubectl_numazones import answers
+from kubectl_numazones.cluster import Seen
+from numazones.advice import Advice
+from numazones.cluster import ClusterPod
+from numazones.prediction import ADMISSIBLE, Prediction
+
+_LOOP = (
+    "Its controller makes a new pod for each one rejected, so this goes on until one fits; "
+    "the scheduling gate numazones.io/admission ends such loops."
+)
+
+
+def runs(pod: ClusterPod) -> bool:
+    """Whether a kubelet has admitted the pod, so that nothing is to be explained."""
+    return bool(pod.node) and not pod.terminal
+
+
+def most_telling(pods: list[ClusterPod]) -> ClusterPod:
+    """The pod to explain of an owner's: one that waits, else one that was rejected, else any."""
+    return min(pods, key=lambda pod: (bool(pod.node), not pod.reason, pod.created, pod.name))
+
+
+def story(pods: list[ClusterPod], pod: ClusterPod, prediction: Prediction, seen: Seen) -> Iterator[str]:
+    """Yield everything that is to be said before node by node: ``pod`` is the most telling of ``pods``."""
+    yield f"{pod.namespace}/{pod.name}: {_headline(pod, prediction)}"
+    yield from _loop(pods)
+    helpful = cures(pod, prediction, seen)
+    made = [] if runs(pod) or prediction.verdict == ADMISSIBLE else seen.recommendations(pods)
+    if helpful or made:
+        yield ""
+        yield "What would help:"
+    for node, item in helpful:
+        yield f"  - {item.sentence} ({node})" if node not in item.sentence else f"  - {item.sentence}"
+    for recommendation in made:
+        yield f"  - a plan was made: kubectl describe rebalancerecommendation {recommendation}"
+
+
+def cures(pod: ClusterPod, prediction: Prediction, seen: Seen) -> list[tuple[str, Advice]]:
+    """Return (node, change) for what would let a pod in; nothing for one that runs or would be admitted."""
+    if runs(pod) or prediction.verdict == ADMISSIBLE:
+        return []
+    nodes = seen.situation.cluster.nodes
+    return answers.advice_for(pod, nodes, answers.nearest(prediction, nodes))
+
+
+def _headline(pod: ClusterPod, prediction: Prediction) -> str:
+    if runs(pod):
+        return f"runs on {pod.node}"
+    past = ""
+    if pod.reason and pod.node:
+        said = pod.message.removeprefix("Pod was rejected: ")
+        past = f"rejected on {pod.node} with {pod.reason} ({said}); as things are now, "
+    return past + prediction.sentence
+
+
+def _loop(pods: list[ClusterPod]) -> list[str]:
+    """How the owner's replicas have fared, where there are several."""
+    rejected = [pod for pod in pods if pod.terminal and pod.reason and not pod.acknowledged]
+    if not rejected:
+        return []
+    waiting = sum(1 for pod in pods if not pod.node and not pod.terminal)
+    running = sum(1 for pod in pods if pod.node and not pod.terminal)
+    reasons = ", ".join(
+        f"{count} {reason}" for reason, count in Counter(pod.reason for pod in rejected).most_common()
+    )
+    first, last = (choice(pod.created for pod in rejected) for choice in (min, max))
+    since = f"since {first}" + (f", the last at {last}" if last != first else "")
+    were = "was" if len(rejected) == 1 else "were"
+    now = f"{running} running, {waiting} waiting"
+    lines = [f"{len(rejected)} of its pods {were} rejected {since} ({reasons}); now {now}"]
+    if len(rejected) > 1 and rejected[0].controller is not None:
+        lines.append(_LOOP)
+    return lines
