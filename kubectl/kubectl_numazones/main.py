@@ -31,6 +31,7 @@ _COMMANDS = {
     "fit": _Command("fit", "Ask whether, where and how often a pod or shape would be admitted."),
     "who": _Command("who", "List what each NUMA zone of a node holds, and for whom."),
     "top": _Command("top", "Show the NUMA zones with bars of what is in use."),
+    "live": _Command("live", "Show zones, stuck pods and plans on a full screen that follows the cluster."),
     "tree": _Command("tree", "Draw a node: sockets, NUMA nodes, caches, cores and who holds them."),
     "plan": _Command("plan", "Plan the fewest evictions after which waiting pods fit."),
     "report": _Command("report", "Write the cluster as one page (HTML) that needs no network."),

@@ -1,0 +1,116 @@
+"""What the view shows of one state of the cluster: zones, stuck pods and plans, without a terminal.
+
+Made anew whenever the cluster has changed. Pods of one owner stand in one line, for a ReplicaSet whose
+replicas are rejected leaves hundreds of them.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from kubectl_numazones import answers, stuck
+from kubectl_numazones.cluster import Object, Seen
+from kubectl_numazones.zone_figures import Zone, zones_of
+from numazones.api.rebalance import RebalancePolicySpec
+from numazones.cluster import ClusterPod
+from numazones.prediction import Kind, Prediction
+from numazones.rebalance.custom_resources import policy_of, title
+from numazones.rebalance.goals import Goal, pending
+from numazones.rebalance.whatif import Report, what_if
+
+_EFFORT = 20_000
+"""Steps of the search per plan: what a view may take that is looked at, not waited for."""
+_MOST_GOALS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Stuck:
+    """Pods of one owner that wait or were rejected, and what is foreseen for them."""
+
+    pods: list[ClusterPod]
+    example: ClusterPod
+    prediction: Prediction
+    sentence: str
+
+    @property
+    def name(self) -> str:
+        """The owner, or the pod that has none."""
+        owner = self.example.controller
+        return f"{self.example.namespace}/{self.example.name if owner is None else owner.name}"
+
+    @property
+    def waiting(self) -> int:
+        """Pods without a node."""
+        return sum(1 for pod in self.pods if not pod.node)
+
+    @property
+    def rejected(self) -> int:
+        """Pods that a kubelet rejected."""
+        return len(self.pods) - self.waiting
+
+    @property
+    def since(self) -> str:
+        """When the first of them was created."""
+        return min(pod.created for pod in self.pods)
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """Everything that is shown, but plans, which are sought when they are looked at."""
+
+    seen: Seen
+    zones: tuple[Zone, ...]
+    unknown: tuple[tuple[str, str], ...]
+    """(node, why) of nodes whose state is unknown."""
+    stuck: tuple[Stuck, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A plan that the view has found, or a recommendation that the operator has made."""
+
+    goal: str
+    report: Report | None = None
+    recommendation: Object | None = None
+
+
+def board_of(seen: Seen) -> Board:
+    """Ask the library about a cluster."""
+    nodes = seen.situation.cluster.nodes
+    unknown = tuple(
+        (node.name, node.unknown.message)
+        for _, node in sorted(nodes.items())
+        if node.state is None and node.unknown is not None
+    )
+    zones = tuple(zone for node in nodes.values() for zone in zones_of(node))
+    return Board(seen, zones, unknown, tuple(sorted(_stuck(seen), key=lambda item: (item.since, item.name))))
+
+
+def _stuck(seen: Seen) -> Iterator[Stuck]:
+    owned: dict[str, list[ClusterPod]] = {}
+    rejected = (pod for pod in seen.ended if pod.reason and not pod.acknowledged)
+    for pod in (*seen.situation.cluster.pending.values(), *rejected):
+        owned.setdefault(pod.uid if pod.controller is None else pod.controller.uid, []).append(pod)
+    nodes = seen.situation.cluster.nodes
+    foreseen: dict[Kind, Prediction] = {}
+    for pods in owned.values():
+        example = stuck.most_telling(pods)
+        kind = Kind.of(example)
+        known = None if kind is None else foreseen.get(kind)
+        prediction = answers.foresee(example, nodes) if known is None else known
+        if kind is not None:
+            foreseen[kind] = prediction
+        yield Stuck(pods, example, prediction, stuck.sentence(example, prediction, seen))
+
+
+def plans_of(seen: Seen) -> list[Planned]:
+    """Return the recommendations in the cluster, and what would help each waiting pod beside them."""
+    made = [
+        Planned(str((item.get("spec") or {}).get("goal") or ""), recommendation=item) for item in seen.made
+    ]
+    policy = policy_of(RebalancePolicySpec(), {})
+    goals: Sequence[Goal] = list(pending(seen.situation.cluster.pending.values()))
+    found = (
+        Planned(title(goal), what_if(goal, seen.situation, policy, effort=_EFFORT))
+        for goal in goals[:_MOST_GOALS]
+    )
+    return [*made, *found]

@@ -1,0 +1,65 @@
+"""The cluster's objects, kept current by watches, for whoever wants to see all of them at once."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+from kubectl_numazones.cluster import Object, Source
+from kubectl_numazones.kinds import KINDS, Kind
+from numazones_client import JSON, Client, Reflector, Table, by_name, load
+
+_SETTLE = 0.5
+"""Seconds that further changes are waited for: a rollout is many events and one picture."""
+
+
+class Following:
+    """Mirrors every kind that commands read."""
+
+    def __init__(self, client: Client) -> None:
+        """Prepare to mirror; ``run`` does it."""
+        self._changed = asyncio.Event()
+        self._tables: dict[str, Table[dict[str, Any]]] = {}
+        self._reflectors: dict[Kind, Reflector[dict[str, Any]]] = {}
+        for kind in KINDS:
+            table = Table(_key, lambda _before, _after: self._changed.set())
+            self._tables[kind.kind] = table
+            self._reflectors[kind] = Reflector(
+                client, kind.resource, decoder=JSON, table=table, optional=not kind.needed
+            )
+
+    @property
+    def problem(self) -> str:
+        """Why what is seen may be behind; empty while it is current."""
+        needed = (reflector for kind, reflector in self._reflectors.items() if kind.needed)
+        return next((reflector.problem for reflector in needed if reflector.problem), "")
+
+    async def run(self) -> None:
+        """Mirror until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for reflector in self._reflectors.values():
+                tasks.create_task(reflector.run())
+
+    async def states(self) -> AsyncIterator[list[Object]]:
+        """Yield all objects, once everything needed is known and then after changes."""
+        for kind, reflector in self._reflectors.items():
+            if kind.needed:
+                await reflector.synced.wait()
+        while True:
+            self._changed.clear()
+            yield [{**item, "kind": kind} for kind, table in self._tables.items() for item in table]
+            await self._changed.wait()
+            await asyncio.sleep(_SETTLE)
+
+
+def _key(item: dict[str, Any]) -> str:
+    return by_name(item["metadata"])
+
+
+async def connected(source: Source) -> Client:
+    """Return a client of the source's cluster.
+
+    Raises:
+        NumazonesError: no API server is configured.
+    """
+    config = await load(source.kubeconfig, context=source.context)
+    return Client(config, user_agent="kubectl-numazones")

@@ -1,0 +1,188 @@
+"""``live``: what is on the screen, and what keys do, on a dump and on a cluster that changes."""
+
+import json
+import re
+import subprocess
+import sys
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubectl_numazones.cluster import Source, read
+from kubectl_numazones.live.app import Live
+from numazones_client.resources import PODS
+from numazones_simulator import node_kinds
+from tests.kubectl.conftest import written
+from tests.operator.closed_loop import closed_loop, eventually
+
+DUMP = Path(__file__).parents[1] / "data/kubectl/dump.json"
+PROGRAM = Path(sys.executable).with_name("kubectl-numazones")
+
+
+def shown(app: Live) -> str:
+    """The text of the screen, line by line, as a screenshot has it."""
+    pieces = re.findall(r'<text [^>]*y="([\d.]+)"[^>]*>(.*?)</text>', app.export_screenshot())
+    lines: dict[float, list[str]] = {}
+    for height, text in pieces:
+        lines.setdefault(float(height), []).append(unescape(text).replace("\xa0", " "))
+    return "\n".join(" ".join(lines[height]) for height in sorted(lines))
+
+
+def view(path: Path = DUMP) -> Live:
+    source = Source(files=(path,))
+    return Live(source, read(source))
+
+
+def recommending(directory: Path) -> Path:
+    """The guide's cluster with a recommendation."""
+    items = json.loads(DUMP.read_text())["items"]
+    move = {
+        "pod": {"namespace": "team", "name": "web-1"},
+        "source": {"node": "worker-1"},
+        "target": {"node": "worker-2"},
+        "why": "room for trainer",
+    }
+    recommendation = {
+        "kind": "RebalanceRecommendation",
+        "metadata": {"name": "keep-room-1"},
+        "spec": {"goal": "pod team/trainer-2", "moves": [move], "gain": {"before": 0, "after": 1}},
+        "status": {"phase": "Proposed", "message": "waits for approval"},
+    }
+    return written(directory / "dump.json", [*items, recommendation])
+
+
+async def press(pilot: Any, *keys: str) -> None:
+    for key in keys:
+        await pilot.press(key)
+        await pilot.app.workers.wait_for_complete()
+        await pilot.pause()
+    await pilot.pause()
+
+
+async def until(pilot: Any, pattern: str) -> None:
+    """Wait for something on the screen: columns and clusters take their time."""
+
+    async def seen() -> bool:
+        await pilot.pause()
+        return re.search(pattern, shown(pilot.app)) is not None
+
+    await eventually(seen, what=f"the screen shows {pattern}")
+
+
+@pytest.mark.parametrize("size", [(80, 24), (200, 50), (40, 12)])
+async def test_zones_are_shown_first_on_any_terminal(size: tuple[int, int]) -> None:
+    app = view()
+    async with app.run_test(size=size) as pilot:
+        await until(pilot, r"1 Zones 4[\s\S]*worker-1 +1 ")
+        screen = shown(app)
+        assert [line.split()[:2] for line in screen.splitlines() if "worker-1" in line[:12]] == [
+            ["worker-1", "0"],
+            ["worker-1", "1"],
+        ]
+        # Where there is room, what is chosen is drawn beside the list.
+        assert ("socket 0" in screen) is (size[0] >= 140)
+
+
+async def test_digits_and_arrows_turn_between_the_lists() -> None:
+    app = view()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await press(pilot, "2")
+        await until(pilot, r"team/trainer +1 +1 +Inadmissible +needs 5")
+        await press(pilot, "right")
+        await until(pilot, r"pod team/trainer-2 +0 +1 +1 +found here +team/web-1")
+        await press(pilot, "right")
+        await until(pilot, "MEMORY")
+        await press(pilot, "left", "left")
+        await until(pilot, "Inadmissible")
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        (["down", "down", "enter"], "worker-2: single-numa-node, scope container"),
+        (["j", "j", "j", "k", "enter"], "worker-2: single-numa-node, scope container"),
+        (["2", "enter"], "What would help:"),
+        (["3", "enter"], "the largest free zone of worker-1 grows"),
+    ],
+)
+async def test_enter_opens_everything_about_a_line_and_escape_closes_it(keys: list[str], said: str) -> None:
+    app = view()
+    async with app.run_test(size=(120, 30)) as pilot:
+        await press(pilot, *keys)
+        await until(pilot, re.escape(said))
+        await press(pilot, "escape")
+        assert said not in shown(app)
+
+
+async def test_a_filter_leaves_the_lines_that_have_all_its_words() -> None:
+    app = view()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await press(pilot, "slash", *"worker-2", "enter")
+        await until(pilot, "worker-2 ")
+        assert "worker-1 " not in shown(app)
+        await press(pilot, "slash", *" q")
+        await until(pilot, "no line has the words")
+        await press(pilot, "escape")
+        await until(pilot, "worker-1 ")
+        await press(pilot, "q")
+    assert app.return_code == 0
+
+
+async def test_zones_are_sorted_by_one_order_after_the_other() -> None:
+    app = view()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await press(pilot, "s")
+        screen = shown(app)
+        assert "by cpu" in screen
+        assert next(line for line in screen.splitlines() if "worker" in line).split()[:2] == ["worker-1", "1"]
+
+
+async def test_recommendations_stand_among_the_plans(tmp_path: Path) -> None:
+    app = view(recommending(tmp_path))
+    async with app.run_test(size=(120, 30)) as pilot:
+        await press(pilot, "3")
+        await until(pilot, r"pod team/trainer-2 +0 +1 +1 +Proposed +team/web-1 → worker-2")
+        await press(pilot, "enter")
+        await until(pilot, "RebalanceRecommendation keep-room-1")
+        await until(pilot, "room for trainer")
+
+
+async def test_ctrl_c_ends_it_as_it_ends_programs_also_from_details() -> None:
+    for keys in (["ctrl+c"], ["enter", "ctrl+c"], ["slash", "ctrl+c"]):
+        app = view()
+        async with app.run_test(size=(80, 24)) as pilot:
+            await press(pilot, *keys)
+        assert app.return_code == 130
+
+
+def test_without_a_terminal_it_says_what_to_use() -> None:
+    ended = subprocess.run(
+        [PROGRAM, "live", "-f", DUMP], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+    )
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr == "error: live needs a terminal to draw on; in a pipe use top, why and plan\n"
+
+
+async def test_it_follows_the_cluster(tmp_path: Path) -> None:
+    async with closed_loop(tmp_path) as loop:
+        await loop.start_nodes([node_kinds.single_numa_node("worker-1", "10.0.0.1")])
+        app = Live(Source(kubeconfig=loop.kubeconfig), None)
+        async with app.run_test(size=(100, 30)) as pilot:
+            await until(pilot, r"worker-1 +0 ")
+            await pilot.press("2")
+            await until(pilot, "no pod waits, and none was rejected")
+            await loop.create_pod("huge", cpu=40)
+            await until(pilot, r"default/huge +1 +0 .*Inadmissible +needs 40")
+            await loop.client.delete(PODS, "huge", namespace="default")
+            await until(pilot, "no pod waits, and none was rejected")
+            await pilot.press("q")
+
+
+async def test_a_cluster_that_is_not_configured_ends_it_with_the_reason(tmp_path: Path) -> None:
+    app = Live(Source(kubeconfig=tmp_path / "nowhere"), None)
+    async with app.run_test() as pilot:
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+    assert "nowhere" in str(app.failure)
