@@ -20,7 +20,7 @@ def test_the_dump_is_the_guides_cluster() -> None:
 def test_a_plan_for_a_waiting_pod_reaches_its_goal(run: Run) -> None:
     result = run("plan", "-f", DUMP, "-o", "json")
     (found,) = json.loads(result.output)
-    assert (found["movable"], found["plans"][0]["cpus"]) == (4, "3")
+    assert (found["movable"], found["plans"][0]["cpus"]) == (2, "3")
     assert (found["goal"], found["before"], found["after"], found["evictions"]) == (
         "pod team/trainer-2",
         0,

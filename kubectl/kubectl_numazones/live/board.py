@@ -29,7 +29,6 @@ class Stuck:
     pods: list[ClusterPod]
     example: ClusterPod
     prediction: Prediction
-    sentence: str
 
     @property
     def name(self) -> str:
@@ -99,7 +98,7 @@ def _stuck(seen: Seen) -> Iterator[Stuck]:
         prediction = answers.foresee(example, nodes) if known is None else known
         if kind is not None:
             foreseen[kind] = prediction
-        yield Stuck(pods, example, prediction, stuck.sentence(example, prediction, seen))
+        yield Stuck(pods, example, prediction)
 
 
 def plans_of(seen: Seen) -> list[Planned]:

@@ -86,7 +86,7 @@ def stuck_line(item: Stuck, board: Board, *, roomy: bool) -> Line:
         Text(str(item.rejected), justify="right", style="red" if item.rejected else ""),
         *((item.since[5:16].replace("T", " "),) if roomy else ()),
         Text(verdict, _VERDICTS.get(verdict, "yellow")),
-        item.sentence,
+        item.prediction.sentence,
     )
     return Line(item.name, cells, lambda: _stuck_details(item, board))
 
