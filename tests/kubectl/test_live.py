@@ -68,7 +68,7 @@ async def until(pilot: Any, pattern: str) -> None:
         await pilot.pause()
         return re.search(pattern, shown(pilot.app)) is not None
 
-    await eventually(seen, what=f"the screen shows {pattern}")
+    await eventually(seen, patience=120, what=f"the screen shows {pattern}")
 
 
 @pytest.mark.parametrize("size", [(80, 24), (200, 50), (40, 12)])

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kubectl_numazones import answers, screen, stuck
-from kubectl_numazones.commands.tree import Drawing
+from kubectl_numazones.drawing import Drawing
 from kubectl_numazones.live.board import Board, Planned, Stuck
 from kubectl_numazones.zone_figures import Zone, share
 from numazones.prediction import ADMISSIBLE, INADMISSIBLE
