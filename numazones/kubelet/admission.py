@@ -2,7 +2,8 @@
 
 Rules: ``topologymanager/scope*`` of kubelet 1.36 and the life of a pod around it. Hint providers
 are asked in the order Device, CPU, Memory Manager. An admitted pod's containers are taken as
-started, which frees the memory of its ordinary init containers. A rejected pod's partial grants are
+started, which frees the memory of its ordinary init containers; until then, while these run, the
+kubelet keeps it for them (``Admission.fresh``). A rejected pod's partial grants are
 freed again; that need not restore the state before (memory groups may be drained differently, and
 single threads given out twice come back), so a rejection has a new node as well.
 
@@ -73,12 +74,19 @@ class Admission:
     containers: Mapping[str, ContainerAllocation]
     """Container name → what it was given; empty if rejected."""
     node: Node = field(repr=False)
-    """The node afterwards."""
+    """The node afterwards; of an admitted pod, once all its containers have started."""
     pod: Pod = field(repr=False)
     before: Node = field(repr=False)
     """The node decided on."""
     whole: PodAllocation | None = None
     """Of a pod that is served as a whole; its containers' shares are parts of it."""
+    unstarted: Node | None = field(default=None, repr=False)
+    """The node until then, where ordinary init containers hold memory of their own; None: as ``node``."""
+
+    @property
+    def fresh(self) -> Node:
+        """The node as the kubelet has it right after the decision."""
+        return self.node if self.unstarted is None else self.unstarted
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +115,10 @@ def admit(node: Node, pod: Pod) -> Admission:
         after = remove(attempt.node(), pod.uid)
         return Admission(False, rejection.reason, rejection.message, {}, after, pod, node)
     containers = {container.name: attempt.allocation(container) for container in pod.containers}
-    started = _started(attempt.node(), pod)
-    return Admission(True, "", "", containers, started, pod, node, attempt.whole())
+    granted = attempt.node()
+    started = _started(granted, pod)
+    unstarted = None if started is granted else granted
+    return Admission(True, "", "", containers, started, pod, node, attempt.whole(), unstarted)
 
 
 def remove(node: Node, uid: str) -> Node:

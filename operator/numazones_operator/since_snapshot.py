@@ -135,7 +135,8 @@ class SinceSnapshot:
             elif event.admission is None or event.rejected or state.holds(event.uid):
                 continue
             elif binds(event.admission, state):
-                state = admit(state, event.admission).node
+                # Zones will show it before its init containers have ended and given their memory back.
+                state = admit(state, event.admission).fresh
         return state
 
 

@@ -180,6 +180,24 @@ def test_pods_since_the_snapshot_are_admitted_in_the_order_of_their_bindings() -
     )
 
 
+def test_a_pod_that_zones_do_not_show_yet_still_runs_its_init_containers() -> None:
+    """As seen on a kubelet of 1.36: 20Gi on record while the init container runs, then the 1Gi of the app."""
+    amounts = [{"cpu": "2", "memory": memory} for memory in ("20Gi", "1Gi")]
+    init, app = ({"name": "c", "resources": {"requests": one, "limits": one}} for one in amounts)
+    body = {
+        "metadata": {"name": "a", "namespace": "default", "uid": "uid-a"},
+        "spec": {"containers": [app], "initContainers": [{**init, "name": "init"}], "nodeName": "node"},
+    }
+    since = SinceSnapshot()
+    since.bound(ClusterPod.from_api(body), sequence=1, rejected=False, now=0.0)
+    held = since.replay(STRICT).memory.assignments["uid-a"]
+    assert sum(block.size for blocks in held.values() for block in blocks) == 20 << 30
+    wanted = ClusterPod.from_api(body).admission
+    assert wanted is not None
+    started = admit(STRICT, wanted).node.memory.assignments["uid-a"]
+    assert sum(block.size for blocks in started.values() for block in blocks) == 1 << 30
+
+
 def test_an_end_frees_what_comes_after_it_and_only_that() -> None:
     events = Events()
     for name in ("first", "second"):
