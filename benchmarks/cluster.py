@@ -1,9 +1,11 @@
 """How the operator copes with a large cluster: time to sync, memory, time per prediction, lag under load.
 
 An API server that only lists, watches and accepts writes runs in a process of its own and feeds the operator,
-which runs here through its real entry points: reflectors, forecasts, publisher.
+which runs here through its real entry points: reflectors, forecasts, publisher. With --viewers the load is
+applied in turns with nobody and with so many looking at the live page from the API server's process.
 
     .venv/bin/python benchmarks/cluster.py --nodes 5000 --pods 50000 --json
+    .venv/bin/python benchmarks/cluster.py --nodes 5000 --pods 50000 --viewers 20 --json
 """
 
 import argparse
@@ -14,7 +16,7 @@ import random
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -80,6 +82,10 @@ GOALS = {
     "one_change_seconds": 0.010,
     "lag_p99_seconds": 1.0,
 }
+VIEWED_GOALS = {"rss_ratio": 1.1, "lag_p99_ratio": 1.1}
+"""What looking may cost: with viewers against without."""
+TURNS = 3
+"""How often the load is applied without and with viewers."""
 
 
 def machine() -> Machine:
@@ -203,6 +209,7 @@ class Feeder:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.watchers: dict[str, list[asyncio.Queue[bytes]]] = {}
+        self.viewers: list[asyncio.Task[None]] = []
         self.objects = {
             "nodes": [json.dumps(cluster.node(name)) for name in cluster.names],
             "leases": [json.dumps(cluster.lease(name)) for name in cluster.names],
@@ -260,9 +267,22 @@ class Feeder:
         for queue in self.watchers.get(resource, []):
             queue.put_nowait(line)
 
+    async def look(self, page: str, viewers: int) -> None:
+        """Have so many look at the page, each of whom has seen everything that it shows."""
+        for viewer in self.viewers:
+            viewer.cancel()
+        await asyncio.gather(*self.viewers, return_exceptions=True)
+        caught_up = [asyncio.Event() for _ in range(viewers)]
+        self.viewers = [asyncio.create_task(view(page, event)) for event in caught_up]
+        for event in caught_up:
+            await event.wait()
+
     async def feed(self, request: web.Request) -> web.Response:
         """Do what the benchmark asks: pods that wait, or changes of zones at a rate."""
         order = await request.json()
+        if "viewers" in order:
+            await self.look(order["page"], order["viewers"])
+            return web.json_response({})
         if "pods" in order:
             for body in order["pods"]:
                 self.send("pods", "ADDED", body)
@@ -285,6 +305,20 @@ class Feeder:
         return web.json_response(
             {"events": sent, "seconds": time.monotonic() - started, "prepared": prepared}
         )
+
+
+async def view(page: str, caught_up: asyncio.Event) -> None:
+    """Read what the page sends until cancelled, as a browser's EventSource does."""
+    async with (
+        aiohttp.ClientSession(read_bufsize=1 << 24, timeout=aiohttp.ClientTimeout(total=None)) as session,
+        session.get(f"{page}/events") as answer,
+    ):
+        answer.raise_for_status()
+        nodes = 0
+        async for line in answer.content:
+            nodes += line.count(b'"node/')
+            if line.startswith(b"id:") and nodes:
+                caught_up.set()
 
 
 def serve(pipe: Connection, nodes: int, pods: int, distinct: bool) -> None:  # noqa: FBT001 - a process' target
@@ -323,7 +357,12 @@ async def measure(port: int, options: argparse.Namespace) -> dict[str, Any]:
     process = psutil.Process()
     before = process.memory_info().rss
     operator = Operator(
-        Options(metrics_address="127.0.0.1:0", leader_elect=False, log_level="warning"),
+        Options(
+            metrics_address="127.0.0.1:0",
+            page_address="127.0.0.1:0" if options.viewers else "",
+            leader_elect=False,
+            log_level="warning",
+        ),
         ClusterConfig(server=f"http://127.0.0.1:{port}"),
     )
     started, idle = time.monotonic(), process.cpu_times()
@@ -343,25 +382,66 @@ async def measure(port: int, options: argparse.Namespace) -> dict[str, Any]:
         await post(session, {"pods": pods})
         await until(lambda: sum(operator.pipeline.forecasts.verdicts().values()) >= options.waiting)
         await until(lambda: not operator.pipeline.publisher.depth)
-        operator.metrics.lag_seconds.clear()
-        lags: list[float] = []
-        operator.metrics.lag_seconds.observe = lags.append  # type: ignore[method-assign, assignment]
-        used = process.cpu_times()
-        fed = await post(session, {"rate": options.rate, "seconds": options.seconds})
-        busy = process.cpu_times()
-        await until(lambda: not operator.pipeline.forecasts.backlog and not operator.pipeline.publisher.depth)
-    lags.sort()
-    figures |= {
-        "events_per_second": fed["events"] / fed["seconds"],
-        "cpu_share": (busy.user + busy.system - used.user - used.system) / (fed["seconds"] + fed["prepared"]),
-        "published": len(lags),
-        "lag_p50_seconds": lags[len(lags) // 2] if lags else None,
-        "lag_p99_seconds": lags[int(len(lags) * 0.99)] if lags else None,
-        "rss_after_load_mib": process.memory_info().rss / 2**20,
-    }
+        turns = TURNS if options.viewers else 1
+        plain, viewed = Load(), Load()
+        for _ in range(turns):
+            await apply_load(operator, session, options, plain)
+            if options.viewers:
+                order = {"page": f"http://127.0.0.1:{operator.page_port}", "viewers": options.viewers}
+                await post(session, order)
+                await apply_load(operator, session, options, viewed)
+                await post(session, {"page": "", "viewers": 0})
+    figures |= plain.figures()
+    if options.viewers:
+        with_viewers = viewed.figures()
+        figures |= {f"{name}_with_viewers": value for name, value in with_viewers.items()}
+        for name in ("rss_after_load_mib", "lag_p50_seconds", "lag_p99_seconds"):
+            ratio = name.removesuffix("_after_load_mib").removesuffix("_seconds")
+            figures[f"{ratio}_ratio"] = with_viewers[name] / figures[name]
     operator.stop()
     await running
     return figures
+
+
+@dataclass
+class Load:
+    """What was seen while load was applied, over all turns."""
+
+    lags: list[float] = field(default_factory=list)
+    rss: list[float] = field(default_factory=list)
+    busy: float = 0.0
+    seconds: float = 0.0
+    fed_seconds: float = 0.0
+    events: int = 0
+
+    def figures(self) -> dict[str, Any]:
+        """Sum up."""
+        lags = sorted(self.lags)
+        return {
+            "events_per_second": self.events / self.fed_seconds,
+            "cpu_share": self.busy / self.seconds,
+            "published": len(lags),
+            "lag_p50_seconds": lags[len(lags) // 2] if lags else None,
+            "lag_p99_seconds": lags[int(len(lags) * 0.99)] if lags else None,
+            "rss_after_load_mib": sum(self.rss) / len(self.rss),
+        }
+
+
+async def apply_load(
+    operator: Operator, session: aiohttp.ClientSession, options: argparse.Namespace, load: Load
+) -> None:
+    """Change zones at a rate, and watch the operator cope."""
+    process = psutil.Process()
+    operator.metrics.lag_seconds.observe = load.lags.append  # type: ignore[method-assign, assignment]
+    used = process.cpu_times()
+    fed = await post(session, {"rate": options.rate, "seconds": options.seconds})
+    busy = process.cpu_times()
+    await until(lambda: not operator.pipeline.forecasts.backlog and not operator.pipeline.publisher.depth)
+    load.busy += busy.user + busy.system - used.user - used.system
+    load.seconds += fed["seconds"] + fed["prepared"]
+    load.fed_seconds += fed["seconds"]
+    load.events += fed["events"]
+    load.rss.append(process.memory_info().rss / 2**20)
 
 
 async def until(done: Callable[[], bool]) -> None:
@@ -416,6 +496,7 @@ def main() -> int:
     parser.add_argument("--waiting", type=int, default=10, help="pods without a node while load is applied")
     parser.add_argument("--rate", type=float, default=200.0, help="zone events per second")
     parser.add_argument("--seconds", type=float, default=20.0, help="how long the load lasts")
+    parser.add_argument("--viewers", type=int, default=0, help="how many look at the live page")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args()
     here, there = multiprocessing.Pipe()
@@ -429,8 +510,9 @@ def main() -> int:
     finally:
         feeder.kill()
     figures = {"nodes": options.nodes, "pods": options.pods, "distinct": options.distinct, **figures}
-    missed = [name for name, goal in GOALS.items() if figures.get(name) is None or figures[name] > goal]
-    figures |= {"goals": GOALS, "missed": missed}
+    goals = GOALS | VIEWED_GOALS if options.viewers else GOALS
+    missed = [name for name, goal in goals.items() if figures.get(name) is None or figures[name] > goal]
+    figures |= {"goals": goals, "missed": missed}
     if options.json:
         print(json.dumps(figures, indent=2))
     else:

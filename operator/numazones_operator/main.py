@@ -79,8 +79,8 @@ def _kind(kind: str, default: Any) -> Any:
             return settings.Duration()
         case "shapes":
             return _Shapes()
-        case "address":
-            return Address()
+        case "address" | "address or none":
+            return Address(optional=kind != "address")
         case "path":
             return click.Path(path_type=Path)
         case "":

@@ -43,6 +43,14 @@ class Options:
     metrics_address: str = _setting(
         ":9407", "Where to serve /metrics, /healthz and /readyz.", kind="address", metavar="HOST:PORT"
     )
+    page_address: str = _setting(
+        "",
+        "Where to serve the live page, such as 127.0.0.1:9408. It changes nothing and asks for no password: "
+        "keep it on loopback unless only those who may see the whole cluster reach it.  [default: nowhere]",
+        kind="address or none",
+        metavar="HOST:PORT",
+    )
+    page_viewers: int = _setting(50, "How many may look at the live page at a time.")
     identity: str = _setting(
         "", "Name of this replica in the leader's Lease.  [default: host name and a random part]"
     )
@@ -127,7 +135,7 @@ class Options:
             raise InvalidSetting(
                 "--leader-elect-renew-deadline must be shorter than --leader-elect-lease-duration"
             )
-        for name in ("candidates", "write_rate", "event_rate", "page_size"):
+        for name in ("candidates", "write_rate", "event_rate", "page_size", "page_viewers"):
             if getattr(self, name) <= 0:
                 raise InvalidSetting(f"--{name.replace('_', '-')} must be more than 0")
 

@@ -39,6 +39,8 @@ from numazones_operator.leadership import Leadership, Term
 from numazones_operator.leading import run_kopf
 from numazones_operator.metrics import FiguresCollector, Metrics
 from numazones_operator.options import Options
+from numazones_operator.page.gathering import Gathering
+from numazones_operator.page.server import LivePage
 from numazones_operator.pipeline import Pipeline
 from numazones_operator.rebalance.controller import Rebalancing
 from numazones_operator.rebalance.inputs import Inputs
@@ -85,6 +87,8 @@ class Operator:
         self.identity = options.identity or f"{socket.gethostname()}-{secrets.token_hex(4)}"
         self.port = 0
         """Where /metrics, /healthz and /readyz are served, once started."""
+        self.page_port = 0
+        """Where the live page is served, once started."""
         self.ready = asyncio.Event()
         """Set once everything was listed."""
         self.failed = ""
@@ -126,6 +130,7 @@ class Operator:
                 renew=_asked_on_loop(self._renew_figures),
             )
             self.port = resources.enter_context(probes.serve(self.options.metrics_address, answer))
+            await self._open_page(resources)
             await resources.enter_async_context(self._client)
             for reflector in self.reflectors:
                 self.start_task(reflector.run(), name=f"reflector of {reflector.name}")
@@ -135,6 +140,18 @@ class Operator:
                 await self._stop.wait()
             finally:
                 await self._end()
+
+    async def _open_page(self, resources: AsyncExitStack) -> None:
+        """Serve the live page, if anybody asked for it."""
+        options = self.options
+        if not options.page_address:
+            return
+        gathering = Gathering(
+            self.pipeline, self.intent, options=options, metrics=self.metrics, identity=self.identity
+        )
+        page = LivePage(gathering, viewers=options.page_viewers, title=f"{self.identity} · numazones")
+        self.page_port = await resources.enter_async_context(page.serving(options.page_address))
+        self.start_task(gathering.run(), name="page")
 
     def stop(self) -> None:
         """Let ``run`` end, gracefully."""

@@ -8,7 +8,7 @@ gone. So both are shown by the same code, which knows nothing but such maps. Key
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -262,18 +262,41 @@ def planned_document(goal: str, made: Plan, nodes: Mapping[str, ClusterNode], *,
         ],
         "last": any(move.after_pending for move in made.moves),
     }
-    return {f"plan/{name}": _framed(document, nodes)}
+    return {f"plan/{name}": document | {"zones": _frame(document, nodes.get)}}
 
 
 def recommended_document(
     name: str,
     spec: RebalanceRecommendationSpec,
     status: RebalanceRecommendationStatus,
-    nodes: Mapping[str, ClusterNode],
-    pods: Mapping[str, ClusterPod],
+    node: Callable[[str], ClusterNode | None],
+    pod: Callable[[str], ClusterPod | None],
+    *,
+    first: Document | None = None,
 ) -> Documents:
-    """A RebalanceRecommendation; ``pods`` by UID, as far as they are still there."""
+    """A RebalanceRecommendation.
+
+    Args:
+        name: its name.
+        spec: its plan.
+        status: how far it is.
+        node: finds a node by name.
+        pod: finds a pod by UID.
+        first: the document as it was first made. Evictions change what the zones hold, and pods go; what the
+            plan was made of is told as it was then.
+    """
     progress = {item.pod.uid: item.phase for item in status.progress}
+    if first is not None:
+        moves = zip(first["moves"], spec.moves, strict=True)
+        return {
+            f"plan/{name}": {
+                **first,
+                "phase": status.phase,
+                "message": status.message,
+                "approved": spec.approved,
+                "moves": [told | {"phase": progress.get(move.pod.uid, "")} for told, move in moves],
+            }
+        }
     document = {
         "goal": spec.goal,
         "policy": spec.policy,
@@ -286,7 +309,7 @@ def recommended_document(
         "moves": [
             {
                 "pod": f"{move.pod.namespace}/{move.pod.name}",
-                "cpus": _cpus(pods.get(move.pod.uid)),
+                "cpus": _cpus(pod(move.pod.uid)),
                 "from": _listed(move.source),
                 "to": _listed(move.target),
                 "why": move.why,
@@ -297,30 +320,27 @@ def recommended_document(
         "placements": [
             {
                 "pod": f"{placement.pod.namespace}/{placement.pod.name}",
-                "cpus": _cpus(pods.get(placement.pod.uid)),
+                "cpus": _cpus(pod(placement.pod.uid)),
                 "to": _listed(placement.target),
             }
             for placement in spec.placements
         ],
         "last": any(move.after_pending for move in spec.moves),
     }
-    return {f"plan/{name}": _framed(document, nodes)}
+    return {f"plan/{name}": document | {"zones": _frame(document, node)}}
 
 
-def _framed(document: dict[str, Any], nodes: Mapping[str, ClusterNode]) -> Document:
-    """The plan with its zones as they are before it: what each has in CPUs, and whose they are."""
+def _frame(document: Document, node: Callable[[str], ClusterNode | None]) -> list[Document]:
+    """The plan's zones as they are before it: what each has in CPUs, and whose they are."""
     places = [move[end] for move in document["moves"] for end in ("from", "to")]
     places += [placement["to"] for placement in document["placements"]]
     wanted: dict[str, set[int]] = {}
-    for node, numas in places:
-        wanted.setdefault(node, set()).update(numas)
-    document["zones"] = [
-        zone for name, numas in sorted(wanted.items()) for zone in _frame(name, nodes.get(name), numas)
-    ]
-    return document
+    for name, numas in places:
+        wanted.setdefault(name, set()).update(numas)
+    return [zone for name, numas in sorted(wanted.items()) for zone in _zones(name, node(name), numas)]
 
 
-def _frame(name: str, node: ClusterNode | None, numas: set[int]) -> Iterator[Document]:
+def _zones(name: str, node: ClusterNode | None, numas: set[int]) -> Iterator[Document]:
     occupancy = None if node is None else occupancy_of(node)
     if occupancy is None:
         return

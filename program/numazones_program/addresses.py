@@ -39,12 +39,17 @@ def _split(text: str, default_port: int | None) -> tuple[str, str]:
 
 
 class Address(click.ParamType):  # type: ignore[type-arg] # generic in new releases of click only
-    """A ``host:port`` to listen on; the text stays as it is."""
+    """A ``host:port`` to listen on; the text stays as it is. An optional one may be empty."""
 
     name = "address"
 
+    def __init__(self, *, optional: bool = False) -> None:
+        self._optional = optional
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Check the text; a bad one ends the command with a usage error."""
+        if self._optional and not value:
+            return ""
         try:
             parse_address(str(value))
         except InvalidSetting as error:

@@ -11,7 +11,8 @@ PROGRAM = Path(__file__).resolve().parents[2] / "benchmarks" / "cluster.py"
 
 
 @pytest.mark.slow
-def test_it_prints_every_figure_that_has_a_goal() -> None:
+@pytest.mark.parametrize("viewers", [0, 2])
+def test_it_prints_every_figure_that_has_a_goal(viewers: int) -> None:
     done = subprocess.run(
         [
             sys.executable,
@@ -21,6 +22,7 @@ def test_it_prints_every_figure_that_has_a_goal() -> None:
             "--waiting=5",
             "--seconds=2",
             "--rate=50",
+            f"--viewers={viewers}",
             "--json",
         ],
         capture_output=True,
@@ -34,5 +36,6 @@ def test_it_prints_every_figure_that_has_a_goal() -> None:
     assert 0 < figures["admissible"] <= 40
     assert figures["published"] > 0
     assert figures["lag_p50_seconds"] <= figures["lag_p99_seconds"]
+    assert {"rss_ratio", "lag_p99_ratio"} <= figures["goals"].keys() or not viewers
     assert all(figures[name] > 0 for name in figures["goals"])
     assert figures["missed"] == [name for name, goal in figures["goals"].items() if figures[name] > goal]

@@ -34,6 +34,7 @@ SWITCHES = {
     "components/exporter-podmonitor": "exporter.podMonitor",
     "components/operator-admission-gate": "operator.admissionGate",
     "components/operator-eviction": "operator.eviction",
+    "components/operator-page": "operator.page",
     "components/operator-podmonitor": "operator.podMonitor",
 }
 """Component of kustomize → value of the chart."""
@@ -152,6 +153,7 @@ SET: Object = {
         "replicas": 3,
         "image": {"repository": "registry.example/operator", "digest": f"sha256:{'0' * 64}"},
         "admissionGate": True,
+        "page": True,
         "eviction": True,
         "podMonitor": True,
         "dashboards": True,

@@ -13,6 +13,7 @@ BASE = MANIFESTS / "operator"
 PARTS = MANIFESTS / "components"
 GATE = PARTS / "operator-admission-gate"
 PODMONITOR = PARTS / "operator-podmonitor"
+PAGE = PARTS / "operator-page"
 EVICTION = PARTS / "operator-eviction"
 NAMESPACE = "numazones-operator"
 
@@ -91,6 +92,17 @@ def test_the_component_switches_the_gate_on(container: dict[str, Any]) -> None:
     assert result.exit_code == 0, result.output
     assert "admissionGate: true  # environment" in result.output
     assert not [flag for flag in container["args"] if "gate" in flag], "a flag would win over the variable"
+
+
+def test_the_page_is_served_on_loopback_and_has_a_name_to_forward_to(container: dict[str, Any]) -> None:
+    result = CliRunner().invoke(main, ["--dump-config"], env=variables(PAGE / "page.yaml"))
+    assert result.exit_code == 0, result.output
+    assert 'pageAddress: "127.0.0.1:9408"  # environment' in result.output
+    assert not [flag for flag in container["args"] if "page" in flag], "a flag would win over the variable"
+    service = the("Service", PAGE)["spec"]
+    assert service["ports"] == [{"name": "page", "port": 9408, "targetPort": 9408}]
+    labels = the("Deployment", BASE)["spec"]["template"]["metadata"]["labels"]
+    assert service["selector"].items() <= labels.items()
 
 
 def test_every_binding_binds_a_role_that_exists_to_the_operator() -> None:

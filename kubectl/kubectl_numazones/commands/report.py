@@ -157,7 +157,7 @@ def _recommended(seen: Seen) -> Documents:
         except (NumazonesError, ValueError) as error:
             raise BadDump(f"RebalanceRecommendation {body['metadata'].get('name')}: {error}") from error
         status = item.status or RebalanceRecommendationStatus()
-        documents |= recommended_document(item.metadata.name, item.spec, status, nodes, pods)
+        documents |= recommended_document(item.metadata.name, item.spec, status, nodes.get, pods.get)
     return documents
 
 

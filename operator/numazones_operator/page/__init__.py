@@ -1,0 +1,1 @@
+"""The live page: the mirror and the forecasts, shown to people; what it looks like is `numazones_page`'s."""
