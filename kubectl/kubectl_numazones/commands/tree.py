@@ -1,11 +1,12 @@
 """``tree``: one node drawn as the kubelet sees it, down to the thread, each CPU marked with who holds it."""
 
 import click
-from rich.console import Console
 
 from kubectl_numazones import screen
 from kubectl_numazones.cluster import NotThere, Source, read, source_options
 from kubectl_numazones.drawing import Drawing
+from numazones_page.machine_svg import machine_svg
+from numazones_page.occupancy import occupancy_of
 
 
 @click.command("tree")
@@ -27,16 +28,14 @@ def command(source: Source, node: str, *, plain: bool, output: str) -> int:
     together.
     """
     found = read(source).node(node)
+    occupancy = occupancy_of(found) if output == "svg" else None
+    if occupancy is not None:
+        click.echo(machine_svg(found.name, occupancy), nl=False)
+        return 0
     if found.state is None:
         reason = found.unknown.message if found.unknown else ""
         raise NotThere(f"the state of node {found.name} is unknown: {reason}")
     lines = list(Drawing(found, found.state, plain=plain).lines())
-    if output == "svg":
-        recorder = Console(record=True, width=screen.width(), file=open("/dev/null", "w"))  # noqa: SIM115, PTH123
-        for line in lines:
-            recorder.print(line)
-        click.echo(recorder.export_svg(title=found.name))
-        return 0
     target = screen.console()
     for line in lines:
         target.print(line, overflow="fold" if target.is_terminal else "ignore")
