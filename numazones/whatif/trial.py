@@ -3,7 +3,9 @@
 A pod goes to the node that it names. For one that names none a scheduler chooses: of the nodes that pass
 its filters (``numazones.scheduling``) the one with the largest share of CPU and memory not yet requested, as
 NodeResourcesFit scores by default (LeastAllocated); ties go to the node that comes first. Its other scores
-are left out. Every pod is tried once: what is rejected is counted, and gone.
+are left out. On Koordinator's nodes the scheduler is Koordinator's, which also filters by what it can place
+on their NUMA nodes, so that no pod is rejected there that another node would take. Every pod is tried once:
+what is rejected is counted, and gone.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,6 +22,7 @@ from numazones.kubelet.node import Node
 from numazones.kubelet.node_admission import admit_to_node
 from numazones.kubelet.node_info import NodeInfo
 from numazones.pod import Pod
+from numazones.policies.koordinator.node import Node as KoordinatorNode
 from numazones.resources import CPU, MEMORY
 from numazones.whatif.workload import Event, Leaving
 
@@ -145,7 +148,7 @@ class _Trial:
     def _scheduled(self, pod: ClusterPod) -> _Host | None:
         best, highest = None, -1
         for host in self._hosts.values():
-            if not scheduling.obstacles(pod.constraints, pod.requests, host.node):
+            if not scheduling.obstacles(pod.constraints, pod.requests, host.node) and _filters(host, pod):
                 score = _least_allocated(host.node, pod)
                 if score > highest:
                     best, highest = host, score
@@ -210,6 +213,14 @@ class _Trial:
             stranded=stranded,
             largest=largest,
         )
+
+
+def _filters(host: _Host, pod: ClusterPod) -> bool:
+    """Whether the node passes what Koordinator's scheduler filters by beyond the default one's filters."""
+    state = host.node.policy_state
+    if pod.admission is None or not isinstance(state, KoordinatorNode):
+        return True
+    return placement.admit(state, pod.admission).admitted
 
 
 def _least_allocated(node: ClusterNode, pod: ClusterPod) -> int:
