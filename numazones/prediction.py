@@ -49,6 +49,7 @@ _MARKS = ("koordinator.sh/", "resource-policy.nri.io", "noderesource.dev/")
 _PLAIN = frozenset({"cpu", "memory", "ephemeral-storage"})
 # States of past nodes are remembered up to this many times the number of nodes.
 _REMEMBERED = 4
+_MOST_HOLDERS = 5
 _WHOLE = 100
 # Stands for every pod of a kind, also beside pods of the kind that a node holds already.
 _NEWCOMER = "newcomer"
@@ -119,6 +120,8 @@ class Reason:
     """The same in plain words."""
     brief: str = ""
     """The same in few words."""
+    holders: tuple[tuple[str, str], ...] = ()
+    """(UID as the kubelet knows it, amount) of the pods that hold there what is missing, most first."""
     model: Model | None = None
     """Who places pods on these nodes; None where that is not known or was not asked."""
 
@@ -596,18 +599,19 @@ def _importance(item: tuple[tuple[Source, str, Model | None], _Group]) -> tuple[
     return _ORDER[source], -group.count, -group.closeness, _SOURCE_ORDER[source], reason, model or ""
 
 
-def _told(one: NodeVerdict, group: _Group) -> tuple[str, str]:
-    """Return what the nearest node lacks in one sentence, and the same in a few words."""
+def _told(one: NodeVerdict, group: _Group) -> tuple[str, str, tuple[tuple[str, str], ...]]:
+    """Return what the nearest node lacks in one sentence, in a few words, and who holds it there."""
     node = group.node
     if one.rejection is not None:
         found = explain(one.rejection)
         brief = "; ".join(map(str, found.shortages)) or found.shortfall
         ends_with_zones = _ENDS_WITH_ZONES.search(found.shortfall)
-        return f"{found.shortfall} of {node}" if ends_with_zones else f"{found.shortfall} ({node})", brief
+        sentence = f"{found.shortfall} of {node}" if ends_with_zones else f"{found.shortfall} ({node})"
+        return sentence, brief, found.holders[:_MOST_HOLDERS]
     if one.standing is Standing.EXCLUDED and one.sentence:
         nearest = f", the nearest of {group.count} nodes" if group.count > 1 else ""
-        return f"{one.sentence} on {node}{nearest}", one.sentence
-    return one.sentence, one.sentence
+        return f"{one.sentence} on {node}{nearest}", one.sentence, ()
+    return one.sentence, one.sentence, ()
 
 
 def _closeness(pod: Pod, node: Node) -> float:

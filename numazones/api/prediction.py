@@ -78,6 +78,12 @@ class PredictionReason(APIModel):
         description="What the kubelet would say there, or why the node is unknown.",
     )
     sentence: str = Field(default="", max_length=_MAX_MESSAGE, description="The same in plain words.")
+    holders: tuple[Annotated[str, Field(max_length=_MAX_LINE)], ...] = Field(
+        default=(),
+        max_length=8,
+        description="Who holds there what is missing, most first, such as team/web-1: 8 exclusive CPUs.",
+        json_schema_extra=ATOMIC,
+    )
 
 
 class PredictionCandidate(APIModel):
@@ -178,6 +184,11 @@ class AdmissionPredictionStatus(APIModel):
     )
     candidates: tuple[PredictionCandidate, ...] = Field(
         default=(), max_length=64, description="Best first.", json_schema_extra=ATOMIC
+    )
+    recommendation: str = Field(
+        default="",
+        max_length=MAX_NAME,
+        description="RebalanceRecommendation in force that would make room for the pod.",
     )
     changed: Timestamp | None = Field(default=None, description="When the verdict last changed.")
     outcome: PredictionOutcome | None = Field(

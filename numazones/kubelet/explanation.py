@@ -12,7 +12,7 @@ from numazones.kubelet.admission import Admission, Attempt
 from numazones.kubelet.config import SINGLE_NUMA_NODE
 from numazones.kubelet.hints import Hint, ResourceHints, enumeration_order
 from numazones.kubelet.rejection import Rejection
-from numazones.kubelet.shortfall import Shortage, name_numas, shortfall_of
+from numazones.kubelet.shortfall import Shortage, holders_of, name_numas, shortfall_of
 
 # With more NUMA nodes than the kubelet takes by default, only preferred hints are listed.
 _MOST_LISTED = 8
@@ -45,6 +45,8 @@ class Explanation:
     """What the nearest set of NUMA nodes lacked; empty if admitted."""
     shortfall: str = ""
     """One plain sentence; empty if admitted."""
+    holders: tuple[tuple[str, str], ...] = ()
+    """(UID, ``8 exclusive CPUs``) of the pods that hold there what was short, most first."""
 
     def lines(self) -> tuple[str, ...]:
         """The whole story, one line per resource and merge."""
@@ -76,7 +78,14 @@ def explain(admission: Admission) -> Explanation:
         attempt.run()
     except Rejection as rejection:
         shortfall = shortfall_of(attempt, rejection)
-        return Explanation(False, tuple(merges), attempt.asking, shortfall.shortages, shortfall.sentence)
+        holders = tuple(
+            (uid, shortage.written(amount))
+            for shortage in shortfall.shortages[:1]
+            for uid, amount in holders_of(shortage, node)
+        )
+        return Explanation(
+            False, tuple(merges), attempt.asking, shortfall.shortages, shortfall.sentence, holders
+        )
     return Explanation(True, tuple(merges))
 
 

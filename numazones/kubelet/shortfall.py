@@ -4,7 +4,7 @@ Looks at the states of the managers as they were when the pod was rejected, and 
 sentence with numbers what the kubelet's message leaves out.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from numazones import cpuset
@@ -12,6 +12,7 @@ from numazones.demand import Demand
 from numazones.kubelet.admission import Attempt, Manager
 from numazones.kubelet.config import SINGLE_NUMA_NODE
 from numazones.kubelet.hints import masks_of_size
+from numazones.kubelet.node import Node
 from numazones.kubelet.rejection import EMPTY_POD_SHARED_POOL, SMT_ALIGNMENT, TOPOLOGY_AFFINITY, Rejection
 from numazones.resources import CPU, figures, is_memory
 from numazones.wording import counted, enumerated
@@ -35,6 +36,10 @@ class Shortage:
     possible: bool
     """Whether these NUMA nodes could give so much on an empty node."""
 
+    def written(self, amount: int) -> str:
+        """Write an amount of the resource for people: ``8 exclusive CPUs``."""
+        return _amount(self.resource, amount)
+
     def __str__(self) -> str:
         needed, offered = _figures(self.resource, self.needed, self.offered)
         asked = f"{needed} {_noun(self.resource, self.needed)} asked"
@@ -48,6 +53,27 @@ class Shortfall:
     sentence: str
     shortages: tuple[Shortage, ...] = ()
     """What the nearest set of NUMA nodes lacked; empty where it is not a matter of amounts."""
+
+
+def holders_of(shortage: Shortage, node: Node) -> Iterator[tuple[str, int]]:
+    """Yield (UID, amount) for the pods that hold of the resource on the NUMA nodes looked at, most first."""
+    mask = cpuset.of(shortage.numas)
+    held: dict[str, int] = {}
+    if shortage.resource == CPU:
+        here = node.kubelet.cpus.topology.cpus_in(mask)
+        for uid, cpus in node.cpus.assignments.items():
+            held[uid] = sum((part & here).bit_count() for part in cpus.values())
+    elif is_memory(shortage.resource):
+        for uid, containers in node.memory.assignments.items():
+            blocks = [block for part in containers.values() for block in part if block.affinity & mask]
+            held[uid] = sum(block.size for block in blocks if block.type == shortage.resource)
+    else:
+        near = node.kubelet.devices.resources[shortage.resource].touching(mask)
+        for uid, parts in node.devices.assignments.items():
+            held[uid] = sum((part.get(shortage.resource, 0) & near).bit_count() for part in parts.values())
+    yield from sorted(
+        ((uid, amount) for uid, amount in held.items() if amount), key=lambda one: (-one[1], one[0])
+    )
 
 
 def shortfall_of(attempt: Attempt, rejection: Rejection) -> Shortfall:

@@ -5,7 +5,7 @@ An object is named like its pod and owned by it, so it goes with it.
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +22,7 @@ from numazones.api.prediction import (
     PredictionSummary,
 )
 from numazones.cluster import ClusterPod
-from numazones.prediction import UNKNOWN, Prediction
+from numazones.prediction import UNKNOWN, Prediction, Reason
 from numazones.wording import shortened
 from numazones_client.resources import Resource
 from numazones_operator.aftermath import brief_of, explanation_of
@@ -39,6 +39,9 @@ _LONGEST_CELL = 50
 """Characters; with names as usual, the table fits 160 columns."""
 _NONE = "<none>"
 """What kubectl shows for a pod without a node."""
+
+NameOf = Callable[[str, str], str]
+"""(node, UID as its kubelet knows it) → namespace/name of the pod; empty if it is not there any more."""
 
 WAITING = "Waiting"
 REJECTED = "Rejected"
@@ -114,19 +117,23 @@ def status_of(
     verification: Verification | None = None,
     *,
     advice: tuple[str, ...] = (),
+    name_of: NameOf = lambda _node, _uid: "",
+    recommendation: str = "",
 ) -> dict[str, Any]:
     """Write a prediction, and its outcome if there is one, as the object's status."""
     outcome = None if verification is None else _outcome(verification, advice)
     status = AdmissionPredictionStatus(verdict="" if outcome is None else outcome.predicted)
     if prediction is not None:
-        status = _predicted(prediction)
+        status = _predicted(prediction, name_of)
     summary = PredictionSummary(
         nodes=""
         if prediction is None
         else f"{prediction.admissible}/{prediction.evaluated + prediction.excluded}",
         **({"actual": WAITING} | _best(prediction) if verification is None else _seen(verification)),
     )
-    return status.model_copy(update={"outcome": outcome, "summary": summary}).to_api()
+    return status.model_copy(
+        update={"outcome": outcome, "summary": summary, "recommendation": recommendation}
+    ).to_api()
 
 
 def with_outcome(status: Mapping[str, Any], pod: ClusterPod, actual: str) -> dict[str, Any]:
@@ -150,7 +157,13 @@ def with_outcome(status: Mapping[str, Any], pod: ClusterPod, actual: str) -> dic
     return {**status, "outcome": outcome.to_api(), "summary": summary.to_api()}
 
 
-def _predicted(prediction: Prediction) -> AdmissionPredictionStatus:
+def holders_of(reason: Reason, name_of: NameOf) -> tuple[str, ...]:
+    """Say who holds what is missing, as far as they are still there."""
+    named = ((name_of(reason.node, uid), amount) for uid, amount in reason.holders)
+    return tuple(f"{name}: {amount}" for name, amount in named if name)
+
+
+def _predicted(prediction: Prediction, name_of: NameOf) -> AdmissionPredictionStatus:
     return AdmissionPredictionStatus(
         verdict=prediction.verdict,
         message=prediction.sentence[:_LONGEST_MESSAGE],
@@ -170,6 +183,7 @@ def _predicted(prediction: Prediction) -> AdmissionPredictionStatus:
                 model=str(reason.model or ""),
                 message=reason.message[:_LONGEST_MESSAGE],
                 sentence=reason.sentence[:_LONGEST_MESSAGE],
+                holders=holders_of(reason, name_of),
             )
             for reason in prediction.reasons[:_MOST_REASONS]
         ),

@@ -9,10 +9,10 @@ or understands afterwards, are explained: of others it would not know why.
 
 from collections.abc import Iterator, Mapping
 
-from numazones import placement
+from numazones import cpuset, placement
 from numazones.advice import advise
-from numazones.kubelet.admission import Admission
-from numazones.kubelet.explanation import explain
+from numazones.kubelet.explanation import Explanation, explain
+from numazones.kubelet.shortfall import name_numas
 from numazones_operator.truth import Expectation, Verification
 
 _MOST_ADVICE = 3
@@ -33,8 +33,7 @@ def explanation_of(verification: Verification) -> tuple[str, ...]:
         found = explain(verdict.managers)
         lines += found.lines()
         last = [lines.pop()] if found.shortfall else []
-        numas = sorted({numa for shortage in found.shortages for numa in shortage.numas})
-        lines += [*_holders(verdict.managers, _names(expectation), numas), *last]
+        lines += [*_holders(found, _names(expectation)), *last]
     if verdict.sentence:
         lines.append(verdict.sentence)
     return tuple(lines)
@@ -63,17 +62,10 @@ def _names(expectation: Expectation) -> dict[str, str]:
     return {uid: f"{info.pod.namespace}/{info.pod.name}" for uid, info in pods.items()}
 
 
-def _holders(rejection: Admission, names: Mapping[str, str], numas: list[int]) -> Iterator[str]:
-    """Say who held exclusive CPUs of the NUMA nodes that came nearest."""
-    before = rejection.before
-    for numa in numas:
-        here = before.machine.cpus_of_numa.get(numa, 0)
-        held = {
-            names.get(uid, uid): sum((cpus & here).bit_count() for cpus in parts.values())
-            for uid, parts in before.cpus.assignments.items()
-        }
-        most = sorted(((count, name) for name, count in held.items() if count), reverse=True)
-        if most:
-            listed = ", ".join(f"{name} ({count})" for count, name in most[:_MOST_HOLDERS])
-            more = f" and {len(most) - _MOST_HOLDERS} more" if len(most) > _MOST_HOLDERS else ""
-            yield f"exclusive CPUs of NUMA node {numa} are held by {listed}{more}"
+def _holders(found: Explanation, names: Mapping[str, str]) -> Iterator[str]:
+    """Say who held what was missing, where the pod came nearest."""
+    most = [f"{names.get(uid, uid)} ({amount})" for uid, amount in found.holders]
+    if most:
+        more = f" and {len(most) - _MOST_HOLDERS} more" if len(most) > _MOST_HOLDERS else ""
+        where = name_numas(cpuset.of(found.shortages[0].numas))
+        yield f"on {where} it is held by {', '.join(most[:_MOST_HOLDERS])}{more}"

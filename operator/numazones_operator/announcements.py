@@ -60,14 +60,19 @@ class Announcements:
         rate: float,
         interval: float,
         metrics: Metrics,
+        aside: Callable[[ClusterPod, Prediction], str] = lambda _pod, _prediction: "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``rate`` in events per second, ``interval`` in seconds between bad news on one pod."""
+        """``rate`` in events per second, ``interval`` in seconds between bad news on one pod.
+
+        ``aside`` tells what there is to add, now, to a prediction that no node admits the pod.
+        """
         self._client = client
         self._identity = identity
         self._bucket = TokenBucket(rate, rate * _BURST, clock=clock)
         self._interval = interval
         self._metrics = metrics
+        self._aside = aside
         self._clock = clock
         self._last: dict[str, str] = {}
         """UID → the verdict that is known of the pod by its last event, or by silence."""
@@ -158,7 +163,8 @@ class Announcements:
 
     def _tell_verdict(self, pod: ClusterPod, prediction: Prediction) -> None:
         bad = prediction.verdict in _BAD
-        message = f"NUMA placement: {prediction.sentence}"
+        aside = self._aside(pod, prediction) if prediction.verdict == INADMISSIBLE else ""
+        message = f"NUMA placement: {prediction.sentence}{aside}"
         if self.tell(
             pod, kind="Warning" if bad else "Normal", reason=_REASONS[prediction.verdict], message=message
         ):

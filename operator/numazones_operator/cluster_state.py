@@ -134,6 +134,13 @@ class ClusterState:
             pending={pod.uid: pod for pod in self.pods if not pod.node and not pod.terminal},
         )
 
+    def name_of(self, node: str, uid: str) -> str:
+        """Return namespace/name of a pod on a node by the UID that its kubelet knows; empty if it is gone."""
+        record = self._records.get(node)
+        pods = {} if record is None else record.pods
+        found = pods.get(uid) or next((pod for pod in pods.values() if pod.kubelet_uid == uid), None)
+        return "" if found is None else f"{found.namespace}/{found.name}"
+
     def silent(self, name: str) -> bool:
         """Whether the exporter on a node gives no sign of life."""
         record = self._records.get(name)

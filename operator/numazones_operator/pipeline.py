@@ -15,7 +15,9 @@ from collections.abc import Callable
 
 from numazones.cluster import ClusterPod
 from numazones.policies.koordinator.scheduler import Scheduler
+from numazones.prediction import Prediction
 from numazones_client import Client
+from numazones_operator.admission_predictions import holders_of
 from numazones_operator.announcements import Announcements
 from numazones_operator.cluster_state import Clock, ClusterState
 from numazones_operator.live_forecasts import LiveForecasts
@@ -37,11 +39,16 @@ class Pipeline:
         identity: str,
         metrics: Metrics,
         counts: Callable[[], bool] = lambda: True,
+        recommended: Callable[[str], str] = lambda _uid: "",
         clock: Clock = time.monotonic,
         wall: Clock = time.time,
     ) -> None:
-        """``counts``: whether this replica is the one that counts outcomes; all of them expect them."""
+        """``counts``: whether this replica is the one that counts outcomes; all of them expect them.
+
+        ``recommended`` names the recommendation in force that makes room for the waiting pod of a UID.
+        """
         self._debounce = options.debounce
+        self._recommended = recommended
         self.state = ClusterState(
             settle=options.settle,
             pod_changed=self.pod_changed,
@@ -57,6 +64,7 @@ class Pipeline:
             rate=options.event_rate,
             interval=options.event_interval,
             metrics=metrics,
+            aside=self._aside,
             clock=clock,
         )
         self.publisher = Publisher(
@@ -66,6 +74,8 @@ class Pipeline:
             announcements=self.announcements,
             pod_of=self.state.pods.get,
             expects=self.truth.expects,
+            name_of=self.state.name_of,
+            recommended=recommended,
             clock=clock,
         )
         self.misses = Misses(client, namespace=options.namespace, wall=wall)
@@ -73,6 +83,14 @@ class Pipeline:
         """Whether everything was listed; bindings that were not seen to happen are not predicted."""
         self.renewed = asyncio.Event()
         """Set after each batch of forecasts; cleared by who waits for it."""
+
+    def _aside(self, pod: ClusterPod, prediction: Prediction) -> str:
+        """Who holds what a pod lacks, and the recommendation that would make room for it."""
+        held = [name for reason in prediction.reasons[:1] for name in holders_of(reason, self.state.name_of)]
+        recommendation = self._recommended(pod.uid)
+        return (f"; held there by {', '.join(held)}" if held else "") + (
+            f"; RebalanceRecommendation {recommendation} would make room for it" if recommendation else ""
+        )
 
     def pod_changed(self, old: ClusterPod | None, new: ClusterPod | None) -> None:
         """Take a change of a pod in; None before for a new pod, None after for one that is gone."""

@@ -103,8 +103,9 @@ class Operator:
             identity=self.identity,
             metrics=self.metrics,
             counts=lambda: self.leadership.leading,
+            recommended=lambda uid: self.intent.made_for.get(uid, ""),
         )
-        self.intent = Intent(self._client)
+        self.intent = Intent(self._client, made_for_changed=self.pipeline.publisher.refresh)
         self.inputs = Inputs(self.intent)
         self.rebalancing = self._rebalancing()
         self.gates = self._gates()

@@ -21,6 +21,7 @@ from numazones_client.reflector import Backoff
 from numazones_client.table import Table
 from numazones_operator.admission_predictions import (
     ADMISSION_PREDICTIONS,
+    NameOf,
     Published,
     digest,
     key_of,
@@ -69,11 +70,14 @@ class Publisher:
         announcements: Announcements,
         pod_of: Callable[[str], ClusterPod | None],
         expects: Callable[[str], bool] = lambda _uid: False,
+        name_of: NameOf = lambda _node, _uid: "",
+        recommended: Callable[[str], str] = lambda _uid: "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """``rate`` in writes per second; ``pod_of`` gives the pod of a UID, if it is still there.
 
-        ``expects`` tells whether a pod's outcome is waited for, so that ``verified`` will be told.
+        ``expects`` tells whether a pod's outcome is waited for, so that ``verified`` will be told;
+        ``recommended`` names the recommendation in force that makes room for the pod of a UID.
         """
         self._client = client
         self._writes = False
@@ -83,6 +87,8 @@ class Publisher:
         self._advice = TokenBucket(_ADVICE_RATE, 10 * _ADVICE_RATE, clock=clock)
         self._pod_of = pod_of
         self._expects = expects
+        self._name_of = name_of
+        self._recommended = recommended
         self._clock = clock
         self._urgent: dict[str, _Order] = {}
         self._normal: dict[str, _Order] = {}
@@ -109,7 +115,14 @@ class Publisher:
         """Take the latest prediction for a pod; ``since`` when its cause was seen, monotonic seconds."""
         self._latest[key_of(pod)] = (pod, prediction)
         if self._writes:
-            self._enqueue(_Order(pod, prediction, status_of(prediction), since))
+            self._enqueue(_Order(pod, prediction, self._status(pod, prediction), since))
+
+    def refresh(self, uid: str) -> None:
+        """Write again about a pod that waits, for which a recommendation was made or has ended."""
+        pod = self._pod_of(uid)
+        latest = None if pod is None else self._latest.get(key_of(pod))
+        if latest is not None and latest[0].uid == uid:
+            self.offer(*latest, self._clock())
 
     def verified(self, pod: ClusterPod, verification: Verification) -> None:
         """Take the outcome of a prediction. Pods that were never told about are, if all is not well."""
@@ -132,7 +145,7 @@ class Publisher:
         why = explanation_of(verification)
         if why:
             self._announcements.rejected(pod, verification.actual, why=why[-1], advice=next(iter(advice), ""))
-        status = status_of(prediction, verification, advice=advice)
+        status = status_of(prediction, verification, advice=advice, name_of=self._name_of)
         self._enqueue(_Order(pod, prediction, status, self._clock()))
 
     def settle(self, pod: ClusterPod) -> None:
@@ -171,7 +184,7 @@ class Publisher:
         self._writes = True
         now = self._clock()
         for pod, prediction in list(self._latest.values()):
-            self._enqueue(_Order(pod, prediction, status_of(prediction), now))
+            self._enqueue(_Order(pod, prediction, self._status(pod, prediction), now))
         for item in self.published:
             self._settle_published(item)
         try:
@@ -214,9 +227,12 @@ class Publisher:
         if latest is None or not self._writes:
             return
         pod, prediction = latest
-        status = status_of(prediction)
+        status = self._status(pod, prediction)
         if (new is None or new.digest != digest(status)) and self._wanted(pod) and not pod.node:
             self._enqueue(_Order(pod, prediction, status, self._clock()))
+
+    def _status(self, pod: ClusterPod, prediction: Prediction) -> dict[str, Any]:
+        return status_of(prediction, name_of=self._name_of, recommendation=self._recommended(pod.uid))
 
     def _settle_published(self, item: Published) -> None:
         pod = self._pod_of(item.pod_uid)

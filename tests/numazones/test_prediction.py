@@ -423,6 +423,22 @@ def test_what_the_scheduler_lacks_is_told_with_amounts_for_the_node_that_comes_n
     )
 
 
+@pytest.mark.parametrize(
+    ("asked", "holders"),
+    [
+        ({"cpu": 16}, (("uid-held-1", "4 exclusive CPUs"),)),
+        ({"cpu": 4, "nics": 3}, (("nics", f"2 {NIC}"),)),
+    ],
+)
+def test_a_rejection_names_who_holds_what_is_missing(asked: dict[str, Any], holders: Any) -> None:
+    start = node_state(held=(10, 4), nics=4)
+    holder = Kind.of(pod("nics", cpu=1, nics=2))
+    assert holder is not None
+    state = admit(start, replace(holder.admission, uid="nics")).node if "nics" in asked else start
+    result = predict(pod("big", **asked), [worker("worker-2", state)])
+    assert result.reasons[0].holders == holders
+
+
 def test_a_rejection_has_a_few_words_for_tables() -> None:
     result = predict(pod("big", cpu=16), [worker("worker-2", node_state(held=(10, 4)))])
     assert result.brief == "16 exclusive CPUs asked, 12 free on NUMA node 1"

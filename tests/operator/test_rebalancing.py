@@ -1,6 +1,7 @@
 """RebalancePolicies followed on the embedded API server: recommend, approve, carry out, survive a crash."""
 
 import asyncio
+import re
 import sys
 from asyncio.subprocess import DEVNULL
 from collections.abc import AsyncIterator
@@ -419,6 +420,23 @@ async def test_a_stuck_pod_names_the_recommendation_made_for_it(tmp_path: Path) 
         message = await eventually(told)
         name = item["metadata"]["name"]
         assert message.startswith(f"{name} would make room for it by 1 eviction; approve it: kubectl patch")
+
+        loop = here.loop
+        assert loop is not None
+
+        async def named(wanted: str) -> bool:
+            return bool((await loop.predictions())["big"].get("recommendation", "") == wanted)
+
+        await eventually(lambda: named(name), what="the AdmissionPrediction names the recommendation")
+        # And the pods that hold what is missing, in the event that says so, too.
+        status = (await loop.predictions())["big"]
+        (holder, *_) = status["reasons"][0]["holders"]
+        assert re.fullmatch(r"default/(mover-\w+|filler): 10 exclusive CPUs", holder), status["reasons"]
+        events = await here.client.list(EVENTS, namespace="default")
+        impossible = [one["message"] for one in events if one["reason"] == "AdmissionImpossible"]
+        assert any(f"held there by {holder}" in one for one in impossible), impossible
+        await here.client.delete(REBALANCE_POLICIES, "keep-room")
+        await eventually(lambda: named(""), what="a plan that has ended is named no more")
 
 
 async def test_nobody_is_evicted_for_a_pending_pod_that_the_replacement_could_forestall(

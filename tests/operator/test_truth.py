@@ -300,7 +300,7 @@ def test_a_rejection_is_explained_with_who_holds_what_is_missing_and_what_would_
     rejected = {"phase": "Failed", "reason": "TopologyAffinityError"}
     verification = Watched().play(node, cpu=12, **rejected)
     explanation = explanation_of(verification)
-    assert "exclusive CPUs of NUMA node 0 are held by default/holder (20)" in explanation
+    assert "on NUMA node 0 it is held by default/holder (20 exclusive CPUs)" in explanation
     assert explanation[-1].startswith("needs 12 exclusive CPUs on one NUMA node; the fullest offer is 10")
     assert advice_of(verification)[0] == "ask for 10 CPUs instead of 12 in container main"
 

@@ -33,15 +33,38 @@ _log = logging.getLogger(__name__)
 class Intent:
     """Policies, recommendations and namespaces as last read; one that makes no sense counts as gone."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(
+        self, client: Client, *, made_for_changed: Callable[[str], None] = lambda _uid: None
+    ) -> None:
+        """``made_for_changed`` is told the UIDs of pods of which ``made_for`` says something new."""
         self._client = client
+        self._made_for_changed = made_for_changed
+        self.made_for: dict[str, str] = {}
+        """UID of a waiting pod → the recommendation in force that makes room for it."""
         self.policies: Table[PolicyObject] = Table(lambda item: item.name, outdated=_is_older)
-        self.recommendations: Table[Recommendation] = Table(lambda item: item.name, outdated=_is_older)
+        self.recommendations: Table[Recommendation] = Table(
+            lambda item: item.name, self._recommendation_changed, outdated=_is_older
+        )
         self.namespaces: Table[NamespaceLabels] = Table(lambda item: item.name)
         self.changed = asyncio.Event()
         """Set with every change that people make; cleared by who looks."""
         self.followed = asyncio.Event()
         """Set while everything is known and changes are reported."""
+
+    def _recommendation_changed(self, _old: Recommendation | None, _new: Recommendation | None) -> None:
+        """Keep ``made_for``; recommendations in force are few."""
+        before, self.made_for = (
+            self.made_for,
+            {
+                placement.pod.uid: item.name
+                for item in self.recommendations
+                if item.active
+                for placement in item.spec.placements
+            },
+        )
+        for uid in before.keys() | self.made_for.keys():
+            if before.get(uid) != self.made_for.get(uid):
+                self._made_for_changed(uid)
 
     async def read(self) -> None:
         """List everything; called when this replica begins to lead.
