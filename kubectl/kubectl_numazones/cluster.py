@@ -23,6 +23,7 @@ from numazones.errors import NumazonesError
 from numazones.rebalance.candidates import Situation
 from numazones.rebalance.custom_resources import priority_classes
 from numazones.rebalance.whatif import moment_of, situation_of
+from numazones.wording import counted
 
 if TYPE_CHECKING:  # dumps need no client
     from kubectl_numazones.kinds import Kind
@@ -42,6 +43,7 @@ _OWNERS = {
     "ds": "DaemonSet",
     "daemonset": "DaemonSet",
 }
+_MOST_NAMED = 5
 _SUFFIXES = (".json", ".yaml", ".yml")
 _SIZE_OF_PAGE = 500
 _ENDED_PLANS = frozenset({"Succeeded", "Failed", "Expired", "Superseded"})
@@ -154,11 +156,19 @@ class Seen:
     def _owned(self, kind: str, namespace: str, name: str) -> list[ClusterPod]:
         wanted = (kind, f"{namespace}/{name}")
         found = [pod for pod in self.pods if pod.namespace == namespace and wanted in self._lineage(pod)]
-        if not found:
-            raise NotThere(
-                f"{kind} {namespace}/{name} owns none of the pods read; a dump needs its ReplicaSets too"
-            )
-        return found
+        if found:
+            return found
+        others = sorted({owner for pod in self.pods for one, owner in self._lineage(pod) if one == kind})
+        elsewhere = [other.partition("/")[0] for other in others if other.endswith(f"/{name}")]
+        if elsewhere:
+            cure = f"there is one in namespace {', '.join(elsewhere)}: -n {elsewhere[0]}"
+        elif others:
+            some = ", ".join(others[:_MOST_NAMED]) + (", …" if len(others) > _MOST_NAMED else "")
+            cure = f"each {kind} that does: {some}"
+        else:
+            cure = f"no {kind} does; see the pods' ownerReferences"
+        number = counted(sum(1 for _ in self.pods), "pod")
+        raise NotThere(f"{kind} {namespace}/{name} owns none of the {number} read; {cure}")
 
     def _lineage(self, pod: ClusterPod) -> Iterator[tuple[str, str]]:
         owner = pod.controller
@@ -166,8 +176,12 @@ class Seen:
             return
         yield owner.kind, f"{pod.namespace}/{owner.name}"
         above = self.owners.get(owner.uid)
+        suffix = f"-{pod.labels.get('pod-template-hash', '')}"
         if above is not None and above[2]:
             yield "Deployment", f"{pod.namespace}/{above[2]}"
+        elif above is None and owner.kind == "ReplicaSet" and suffix != "-" and owner.name.endswith(suffix):
+            # Without the ReplicaSet its name tells: the Deployment's, and the hash that its pods carry.
+            yield "Deployment", f"{pod.namespace}/{owner.name.removesuffix(suffix)}"
 
     def node(self, name: str) -> ClusterNode:
         """Return the node that a user named.
@@ -180,7 +194,7 @@ class Seen:
         if name in nodes:
             return nodes[name]
         names = sorted(nodes)
-        some = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")  # noqa: PLR2004 - a line's worth
+        some = ", ".join(names[:_MOST_NAMED]) + (", …" if len(names) > _MOST_NAMED else "")
         raise NotThere(f"node {name} is not among the {len(names)} nodes read ({some})")
 
     def recommendations(self, pods: Iterable[ClusterPod]) -> list[str]:

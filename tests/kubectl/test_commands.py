@@ -1,12 +1,15 @@
 """What each command says about a small cluster, and its exit code."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import Result
 
+from kubectl_numazones.cluster import NotThere
 from tests.kubectl.conftest import cluster, node_body, pod_body, written
 from tests.numazones.policies.koordinator import building as koordinator
 
@@ -227,3 +230,31 @@ def test_the_recommendation_in_force_that_places_the_pod_is_named(
     dump = written(tmp_path / "dump.json", [*cluster(), recommendation])
     said = run("why", "waiting", "-n", "team", "-f", dump).output
     assert ("kubectl describe rebalancerecommendation keep-room-1" in said) is linked
+
+
+def replica_of(name: str, replica_set: str, **labels: str) -> Any:
+    body = pod_body(name, 5)
+    body["metadata"]["ownerReferences"] = [
+        {"kind": "ReplicaSet", "name": replica_set, "uid": replica_set, "controller": True}
+    ]
+    body["metadata"]["labels"] = labels
+    return body
+
+
+def test_the_pods_of_a_deployment_are_found_in_a_dump_without_replicasets(run: Run, tmp_path: Path) -> None:
+    hashed = replica_of("web-7d4b9c5f6d-x2x07", "web-7d4b9c5f6d", **{"pod-template-hash": "7d4b9c5f6d"})
+    dump = written(tmp_path / "dump.json", [*cluster(), hashed, replica_of("lone-1", "lone")])
+    assert run("why", "deploy/web", "-n", "team", "-f", dump).output.startswith("team/web-7d4b9c5f6d-x2x07: ")
+    assert run("why", "rs/lone", "-n", "team", "-f", dump).output.startswith("team/lone-1: ")
+
+    def problem(*arguments: str) -> str:
+        error = run("why", *arguments, "-f", dump).exception
+        assert isinstance(error, NotThere)
+        return str(error)
+
+    found = problem("deploy/lone", "-n", "team")
+    assert re.fullmatch(
+        r"Deployment team/lone owns none of the \d+ pods read; each Deployment that does: team/web", found
+    ), found
+    assert problem("deploy/web").endswith("pods read; there is one in namespace team: -n team")
+    assert problem("sts/x").endswith("pods read; no StatefulSet does; see the pods' ownerReferences")
