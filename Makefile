@@ -45,7 +45,7 @@ coverage: venv  ## branches of the library that its own tests run, at least 97 %
 	$(BIN)/coverage run -m pytest -q tests/numazones tests/scripts
 	$(BIN)/coverage report
 
-demo: venv  ## a small simulated cluster: zones, predictions, the gate; then kubectl
+demo: venv  ## a small simulated cluster: a pod gets stuck, a plan makes room; then kubectl
 	$(BIN)/numazones-simulator demo
 
 docs: venv  ## the documentation as a site, in build/site; ARGS=serve shows it while you write

@@ -349,7 +349,7 @@ async def _listed(source: Source) -> list[Object]:
     from kubectl_numazones.kinds import KINDS  # noqa: PLC0415
     from numazones_client import Client, load  # noqa: PLC0415 - dumps need no client
 
-    def left_out(kind: Kind, error: NumazonesError) -> None:
+    def left_out(kind: "Kind", error: NumazonesError) -> None:
         if kind.needed:
             raise error
         click.echo(f"warning: {kind.kind} objects are left out: {error}", err=True)

@@ -1,13 +1,14 @@
-"""The demo on a simulated cluster: what NUMA-blind scheduling does, and what numazones sees of it.
+"""The demo on a simulated cluster: one pod that gets stuck, and what numazones does about it.
 
-Four acts: a workload comes and goes and leaves the nodes fragmented; questions are put to the operator by
-pods that nobody schedules; a ReplicaSet is driven in circles by kubelets that reject its replicas; the same
-ReplicaSet behind the admission gate waits until there is room, and runs.
+A workload comes and goes and leaves the nodes fragmented; a ReplicaSet is driven in circles by a kubelet that
+rejects its replicas; `kubectl numazones why` explains it; behind the admission gate it waits instead; a plan
+is proposed and carried out; the pod runs, and predictions are held against what the kubelets did.
 """
 
 import asyncio
+import contextlib
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -15,18 +16,22 @@ from typing import Any
 
 from numazones.errors import NumazonesError
 from numazones.kubelet.node import Node
-from numazones_client import Resource
+from numazones.wording import counted
+from numazones_client import NotFound, Resource
 from numazones_client.resources import NUMAZONES, PODS
-from numazones_simulator import node_kinds, tables
+from numazones_simulator import node_kinds, outcomes, tables
 from numazones_simulator.control_plane import NAMESPACES
-from numazones_simulator.node_kinds import GPU, KIND_LABEL, NIC
+from numazones_simulator.node_kinds import KIND_LABEL
+from numazones_simulator.programs import installed
 from numazones_simulator.replica_sets import REPLICA_SETS
 from numazones_simulator.screen import Screen
 from numazones_simulator.simulated_cluster import SimulatedCluster
 from numazones_simulator.workload import Workload
 
 PREDICTIONS = Resource("numazones.io", "v1alpha1", "admissionpredictions")
-OPERATOR_ARGUMENTS = ("--admission-gate",)
+POLICIES = Resource("numazones.io", "v1alpha1", "rebalancepolicies", namespaced=False)
+RECOMMENDATIONS = Resource("numazones.io", "v1alpha1", "rebalancerecommendations", namespaced=False)
+OPERATOR_ARGUMENTS = ("--admission-gate", "--rebalance-period=500ms")
 NODES = (
     node_kinds.single_numa_node,
     node_kinds.restricted_pods,
@@ -37,13 +42,23 @@ NODES = (
 _ZONES = "/apis/numazones.io/v1alpha1/numazones"
 _GATE = "numazones.io/admission"
 _OPT_IN = {"numazones.io/admission-gate": "enabled"}
-_HOLD = "numazones.example/hold"
+_POLICY = {
+    "apiVersion": "numazones.io/v1alpha1",
+    "kind": "RebalancePolicy",
+    "metadata": {"name": "make-room"},
+    "spec": {
+        "mode": "Approve",
+        "goals": {"pendingPods": True},
+        "schedule": {"interval": "2s"},
+    },
+}
+_ENDED = frozenset({"Succeeded", "Failed", "Expired", "Superseded"})
 _STAGE = "single-numa-node"
 """Kind of the node on which the story is told."""
 _FIRST_PODS = 30
 _WORKER_CPUS = 4
 _CIRCLES = 3
-_PATIENCE = 30.0
+_PATIENCE = 90.0
 _POLL = 0.1
 
 Body = dict[str, Any]
@@ -59,6 +74,8 @@ class ClosedLoop:
 
     cluster: SimulatedCluster
     screen: Screen
+    confirm: Callable[[str], Awaitable[bool]]
+    """Asked before a plan is carried out."""
 
     async def tell(self) -> None:
         """Run all acts; prints as it goes.
@@ -67,69 +84,45 @@ class ClosedLoop:
             StoryStuck: something did not happen in time.
         """
         await self._fragment()
-        await self._ask()
         size = self._unplaceable_size()
         await self._run_in_circles(size)
+        await self._explain()
         await self._wait_at_the_gate(size)
+        if await self._plan():
+            await self._run_at_last()
+        await self._compare()
 
     # A workload comes and goes
 
     async def _fragment(self) -> None:
-        self.screen.progress("creating pods")
+        await self._create_namespace("shop")
+        for name in ("web", "batch"):
+            await self._create_replica_set("shop", name, _WORKER_CPUS, replicas=0)
+        room = sum(free // _WORKER_CPUS for _, free in free_cpus(self._stage()))
+        for number in range(room):
+            name, replicas = ("web", "batch")[number % 2], number // 2 + 1
+            self.screen.progress(f"{name} grows to {counted(replicas, 'replica')}")
+            patch = {"spec": {"replicas": replicas}}
+            await self.cluster.plane.client.patch(REPLICA_SETS, name, patch, namespace="shop")
+            await self._until(
+                lambda pods, number=number: len(pods) > number and all(map(_is_settled, pods)),  # type: ignore[misc]
+                "shop",
+                "a worker to run",
+            )
+        self.screen.progress("other pods come")
         for pod in islice(Workload(1, namespace="default").pods(), _FIRST_PODS):
             await self._create(pod)
         await self._settled("default")
-        workers = await self._fill_stage()
-        self.screen.progress("every second worker ends")
-        for name in workers[::2]:
-            await self.cluster.plane.client.delete(PODS, name, namespace="default")
-        await self._settled("default")
+        self.screen.progress("batch ends")
+        await self._end_replica_set("shop", "batch")
         await self._until_current("the zones to show what ended")
-        pods = await self._pods("default")
+        pods = [*await self._pods("default"), *await self._pods("shop")]
         self.screen.title("A workload has come and gone: what is left in each zone")
         self.screen.say(f"Pods: {summary(pods)}")
         self.screen.say()
         await self._show(_ZONES)
 
-    async def _fill_stage(self) -> list[str]:
-        """Create equal workers on one node until there is no more room for them; return their names."""
-        names: list[str] = []
-        while True:
-            name = f"worker-{len(names) + 1:02}"
-            self.screen.progress(f"creating {name}")
-            await self._create(_pod(name, "default", cpus=_WORKER_CPUS, selector={KIND_LABEL: _STAGE}))
-            await self._settled("default")
-            pods = {pod["metadata"]["name"]: pod for pod in await self._pods("default")}
-            if not pods[name]["spec"].get("nodeName"):
-                await self.cluster.plane.client.delete(PODS, name, namespace="default")
-                return names
-            if _phase(pods[name]) == "Failed":
-                return names
-            names.append(name)
-
-    # Questions
-
-    async def _ask(self) -> None:
-        self.screen.progress("asking where further pods would fit")
-        await self._create_namespace("questions")
-        questions: tuple[tuple[str, int, dict[str, str]], ...] = (
-            ("cpus-04", 4, {}),
-            ("cpus-10", 10, {}),
-            ("cpus-16", 16, {}),
-            ("cpus-22", 22, {}),
-            ("cpus-28", 28, {}),
-            ("gpu-and-nic", 4, {GPU: "1", NIC: "1"}),
-            ("hugepages", 2, {"hugepages-1Gi": "2Gi"}),
-        )
-        for name, cpus, further in questions:
-            pod = _pod(name, "questions", cpus=cpus, further=further)
-            pod["spec"]["schedulingGates"] = [{"name": _HOLD}]
-            await self._create(pod)
-        await self._until_predicted("questions", len(questions))
-        self.screen.title("Where would further pods be admitted? (they are gated, so nobody schedules them)")
-        await self._show(_predictions("questions"), wide=True)
-
-    # In circles, and at the gate
+    # A big pod gets stuck
 
     def _unplaceable_size(self) -> int:
         """CPUs that the stage has free, but not within one zone."""
@@ -141,12 +134,12 @@ class ClosedLoop:
         return size
 
     async def _run_in_circles(self, size: int) -> None:
-        await self._create_namespace("circles")
-        await self._create_replica_set("circles", size, gated=False)
+        await self._create_namespace("team", labels=_OPT_IN)
+        await self._create_replica_set("team", "trainer", size)
         self.screen.progress(f"a ReplicaSet asks for {size} CPUs that no single zone has")
         await self._until(
             lambda pods: [_phase(pod) for pod in pods].count("Failed") >= _CIRCLES,
-            "circles",
+            "team",
             "replicas to be rejected",
         )
         free = ", ".join(f"{free} in zone {zone}" for zone, free in free_cpus(self._stage()))
@@ -155,52 +148,101 @@ class ClosedLoop:
             "The scheduler sees enough in total, the kubelet finds no zone, a new replica comes, and again:"
         )
         self.screen.say()
-        for pod in sorted(await self._pods("circles"), key=_created):
+        for pod in sorted(await self._pods("team"), key=_created):
             status = pod["status"]
             self.screen.say(
                 f"  {pod['metadata']['name']}  {pod['spec'].get('nodeName', '')}  {_phase(pod)}  "
                 f"{status.get('reason', '')}  {status.get('message', '')}".rstrip()
             )
-        await self.cluster.plane.client.delete(REPLICA_SETS, "trainer", namespace="circles")
+
+    async def _explain(self) -> None:
+        self.screen.progress("asking why")
+        process = await asyncio.create_subprocess_exec(
+            str(installed("kubectl-numazones")),
+            *("why", "rs/trainer", "--namespace=team", f"--kubeconfig={self.cluster.plane.kubeconfig}"),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        told, errors = await process.communicate()
+        if errors:
+            raise StoryStuck(f"kubectl numazones why could not say: {errors.decode()}")
+        self.screen.title("kubectl numazones why rs/trainer -n team")
+        self.screen.say(told.decode().rstrip())
 
     async def _wait_at_the_gate(self, size: int) -> None:
-        await self._create_namespace("patient", labels=_OPT_IN)
-        await self._create_replica_set("patient", size, gated=True)
-        await self._until_predicted("patient", 1)
+        await self._end_replica_set("team", "trainer")
+        await self._create_replica_set("team", "trainer", size, gated=True)
+        waiting = await self._until(
+            lambda pods: len(pods) == 1 and _phase(pods[0]) != "Failed", "team", "one replica to wait"
+        )
+        name = waiting[0]["metadata"]["name"]
+        await self._until(
+            lambda bodies: any(
+                body["metadata"]["name"] == name and "verdict" in (body.get("status") or {})
+                for body in bodies
+            ),
+            "team",
+            "its prediction",
+            resource=PREDICTIONS,
+        )
         self.screen.title(f"The same ReplicaSet behind the gate {_GATE}: no replica fails, one waits")
-        await self._show(_predictions("patient"), wide=True)
-        self.screen.progress("workers end, until one zone has room")
-        ended = await self._make_room(size)
-        pods = await self._until(
-            lambda pods: [_phase(pod) for pod in pods] == ["Running"], "patient", "the waiting replica to run"
+        await self._show(_predictions("team"))
+
+    # A plan makes room
+
+    async def _plan(self) -> bool:
+        """Have a plan made; carry it out if that is wanted."""
+        self.screen.progress("looking for a plan")
+        await self.cluster.plane.client.create(POLICIES, _POLICY)
+        (plan,) = await self._until(
+            lambda bodies: any(map(_plan_phase, bodies)), "", "a plan", resource=RECOMMENDATIONS
         )
-        self.screen.say(
-            f"{ended} more {'worker has' if ended == 1 else 'workers have'} ended, the gate opened, "
-            f"and {pods[0]['metadata']['name']} runs on {pods[0]['spec']['nodeName']}:"
+        name, spec = plan["metadata"]["name"], plan["spec"]
+        self.screen.title(f"A RebalancePolicy finds the fewest evictions that make room: {name}")
+        for move in spec["moves"]:
+            pod, source, target = move["pod"], move["source"], move["target"]
+            name_of_pod = f"{pod['namespace']}/{pod['name']}"
+            self.screen.say(f"  {name_of_pod}: from {_place(source)} to {_place(target)}; {move['why']}")
+        if not await self.confirm("Carry it out?"):
+            approval = '{"spec":{"approved":true}}'
+            self.screen.say(f"kubectl patch rebalancerecommendation {name} --type=merge -p '{approval}'")
+            return False
+        approved = {"spec": {"approved": True}}
+        await self.cluster.plane.client.patch(RECOMMENDATIONS, name, approved)
+        self.screen.progress("the plan is carried out")
+        (done,) = await self._until(
+            lambda bodies: all(_plan_phase(body) in _ENDED for body in bodies),
+            "",
+            "the plan to end",
+            resource=RECOMMENDATIONS,
         )
+        if _plan_phase(done) != "Succeeded":
+            raise StoryStuck(
+                f"{name} {_plan_phase(done)}: {done['status'].get('message')}; start the demo again"
+            )
         self.screen.say()
+        await self._show(RECOMMENDATIONS.path())
+        return True
+
+    async def _run_at_last(self) -> None:
+        (pod,) = await self._until(
+            lambda pods: [_phase(pod) for pod in pods] == ["Running"], "team", "the waiting replica to run"
+        )
         await self._until(
             lambda bodies: all((body.get("status") or {}).get("outcome") for body in bodies),
-            "patient",
+            "team",
             "the outcome beside the prediction",
             resource=PREDICTIONS,
         )
-        await self._show(_predictions("patient"))
+        self.screen.title(f"The gate opened, and {pod['metadata']['name']} runs on {pod['spec']['nodeName']}")
+        await self._show(_predictions("team"))
 
-    async def _make_room(self, size: int) -> int:
-        """End workers one by one until a zone of the stage has room; return how many it took."""
-        ended = 0
-        for worker in await self._pods("default"):
-            if not worker["metadata"]["name"].startswith("worker"):
-                continue
-            if max(free for _, free in free_cpus(self._stage())) >= size:
-                break
-            await self.cluster.plane.client.delete(
-                PODS, worker["metadata"]["name"], namespace="default", grace_seconds=0
-            )
-            await self._settled("default")
-            ended += 1
-        return ended
+    async def _compare(self) -> None:
+        compared = await outcomes.fetch(self.cluster.operator)
+        made = counted(sum(compared.values()), "prediction")
+        self.screen.title(f"{outcomes.misses(compared)} of {made} did not come true")
+        self.screen.say(outcomes.render(compared))
 
     # Acting
 
@@ -212,22 +254,38 @@ class ClosedLoop:
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
         await self.cluster.plane.client.create(NAMESPACES, body)
 
-    async def _create_replica_set(self, namespace: str, cpus: int, *, gated: bool) -> None:
-        spec = _pod("trainer", namespace, cpus=cpus, selector={KIND_LABEL: _STAGE})["spec"]
+    async def _create_replica_set(
+        self, namespace: str, name: str, cpus: int, *, replicas: int = 1, gated: bool = False
+    ) -> None:
+        spec = _pod_spec(cpus, selector={KIND_LABEL: _STAGE})
         if gated:
             spec["schedulingGates"] = [{"name": _GATE}]
-        labels = {"app": "trainer"}
+        labels = {"app": name}
         body = {
             "apiVersion": "apps/v1",
             "kind": "ReplicaSet",
-            "metadata": {"name": "trainer", "namespace": namespace},
+            "metadata": {"name": name, "namespace": namespace},
             "spec": {
-                "replicas": 1,
+                "replicas": replicas,
                 "selector": {"matchLabels": labels},
                 "template": {"metadata": {"labels": labels}, "spec": spec},
             },
         }
         await self.cluster.plane.client.create(REPLICA_SETS, body, namespace=namespace)
+
+    async def _end_replica_set(self, namespace: str, name: str) -> None:
+        """Delete it and its pods, as the garbage collector would."""
+        client = self.cluster.plane.client
+        await client.delete(REPLICA_SETS, name, namespace=namespace)
+        for pod in await self._pods(namespace):
+            if pod["metadata"]["labels"] == {"app": name}:
+                with contextlib.suppress(NotFound):
+                    await client.delete(PODS, pod["metadata"]["name"], namespace=namespace, grace_seconds=0)
+        await self._until(
+            lambda pods: not any(pod["metadata"]["labels"] == {"app": name} for pod in pods),
+            namespace,
+            f"the pods of {name} to be gone",
+        )
 
     # Looking
 
@@ -244,14 +302,6 @@ class ClosedLoop:
     async def _settled(self, namespace: str) -> None:
         """Wait until every pod was decided on by scheduler or kubelet, and deleted ones are gone."""
         await self._until(lambda pods: all(map(_is_settled, pods)), namespace, "pods to be decided on")
-
-    async def _until_predicted(self, namespace: str, count: int) -> None:
-        await self._until(
-            lambda bodies: sum("verdict" in (body.get("status") or {}) for body in bodies) >= count,
-            namespace,
-            "predictions",
-            resource=PREDICTIONS,
-        )
 
     async def _until_current(self, what: str) -> None:
         """Wait until the published zones are those of the kubelets' states."""
@@ -311,30 +361,23 @@ def free_cpus(node: Node) -> list[tuple[int, int]]:
     ]
 
 
-def _pod(
-    name: str,
-    namespace: str,
-    *,
-    cpus: int,
-    selector: Mapping[str, str] | None = None,
-    further: Mapping[str, str] | None = None,
-) -> Body:
+def _pod_spec(cpus: int, *, selector: Mapping[str, str]) -> Body:
     """A Guaranteed pod of one container."""
-    amounts = {"cpu": str(cpus), "memory": "1Gi", **(further or {})}
+    amounts = {"cpu": str(cpus), "memory": "1Gi"}
     container = {
         "name": "app",
         "image": "registry.example/app:1",
-        "resources": {"requests": dict(amounts), "limits": dict(amounts)},
+        "resources": {"requests": amounts, "limits": amounts},
     }
-    spec: Body = {"terminationGracePeriodSeconds": 0, "containers": [container]}
-    if selector:
-        spec["nodeSelector"] = dict(selector)
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": spec,
-    }
+    return {"terminationGracePeriodSeconds": 0, "nodeSelector": dict(selector), "containers": [container]}
+
+
+def _place(place: Mapping[str, Any]) -> str:
+    return f"{place['node']} zone {','.join(map(str, place['numaIDs']))}"
+
+
+def _plan_phase(recommendation: Body) -> str:
+    return str((recommendation.get("status") or {}).get("phase", ""))
 
 
 def _predictions(namespace: str) -> str:

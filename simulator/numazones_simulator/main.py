@@ -6,6 +6,7 @@ Everything runs on this machine, on loopback addresses, as an ordinary user, and
 import asyncio
 import contextlib
 import shutil
+import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator
 from importlib.metadata import version
@@ -18,6 +19,7 @@ from numazones.errors import NumazonesError
 from numazones.wording import counted
 from numazones_program.signals import ending_signals
 from numazones_simulator import (
+    animation,
     closed_loop,
     node_kinds,
     outcomes,
@@ -83,15 +85,31 @@ _PORT = click.option(
     help="Directory with recorded nodes; implies --recorded.  "
     "[default: $NUMAZONES_SHARED/recordings, else the project's sample]",
 )
+@click.option("--auto", is_flag=True, help="Carry the plan out without asking.  [default: ask on a terminal]")
+@click.option(
+    "--record",
+    "recording",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write what the demo shows as an animation (SVG), when it has been told.",
+)
 @_PORT
 @_PROMETHEUS
 @_SERVE
-def demo(directory: Path | None, port: int, *, recorded: bool, prometheus: bool, serve: bool | None) -> None:
+def demo(
+    directory: Path | None,
+    recording: Path | None,
+    port: int,
+    *,
+    recorded: bool,
+    auto: bool,
+    prometheus: bool,
+    serve: bool | None,
+) -> None:
     """Show what numazones does, on a small cluster that lives on this machine for a minute.
 
     Four simulated nodes with different topology policies; a scheduler that knows nothing of NUMA zones, like
-    the usual one; real exporters and a real operator. A workload fragments the nodes; then the zones, the
-    predictions and the admission gate show what happens to pods that come next.
+    the usual one; real exporters and a real operator. A workload fragments the nodes, a big pod gets stuck,
+    kubectl numazones says why, a plan makes room, and the pod runs.
 
     With --recorded: each node is a recording of a real kubelet, read by a real exporter, and no pod moves.
 
@@ -99,13 +117,15 @@ def demo(directory: Path | None, port: int, *, recorded: bool, prometheus: bool,
     """
     screen = Screen()
     if recorded or directory is not None:
-        if prometheus:
+        if prometheus or recording or auto:
             raise click.UsageError(
-                "--prometheus is for simulated nodes; leave out --recorded and --recordings"
+                "--auto, --record and --prometheus are for simulated nodes; "
+                "leave out --recorded and --recordings"
             )
         _run(lambda scratch: _show_recorded(screen, scratch, directory, port, serve=serve))
     else:
-        _run(lambda scratch: _show_closed_loop(screen, scratch, port, prometheus=prometheus, serve=serve))
+        settings = _DemoSettings(port, auto, recording, prometheus, serve)
+        _run(lambda scratch: _show_closed_loop(screen, scratch, settings))
 
 
 async def _show_recorded(
@@ -118,16 +138,43 @@ async def _show_recorded(
         await _serve(plane, screen, serve=serve)
 
 
-async def _show_closed_loop(
-    screen: Screen, scratch: Path, port: int, *, prometheus: bool, serve: bool | None
-) -> None:
+class _DemoSettings(NamedTuple):
+    port: int
+    auto: bool
+    recording: Path | None
+    prometheus: bool
+    serve: bool | None
+
+
+async def _show_closed_loop(screen: Screen, scratch: Path, settings: _DemoSettings) -> None:
     specs = [kind(f"node-{number}", f"10.77.0.{number}") for number, kind in enumerate(closed_loop.NODES, 1)]
     async with simulated_cluster.running(
-        specs, scratch, screen, port=port, operator=closed_loop.OPERATOR_ARGUMENTS
+        specs, scratch, screen, port=settings.port, operator=closed_loop.OPERATOR_ARGUMENTS
     ) as cluster:
-        await _show_metrics(cluster, screen, scratch, prometheus=prometheus)
-        await closed_loop.ClosedLoop(cluster, screen).tell()
-        await _serve(cluster.plane, screen, serve=serve)
+        await _show_metrics(cluster, screen, scratch, prometheus=settings.prometheus)
+
+        async def confirm(question: str) -> bool:
+            asked = screen.is_terminal and sys.stdin.isatty() and not settings.auto
+            return not asked or await _confirmed(screen, question)
+
+        await closed_loop.ClosedLoop(cluster, screen, confirm).tell()
+        if settings.recording is not None:
+            settings.recording.write_text(animation.animated(screen.pages[1:]), encoding="utf-8")
+        await _serve(cluster.plane, screen, serve=settings.serve)
+
+
+async def _confirmed(screen: Screen, question: str) -> bool:
+    """Ask on the terminal, while the cluster goes on; anything but no is yes."""
+    screen.say()
+    screen.say(f"{question} [Y/n]")
+    answered = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.add_reader(sys.stdin, answered.set)
+    try:
+        await answered.wait()
+    finally:
+        loop.remove_reader(sys.stdin)
+    return not sys.stdin.readline().strip().lower().startswith("n")
 
 
 async def _show_metrics(

@@ -20,6 +20,8 @@ class Screen:
         self._out = out or sys.stdout
         self._err = err or sys.stderr
         self._line_open = False
+        self.pages: list[list[str]] = [[]]
+        """Everything that was said, a page for each title."""
 
     @property
     def is_terminal(self) -> bool:
@@ -39,9 +41,11 @@ class Screen:
         if self._line_open:
             click.echo(_CLEAR, file=self._err, nl=False)
             self._line_open = False
+        self.pages[-1] += click.unstyle(text).splitlines() or [""]
         click.echo(text, file=self._out)
 
     def title(self, text: str) -> None:
         """Write a heading, with a blank line before it."""
         self.say()
+        self.pages.append([])
         self.say(click.style(text, bold=True) if self.is_terminal else text)

@@ -1,5 +1,7 @@
 """The commands as people start them: processes, output, signals."""
 
+import asyncio
+import io
 import json
 import os
 import re
@@ -14,8 +16,12 @@ from pathlib import Path
 
 import pytest
 
+from numazones_simulator import main
+from numazones_simulator.screen import Screen
+
 SIMULATOR = Path(sys.executable).parent / "numazones-simulator"
 SAMPLE = Path(__file__).parents[1] / "data" / "recordings"
+DEMO = Path(__file__).parents[2] / "docs" / "assets" / "demo.svg"
 TOOLS = Path(__file__).parents[2] / ".cache" / "tools" / "bin"
 
 
@@ -48,25 +54,56 @@ def test_every_command_explains_itself(arguments: tuple[str, ...]) -> None:
     assert "\\b" not in shown.stdout
 
 
-def test_the_demo_tells_its_story_to_the_end() -> None:
-    shown = run("demo")
+def test_the_demo_tells_its_story_to_the_end(tmp_path: Path) -> None:
+    recorded = tmp_path / "demo.svg"
+    shown = run("demo", "--auto", "--record", str(recorded))
     assert shown.returncode == 0, shown.stderr
     text = shown.stdout
     acts = (
         "A workload has come and gone",
-        "Where would further pods be admitted?",
         "A ReplicaSet wants one replica of",
+        "kubectl numazones why rs/trainer -n team",
         "The same ReplicaSet behind the gate",
-        "the gate opened",
+        "A RebalancePolicy finds the fewest evictions that make room",
+        "The gate opened, and trainer-",
     )
     assert [text.index(act) for act in acts] == sorted(text.index(act) for act in acts)
-    zones = [line for line in text.splitlines() if re.match(r"node-\d-numa-\d", line)]
-    assert len(zones) == 12
-    assert all(" True " in line for line in zones)
+    assert len(re.findall(r"^node-\d-numa-\d .* True ", text, re.MULTILINE)) == 12
     assert text.count("TopologyAffinityError  Pod was rejected") >= 3
-    assert re.search(r"trainer-\w+ +Inadmissible .* needs \d+ exclusive CPUs on one NUMA node", text)
+    assert re.search(r"needs \d+ exclusive CPUs on one NUMA node; the fullest offer is \d+", text)
+    assert "What would help:" in text
+    assert re.search(r"shop/web-\w+: from node-1 zone \d to node-\d zone \d; ", text)
+    assert re.search(r"make-room-\w+ .* Succeeded ", text)
     assert re.search(r"trainer-\w+ +Admissible .* Admitted", text)
+    (made,) = re.findall(r"\d+ of (\d+) predictions did not come true", text)
+    assert int(made) > 20
     assert "Ctrl-C" not in text
+    # What the README shows is such a recording.
+    assert titles(recorded) == titles(DEMO)
+
+
+def titles(recorded: Path) -> list[str]:
+    """The titles of a recording's pages, without what differs from one time to the next."""
+    found = re.findall(r'<text class="title"[^>]*>([^<]*)<', recorded.read_text())
+    return [re.sub(r"-\w{5}\b|\d+", "*", title) for title in found]
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"), [("\n", True), ("yes\n", True), ("n\n", False), ("No\n", False)]
+)
+async def test_a_person_is_asked_before_the_plan_is_carried_out(
+    answer: str, monkeypatch: pytest.MonkeyPatch, *, expected: bool
+) -> None:
+    theirs, ours = os.pipe()
+    with os.fdopen(theirs) as typed, os.fdopen(ours, "w") as keyboard:
+        monkeypatch.setattr(sys, "stdin", typed)
+        out = io.StringIO()
+        asked = asyncio.create_task(main._confirmed(Screen(out), "Carry it out?"))
+        await asyncio.sleep(0)
+        assert out.getvalue().endswith("Carry it out? [Y/n]\n")
+        keyboard.write(answer)
+        keyboard.flush()
+        assert await asked is expected
 
 
 def test_predictions_of_the_operator_equal_what_kubelets_do() -> None:
@@ -175,7 +212,7 @@ def answered(question: str) -> bool:
 def test_prometheus_for_recorded_nodes_is_a_usage_error() -> None:
     shown = run("demo", "--prometheus", "--recorded")
     assert shown.returncode == 2
-    assert "--prometheus is for simulated nodes" in shown.stderr
+    assert "--auto, --record and --prometheus are for simulated nodes" in shown.stderr
 
 
 def test_the_command_ends_when_nobody_reads_on() -> None:
