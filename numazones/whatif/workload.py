@@ -157,7 +157,7 @@ class Recipe:
     churn: int = 0
     """How often, once all have arrived, a pod leaves at random; the one away longest comes back."""
     away: int = 1
-    """How many are away meanwhile."""
+    """How many are away meanwhile, and at the end."""
     last: tuple[Group, ...] = ()
     """What arrives after that."""
     shuffled: bool = True
@@ -175,7 +175,6 @@ class Recipe:
             if len(away) > self.away:
                 pods.append(away.popleft())
                 yield pods[-1]
-        yield from away
         for group in self.last:
             for pod in group.pods(draws, everybody):
                 yield pod
