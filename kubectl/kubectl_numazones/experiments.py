@@ -240,7 +240,7 @@ def _of_machine(asked: Asked, machine: str, given: Settings) -> _Scene:
         raise click.UsageError("--machine stands for the nodes; leave -f and --nodes away")
     if not asked.groups:
         raise click.UsageError("say which pods arrive at the machine: --pods 20xcpu=4,memory=8Gi")
-    made = _with(blueprint(machine, name="machine-1"), given)
+    made = with_settings(blueprint(machine, name="machine-1"), given)
     nodes = (
         replace(made, node=replace(made.node, name=f"machine-{n}")) for n in range(1, asked.machines + 1)
     )
@@ -282,7 +282,7 @@ def _known(nodes: Sequence[ClusterNode], given: Settings) -> tuple[Blueprint, ..
     found, left_out = [], []
     for node in nodes:
         try:
-            found.append(_with(Blueprint.of(node), given))
+            found.append(with_settings(Blueprint.of(node), given))
         except UnknownNode as error:
             left_out.append(str(error))
     if left_out:
@@ -293,7 +293,8 @@ def _known(nodes: Sequence[ClusterNode], given: Settings) -> tuple[Blueprint, ..
     return tuple(found)
 
 
-def _with(node: Blueprint, given: Settings) -> Blueprint:
+def with_settings(node: Blueprint, given: Settings) -> Blueprint:
+    """Return the node with settings, and the gates that their options need."""
     return node.with_settings(kubelet_settings.with_needed_gates(node.config, given)) if given else node
 
 
@@ -310,15 +311,15 @@ def _loose(pod: ClusterPod) -> ClusterPod:
 _LABELS = {
     "largest pod": "largest pod that still fits (CPUs)",
     "free CPUs": "CPUs free for exclusive use",
-    "imbalance of those": "  CPUs between their fullest and emptiest NUMA node",
-    "spread over NUMA nodes": "  CPUs between a node's fullest and emptiest NUMA node",
+    "imbalance of those": "  CPUs between such a pod's fullest and emptiest",
+    "spread over NUMA nodes": "  CPUs between a node's fullest and emptiest",
 }
 
 
 def label(name: str, shape: Shape | None) -> str:
     """Say a measure in words, with its unit."""
     if name == "stranded CPUs":
-        return f"  of these stranded for {shape}"
+        return f"  stranded for {shape}"
     if name.startswith(REJECTED):
         return f"  {name.removeprefix(REJECTED)}"
     if name.startswith(EXCLUSIVE):

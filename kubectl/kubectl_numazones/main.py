@@ -37,6 +37,7 @@ _COMMANDS = {
     "report": _Command("report", "Write the cluster as one page (HTML) that needs no network."),
     "whatif": _Command("whatif", "Compare kubelet settings: the same pods under old and new ones."),
     "sweep": _Command("sweep", "Compare a grid of kubelet settings; write a table and a plot."),
+    "size": _Command("size", "Say how many machines a list of pods needs, and how to set them."),
     "replay": _Command("replay", "Compare a recorded history of kubelets with the model."),
     "doctor": _Command("doctor", "Check the installation, the kubelets' settings and the pods' requests."),
     "completion": _Command("completion", "Print the completion script for bash, zsh or fish."),

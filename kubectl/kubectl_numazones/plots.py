@@ -8,6 +8,7 @@ import io
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import click
@@ -19,7 +20,13 @@ from numazones.whatif.experiment import Compared, Comparison
 
 _SUFFIXES = (".svg", ".png", ".pdf")
 _DEFAULT = ("admitted", "largest pod", "stranded CPUs")
-_TITLES = {"stranded CPUs": "CPUs free but stranded", "largest pod": "largest pod that fits (CPUs)"}
+_TITLE_WIDTH = 36
+_TITLES = {
+    "stranded CPUs": "CPUs that are free, but stranded",
+    "imbalance of those": "CPUs between fullest and emptiest NUMA node of a pod across them",
+    "spread over NUMA nodes": "CPUs between fullest and emptiest NUMA node of the machine",
+}
+"""What a table says by its rows."""
 _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "numazones",
@@ -110,5 +117,6 @@ def _panel(panel: Any, comparison: Comparison, measure: str) -> None:
     panel.set_xlim(0, 1.25 * reach)
     for place, one in zip(places, estimates, strict=True):
         panel.text(one.high + 0.03 * reach, place, f"{one.mean:.2f}", va="center")
-    panel.set_title(_TITLES.get(measure) or label(measure, comparison.shape).strip(), fontsize=9)
+    title = _TITLES.get(measure) or label(measure, comparison.shape).strip()
+    panel.set_title(fill(title, _TITLE_WIDTH), fontsize=9)
     panel.grid(visible=False, axis="y")

@@ -90,7 +90,7 @@ def shape_of(pods: Iterable[ClusterPod], nodes: Iterable[Blueprint | ClusterNode
     None: none of the pods has exclusive CPUs, or none fits one NUMA node.
     """
     kubelets = [node for node in nodes if isinstance(node, Blueprint)]
-    shapes = {shape for pod in pods if (shape := _exclusive_shape(pod)) is not None}
+    shapes = {shape for pod in pods if (shape := shape_of_pod(pod)) is not None}
     empty = [node.state for node in started(kubelets) if node.state is not None]
     for shape in sorted(shapes, key=lambda shape: (-shape.cpus, str(shape))):
         if any(fragmentation(state, shape).fitting for state in empty):
@@ -98,7 +98,8 @@ def shape_of(pods: Iterable[ClusterPod], nodes: Iterable[Blueprint | ClusterNode
     return None
 
 
-def _exclusive_shape(pod: ClusterPod) -> Shape | None:
+def shape_of_pod(pod: ClusterPod) -> Shape | None:
+    """Return what a pod must find on one NUMA node; None: it has no CPUs of its own, or cannot be read."""
     if pod.admission is None:
         return None
     cpus = pod.admission.reading().total.cpus

@@ -289,3 +289,62 @@ def test_kept_runs_of_something_else_are_refused(run: Invoke, tmp_path: Path) ->
     assert "holds runs of other pods, nodes, settings, seed or version" in str(error)
     keep.write_text("nothing\n")
     assert "holds no runs" in str(run(*few).exception)
+
+
+SMALL = ("--machine", "sockets=2,numa=2,cores=8,threads=2,memory=32Gi")
+
+
+def test_size_compares_policies_and_reserved_cpus(run: Invoke) -> None:
+    shown = run("size", "4xcpu=6,memory=1Gi", *SMALL, "--reserve", "4")
+    assert shown.return_value == 0
+    assert shown.output.startswith(
+        "4 pods on 2 machines, and no fewer can; with "
+        "topologyManagerPolicy=single-numa-node reservedSystemCPUs=0,4,8,12\n"
+    )
+    rows = [line.split() for line in shown.output.splitlines()[3:]]
+    assert [row[:4] for row in rows[:2]] == [
+        ["single-numa-node", "0-1,8-9", "4", "4"],
+        ["single-numa-node", "0,4,8,12", "2", "2"],
+    ]
+
+
+def test_size_takes_the_machine_of_a_node(run: Invoke, dump: Path) -> None:
+    named = run("size", "2xcpu=7", "--node", "worker-1", "-f", dump, "-o", "json")
+    assert document(named)["best"] == {
+        "settings": {"topologyManagerPolicy": "single-numa-node", "reservedSystemCPUs": "0"},
+        "machines": 1,
+        "atLeast": 1,
+        "cpusLeft": 1,
+        "strandedCPUs": 1,
+        "podsAcrossNUMANodes": 0,
+        "misfit": "",
+    }
+    recorded = run("size", "2xcpu=4", "--node", "rig-b", "-f", RECORDING)
+    assert recorded.output.startswith(
+        "2 pods on 1 machine, and no fewer can; with topologyManagerPolicy=single-numa"
+    )
+
+
+def test_size_says_what_fits_nowhere(run: Invoke) -> None:
+    shown = run("size", "1xcpu=17", *SMALL)
+    assert shown.return_value == 1
+    assert shown.output.startswith("1 pod: on no number of such machines")
+    assert "1xcpu=17: Insufficient cpu" in shown.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("1xcpu=1",), "either --machine TYPE or --node NODE"),
+        (("1xcpu=1", *SMALL, "--node", "x"), "either --machine TYPE or --node NODE"),
+        (("2xcpu=1-4", *SMALL), "2xcpu=1-4 is not one size"),
+        (("x", *SMALL), "is no group of pods"),
+        (
+            ("1xcpu=1", "--node", "nowhere", "-f", RECORDING),
+            "node nowhere is not in the recording, which has rig-b",
+        ),
+        (("1xcpu=1", *SMALL, "--reserve", "16"), "--reserve 16: the machine has 16 CPUs"),
+    ],
+)
+def test_size_names_bad_input(run: Invoke, arguments: tuple[object, ...], said: str) -> None:
+    assert said in str(run("size", *arguments).exception)

@@ -34,6 +34,7 @@ Examples:
       --vary topologyManagerPolicy=single-numa-node \\
       --vary topologyManagerScope=container --vary topologyManagerScope=pod \\
       --workers 2 --table policies.csv --plot policies.svg
+
 \b
   On a Dask cluster:
     kubectl numazones sweep ... --scheduler tcp://scheduler.example:8786

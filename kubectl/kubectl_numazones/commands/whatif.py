@@ -14,11 +14,13 @@ _EPILOG = """
 Examples:
   The pods of the cluster, in a hundred random orders, with scope pod:
     kubectl numazones whatif --set topologyManagerScope=pod
+
 \b
   KEP-6007's option on a machine that is not there yet:
     kubectl numazones whatif --machine sockets=2,numa=2,cores=32,threads=2,memory=256Gi \\
       --pods 24xcpu=1-4,memory=4Gi --churn 200 \\
       --set topologyManagerPolicyOptions.prefer-most-allocated-numa-node=true
+
 \b
   What was recorded, as it came and went:
     kubectl numazones whatif --set topologyManagerPolicy=restricted -f recording/

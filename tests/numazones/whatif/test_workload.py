@@ -48,9 +48,7 @@ def test_pods_ask_for_what_they_may_use_and_have_names_of_their_own() -> None:
 
 
 @given(st.integers(0, 6), st.integers(0, 40), st.integers(1, 3), st.integers(0, 100))
-def test_churn_takes_pods_away_and_brings_them_back(
-    count: int, churn: int, away: int, run: int
-) -> None:
+def test_churn_takes_pods_away_and_brings_them_back(count: int, churn: int, away: int, run: int) -> None:
     pods = Recipe((Group.parse(f"{count}xcpu=1-3"),) if count else (), churn=churn, away=away)
     present: set[str] = set()
     steps = 0

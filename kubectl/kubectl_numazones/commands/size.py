@@ -1,0 +1,145 @@
+"""``size``: how many machines a list of pods needs, under which policy, with which CPUs reserved."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from kubectl_numazones import screen
+from kubectl_numazones.cluster import NotThere, Source, read, source_options
+from kubectl_numazones.experiments import with_settings
+from kubectl_numazones.recording import history, is_recording
+from numazones.whatif import settings as kubelet_settings
+from numazones.whatif.blueprint import Blueprint, started
+from numazones.whatif.machine_type import blueprint
+from numazones.whatif.sizing import Size, best, choices, size
+from numazones.whatif.workload import Group
+from numazones.wording import counted
+
+_EPILOG = """
+\b
+Examples:
+  kubectl numazones size 40xcpu=6,memory=24Gi 8xcpu=16,memory=64Gi \\
+    --machine sockets=2,numa=4,cores=64,threads=2,memory=512Gi
+
+\b
+  The machine of a node of the cluster, with four CPUs for the system:
+    kubectl numazones size 40xcpu=6,memory=24Gi --node worker-1 --reserve 4
+"""
+
+
+@click.command("size", epilog=_EPILOG)
+@click.argument("groups", metavar="GROUP...", nargs=-1, required=True)
+@click.option(
+    "--machine", metavar="TYPE", help="The machine: sockets=2,numa=4,cores=64,threads=2,memory=512Gi."
+)
+@click.option("--node", "name", metavar="NODE", help="The machine of this node instead.")
+@click.option(
+    "--reserve",
+    type=click.IntRange(min=1),
+    metavar="CPUS",
+    help="CPUs that the system keeps; default: as many as the node keeps, or a core.",
+)
+@click.option("--given", multiple=True, metavar="KEY=VALUE", help="A kubelet setting, whatever is compared.")
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@source_options
+def command(
+    source: Source,
+    *,
+    groups: tuple[str, ...],
+    machine: str | None,
+    name: str | None,
+    reserve: int | None,
+    given: tuple[str, ...],
+    output: str,
+) -> int:
+    """Say how many machines hold pods such as 40xcpu=6,memory=24Gi, for each policy and set of reserved CPUs.
+
+    Pods come larger first, each to the first machine that takes it; AT LEAST is a bound below which it cannot
+    be done. The exit code is 1 if some pod fits not even an empty machine, whatever the settings.
+    """
+    if (machine is None) == (name is None):
+        raise click.UsageError("name the machine: either --machine TYPE or --node NODE")
+    base = blueprint(machine, name="machine") if machine is not None else _of_node(source, str(name))
+    base = with_settings(base, kubelet_settings.parse(given))
+    cpus = len(base.machine.cpus)
+    if reserve is not None and reserve >= cpus:
+        raise click.UsageError(f"--reserve {reserve}: the machine has {cpus} CPUs")
+    wanted = [Group.parse(text) for text in groups]
+    drawn = next((group for group in wanted if group.drawn), None)
+    if drawn is not None:
+        raise click.UsageError(f"{drawn} is not one size; give a group for each size that there is")
+    sizes = [size(base, wanted, settings) for settings in choices(base, reserve or _reserved(base))]
+    found = best(sizes)
+    if output == "json":
+        screen.print_json(
+            {"best": None if found is None else _document(found), "sizes": list(map(_document, sizes))}
+        )
+    else:
+        _tell(sizes, found, wanted)
+    return 1 if found is None else 0
+
+
+def _of_node(source: Source, name: str) -> Blueprint:
+    if source.files and is_recording(source.files[0]):
+        nodes = {node.name: node for node in history(source.files[0])[0]}
+        if name not in nodes:
+            raise NotThere(f"node {name} is not in the recording, which has {', '.join(sorted(nodes))}")
+        return Blueprint.of(nodes[name])
+    return Blueprint.of(read(source).node(name))
+
+
+def _reserved(base: Blueprint) -> int:
+    """How many CPUs the kubelet keeps for the system."""
+    (node,) = started([base])
+    return 1 if node.state is None else max(1, node.state.kubelet.cpus.reserved.bit_count())
+
+
+def _tell(sizes: Sequence[Size], found: Size | None, wanted: Sequence[Group]) -> None:
+    pods = counted(sum(group.count for group in wanted), "pod")
+    if found is None:
+        click.echo(f"{pods}: on no number of such machines")
+    else:
+        settings = " ".join(f"{key}={value}" for key, value in found.settings.items())
+        least = (
+            "and no fewer can"
+            if found.machines == found.at_least
+            else f"at least {found.at_least} are needed"
+        )
+        click.echo(f"{pods} on {counted(found.machines, 'machine')}, {least}; with {settings}")
+    click.echo()
+    heads = _HEADS if any(one.misfit for one in sizes) else _HEADS[:-1]
+    screen.print_table(heads, [_row(one)[: len(heads)] for one in sizes], right=_HEADS[2:7])
+
+
+_HEADS = ("POLICY", "RESERVED", "MACHINES", "AT LEAST", "CPUS LEFT", "STRANDED", "ACROSS NUMA", "WHY NOT")
+
+
+def _row(one: Size) -> tuple[str, ...]:
+    settings = (one.settings["topologyManagerPolicy"], one.settings["reservedSystemCPUs"])
+    if one.misfit:
+        return (*settings, *("-",) * 5, one.misfit)
+    stranded = "-" if one.outcome.stranded is None else str(one.outcome.stranded)
+    return (
+        *settings,
+        str(one.machines),
+        str(one.at_least),
+        str(one.left),
+        stranded,
+        str(one.outcome.crossing),
+        "",
+    )
+
+
+def _document(one: Size) -> dict[str, Any]:
+    outcome = asdict(one.outcome)
+    return {
+        "settings": dict(one.settings),
+        "machines": None if one.misfit else one.machines,
+        "atLeast": None if one.misfit else one.at_least,
+        "cpusLeft": one.left,
+        "strandedCPUs": outcome["stranded"],
+        "podsAcrossNUMANodes": outcome["crossing"],
+        "misfit": one.misfit,
+    }

@@ -1,0 +1,182 @@
+"""How many machines of a type a list of pods needs, under which policy and with which CPUs reserved.
+
+By simulation, first fit decreasing: pods come by the largest share of an empty machine that they ask of any
+resource, larger first; each goes to the first machine whose scheduler's filters and whose kubelet take it,
+and where none does, a machine is added. The number that this gives is one that works. How far it may be from
+the fewest is told by a bound from below: sums of what is asked, and pods of which no two fit one NUMA node.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from numazones import cpuset, fragmentation, scheduling
+from numazones.cluster import ClusterNode, ClusterPod
+from numazones.cpuset import CPUSet
+from numazones.errors import NumazonesError
+from numazones.kubelet.admission import admit
+from numazones.kubelet.config import RESTRICTED, SINGLE_NUMA_NODE
+from numazones.kubelet.explanation import explain
+from numazones.machine import Machine
+from numazones.prediction import beside
+from numazones.resources import CPU
+from numazones.whatif.blueprint import Blueprint, started
+from numazones.whatif.draws import Draws
+from numazones.whatif.experiment import shape_of_pod
+from numazones.whatif.settings import Settings
+from numazones.whatif.trial import Outcome, run
+from numazones.whatif.workload import Group
+
+_MILLI = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """What one choice of settings comes to."""
+
+    settings: Settings
+    machines: int
+    at_least: int
+    """With fewer it cannot be done."""
+    outcome: Outcome
+    """Of all pods on those machines; what no further pod of the smallest group could use is stranded."""
+    left: int
+    """Allocatable CPUs that no pod requests."""
+    misfit: str = ""
+    """Why there is none: a pod that not even an empty machine takes; the figures are then of no pods."""
+
+
+def size(machine: Blueprint, groups: Sequence[Group], settings: Settings) -> Size:
+    """Say how many machines hold all pods under some settings.
+
+    Raises:
+        InvalidConfiguration: the kubelet would not start; the message is its own.
+    """
+    (empty,) = started([machine.with_settings(settings)])
+    ordered = sorted(groups, key=lambda group: -_share(group.largest, empty))
+    shapes = [shape for group in groups if (shape := shape_of_pod(group.largest)) is not None]
+    smallest = min(shapes, key=lambda shape: shape.cpus, default=None)
+    for group in ordered:
+        why = _misfit(group.largest, empty)
+        if why:
+            return Size(settings, 0, 0, run([], []), 0, f"{group}: {why}")
+    placed, machines = _first_fit(empty, ordered)
+    outcome = run([replace(empty, name=name) for name in machines], placed, shape=smallest)
+    requested = sum(pod.requests[CPU] for pod in placed)
+    left = (len(machines) * empty.allocatable[CPU] - requested) // _MILLI
+    return Size(settings, len(machines), _at_least(empty, groups), outcome, left)
+
+
+def _share(pod: ClusterPod, empty: ClusterNode) -> float:
+    """The largest share of an empty machine that a pod asks of any resource."""
+    return max(amount / max(empty.allocatable.get(name, 0), 1) for name, amount in pod.requests.items())
+
+
+def _misfit(pod: ClusterPod, empty: ClusterNode) -> str:
+    """Why not even an empty machine takes a pod; empty if it does."""
+    obstacles = scheduling.obstacles(pod.constraints, pod.requests, empty)
+    if obstacles:
+        return obstacles[0]
+    if beside(pod, empty) is not None:
+        return ""
+    if empty.state is None or pod.admission is None:
+        return "it cannot be read"
+    try:
+        return explain(admit(empty.state, pod.admission)).shortfall
+    except NumazonesError as error:
+        return str(error)
+
+
+def _first_fit(empty: ClusterNode, groups: Iterable[Group]) -> tuple[list[ClusterPod], list[str]]:
+    """The pods, each bound to its machine, and the machines' names."""
+    machines: list[ClusterNode] = []
+    placed: list[ClusterPod] = []
+    for group in groups:
+        first = 0  # nobody leaves: what has rejected a pod of the group would reject the next one too
+        for pod in group.pods(Draws(0, 0), len(placed)):
+            while (taken := _taken(pod, machines, first, empty)) is None:
+                first += 1
+            machines[first : first + 1] = [taken]
+            placed.append(pod.placed(taken.name))
+    return placed, [machine.name for machine in machines]
+
+
+def _taken(
+    pod: ClusterPod, machines: Sequence[ClusterNode], index: int, empty: ClusterNode
+) -> ClusterNode | None:
+    """A machine with the pod, a new one behind the last; None where it does not take the pod."""
+    if index == len(machines):
+        return beside(pod, replace(empty, name=f"machine-{index + 1}"))
+    if scheduling.obstacles(pod.constraints, pod.requests, machines[index]):
+        return None
+    return beside(pod, machines[index])
+
+
+def _at_least(empty: ClusterNode, groups: Sequence[Group]) -> int:
+    """Bound the number of machines from below."""
+    asked: dict[str, int] = {}
+    for group in groups:
+        for name, amount in group.largest.requests.items():
+            asked[name] = asked.get(name, 0) + group.count * amount
+    by_sums = [-(-amount // empty.allocatable[name]) for name, amount in asked.items() if amount]
+    by_slots = -(-sum(group.count for group in groups) // empty.pod_slots)
+    return max(*by_sums, by_slots, *_alone(empty, groups))
+
+
+def _alone(empty: ClusterNode, groups: Sequence[Group]) -> list[int]:
+    """Machines needed by aligned pods of which no two fit one NUMA node, by resource and size."""
+    state = empty.state
+    if state is None or state.config.topology_manager_policy not in {SINGLE_NUMA_NODE, RESTRICTED}:
+        return []
+    shapes = [(group.count, shape) for group in groups if (shape := shape_of_pod(group.largest))]
+    needed = []
+    for name, zones in fragmentation.room(state).items():
+        most = max(zones.values(), default=0)
+        asked = [(count, dict(shape.resources).get(name, 0)) for count, shape in shapes]
+        large = [(count, amount) for count, amount in asked if most < 2 * amount <= 2 * most]
+        for _, least in large:
+            pods = sum(count for count, amount in large if amount >= least)
+            needed.append(-(-pods // sum(amount >= least for amount in zones.values())))
+    return needed
+
+
+# Choices
+
+
+POLICIES = ("single-numa-node", "restricted", "best-effort", "none")
+"""Strictest first: what promises more is preferred where it costs nothing."""
+
+
+def choices(machine: Blueprint, reserved: int) -> list[Settings]:
+    """Return the settings worth comparing: every policy, the reserved CPUs in one place or spread.
+
+    ``reserved`` CPUs are whole cores as far as it goes: those with the lowest CPUs of the first NUMA node, or
+    as many of each NUMA node as of the others.
+    """
+    together = _lowest_cores(machine.machine, reserved, spread=False)
+    spread = _lowest_cores(machine.machine, reserved, spread=True)
+    sets = dict.fromkeys((cpuset.format(together), cpuset.format(spread)))
+    return [
+        {"topologyManagerPolicy": policy, "reservedSystemCPUs": cpus} for policy in POLICIES for cpus in sets
+    ]
+
+
+def _lowest_cores(machine: Machine, count: int, *, spread: bool) -> CPUSet:
+    cores = sorted((cpus & -cpus, numa, cpus) for (numa, _, _), cpus in machine.cpus_of_core.items())
+    rank: dict[int, int] = {}
+    ranked = []
+    for _, numa, cpus in cores:
+        rank[numa] = rank.get(numa, -1) + 1
+        ranked.append(((rank[numa], numa) if spread else (numa, rank[numa]), cpus))
+    chosen = [cpu for _, cpus in sorted(ranked) for cpu in cpuset.ids(cpus)]
+    return cpuset.of(chosen[:count])
+
+
+def best(sizes: Iterable[Size]) -> Size | None:
+    """Return the size with the fewest machines, of those the one with the fewest pods across NUMA nodes.
+
+    Then fewer stranded CPUs count, then the order of the sizes. None: some pod fits none of them.
+    """
+    able = [one for one in sizes if not one.misfit]
+    return min(
+        able, key=lambda one: (one.machines, one.outcome.crossing, one.outcome.stranded or 0), default=None
+    )
