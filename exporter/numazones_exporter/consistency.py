@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from numazones import cpuset
 from numazones.api.snapshot import is_strict
 from numazones.machine import NUMANode
+from numazones.quantity import format_bytes
 from numazones.resources import MEMORY, hugepage_type
 from numazones_exporter.holdings import Holdings
 from numazones_exporter.observation import (
@@ -126,11 +127,14 @@ def _memory(observation: Observation, hardware: Hardware) -> Iterator[Problem]:
                 continue
             unknown = kind == MEMORY and hardware.memory_unknown >> numa & 1
             if table.total != amount and not unknown:
-                yield _differs(numa, kind, table.total, f"sysfs {amount}")
+                yield _differs(numa, kind, table.total, f"sysfs {format_bytes(amount)}")
             configured = configured_memory(observation, numa, kind)
             if configured is not None and configured != table.system_reserved:
                 yield _differs(
-                    numa, f"reserved {kind}", table.system_reserved, f"the configuration {configured}"
+                    numa,
+                    f"reserved {kind}",
+                    table.system_reserved,
+                    f"the configuration {format_bytes(configured)}",
                 )
 
 
@@ -144,7 +148,7 @@ def _differs(numa: int, what: str, stated: int, other: str) -> Problem:
     return Problem(
         MEMORY_MANAGER_STATE,
         DISAGREE,
-        f"NUMA node {numa}: {MEMORY_MANAGER_STATE} has {stated} bytes of {what}, {other}; {_RESTART}",
+        f"NUMA node {numa}: {MEMORY_MANAGER_STATE} has {format_bytes(stated)} of {what}, {other}; {_RESTART}",
     )
 
 

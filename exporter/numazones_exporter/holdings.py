@@ -13,6 +13,7 @@ from numazones import cpuset
 from numazones.api.snapshot import KnownDevice
 from numazones.cpuset import CPUSet
 from numazones.kubelet.machine_state import Block
+from numazones.quantity import format_bytes
 from numazones_exporter.liveness import Liveness, judge
 from numazones_exporter.observation import (
     CPU_MANAGER_STATE,
@@ -288,7 +289,8 @@ def _cpus_text(cpus: CPUSet) -> str:
 
 def _memory_text(blocks: Iterable[Block]) -> str:
     return " + ".join(
-        f"{block.size} bytes of {block.type} on NUMA {cpuset.format(block.affinity)}" for block in blocks
+        f"{format_bytes(block.size)} of {block.type} on NUMA node {cpuset.format(block.affinity)}"
+        for block in blocks
     )
 
 

@@ -246,7 +246,9 @@ class _Inspection:
         everywhere = [mask for mask, _ in masks_of_size(self.kubelet.machine.numa_mask, width)]
         masks = [mask for mask in everywhere if self._holds_reusable(mask, needs)]
         if not masks:
-            return Shortfall(f"has to reuse what its init containers left on more than {_nodes(width)}")
+            return Shortfall(
+                f"must reuse what its init containers had, which is on more than {_nodes(width)}"
+            )
         bound = "" if len(masks) == len(everywhere) else " (bound there by what its init containers left)"
         per_mask = {mask: self._shortages(mask, needs) for mask in masks}
         for need in needs:
@@ -257,7 +259,7 @@ class _Inspection:
                 return self._fullest(lacking, width, bound)
         nearest = min(masks, key=lambda mask: (len(per_mask[mask]), _gap(per_mask[mask]), mask))
         if not per_mask[nearest]:
-            return Shortfall(self._groups() or "no set of NUMA nodes is preferred by all resources at once")
+            return Shortfall(self._groups() or "no set of NUMA nodes suits all resources at once")
         lacks = enumerated(
             f"{_figures(short.resource, short.needed - short.offered)[0]} of the "
             f"{_amount(short.resource, short.needed)}"

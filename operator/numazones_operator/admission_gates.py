@@ -35,6 +35,9 @@ from numazones_operator.metrics import Metrics
 GATE = "numazones.io/admission"
 OPT_IN = ("numazones.io/admission-gate", "enabled")
 """Label of the namespaces whose pods are released."""
+SWITCHED_OFF = (
+    "the operator runs without --admission-gate; apply manifests/components/operator-admission-gate"
+)
 RELEASED = "numazones.io/admission-released"
 """Annotation of a released pod: when."""
 
@@ -153,7 +156,7 @@ class AdmissionGates:
     def _objection(self, pod: ClusterPod) -> str | None:
         """Why a pod's gate is not served; None if it is, empty while nobody knows."""
         if not self._enabled:
-            return "the operator runs without --admission-gate; apply components/operator-admission-gate"
+            return SWITCHED_OFF
         namespace = self._namespaces.get(pod.namespace)
         if namespace is None:
             return ""

@@ -17,7 +17,7 @@ from numazones_operator.truth import Expectation, Verification
 
 _MOST_ADVICE = 3
 _MOST_HOLDERS = 5
-_LATE = "nothing was predicted; worked out for the node as it was when the rejection was seen"
+_LATE = "nothing was predicted; this is worked out for the node as it was when the rejection was seen"
 
 
 def explanation_of(verification: Verification) -> tuple[str, ...]:

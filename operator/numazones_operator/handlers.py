@@ -28,7 +28,7 @@ import kopf
 
 from numazones.api.meta import API_VERSION
 from numazones_client import ClusterConfig
-from numazones_operator.admission_gates import GATE, OPT_IN
+from numazones_operator.admission_gates import GATE, OPT_IN, SWITCHED_OFF
 from numazones_operator.announcements import COMPONENT
 from numazones_operator.decoding import NamespaceLabels
 from numazones_operator.rebalance.intent import Intent
@@ -135,7 +135,8 @@ async def approved(body: kopf.Body, memo: Memo, **_: Any) -> None:
         kopf.warn(
             body,
             reason="ApprovalInVain",
-            message=f"policy {body.spec.get('policy')} is gone or cannot be followed",
+            message=f"policy {body.spec.get('policy')} is gone or cannot be followed, "
+            "so nothing is carried out",
         )
     elif policy.spec.mode != APPROVE:
         kopf.warn(
@@ -170,8 +171,7 @@ async def opted_in_in_vain(body: kopf.Body, memo: Memo, **_: Any) -> None:
         kopf.warn(
             body,
             reason="AdmissionGateOff",
-            message=f"pods with the scheduling gate {GATE} are not released: the operator runs without "
-            "--admission-gate; apply manifests/overlays/operator-admission-gate",
+            message=f"pods with the scheduling gate {GATE} are not released: {SWITCHED_OFF}",
         )
 
 

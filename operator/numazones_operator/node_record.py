@@ -135,7 +135,9 @@ class NodeRecord:
                 return self.trouble
         if self.pulse is None:
             return Unknown(
-                NO_LEASE, f"there is no Lease of the exporter on {self.name}, so nobody vouches for its zones"
+                NO_LEASE,
+                f"there is no Lease of the exporter on {self.name}, so its zones may be long out of date; "
+                "see whether it runs there",
             )
         if now >= self.pulse.until:
             return Unknown(

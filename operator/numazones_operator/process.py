@@ -359,7 +359,7 @@ class Operator:
             for reflector in self.reflectors
             if not reflector.synced.is_set()
         ]
-        return problems or ([] if self.ready.is_set() else ["predictions are being made"])
+        return problems or ([] if self.ready.is_set() else ["the first predictions are being made"])
 
 
 def _asked_on_loop(ask: Callable[[], Coroutine[Any, Any, _T]]) -> Callable[[], _T]:

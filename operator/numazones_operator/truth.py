@@ -29,7 +29,9 @@ from numazones_operator.metrics import Metrics
 REJECTED = "Pod was rejected: "
 NO_NODE = "NoNode"
 TOO_LATE = "TooLate"
-APPROXIMATE = Unknown("Approximate", "only a NodeResourceTopology tells of the node, which is not exact")
+APPROXIMATE = Unknown(
+    "Approximate", "the node publishes no NUMAZones, only a NodeResourceTopology, which is not exact"
+)
 
 _WORDS_OF_THE_POLICY = ("topology-aware", "nri")
 """What the runtime's message says where the policy's plugin made it refuse a container."""

@@ -477,7 +477,7 @@ def test_a_split_that_podresources_do_not_tell_is_estimated_and_that_is_said() -
                 "pods": (pod("a"),),
                 "podresources": offer(a=(container("c"),)),
             },
-            "ns/pod-a container c holds 1073741824 bytes of memory on NUMA 1 by memory_manager_state "
+            "ns/pod-a container c holds 1Gi of memory on NUMA node 1 by memory_manager_state "
             "and nothing by podresources",
             id="memory of a container",
         ),
@@ -499,8 +499,8 @@ def test_a_split_that_podresources_do_not_tell_is_estimated_and_that_is_said() -
         ),
         pytest.param(
             {"kubelet": configured(reservedMemory=[{"numaNode": 0, "limits": {"memory": "2Gi"}}])},
-            "NUMA node 0: memory_manager_state has 1073741824 bytes of reserved memory, "
-            "the configuration 2147483648; was the kubelet restarted since the change?",
+            "NUMA node 0: memory_manager_state has 1Gi of reserved memory, "
+            "the configuration 2Gi; was the kubelet restarted since the change?",
             id="changed reservedMemory",
         ),
         pytest.param(

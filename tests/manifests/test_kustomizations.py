@@ -1,5 +1,6 @@
 """What holds for every kustomization of the project, and that its components go together."""
 
+import re
 from collections.abc import Sequence
 from itertools import combinations, permutations
 from pathlib import Path
@@ -87,3 +88,14 @@ def test_the_composition_of_the_project_offers_every_component() -> None:
     offered = yaml.safe_load(text.replace("components: []", "components:").replace("  # - ", "  - "))
     assert sorted(offered["components"]) == COMPONENTS
     assert yaml.safe_load(text)["components"] == []
+
+
+def test_what_messages_tell_people_to_apply_is_there() -> None:
+    named = {
+        found
+        for program in ("operator", "exporter", "kubectl", "simulator", "program", "client", "numazones")
+        for file in (ROOT / program).rglob("*.py")
+        for found in re.findall(r"\bmanifests(?:/[\w-]+)+", file.read_text())
+    }
+    assert len(named) > 3
+    assert [path for path in sorted(named) if not (ROOT / path / "kustomization.yaml").exists()] == []

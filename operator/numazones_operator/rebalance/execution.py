@@ -55,7 +55,7 @@ _log = logging.getLogger(__name__)
 
 # metav1.Time has whole seconds, so a replacement may seem a second older than the eviction.
 _GRAIN = timedelta(seconds=1)
-_REACHED = "what the plan promised is there without further moves"
+_REACHED = "the goal is reached without further moves"
 _SEVERAL_BUDGETS = "more than one PodDisruptionBudget"
 
 
@@ -343,7 +343,7 @@ class Execution:
         pod = item.spec.moves[index].pod
         return Advance(
             (*item.progress[:index], progress, *item.progress[index + 1 :]),
-            f"reality differs: move {index + 1}, pod {pod.namespace}/{pod.name}: {why}",
+            f"it did not go as planned: move {index + 1}, pod {pod.namespace}/{pod.name}: {why}",
             FAILED,
         )
 
