@@ -30,6 +30,7 @@ from numazones_simulator import (
 )
 from numazones_simulator.apiserver.__main__ import main as apiserver
 from numazones_simulator.control_plane import ControlPlane
+from numazones_simulator.prometheus import free_address
 from numazones_simulator.screen import Screen
 from numazones_simulator.simulated_cluster import Publishing, SimulatedCluster
 from numazones_simulator.turnover import Turnover
@@ -148,9 +149,15 @@ class _DemoSettings(NamedTuple):
 
 async def _show_closed_loop(screen: Screen, scratch: Path, settings: _DemoSettings) -> None:
     specs = [kind(f"node-{number}", f"10.77.0.{number}") for number, kind in enumerate(closed_loop.NODES, 1)]
+    page = free_address()
     async with simulated_cluster.running(
-        specs, scratch, screen, port=settings.port, operator=closed_loop.OPERATOR_ARGUMENTS
+        specs,
+        scratch,
+        screen,
+        port=settings.port,
+        operator=(*closed_loop.OPERATOR_ARGUMENTS, f"--page-address={page}"),
     ) as cluster:
+        screen.say(f"Live page on http://{page}/")
         await _show_metrics(cluster, screen, scratch, prometheus=settings.prometheus)
 
         async def confirm(question: str) -> bool:

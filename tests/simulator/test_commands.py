@@ -68,6 +68,7 @@ def test_the_demo_tells_its_story_to_the_end(tmp_path: Path) -> None:
         "The gate opened, and trainer-",
     )
     assert [text.index(act) for act in acts] == sorted(text.index(act) for act in acts)
+    assert re.search(r"^Live page on http://127\.0\.0\.1:\d+/$", text, re.MULTILINE)
     assert len(re.findall(r"^node-\d-numa-\d .* True ", text, re.MULTILINE)) == 12
     assert text.count("TopologyAffinityError  Pod was rejected") >= 3
     assert re.search(r"needs \d+ exclusive CPUs on one NUMA node; the fullest offer is \d+", text)
