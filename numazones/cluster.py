@@ -202,7 +202,7 @@ class ClusterPod:
             stopped=metadata.get("deletionTimestamp") is not None and _ended(status),
             ready=_is_true(status, "Ready"),
             acknowledged=bool(status.get("containerStatuses") or status.get("initContainerStatuses")),
-            create_error=_create_error(status),
+            create_error=create_error(status),
             priority=spec.get("priority"),
             owners=share(_owners(metadata)),
             labels=share(metadata.get("labels") or {}),
@@ -476,7 +476,7 @@ def _ended(status: Mapping[str, Any]) -> bool:
     return bool(statuses) and all("terminated" in (item.get("state") or {}) for item in statuses)
 
 
-def _create_error(status: Mapping[str, Any]) -> str:
+def create_error(status: Mapping[str, Any]) -> str:
     """What the runtime says to a container that it does not create."""
     for item in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
         waiting = (item.get("state") or {}).get("waiting") or {}

@@ -294,14 +294,17 @@ class ClusterState:
         if known is None:
             # Pods found together, as in a list, count as bound together: creation time decides among them.
             self._sequence += old is not None
-            record.other.bound(new)
             if rejected:
                 record.rejected.add(new.kubelet_uid)
+            else:
+                record.other.bound(new)
             if prediction.relevant(new):
                 record.since.bound(new, sequence=self._sequence, rejected=rejected, now=self._clock())
         elif known.create_error and new.phase == "Running":
             record.other.bound(new)
         elif new.acknowledged and not known.acknowledged:
+            if new.kubelet_uid in record.rejected:
+                record.other.bound(new)
             record.since.admitted_after_all(new)
             record.rejected.discard(new.kubelet_uid)
         if known is not None and new.deleting and not known.deleting:

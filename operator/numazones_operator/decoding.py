@@ -93,7 +93,8 @@ class DeviceReport:
     @classmethod
     def from_api(cls, body: Mapping[str, Any]) -> "DeviceReport":
         """Read a Device; it is named after its node."""
-        return cls(body["metadata"]["name"], {"spec": body.get("spec") or {}})
+        metadata = {"annotations": body["metadata"].get("annotations") or {}}
+        return cls(body["metadata"]["name"], {"metadata": metadata, "spec": body.get("spec") or {}})
 
 
 @dataclass(frozen=True, slots=True)

@@ -168,7 +168,10 @@ class NodeRecord:
         node = self.node.with_pods(pod for pod in self.pods.values() if pod.kubelet_uid not in leavers)
         doubt = self.doubt(now, settle=settle)
         if self.other.shown_by(node):
-            return self._with_other_model(node, now, settle=settle, beyond=beyond, doubt=doubt)
+            beneath = None
+            if doubt is None and self.state is not None:
+                beneath = self._with_events(node, self.state, leavers, approximate=False).state
+            return self._with_other_model(node, beneath, now, settle=settle, beyond=beyond)
         if doubt is None and self.state is not None:
             return self._with_events(node, self.state, leavers, approximate=False)
         if self.topology is not None:
@@ -178,7 +181,7 @@ class NodeRecord:
         return node.with_unknown_state(doubt or NO_ZONES)
 
     def _with_other_model(
-        self, node: ClusterNode, now: float, *, settle: float, beyond: Surroundings, doubt: Unknown | None
+        self, node: ClusterNode, beneath: Node | None, now: float, *, settle: float, beyond: Surroundings
     ) -> ClusterNode:
         """The node where another model than the kubelet decides.
 
@@ -189,7 +192,6 @@ class NodeRecord:
             state = self.other.state(node, self.state, pods, beyond, now=now, settle=settle)
         except NumazonesError as error:
             return node.with_unknown_state(Unknown(prediction.UNDECIDED, str(error)))
-        beneath = self.state if doubt is None else None
         return node.with_policy_state(state, DECIDERS[model_of(state)], beneath=beneath)
 
     def _with_events(

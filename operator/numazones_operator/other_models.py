@@ -20,14 +20,18 @@ from numazones.pod import Pod
 from numazones.policies.koordinator.node import Node as KoordinatorNode
 from numazones.policies.koordinator.scheduler import Scheduler
 from numazones.policies.topology_aware.admission import admit, remove
-from numazones.policies.topology_aware.live import check_published, published_pools
+from numazones.policies.topology_aware.live import PublishedPool, check_published, published_pools
 from numazones.policies.topology_aware.node import Node as TopologyAwareNode
 
 Body = Mapping[str, Any]
+_Event = tuple[str, Pod | None]
+"""Uid of a pod, and the pod that was bound; None: it has ended."""
 
 _MOST_RECENT = 64
 _MOST_EVENTS = 256
 """So many are followed ahead of what the policy's pools show."""
+_MOST_TRIED = 200
+"""So many events are played in other orders before a contradiction counts as one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,10 +186,13 @@ class _Followed:
     """A node of the topology-aware policy: the state that it published last, and what has happened since."""
 
     def __init__(self, published: TopologyAwareNode) -> None:
+        self._events: list[_Event] = []
+        """What the published pools do not show."""
         self._states = [published]
-        """The published one, then that after each event that it does not show."""
+        """The published one, then that after each of the events."""
         self._published: Body | None = None
         self._contradicted: float | None = None
+        self._tried: tuple[Body | None, int] = (None, 0)
 
     def take(self, uid: str, pod: Pod | None) -> None:
         """Take in that a pod was bound, or ended (None).
@@ -193,26 +200,51 @@ class _Followed:
         Raises:
             NumazonesError: what comes of it is not known.
         """
-        if len(self._states) > _MOST_EVENTS:
+        if len(self._events) >= _MOST_EVENTS:
             raise UnmodelledFeature(f"the policy's pools do not show the last {_MOST_EVENTS} events")
-        before = self._states[-1]
-        self._states.append(remove(before, uid) if pod is None else admit(before, pod).node)
+        self._events.append((uid, pod))
+        self._states.append(_after(self._states[-1], uid, pod))
 
     def agrees(self, topology: Body, now: float) -> bool:
         """Whether the pools that are published are those after some of the events; these are settled then."""
         if topology is self._published and self._contradicted is None:
             return True
         pools = published_pools(topology)
-        for count, state in reversed(list(enumerate(self._states))):
-            try:
-                check_published(state, pools)
-            except NumazonesError:
-                continue
-            del self._states[:count]
+        if self._settle(pools) or self._settle_otherwise(topology, pools):
             self._published, self._contradicted = topology, None
             return True
         self._contradicted = now if self._contradicted is None else self._contradicted
         return False
+
+    def _settle(self, pools: tuple[PublishedPool, ...]) -> bool:
+        """Drop the events that the pools show, as many as can be."""
+        for count, state in reversed(list(enumerate(self._states))):
+            if _shows(pools, state):
+                del self._states[:count]
+                del self._events[:count]
+                return True
+        return False
+
+    def _settle_otherwise(self, topology: Body, pools: tuple[PublishedPool, ...]) -> bool:
+        """The same, had the node heard of some events at once, and so in another order."""
+        attempt = (topology, len(self._events))
+        if attempt == self._tried:
+            return False
+        self._tried = attempt
+        found = _Search(self._events, pools).from_(0, self._states[0])
+        if found is None:
+            return False
+        settled, state = found
+        try:
+            self._restart(state, self._events[settled:])
+        except NumazonesError:
+            return False
+        return True
+
+    def _restart(self, state: TopologyAwareNode, events: list[_Event]) -> None:
+        self._events, self._states = [], [state]
+        for uid, pod in events:
+            self.take(uid, pod)
 
     def since(self, now: float) -> float:
         """Return since when pools contradict what was seen; ``now`` while they do not."""
@@ -224,3 +256,58 @@ class _Followed:
         for uid in state.sandboxes.keys() - pods.keys():
             state = remove(state, uid)
         return state
+
+
+class _Search:
+    """Looks for batches in which a node may have heard of events, so that pools come out as published."""
+
+    def __init__(self, events: list[_Event], pools: tuple[PublishedPool, ...]) -> None:
+        self._events = events
+        self._pools = pools
+        self._left = _MOST_TRIED
+
+    def from_(self, start: int, state: TopologyAwareNode) -> tuple[int, TopologyAwareNode] | None:
+        """Return how many events the pools show, and the state after them; None: it was not found out."""
+        for end in range(start + 1, len(self._events) + 1):
+            batch = self._events[start:end]
+            ordered = _as_heard(batch)
+            if len(batch) > 1 and ordered == batch:
+                continue  # no other than one by one
+            self._left -= len(ordered)
+            if self._left < 0:
+                return None
+            after = state
+            try:
+                for uid, pod in ordered:
+                    after = _after(after, uid, pod)
+            except NumazonesError:
+                continue
+            found = (end, after) if _shows(self._pools, after) else self.from_(end, after)
+            if found is not None:
+                return found
+        return None
+
+
+def _as_heard(batch: list[_Event]) -> list[_Event]:
+    """The events in the order of a kubelet that hears of them at once: what is gone first, then by creation.
+
+    What came and went meanwhile it never sees.
+    """
+    gone = {uid for uid, pod in batch if pod is None}
+    came = [(uid, pod) for uid, pod in batch if pod is not None and uid not in gone]
+    return [
+        *((uid, pod) for uid, pod in batch if pod is None),
+        *sorted(came, key=lambda event: event[1].created),
+    ]
+
+
+def _after(state: TopologyAwareNode, uid: str, pod: Pod | None) -> TopologyAwareNode:
+    return remove(state, uid) if pod is None else admit(state, pod).node
+
+
+def _shows(pools: tuple[PublishedPool, ...], state: TopologyAwareNode) -> bool:
+    try:
+        check_published(state, pools)
+    except NumazonesError:
+        return False
+    return True

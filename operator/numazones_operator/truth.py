@@ -199,7 +199,10 @@ class Truth:
         pod = expectation.pod
         if expectation.policy is not None:
             states = self._fates(pod.node, ()).states
-            return hindsight.cause_elsewhere(pod.info.pod, verification.done, states)
+            why = hindsight.cause_elsewhere(pod.info.pod, verification.done, states)
+            # Koordinator admitted it, as foreseen; who came or went while it did changed but the CPUs.
+            as_foreseen = expectation.policy.admitted and verification.actual == ADMITTED
+            return Accuracy.RIGHT if why is Accuracy.RACE and as_foreseen else why
         if expectation.found is None:
             return Accuracy.MODEL
         known = expectation.otherwise or expectation.found

@@ -22,6 +22,7 @@ from numazones_simulator import (
     animation,
     closed_loop,
     node_kinds,
+    other_workloads,
     outcomes,
     recorded_nodes,
     recordings,
@@ -68,6 +69,7 @@ _PROMETHEUS = click.option(
     is_flag=True,
     help="Run the Prometheus on the path, too; it scrapes operator and exporters.",
 )
+KUBELETS, ALL_MODELS = "kubelet", "all"
 _PORT = click.option(
     "--port",
     default=0,
@@ -205,6 +207,14 @@ async def _show_metrics(
     type=click.IntRange(0),
     help="How many random pods come and go before the tables are shown.",
 )
+@click.option(
+    "--models",
+    type=click.Choice([KUBELETS, ALL_MODELS]),
+    default=KUBELETS,
+    show_default=True,
+    help="all: on every second node or so Koordinator or NRI's topology-aware policy places pods, of which "
+    "half are for such nodes.",
+)
 @click.option("--crowd", default=150, show_default=True, help="How many of them stay at a time.")
 @click.option("--seed", default=1, show_default=True, help="Of the random pods; equal seeds, equal pods.")
 @click.option(
@@ -225,6 +235,7 @@ async def _show_metrics(
 def cluster(
     nodes: int,
     pods: int,
+    models: str,
     crowd: int,
     seed: int,
     publishing: str | None,
@@ -239,7 +250,9 @@ def cluster(
 
     Nodes are of five kinds in turn: machines with two to four NUMA zones, all topology policies, devices,
     hugepages. Each has a simulated kubelet that admits pods as the real one does; a scheduler binds pods and
-    knows nothing of NUMA zones. ReplicaSets work too.
+    knows nothing of NUMA zones. ReplicaSets work too. With --models all there are nodes on which
+    Koordinator's scheduler or NRI's topology-aware policy places pods, too; they are tainted
+    simulator.numazones.io/model.
 
     \b
       numazones-simulator cluster --nodes 3                 an idle cluster to play with
@@ -248,6 +261,7 @@ def cluster(
     settings = _ClusterSettings(
         nodes,
         pods,
+        models,
         crowd,
         seed,
         Publishing(publishing) if publishing else None,
@@ -262,6 +276,7 @@ def cluster(
 class _ClusterSettings(NamedTuple):
     nodes: int
     pods: int
+    models: str
     crowd: int
     seed: int
     publishing: Publishing | None
@@ -272,8 +287,13 @@ class _ClusterSettings(NamedTuple):
 
 
 async def _show_cluster(screen: Screen, scratch: Path, settings: _ClusterSettings) -> None:
+    everything = settings.models == ALL_MODELS
+    kinds = (*node_kinds.KINDS, *node_kinds.OTHER_KINDS) if everything else node_kinds.KINDS
+    arrivals = Workload(settings.seed).pods()
+    if everything:
+        arrivals = other_workloads.of_all_models(settings.seed, arrivals)
     async with simulated_cluster.running(
-        node_kinds.mixed(settings.nodes),
+        node_kinds.mixed(settings.nodes, kinds=kinds),
         scratch,
         screen,
         port=settings.port,
@@ -282,7 +302,7 @@ async def _show_cluster(screen: Screen, scratch: Path, settings: _ClusterSetting
     ) as running:
         await _show_metrics(running, screen, scratch, prometheus=settings.prometheus)
         if settings.pods:
-            turnover = Turnover(running.plane.client, Workload(settings.seed).pods(), crowd=settings.crowd)
+            turnover = Turnover(running.plane.client, arrivals, crowd=settings.crowd)
             fates = await turnover.run(settings.pods, progress=_counted(screen, settings.pods))
             running.programs.check()
             screen.title(f"{counted(fates.total, 'pod')} in all")

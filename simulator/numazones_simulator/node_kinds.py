@@ -4,20 +4,26 @@ Each kind differs from the others in what decides admissions: topology policy an
 the layout of the machine, devices with one, several or no NUMA nodes, hugepages.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import cycle, islice
 
 from numazones import machines
 from numazones.kubelet.device_manager import Device
 from numazones.machine import Machine
 from numazones.machines import Shape
-from numazones_simulator.kubelet.node_spec import NodeSpec, configuration
+from numazones.placement import Model
+from numazones_simulator.kubelet.node_spec import NodeSpec, bystander, configuration
 
 GPU = "vendor.example/gpu"
 NIC = "vendor.example/nic"
 LICENCE = "vendor.example/licence"
 
+KOORDINATOR_GPU = "nvidia.com/gpu"
+
 KIND_LABEL = "simulator.numazones.io/kind"
+MODEL_LABEL = "simulator.numazones.io/model"
+"""Label and taint of nodes on which others than the kubelet place pods."""
 
 _GIB = 1 << 30
 _TWO_SOCKETS = Shape(cores_per_numa=16, memory_per_numa=64 * _GIB)
@@ -126,6 +132,53 @@ def unaligned(name: str, address: str) -> NodeSpec:
     )
 
 
+def koordinator(name: str, address: str) -> NodeSpec:
+    """Koordinator's scheduler places pods; each says itself how strictly; GPUs."""
+    machine = machines.build(_TWO_SOCKETS)
+    gpus = _devices(machine, per_numa=2)
+    amounts = {
+        "koordinator.sh/gpu-core": f"{100 * len(gpus)}",
+        "koordinator.sh/gpu-memory": f"{16 * len(gpus)}Gi",
+        "koordinator.sh/gpu-memory-ratio": f"{100 * len(gpus)}",
+    }
+    return _of_model(
+        NodeSpec(name, machine, bystander(), {KOORDINATOR_GPU: gpus}, address=address, extended=amounts),
+        Model.KOORDINATOR,
+        "koordinator",
+    )
+
+
+def koordinator_aligned(name: str, address: str) -> NodeSpec:
+    """Koordinator's scheduler keeps every pod on one NUMA node."""
+    machine = machines.build(_INTERLEAVED)
+    return _of_model(
+        NodeSpec(
+            name,
+            machine,
+            bystander(),
+            address=address,
+            labels={"node.koordinator.sh/numa-topology-policy": "SingleNUMANode"},
+        ),
+        Model.KOORDINATOR,
+        "koordinator-aligned",
+    )
+
+
+def topology_aware(name: str, address: str) -> NodeSpec:
+    """NRI's topology-aware policy places containers in the runtime."""
+    machine = machines.build(_SUB_NUMA)
+    return _of_model(
+        NodeSpec(name, machine, bystander(), address=address), Model.TOPOLOGY_AWARE, "topology-aware"
+    )
+
+
+def _of_model(spec: NodeSpec, model: Model, kind: str) -> NodeSpec:
+    """Only pods that ask for it come to a node whose model gives no verdict on many others."""
+    taint = {"key": MODEL_LABEL, "value": str(model), "effect": "NoSchedule"}
+    labels = {**spec.labels, KIND_LABEL: kind, MODEL_LABEL: str(model)}
+    return replace(spec, model=model, labels=labels, taints=(taint,))
+
+
 KINDS: tuple[Kind, ...] = (
     single_numa_node,
     restricted_pods,
@@ -135,13 +188,16 @@ KINDS: tuple[Kind, ...] = (
 )
 
 
-def mixed(count: int) -> list[NodeSpec]:
+OTHER_KINDS: tuple[Kind, ...] = (koordinator, topology_aware, koordinator_aligned, topology_aware)
+"""Kinds on which others than the kubelet place pods."""
+
+
+def mixed(count: int, *, kinds: Sequence[Kind] = KINDS) -> list[NodeSpec]:
     """Nodes of all kinds in turn, named ``node-1`` and so on."""
-    return [kind(f"node-{number}", _address(number)) for number, kind in enumerate(_kinds(count), start=1)]
-
-
-def _kinds(count: int) -> Iterator[Kind]:
-    return islice(cycle(KINDS), count)
+    return [
+        kind(f"node-{number}", _address(number))
+        for number, kind in enumerate(islice(cycle(kinds), count), start=1)
+    ]
 
 
 def _address(number: int) -> str:

@@ -7,7 +7,7 @@ what it binds, a kubelet may still reject. Preemption, volumes and rules between
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,9 +31,17 @@ class Choice:
     message: str = ""
 
 
-def choose(pod: ClusterPod, nodes: Iterable[ClusterNode]) -> Choice:
-    """Choose the least allocated of the nodes that fit; equals go to the first by name."""
-    fitting: list[tuple[float, str]] = []
+def choose(
+    pod: ClusterPod,
+    nodes: Iterable[ClusterNode],
+    *,
+    further: Callable[[ClusterNode], tuple[float, str]] = lambda _node: (0.0, ""),
+) -> Choice:
+    """Choose the least allocated of the nodes that fit; equals go to the first by name.
+
+    ``further`` returns a further plugin's score, which goes first, or why it rejects the node.
+    """
+    fitting: list[tuple[float, float, str]] = []
     reasons: Counter[str] = Counter()
     count = 0
     for node in nodes:
@@ -44,10 +52,14 @@ def choose(pod: ClusterPod, nodes: Iterable[ClusterNode]) -> Choice:
         )
         if obstacles:
             reasons.update(obstacles)
+            continue
+        score, rejection = further(node)
+        if rejection:
+            reasons[rejection] += 1
         else:
-            fitting.append((-_free_share(pod, node), node.name))
+            fitting.append((-score, -_free_share(pod, node), node.name))
     if fitting:
-        return Choice(min(fitting)[1])
+        return Choice(min(fitting)[2])
     listed = ", ".join(sorted(f"{number} {reason}" for reason, number in reasons.items()))
     return Choice(None, f"0/{count} nodes are available: {listed}." if listed else "no nodes available")
 
@@ -64,8 +76,9 @@ def _free_share(pod: ClusterPod, node: ClusterNode) -> float:
 class Scheduler:
     """Binds pods of the default scheduler's name as they come; run ``run`` as a task."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, *, name: str = NAME) -> None:
         self._client = client
+        self._name = name
         self._nodes = mirror(client, NODES, self._node_changed)
         self._pods = mirror(client, PODS, self._pod_changed)
         self._cluster = Cluster()
@@ -105,7 +118,7 @@ class Scheduler:
         if pod.terminal:
             return
         if not pod.node:
-            if is_schedulable(after):
+            if is_schedulable(after, self._name):
                 self._waiting[pod.uid] = pod
         elif pod.node in self._cluster.nodes:
             self._cluster = self._cluster.with_pod(pod)
@@ -136,10 +149,11 @@ class Scheduler:
     async def _schedule(self, pod: ClusterPod) -> None:
         if pod.uid not in self._waiting:  # deleted or bound by somebody else meanwhile
             return
-        choice = choose(pod, self._cluster.nodes.values())
+        choice = self._choose(pod)
         if choice.node is None:
             await self._tell(pod, choice.message)
             return
+        await self._prepare(pod, choice.node)
         await self._client.create(
             PODS, _binding(pod, choice.node), namespace=pod.namespace, subresource="binding"
         )
@@ -147,6 +161,12 @@ class Scheduler:
         self._told.pop(pod.uid, None)
         if choice.node in self._cluster.nodes:
             self._cluster = self._cluster.with_pod(pod.placed(choice.node))
+
+    def _choose(self, pod: ClusterPod) -> Choice:
+        return choose(pod, self._cluster.nodes.values())
+
+    async def _prepare(self, pod: ClusterPod, node: str) -> None:
+        """What is to be done before a pod is bound: nothing, by default."""
 
     async def _tell(self, pod: ClusterPod, message: str) -> None:
         """Say in the pod's status why it is not scheduled, once per reason."""
@@ -172,14 +192,14 @@ class Scheduler:
         )
 
 
-def is_schedulable(body: Mapping[str, Any]) -> bool:
-    """Whether a pod waits for this scheduler: no node, no gates, not being deleted, its name."""
+def is_schedulable(body: Mapping[str, Any], name: str = NAME) -> bool:
+    """Whether a pod waits for the scheduler of a name: no node, no gates, not being deleted."""
     spec, metadata = body["spec"], body["metadata"]
     return (
         not spec.get("nodeName")
         and not spec.get("schedulingGates")
         and not metadata.get("deletionTimestamp")
-        and spec.get("schedulerName", NAME) == NAME
+        and spec.get("schedulerName", NAME) == name
     )
 
 

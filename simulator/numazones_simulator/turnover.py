@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from numazones.cluster import create_error
+from numazones.kubelet.rejection import CREATE_CONTAINER_ERROR
 from numazones_client import Client, NotFound
 from numazones_client.resources import PODS
 from numazones_simulator.background import background
@@ -125,6 +127,8 @@ def fate_of(pod: Body) -> str:
     phase = status.get("phase", "Pending")
     if phase == "Failed":
         return str(status.get("reason") or phase)
+    if create_error(status):
+        return CREATE_CONTAINER_ERROR
     if phase != "Pending":
         return RUNNING
     unscheduled = not pod["spec"].get("nodeName") and any(

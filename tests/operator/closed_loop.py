@@ -16,8 +16,10 @@ from numazones_client.resources import LEASES, NUMAZONES, PODS
 from numazones_operator.admission_predictions import ADMISSION_PREDICTIONS
 from numazones_operator.options import Options
 from numazones_operator.process import Operator
+from numazones_simulator import other_models
 from numazones_simulator.apiserver import ApiServer
 from numazones_simulator.control_plane import control_plane
+from numazones_simulator.koord_scheduler import KoordScheduler, books
 from numazones_simulator.kubelet.agent import Agent
 from numazones_simulator.kubelet.fleet import Fleet
 from numazones_simulator.kubelet.node_spec import NodeSpec
@@ -75,10 +77,13 @@ class Loop:
     stack: AsyncExitStack
     tasks: asyncio.TaskGroup
     fleet: Fleet | None = None
+    specs: Sequence[NodeSpec] = ()
     publishers: dict[str, asyncio.Task[None]] = field(default_factory=dict)
 
     async def start_nodes(self, specs: Sequence[NodeSpec], *, lag: float = 0.0) -> None:
         """Start kubelets and what publishes their zones, ``lag`` seconds late; wait for the first zones."""
+        await other_models.install(self.client, specs)
+        self.specs = specs
         fleet = self.fleet = Fleet(self.client, specs)
         self.tasks.create_task(fleet.run())
         for name, agent in fleet.agents.items():
@@ -96,6 +101,7 @@ class Loop:
     def start_scheduler(self) -> None:
         """Start binding pods."""
         self.tasks.create_task(Scheduler(self.client).run())
+        self.tasks.create_task(KoordScheduler(self.client, books(self.specs)).run())
 
     async def start_operator(
         self, options: Options = OPTIONS, *, leads: bool = True, **changes: Any

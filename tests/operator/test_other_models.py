@@ -153,6 +153,29 @@ def test_a_node_of_the_topology_aware_policy_is_followed_through_comings_and_goi
     assert held(other) != held(setting.policy)
 
 
+def test_a_node_that_hears_of_several_events_at_once_lets_go_first(setting: Setting) -> None:
+    setting.topology_aware()
+    for name in "abc":
+        setting.bind(name, "2")
+    setting.publish()
+    assert setting.seen() is not None
+    new, brief, other = (
+        setting.pod(name, cpu) for name, cpu in (("new", "1"), ("brief", "3"), ("other", "2"))
+    )
+    setting.state.pods.put(new)
+    setting.state.pods.put(brief)
+    setting.state.pods.discard("a")
+    setting.state.pods.discard("brief")
+    setting.state.pods.put(other)
+    setting.policy = remove(setting.policy, "a")
+    for pod in (new, other):
+        assert pod.admission is not None
+        setting.policy = admit(setting.policy, pod.admission).node
+    assert held(setting.seen()) != held(setting.policy)  # as the events came
+    setting.publish()
+    assert held(setting.seen()) == held(setting.policy)
+
+
 def test_pools_may_be_published_before_the_pods_event_comes(setting: Setting) -> None:
     setting.topology_aware()
     assert held(setting.seen()) == {}

@@ -11,12 +11,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from numazones.errors import NumazonesError
+from numazones.placement import Model
 from numazones_client import AlreadyExists, APIError, Client, NotFound
 from numazones_client.resources import LEASES, NODES, PODS
 from numazones_simulator import clock, machine_tree
 from numazones_simulator.kubelet import pod_status
 from numazones_simulator.kubelet.kubelet import Kubelet, Undecidable
 from numazones_simulator.kubelet.node_spec import node_object
+from numazones_simulator.kubelet.nri import TopologyAwarePlugin
 from numazones_simulator.kubelet.podresources import PodResourcesServer
 from numazones_simulator.kubelet.state_files import StateFiles
 from numazones_simulator.mirror import Body
@@ -28,6 +31,7 @@ LEASE_NAMESPACE = "kube-node-lease"
 _LEASE_SECONDS = 40
 _RENEWAL_SECONDS = 10.0
 _PAUSE = 0.5
+_RETRY = 10.0
 _ENDED = ("Failed", "Succeeded")
 
 _log = logging.getLogger(__name__)
@@ -61,6 +65,12 @@ class Agent:
         """Pods by uid that something happened to since they were looked after; None: deleted."""
         self._told = asyncio.Event()
         self._files = StateFiles(directory / "kubelet") if directory else None
+        self.plugin = (
+            TopologyAwarePlugin(kubelet.spec) if kubelet.spec.model is Model.TOPOLOGY_AWARE else None
+        )
+        """Decides on containers after the kubelet has admitted their pod."""
+        self._uncreated: dict[str, Body] = {}
+        """UID → pod of which the plugin rejected containers; they are tried again."""
         self.node_uid = ""
         """metadata.uid of the Node, once it is registered."""
         self.registered_at = ""
@@ -94,6 +104,8 @@ class Agent:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._renew_lease())
             tasks.create_task(self._look_after_pods())
+            if self.plugin is not None:
+                tasks.create_task(self._create_again())
 
     async def register(self) -> None:
         """Create the Node, or bring an existing one up to date."""
@@ -152,15 +164,23 @@ class Agent:
             await self._admit(pod)
 
     def _remove(self, uid: str) -> None:
+        self._uncreated.pop(uid, None)
+        if self.plugin is not None:
+            self.plugin.remove(uid)
         if self.kubelet.remove(uid):
             self._show()
 
-    async def _admit(self, pod: Mapping[str, Any]) -> None:
+    async def _admit(self, pod: Body) -> None:
         try:
             verdict = self.kubelet.admit(pod)
         except Undecidable as error:
             self._settled.add(pod["metadata"]["uid"])
             _log.warning("%s: %s; the pod stays Pending", self.name, error)
+            return
+        try:
+            errors = {} if verdict.rejection is not None else self._create(pod)
+        except NumazonesError as error:
+            _log.warning("%s: the plugin does not decide: %s; the pod stays Pending", self.name, error)
             return
         self._show()
         for victim in verdict.preempted:
@@ -177,14 +197,40 @@ class Agent:
                 now=clock.now(),
             )
         else:
-            status = pod_status.running(
-                pod,
-                qos_class=verdict.qos_class,
-                host_ip=self.kubelet.spec.address,
-                pod_ip=self._next_pod_ip(),
-                now=clock.now(),
-            )
+            status = self._started(pod, errors, verdict.qos_class)
         await self._persist(self._write_status, pod, status)
+
+    def _create(self, pod: Body) -> Mapping[str, str]:
+        """Create a pod's containers; return container → what the runtime said where it did not."""
+        if self.plugin is None:
+            return {}
+        errors = self.plugin.create(pod)
+        if errors:
+            self._uncreated[pod["metadata"]["uid"]] = pod
+        else:
+            self._uncreated.pop(pod["metadata"]["uid"], None)
+        return errors
+
+    def _started(self, pod: Body, errors: Mapping[str, str], qos_class: str) -> dict[str, Any]:
+        about = {
+            "qos_class": qos_class,
+            "host_ip": self.kubelet.spec.address,
+            "pod_ip": self._next_pod_ip(),
+            "now": clock.now(),
+        }
+        if errors:
+            return pod_status.not_created(pod, errors=errors, **about)
+        return pod_status.running(pod, **about)
+
+    async def _create_again(self) -> None:
+        """Try waiting containers again, as kubelets do every ten seconds or so."""
+        while True:
+            await asyncio.sleep(_RETRY)
+            for pod in list(self._uncreated.values()):
+                if not self._create(pod):
+                    self._show()
+                    qos_class = str((pod.get("status") or {}).get("qosClass") or "")
+                    await self._persist(self._write_status, pod, self._started(pod, {}, qos_class))
 
     async def _write_status(self, pod: Mapping[str, Any], status: Mapping[str, Any]) -> None:
         metadata = pod["metadata"]

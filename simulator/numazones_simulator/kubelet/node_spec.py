@@ -15,6 +15,7 @@ from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.device_manager import Device
 from numazones.kubelet.node import Node
 from numazones.machine import Machine
+from numazones.placement import Model
 from numazones.resources import hugepage_type
 
 VERSION = "v1.36.2"
@@ -37,6 +38,10 @@ class NodeSpec:
     address: str = "10.77.0.1"
     labels: Mapping[str, str] = field(default_factory=dict, hash=False)
     taints: tuple[Mapping[str, str], ...] = field(default=(), hash=False)
+    model: Model = Model.KUBELET
+    """Who places pods on its NUMA nodes."""
+    extended: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """Extended resources that no device plugin but an agent (koordlet) adds to the Node."""
 
     def empty_node(self) -> Node:
         """The node as the kubelet starts it, without pods.
@@ -98,6 +103,19 @@ def configuration(
     return config | {name: value for name, value in optional.items() if value}
 
 
+def bystander() -> dict[str, Any]:
+    """A KubeletConfiguration that leaves CPUs, memory and NUMA nodes to somebody else."""
+    return {
+        "kind": "KubeletConfiguration",
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "maxPods": PODS,
+        "cpuManagerPolicy": "none",
+        "memoryManagerPolicy": "None",
+        "topologyManagerPolicy": "none",
+        "evictionHard": {"memory.available": "500Mi"},
+    }
+
+
 def node_object(spec: NodeSpec, *, now: str) -> dict[str, Any]:
     """The Node that the kubelet registers, Ready since a time as the API writes it."""
     machine_id = hashlib.sha256(spec.name.encode()).hexdigest()[:32]
@@ -156,7 +174,8 @@ def _capacity(spec: NodeSpec) -> dict[str, str]:
         hugepage_type(size): quantity.format_bytes(size * pages * _KIB)
         for size, pages in _hugepages(machine).items()
     }
-    return capacity | {resource: str(len(devices)) for resource, devices in spec.devices.items()}
+    counts = {resource: str(len(devices)) for resource, devices in spec.devices.items()}
+    return {**capacity, **counts, **spec.extended}
 
 
 def _allocatable(spec: NodeSpec) -> dict[str, str]:

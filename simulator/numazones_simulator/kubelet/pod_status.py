@@ -81,6 +81,42 @@ def running(pod: Body, *, qos_class: str, host_ip: str, pod_ip: str, now: str) -
     return status
 
 
+def not_created(
+    pod: Body, *, errors: Mapping[str, str], qos_class: str, host_ip: str, pod_ip: str, now: str
+) -> dict[str, Any]:
+    """The status of a pod of which the runtime did not create some containers: they wait for another try.
+
+    Args:
+        pod: the pod as the API server has it.
+        errors: container → what the runtime said.
+        qos_class: of the pod.
+        host_ip: address of the node.
+        pod_ip: address of the pod.
+        now: time as the API writes it.
+    """
+    status = running(pod, qos_class=qos_class, host_ip=host_ip, pod_ip=pod_ip, now=now)
+    blocked = any(item["name"] in errors for item in status.get("initContainerStatuses", ()))
+    for part in ("initContainerStatuses", "containerStatuses"):
+        status[part] = [
+            _waiting(item, "CreateContainerError", errors[item["name"]])
+            if item["name"] in errors
+            else _waiting(item, "PodInitializing")
+            if blocked and part == "containerStatuses"
+            else item
+            for item in status.get(part, ())
+        ]
+    conditions = [
+        {**item, "status": "False"} if item["type"] in {"Ready", "ContainersReady"} else item
+        for item in status["conditions"]
+    ]
+    return {**status, "phase": "Pending", "conditions": conditions}
+
+
+def _waiting(container: Body, reason: str, message: str = "") -> dict[str, Any]:
+    state = {"waiting": {"reason": reason, **({"message": message} if message else {})}}
+    return {**container, "state": state, "ready": False, "started": False}
+
+
 def _container(pod: Body, container: Body, now: str, *, ended: bool = False) -> dict[str, Any]:
     seed = f"{pod['metadata'].get('uid')}/{container['name']}"
     container_id = f"simulated://{hashlib.sha256(seed.encode()).hexdigest()}"

@@ -12,10 +12,13 @@ from typing import Any
 
 from numazones.api.meta import NODE_LABEL
 from numazones.api.zones import zones_from_node
-from numazones_client import APIError, Client
-from numazones_client.resources import LEASES, NUMAZONES
+from numazones.placement import Model
+from numazones.policies.topology_aware.publishing import topology_of
+from numazones_client import APIError, Client, Resource
+from numazones_client.resources import KOORDINATOR_DEVICES, LEASES, NODE_RESOURCE_TOPOLOGIES, NUMAZONES
 from numazones_simulator import clock
 from numazones_simulator.control_plane import NAMESPACE
+from numazones_simulator.kubelet import koordlet
 from numazones_simulator.kubelet.agent import Agent
 
 FIELD_MANAGER = "numazones-exporter"
@@ -27,18 +30,26 @@ _log = logging.getLogger(__name__)
 
 
 class ZonePublisher:
-    """Keeps the zones of one simulated node current; run ``run`` as a task."""
+    """Keeps the zones of one simulated node current; run ``run`` as a task.
 
-    def __init__(self, agent: Agent, client: Client) -> None:
+    Args:
+        agent: runs the node.
+        client: how to reach the API server.
+        zones: False where an exporter publishes them, so that only what others publish is left to do.
+    """
+
+    def __init__(self, agent: Agent, client: Client, *, zones: bool = True) -> None:
         self._agent = agent
         self._client = client
+        self._with_zones = zones
         self._written: dict[str, str] = {}
 
     async def run(self) -> None:
         """Publish until cancelled, from the moment the node is registered."""
         await self._agent.registered.wait()
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._renew_lease())
+            if self._with_zones:
+                tasks.create_task(self._renew_lease())
             tasks.create_task(self._follow())
 
     async def _follow(self) -> None:
@@ -59,7 +70,8 @@ class ZonePublisher:
         Raises:
             APIError: a request failed.
         """
-        for zone in self._zones():
+        await self._publish_others()
+        for zone in self._zones() if self._with_zones else ():
             text = json.dumps(zone, sort_keys=True)
             name = zone["metadata"]["name"]
             if self._written.get(name) == text:
@@ -72,6 +84,21 @@ class ZonePublisher:
                 NUMAZONES, {**head, "status": status}, field_manager=FIELD_MANAGER, subresource="status"
             )
             self._written[name] = text
+
+    async def _publish_others(self) -> None:
+        """Write what koordlet or the topology-aware policy publish of the node, where one of them runs."""
+        spec, plugin = self._agent.kubelet.spec, self._agent.plugin
+        found: list[tuple[Resource, dict[str, Any], str]] = []
+        if plugin is not None:
+            found.append((NODE_RESOURCE_TOPOLOGIES, topology_of(plugin.node, spec.name), "topology-aware"))
+        elif spec.model is Model.KOORDINATOR:
+            found.append((NODE_RESOURCE_TOPOLOGIES, koordlet.topology_of(spec), "koordlet"))
+            found.append((KOORDINATOR_DEVICES, koordlet.device_of(spec), "koordlet"))
+        for resource, body, manager in found:
+            text = json.dumps(body, sort_keys=True)
+            if self._written.get(resource.plural) != text:
+                await self._client.apply(resource, body, field_manager=manager)
+                self._written[resource.plural] = text
 
     def _zones(self) -> list[dict[str, Any]]:
         kubelet = self._agent.kubelet

@@ -1,0 +1,98 @@
+"""Simulated nodes on which Koordinator's scheduler or the topology-aware policy places pods."""
+
+import json
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from numazones.cluster import ClusterPod
+from numazones.placement import Model
+from numazones.policies.koordinator.annotations import RESOURCE_STATUS
+from numazones.policies.topology_aware.live import published_pools
+from numazones_client.resources import (
+    KOORDINATOR_DEVICES,
+    NODE_RESOURCE_TOPOLOGIES,
+    PODS,
+    TOPOLOGY_AWARE_POLICIES,
+)
+from numazones_simulator import node_kinds, other_workloads
+from numazones_simulator.kubelet import agent
+from numazones_simulator.node_kinds import MODEL_LABEL
+
+from ..operator.closed_loop import Loop, closed_loop, eventually  # noqa: TID252
+
+
+@pytest.fixture
+async def loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Loop]:
+    monkeypatch.setattr(agent, "_RETRY", 0.2)
+    async with closed_loop(tmp_path) as running:
+        await running.start_nodes(node_kinds.mixed(2, kinds=node_kinds.OTHER_KINDS))
+        running.start_scheduler()
+        yield running
+
+
+async def create(loop: Loop, name: str, model: Model, cpu: str, **more: Any) -> None:
+    await loop.create_pod(
+        name,
+        cpu=cpu,
+        nodeSelector={MODEL_LABEL: str(model)},
+        tolerations=[{"key": MODEL_LABEL, "operator": "Exists"}],
+        terminationGracePeriodSeconds=0,
+        **more,
+    )
+
+
+async def until(loop: Loop, name: str, holds: Callable[[ClusterPod], bool]) -> dict[str, Any]:
+    async def probe() -> dict[str, Any] | None:
+        body = await loop.client.get(PODS, name, namespace="default")
+        return body if holds(ClusterPod.from_api(body)) else None
+
+    found: dict[str, Any] = await eventually(probe)
+    return found
+
+
+def runs(pod: ClusterPod) -> bool:
+    return pod.phase == "Running"
+
+
+async def test_koordinators_scheduler_writes_on_the_pod_what_it_gave_it(loop: Loop) -> None:
+    labels = {"koordinator.sh/qosClass": "LSR"}
+    koordinated: dict[str, Any] = {"schedulerName": "koord-scheduler", "labels": labels}
+    await create(loop, "one", Model.KOORDINATOR, "4", **koordinated)
+    first = await until(loop, "one", runs)
+    assert json.loads(first["metadata"]["annotations"][RESOURCE_STATUS])["cpuset"]
+    await create(loop, "two", Model.KOORDINATOR, "4", **koordinated)
+    second = await until(loop, "two", runs)
+    assert first["metadata"]["annotations"] != second["metadata"]["annotations"]
+    await create(loop, "foreign", Model.KOORDINATOR, "4", labels=labels)
+    assert RESOURCE_STATUS not in (await until(loop, "foreign", runs))["metadata"].get("annotations", {})
+    devices = await loop.client.list(KOORDINATOR_DEVICES)
+    assert [len(body["spec"]["devices"]) for body in devices] == [4]
+
+
+async def test_what_the_topology_aware_policy_rejects_waits_until_it_fits(loop: Loop) -> None:
+    assert [body["metadata"]["name"] for body in await loop.client.list(TOPOLOGY_AWARE_POLICIES)] == [
+        "default"
+    ]
+    # Shared CPUs of the root are what is left of 64 beside the reserved one and 58 exclusive ones.
+    await create(loop, "large", Model.TOPOLOGY_AWARE, "58")
+    await until(loop, "large", runs)
+    topologies = {body["metadata"]["name"]: body for body in await loop.client.list(NODE_RESOURCE_TOPOLOGIES)}
+    assert {pool.kind.value for pool in published_pools(topologies["node-2"])} >= {"numa node", "socket"}
+    await create(loop, "late", Model.TOPOLOGY_AWARE, "5500m")
+    waiting = await until(loop, "late", lambda pod: bool(pod.create_error))
+    assert waiting["status"]["phase"] == "Pending"
+    assert "NRI plugin topology-aware: " in json.dumps(waiting["status"])
+    await loop.client.delete(PODS, "large", namespace="default", grace_seconds=0)
+    await until(loop, "late", runs)
+
+
+def test_the_same_seed_draws_the_same_pods_for_each_model() -> None:
+    for draw in (other_workloads.koordinator_pods, other_workloads.topology_aware_pods):
+        first, again = draw(3), draw(3)
+        pods = [next(first) for _ in range(60)]
+        assert pods == [next(again) for _ in range(60)]
+        assert not [ClusterPod.from_api(body).problem for body in pods if ClusterPod.from_api(body).problem]
+        assert len({body["metadata"]["labels"]["app"] for body in pods}) >= 5
