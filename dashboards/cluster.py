@@ -6,6 +6,16 @@ ACCURACY = "numazones_prediction_accuracy_total"
 FREE = 'numazones_cluster_zone_available{resource="cpu",CLUSTER}'
 GATED = "numazones_admission_gates_released_total"
 
+
+def true_share(window: str, by: str = "") -> str:
+    """Share of predictions that came true; neither side needs the other's series to exist."""
+    right, all_of_them = (
+        f"sum{by} (increase({ACCURACY}{{{wanted},CLUSTER}}[{window}]))"
+        for wanted in ('accuracy="right"', 'accuracy!="unknown"')
+    )
+    return f"({right} or 0 * {all_of_them}) / ({all_of_them} > 0)"
+
+
 DASHBOARD = dashboard(
     "cluster",
     "cluster",
@@ -45,8 +55,7 @@ DASHBOARD = dashboard(
                 figure(
                     "Predictions that came true",
                     "Share of the predictions of the shown time that came true.",
-                    f'sum(increase({ACCURACY}{{accuracy="right",CLUSTER}}[$__range]))'
-                    f' / (sum(increase({ACCURACY}{{accuracy!="unknown",CLUSTER}}[$__range])) > 0)',
+                    true_share("$__range"),
                     unit="percentunit",
                     limits=(0.95, 0.99),
                     colors=("red", "orange", "green"),
@@ -137,10 +146,7 @@ DASHBOARD = dashboard(
                 graph(
                     "Predictions that came true, by model",
                     "Share within an hour, by who places pods on the node: the kubelet, Koordinator, or NRI's topology-aware policy.",
-                    {
-                        "{{model}}": f'sum by (model) (increase({ACCURACY}{{accuracy="right",CLUSTER}}[1h]))'
-                        f' / (sum by (model) (increase({ACCURACY}{{accuracy!="unknown",CLUSTER}}[1h])) > 0)'
-                    },
+                    {"{{model}}": true_share("1h", " by (model)")},
                     unit="percentunit",
                     top=1,
                     runbook="NumazonesModelMisses",

@@ -24,7 +24,7 @@ from numazones_simulator.screen import Screen
 
 from ..operator.closed_loop import pod_body  # noqa: TID252 - test folders are not packages
 from .kustomizations import MANIFESTS, ROOT
-from .test_rules import RULES, RUNBOOKS
+from .test_rules import RULES, RUNBOOKS, Series, check
 
 FOLDER = MANIFESTS / "grafana"
 DASHBOARDS = {path.stem: json.loads(path.read_text()) for path in sorted(FOLDER.glob("*.json"))}
@@ -120,6 +120,75 @@ def test_links_lead_to_runbooks_that_exist_and_to_the_other_dashboards() -> None
             ("link", []),
         ]
         assert "numazones" in board["tags"]
+
+
+ACCURACY = "numazones_prediction_accuracy_total"
+WRITES = "numazones_operator_api_writes_total"
+SPREAD, KUBELETS = "cpu_manager_numa_allocation_spread", "kubelet_cpu_manager_allocation_per_numa"
+
+
+@pytest.mark.parametrize(
+    ("title", "series", "expected"),
+    [
+        # What two selectors make together holds where one of them finds nothing.
+        ("Predictions that came true", {f"{ACCURACY}{{accuracy='right'}}": "0+1x10"}, {"{}": 1}),
+        ("Predictions that came true", {f"{ACCURACY}{{accuracy='race'}}": "0+1x10"}, {"{}": 0}),
+        ("Predictions that came true", {f"{ACCURACY}{{accuracy='unknown'}}": "0+1x10"}, {}),
+        (
+            "Predictions that came true, by model",
+            {
+                f"{ACCURACY}{{accuracy='stale',model='kubelet'}}": "0+1x10",
+                f"{ACCURACY}{{accuracy='right',model='koordinator'}}": "0+1x10",
+            },
+            {"{model='kubelet'}": 0, "{model='koordinator'}": 1},
+        ),
+        ("Writes that fail", {f"{WRITES}{{result='ok'}}": "0+1x10"}, {"{}": 0}),
+        ("Writes that fail", {f"{WRITES}{{result='403'}}": "0+1x10"}, {"{}": 1}),
+        ("Writes that fail", {f"{WRITES}{{result='ok'}}": "5x10"}, {}),
+        (
+            "Our count less the kubelet's",
+            {
+                f"{SPREAD}{{node='a',numa_node='0'}}": "8x10",
+                f"{SPREAD}{{node='a',numa_node='1'}}": "0x10",
+                f"{KUBELETS}{{node='a',numa_node='0',job='kubelet'}}": "6x10",
+                f"{KUBELETS}{{node='a',numa_node='1',job='kubelet'}}": "6x10",
+            },
+            {"{node='a',numa_node='0'}": 2},
+        ),
+        ("Our count less the kubelet's", {f"{SPREAD}{{node='a',numa_node='0'}}": "8x10"}, {}),
+        (
+            "Use of hugepages",
+            {
+                "numazones_zone_allocatable{node='a',numa_node='0',resource='hugepages-2Mi'}": "8x10",
+                "numazones_zone_allocatable{node='a',numa_node='0',resource='hugepages-1Gi'}": "0x10",
+                "numazones_zone_assigned{node='a',numa_node='0',resource='hugepages-2Mi'}": "2x10",
+                "numazones_zone_assigned{node='a',numa_node='0',resource='hugepages-1Gi'}": "0x10",
+            },
+            {"{node='a',numa_node='0',resource='hugepages-2Mi'}": 0.25},
+        ),
+        (
+            "Policies that are not followed",
+            {
+                "numazones_rebalance_policy_ready{policy='a'}": "0x10",
+                "numazones_rebalance_policy_ready{policy='b'}": "1x10",
+            },
+            {"{}": 1},
+        ),
+    ],
+)
+def test_what_a_panel_works_out(
+    title: str, series: Series, expected: dict[str, float], tmp_path: Path
+) -> None:
+    (query,) = {
+        filled(target["expr"])
+        for board in DASHBOARDS.values()
+        for panel in panels(board)
+        if panel["title"] == title
+        for target in panel["targets"]
+    }
+    samples = [{"labels": labels, "value": value} for labels, value in expected.items()]
+    question = {"expr": query, "eval_time": "10m", "exp_samples": samples}
+    check(tmp_path, [(series, {"promql_expr_test": [question]})])
 
 
 async def ask(session: aiohttp.ClientSession, url: str, query: str) -> list[Any]:
