@@ -1,0 +1,27 @@
+"""The benchmark of what-if runs measures what it says."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+PROGRAM = Path(__file__).resolve().parents[2] / "benchmarks" / "whatif.py"
+
+
+def test_it_prints_decisions_a_second_and_what_a_second_core_adds() -> None:
+    done = subprocess.run(
+        [sys.executable, str(PROGRAM), "--chunks=8", "--turns=1", "--json"],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode in {0, 1}, done.stderr
+    figures = json.loads(done.stdout)
+    assert figures["decisions_per_second"] > 0
+    assert figures["decisions_per_processor_second"] > 0
+    assert figures["decisions_per_second_two_cores"] > 0
+    assert figures["two_cores_to_one"] > 0
+    assert figures["two_cores_to_one_by_processor_time"] > 0
+    assert figures["goals"] == {"two_cores_to_one": 1.8}
+    assert (done.returncode == 1) == bool(figures["missed"])
