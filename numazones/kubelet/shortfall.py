@@ -166,14 +166,12 @@ class _Inspection:
         manager = self.kubelet.cpus
         wanted, per_core = self.attempt.demand.cpus, manager.topology.cpus_per_core
         if wanted % per_core:
-            return Shortfall(
-                f"asks for {_amount('cpu', wanted)}, not a multiple of the {per_core} threads of a core"
-            )
+            return Shortfall(f"asks for {counted(wanted, 'CPU')}, no multiple of a core's {per_core} threads")
         whole = (self.attempt.cpus.default & ~manager.reserved_physical).bit_count()
         possible = (manager.topology.all_cpus & ~manager.reserved_physical).bit_count() >= wanted
         shortage = Shortage(CPU, wanted, whole, tuple(cpuset.ids(self.kubelet.machine.numa_mask)), possible)
         return Shortfall(
-            f"needs {_amount('cpu', wanted)} in whole cores; "
+            f"needs {_amount(CPU, wanted)} in whole cores; "
             f"{counted(whole, 'CPU')} {'is' if whole == 1 else 'are'} left on cores without reserved CPUs",
             (shortage,),
         )

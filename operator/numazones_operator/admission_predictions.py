@@ -35,7 +35,7 @@ _LONGEST_MESSAGE = 1024
 _LONGEST_LINE = 512
 _MOST_REASONS = 16
 _MOST_LINES = 32
-_LONGEST_CELL = 50
+_LONGEST_CELL = 51
 """Characters; with names as usual, the table fits 160 columns."""
 _NONE = "<none>"
 """What kubectl shows for a pod without a node."""

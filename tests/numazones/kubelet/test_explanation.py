@@ -107,7 +107,7 @@ def test_without_alignment_the_whole_node_is_what_counts(policy: str, cpus: int,
 def test_a_number_that_is_not_a_multiple_of_whole_cores_is_named() -> None:
     strict = node(TWO, policy="none", cpu_options={"full-pcpus-only": "true"})
     assert why(admit(strict, pod("u", container("c", 3)))) == (
-        "asks for 3 exclusive CPUs, not a multiple of the 2 threads of a core"
+        "asks for 3 CPUs, no multiple of a core's 2 threads"
     )
     assert why(admit(strict, pod("u", container("c", 16)))) == (
         "needs 16 exclusive CPUs in whole cores; 14 CPUs are left on cores without reserved CPUs"
