@@ -9,6 +9,7 @@ from click.testing import CliRunner
 from playwright.sync_api import Page, expect
 
 from kubectl_numazones.main import commands
+from numazones.errors import NumazonesError
 from tests.kubectl.guide_cluster import guide_cluster
 from tests.page.clusters import dump
 from tests.page.conftest import Open, serious
@@ -30,6 +31,13 @@ def report_of(items: list[dict[str, Any]], directory: Path, *arguments: str) -> 
 def guide(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The cluster of docs/guides/kubectl.md: fragmented, one pod stuck, one plan."""
     return report_of(guide_cluster(), tmp_path_factory.mktemp("guide"), "--title", "guide")
+
+
+@pytest.fixture
+def dump_path(tmp_path: Path) -> Path:
+    path = tmp_path / "guide.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": guide_cluster()}))
+    return path
 
 
 @pytest.fixture(scope="module")
@@ -160,6 +168,28 @@ def test_a_thousand_nodes_have_a_tile_each_and_can_be_found(tmp_path: Path, open
     page.locator("[data-key=heat-find]").fill("node-777")
     expect(page.locator("a.node")).to_have_count(1)
     expect(page.locator("a.node")).to_have_attribute("href", "#/node/node-777")
+
+
+def test_comparisons_of_settings_become_tables(tmp_path: Path, dump_path: Path, open_page: Open) -> None:
+    asked = ("whatif", "-f", str(dump_path), "--set", "topologyManagerPolicy=best-effort", "--runs", "3")
+    found = CliRunner().invoke(commands, [*asked, "-o", "json"], catch_exceptions=False)
+    comparison = tmp_path / "whatif.json"
+    comparison.write_text(found.stdout)
+    page = open_page(report_of(guide_cluster(), tmp_path, "--whatif", str(comparison)))
+    section = page.locator("#whatif")
+    expect(section).to_contain_text("3 runs with seed")
+    expect(section.locator("th")).to_have_text(["Measure", "as it is", "topologyManagerPolicy=best-effort"])
+    mean = json.loads(found.stdout)["variants"][1]["measures"]["admitted"]["mean"]
+    expect(section.locator("tbody tr").first).to_contain_text(f"{mean:.2f} (")
+    assert serious(page) == []
+
+
+def test_a_file_without_a_comparison_is_named(dump_path: Path) -> None:
+    result = CliRunner().invoke(commands, ["report", "-f", str(dump_path), "--whatif", str(dump_path)])
+    assert isinstance(result.exception, NumazonesError)
+    assert "holds no comparison of settings; kubectl numazones whatif -o json writes one" in str(
+        result.exception
+    )
 
 
 def test_one_node_is_shown_as_a_machine_at_once(tmp_path: Path, open_page: Open) -> None:

@@ -1,13 +1,16 @@
 """``report``: the cluster as one self-contained page, for people who are not at the terminal."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import click
 
 from kubectl_numazones import answers
 from kubectl_numazones.cluster import BadDump, Seen, Source, read, source_options
+from kubectl_numazones.cluster import documents as documents_of
+from kubectl_numazones.experiments import label
 from numazones import timestamp
 from numazones.api.rebalance import (
     RebalancePolicySpec,
@@ -30,6 +33,7 @@ from numazones_page.documents import (
     node_documents,
     planned_document,
     recommended_document,
+    table_document,
     waiting_documents,
 )
 
@@ -63,6 +67,14 @@ Examples:
 @click.option("--title", "name", default="", help="Name of the cluster on the page.")
 @click.option("--plans/--no-plans", default=True, show_default=True, help="Plan for the pods that wait.")
 @click.option(
+    "--whatif",
+    "comparisons",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    metavar="FILE",
+    help="Show what whatif or sweep wrote with -o json; may be given several times.",
+)
+@click.option(
     "--effort",
     type=click.IntRange(min=1),
     default=20_000,
@@ -71,13 +83,21 @@ Examples:
 )
 @source_options
 def command(
-    source: Source, *, output: Path, shapes: tuple[str, ...], name: str, plans: bool, effort: int
+    source: Source,
+    *,
+    output: Path,
+    shapes: tuple[str, ...],
+    name: str,
+    plans: bool,
+    comparisons: tuple[Path, ...],
+    effort: int,
 ) -> int:
     """Write the cluster as one page: zones, fragmentation, waiting pods and why, plans played through.
 
     The page needs no network and asks nobody for anything; it can be mailed and filed.
     """
     wanted = _shapes(shapes)
+    tables = _tables(comparisons)
     seen = read(source)
     waiting = list(_waiting(seen))
     made = _recommended(seen)
@@ -95,7 +115,7 @@ def command(
     for node in nodes.values():
         documents |= node_documents(node, wanted)
     documents |= waiting_documents(waiting, ended=seen.ended, plans=_placed(made))
-    documents |= made
+    documents |= made | tables
     page = html.report(documents, title=f"{name or _named(source)} · numazones")
     if str(output) == "-":
         click.echo(page, nl=False)
@@ -172,6 +192,56 @@ def _planned(seen: Seen, stuck: Iterable[ClusterPod], effort: int) -> Documents:
             documents |= planned_document(title(goal), made, situation.cluster.nodes, name=name)
             situation = carried_out(made, situation)
     return documents
+
+
+_FEW = 4
+"""Variants that stand side by side; more of them stand one below the other."""
+
+
+def _tables(paths: Iterable[Path]) -> Documents:
+    """What comparisons of settings found."""
+    tables: Documents = {}
+    for path in paths:
+        for document in documents_of(path):
+            try:
+                tables |= _table(f"{len(tables) + 1}", document)
+            except (AttributeError, KeyError, TypeError, ValueError) as error:
+                cure = "kubectl numazones whatif -o json writes one"
+                raise BadDump(f"{path} holds no comparison of settings; {cure}") from error
+    return tables
+
+
+def _table(name: str, document: Mapping[str, Any]) -> Documents:
+    variants = document["variants"]
+    names = [
+        ", ".join(f"{key}={value}" for key, value in item["settings"].items()) or "as it is"
+        for item in variants
+    ]
+    measures = {measure: label(measure, document["shape"]).strip() for measure in variants[0]["measures"]}
+    if len(variants) <= _FEW:
+        columns = ["Measure", *names]
+        rows = [
+            [says, *(_told(item["measures"][measure], item["differences"].get(measure)) for item in variants)]
+            for measure, says in measures.items()
+        ]
+    else:
+        columns = ["Settings", *measures.values()]
+        rows = [
+            [says, *(f"{item['measures'][measure]['mean']:.2f}" for measure in measures)]
+            for says, item in zip(names, variants, strict=True)
+        ]
+    note = f"{counted(int(document['runs']), 'run')} with seed {document['seed']}: means"
+    if len(variants) <= _FEW:
+        note += ", with their 95 % intervals; then the difference to the first column within the same run"
+    return table_document(name, title="Kubelet settings compared", columns=columns, rows=rows, note=note)
+
+
+def _told(measure: Mapping[str, float], difference: Mapping[str, float] | None) -> str:
+    """Mean and interval of a measure, or its mean and the difference with the interval of that."""
+    if difference is None:
+        return f"{measure['mean']:.2f} ({measure['low']:.2f} to {measure['high']:.2f})"
+    interval = f"{difference['low']:+.2f} to {difference['high']:+.2f}"
+    return f"{measure['mean']:.2f} ({difference['mean']:+.2f}: {interval})"
 
 
 def _placed(plans: Documents) -> dict[str, list[str]]:
