@@ -2,7 +2,7 @@
 
 An API server that only lists, watches and accepts writes runs in a process of its own and feeds the operator,
 which runs here through its real entry points: reflectors, forecasts, publisher. With --viewers the load is
-applied in turns with nobody and with so many looking at the live page from the API server's process.
+applied in turns with nobody and with so many looking at the live page, from a third process.
 
     .venv/bin/python benchmarks/cluster.py --nodes 5000 --pods 50000 --json
     .venv/bin/python benchmarks/cluster.py --nodes 5000 --pods 50000 --viewers 20 --json
@@ -209,7 +209,6 @@ class Feeder:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.watchers: dict[str, list[asyncio.Queue[bytes]]] = {}
-        self.viewers: list[asyncio.Task[None]] = []
         self.objects = {
             "nodes": [json.dumps(cluster.node(name)) for name in cluster.names],
             "leases": [json.dumps(cluster.lease(name)) for name in cluster.names],
@@ -267,22 +266,9 @@ class Feeder:
         for queue in self.watchers.get(resource, []):
             queue.put_nowait(line)
 
-    async def look(self, page: str, viewers: int) -> None:
-        """Have so many look at the page, each of whom has seen everything that it shows."""
-        for viewer in self.viewers:
-            viewer.cancel()
-        await asyncio.gather(*self.viewers, return_exceptions=True)
-        caught_up = [asyncio.Event() for _ in range(viewers)]
-        self.viewers = [asyncio.create_task(view(page, event)) for event in caught_up]
-        for event in caught_up:
-            await event.wait()
-
     async def feed(self, request: web.Request) -> web.Response:
         """Do what the benchmark asks: pods that wait, or changes of zones at a rate."""
         order = await request.json()
-        if "viewers" in order:
-            await self.look(order["page"], order["viewers"])
-            return web.json_response({})
         if "pods" in order:
             for body in order["pods"]:
                 self.send("pods", "ADDED", body)
@@ -321,6 +307,25 @@ async def view(page: str, caught_up: asyncio.Event) -> None:
                 caught_up.set()
 
 
+def look(pipe: Connection) -> None:
+    """Have so many look at a page as the pipe says, and say when each has seen everything; until killed."""
+
+    async def forever() -> None:
+        viewers: list[asyncio.Task[None]] = []
+        while True:
+            page, count = await asyncio.to_thread(pipe.recv)
+            for viewer in viewers:
+                viewer.cancel()
+            await asyncio.gather(*viewers, return_exceptions=True)
+            caught_up = [asyncio.Event() for _ in range(count)]
+            viewers = [asyncio.create_task(view(page, event)) for event in caught_up]
+            for event in caught_up:
+                await event.wait()
+            pipe.send(count)
+
+    asyncio.run(forever())
+
+
 def serve(pipe: Connection, nodes: int, pods: int, distinct: bool) -> None:  # noqa: FBT001 - a process' target
     """Run the feeder until killed; tell the port through the pipe."""
 
@@ -352,7 +357,7 @@ def waiting_pod(number: int, cpus: int) -> dict[str, Any]:
     }
 
 
-async def measure(port: int, options: argparse.Namespace) -> dict[str, Any]:
+async def measure(port: int, options: argparse.Namespace, viewers: Connection) -> dict[str, Any]:
     """Run the operator against the feeder and take the figures."""
     process = psutil.Process()
     before = process.memory_info().rss
@@ -387,10 +392,10 @@ async def measure(port: int, options: argparse.Namespace) -> dict[str, Any]:
         for _ in range(turns):
             await apply_load(operator, session, options, plain)
             if options.viewers:
-                order = {"page": f"http://127.0.0.1:{operator.page_port}", "viewers": options.viewers}
-                await post(session, order)
+                page = f"http://127.0.0.1:{operator.page_port}"
+                await asyncio.to_thread(exchange, viewers, (page, options.viewers))
                 await apply_load(operator, session, options, viewed)
-                await post(session, {"page": "", "viewers": 0})
+                await asyncio.to_thread(exchange, viewers, ("", 0))
     figures |= plain.figures()
     if options.viewers:
         with_viewers = viewed.figures()
@@ -442,6 +447,12 @@ async def apply_load(
     load.fed_seconds += fed["seconds"]
     load.events += fed["events"]
     load.rss.append(process.memory_info().rss / 2**20)
+
+
+def exchange(pipe: Connection, order: object) -> None:
+    """Send an order, and wait until it is done."""
+    pipe.send(order)
+    pipe.recv()
 
 
 async def until(done: Callable[[], bool]) -> None:
@@ -500,15 +511,21 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args()
     here, there = multiprocessing.Pipe()
+    viewers, looking = multiprocessing.Pipe()
     context = multiprocessing.get_context("spawn")
-    feeder = context.Process(
-        target=serve, args=(there, options.nodes, options.pods, options.distinct), daemon=True
-    )
-    feeder.start()
+    helpers = [
+        context.Process(
+            target=serve, args=(there, options.nodes, options.pods, options.distinct), daemon=True
+        ),
+        context.Process(target=look, args=(looking,), daemon=True),
+    ]
+    for helper in helpers:
+        helper.start()
     try:
-        figures = asyncio.run(measure(here.recv(), options))
+        figures = asyncio.run(measure(here.recv(), options, viewers))
     finally:
-        feeder.kill()
+        for helper in helpers:
+            helper.kill()
     figures = {"nodes": options.nodes, "pods": options.pods, "distinct": options.distinct, **figures}
     goals = GOALS | VIEWED_GOALS if options.viewers else GOALS
     missed = [name for name, goal in goals.items() if figures.get(name) is None or figures[name] > goal]

@@ -81,6 +81,9 @@ class Pipeline:
         self.misses = Misses(client, namespace=options.namespace, wall=wall)
         self.synced = False
         """Whether everything was listed; bindings that were not seen to happen are not predicted."""
+        self.idle = asyncio.Event()
+        """Set while no forecasts are being renewed; what can wait waits for it."""
+        self.idle.set()
         self.renewed = asyncio.Event()
         """Set after each batch of forecasts; cleared by who waits for it."""
 
@@ -134,6 +137,10 @@ class Pipeline:
 
     async def renew(self) -> None:
         """Renew the forecasts that changes touch; publish what is news."""
-        async for pod, prediction, since in self.forecasts.renew():
-            self.publisher.offer(pod, prediction, since)
+        self.idle.clear()
+        try:
+            async for pod, prediction, since in self.forecasts.renew():
+                self.publisher.offer(pod, prediction, since)
+        finally:
+            self.idle.set()
         self.renewed.set()

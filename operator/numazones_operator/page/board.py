@@ -24,6 +24,8 @@ class Board:
         self.version = 0
         self._documents: dict[str, tuple[int, bytes]] = {}
         """Key → (version, JSON), those that changed last at the end."""
+        self._told: tuple[int, int, tuple[bytes, ...]] = (0, 0, ())
+        """What was last asked for: from which version to which, and the answer, for the others who ask."""
         self._gone = 0
         self._horizon = 0
         """Who has seen less than this may show documents that are gone, and nobody knows which."""
@@ -53,6 +55,7 @@ class Board:
     def wipe(self) -> None:
         """Show nothing, and keep nothing."""
         self._documents.clear()
+        self._told = (0, 0, ())
         self._gone = 0
         self.version += 1
         self._horizon = self.version
@@ -71,23 +74,19 @@ class Board:
         """Whether someone who has seen a version must begin anew."""
         return not self._horizon <= seen <= self.version
 
-    def since(self, seen: int) -> Iterator[bytes]:
-        """Yield what changed after a version, as JSON objects of moderate size, the oldest change first."""
-        fresh = []
+    def since(self, seen: int) -> tuple[bytes, ...]:
+        """Return what changed after a version, as JSON objects of moderate size, the oldest change first."""
+        if self._told[:2] != (seen, self.version):
+            self._told = (seen, self.version, tuple(_parcels(self._changes(seen))))
+        return self._told[2]
+
+    def _changes(self, seen: int) -> list[bytes]:
+        found = []
         for key, (version, body) in reversed(self._documents.items()):
             if version <= seen:
                 break
-            fresh.append(json.dumps(key).encode() + b":" + body)
-        parcel: list[bytes] = []
-        size = 0
-        for entry in reversed(fresh):
-            parcel.append(entry)
-            size += len(entry)
-            if size > _PARCEL:
-                yield b"{" + b",".join(parcel) + b"}"
-                parcel, size = [], 0
-        if parcel:
-            yield b"{" + b",".join(parcel) + b"}"
+            found.append(json.dumps(key).encode() + b":" + body)
+        return found[::-1]
 
     def _put(self, key: str, body: bytes) -> None:
         before = self._documents.get(key)
@@ -99,3 +98,16 @@ class Board:
         self.version += 1
         self._gone += body == _GONE
         self._documents[key] = (self.version, body)
+
+
+def _parcels(entries: Iterable[bytes]) -> Iterator[bytes]:
+    parcel: list[bytes] = []
+    size = 0
+    for entry in entries:
+        parcel.append(entry)
+        size += len(entry)
+        if size > _PARCEL:
+            yield b"{" + b",".join(parcel) + b"}"
+            parcel, size = [], 0
+    if parcel:
+        yield b"{" + b",".join(parcel) + b"}"

@@ -2,18 +2,20 @@
 
 Nothing is gathered, nor kept, for nobody. Only what changed is written anew: of nodes the objects themselves
 tell, since the mirror makes new ones for every change. Predicting has the right of way: the work is cut into
-slices, and advice, which is dear, is asked for one pod at a time and only when its obstacle is another one.
+slices, and advice, which is dear, is asked for one pod a round, in a thread, and holds as long as the node
+that it is about stays as it is.
 """
 
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 
-from numazones import advice, prediction
+from numazones import prediction
+from numazones.advice import advise
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
 from numazones.kubelet.admission import admit
@@ -36,7 +38,9 @@ from numazones_page.documents import (
 )
 
 _PERIOD = 1.0
-_SLICE = 0.005
+_SLICE = 0.003
+_COURTESY = 1.0
+"""Seconds that a slice waits for predictions, before it is the page's turn all the same."""
 _ENDED_PLANS = 10
 
 _log = logging.getLogger(__name__)
@@ -44,10 +48,9 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Advice:
-    """What would help an owner's pods on the node that comes nearest, as long as the obstacle is the same."""
+    """What would let an owner's pods in on one node, proven for one state of it."""
 
-    obstacle: tuple[str, str]
-    """The node that comes nearest, and what is missing there."""
+    node: ClusterNode
     sentences: tuple[tuple[str, str], ...]
 
 
@@ -71,7 +74,8 @@ class Gathering:
         self._plans: dict[str, Document] = {}
         """UID of a recommendation → its document as it was first shown, with the zones as they were then."""
         self._advice: dict[str, _Advice] = {}
-        """UID of an owner, or of a pod without one."""
+        """UID of an owner, or of a pod without one → what is known to help."""
+        self._rounds = 0
         self._slice_started = 0.0
 
     @asynccontextmanager
@@ -151,37 +155,48 @@ class Gathering:
 
     async def _show_waiting(self) -> None:
         waiting = []
-        known: set[str] = set()
+        advice: dict[str, _Advice] = {}
+        unadvised: list[tuple[ClusterPod, ClusterNode]] = []
         for pod in list(self._pipeline.state.pending.values()):
             found = self._prediction(pod)
             if found is None:
                 continue
-            known.add(_owner(pod))
-            waiting.append(Waiting(pod, found, self._advice_for(pod, found)))
+            known = self._advice.get(_owner(pod))
+            nearest = self._nearest(found)
+            if known is not None and nearest is not None and self._stands(known):
+                advice[_owner(pod)] = known
+            elif nearest is not None:
+                unadvised.append((pod, nearest))
+            waiting.append(
+                Waiting(pod, found, advice[_owner(pod)].sentences if _owner(pod) in advice else ())
+            )
             await self._breathe()
-        for owner in self._advice.keys() - known:
-            del self._advice[owner]
         documents = waiting_documents(waiting, plans=self._placed())
         self.board.take_down(self._waiting - documents.keys())
         self._waiting = frozenset(documents)
         self.board.show(documents)
+        self._advice = advice
+        if unadvised:
+            self._rounds += 1
+            pod, node = unadvised[self._rounds % len(unadvised)]
+            self._advice[_owner(pod)] = _Advice(node, await asyncio.to_thread(_advised, pod, node))
 
     def _prediction(self, pod: ClusterPod) -> Prediction | None:
         if pod.admission is None:
             return prediction.unreadable(pod)
         return self._pipeline.forecasts.prediction_of(pod.uid)
 
-    def _advice_for(self, pod: ClusterPod, found: Prediction) -> tuple[tuple[str, str], ...]:
+    def _nearest(self, found: Prediction) -> ClusterNode | None:
+        """The node whose kubelet comes nearest to taking a pod that fits nowhere."""
+        if found.verdict != prediction.INADMISSIBLE:
+            return None
         kubelets = (reason for reason in found.reasons if reason.source is prediction.Source.KUBELET)
         first = next(kubelets, None)
-        if found.verdict != prediction.INADMISSIBLE or first is None:
-            return ()
-        obstacle, known = (first.node, first.sentence), self._advice.get(_owner(pod))
-        if known is None or known.obstacle != obstacle:
-            node = self._pipeline.state.node(first.node)
-            known = _Advice(obstacle, () if node is None else tuple(_advised(pod, node)))
-            self._advice[_owner(pod)] = known
-        return known.sentences
+        return None if first is None else self._pipeline.state.node(first.node)
+
+    def _stands(self, known: _Advice) -> bool:
+        node = self._pipeline.state.node(known.node.name)
+        return node is not None and node.state is known.node.state
 
     # Plans
 
@@ -222,9 +237,12 @@ class Gathering:
         return counts
 
     async def _breathe(self) -> None:
-        """Let others run if this has gone on for a while."""
+        """Let others run if this has gone on for a while, and predictions first, for a second at most."""
         if time.monotonic() - self._slice_started > _SLICE:
             await asyncio.sleep(0)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_COURTESY):
+                    await self._pipeline.idle.wait()
             self._slice_started = time.monotonic()
 
 
@@ -240,16 +258,15 @@ def _owner(pod: ClusterPod) -> str:
     return pod.uid if owner is None else owner.uid
 
 
-def _advised(pod: ClusterPod, node: ClusterNode) -> Iterator[tuple[str, str]]:
-    """(node, what would help there)."""
+def _advised(pod: ClusterPod, node: ClusterNode) -> tuple[tuple[str, str], ...]:
+    """(node, what would help there); a pure function of values, so that a thread may ask it."""
     if node.state is None or pod.admission is None:
-        return
+        return ()
     try:
         rejection = admit(node.state, newcomer(pod.admission))
     except NumazonesError:
-        return
+        return ()
     if rejection.admitted:
-        return
+        return ()
     names = {item.kubelet_uid: f"{item.namespace}/{item.name}" for item in node.pods.values()}
-    for item in advice.advise(rejection, names):
-        yield node.name, item.sentence
+    return tuple((node.name, item.sentence) for item in advise(rejection, names))
