@@ -35,6 +35,7 @@ from numazones.whatif.settings import Settings
 from numazones.whatif.workload import Group, History, Recipe, Workload
 from numazones.wording import counted
 
+_ENOUGH_RUNS = 30
 _BOUND_BY_OWNER = frozenset({"DaemonSet", "Node"})
 
 
@@ -330,4 +331,5 @@ def label(name: str, shape: Shape | None) -> str:
 def told(comparison: Comparison, happens: str) -> str:
     """Say what was done."""
     runs = counted(comparison.runs, "run")
-    return f"{happens}; {runs} with seed {comparison.seed}"
+    rough = "; below 30, intervals are too narrow" if 1 < comparison.runs < _ENOUGH_RUNS else ""
+    return f"{happens}; {runs} with seed {comparison.seed}{rough}"

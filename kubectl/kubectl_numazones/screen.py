@@ -73,3 +73,15 @@ def bar(share: float, *, width: int = 10) -> Text:
 def width() -> int:
     """Return the columns of the terminal; 80 where there is none."""
     return shutil.get_terminal_size((80, 24)).columns
+
+
+def columns_that_fit(columns: Sequence[str], rows: Sequence[Sequence[str]], *, least: int) -> int:
+    """Return how many columns, from the left, a terminal has room for; ``least`` stay in any case."""
+    target = console()
+    if not target.is_terminal:
+        return len(columns)
+    widths = [max(len(row[index]) for row in (columns, *rows)) + 3 for index in range(len(columns))]
+    count = len(columns)
+    while count > least and sum(widths[:count]) > target.width + 3:
+        count -= 1
+    return count

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -175,6 +176,24 @@ def test_a_grid_has_every_combination(run: Invoke) -> None:
         ["single-numa-node", "container"],
         ["single-numa-node", "pod"],
     ]
+
+
+@pytest.mark.parametrize(
+    ("command", "whole"),
+    [
+        (("sweep", *POLICIES), "single-numa-node   "),
+        (("whatif", "--set", "topologyManagerScope=pod"), "largest pod that still fits (CPUs)   "),
+    ],
+)
+def test_a_narrow_terminal_gets_fewer_columns(
+    run: Invoke, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], whole: str
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "96")
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", run(*command, *MACHINE, *PODS, "--runs", "3").stdout)
+    assert whole in shown
+    assert "…" not in shown
+    assert max(map(len, shown.partition("\n\n")[2].splitlines())) <= 96
 
 
 def test_a_sweep_writes_table_and_plot(run: Invoke, tmp_path: Path) -> None:

@@ -97,7 +97,9 @@ def command(
     click.echo(told(comparison, happens) + "\n")
     keys = _keys(varied)
     rows = [(*_settings(variant, keys), *_figures(variant)) for variant in comparison.variants]
-    screen.print_table((*(key.upper() for key in map(_short, keys)), *_HEADS), rows, right=_HEADS)
+    heads = (*(_short(key).upper() for key in keys), *_HEADS)
+    shown = screen.columns_that_fit(heads, rows, least=len(keys) + 1)
+    screen.print_table(heads[:shown], [row[:shown] for row in rows], right=_HEADS)
 
 
 def _keys(varied: tuple[str, ...]) -> list[str]:

@@ -51,9 +51,9 @@ def command(asked: Asked, *, changed: tuple[str, ...], output: str) -> None:
         return
     click.echo(told(comparison, happens))
     click.echo(f"new: {experiment.variants[1]}\n")
-    heads = _HEADS if comparison.runs > 1 else _HEADS[:3]
-    rows = [row[: len(heads) + 1] for row in _rows(comparison)]
-    screen.print_table(("", *heads), rows, right=heads)
+    rows = list(_rows(comparison))
+    shown = screen.columns_that_fit(("", *_HEADS), rows, least=4) if comparison.runs > 1 else 4
+    screen.print_table(("", *_HEADS)[:shown], [row[:shown] for row in rows], right=_HEADS)
 
 
 _HEADS = ("OLD", "NEW", "DIFFERENCE", "95 % INTERVAL", "RUNS MORE", "RUNS LESS")
