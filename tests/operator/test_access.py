@@ -1,7 +1,7 @@
 """The operator's rights: exactly those that it uses, found by running it; they do on a real server."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -51,6 +51,18 @@ ABANDONED = {
 }
 
 
+async def silenced(client: Client) -> Callable[[], Awaitable[bool]]:
+    """Leave a zone behind whose exporter is silent; return how to ask whether the operator has said so."""
+    await client.apply(LEASES, SILENT, field_manager="exporter", namespace=OPTIONS.exporter_namespace)
+    await client.apply(NUMAZONES, ABANDONED, field_manager="exporter")
+
+    async def marked() -> bool:
+        zone = await client.get(NUMAZONES, "gone-numa-0")
+        return "silence" in (zone.get("status") or {})
+
+    return marked
+
+
 async def exercise(loop: Loop, operator: Operator) -> None:
     """Make the operator do everything that it can do."""
     label = {"metadata": {"labels": {OPT_IN[0]: OPT_IN[1]}}}
@@ -77,14 +89,7 @@ async def exercise(loop: Loop, operator: Operator) -> None:
         return not pod["spec"].get("schedulingGates")
 
     await eventually(released)
-    await loop.client.apply(LEASES, SILENT, field_manager="exporter", namespace=OPTIONS.exporter_namespace)
-    await loop.client.apply(NUMAZONES, ABANDONED, field_manager="exporter")
-
-    async def marked() -> bool:
-        zone = await loop.client.get(NUMAZONES, "gone-numa-0")
-        return "silence" in (zone.get("status") or {})
-
-    await eventually(marked)
+    await eventually(await silenced(loop.client), what="the zone of a silent exporter says so")
     await config_map(loop)
     erring = Erring(loop)
     erring.setting.pipeline.misses = operator.pipeline.misses
@@ -161,6 +166,9 @@ async def test_it_works_with_just_these_rights_on_a_real_api_server(
         try:
             await eventually(lambda: operator.ready.is_set() or ended.done())
             await follow_pods(client, operator)
+            await eventually(await silenced(client), what="the zone of a silent exporter says so")
+            shown = real_apiserver.kubectl("get", "numazones", "gone-numa-0").splitlines()
+            assert shown[1][shown[0].index("READY") :].startswith("Unknown")
         finally:
             operator.stop()
             await ended
