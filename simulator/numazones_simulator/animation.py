@@ -4,11 +4,12 @@ No script, no font, no request: style sheets animate an SVG wherever images are 
 asks for less motion sees the last page.
 """
 
+import textwrap
 from collections.abc import Sequence
 from xml.sax.saxutils import escape
 
 _COLUMNS = 132
-"""Longer lines are cut."""
+"""Longer lines are broken."""
 _CELL, _LINE, _MARGIN = 7.25, 18, 16
 _SHORTEST, _PER_LINE = 4.0, 0.35
 """Seconds that a page stays: at least, and more for each line."""
@@ -26,7 +27,8 @@ g {{ visibility: hidden; animation-duration: {total:.1f}s; animation-iteration-c
 
 def animated(pages: Sequence[Sequence[str]]) -> str:
     """Return the SVG; the first line of each page is its title, pages without lines are left out."""
-    shown = [lines for page in pages if (lines := "\n".join(page).strip("\n").splitlines())]
+    texts = ("\n".join(page).strip("\n") for page in pages)
+    shown = [[part for line in text.splitlines() for part in _broken(line)] for text in texts if text]
     times = [_SHORTEST + _PER_LINE * len(page) for page in shown]
     width = _COLUMNS * _CELL + 2 * _MARGIN
     height = max(map(len, shown)) * _LINE + 2 * _MARGIN
@@ -39,6 +41,10 @@ def animated(pages: Sequence[Sequence[str]]) -> str:
             "</svg>\n",
         ]
     )
+
+
+def _broken(line: str) -> list[str]:
+    return textwrap.wrap(line, _COLUMNS, subsequent_indent="    ", replace_whitespace=False) or [""]
 
 
 def _frames(times: Sequence[float]) -> str:
@@ -59,7 +65,7 @@ def _frames(times: Sequence[float]) -> str:
 def _group(number: int, page: Sequence[str]) -> str:
     lines = (
         f'<text class="{"text" if row else "title"}" x="{_MARGIN}" y="{_MARGIN + _LINE * row + 12}">'
-        f"{escape(line[:_COLUMNS])}</text>"
+        f"{escape(line)}</text>"
         for row, line in enumerate(page)
         if line
     )

@@ -19,9 +19,9 @@ from numazones.kubelet.node import Node
 from numazones.wording import counted
 from numazones_client import NotFound, Resource
 from numazones_client.resources import NUMAZONES, PODS
-from numazones_simulator import node_kinds, outcomes, tables
+from numazones_simulator import node_kinds, other_workloads, outcomes, tables
 from numazones_simulator.control_plane import NAMESPACES
-from numazones_simulator.node_kinds import KIND_LABEL
+from numazones_simulator.node_kinds import KIND_LABEL, MODEL_LABEL
 from numazones_simulator.programs import installed
 from numazones_simulator.replica_sets import REPLICA_SETS
 from numazones_simulator.screen import Screen
@@ -37,6 +37,8 @@ NODES = (
     node_kinds.restricted_pods,
     node_kinds.best_effort_full_cores,
     node_kinds.single_numa_node_pods,
+    node_kinds.koordinator,
+    node_kinds.topology_aware,
 )
 
 _ZONES = "/apis/numazones.io/v1alpha1/numazones"
@@ -55,7 +57,7 @@ _POLICY = {
 _ENDED = frozenset({"Succeeded", "Failed", "Expired", "Superseded"})
 _STAGE = "single-numa-node"
 """Kind of the node on which the story is told."""
-_FIRST_PODS = 30
+_FIRST_PODS = 50
 _WORKER_CPUS = 4
 _CIRCLES = 3
 _PATIENCE = 90.0
@@ -110,7 +112,7 @@ class ClosedLoop:
                 "a worker to run",
             )
         self.screen.progress("other pods come")
-        for pod in islice(Workload(1, namespace="default").pods(), _FIRST_PODS):
+        for pod in islice(other_workloads.of_all_models(1, Workload(1).pods()), _FIRST_PODS):
             await self._create(pod)
         await self._settled("default")
         self.screen.progress("batch ends")
@@ -243,6 +245,7 @@ class ClosedLoop:
         made = counted(sum(compared.values()), "prediction")
         self.screen.title(f"{outcomes.misses(compared)} of {made} did not come true")
         self.screen.say(outcomes.render(compared))
+        self.screen.say(outcomes.render_models(await outcomes.fetch_models(self.cluster.operator)))
 
     # Acting
 
@@ -311,10 +314,11 @@ class ClosedLoop:
             for zone in await self.cluster.plane.client.list(NUMAZONES):
                 resources = zone["status"]["resources"]
                 cpu = next(item for item in resources if item["name"] == "cpu")
-                free[zone["spec"]["nodeName"]] += int(cpu["available"])
+                free[zone["spec"]["nodeName"]] += int(cpu.get("available") or 0)
             return all(
                 free[name] == sum(free for _, free in free_cpus(agent.kubelet.node))
                 for name, agent in self.cluster.fleet.agents.items()
+                if MODEL_LABEL not in agent.kubelet.spec.labels
             )
 
         async with self._patience(what):

@@ -1,16 +1,18 @@
 """Reads from the operator's metrics how often its predictions came true."""
 
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 
 import aiohttp
 
 from numazones.errors import NumazonesError
 
-_SAMPLE = re.compile(r"numazones_prediction_outcomes_total\{([^}]*)\} (\S+)")
+_SAMPLE = re.compile(r"^(numazones_prediction_\w+)\{([^}]*)\} (\S+)", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 _OK = 200
 
+_RIGHT, _NOT_MADE = "right", "unknown"
 ADMISSIBLE, INADMISSIBLE, ADMITTED = "Admissible", "Inadmissible", "Admitted"
 
 Outcomes = Mapping[tuple[str, str], int]
@@ -30,6 +32,19 @@ async def fetch(address: str) -> Outcomes:
     Raises:
         NoMetrics: nobody answers there.
     """
+    return parse(await _metrics(address))
+
+
+async def fetch_models(address: str) -> Mapping[tuple[str, str], int]:
+    """Return (model, accuracy) → pods, as an operator has counted them.
+
+    Raises:
+        NoMetrics: nobody answers there.
+    """
+    return _read(await _metrics(address), "numazones_prediction_accuracy_total", "model", "accuracy")
+
+
+async def _metrics(address: str) -> str:
     try:
         async with aiohttp.ClientSession() as session, session.get(f"{address}/metrics") as answer:
             text = await answer.text()
@@ -37,15 +52,21 @@ async def fetch(address: str) -> Outcomes:
                 raise NoMetrics(f"{address}/metrics answered with status {answer.status}")
     except aiohttp.ClientError as error:
         raise NoMetrics(f"{address}/metrics: {error}") from error
-    return parse(text)
+    return text
 
 
 def parse(text: str) -> Outcomes:
     """Read the outcomes from metrics in text format."""
-    found: dict[tuple[str, str], int] = {}
-    for labels, value in _SAMPLE.findall(text):
-        named = dict(_LABEL.findall(labels))
-        found[named["predicted"], named["actual"]] = int(float(value))
+    return _read(text, "numazones_prediction_outcomes_total", "predicted", "actual")
+
+
+def _read(text: str, name: str, first: str, second: str) -> Mapping[tuple[str, str], int]:
+    """Sum a metric's series by two of its labels."""
+    found: Counter[tuple[str, str]] = Counter()
+    for series, labels, value in _SAMPLE.findall(text):
+        if series == name:
+            named = dict(_LABEL.findall(labels))
+            found[named[first], named[second]] += int(float(value))
     return found
 
 
@@ -64,10 +85,27 @@ def misses(outcomes: Outcomes) -> int:
 
 def render(outcomes: Outcomes) -> str:
     """Lay the outcomes out as a table."""
-    rows = [("PREDICTED", "KUBELET SAID", "PODS")]
-    rows += [(predicted, actual, str(count)) for (predicted, actual), count in sorted(outcomes.items())]
-    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    return _table(
+        ("PREDICTED", "KUBELET SAID", "PODS"),
+        ((*names, str(count)) for names, count in sorted(outcomes.items())),
+    )
+
+
+def render_models(judged: Mapping[tuple[str, str], int]) -> str:
+    """Lay out how many predictions each model made, and how many were right, as a table."""
+    made: Counter[str] = Counter()
+    for (model, accuracy), count in judged.items():
+        made[model] += count if accuracy != _NOT_MADE else 0
+    rows = (
+        (model, str(judged.get((model, _RIGHT), 0)), str(count)) for model, count in made.items() if count
+    )
+    return _table(("MODEL", "CAME TRUE", "OF"), rows)
+
+
+def _table(titles: tuple[str, str, str], rows: Iterable[tuple[str, str, str]]) -> str:
+    lines = [titles, *rows]
+    widths = [max(len(line[column]) for line in lines) for column in range(3)]
     return "".join(
         f"{first:<{widths[0]}}   {second:<{widths[1]}}   {third:>{widths[2]}}\n"
-        for first, second, third in rows
+        for first, second, third in lines
     )
