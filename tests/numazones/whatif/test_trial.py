@@ -166,3 +166,20 @@ def test_sums_count_where_other_models_leave_them_to_the_scheduler() -> None:
     node = placed_by(koordinator.node(2), cpu=3000)
     arriving = [pod.placed("m0") for pod in pods("2xcpu=2")]
     assert trial.run([node], arriving).rejected == (("Insufficient cpu", 1),)
+
+
+def test_a_pod_that_is_preempted_makes_room_and_leaves_no_more() -> None:
+    first, second = (pod.placed("m0") for pod in pods("cpu=14", "cpu=16"))
+    body = {
+        "metadata": {"name": "critical", "namespace": "kube-system", "uid": "critical"},
+        "spec": {
+            "nodeName": "m0",
+            "priority": 2_000_000_000,
+            "containers": [{"name": "main", "resources": {"requests": {"cpu": "500m"}}}],
+        },
+    }
+    outcome = run(
+        [first, second, ClusterPod.from_api(body), Leaving("pod-0"), Leaving("pod-1")], shape="cpu=16"
+    )
+    assert (outcome.admitted, outcome.rejected) == (3, ())
+    assert (outcome.free, outcome.largest) == (30, 16)
