@@ -6,9 +6,9 @@ with ``admitted``, ``reason``, ``message``, ``node`` afterwards, ``pod`` and the
 a node of a running cluster shows is ``shown``; ``seen`` reads its state.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
-from typing import Any, assert_never
+from typing import Any, NamedTuple, assert_never
 
 from numazones import cpuset, fragmentation
 from numazones.cluster import ClusterPod
@@ -19,7 +19,7 @@ from numazones.kubelet.node import Node as KubeletNode
 from numazones.pod import Pod
 from numazones.policies.koordinator import admission as koordinator
 from numazones.policies.koordinator import explanation as koordinator_explanation
-from numazones.policies.koordinator.amounts import milli
+from numazones.policies.koordinator.amounts import milli, whole
 from numazones.policies.koordinator.node import Node as KoordinatorNode
 from numazones.policies.koordinator.scheduler import Scheduler
 from numazones.policies.topology_aware import admission as topology_aware
@@ -32,7 +32,7 @@ from numazones.policies.topology_aware.live import (
     published_pools,
 )
 from numazones.policies.topology_aware.node import Node as TopologyAwareNode
-from numazones.resources import CPU
+from numazones.resources import CPU, MEMORY
 
 _KOORDINATOR_PREFIXES = ("node.koordinator.sh/", "kubelet.koordinator.sh/")
 _MILLI = 1000
@@ -141,6 +141,39 @@ def cpus_of_numa(node: PolicyNode) -> Mapping[int, CPUSet]:
     if isinstance(node, KoordinatorNode):
         return {} if node.host.topology is None else node.host.topology.numas
     return node.policy.topology.hardware.machine.cpus_of_numa
+
+
+class Holding(NamedTuple):
+    """What a pod holds of one NUMA node by its model's books."""
+
+    numa: int
+    uid: str
+    cpus: CPUSet
+    """Those of its own."""
+    memory: int
+    """Bytes accounted."""
+
+
+def holdings(node: PolicyNode) -> Iterator[Holding]:
+    """Yield what pods hold, NUMA node by NUMA node; memory accounted on several counts on the first."""
+    given: dict[str, dict[int, int]] = {}
+    cpus: dict[str, CPUSet] = {}
+    if isinstance(node, KoordinatorNode):
+        for uid, allocation in node.books.pods.items():
+            cpus[uid] = allocation.cpus
+            given[uid] = {numa: whole(amounts.get(MEMORY, 0)) for numa, amounts in allocation.numa_resources}
+    else:
+        for name, grant in node.grants.items():
+            uid = node.containers[name].sandbox.uid
+            cpus[uid] = cpus.get(uid, 0) | grant.exclusive
+            first = next(iter(cpuset.ids(grant.zone)), 0)
+            amounts_of = given.setdefault(uid, {})
+            amounts_of[first] = amounts_of.get(first, 0) + grant.memory
+    for numa, members in cpus_of_numa(node).items():
+        for uid, held in cpus.items():
+            share = Holding(numa, uid, held & members, given.get(uid, {}).get(numa, 0))
+            if share.cpus or share.memory:
+                yield share
 
 
 def room(node: PolicyNode) -> dict[str, dict[int, int]]:

@@ -159,9 +159,15 @@ def policy_lines(pod: ClusterPod, node: ClusterNode) -> tuple[str, ...]:
 
 def holders(node: ClusterNode) -> Iterator[tuple[str, str, str, str, str]]:
     """Yield (NUMA node, pod, CPUs, memory, devices) for whoever holds something, NUMA node by NUMA node."""
+    names = names_on(node)
+    if node.policy_state is not None:
+        for held in sorted(
+            placement.holdings(node.policy_state), key=lambda held: (held.numa, names.get(held.uid, ""))
+        ):
+            memory = format_rounded(held.memory) if held.memory else ""
+            yield str(held.numa), names.get(held.uid, held.uid), cpuset.format(held.cpus), memory, ""
     if node.state is None:
         return
-    names = names_on(node)
     for numa, cpus_of_numa in node.state.machine.cpus_of_numa.items():
         for uid in sorted(node.state.pods, key=lambda uid: names.get(uid, uid)):
             row = _share(node.state, uid, numa, cpus_of_numa)

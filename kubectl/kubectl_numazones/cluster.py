@@ -347,12 +347,13 @@ def documents(path: Path) -> Iterator[Any]:
 
 async def _listed(source: Source) -> list[Object]:
     from kubectl_numazones.kinds import KINDS  # noqa: PLC0415
-    from numazones_client import Client, load  # noqa: PLC0415 - dumps need no client
+    from numazones_client import Client, NotFound, load  # noqa: PLC0415 - dumps need no client
 
     def left_out(kind: "Kind", error: NumazonesError) -> None:
         if kind.needed:
             raise error
-        click.echo(f"warning: {kind.kind} objects are left out: {error}", err=True)
+        if not (kind.foreign and isinstance(error, NotFound)):
+            click.echo(f"warning: {kind.kind} objects are left out: {error}", err=True)
 
     config = await load(source.kubeconfig, context=source.context)
     async with Client(config, user_agent="kubectl-numazones") as client:

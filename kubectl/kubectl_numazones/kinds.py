@@ -4,7 +4,16 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from numazones.api.meta import NODE_LABEL
-from numazones_client.resources import LEASES, NODE_RESOURCE_TOPOLOGIES, NODES, NUMAZONES, PODS, Resource
+from numazones_client.resources import (
+    KOORDINATOR_DEVICES,
+    LEASES,
+    NODE_RESOURCE_TOPOLOGIES,
+    NODES,
+    NUMAZONES,
+    PODS,
+    TOPOLOGY_AWARE_POLICIES,
+    Resource,
+)
 
 
 class Kind(NamedTuple):
@@ -15,6 +24,8 @@ class Kind(NamedTuple):
     needed: bool = False
     selector: str = ""
     """Labels of those that are read."""
+    foreign: bool = False
+    """Of another project; that it is not installed is no news."""
 
 
 KINDS = (
@@ -32,12 +43,14 @@ KINDS = (
         "RebalanceRecommendation",
         Resource("numazones.io", "v1alpha1", "rebalancerecommendations", namespaced=False),
     ),
+    Kind("NodeResourceTopology", NODE_RESOURCE_TOPOLOGIES, foreign=True),
+    Kind("Device", KOORDINATOR_DEVICES, foreign=True),
+    Kind("TopologyAwarePolicy", TOPOLOGY_AWARE_POLICIES, foreign=True),
 )
 
 DOCTORS = (
     *KINDS,
     Kind("Lease", LEASES, selector=NODE_LABEL),
-    Kind("NodeResourceTopology", NODE_RESOURCE_TOPOLOGIES),
 )
 """What is looked at besides when the installation is in question."""
 DEFINITIONS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
@@ -47,6 +60,8 @@ ACCESS_REVIEWS = Resource("authorization.k8s.io", "v1", "selfsubjectaccessreview
 def rights() -> Iterator[tuple[str, Resource, str]]:
     """Yield (verb, resource, subresource) of everything that commands ask of an API server."""
     for kind in DOCTORS:
-        yield "list", kind.resource, ""
+        if not kind.foreign:
+            yield "list", kind.resource, ""
+    yield "list", NODE_RESOURCE_TOPOLOGIES, ""
     yield "get", DEFINITIONS, ""
     yield "get", NODES, "proxy"

@@ -7,6 +7,7 @@ from kubectl_numazones import answers
 from kubectl_numazones.cluster import Seen
 from numazones.advice import Advice
 from numazones.cluster import ClusterPod
+from numazones.placement import DECIDERS, Model
 from numazones.prediction import ADMISSIBLE, Prediction
 
 _LOOP = (
@@ -38,6 +39,12 @@ def story(pods: list[ClusterPod], pod: ClusterPod, prediction: Prediction, seen:
         yield f"  - {item.sentence} ({node})" if node not in item.sentence else f"  - {item.sentence}"
     for recommendation in made:
         yield f"  - a plan was made: kubectl describe rebalancerecommendation {recommendation}"
+    if not runs(pod) and prediction.verdict != ADMISSIBLE:
+        models = {reason.model for reason in prediction.reasons} - {None, Model.KUBELET}
+        deciders = sorted(DECIDERS[model] for model in models if model is not None)
+        if deciders:
+            yield ""
+            yield f"What would help where {' or '.join(deciders)} decides is not worked out yet."
 
 
 def cures(pod: ClusterPod, prediction: Prediction, seen: Seen) -> list[tuple[str, Advice]]:

@@ -168,6 +168,23 @@ def test_nodes_of_koordinator_answer_with_their_own_model(run: Run, tmp_path: Pa
     fit = run("fit", "--pod", manifest, "--replicas", "3", "-f", dump)
     assert fit.output.startswith("2 of 3 fit")
     assert fit.return_value == 1
+    assert [line.split() for line in fit.output.splitlines()[2:]] == [
+        ["worker-3", "0", "0-2,8-10"],
+        ["worker-3", "1", "4-6,12-14"],
+    ]
+    said = run("why", "too-big", "-n", "d", "-f", dump).output
+    assert "What would help where koord-scheduler decides is not worked out yet." in said
+    status = {"cpuset": "0-3", "numaNodeResources": [{"node": 0, "resources": {"cpu": "4", "memory": "2Gi"}}]}
+    runs = koordinator.pod_object("runs", cpu="4", status=status)
+    runs["spec"]["nodeName"] = "worker-3"
+    running = written(tmp_path / "running.json", [*items[:2], {"kind": "Pod", **runs}])
+    assert run("who", "worker-3", "-f", running).output.splitlines()[1].split() == [
+        "0", "d/runs", "0-3", "2Gi",
+    ]  # fmt: skip
+    assert "by its books, one NUMA node has 8 CPUs left at most" in run("top", "-f", running).output
+    drawn = run("tree", "worker-3", "-f", running)
+    assert isinstance(drawn.exception, NotThere)
+    assert "kubectl numazones who worker-3 lists what pods hold there" in str(drawn.exception)
 
 
 def test_a_shortage_that_the_scheduler_sees_comes_with_amounts(run: Run, tmp_path: Path) -> None:

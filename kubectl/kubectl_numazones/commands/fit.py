@@ -6,7 +6,7 @@ import click
 
 from kubectl_numazones import answers, screen
 from kubectl_numazones.cluster import BadDump, Source, documents, read, source_options
-from numazones import cpuset
+from numazones import cpuset, placement
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.defaulting import created_spec
 from numazones.fragmentation import InvalidShape, Shape, zones_of
@@ -77,9 +77,13 @@ def command(source: Source, shape: str | None, manifest: Path | None, replicas: 
 
 def _row(node: ClusterNode, uid: str) -> tuple[str, str, str]:
     """Where a placed pod is: node, NUMA nodes, exclusive CPUs."""
+    cpus = 0
+    if node.policy_state is not None:
+        held = [one for one in placement.holdings(node.policy_state) if one.uid == uid]
+        cpus = cpuset.union(one.cpus for one in held)
+        return node.name, ",".join(str(one.numa) for one in held), cpuset.format(cpus)
     if node.state is None:
         return node.name, "", ""
-    cpus = 0
     for members in node.state.cpus.assignments.get(uid, {}).values():
         cpus |= members
     return node.name, ",".join(map(str, zones_of(node.state, uid))), cpuset.format(cpus)

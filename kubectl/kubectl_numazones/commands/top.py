@@ -8,7 +8,9 @@ from rich.text import Text
 from kubectl_numazones import screen
 from kubectl_numazones.cluster import Source, read, source_options
 from kubectl_numazones.zone_figures import ORDERS, Zone, share, zones_of
+from numazones.placement import DECIDERS, largest_free_block, model_of
 from numazones.quantity import format_rounded
+from numazones.wording import counted
 
 _COLUMNS = ("NODE", "NUMA", "POLICY", "CPU", "", "FREE", "MEMORY", "", "MEM-FREE", "DEVICES")
 
@@ -37,7 +39,16 @@ def command(source: Source, sort_by: str, *, watch: bool, interval: float, outpu
         else:
             screen.print_table(_COLUMNS, map(_row, zones), right=("NUMA", "CPU", "FREE", "MEM-FREE"))
             for node in nodes:
-                if node.state is None:
+                if node.policy_state is not None:
+                    decider, block = (
+                        DECIDERS[model_of(node.policy_state)],
+                        largest_free_block(node.policy_state),
+                    )
+                    click.echo(
+                        f"{node.name}: {decider} places pods there; by its books, one NUMA node has "
+                        f"{counted(block, 'CPU')} left at most"
+                    )
+                elif node.state is None:
                     click.echo(f"{node.name}: unknown: {node.unknown.message if node.unknown else ''}")
         if not watch:
             return 0

@@ -5,6 +5,7 @@ import click
 from kubectl_numazones import screen
 from kubectl_numazones.cluster import NotThere, Source, read, source_options
 from kubectl_numazones.drawing import Drawing
+from numazones.placement import DECIDERS, model_of
 from numazones_page.machine_svg import machine_svg
 from numazones_page.occupancy import occupancy_of
 
@@ -32,6 +33,12 @@ def command(source: Source, node: str, *, plain: bool, output: str) -> int:
     if occupancy is not None:
         click.echo(machine_svg(found.name, occupancy), nl=False)
         return 0
+    if found.policy_state is not None:
+        decider = DECIDERS[model_of(found.policy_state)]
+        raise NotThere(
+            f"{decider} places pods on node {found.name}, and what the kubelet holds is all that tree draws; "
+            f"kubectl numazones who {found.name} lists what pods hold there"
+        )
     if found.state is None:
         reason = found.unknown.message if found.unknown else ""
         raise NotThere(f"the state of node {found.name} is unknown: {reason}")

@@ -1,9 +1,13 @@
 """``who``: what each NUMA zone of a node holds, and for whom."""
 
+from collections.abc import Collection
+
 import click
 
 from kubectl_numazones import answers, screen
 from kubectl_numazones.cluster import NotThere, Source, read, source_options
+from numazones import placement
+from numazones.cluster import ClusterNode
 
 _COLUMNS = ("NUMA", "POD", "CPUS", "MEMORY", "DEVICES")
 
@@ -16,11 +20,11 @@ _COLUMNS = ("NUMA", "POD", "CPUS", "MEMORY", "DEVICES")
 def command(source: Source, node: str, zone: int | None, output: str) -> int:
     """List what each NUMA zone of NODE (or one ZONE) holds exclusively, and for whom."""
     found = read(source).node(node)
-    if found.state is None:
+    if not _numas(found):
         raise NotThere(
             f"the state of node {found.name} is unknown: {found.unknown.message if found.unknown else ''}"
         )
-    numas = found.state.machine.by_numa
+    numas = _numas(found)
     if zone is not None and zone not in numas:
         raise NotThere(f"node {found.name} has no NUMA node {zone}; it has {', '.join(map(str, numas))}")
     rows = [row for row in answers.holders(found) if zone is None or row[0] == str(zone)]
@@ -34,3 +38,10 @@ def command(source: Source, node: str, zone: int | None, output: str) -> int:
         where = f"NUMA node {zone} of {found.name}" if zone is not None else found.name
         click.echo(f"nobody holds anything exclusively on {where}")
     return 0
+
+
+def _numas(node: ClusterNode) -> Collection[int]:
+    """Ids of the node's NUMA nodes; none where its state is not known."""
+    if node.policy_state is not None:
+        return placement.cpus_of_numa(node.policy_state).keys()
+    return () if node.state is None else node.state.machine.by_numa.keys()
