@@ -10,9 +10,13 @@ from playwright.sync_api import Page, expect
 
 from kubectl_numazones.main import commands
 from numazones.errors import NumazonesError
+from numazones.fragmentation import Shape
+from numazones_page import html
+from numazones_page.documents import cluster_document, node_documents
 from tests.kubectl.guide_cluster import guide_cluster
 from tests.page.clusters import dump
 from tests.page.conftest import Open, serious
+from tests.page.test_documents import nodes_of
 
 HOSTILE = "<script>document.title='taken'</script></script><img src=x onerror=alert(1)>"
 
@@ -196,6 +200,21 @@ def test_one_node_is_shown_as_a_machine_at_once(tmp_path: Path, open_page: Open)
     page = open_page(report_of(dump(1), tmp_path))
     expect(page.locator("#zones .machine .zonecard")).to_have_count(2)
     expect(page.locator("a.node")).to_be_hidden()
+
+
+def test_nodes_of_other_models_are_left_out_of_fragmentation_and_counted(
+    tmp_path: Path, open_page: Open
+) -> None:
+    shapes = (Shape.parse("cpu=4"),)
+    documents = cluster_document(source="two", shapes=shapes)
+    for node in nodes_of(guide_cluster()).values():
+        documents |= node_documents(node, shapes)
+    documents["node/other"] = {**documents["node/worker-1"], "fit": [None]}
+    file = tmp_path / "page.html"
+    file.write_text(html.report(documents, title="two"))
+    section = open_page(file.as_uri()).locator("#fragmentation")
+    expect(section).to_contain_text("Without 1 node on which others than the kubelet place pods.")
+    expect(section).to_contain_text("2 more fit; 38% of the 13 free CPUs")
 
 
 def test_a_node_of_unknown_state_says_why(tmp_path: Path, open_page: Open) -> None:

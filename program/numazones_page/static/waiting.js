@@ -32,9 +32,15 @@ function waitingCard(key, group) {
 
 function reasons(group) {
   const [admissible, evaluated, stale, excluded] = group.nodes;
-  const rows = group.reasons.map((reason) => [number(reason.count), reason.source, el("span", {}, el("strong", {}, reason.reason), " ", reason.sentence || reason.message), reason.node ? nodeAnchor(reason.node) : ""]);
+  const rows = group.reasons.map((reason) => [number(reason.count), reason.source, why(reason), reason.node ? nodeAnchor(reason.node) : ""]);
   const summary = `${number(admissible)} of ${counted(evaluated, "node")} would admit it; ${number(stale)} unknown, ${number(excluded)} passed over by the scheduler`;
   return el("details", { open: group.verdict !== "Admissible" }, el("summary", {}, summary), table(["Nodes", "By", "Why", "For example"], rows, { label: "Why nodes do not take it", right: [0] }));
+}
+
+// The reason's word, and the sentence, which may begin with it.
+function why({ reason, sentence, message }) {
+  const text = sentence || message;
+  return el("span", {}, el("strong", {}, reason), text.startsWith(reason) ? text.slice(reason.length) : ` ${text}`);
 }
 
 // Who holds what on the node that comes nearest.
