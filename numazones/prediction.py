@@ -10,6 +10,7 @@ on such nodes is Unknown: never is the unknown taken for "fits".
 of the nodes that changed; nodes in equal states are decided once.
 """
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -582,7 +583,7 @@ class _Group:
     """Nodes that share a reason, while they are being counted."""
 
     count: int = 0
-    closeness: float = -1.0
+    closeness: float = -math.inf
     node: str = ""
     message: str = ""
 

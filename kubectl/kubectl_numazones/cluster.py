@@ -83,7 +83,13 @@ def source_options(command: _Command) -> _Command:
         namespace: str,
         **rest: Any,
     ) -> Any:
-        return command(source=Source(filename, kubeconfig, context, namespace), **rest)
+        source = Source(filename, kubeconfig, context, namespace)
+        try:
+            return command(source=source, **rest)
+        except MALFORMED as error:
+            if not source.files:
+                raise
+            raise _malformed(source, error) from error
 
     gathered.__doc__ = command.__doc__
     gathered.__name__ = command.__name__
@@ -266,6 +272,34 @@ def seen_in(items: Sequence[Object], now: datetime) -> Seen:
     }
     made = tuple(item for item in items if item.get("kind") == "RebalanceRecommendation")
     return Seen(found, ended, owners, made, priority_classes(items))
+
+
+MALFORMED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""What reading raises where an object has not the form that Kubernetes gives it."""
+
+
+def _malformed(source: Source, error: Exception) -> BadDump:
+    """Say which object of a dump has not the form that Kubernetes gives it: the first that fails alone."""
+    node = {"kind": "Node", "metadata": {"name": "any"}}
+    for item in objects_of_files(source.files):
+        try:
+            seen_in([node, item], datetime.fromtimestamp(0, UTC))
+        except MALFORMED as reason:
+            metadata = item.get("metadata")
+            parts = (
+                [metadata.get(key) for key in ("namespace", "name")] if isinstance(metadata, Mapping) else []
+            )
+            name = "/".join(str(part) for part in parts if part)
+            return BadDump(
+                f"{item['kind']} {name or '(unnamed)'} has not the form that Kubernetes gives it "
+                f"({type(reason).__name__}: {reason}); dump it again, or leave it out"
+            )
+        except NumazonesError:
+            continue
+    return BadDump(
+        f"{', '.join(map(str, source.files))}: some object has not the form that Kubernetes gives it "
+        f"({type(error).__name__}: {error}); dump it again. If kubectl wrote it just so, please report this"
+    )
 
 
 def _split(name: str, source: Source) -> tuple[str, str]:

@@ -17,6 +17,7 @@ from numazones.errors import NumazonesError
 
 PROGRAM = "kubectl-numazones"
 _INTERRUPTED = 128 + signal.SIGINT
+_STDOUT = 1
 
 
 class _Command(NamedTuple):
@@ -96,6 +97,8 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command line and end the process with its exit code."""
     try:
         result: Any = commands.main(arguments, prog_name=_name(), standalone_mode=False)
+        if sys.stdout is not None:  # closed by the caller
+            sys.stdout.flush()
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
@@ -104,9 +107,11 @@ def main(arguments: list[str] | None = None) -> None:
     except NumazonesError as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(_exit_code(error))
-    except BrokenPipeError:
-        # The reader (head, less) has gone; nobody is left to be told, not even by the interpreter at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        # The reader (head, less) has gone, or the disk is full; what is buffered must not fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), _STDOUT)
+        if not isinstance(error, BrokenPipeError):
+            click.echo(f"error: {error.strerror or error}", err=True)
         sys.exit(1)
     sys.exit(result if isinstance(result, int) else 0)
 

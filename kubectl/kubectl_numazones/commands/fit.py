@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from kubectl_numazones import answers, screen
-from kubectl_numazones.cluster import BadDump, Source, documents, read, source_options
+from kubectl_numazones.cluster import MALFORMED, BadDump, Source, documents, read, source_options
 from numazones import cpuset, placement
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.defaulting import created_spec
@@ -45,7 +45,12 @@ def command(source: Source, shape: str | None, manifest: Path | None, replicas: 
     """
     if (shape is None) == (manifest is None):
         raise click.UsageError("give either a SHAPE such as cpu=16,memory=32Gi, or --pod FILE")
-    pod = _of_shape(shape) if shape is not None else _of_manifest(manifest)
+    try:
+        pod = _of_shape(shape) if shape is not None else _of_manifest(manifest)
+    except MALFORMED as error:
+        raise BadDump(
+            f"{manifest} has not the form of a manifest ({type(error).__name__}: {error})"
+        ) from error
     nodes = read(source).situation.cluster.nodes
     placed = answers.place(pod, nodes, most=replicas)
     first = answers.foresee(pod, nodes)
