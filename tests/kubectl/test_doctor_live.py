@@ -117,3 +117,22 @@ async def test_a_user_who_may_do_everything_finds_nothing_wrong(tmp_path: Path) 
         report, _ = await doctor(kubeconfig)
     assert report["notChecked"] == {}
     assert [it for it in report["findings"] if it["check"] != "leases"] == []
+
+
+async def test_commands_read_the_live_cluster_and_say_what_they_leave_out(
+    tmp_path: Path,
+) -> None:
+    async with serving(tmp_path, {"poddisruptionbudgets"}) as kubeconfig:
+        process = await asyncio.create_subprocess_exec(
+            *(PROGRAM, "top", "--kubeconfig", kubeconfig),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        output, errors = await process.communicate()
+    assert [line.split()[0] for line in output.decode().splitlines()] == [
+        "NODE",
+        *["worker-1"] * 2,
+        *["worker-2"] * 2,
+    ]
+    assert errors.decode().startswith("warning: PodDisruptionBudget objects are left out: ")
+    assert process.returncode == 0
