@@ -38,6 +38,7 @@ READERS: dict[str, tuple[str, ...]] = {
     "report": ("report", "-o", "-", "--no-plans"),
     "whatif": ("whatif", "--set", SETTING, "--runs", "2"),
     "sweep": ("sweep", "--vary", SETTING, "--runs", "2"),
+    "size": ("size", "4xcpu=3,memory=1Gi", "--node", "worker-1"),
     "doctor": ("doctor",),
 }
 """Commands that read a cluster, with arguments that the guide's cluster answers."""
@@ -282,8 +283,9 @@ def test_ctrl_c_while_a_cluster_is_asked_ends_with_130(tmp_path: Path) -> None:
         interrupted(
             ("top", "--kubeconfig", kubeconfig),
             begun=lambda: calls.append(silent.accept()[0]),
-            release=lambda: [call.close() for call in calls],
+            release=lambda: calls[0].shutdown(socket.SHUT_RDWR),
         )
+        calls[0].close()
 
 
 def test_ctrl_c_ends_a_watch_with_130() -> None:

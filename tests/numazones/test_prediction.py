@@ -423,6 +423,11 @@ def test_what_the_scheduler_lacks_is_told_with_amounts_for_the_node_that_comes_n
     )
 
 
+def test_a_node_that_is_overcommitted_many_times_over_is_named_too() -> None:
+    result = predict(pod("p", cpu=4), [worker("worker-1", node_state(), requested={"cpu": 10**6})])
+    assert [(reason.reason, reason.node) for reason in result.reasons] == [("Insufficient cpu", "worker-1")]
+
+
 @pytest.mark.parametrize(
     ("asked", "holders"),
     [
