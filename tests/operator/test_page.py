@@ -131,7 +131,7 @@ async def test_who_comes_back_is_sent_what_was_missed_and_strangers_everything(t
                 assert stranger.resets == 1
 
 
-async def test_viewers_are_bounded_and_nothing_is_kept_for_nobody(tmp_path: Path) -> None:
+async def test_viewers_are_bounded_and_make_room_for_others(tmp_path: Path) -> None:
     async with closed_loop(tmp_path) as loop:
         port = await started(loop, page_viewers=1)
         async with aiohttp.ClientSession() as session:
@@ -233,3 +233,14 @@ def test_large_boards_come_in_parcels() -> None:
     parcels = [json.loads(parcel) for parcel in board.since(0)]
     assert 3 < len(parcels) < 6
     assert [key for parcel in parcels for key in parcel] == list(documents)
+
+
+def test_a_wiped_board_is_empty_and_whoever_saw_it_begins_anew() -> None:
+    board = Board()
+    board.show({"a/": 1})
+    seen = board.version
+    board.wipe()
+    assert board_of(board) == {}
+    assert board.forgot(seen)
+    board.show({"a/": 1})
+    assert board_of(board, board.version - 1) == {"a/": 1}

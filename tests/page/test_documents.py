@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from numazones import cpuset
+from numazones.api.rebalance import RebalanceRecommendationSpec, RebalanceRecommendationStatus
 from numazones.cluster import ClusterNode, ClusterPod, Unknown
 from numazones.fragmentation import Shape, exclusive_cpus, room
 from numazones.kubelet.admission import admit
@@ -22,6 +23,7 @@ from numazones_page.documents import (
     Waiting,
     machine_document,
     node_documents,
+    recommended_document,
     waiting_documents,
 )
 from numazones_page.occupancy import Occupancy, occupancy_of
@@ -169,6 +171,52 @@ def test_pods_of_one_owner_wait_together_and_count_their_rejections() -> None:
     assert document["plans"] == ["a", "b"]
     assert document["verdict"] == "Inadmissible"
     assert document["reasons"][0]["count"] == 2
+
+
+def test_a_plan_being_carried_out_is_told_with_the_zones_that_it_was_made_for() -> None:
+    items = guide_cluster()
+    nodes = nodes_of(items)
+    pods = {body["metadata"]["uid"]: ClusterPod.from_api(body) for body in items if body["kind"] == "Pod"}
+    there = {"node": "worker-1", "numaIDs": [0]}
+    spec = RebalanceRecommendationSpec.model_validate(
+        {
+            "policy": "default",
+            "goal": "pod team/trainer-2",
+            "moves": [
+                {
+                    "pod": {"namespace": "team", "name": "web-1", "uid": "web-1"},
+                    "source": there,
+                    "target": {"node": "worker-2", "numaIDs": [0]},
+                }
+            ],
+            "placements": [
+                {
+                    "pod": {"namespace": "team", "name": "trainer-2", "uid": "trainer-2"},
+                    "target": there,
+                }
+            ],
+            "gain": {"before": 0, "after": 1, "total": 1},
+            "disruption": {"evictions": 1, "cpus": "3"},
+            "digest": "d",
+        }
+    )
+    proposed = RebalanceRecommendationStatus(phase="Proposed")
+    first = recommended_document("one", spec, proposed, nodes.get, pods.get)["plan/one"]
+    assert [(zone["node"], zone["cpus"], zone["pods"]) for zone in first["zones"]] == [
+        ("worker-1", 7, [["team/web-1", 3]]),
+        ("worker-2", 7, [["team/web-2", 3]]),
+    ]
+    assert (first["moves"][0]["cpus"], first["placements"][0]["cpus"]) == (3, 5)
+    evicted = RebalanceRecommendationStatus.model_validate(
+        {
+            "phase": "Executing",
+            "progress": [{"pod": {"namespace": "team", "name": "web-1", "uid": "web-1"}, "phase": "Evicted"}],
+        }
+    )
+    later = recommended_document("one", spec, evicted, nodes.get, lambda _uid: None, first=first)["plan/one"]
+    assert later["phase"] == "Executing"
+    assert later["moves"] == [first["moves"][0] | {"phase": "Evicted"}]
+    assert (later["zones"], later["placements"]) == (first["zones"], first["placements"])
 
 
 @pytest.mark.parametrize("text", ["</script>", "<!--<script>", "\u2028", "\ud800", "]]>", '"'])
