@@ -178,7 +178,7 @@ def asking(pod: Pod, container: str, resource: str, amount: int) -> Pod:
     return replace(
         pod,
         containers=tuple(
-            replace(item, requests=renewed(item.requests), limits=renewed(item.limits))
+            item._replace(requests=renewed(item.requests), limits=renewed(item.limits))
             if item.name == container
             else item
             for item in pod.containers

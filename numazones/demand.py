@@ -11,11 +11,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 from functools import cached_property
+from typing import NamedTuple
 
 from numazones.quantity import Quantity
 from numazones.resources import CPU, MEMORY, is_memory
 
 Resources = tuple[tuple[str, Quantity], ...]
+Counts = tuple[tuple[str, int], ...]
+"""(resource, amount in whole units)"""
 
 
 class QOSClass(StrEnum):
@@ -56,8 +59,7 @@ _BOTH = len(_DECIDE_CLASS)
 _SERVED = frozenset({PodLevel.DROPPED, PodLevel.QOS_ONLY, PodLevel.MANAGED})
 
 
-@dataclass(frozen=True, slots=True)
-class Container:
+class Container(NamedTuple):
     """One container: its kind and what it asks for."""
 
     name: str
@@ -79,15 +81,14 @@ class PodResources:
         return any(name == CPU or is_memory(name) for name, _ in (*self.requests, *self.limits))
 
 
-@dataclass(frozen=True, slots=True)
-class Demand:
+class Demand(NamedTuple):
     """What the kubelet's managers read out of a container, or out of a pod as a whole."""
 
     cpus: int
     """Exclusive CPUs; 0: the container runs in the shared pool."""
-    memory: tuple[tuple[str, int], ...] | None
+    memory: Counts | None
     """(type, bytes) by type; None where the kubelet cannot convert one of the quantities."""
-    limits: tuple[tuple[str, int], ...]
+    limits: Counts
     """(resource, count) of everything limited, by name: the Device Manager picks its own from it."""
 
 
@@ -179,7 +180,7 @@ def _demand(container: Container, *, guaranteed: bool) -> Demand:
     )
 
 
-def _counts(limits: Resources) -> tuple[tuple[str, int], ...]:
+def _counts(limits: Resources) -> Counts:
     return tuple([(name, amount.value()) for name, amount in limits])
 
 
@@ -200,7 +201,7 @@ def _whole_cpus(requests: Resources) -> int:
     return 0
 
 
-def _bytes(requests: Resources) -> tuple[tuple[str, int], ...] | None:
+def _bytes(requests: Resources) -> Counts | None:
     memory: list[tuple[str, int]] = []
     for name, amount in requests:
         if is_memory(name):
@@ -211,7 +212,7 @@ def _bytes(requests: Resources) -> tuple[tuple[str, int], ...] | None:
     return tuple(memory)
 
 
-def _positive_bytes(requests: Resources) -> tuple[tuple[str, int], ...] | None:
+def _positive_bytes(requests: Resources) -> Counts | None:
     memory = _bytes(requests)
     return None if memory is None else tuple((name, amount) for name, amount in memory if amount > 0)
 
@@ -240,14 +241,14 @@ def _total(containers: tuple[Container, ...], demands: tuple[Demand, ...]) -> De
     return Demand(cpus=cpus.get(CPU, 0), memory=memory, limits=_total_limits(containers))
 
 
-def _total_limits(containers: tuple[Container, ...]) -> tuple[tuple[str, int], ...]:
+def _total_limits(containers: tuple[Container, ...]) -> Counts:
     limits = effective((c.kind, tuple((n, a.nanos) for n, a in c.limits)) for c in containers)
     return tuple((name, Quantity(nanos).value()) for name, nanos in limits)
 
 
 def effective(
-    parts: Iterable[tuple[ContainerKind, tuple[tuple[str, int], ...]]],
-) -> tuple[tuple[str, int], ...]:
+    parts: Iterable[tuple[ContainerKind, Counts]],
+) -> Counts:
     """The pod's need per resource: the larger of the start-up peak and the long-running sum (KEP-753)."""
     peak: dict[str, int] = {}
     sidecars: dict[str, int] = {}
@@ -260,4 +261,6 @@ def effective(
             running[name] = running.get(name, 0) + amount
             if kind is ContainerKind.SIDECAR:
                 sidecars[name] = sidecars.get(name, 0) + amount
-    return tuple(sorted((name, max(peak.get(name, 0), running.get(name, 0))) for name in {*peak, *running}))
+    for name, amount in peak.items():
+        running[name] = max(amount, running.get(name, 0))
+    return tuple(sorted(running.items()))

@@ -162,9 +162,13 @@ def _mapping(parent: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 def _listed(parent: Mapping[str, Any], name: str) -> Sequence[Mapping[str, Any]]:
     items = parent.get(name) or ()
-    if not isinstance(items, list | tuple) or not all(isinstance(item, (dict, Mapping)) for item in items):
-        raise InvalidPod(f"the pod's {name} is not a list of mappings")
-    return items
+    if isinstance(items, (list, tuple)):
+        for item in items:
+            if not isinstance(item, (dict, Mapping)):
+                break
+        else:
+            return items
+    raise InvalidPod(f"the pod's {name} is not a list of mappings")
 
 
 def _amounts(owner: Mapping[str, Any], kind: str) -> Resources:

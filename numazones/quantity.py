@@ -52,7 +52,7 @@ class Quantity:
 
     def value(self) -> int:
         """The amount in whole units, rounded away from zero."""
-        return _divide_away_from_zero(self.nanos, _NANO)
+        return self.integer if self.integer is not None else _divide_away_from_zero(self.nanos, _NANO)
 
     def milli(self) -> int:
         """The amount in thousandths, rounded away from zero."""

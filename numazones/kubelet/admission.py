@@ -14,6 +14,7 @@ here; ``allocatable`` amounts of a node are the scheduler's business.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
 
 from numazones.cpuset import CPUSet
 from numazones.demand import Container, ContainerKind, Demand, QOSClass
@@ -39,8 +40,7 @@ _NO_LOCALITY_OF_CONTAINER = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerAllocation:
+class ContainerAllocation(NamedTuple):
     """What a container was given."""
 
     cpus: CPUSet
@@ -183,13 +183,20 @@ class Attempt:
         # Who is being served: a container's name, or "" for the pod as a whole.
         self.asking = ""
         self.reading = self.kubelet.reading(pod)
-        self.demand = self.reading.total
+        # The pod's containers, each with what it asks for.
+        self.members = list(zip(pod.containers, self.reading.demands, strict=True))
+        self._demand: Demand | None = None
         self.serving: Manager | None = None
         self.pins_cpus = self.reading.served and self.kubelet.cpus.static
         guaranteed = self.reading.qos is QOSClass.GUARANTEED
         self.pins_memory = self.reading.served and self.kubelet.memory.static and guaranteed
         # Why a pod that is served as a whole would leave nothing to the containers that share.
         self.emptied: Emptied | None = None
+
+    @property
+    def demand(self) -> Demand:
+        """What whoever is being served asks for."""
+        return self._demand or self.reading.total
 
     def node(self) -> Node:
         """The node with what has been given so far."""
@@ -208,8 +215,8 @@ class Attempt:
             if self.reading.managed:
                 self._allocate_whole(whole)
                 return
-        for container, demand in self._members():
-            self.asking, self.demand = container.name, demand
+        for container, demand in self.members:
+            self.asking, self._demand = container.name, demand
             hint = _NO_AFFINITY
             if whole is not None:
                 hint = whole
@@ -232,10 +239,6 @@ class Attempt:
         if not self.reading.managed:
             return _NO_LOCALITY
         return _NO_LOCALITY_OF_POD if self.kubelet.topology.pod_scope else _NO_LOCALITY_OF_CONTAINER
-
-    def _members(self) -> list[tuple[Container, Demand]]:
-        """The pod's containers, each with what it asks for."""
-        return list(zip(self.pod.containers, self.reading.demands, strict=True))
 
     def _container_hints(self, container: Container, demand: Demand) -> list[ResourceHints]:
         uid, name = self.pod.uid, container.name
@@ -272,7 +275,7 @@ class Attempt:
     def _pod_cpu_hints(self) -> ResourceHints:
         if self._empties_cpus():
             return unsatisfiable("cpu")
-        requests = {container.name: demand.cpus for container, demand in self._members()}
+        requests = {container.name: demand.cpus for container, demand in self.members}
         return self.kubelet.cpus.pod_hints(
             self.cpus, self.pod.uid, requests, self.reading.total.cpus, self.reusable_cpus
         )
@@ -281,7 +284,7 @@ class Attempt:
         """Whether a pod as a whole would leave no CPUs to those of its containers that share."""
         if not self.reading.managed:
             return None
-        found = pod_level.cpus_emptied(self._members(), self.reading.total.cpus)
+        found = pod_level.cpus_emptied(self.members, self.reading.total.cpus)
         self.emptied = self.emptied or found
         return found
 
@@ -289,7 +292,7 @@ class Attempt:
         """The same for memory."""
         if not self.reading.managed:
             return None
-        found = pod_level.memory_emptied(self._members(), total)
+        found = pod_level.memory_emptied(self.members, total)
         self.emptied = self.emptied or found
         return found
 
@@ -313,9 +316,7 @@ class Attempt:
             raise Rejection(emptied.message, reason=EMPTY_POD_SHARED_POOL)
         self.cpus = manager.allocate_pod(self.cpus, uid, request=request, affinity=hint.affinity)
         # Taken before it is divided: where the division fails, the kubelet does not give it back.
-        parts = pod_level.divide_cpus(
-            manager.topology, manager.strategy, self.cpus.pods[uid], self._members()
-        )
+        parts = pod_level.divide_cpus(manager.topology, manager.strategy, self.cpus.pods[uid], self.members)
         self.cpus = self.cpus.divide(uid, parts)
 
     def _allocate_whole_memory(self, total: Requests, hint: Hint) -> None:
@@ -324,9 +325,7 @@ class Attempt:
             raise Rejection(emptied.message, reason=EMPTY_POD_SHARED_POOL)
         charged, affinity = self.kubelet.memory.allocate_pod(self.memory, requests=total, hint=hint)
         blocks = tuple(Block(affinity, kind, amount) for kind, amount in total)
-        self.memory = charged.record_pod(
-            uid, blocks, pod_level.divide_memory(affinity, total, self._members())
-        )
+        self.memory = charged.record_pod(uid, blocks, pod_level.divide_memory(affinity, total, self.members))
 
     def _allocate(self, container: Container, demand: Demand, hint: Hint) -> None:
         """Let each manager give the container its share; hand on what init containers leave."""

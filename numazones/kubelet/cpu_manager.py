@@ -8,6 +8,7 @@ to later containers of the pod but stay recorded until the pod is removed.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import NamedTuple
 
 from numazones import cpuset
 from numazones.cpuset import CPUSet
@@ -41,13 +42,12 @@ Assignments = Mapping[str, Mapping[str, CPUSet]]
 """Pod uid → container → exclusive CPUs."""
 
 
-@dataclass(frozen=True, slots=True)
-class CPUState:
+class CPUState(NamedTuple):
     """The CPU Manager's state: the shared set and the exclusive sets."""
 
     default: CPUSet = 0
-    assignments: Assignments = field(default_factory=lambda: MappingProxyType({}))
-    pods: Mapping[str, CPUSet] = field(default_factory=lambda: MappingProxyType({}))
+    assignments: Assignments = MappingProxyType({})
+    pods: Mapping[str, CPUSet] = MappingProxyType({})
     """Pod uid → CPUs of a pod that is served as a whole; its containers' sets are parts of it."""
 
     def assigned(self) -> CPUSet:

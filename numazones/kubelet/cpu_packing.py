@@ -155,11 +155,12 @@ class Claim:
 
     def take_single(self, *, spread: bool) -> None:
         """CPU by CPU: in the order of the cores, or across a socket's cores."""
-        parts = self.sockets() if spread else self.cores()
-        for cpu in [cpu for _, cpus in parts for cpu in cpuset.ids(cpus & self.free)]:
-            self.take(1 << cpu)
-            if self.need < 1:
-                return
+        parts, free = self.sockets() if spread else self.cores(), self.free
+        for _, cpus in parts:
+            for cpu in cpuset.ids(cpus & free):
+                self.take(1 << cpu)
+                if self.need < 1:
+                    return
 
 
 def take_packed(topology: CPUTopology, strategy: Strategy, available: CPUSet, count: int) -> CPUSet:

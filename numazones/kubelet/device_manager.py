@@ -8,6 +8,7 @@ that are equal to it, the lowest ids are taken here.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import NamedTuple
 
 from numazones import cpuset
 from numazones.errors import NumazonesError
@@ -103,15 +104,12 @@ class DeviceResource:
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceState:
+class DeviceState(NamedTuple):
     """Which devices containers hold."""
 
-    allocated: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    allocated: Mapping[str, int] = MappingProxyType({})
     """Resource → devices in use."""
-    assignments: Mapping[str, Mapping[str, Mapping[str, int]]] = field(
-        default_factory=lambda: MappingProxyType({})
-    )
+    assignments: Mapping[str, Mapping[str, Mapping[str, int]]] = MappingProxyType({})
     """Pod uid → container → resource → devices."""
 
     def assign(self, uid: str, container: str, resource: str, devices: int) -> "DeviceState":
@@ -174,6 +172,8 @@ class DeviceManager:
         self, state: DeviceState, limits: tuple[tuple[str, int], ...]
     ) -> list[tuple[DeviceResource, int]]:
         """The limits that are the Device Manager's: of resources registered or in use."""
+        if not self.resources:
+            return []
         return [
             (self.resources[name], count)
             for name, count in limits

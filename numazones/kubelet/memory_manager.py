@@ -7,7 +7,7 @@ them, because releasing drains nodes in ascending order whatever they were charg
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -33,23 +33,20 @@ Reusable = Mapping[tuple[int, str], int]
 """(NUMA mask, type) → bytes that ordinary init containers of the pod leave to later containers."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryState:
+class MemoryState(NamedTuple):
     """The Memory Manager's state; columns hold one entry per NUMA node, in ascending order of ids."""
 
     users: tuple[int, ...] = ()
     """Number of memory assignments per NUMA node."""
     groups: tuple[int, ...] = ()
     """Mask of the group each NUMA node is in; its own bit alone if in none."""
-    free: Mapping[str, tuple[int, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    free: Mapping[str, tuple[int, ...]] = MappingProxyType({})
     """Type → free bytes per NUMA node."""
-    reserved: Mapping[str, tuple[int, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    reserved: Mapping[str, tuple[int, ...]] = MappingProxyType({})
     """Type → bytes given to containers, per NUMA node."""
-    assignments: Mapping[str, Mapping[str, tuple[Block, ...]]] = field(
-        default_factory=lambda: MappingProxyType({})
-    )
+    assignments: Mapping[str, Mapping[str, tuple[Block, ...]]] = MappingProxyType({})
     """Pod uid → container → blocks."""
-    pods: Mapping[str, tuple[Block, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    pods: Mapping[str, tuple[Block, ...]] = MappingProxyType({})
     """Pod uid → blocks of a pod that is served as a whole; they count, its containers' blocks do not."""
 
     def record(self, uid: str, container: str, blocks: tuple[Block, ...]) -> "MemoryState":
@@ -62,8 +59,8 @@ class MemoryState:
         self, uid: str, blocks: tuple[Block, ...], parts: Mapping[str, tuple[Block, ...]]
     ) -> "MemoryState":
         """Set the blocks of a pod as a whole, and how its containers use them."""
-        return replace(
-            self, assignments={**self.assignments, uid: dict(parts)}, pods={**self.pods, uid: blocks}
+        return self._replace(
+            assignments={**self.assignments, uid: dict(parts)}, pods={**self.pods, uid: blocks}
         )
 
 

@@ -115,8 +115,10 @@ class TopologyManager:
                 continue
             if resource.any_numa is False:
                 return set()
-            masks = {mask for mask in resource.preferred if not single or mask & mask - 1 == 0}
-            common = masks if common is None else common & masks
+            masks = resource.preferred
+            if single:
+                masks = tuple([mask for mask in masks if mask & mask - 1 == 0])
+            common = set(masks) if common is None else common.intersection(masks)
             if not common:
                 return common
         return common
@@ -175,24 +177,30 @@ class TopologyManager:
 
         return Hint(min(intersections, key=rank), False)
 
-    def _intersections(self, lists: Sequence[Sequence[int]]) -> list[int]:
+    def _intersections(self, lists: Sequence[tuple[int, ...]]) -> list[int]:
         """Every non-empty intersection of one mask per list."""
         union = 0
         for masks in lists:
             for mask in masks:
                 union |= mask
         ids = tuple(cpuset.ids(union))
+        dense = union & union + 1 == 0
         ways = [0] * (1 << len(ids))
         ways[-1] = 1
         _superset_sums(ways)
+        sums: dict[tuple[int, ...], list[int]] = {}
         for masks in lists:
-            listed = [0] * len(ways)
-            for mask in masks:
-                listed[_compressed(mask, ids)] += 1
-            _superset_sums(listed)
+            listed = sums.get(masks)  # types of memory have the same hints
+            if listed is None:
+                sums[masks] = listed = [0] * len(ways)
+                for mask in masks:
+                    listed[mask if dense else _compressed(mask, ids)] += 1
+                _superset_sums(listed)
             ways = list(map(mul, ways, listed))
         _superset_sums(ways, undo=True)
-        return [_expanded(index, ids) for index, count in enumerate(ways) if index and count]
+        return [
+            index if dense else _expanded(index, ids) for index, count in enumerate(ways) if index and count
+        ]
 
 
 def _one_pass(candidates: Iterable[int], tie_breaker: TieBreaker) -> int:
