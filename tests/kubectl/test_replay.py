@@ -1,15 +1,20 @@
 """``replay``: recorded days agree, and a difference is found and named."""
 
+import base64
 import gzip
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import Result
 
 from kubectl_numazones.cluster import BadDump
+from numazones.whatif.miss import Answer, BadMiss, write
+from tests.kubectl.conftest import written
+from tests.numazones.whatif.test_miss import missed
 
 Run = Callable[..., Result]
 
@@ -70,3 +75,43 @@ def test_a_directory_that_is_no_recording_is_named(run: Run, tmp_path: Path) -> 
     error = run("replay", tmp_path).exception
     assert isinstance(error, BadDump)
     assert "a recording has a replay.jsonl" in str(error)
+
+
+def kept(actual: str) -> bytes:
+    """A prediction that came out wrong: the model rejects the pod, and ``actual`` is what the kubelet did."""
+    return write(replace(missed(cpu=40), actual=Answer(actual)))
+
+
+@pytest.mark.parametrize(
+    ("actual", "code", "last"),
+    [
+        ("TopologyAffinityError", 0, "the model agrees now"),
+        ("Admitted", 1, "the model still differs: please report it"),
+    ],
+)
+def test_a_kept_miss_is_decided_again(run: Run, tmp_path: Path, actual: str, code: int, last: str) -> None:
+    path = tmp_path / "miss.json.gz"
+    path.write_bytes(kept(actual))
+    result = run("replay", path)
+    assert result.output.splitlines()[0] == "default/late on node, 2026-01-31T12:00:00Z"
+    assert result.output.splitlines()[-1] == last
+    assert result.return_value == code
+    document = json.loads(run("replay", path, "-o", "json").output)
+    assert (document["outcomes"], document["agree"], len(document["differ"])) == (1, 1 - code, code)
+
+
+def test_a_miss_is_found_in_the_operators_config_map(run: Run, tmp_path: Path) -> None:
+    metadata = {"name": "numazones-operator-misses", "namespace": "numazones-operator"}
+    data = {"one.json.gz": base64.b64encode(kept("Admitted")).decode(), "two.json.gz": "?"}
+    dump = written(tmp_path / "dump.json", [{"kind": "ConfigMap", "metadata": metadata, "binaryData": data}])
+    assert run("replay", "one.json.gz", "-f", dump).return_value == 1
+    assert "no base64" in str(run("replay", "two.json.gz", "-f", dump).exception)
+    unknown = str(run("replay", "three.json.gz", "-f", dump).exception)
+    assert "(there: one.json.gz, two.json.gz)" in unknown
+    assert "holds no ConfigMap" in str(run("replay", "one.json.gz", "-n", "other", "-f", dump).exception)
+
+
+def test_a_file_that_is_no_miss_is_named(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "miss.json"
+    path.write_text("[]")
+    assert isinstance(run("replay", path).exception, BadMiss)

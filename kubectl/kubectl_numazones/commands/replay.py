@@ -4,40 +4,85 @@ from pathlib import Path
 
 import click
 
-from kubectl_numazones import recording, screen
+from kubectl_numazones import kept_misses, recording, screen
+from kubectl_numazones.cluster import Source, source_options
+from numazones.whatif.miss import Answer, replay
 from numazones.wording import counted
 
+_EPILOG = """
+\b
+Examples:
+  kubectl numazones replay recordings/one-node
+  kubectl numazones replay 20260131T120000Z-team.web-1.json.gz    one that the operator keeps
+  kubectl numazones replay miss.json.gz                           the same, from a file
+"""
 
-@click.command("replay")
-@click.argument("recording_dir", metavar="RECORDING", type=click.Path(path_type=Path))
+
+@click.command("replay", epilog=_EPILOG)
+@click.argument("name", metavar="RECORDING|MISS")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def command(recording_dir: Path, output: str) -> int:
+@source_options
+def command(source: Source, name: str, output: str) -> int:
     """Decide every pod of a RECORDING again and compare with what its kubelets did.
 
     Compared are verdict, reason and message, CPUs, memory blocks and devices. Outside is what no kubelet
-    decided, such as pods that the scheduler found no node for. The exit code is 1 if anything differs.
+    decided, such as pods that the scheduler found no node for. A MISS is one prediction that came out wrong:
+    a file, or a key of the operator's ConfigMap numazones-operator-misses, on the cluster or in a dump. The
+    exit code is 1 if anything differs.
     """
-    report = recording.compare(recording_dir)
+    if not Path(name).is_dir():
+        return _replay_miss(name, source, output)
+    report = recording.compare(Path(name))
     differ = report.differ
+    agree = len(report.outcomes) - len(differ)
     if output == "json":
-        screen.print_json(
-            {
-                "outcomes": len(report.outcomes),
-                "agree": len(report.outcomes) - len(differ),
-                "outside": len(report.outside),
-                "differ": [
-                    {"node": node, "pod": outcome.name, "differences": list(outcome.differences)}
-                    for node, outcome in differ
-                ],
-            }
-        )
+        differences = [(node, outcome.name, list(outcome.differences)) for node, outcome in differ]
+        _print_json(len(report.outcomes), len(report.outside), differences)
         return 1 if differ else 0
     for node, outcome in differ:
         for line in outcome.differences:
             click.echo(f"{outcome.name} on {node}: {line}")
-    agree = len(report.outcomes) - len(differ)
     click.echo(
         f"{agree} of {counted(len(report.outcomes), 'decision')} agree; "
         f"{counted(len(report.outside), 'pod')} outside, which no kubelet decided"
     )
     return 1 if differ else 0
+
+
+def _replay_miss(name: str, source: Source, output: str) -> int:
+    miss = kept_misses.find(name, source)
+    now = replay(miss)
+    differs = now.reason != miss.actual.reason
+    pod = f"{miss.pod.pod.namespace}/{miss.pod.pod.name}"
+    if output == "json":
+        difference = f"verdict: observed {_said(miss.actual)}, model {_said(now)}"
+        _print_json(1, 0, [(miss.node.name, pod, [difference])] if differs else [])
+        return int(differs)
+    click.echo(f"{pod} on {miss.node.name}, {miss.time}")
+    screen.print_table(
+        ("WHO", "SAID"),
+        (
+            (f"numazones {miss.version}", _said(miss.predicted)),
+            ("the kubelet", _said(miss.actual)),
+            ("the model now", _said(now)),
+        ),
+    )
+    click.echo("the model still differs: please report it" if differs else "the model agrees now")
+    return int(differs)
+
+
+def _said(answer: Answer) -> str:
+    return f"{answer.reason}: {answer.message}" if answer.message else answer.reason
+
+
+def _print_json(outcomes: int, outside: int, differ: list[tuple[str, str, list[str]]]) -> None:
+    screen.print_json(
+        {
+            "outcomes": outcomes,
+            "agree": outcomes - len(differ),
+            "outside": outside,
+            "differ": [
+                {"node": node, "pod": pod, "differences": differences} for node, pod, differences in differ
+            ],
+        }
+    )

@@ -1,0 +1,64 @@
+"""Predictions that came out wrong, as the operator keeps them in a ConfigMap, or as files."""
+
+import asyncio
+import base64
+import binascii
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from kubectl_numazones.cluster import BadDump, NotThere, Source, objects_of_files
+from numazones.whatif.miss import Miss, read
+
+_NAME = "numazones-operator-misses"
+_NAMESPACE = "numazones-operator"
+
+
+def find(name: str, source: Source) -> Miss:
+    """Read a miss from a file of that name, else under that key in the operator's ConfigMap.
+
+    Raises:
+        BadDump: the file cannot be read, or the ConfigMap is damaged.
+        NotThere: there is neither such a file nor such a key.
+        numazones.whatif.miss.BadMiss: it is none.
+    """
+    path = Path(name)
+    if path.is_file():
+        try:
+            return read(path.read_bytes())
+        except OSError as error:
+            raise BadDump(f"{path}: {error.strerror or error}") from error
+    namespace = source.namespace or _NAMESPACE
+    kept = _in_files(source, namespace) if source.files else asyncio.run(_live(source, namespace))
+    if name not in kept:
+        known = ", ".join(sorted(kept)) or "none"
+        raise NotThere(
+            f"{name} is no file or directory, and no key of ConfigMap {namespace}/{_NAME} (there: {known})"
+        )
+    try:
+        return read(base64.b64decode(str(kept[name]), validate=True))
+    except binascii.Error as error:
+        raise BadDump(f"ConfigMap {namespace}/{_NAME}, {name}: no base64: {error}") from error
+
+
+def _in_files(source: Source, namespace: str) -> Mapping[str, Any]:
+    for item in objects_of_files(source.files):
+        metadata = item["metadata"]
+        if item["kind"] == "ConfigMap" and (metadata.get("namespace"), metadata["name"]) == (
+            namespace,
+            _NAME,
+        ):
+            return item.get("binaryData") or {}
+    raise NotThere(f"the dump holds no ConfigMap {namespace}/{_NAME}; add configmaps to kubectl get")
+
+
+async def _live(source: Source, namespace: str) -> Mapping[str, Any]:
+    from numazones_client import Client, NotFound, Resource, load  # noqa: PLC0415 - files need no client
+
+    config = await load(source.kubeconfig, context=source.context)
+    async with Client(config, user_agent="kubectl-numazones") as client:
+        try:
+            body = await client.get(Resource("", "v1", "configmaps"), _NAME, namespace=namespace)
+        except NotFound:
+            return {}
+    return body.get("binaryData") or {}
