@@ -39,12 +39,12 @@ async def test_a_pod_without_a_node_is_told_where_it_would_be_admitted(tmp_path:
         await loop.start_operator()
         pod = await loop.create_pod("small", cpu=4)
         status = await status_of(loop, "small", "Admissible")
-        assert status["nodes"] == {"evaluated": 2, "admissible": 2}
+        assert status["nodes"] == {"evaluated": 2, "admissible": 2, "stale": 0, "excluded": 0}
         assert [item["node"] for item in status["candidates"]] == ["lenient", "strict"]
         assert "2 of 2 nodes would admit it" in status["message"]
         await loop.create_pod("huge", cpu=40)
         rejected = await status_of(loop, "huge", "Admissible")
-        assert rejected["nodes"] == {"evaluated": 2, "admissible": 1}
+        assert rejected["nodes"] == {"evaluated": 2, "admissible": 1, "stale": 0, "excluded": 0}
         assert rejected["reasons"][0]["reason"] == "TopologyAffinityError"
         assert rejected["reasons"][0]["node"] == "strict"
         assert "needs 40 exclusive CPUs on one NUMA node" in rejected["reasons"][0]["sentence"]
@@ -140,7 +140,7 @@ async def test_a_node_whose_zones_nobody_vouches_for_is_unknown(tmp_path: Path) 
         loop.publishers["strict"].cancel()
         await loop.client.delete(leases, "numazones-exporter-strict", namespace="numazones-system")
         status = await status_of(loop, "a", "Unknown")
-        assert status["nodes"] == {"evaluated": 1, "stale": 1}
+        assert status["nodes"] == {"evaluated": 1, "admissible": 0, "stale": 1, "excluded": 0}
         assert status["reasons"][0]["reason"] == "NoLease"
         assert (await metrics(operator))['numazones_stale_nodes{reason="NoLease"}'] == 1
 
