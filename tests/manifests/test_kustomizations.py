@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from itertools import combinations, permutations
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -72,14 +72,15 @@ def added(plain: Facts, tmp_path_factory: pytest.TempPathFactory) -> dict[str, F
 
 
 @pytest.mark.parametrize("choice", CHOICES, ids=lambda choice: ",".join(map(str, choice)))
-def test_components_compose_in_every_order(
+def test_components_compose_in_every_choice_forwards_and_backwards(
     choice: tuple[str, ...], plain: Facts, added: dict[str, Facts], tmp_path: Path
 ) -> None:
     expected = dict(plain)
     for component in choice:
         assert added[component]
         expected |= added[component]
-    for order in permutations(choice):
+    # Backwards, every two of them have changed places; all orders of six would be two thousand compositions.
+    for order in (choice, choice[::-1]):
         assert facts_with(order, tmp_path) == expected, order
 
 
