@@ -1,4 +1,4 @@
-"""A random workload on twenty nodes of mixed policies, everything live: every prediction comes true.
+"""A random workload on twenty nodes of three placement models, everything live: every prediction comes true.
 
 API server, kubelets, zones, scheduler and operator run at the same time, so predictions are made while zones
 lag behind, pods are bound in bursts and others vanish.
@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from numazones import prediction
-from numazones.cluster import ClusterPod
+from numazones.cluster import ClusterNode, ClusterPod
 from numazones_client import NotFound
 from numazones_client.resources import PODS
-from numazones_operator.truth import outcome
-from numazones_simulator import node_kinds
+from numazones_operator.truth import Expectation, Truth, outcome
+from numazones_simulator import node_kinds, other_workloads
 from numazones_simulator.workload import Workload
 
 from .closed_loop import Loop, closed_loop, eventually, metrics
@@ -34,7 +34,7 @@ class Churn:
     def __init__(self, loop: Loop, *, seed: int) -> None:
         self._loop = loop
         self._draw = random.Random(seed)
-        self._pods = Workload(seed).pods()
+        self._pods = other_workloads.of_all_models(seed, Workload(seed).pods())
         self.alive: list[str] = []
         self.created = 0
 
@@ -70,13 +70,36 @@ def outcomes(series: dict[str, float]) -> dict[tuple[str, str], float]:
     return found
 
 
+def accuracies(series: dict[str, float]) -> dict[tuple[str, str], float]:
+    """(model, accuracy) → number of pods, where there are any."""
+    found = {}
+    for name, value in series.items():
+        if name.startswith("numazones_prediction_accuracy_total{") and value:
+            labels = dict(part.split("=", 1) for part in name.partition("{")[2].rstrip("}").split(","))
+            found[labels["model"].strip('"'), labels["accuracy"].strip('"')] = value
+    return found
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 async def test_every_prediction_at_binding_time_equals_the_outcome(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    undecided_by_model: list[str] = []
+    bound = Truth.bound
+
+    def noted(truth: Truth, pod: ClusterPod, *nodes: ClusterNode | None) -> Expectation | None:
+        expectation = bound(truth, pod, *nodes)
+        if expectation is not None and expectation.predicted == prediction.UNKNOWN:
+            undecided_by_model.append(
+                f"{pod.name} on {pod.node}: {expectation.reason}: {expectation.message}"
+            )
+        return expectation
+
+    monkeypatch.setattr(Truth, "bound", noted)
     async with closed_loop(tmp_path) as loop:
-        await loop.start_nodes(node_kinds.mixed(NODES), lag=0.5)
+        kinds = (*node_kinds.KINDS, *node_kinds.OTHER_KINDS)
+        await loop.start_nodes(node_kinds.mixed(NODES, kinds=kinds), lag=0.5)
         operator = await loop.start_operator()
         loop.start_scheduler()
         churn = Churn(loop, seed=4)
@@ -88,16 +111,20 @@ async def test_every_prediction_at_binding_time_equals_the_outcome(
             assert churn.created < 10 * CONCERNED
         await eventually(lambda: _none_undecided(loop))
         counted = outcomes(await metrics(operator))
+        judged = accuracies(await metrics(operator))
         misses = [
             record.getMessage() for record in caplog.records if getattr(record, "fields", {}).get("miss")
         ]
         assert not misses
+        assert not undecided_by_model, (undecided_by_model[:3], counted, judged)
         assert all(
             (predicted == "Admissible") == (actual == "Admitted") and predicted != "Unknown"
             for predicted, actual in counted
-        ), counted
+        ), (counted, judged)
         assert counted["Admissible", "Admitted"] > CONCERNED / 2
         assert sum(n for (predicted, _), n in counted.items() if predicted == "Inadmissible") > 50
+        assert {model for model, _ in judged} == {"kubelet", "koordinator", "topology-aware"}
+        assert {accuracy for _, accuracy in judged} == {"right"}, judged
 
 
 async def _none_undecided(loop: Loop) -> bool:
