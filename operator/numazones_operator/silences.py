@@ -80,17 +80,16 @@ class Silences:
     async def _silence(self, node: str) -> Silence | None:
         """What to say of a node; None where the API server knows a later Lease than the watch has told of."""
         known = self._state.heartbeats.get(node)
-        found: Heartbeat | None = None
+        renewed: str | None = None
         try:
-            found = Heartbeat.from_api(
-                await self._client.get(LEASES, f"numazones-exporter-{node}", namespace=self._namespace)
-            )
+            lease = await self._client.get(LEASES, f"numazones-exporter-{node}", namespace=self._namespace)
+            renewed = (lease.get("spec") or {}).get("renewTime") or ""
         except NotFound:
             pass
         except APIError as error:
             _log.info("the Lease of the exporter on %s could not be read: %s", node, error)
             return None
-        if found != known:
+        if renewed != (None if known is None else known.renewed):
             return None
         since = _moment(known) or self._now()
         told = (

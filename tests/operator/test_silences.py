@@ -167,6 +167,13 @@ async def test_an_exporter_that_writes_its_zones_before_its_lease_is_not_called_
     assert await setting.looks(1) == 0
 
 
+async def test_a_lease_that_cannot_be_read_harms_nobody() -> None:
+    setting = Setting(1)
+    setting.now += 1000.0
+    setting.leases["numazones-exporter-node-0"] = {"metadata": {"name": "numazones-exporter-node-0"}}
+    assert await setting.looks() == 0
+
+
 async def test_zones_without_any_lease_are_marked_too() -> None:
     setting = Setting(1)
     setting.state.heartbeats.remove(Heartbeat.from_api(setting.leases.pop("numazones-exporter-node-0")))
