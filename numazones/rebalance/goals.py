@@ -64,7 +64,7 @@ class Goal(Protocol):
         """Whether a node can contribute at all."""
 
     def total(self, counts: Counts) -> int:
-        """Turn the sum of all contributions into the number that is to grow."""
+        """Turn the sum of all contributions into the number that is to grow; no counts: no nodes."""
 
     def ceiling(self, node: ClusterNode) -> Counts:
         """Bound from above, by amounts alone, what one node contributes."""
@@ -107,7 +107,7 @@ class FitMore:
         """How many fit; of each kind no more count than are wanted."""
         return sum(
             number if wanted.count is None else min(number, wanted.count)
-            for wanted, number in zip(self.wanted, counts, strict=True)
+            for wanted, number in zip(self.wanted, counts or (0,) * len(self.wanted), strict=True)
         )
 
     def concerns(self, node: str) -> bool:
@@ -151,7 +151,7 @@ class Vacate:
 
     def total(self, counts: Counts) -> int:
         """Minus the number of pods that are still there."""
-        return counts[0]
+        return sum(counts)
 
     def concerns(self, node: str) -> bool:
         """The one node."""
@@ -198,7 +198,7 @@ def pending(pods: Iterable[ClusterPod]) -> tuple[FitMore, ...]:
 def measure(goal: Goal, cluster: Cluster) -> int:
     """Count what a cluster is worth to a goal."""
     columns = [goal.worth(node) for node in cluster.nodes.values()]
-    return goal.total(tuple(map(sum, zip(*columns, strict=True)))) if columns else 0
+    return goal.total(tuple(map(sum, zip(*columns, strict=True))))
 
 
 def is_known(node: ClusterNode) -> bool:

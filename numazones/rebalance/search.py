@@ -207,7 +207,7 @@ class Search:
         self._barred = barred
         base = {name: NodeState(node, goal, state_key(node)) for name, node in cluster.nodes.items()}
         columns = [state.worth for state in base.values()]
-        counts = tuple(map(sum, zip(*columns, strict=True))) if columns else ()
+        counts = tuple(map(sum, zip(*columns, strict=True)))
         self._start = View(base, {}, counts)
         self._by_node: dict[str, list[Candidate]] = {}
         for candidate in candidates:
@@ -224,7 +224,7 @@ class Search:
     @property
     def total(self) -> int:
         """What the goal counts before any move."""
-        return self._goal.total(self._start.counts) if self._start.counts else 0
+        return self._goal.total(self._start.counts)
 
     def find(
         self, want: int, allowance: Allowance, *, at_most: int, breadth: Breadth | None = None

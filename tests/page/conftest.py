@@ -14,7 +14,8 @@ MISSING = "no chromium on PATH; apt-get install chromium (scripts/test-tools doe
 Open = Callable[..., Page]
 
 
-@pytest.fixture(scope="session")
+# Playwright's event loop runs as long as it is open, and other tests need their own: closed after each test.
+@pytest.fixture
 def browser() -> Iterator[Browser]:
     if CHROMIUM is None:
         pytest.skip(MISSING)

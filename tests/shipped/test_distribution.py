@@ -192,7 +192,7 @@ def commands(folder: Path) -> Iterator[tuple[str, list[str], str]]:
             *(f"--podresources=replay:{recorded}", f"--kubelet-config=file:{recorded}/configz.json"),
             f"--pods=file:{SAMPLE}/pods.json",
         ],
-        "rig-b   0      restricted   24    2          12         10 ",
+        "rig-b-numa-0   restricted   24    2          12         10 ",
     )
     yield (
         "operator",

@@ -121,7 +121,7 @@ def test_the_smt_rule_counts_the_pod_and_not_its_containers() -> None:
     assert admit(managed(cpu_options=full), odd).admitted
     rejected = admit(managed(cpu_options=full), whole(sharing("a"), cpu="3"))
     assert rejected.message == "SMT Alignment Error: requested 3 cpus not multiple cpus per core = 2"
-    assert explain(rejected).shortfall.startswith("asks for 3 exclusive CPUs")
+    assert explain(rejected).shortfall.startswith("asks for 3 CPUs")
 
 
 def test_a_pod_with_a_part_of_a_cpu_gets_memory_as_a_whole_and_no_cpus() -> None:

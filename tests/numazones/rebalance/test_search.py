@@ -70,6 +70,13 @@ def test_nothing_is_found_beyond_target_time_limits_and_number(
     assert sought.find(sought.total + 1, allowance(broken, limits), at_most=most) is None
 
 
+def test_without_any_node_nothing_fits_and_nothing_is_found(build: Any) -> None:
+    empty = build.situation([])
+    sought = search(empty, shape(4))
+    assert sought.total == 0
+    assert sought.find(1, allowance(empty), at_most=3) is None
+
+
 def test_a_barred_move_is_in_no_plan(broken: Situation) -> None:
     sought = search(broken, shape(4))
     found = sought.find(sought.total + 1, allowance(broken), at_most=1)
