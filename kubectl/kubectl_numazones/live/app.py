@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
+from rich.cells import cell_len
 from rich.console import RenderableType
 from rich.text import Text
 from textual.app import App, ComposeResult
@@ -125,7 +126,7 @@ class Live(App[None]):
         self._order = next(iter(ORDERS))
         self._words = ""
         self._lines: list[Line] = []
-        self._columns: tuple[str, ...] = ()
+        self._columns: tuple[tuple[str, int], ...] = ()
 
     def compose(self) -> ComposeResult:
         """Lay the screen out."""
@@ -267,10 +268,16 @@ class Live(App[None]):
         self._lines = [line for line in found if all(word in line.words for word in self._words.split())]
         self._draw_head()
         table = self.query_one(DataTable)
-        if columns != self._columns:
+        wide = tuple(
+            (name, max(0, cell_len(name), *(_width(line.cells[at]) for line in self._lines)))
+            for at, name in enumerate(columns)
+        )
+        if wide != self._columns:
+            # The table measures by itself, but not always what comes after columns without rows.
             table.clear(columns=True)
-            table.add_columns(*columns)
-            self._columns = columns
+            for name, width in wide:
+                table.add_column(name, width=width)
+            self._columns = wide
         else:
             table.clear()
         for line in self._lines:
@@ -337,3 +344,7 @@ class Live(App[None]):
         shown = [lines.zone_line(zone, board, roomy=roomy) for zone in zones]
         shown += [lines.unknown_line(name, why, roomy=roomy) for name, why in board.unknown]
         return lines.zone_columns(roomy=roomy), shown
+
+
+def _width(cell: str | Text) -> int:
+    return cell.cell_len if isinstance(cell, Text) else cell_len(cell)
