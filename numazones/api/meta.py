@@ -44,6 +44,21 @@ def list_map(*keys: str) -> dict[str, Any]:
     return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}
 
 
+def text(most: int, description: str) -> Any:
+    """Declare a text of at most so many characters; empty where left out."""
+    return Field(default="", max_length=most, description=description)
+
+
+def optional(description: str, **bounds: Any) -> Any:
+    """Declare a field that is None where left out; ``bounds`` as pydantic has them."""
+    return Field(default=None, description=description, **bounds)
+
+
+def listed(most: int, description: str, schema: dict[str, Any] = ATOMIC) -> Any:
+    """Declare a list of at most so many items, empty where left out; ``schema`` says how it is merged."""
+    return Field(default=(), max_length=most, description=description, json_schema_extra=schema)
+
+
 def json_name(name: str) -> str:
     """Return the JSON name of a field, camelCase with Kubernetes' initialisms: ``numa_ids`` → ``numaIDs``."""
     first, *rest = name.split("_")
@@ -111,12 +126,12 @@ class Condition(APIModel):
         pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$",
         description="One word in CamelCase that tells programs why the condition has this status.",
     )
-    message: str = Field(default="", max_length=32768, description="The same for people, with the cure.")
-    last_transition_time: Timestamp | None = Field(
-        default=None, description="When the status last changed from one value to another."
+    message: str = text(32768, "The same for people, with the cure.")
+    last_transition_time: Timestamp | None = optional(
+        "When the status last changed from one value to another."
     )
-    observed_generation: int | None = Field(
-        default=None, ge=0, description="The metadata.generation that the condition was computed from."
+    observed_generation: int | None = optional(
+        "The metadata.generation that the condition was computed from.", ge=0
     )
 
 

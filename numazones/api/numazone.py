@@ -26,6 +26,9 @@ from numazones.api.meta import (
     ResourceType,
     Timestamp,
     list_map,
+    listed,
+    optional,
+    text,
 )
 
 READY = "Ready"
@@ -54,9 +57,7 @@ class CPUGroup(APIModel):
     """CPUs of this zone that share a socket or a die."""
 
     id: int = Field(ge=-1, description="Id as the system reports it.")
-    cpus: CPUList | None = Field(
-        default=None, description="The zone's CPUs in it; left out where that is all of them."
-    )
+    cpus: CPUList | None = optional("The zone's CPUs in it; left out where that is all of them.")
 
 
 class Cache(APIModel):
@@ -66,9 +67,7 @@ class Cache(APIModel):
     id: int = Field(
         ge=-1, description="Id, unique per level on the node; zones that share a cache list the same id."
     )
-    cpus: CPUList | None = Field(
-        default=None, description="The zone's CPUs that share it; left out where that is all of them."
-    )
+    cpus: CPUList | None = optional("The zone's CPUs that share it; left out where that is all of them.")
     uncore: bool = Field(
         default=False,
         description="Whether the kubelet sees an uncore cache in it; not where exactly the zone shares it.",
@@ -94,32 +93,16 @@ class Topology(APIModel):
     isolated: CPUList = Field(
         default="", description="Online CPUs taken from the scheduler of Linux at boot (isolcpus)."
     )
-    cores: tuple[CPUList, ...] = Field(
-        default=(),
-        max_length=_MAX_CPUS,
-        description="One CPU list per physical core, the online threads of the core.",
-        json_schema_extra=ATOMIC,
+    cores: tuple[CPUList, ...] = listed(
+        _MAX_CPUS, "One CPU list per physical core, the online threads of the core."
     )
-    sockets: tuple[CPUGroup, ...] = Field(
-        default=(),
-        max_length=256,
-        description="Sockets that the zone's CPUs are in.",
-        json_schema_extra=ATOMIC,
+    sockets: tuple[CPUGroup, ...] = listed(256, "Sockets that the zone's CPUs are in.")
+    dies: tuple[CPUGroup, ...] = listed(
+        1024, "Dies that the zone's CPUs are in; left out where every socket has one."
     )
-    dies: tuple[CPUGroup, ...] = Field(
-        default=(),
-        max_length=1024,
-        description="Dies that the zone's CPUs are in; left out where every socket has one.",
-        json_schema_extra=ATOMIC,
-    )
-    caches: tuple[Cache, ...] = Field(
-        default=(), max_length=_MAX_CPUS, description="Last-level caches.", json_schema_extra=ATOMIC
-    )
-    distances: tuple[Distance, ...] = Field(
-        default=(),
-        max_length=_MAX_ZONES,
-        description="Distance to every NUMA node of the machine; left out where the system reports none.",
-        json_schema_extra=ATOMIC,
+    caches: tuple[Cache, ...] = listed(_MAX_CPUS, "Last-level caches.")
+    distances: tuple[Distance, ...] = listed(
+        _MAX_ZONES, "Distance to every NUMA node of the machine; left out where the system reports none."
     )
 
 
@@ -129,7 +112,7 @@ class Kubelet(APIModel):
     Policies are open strings: a policy of a newer kubelet is published and read as it is.
     """
 
-    version: str = Field(default="", max_length=128, description="Version of the kubelet, such as v1.36.2.")
+    version: str = text(128, "Version of the kubelet, such as v1.36.2.")
     cpu_manager_policy: OptionName = Field(default="", description="CPU manager policy: none or static.")
     cpu_manager_policy_options: dict[str, OptionValue] = Field(
         default_factory=dict, max_length=64, description="Options of the CPU manager policy that are set."
@@ -162,19 +145,14 @@ class Resource(APIModel):
     name: ResourceName = Field(
         description="cpu, memory, hugepages-<size> or a device plugin's resource, such as vendor.example/nic."
     )
-    capacity: Quantity | None = Field(default=None, description="What the hardware has.")
-    reserved: Quantity | None = Field(
-        default=None, description="What the kubelet keeps from pods in this zone."
+    capacity: Quantity | None = optional("What the hardware has.")
+    reserved: Quantity | None = optional("What the kubelet keeps from pods in this zone.")
+    allocatable: Quantity | None = optional(
+        "What pods may be given in all: capacity minus reserved; for memory also minus hugepages, "
+        "for devices the healthy ones."
     )
-    allocatable: Quantity | None = Field(
-        default=None,
-        description=(
-            "What pods may be given in all: capacity minus reserved; for memory also minus hugepages, "
-            "for devices the healthy ones."
-        ),
-    )
-    assigned: Quantity | None = Field(default=None, description="What containers hold exclusively.")
-    available: Quantity | None = Field(default=None, description="What containers could still be given.")
+    assigned: Quantity | None = optional("What containers hold exclusively.")
+    available: Quantity | None = optional("What containers could still be given.")
 
 
 class CPUSets(APIModel):
@@ -188,21 +166,18 @@ class CPUSets(APIModel):
         default="",
         description="CPUs of the shared pool without the reserved ones: what can still be given exclusively.",
     )
-    default: CPUList | None = Field(
-        default=None,
-        description=(
-            "The CPU manager's default CPU set in this zone, where it does not follow from the other sets: "
-            "shared, and reserved too unless strict-cpu-reservation is on."
-        ),
+    default: CPUList | None = optional(
+        "The CPU manager's default CPU set in this zone, where it does not follow from the other sets: "
+        "shared, and reserved too unless strict-cpu-reservation is on."
     )
 
 
 class ContainerName(APIModel):
     """A container of a pod."""
 
-    namespace: str = Field(default="", max_length=MAX_LABEL, description="Namespace of the pod.")
-    pod: str = Field(default="", max_length=MAX_NAME, description="Name of the pod.")
-    container: str = Field(default="", max_length=MAX_LABEL, description="Name of the container.")
+    namespace: str = text(MAX_LABEL, "Namespace of the pod.")
+    pod: str = text(MAX_NAME, "Name of the pod.")
+    container: str = text(MAX_LABEL, "Name of the container.")
 
 
 class Device(APIModel):
@@ -213,13 +188,10 @@ class Device(APIModel):
 
     resource: ResourceName = Field(description="Resource the device counts for, such as vendor.example/nic.")
     id: str = Field(max_length=1024, description="Id that the device plugin gave it.")
-    numa_ids: tuple[NUMAID, ...] | None = Field(
-        default=None,
+    numa_ids: tuple[NUMAID, ...] | None = optional(
+        "NUMA nodes the device is close to: left out where it is this one alone, "
+        "empty where the plugin reports none.",
         max_length=_MAX_ZONES,
-        description=(
-            "NUMA nodes the device is close to: left out where it is this one alone, "
-            "empty where the plugin reports none."
-        ),
         json_schema_extra=ATOMIC,
     )
     healthy: bool = Field(default=True, description="False where the device plugin reports a fault.")
@@ -227,9 +199,8 @@ class Device(APIModel):
         default=True,
         description="False for a device that is still held although its plugin no longer lists it.",
     )
-    assigned_to: ContainerName | None = Field(
-        default=None,
-        description="Container that holds the device; one of them where init containers handed it on.",
+    assigned_to: ContainerName | None = optional(
+        "Container that holds the device; one of them where init containers handed it on."
     )
 
 
@@ -240,10 +211,9 @@ class MemoryBlock(APIModel):
         default="memory", description="memory, which may be left out, or hugepages-<size>."
     )
     bytes: int = Field(ge=0, description="Size of the block in bytes, over all its NUMA nodes together.")
-    numa_ids: tuple[NUMAID, ...] | None = Field(
-        default=None,
+    numa_ids: tuple[NUMAID, ...] | None = optional(
+        "NUMA nodes the block is bound to; left out where it is this one alone.",
         max_length=_MAX_ZONES,
-        description="NUMA nodes the block is bound to; left out where it is this one alone.",
         json_schema_extra=ATOMIC,
     )
 
@@ -260,55 +230,41 @@ class DeviceIDs(APIModel):
 class Assignment(APIModel):
     """What a container holds in this zone; ordinary init containers appear while their pod lives."""
 
-    namespace: str = Field(default="", max_length=MAX_LABEL, description="Namespace of the pod.")
-    pod: str = Field(default="", max_length=MAX_NAME, description="Name of the pod.")
-    uid: str = Field(default="", max_length=128, description="UID of the pod.")
-    container: str = Field(
-        default="", max_length=MAX_LABEL, description="Container; left out for what the pod holds as a whole."
-    )
+    namespace: str = text(MAX_LABEL, "Namespace of the pod.")
+    pod: str = text(MAX_NAME, "Name of the pod.")
+    uid: str = text(128, "UID of the pod.")
+    container: str = text(MAX_LABEL, "Container; left out for what the pod holds as a whole.")
     cpus: CPUList = Field(default="", description="CPUs of this zone that the container holds exclusively.")
-    memory: tuple[MemoryBlock, ...] = Field(
-        default=(),
-        max_length=64,
-        description="Memory blocks that include this zone; a block of several NUMA nodes is listed in each.",
-        json_schema_extra=ATOMIC,
+    memory: tuple[MemoryBlock, ...] = listed(
+        64, "Memory blocks that include this zone; a block of several NUMA nodes is listed in each."
     )
-    devices: tuple[DeviceIDs, ...] = Field(
-        default=(),
-        max_length=64,
-        description="Devices of this zone that the container holds though assignedTo does not name it.",
-        json_schema_extra=ATOMIC,
+    devices: tuple[DeviceIDs, ...] = listed(
+        64, "Devices of this zone that the container holds though assignedTo does not name it."
     )
 
 
 class Headroom(APIModel):
     """The largest requests of one kind that this zone alone could still take; left out where unknown."""
 
-    exclusive_cpus: int | None = Field(
-        default=None, ge=0, le=_MAX_CPUS, description="CPUs for one container with exclusive CPUs."
-    )
-    full_core_cpus: int | None = Field(
-        default=None,
+    exclusive_cpus: int | None = optional("CPUs for one container with exclusive CPUs.", ge=0, le=_MAX_CPUS)
+    full_core_cpus: int | None = optional(
+        "The same where only whole physical cores count: cores partly used or reserved do not.",
         ge=0,
         le=_MAX_CPUS,
-        description="The same where only whole physical cores count: cores partly used or reserved do not.",
     )
-    memory: Quantity | None = Field(default=None, description="Memory without hugepages.")
+    memory: Quantity | None = optional("Memory without hugepages.")
 
 
 class Summary(APIModel):
     """Figures rounded for the columns of kubectl get; programs read resources and conditions instead."""
 
-    ready: str = Field(default="", max_length=32, description="Status of the condition Ready.")
-    memory: str = Field(default="", max_length=32, description="Memory of the zone.")
-    memory_free: str = Field(default="", max_length=32, description="Memory that pods could still be given.")
-    devices: str = Field(
-        default="",
-        max_length=256,
-        description=(
-            "Free of allocatable devices by the last part of the resource's name; behind @ the NUMA nodes "
-            "where the same devices are close to several; ? where unknown; +1 stands for one more."
-        ),
+    ready: str = text(32, "Status of the condition Ready.")
+    memory: str = text(32, "Memory of the zone.")
+    memory_free: str = text(32, "Memory that pods could still be given.")
+    devices: str = text(
+        256,
+        "Free of allocatable devices by the last part of the resource's name; behind @ the NUMA nodes "
+        "where the same devices are close to several; ? where unknown; +1 stands for one more.",
     )
 
 
@@ -319,77 +275,41 @@ class Silence(APIModel):
         max_length=32,
         description="Unknown; kubectl get shows it instead of the condition Ready, which stays as it was.",
     )
-    since: Timestamp | None = Field(
-        default=None, description="The last sign of life; left out where none is known."
-    )
-    message: str = Field(default="", max_length=1024, description="The same for people, with the cure.")
+    since: Timestamp | None = optional("The last sign of life; left out where none is known.")
+    message: str = text(1024, "The same for people, with the cure.")
 
 
 class NUMAZoneStatus(APIModel):
     """What is in the zone and who holds it."""
 
-    snapshot: str = Field(
-        default="",
-        max_length=64,
-        description="Same on all zones of a node written in one cycle; read a node only when they agree.",
+    snapshot: str = text(
+        64, "Same on all zones of a node written in one cycle; read a node only when they agree."
     )
     zones: int = Field(default=0, ge=0, le=_MAX_ZONES, description="How many zones the node has.")
-    topology: Topology | None = Field(default=None, description="The hardware of the zone.")
-    kubelet: Kubelet | None = Field(
-        default=None, description="The kubelet's settings; left out where they could not be read."
+    topology: Topology | None = optional("The hardware of the zone.")
+    kubelet: Kubelet | None = optional("The kubelet's settings; left out where they could not be read.")
+    resources: tuple[Resource, ...] = listed(256, "Amounts by resource.", list_map("name"))
+    cpus: CPUSets | None = optional(
+        "How the CPUs are used; left out where the CPU manager's state is unknown."
     )
-    resources: tuple[Resource, ...] = Field(
-        default=(),
-        max_length=256,
-        description="Amounts by resource.",
-        json_schema_extra=list_map("name"),
+    memory_group: tuple[NUMAID, ...] = listed(
+        _MAX_ZONES, "NUMA nodes the memory manager has bound together with this one, this one included."
     )
-    cpus: CPUSets | None = Field(
-        default=None, description="How the CPUs are used; left out where the CPU manager's state is unknown."
+    memory_assignments: int | None = optional(
+        "Memory blocks the memory manager counts on this NUMA node; only with policy Static.", ge=0
     )
-    memory_group: tuple[NUMAID, ...] = Field(
-        default=(),
-        max_length=_MAX_ZONES,
-        description="NUMA nodes the memory manager has bound together with this one, this one included.",
-        json_schema_extra=ATOMIC,
+    devices: tuple[Device, ...] = listed(_MAX_DEVICES, "Devices of device plugins.")
+    assignments: tuple[Assignment, ...] = listed(4096, "What containers hold in this zone.")
+    headroom: Headroom | None = optional("The largest requests the zone alone could still take.")
+    summary: Summary | None = optional("Figures rounded for the columns of kubectl get.")
+    pods_fingerprint: str = text(
+        64, "Checksum of the names of the node's pods, as schedulers compute it (pfp0v001…)."
     )
-    memory_assignments: int | None = Field(
-        default=None,
-        ge=0,
-        description="Memory blocks the memory manager counts on this NUMA node; only with policy Static.",
+    conditions: tuple[Condition, ...] = listed(
+        16, "Ready is False or Unknown, with a reason, when something could not be read.", list_map("type")
     )
-    devices: tuple[Device, ...] = Field(
-        default=(),
-        max_length=_MAX_DEVICES,
-        description="Devices of device plugins.",
-        json_schema_extra=ATOMIC,
-    )
-    assignments: tuple[Assignment, ...] = Field(
-        default=(),
-        max_length=4096,
-        description="What containers hold in this zone.",
-        json_schema_extra=ATOMIC,
-    )
-    headroom: Headroom | None = Field(
-        default=None, description="The largest requests the zone alone could still take."
-    )
-    summary: Summary | None = Field(
-        default=None, description="Figures rounded for the columns of kubectl get."
-    )
-    pods_fingerprint: str = Field(
-        default="",
-        max_length=64,
-        description="Checksum of the names of the node's pods, as schedulers compute it (pfp0v001…).",
-    )
-    conditions: tuple[Condition, ...] = Field(
-        default=(),
-        max_length=16,
-        description="Ready is False or Unknown, with a reason, when something could not be read.",
-        json_schema_extra=list_map("type"),
-    )
-    silence: Silence | None = Field(
-        default=None,
-        description="Written by the operator alone, while the node's exporter gives no sign of life.",
+    silence: Silence | None = optional(
+        "Written by the operator alone, while the node's exporter gives no sign of life."
     )
 
 
@@ -442,7 +362,7 @@ class NUMAZone(APIObject):
         description="Which NUMA node the object describes; immutable.",
         json_schema_extra=IMMUTABLE,
     )
-    status: NUMAZoneStatus | None = Field(default=None, description="What is in the zone and who holds it.")
+    status: NUMAZoneStatus | None = optional("What is in the zone and who holds it.")
 
 
 def zone_name(node_name: str, numa_id: int) -> str:

@@ -10,7 +10,6 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from numazones.api.meta import (
-    ATOMIC,
     IMMUTABLE,
     MAX_NAME,
     NUMAID,
@@ -20,6 +19,9 @@ from numazones.api.meta import (
     ResourceType,
     Timestamp,
     json_name,
+    listed,
+    optional,
+    text,
 )
 
 _MAX_MESSAGE = 4096
@@ -27,12 +29,8 @@ _MAX_LINE = 512
 
 
 def _model(where: str) -> Any:
-    return Field(
-        default="",
-        max_length=32,
-        description=(
-            f"Who places pods on {where}: kubelet, koordinator or topology-aware; left out where not known."
-        ),
+    return text(
+        32, f"Who places pods on {where}: kubelet, koordinator or topology-aware; left out where not known."
     )
 
 
@@ -64,25 +62,16 @@ class PredictionReason(APIModel):
         max_length=256,
         description="Words of the scheduler, or the reason the kubelet would write into the pod's status.",
     )
-    source: str = Field(
-        default="",
-        max_length=32,
-        description="Who stands in the way: Scheduler, Kubelet, Koordinator, TopologyAware or Unknown.",
+    source: str = text(
+        32, "Who stands in the way: Scheduler, Kubelet, Koordinator, TopologyAware or Unknown."
     )
     count: int = Field(ge=0, description="Number of nodes.")
-    node: str = Field(default="", max_length=MAX_NAME, description="An example: the node that comes nearest.")
+    node: str = text(MAX_NAME, "An example: the node that comes nearest.")
     model: str = _model("these nodes")
-    message: str = Field(
-        default="",
-        max_length=_MAX_MESSAGE,
-        description="What the kubelet would say there, or why the node is unknown.",
-    )
-    sentence: str = Field(default="", max_length=_MAX_MESSAGE, description="The same in plain words.")
-    holders: tuple[Annotated[str, Field(max_length=_MAX_LINE)], ...] = Field(
-        default=(),
-        max_length=8,
-        description="Who holds there what is missing, most first, such as team/web-1: 8 exclusive CPUs.",
-        json_schema_extra=ATOMIC,
+    message: str = text(_MAX_MESSAGE, "What the kubelet would say there, or why the node is unknown.")
+    sentence: str = text(_MAX_MESSAGE, "The same in plain words.")
+    holders: tuple[Annotated[str, Field(max_length=_MAX_LINE)], ...] = listed(
+        8, "Who holds there what is missing, most first, such as team/web-1: 8 exclusive CPUs."
     )
 
 
@@ -90,12 +79,7 @@ class PredictionCandidate(APIModel):
     """A node that would admit the pod."""
 
     node: str = Field(max_length=MAX_NAME, description="Name of the node.")
-    numa_ids: tuple[NUMAID, ...] = Field(
-        default=(),
-        max_length=1024,
-        description="NUMA nodes the pod would get something of.",
-        json_schema_extra=ATOMIC,
-    )
+    numa_ids: tuple[NUMAID, ...] = listed(1024, "NUMA nodes the pod would get something of.")
     score: int = Field(
         ge=0, le=100, description="How little usable room the placement costs; 100 is the best."
     )
@@ -118,85 +102,46 @@ class PredictionOutcome(APIModel):
     predicted: str = Field(
         max_length=32, description="Verdict for that node: Admissible, Inadmissible or Unknown."
     )
-    actual: str = Field(
-        default="",
-        max_length=32,
-        description="Admitted or Rejected; left out while the kubelet has not decided.",
+    actual: str = text(32, "Admitted or Rejected; left out while the kubelet has not decided.")
+    reason: str = text(256, "The kubelet's reason for a rejection.")
+    message: str = text(_MAX_MESSAGE, "The kubelet's message.")
+    accuracy: str = text(
+        32,
+        "How right the prediction was: Right; Race, Stale or Model, if it was wrong because pods came or "
+        "went meanwhile, because the zones were old, or because of the model; Unknown if there was none. "
+        "Left out until it is known.",
     )
-    reason: str = Field(default="", max_length=256, description="The kubelet's reason for a rejection.")
-    message: str = Field(default="", max_length=_MAX_MESSAGE, description="The kubelet's message.")
-    accuracy: str = Field(
-        default="",
-        max_length=32,
-        description=(
-            "How right the prediction was: Right; Race, Stale or Model, if it was wrong because pods came or "
-            "went meanwhile, because the zones were old, or because of the model; Unknown if there was none. "
-            "Left out until it is known."
-        ),
+    explanation: tuple[Annotated[str, Field(max_length=_MAX_LINE)], ...] = listed(
+        32, "Why, for the node as it was: hints, the deciding rule, what was missing, who held it."
     )
-    explanation: tuple[Annotated[str, Field(max_length=_MAX_LINE)], ...] = Field(
-        default=(),
-        max_length=32,
-        description="Why, for the node as it was: hints, the deciding rule, what was missing, who held it.",
-        json_schema_extra=ATOMIC,
-    )
-    advice: tuple[Annotated[str, Field(max_length=_MAX_LINE)], ...] = Field(
-        default=(),
-        max_length=8,
-        description="What would have let the pod in on this node; each proven by deciding again.",
-        json_schema_extra=ATOMIC,
+    advice: tuple[Annotated[str, Field(max_length=_MAX_LINE)], ...] = listed(
+        8, "What would have let the pod in on this node; each proven by deciding again."
     )
 
 
 class PredictionSummary(APIModel):
     """The same in few words, for the columns of kubectl get; programs read the rest."""
 
-    nodes: str = Field(
-        default="",
-        max_length=32,
-        description="Nodes that would admit the pod, of all: 3/20.",
-    )
-    actual: str = Field(
-        default="",
-        max_length=32,
-        description="Waiting until the kubelet has decided, then Admitted or Rejected.",
-    )
-    node: str = Field(
-        default="", max_length=MAX_NAME, description="Node the pod is on; while it waits, the best candidate."
-    )
-    numa_nodes: str = Field(
-        default="",
-        max_length=64,
-        description="NUMA nodes there that the pod was predicted to get something of.",
-    )
-    why: str = Field(default="", max_length=128, description="What stands, or stood, in the way.")
+    nodes: str = text(32, "Nodes that would admit the pod, of all: 3/20.")
+    actual: str = text(32, "Waiting until the kubelet has decided, then Admitted or Rejected.")
+    node: str = text(MAX_NAME, "Node the pod is on; while it waits, the best candidate.")
+    numa_nodes: str = text(64, "NUMA nodes there that the pod was predicted to get something of.")
+    why: str = text(128, "What stands, or stood, in the way.")
 
 
 class AdmissionPredictionStatus(APIModel):
     """The prediction and, later, the outcome."""
 
-    verdict: str = Field(default="", max_length=32, description="Admissible, Inadmissible or Unknown.")
-    message: str = Field(default="", max_length=_MAX_MESSAGE, description="The prediction in one sentence.")
+    verdict: str = text(32, "Admissible, Inadmissible or Unknown.")
+    message: str = text(_MAX_MESSAGE, "The prediction in one sentence.")
     model: str = _model("the node that the message is about")
-    nodes: NodeCounts | None = Field(default=None, description="How many nodes were asked.")
-    reasons: tuple[PredictionReason, ...] = Field(
-        default=(), max_length=64, description="Most frequent first.", json_schema_extra=ATOMIC
-    )
-    candidates: tuple[PredictionCandidate, ...] = Field(
-        default=(), max_length=64, description="Best first.", json_schema_extra=ATOMIC
-    )
-    recommendation: str = Field(
-        default="",
-        max_length=MAX_NAME,
-        description="RebalanceRecommendation in force that would make room for the pod.",
-    )
-    changed: Timestamp | None = Field(default=None, description="When the verdict last changed.")
-    outcome: PredictionOutcome | None = Field(
-        default=None, description="What became of the pod once it had a node."
-    )
-    summary: PredictionSummary | None = Field(
-        default=None, description="The same in few words, for the columns of kubectl get."
-    )
+    nodes: NodeCounts | None = optional("How many nodes were asked.")
+    reasons: tuple[PredictionReason, ...] = listed(64, "Most frequent first.")
+    candidates: tuple[PredictionCandidate, ...] = listed(64, "Best first.")
+    recommendation: str = text(MAX_NAME, "RebalanceRecommendation in force that would make room for the pod.")
+    changed: Timestamp | None = optional("When the verdict last changed.")
+    outcome: PredictionOutcome | None = optional("What became of the pod once it had a node.")
+    summary: PredictionSummary | None = optional("The same in few words, for the columns of kubectl get.")
 
 
 ADMISSION_PREDICTION = ResourceType(
@@ -227,6 +172,4 @@ class AdmissionPrediction(APIObject):
     spec: AdmissionPredictionSpec = Field(
         description="Which pod the object is about; immutable.", json_schema_extra=IMMUTABLE
     )
-    status: AdmissionPredictionStatus | None = Field(
-        default=None, description="The prediction and, later, the outcome."
-    )
+    status: AdmissionPredictionStatus | None = optional("The prediction and, later, the outcome.")

@@ -23,6 +23,9 @@ from numazones.api.meta import (
     ResourceType,
     Timestamp,
     list_map,
+    listed,
+    optional,
+    text,
 )
 
 _MAX_MESSAGE = 4096
@@ -49,29 +52,24 @@ class TargetShape(APIModel):
         max_length=32,
         description="What one pod needs on one NUMA node, such as cpu, memory and vendor.example/nic.",
     )
-    count: int | None = Field(
-        default=None, ge=1, description="How many should fit; as many as possible where left out."
-    )
+    count: int | None = optional("How many should fit; as many as possible where left out.", ge=1)
 
 
 class FreeZone(APIModel):
     """A node, or one NUMA node of it, that is to become free of pods."""
 
     node_name: str = Field(min_length=1, max_length=MAX_NAME, description="Name of the node.")
-    numa_id: NUMAID | None = Field(default=None, description="NUMA node; the whole node where left out.")
+    numa_id: NUMAID | None = optional("NUMA node; the whole node where left out.")
 
 
 class Goals(APIModel):
     """What plans are for."""
 
     pending_pods: bool = Field(default=True, description="Make room for pending pods that no node admits.")
-    shapes: tuple[TargetShape, ...] = Field(
-        default=(),
-        max_length=32,
-        description="Raise how many pods of these shapes would fit.",
-        json_schema_extra=list_map("name"),
+    shapes: tuple[TargetShape, ...] = listed(
+        32, "Raise how many pods of these shapes would fit.", list_map("name")
     )
-    free: FreeZone | None = Field(default=None, description="Free one node or one NUMA node.")
+    free: FreeZone | None = optional("Free one node or one NUMA node.")
 
 
 class SelectorRequirement(APIModel):
@@ -83,9 +81,7 @@ class SelectorRequirement(APIModel):
         description="In, NotIn, Exists or DoesNotExist.",
         json_schema_extra=_one_of("In", "NotIn", "Exists", "DoesNotExist"),
     )
-    values: tuple[Annotated[str, Field(max_length=MAX_LABEL)], ...] = Field(
-        default=(), max_length=64, description="Values for In and NotIn.", json_schema_extra=ATOMIC
-    )
+    values: tuple[Annotated[str, Field(max_length=MAX_LABEL)], ...] = listed(64, "Values for In and NotIn.")
 
 
 class Selector(APIModel):
@@ -94,27 +90,21 @@ class Selector(APIModel):
     match_labels: dict[str, Annotated[str, Field(max_length=MAX_LABEL)]] = Field(
         default_factory=dict, max_length=64, description="Labels and the values they must have."
     )
-    match_expressions: tuple[SelectorRequirement, ...] = Field(
-        default=(), max_length=64, description="Further requirements.", json_schema_extra=ATOMIC
-    )
+    match_expressions: tuple[SelectorRequirement, ...] = listed(64, "Further requirements.")
 
 
 class PriorityThreshold(APIModel):
     """Pods of this priority or above are never moved; one of name and value."""
 
-    name: str = Field(default="", max_length=MAX_NAME, description="PriorityClass whose value counts.")
-    value: int | None = Field(default=None, ge=-(2**31), le=2**31 - 1, description="The priority itself.")
+    name: str = text(MAX_NAME, "PriorityClass whose value counts.")
+    value: int | None = optional("The priority itself.", ge=-(2**31), le=2**31 - 1)
 
 
 class Namespaces(APIModel):
     """Namespaces that pods may be moved in; one of include and exclude."""
 
-    include: tuple[Namespace, ...] = Field(
-        default=(), max_length=256, description="Only these.", json_schema_extra=ATOMIC
-    )
-    exclude: tuple[Namespace, ...] = Field(
-        default=(), max_length=256, description="All but these.", json_schema_extra=ATOMIC
-    )
+    include: tuple[Namespace, ...] = listed(256, "Only these.")
+    exclude: tuple[Namespace, ...] = listed(256, "All but these.")
 
 
 class StorageClassName(APIModel):
@@ -126,63 +116,44 @@ class StorageClassName(APIModel):
 class PVCProtection(APIModel):
     """Which claims the protection PodsWithPVC is about."""
 
-    protected_storage_classes: tuple[StorageClassName, ...] = Field(
-        default=(),
-        max_length=64,
-        description="Claims of these storage classes; all claims where left out.",
-        json_schema_extra=ATOMIC,
+    protected_storage_classes: tuple[StorageClassName, ...] = listed(
+        64, "Claims of these storage classes; all claims where left out."
     )
 
 
 class PodProtectionConfig(APIModel):
     """Details of single protections."""
 
-    pods_with_pvc: PVCProtection | None = Field(
-        default=None, alias="PodsWithPVC", description="Details of PodsWithPVC."
-    )
+    pods_with_pvc: PVCProtection | None = optional("Details of PodsWithPVC.", alias="PodsWithPVC")
 
 
 class PodProtections(APIModel):
     """Which kinds of pods are protected from eviction."""
 
-    default_disabled: tuple[Name, ...] = Field(
-        default=(),
-        max_length=16,
-        description=(
-            "Protections to lift: PodsWithLocalStorage, SystemCriticalPods, FailedBarePods, DaemonSetPods."
-        ),
-        json_schema_extra=ATOMIC,
+    default_disabled: tuple[Name, ...] = listed(
+        16, "Protections to lift: PodsWithLocalStorage, SystemCriticalPods, FailedBarePods, DaemonSetPods."
     )
-    extra_enabled: tuple[Name, ...] = Field(
-        default=(),
-        max_length=16,
-        description="Protections to add: PodsWithPVC, PodsWithoutPDB, PodsWithResourceClaims.",
-        json_schema_extra=ATOMIC,
+    extra_enabled: tuple[Name, ...] = listed(
+        16, "Protections to add: PodsWithPVC, PodsWithoutPDB, PodsWithResourceClaims."
     )
-    config: PodProtectionConfig | None = Field(default=None, description="Details of single protections.")
+    config: PodProtectionConfig | None = optional("Details of single protections.")
 
 
 class Protections(APIModel):
     """Which pods are not moved, in the terms of the descheduler's DefaultEvictor."""
 
-    pod_protections: PodProtections | None = Field(
-        default=None, description="Kinds of pods; the descheduler's default kinds where left out."
+    pod_protections: PodProtections | None = optional(
+        "Kinds of pods; the descheduler's default kinds where left out."
     )
-    priority_threshold: PriorityThreshold | None = Field(
-        default=None, description="Pods of this priority or above are not moved."
+    priority_threshold: PriorityThreshold | None = optional("Pods of this priority or above are not moved.")
+    label_selector: Selector | None = optional("Only pods with these labels may move.")
+    namespaces: Namespaces | None = optional("Where pods may be moved.")
+    namespace_label_selector: Selector | None = optional(
+        "Only pods in namespaces with these labels may move."
     )
-    label_selector: Selector | None = Field(default=None, description="Only pods with these labels may move.")
-    namespaces: Namespaces | None = Field(default=None, description="Where pods may be moved.")
-    namespace_label_selector: Selector | None = Field(
-        default=None, description="Only pods in namespaces with these labels may move."
-    )
-    node_selector: Selector | None = Field(
-        default=None, description="Only pods on nodes with these labels may move."
-    )
-    min_replicas: int | None = Field(
-        default=None, ge=0, description="Pods of workloads with fewer replicas are not moved."
-    )
-    min_pod_age: Duration | None = Field(default=None, description="Younger pods are not moved.")
+    node_selector: Selector | None = optional("Only pods on nodes with these labels may move.")
+    min_replicas: int | None = optional("Pods of workloads with fewer replicas are not moved.", ge=0)
+    min_pod_age: Duration | None = optional("Younger pods are not moved.")
     no_eviction_policy: str = Field(
         default="Preferred",
         max_length=16,
@@ -197,13 +168,11 @@ class Protections(APIModel):
 class EvictionLimits(APIModel):
     """How many evictions one plan may hold; no bound where left out."""
 
-    max_no_of_pods_to_evict_total: int | None = Field(default=None, ge=0, description="In all.")
-    max_no_of_pods_to_evict_per_node: int | None = Field(default=None, ge=0, description="From one node.")
-    max_no_of_pods_to_evict_per_namespace: int | None = Field(
-        default=None, ge=0, description="In one namespace."
-    )
-    max_no_of_pods_to_evict_per_workload: int | None = Field(
-        default=None, ge=0, description="Of one workload; by its number of replicas where left out."
+    max_no_of_pods_to_evict_total: int | None = optional("In all.", ge=0)
+    max_no_of_pods_to_evict_per_node: int | None = optional("From one node.", ge=0)
+    max_no_of_pods_to_evict_per_namespace: int | None = optional("In one namespace.", ge=0)
+    max_no_of_pods_to_evict_per_workload: int | None = optional(
+        "Of one workload; by its number of replicas where left out.", ge=0
     )
     evict_single_replicas: bool = Field(
         default=False, description="Whether the only replica of a workload may be moved."
@@ -262,32 +231,14 @@ class UnmovablePods(APIModel):
 class RebalancePolicyStatus(APIModel):
     """What the operator makes of the policy."""
 
-    observed_generation: int | None = Field(
-        default=None, ge=0, description="The metadata.generation the status is about."
-    )
-    last_search: Timestamp | None = Field(default=None, description="When the last search ended.")
-    recommendation: str = Field(
-        default="", max_length=MAX_NAME, description="Name of the recommendation in force."
-    )
-    message: str = Field(
-        default="",
-        max_length=_MAX_MESSAGE,
-        description="What the last search found, or why it found nothing, goal by goal.",
-    )
-    movable: int | None = Field(
-        default=None, ge=0, description="How many pods the last search could have moved."
-    )
-    unmovable: tuple[UnmovablePods, ...] = Field(
-        default=(),
-        max_length=64,
-        description="Why the others stay, most frequent first.",
-        json_schema_extra=ATOMIC,
-    )
-    conditions: tuple[Condition, ...] = Field(
-        default=(),
-        max_length=16,
-        description="Ready is False, with a reason, when the policy cannot be followed.",
-        json_schema_extra=list_map("type"),
+    observed_generation: int | None = optional("The metadata.generation the status is about.", ge=0)
+    last_search: Timestamp | None = optional("When the last search ended.")
+    recommendation: str = text(MAX_NAME, "Name of the recommendation in force.")
+    message: str = text(_MAX_MESSAGE, "What the last search found, or why it found nothing, goal by goal.")
+    movable: int | None = optional("How many pods the last search could have moved.", ge=0)
+    unmovable: tuple[UnmovablePods, ...] = listed(64, "Why the others stay, most frequent first.")
+    conditions: tuple[Condition, ...] = listed(
+        16, "Ready is False, with a reason, when the policy cannot be followed.", list_map("type")
     )
 
 
@@ -317,18 +268,14 @@ class RebalancePolicy(APIObject):
     RESOURCE: ClassVar[ResourceType] = REBALANCE_POLICY
 
     spec: RebalancePolicySpec = Field(description="What plans are for, what may move, and who decides.")
-    status: RebalancePolicyStatus | None = Field(
-        default=None, description="What the operator makes of the policy."
-    )
+    status: RebalancePolicyStatus | None = optional("What the operator makes of the policy.")
 
 
 class Place(APIModel):
     """A node and the NUMA nodes of it that are concerned."""
 
     node: str = Field(max_length=MAX_NAME, description="Name of the node.")
-    numa_ids: tuple[NUMAID, ...] = Field(
-        default=(), max_length=1024, description="NUMA nodes.", json_schema_extra=ATOMIC
-    )
+    numa_ids: tuple[NUMAID, ...] = listed(1024, "NUMA nodes.")
 
 
 class PodReference(APIModel):
@@ -336,7 +283,7 @@ class PodReference(APIModel):
 
     namespace: str = Field(max_length=MAX_LABEL, description="Namespace.")
     name: str = Field(max_length=MAX_NAME, description="Name.")
-    uid: str = Field(default="", max_length=128, description="UID.")
+    uid: str = text(128, "UID.")
 
 
 class OwnerOfPod(APIModel):
@@ -351,19 +298,14 @@ class RecommendedMove(APIModel):
     """One pod to evict, and where its replacement is to run."""
 
     pod: PodReference = Field(description="Pod to evict.")
-    owner: OwnerOfPod | None = Field(default=None, description="Who replaces it.")
+    owner: OwnerOfPod | None = optional("Who replaces it.")
     source: Place = Field(description="Where it runs.")
     target: Place = Field(description="Where its replacement is to run.")
-    affinity: tuple[Name, ...] = Field(
-        default=(),
-        max_length=64,
-        description="Nodes the replacement must be confined to for the plan to hold.",
-        json_schema_extra=ATOMIC,
-    )
+    affinity: tuple[Name, ...] = listed(64, "Nodes the replacement must be confined to for the plan to hold.")
     after_pending: bool = Field(
         default=False, description="Whether pending pods must be placed before the replacement is."
     )
-    why: str = Field(default="", max_length=1024, description="What the move makes possible.")
+    why: str = text(1024, "What the move makes possible.")
 
 
 class RecommendedPlacement(APIModel):
@@ -408,18 +350,15 @@ class RebalanceRecommendationSpec(APIModel):
         description="Moves in the order in which they must be made.",
         json_schema_extra=ATOMIC | IMMUTABLE,
     )
-    placements: tuple[RecommendedPlacement, ...] = Field(
-        default=(),
-        max_length=256,
-        description="Pending pods that will fit.",
-        json_schema_extra=ATOMIC | IMMUTABLE,
+    placements: tuple[RecommendedPlacement, ...] = listed(
+        256, "Pending pods that will fit.", ATOMIC | IMMUTABLE
     )
     gain: Gain = Field(description="What the plan brings.", json_schema_extra=IMMUTABLE)
     disruption: DisruptionCost = Field(description="What the plan costs.", json_schema_extra=IMMUTABLE)
     digest: str = Field(
         max_length=64, description="Equal for plans that would do the same.", json_schema_extra=IMMUTABLE
     )
-    expires: Timestamp | None = Field(default=None, description="When the plan is no longer valid.")
+    expires: Timestamp | None = optional("When the plan is no longer valid.")
     approved: bool = Field(default=False, description="Set by people to have the plan carried out.")
 
 
@@ -431,37 +370,24 @@ class MoveProgress(APIModel):
         max_length=32,
         description="Pending, Evicting, Evicted, Placed, Verified or Failed.",
     )
-    since: Timestamp | None = Field(default=None, description="When the eviction was asked for.")
-    replacement: PodReference | None = Field(default=None, description="The pod that took its place.")
-    node: str = Field(default="", max_length=MAX_NAME, description="Where the replacement runs.")
-    message: str = Field(default="", max_length=_MAX_MESSAGE, description="What happened.")
+    since: Timestamp | None = optional("When the eviction was asked for.")
+    replacement: PodReference | None = optional("The pod that took its place.")
+    node: str = text(MAX_NAME, "Where the replacement runs.")
+    message: str = text(_MAX_MESSAGE, "What happened.")
 
 
 class RebalanceRecommendationStatus(APIModel):
     """What has become of the plan."""
 
-    phase: str = Field(
-        default="",
-        max_length=32,
-        description="Proposed, Approved, Executing, Succeeded, Failed, Expired or Superseded.",
-    )
-    mode: str = Field(default="", max_length=16, description="Mode of the policy when the plan was made.")
-    message: str = Field(default="", max_length=_MAX_MESSAGE, description="Why, in one sentence.")
+    phase: str = text(32, "Proposed, Approved, Executing, Succeeded, Failed, Expired or Superseded.")
+    mode: str = text(16, "Mode of the policy when the plan was made.")
+    message: str = text(_MAX_MESSAGE, "Why, in one sentence.")
     evictions: int = Field(default=0, ge=0, description="Evictions made so far.")
-    progress: tuple[MoveProgress, ...] = Field(
-        default=(), max_length=256, description="How far each move is.", json_schema_extra=ATOMIC
-    )
-    realized: int | None = Field(
-        default=None, description="What the goal counted after the last move, by what zones published."
-    )
-    superseded_by: str = Field(
-        default="", max_length=MAX_NAME, description="Recommendation that takes its place."
-    )
-    conditions: tuple[Condition, ...] = Field(
-        default=(),
-        max_length=16,
-        description="State for programs; Complete is True once the plan has ended.",
-        json_schema_extra=list_map("type"),
+    progress: tuple[MoveProgress, ...] = listed(256, "How far each move is.")
+    realized: int | None = optional("What the goal counted after the last move, by what zones published.")
+    superseded_by: str = text(MAX_NAME, "Recommendation that takes its place.")
+    conditions: tuple[Condition, ...] = listed(
+        16, "State for programs; Complete is True once the plan has ended.", list_map("type")
     )
 
 
@@ -493,6 +419,4 @@ class RebalanceRecommendation(APIObject):
     spec: RebalanceRecommendationSpec = Field(
         description="The plan and its approval; all but approved is immutable."
     )
-    status: RebalanceRecommendationStatus | None = Field(
-        default=None, description="What has become of the plan."
-    )
+    status: RebalanceRecommendationStatus | None = optional("What has become of the plan.")
