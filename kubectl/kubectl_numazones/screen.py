@@ -40,8 +40,13 @@ def print_table(
     for name in columns:
         table.add_column(name, justify="right" if name in aligned else "left", no_wrap=name in aligned)
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(literal, row))
     target.print(table)
+
+
+def literal(cell: str | Text) -> Text:
+    """Show text as it is: names and messages may hold brackets, which rich would take for its markup."""
+    return cell if isinstance(cell, Text) else Text(cell)
 
 
 def _print_plain(columns: Sequence[str], rows: Sequence[Sequence[str | Text]], right: set[str]) -> None:

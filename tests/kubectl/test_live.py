@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from textual.widgets import Input
 
 from kubectl_numazones.cluster import Source, read
 from kubectl_numazones.live.app import Live
 from numazones_client.resources import PODS
 from numazones_simulator import node_kinds
-from tests.kubectl.conftest import written
+from tests.kubectl.conftest import cluster, node_body, pod_body, written
 from tests.operator.closed_loop import closed_loop, eventually
 
 DUMP = Path(__file__).parents[1] / "data/kubectl/dump.json"
@@ -186,3 +187,36 @@ async def test_a_cluster_that_is_not_configured_ends_it_with_the_reason(tmp_path
         await app.workers.wait_for_complete()
         await pilot.pause()
     assert "nowhere" in str(app.failure)
+
+
+HOSTILE = "[bold]x[/bold] [/] [red"
+
+
+async def test_brackets_in_names_and_messages_are_shown_as_they_are(tmp_path: Path) -> None:
+    """None of them is markup, which would swallow names, and end the view where it does not close."""
+    pods = [
+        pod_body(f"holder{HOSTILE}", 3, phase="Running", spec={"nodeName": "worker-9[/]"}),
+        pod_body(f"a{HOSTILE}", 99),
+    ]
+    path = written(tmp_path / "dump.json", [node_body("worker-9[/]"), *cluster(), *pods])
+    recommendation = {
+        "kind": "RebalanceRecommendation",
+        "metadata": {"name": f"plan{HOSTILE}"},
+        "spec": {"goal": f"goal{HOSTILE}", "moves": [{"why": HOSTILE}]},
+        "status": {"phase": "[/]", "message": HOSTILE},
+    }
+    items = json.loads(path.read_text())["items"]
+    app = view(written(path, [*items, recommendation]))
+    async with app.run_test(size=(200, 40)) as pilot:
+        await until(pilot, r"worker-9\[/\]")
+        await press(pilot, "2")
+        await until(pilot, re.escape(f"team/a{HOSTILE}"))
+        await press(pilot, "enter")
+        await until(pilot, f"─ +{re.escape(f'team/a{HOSTILE}')} +─")
+        await press(pilot, "escape", "3")
+        await until(pilot, re.escape(f"goal{HOSTILE}"))
+        await press(pilot, "enter")
+        await until(pilot, re.escape(f"RebalanceRecommendation plan{HOSTILE}: goal{HOSTILE}"))
+        await press(pilot, "escape", "slash")
+        app.query_one("#filter", Input).value = "[/]nobody"
+        await until(pilot, r"no line has the words '\[/\]nobody'")

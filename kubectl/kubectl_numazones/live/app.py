@@ -16,11 +16,13 @@ from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, VerticalScroll
+from textual.content import Content
 from textual.coordinate import Coordinate
 from textual.events import Resize
 from textual.screen import ModalScreen
 from textual.widgets import DataTable, Footer, Input, Static
 
+from kubectl_numazones import screen
 from kubectl_numazones.cluster import Seen, Source, seen_in
 from kubectl_numazones.live import lines
 from kubectl_numazones.live.board import Board, Planned, board_of, plans_of
@@ -60,7 +62,7 @@ class Details(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         """Lay the screen out."""
         box = VerticalScroll(Static(self._content))
-        box.border_title = self._title
+        box.border_title = Content(self._title)
         yield box
         yield Footer(show_command_palette=False)
 
@@ -281,13 +283,13 @@ class Live(App[None]):
         else:
             table.clear()
         for line in self._lines:
-            table.add_row(*line.cells, key=line.key)
+            table.add_row(*map(screen.literal, line.cells), key=line.key)
         keys = [line.key for line in self._lines]
         if chosen is not None and chosen.key in keys:
             table.cursor_coordinate = Coordinate(keys.index(chosen.key), 0)
         empty = self.query_one("#empty", Static)
         empty.display = not self._lines
-        empty.update(self._nothing())
+        empty.update(Text(self._nothing()))
         self.on_data_table_row_highlighted()
 
     def _draw_head(self) -> None:
