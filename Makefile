@@ -32,7 +32,7 @@ format: venv  ## let ruff rewrite what it can
 	$(BIN)/ruff format $(PRESENT)
 
 types: venv
-	$(BIN)/mypy $(filter-out scripts images,$(PRESENT)) scripts/generate_crds.py scripts/generate_reference.py
+	$(BIN)/mypy $(filter-out scripts images,$(PRESENT)) scripts/generate_crds.py scripts/generate_reference.py scripts/metric_tables.py
 
 imports: venv
 	$(BIN)/lint-imports
@@ -54,8 +54,8 @@ docs: venv  ## the documentation as a site, in build/site; ARGS=serve shows it w
 crds: venv  ## write crds/ and their reference page from numazones/api
 	$(BIN)/python scripts/generate_crds.py
 
-reference: venv  ## write docs/reference/commands.md and rights.md from programs and manifests
-	$(BIN)/python scripts/generate_reference.py
+reference: venv  ## write docs/reference/: commands, rights and tables of metrics, from programs and manifests
+	$(BIN)/python -m scripts.generate_reference
 
 dashboards: venv  ## write manifests/grafana from dashboards/
 	$(BIN)/python -m dashboards manifests/grafana

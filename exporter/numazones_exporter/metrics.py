@@ -62,13 +62,16 @@ class Metrics:
             self.source_errors.labels(source)
         self.wakeups = Counter(
             "numazones_exporter_wakeups_total",
-            "Why the node was read; a reading may have several reasons.",
+            "Why the node was read; a reading may have several reasons: start, interval, state-files, "
+            "device-plugins (one came or went, or the devices that the kubelet offers changed), kubelet, "
+            "pods, departures (pods are being deleted, and the kubelet lists them still).",
             ("reason",),
             registry=registry,
         )
         self.api_writes = Counter(
             "numazones_exporter_api_writes_total",
-            "Writes to the API server by kind of object and result (the HTTP status or 'unreachable').",
+            "Writes to the API server, by kind of object and result: ok, or the HTTP status of a failure, or "
+            "unreachable.",
             ("kind", "result"),
             registry=registry,
         )

@@ -49,7 +49,8 @@ class Metrics:
         )
         self.api_writes = Counter(
             "numazones_operator_api_writes_total",
-            "Writes to the API server, by resource and result: ok, or the HTTP status, or unreachable.",
+            "Writes to the API server, by resource and result: ok, or the HTTP status of a failure, "
+            "or unreachable.",
             ("resource", "result"),
             registry=registry,
         )
@@ -79,9 +80,10 @@ class Metrics:
         )
         self.accuracy = Counter(
             "numazones_prediction_accuracy_total",
-            "The same pods by how right the prediction was: right; wrong because of a race, of stale zones, "
-            "or of the model; unknown: nothing was predicted; and by who places pods on the node: kubelet, "
-            "koordinator, topology-aware, or unknown.",
+            "The same pods by how right the prediction was: right; wrong because of a race (pods came or "
+            "went, and the kubelet knew first), of stale zones, or of the model; unknown: nothing was "
+            "predicted; and by who places pods on the node: kubelet, koordinator, topology-aware, or "
+            "unknown. Told up to 30 s later.",
             ("accuracy", "model"),
             registry=registry,
         )
@@ -162,7 +164,7 @@ class FiguresCollector(Collector):
     """Shows figures, those about the cluster only while this replica leads."""
 
     def __init__(self, figures: Figures, *, shown: Callable[[], bool] = lambda: True) -> None:
-        self._figures = figures
+        self.figures = figures
         self._shown = shown
         self._visible = False
 
@@ -170,7 +172,7 @@ class FiguresCollector(Collector):
         """Take the figures of this moment, on the event loop."""
         self._visible = self._shown()
         if self._visible:
-            self._figures.renew()
+            self.figures.renew()
 
     def describe(self) -> list[Metric]:
         """Return nothing: what there is to show is known when it is shown."""
@@ -179,4 +181,4 @@ class FiguresCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield the gauges as they were renewed last, in whatever thread writes them out."""
         if self._visible:
-            yield from self._figures.families()
+            yield from self.figures.families()

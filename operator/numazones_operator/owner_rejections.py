@@ -15,7 +15,8 @@ class OwnerRejections:
     def __init__(self, registry: CollectorRegistry) -> None:
         self._counter = Counter(
             "numazones_owner_rejections_total",
-            "Pods that a kubelet rejected, by owner and the kubelet's reason; the latest owners only.",
+            "Pods that a kubelet rejected, by owner and the kubelet's reason: the "
+            f"{_MOST} series that were counted last.",
             ("namespace", "owner_kind", "owner", "reason"),
             registry=registry,
         )

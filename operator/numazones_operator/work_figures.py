@@ -42,7 +42,8 @@ class PredictionFigures:
         yield verdicts
         blocked = GaugeMetricFamily(
             "numazones_blocked_pods",
-            "Pods that no node would take, by who stands in the way and the most important reason.",
+            "Pods that no node would take, by who stands in the way (Kubelet, Scheduler) and the most "
+            "important reason.",
             labels=("source", "reason"),
         )
         for labels, count in self._blocked.items():
@@ -50,7 +51,8 @@ class PredictionFigures:
         yield blocked
         owners = GaugeMetricFamily(
             "numazones_owner_blocked_pods",
-            "Pods that no node would take, by owner and the most important reason; the owners with the most.",
+            "The same by owner (a Deployment, not its ReplicaSet; empty for a pod that nobody owns) and the "
+            f"most important reason: the {_MOST_OWNERS} owners with the most.",
             labels=("namespace", "owner_kind", "owner", "reason"),
         )
         for owner, count in self._owners:

@@ -57,9 +57,9 @@ def test_fences_say_nothing_of_the_tests_on_the_site(site: Path) -> None:
     assert [page.name for page in site.rglob("*.html") if "(not run)" in page.read_text()] == []
 
 
-def test_commands_and_rights_are_what_programs_and_manifests_say() -> None:
-    program = ROOT / "scripts" / "generate_reference.py"
-    run = subprocess.run([sys.executable, program, "--check"], capture_output=True, text=True, check=False)
+def test_commands_rights_and_metrics_are_what_programs_and_manifests_say() -> None:
+    command = [sys.executable, "-m", "scripts.generate_reference", "--check"]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (run.returncode, run.stderr) == (0, ""), "run make reference"
 
 
