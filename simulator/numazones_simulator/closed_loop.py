@@ -242,8 +242,7 @@ class ClosedLoop:
 
     async def _compare(self) -> None:
         compared = await outcomes.fetch(self.cluster.operator)
-        made = counted(sum(compared.values()), "prediction")
-        self.screen.title(f"{outcomes.misses(compared)} of {made} did not come true")
+        self.screen.title(outcomes.verdict(compared))
         self.screen.say(outcomes.render(compared))
         self.screen.say(outcomes.render_models(await outcomes.fetch_models(self.cluster.operator)))
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 import aiohttp
 
 from numazones.errors import NumazonesError
+from numazones.wording import counted
 
 _SAMPLE = re.compile(r"^(numazones_prediction_\w+)\{([^}]*)\} (\S+)", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
@@ -70,17 +71,17 @@ def _read(text: str, name: str, first: str, second: str) -> Mapping[tuple[str, s
     return found
 
 
-def misses(outcomes: Outcomes) -> int:
-    """How many definite predictions did not come true.
+def verdict(outcomes: Outcomes) -> str:
+    """Say how many of the definite predictions came true; what nothing was predicted of does not count.
 
     That a pod was rejected for another reason than the predicted one shows in the operator's log only.
     """
-    return sum(
-        count
-        for (predicted, actual), count in outcomes.items()
-        if (predicted == ADMISSIBLE and actual != ADMITTED)
-        or (predicted == INADMISSIBLE and actual == ADMITTED)
-    )
+    right = made = 0
+    for (predicted, actual), count in outcomes.items():
+        if predicted in {ADMISSIBLE, INADMISSIBLE}:
+            made += count
+            right += count if (predicted == ADMISSIBLE) == (actual == ADMITTED) else 0
+    return f"{right} of {counted(made, 'prediction')} came true"
 
 
 def render(outcomes: Outcomes) -> str:

@@ -14,11 +14,15 @@ numazones_something_else_total{actual="Admitted",predicted="Admissible"} 7.0
 """
 
 
-def test_outcomes_are_read_and_misses_counted() -> None:
+def test_outcomes_are_read_and_those_that_came_true_counted() -> None:
     counted = outcomes.parse(METRICS)
     assert counted["Admissible", "Admitted"] == 293
     assert sum(counted.values()) == 347
-    assert outcomes.misses(counted) == 3
+    assert outcomes.verdict(counted) == "339 of 342 predictions came true"
+
+
+def test_what_nothing_was_predicted_of_is_no_prediction() -> None:
+    assert outcomes.verdict({("Unknown", "Admitted"): 4}) == "0 of 0 predictions came true"
 
 
 def test_outcomes_are_laid_out() -> None:
