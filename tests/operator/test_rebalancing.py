@@ -469,6 +469,20 @@ async def test_a_gated_replacement_comes_after_the_pending_pod(tmp_path: Path) -
         assert len(await here.pods_of("mover")) == 1
 
 
+async def test_nobody_is_evicted_for_a_pending_pod_that_is_gone(tmp_path: Path) -> None:
+    async with crowded(tmp_path, schedulingGates=[{"name": GATE}]) as here:
+        await here.policy("Approve", goals={"pendingPods": True})
+        await here.operator()
+        item = await here.reach("Proposed")
+        await here.client.delete(PODS, "big", namespace="default")
+        await here.client.patch(
+            REBALANCE_RECOMMENDATIONS, item["metadata"]["name"], {"spec": {"approved": True}}
+        )
+        old = await here.reach("Superseded")
+        assert "default/big does not wait any more" in old["status"]["message"]
+        assert await here.is_alive()
+
+
 async def test_a_budget_at_its_limit_is_waited_for(tmp_path: Path) -> None:
     async with stage(tmp_path) as here:
         budget = {

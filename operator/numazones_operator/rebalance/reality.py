@@ -40,6 +40,9 @@ def rest_of(item: Recommendation, policy: PolicyObject, situation: Situation) ->
     goal = goal_of(item, policy, waiting)
     if goal is None and not item.spec.placements:
         return Rest(None, None, f"policy {policy.name} has no goal {item.spec.goal!r} any more")
+    vanished = _vanished(item, situation.cluster)
+    if vanished:
+        return Rest(None, goal, f"pod {vanished} does not wait any more")
     moves: list[Move] = []
     for move, progress in zip(item.spec.moves, item.progress, strict=True):
         if progress.phase == VERIFIED:
@@ -92,6 +95,15 @@ def waiting_pods(item: Recommendation, cluster: Cluster) -> list[ClusterPod]:
         for placement in item.spec.placements
         if placement.pod.uid in cluster.pending
     ]
+
+
+def _vanished(item: Recommendation, cluster: Cluster) -> str:
+    """Name a pod of a plan that neither waits nor has a node: nobody is evicted for what nobody wants."""
+    for pod in (placement.pod for placement in item.spec.placements):
+        present = pod.uid in cluster.pending or any(pod.uid in node.pods for node in cluster.nodes.values())
+        if not present:
+            return f"{pod.namespace}/{pod.name}"
+    return ""
 
 
 def running(cluster: Cluster, move: RecommendedMove) -> ClusterPod | None:
