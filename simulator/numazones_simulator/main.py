@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Awaitable, Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
@@ -79,6 +79,14 @@ _PORT = click.option(
 )
 
 
+class _DemoSettings(NamedTuple):
+    port: int
+    auto: bool
+    recording: Path | None
+    prometheus: bool
+    serve: bool | None
+
+
 @main.command(context_settings=_SETTINGS)
 @click.option("--recorded", is_flag=True, help="Show recorded nodes instead of simulated ones.")
 @click.option(
@@ -98,16 +106,7 @@ _PORT = click.option(
 @_PORT
 @_PROMETHEUS
 @_SERVE
-def demo(
-    directory: Path | None,
-    recording: Path | None,
-    port: int,
-    *,
-    recorded: bool,
-    auto: bool,
-    prometheus: bool,
-    serve: bool | None,
-) -> None:
+def demo(directory: Path | None, *, recorded: bool, **chosen: Any) -> None:
     """Show what numazones does, on a small cluster that lives on this machine for a minute.
 
     Four simulated nodes with different topology policies, one of Koordinator, one of NRI's topology-aware
@@ -119,35 +118,26 @@ def demo(
 
     Afterwards everything stays for kubectl until Ctrl-C; without a terminal the command just ends.
     """
-    screen = Screen()
+    screen, settings = Screen(), _DemoSettings(**chosen)
     if recorded or directory is not None:
-        if prometheus or recording or auto:
+        if settings.prometheus or settings.recording or settings.auto:
             raise click.UsageError(
                 "--auto, --record and --prometheus are for simulated nodes; "
                 "leave out --recorded and --recordings"
             )
-        _run(lambda scratch: _show_recorded(screen, scratch, directory, port, serve=serve))
+        _run(lambda scratch: _show_recorded(screen, scratch, directory, settings))
     else:
-        settings = _DemoSettings(port, auto, recording, prometheus, serve)
         _run(lambda scratch: _show_closed_loop(screen, scratch, settings))
 
 
 async def _show_recorded(
-    screen: Screen, scratch: Path, directory: Path | None, port: int, *, serve: bool | None
+    screen: Screen, scratch: Path, directory: Path | None, settings: _DemoSettings
 ) -> None:
     recorded = recordings.find(directory)
-    async with recorded_nodes.running(recorded, scratch, screen, port=port) as plane:
+    async with recorded_nodes.running(recorded, scratch, screen, port=settings.port) as plane:
         screen.title("kubectl get numazones")
         screen.say(tables.render(await tables.fetch(plane.server.url, _ZONES)))
-        await _serve(plane, screen, serve=serve)
-
-
-class _DemoSettings(NamedTuple):
-    port: int
-    auto: bool
-    recording: Path | None
-    prometheus: bool
-    serve: bool | None
+        await _serve(plane, screen, serve=settings.serve)
 
 
 async def _show_closed_loop(screen: Screen, scratch: Path, settings: _DemoSettings) -> None:
@@ -233,20 +223,7 @@ async def _show_metrics(
 @_PORT
 @_PROMETHEUS
 @_SERVE
-def cluster(
-    nodes: int,
-    pods: int,
-    models: str,
-    crowd: int,
-    seed: int,
-    publishing: str | None,
-    port: int,
-    directory: Path | None,
-    *,
-    operator: bool,
-    prometheus: bool,
-    serve: bool | None,
-) -> None:
+def cluster(directory: Path | None, **chosen: Any) -> None:
     """Run a simulated cluster of any size, let pods come and go, compare predictions with outcomes.
 
     Nodes are of five kinds in turn: machines with two to four NUMA zones, all topology policies, devices,
@@ -259,18 +236,7 @@ def cluster(
       numazones-simulator cluster --nodes 3                 an idle cluster to play with
       numazones-simulator cluster --nodes 20 --pods 2000    every prediction against its outcome
     """
-    settings = _ClusterSettings(
-        nodes,
-        pods,
-        models,
-        crowd,
-        seed,
-        Publishing(publishing) if publishing else None,
-        port,
-        operator,
-        prometheus,
-        serve,
-    )
+    settings = _ClusterSettings(**chosen)
     _run(lambda scratch: _show_cluster(Screen(), scratch, settings), directory)
 
 
@@ -280,7 +246,7 @@ class _ClusterSettings(NamedTuple):
     models: str
     crowd: int
     seed: int
-    publishing: Publishing | None
+    publishing: str | None
     port: int
     operator: bool
     prometheus: bool
@@ -298,7 +264,7 @@ async def _show_cluster(screen: Screen, scratch: Path, settings: _ClusterSetting
         scratch,
         screen,
         port=settings.port,
-        publishing=settings.publishing,
+        publishing=Publishing(settings.publishing) if settings.publishing else None,
         operator=() if settings.operator else None,
     ) as running:
         await _show_metrics(running, screen, scratch, prometheus=settings.prometheus)
