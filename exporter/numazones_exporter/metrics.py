@@ -9,13 +9,13 @@ and several exporters in one process do not share counters.
 from collections.abc import Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from numazones.api.amounts import Amounts
-from numazones.resources import is_memory
 from numazones_exporter.observation import ORDER
 from numazones_program import self_metrics
+from numazones_program.gauges import zone_gauges
 
 AMOUNTS = {
     "capacity": "What the hardware of the zone has.",
@@ -26,7 +26,6 @@ AMOUNTS = {
 }
 """Field of a zone's resource → what the gauge of that name says."""
 
-_ZONE_LABELS = ("node", "numa_node", "resource", "unit")
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
@@ -83,22 +82,15 @@ class Metrics:
         registry.register(_ZonesCollector(self))
 
     @property
-    def zones(self) -> Iterator[tuple[str, str, Amounts]]:
-        """Node, NUMA id and amounts of each zone's resources as last read."""
+    def zones(self) -> Iterator[tuple[str, int, str, Amounts]]:
+        """Node, NUMA id, resource and amounts of each zone's resources as last read."""
         for numa, resources in self._zones.items():
             for amounts in resources:
-                yield self._node, str(numa), amounts
+                yield self._node, numa, amounts.name, amounts
 
     def show(self, node: str, zones: Mapping[int, tuple[Amounts, ...]]) -> None:
         """Replace the zones' amounts by NUMA id; what vanished leaves no series behind."""
         self._node, self._zones = node, zones
-
-
-def unit(resource: str) -> str:
-    """Name the unit of a resource's amounts."""
-    if resource == "cpu":
-        return "core"
-    return "byte" if is_memory(resource) else "integer"
 
 
 class _ZonesCollector(Collector):
@@ -108,10 +100,4 @@ class _ZonesCollector(Collector):
         self._metrics = metrics
 
     def collect(self) -> Iterator[Metric]:
-        for name, documentation in AMOUNTS.items():
-            family = GaugeMetricFamily(f"numazones_zone_{name}", documentation, labels=_ZONE_LABELS)
-            for node, numa, amounts in self._metrics.zones:
-                value = getattr(amounts, name)
-                if value is not None:
-                    family.add_metric((node, numa, amounts.name, unit(amounts.name)), value)
-            yield family
+        yield from zone_gauges("numazones_zone", AMOUNTS, self._metrics.zones)

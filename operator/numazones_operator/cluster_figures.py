@@ -3,6 +3,7 @@
 Figures of a node are worked out once after it has changed, when Prometheus asks, and kept.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -12,8 +13,9 @@ from numazones import fragmentation
 from numazones.cluster import ClusterNode
 from numazones.fragmentation import Fragmentation, Shape
 from numazones.kubelet.node import Node
-from numazones.resources import CPU, is_memory
+from numazones.resources import CPU
 from numazones_operator.cluster_state import ClusterState
+from numazones_program.gauges import gauge, zone_gauges
 
 AMOUNTS = {
     "capacity": "What the hardware of the zone has.",
@@ -22,7 +24,13 @@ AMOUNTS = {
     "assigned": "What pods hold exclusively in the zone, those just bound included.",
     "available": "What the zone could still give.",
 }
-_LABELS = ("node", "numa_node", "resource", "unit")
+_OF_ZONES = {
+    "cpu_manager_numa_allocation_spread": "CPUs that pods hold exclusively, by NUMA node (KEP-2902).",
+    "numazones_zone_largest_request_cpus": (
+        "The most exclusive CPUs that one container could still get in the zone."
+    ),
+    "numazones_zone_largest_request_full_core_cpus": "The same, counting whole physical cores only.",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +55,8 @@ class NodeFigures:
     """What is shown of one node."""
 
     zones: tuple[ZoneFigures, ...] = ()
-    spread: tuple[tuple[int, int], ...] = ()
-    """(NUMA id, exclusive CPUs)"""
-    headroom: tuple[tuple[int, int, int], ...] = ()
-    """(NUMA id, largest request for exclusive CPUs, largest on whole cores)"""
+    of_zones: tuple[Mapping[int, int], ...] = ()
+    """NUMA id → CPUs, for each of ``_OF_ZONES``."""
     shapes: tuple[Fragmentation, ...] = ()
     stale: str = ""
     """Why the state is unknown; empty where it is known."""
@@ -83,51 +89,47 @@ class ClusterFigures:
     def families(self) -> Iterator[GaugeMetricFamily]:
         """Yield the gauges as they were renewed last."""
         figures = self._shown
-        yield from self._zone_families(figures)
-        yield _spread_family(figures)
-        yield from _headroom_families(figures)
-        yield from self._shape_families(figures)
-        stale: dict[str, int] = {}
-        for node in figures.values():
-            if node.stale:
-                stale[node.stale] = stale.get(node.stale, 0) + 1
-        nodes = GaugeMetricFamily("numazones_nodes", "Nodes in the cluster.")
-        nodes.add_metric((), len(figures))
-        yield nodes
-        family = GaugeMetricFamily(
-            "numazones_stale_nodes", "Nodes whose admission state is unknown, by reason.", labels=("reason",)
+        zones = (
+            (name, zone.numa_id, zone.resource, zone) for name, node in figures.items() for zone in node.zones
         )
-        for reason in ("NoZones", *sorted(stale.keys() - {"NoZones"})):
-            family.add_metric((reason,), stale.get(reason, 0))
-        yield family
-
-    def _zone_families(self, figures: Mapping[str, NodeFigures]) -> Iterator[GaugeMetricFamily]:
-        for amount, text in AMOUNTS.items():
-            family = GaugeMetricFamily(f"numazones_cluster_zone_{amount}", text, labels=_LABELS)
-            for name, node in figures.items():
-                for zone in node.zones:
-                    family.add_metric(
-                        (name, str(zone.numa_id), zone.resource, unit(zone.resource)), getattr(zone, amount)
-                    )
-            yield family
+        yield from zone_gauges("numazones_cluster_zone", AMOUNTS, zones)
+        for position, (metric, text) in enumerate(_OF_ZONES.items()):
+            cpus_of_zones = (
+                ((name, str(numa)), cpus)
+                for name, node in figures.items()
+                if node.of_zones
+                for numa, cpus in node.of_zones[position].items()
+            )
+            yield gauge(metric, text, ("node", "numa_node"), cpus_of_zones)
+        yield from self._shape_families(figures)
+        yield gauge("numazones_nodes", "Nodes in the cluster.", (), [((), len(figures))])
+        stale = {"NoZones": 0} | Counter(node.stale for node in figures.values() if node.stale)
+        yield gauge(
+            "numazones_stale_nodes",
+            "Nodes whose admission state is unknown, by reason.",
+            ("reason",),
+            (((reason,), count) for reason, count in sorted(stale.items())),
+        )
 
     def _shape_families(self, figures: Mapping[str, NodeFigures]) -> Iterator[GaugeMetricFamily]:
-        ratio = GaugeMetricFamily(
+        whole = {
+            (str(shape),): fragmentation.total(
+                node.shapes[position] for node in figures.values() if node.shapes
+            )
+            for position, shape in enumerate(self._shapes)
+        }
+        yield gauge(
             "numazones_fragmentation_ratio",
             "Share of the cluster's free exclusive CPUs that no further pod of the shape could use.",
-            labels=("shape",),
+            ("shape",),
+            ((shape, found.share) for shape, found in whole.items()),
         )
-        fitting = GaugeMetricFamily(
+        yield gauge(
             "numazones_shape_fitting_pods",
             "How many further pods of the shape fit, each on one NUMA node.",
-            labels=("shape",),
+            ("shape",),
+            ((shape, found.fitting) for shape, found in whole.items()),
         )
-        for position, shape in enumerate(self._shapes):
-            whole = fragmentation.total(node.shapes[position] for node in figures.values() if node.shapes)
-            ratio.add_metric((str(shape),), whole.share)
-            fitting.add_metric((str(shape),), whole.fitting)
-        yield ratio
-        yield fitting
 
 
 def figures_of(node: ClusterNode, shapes: tuple[Shape, ...]) -> NodeFigures:
@@ -141,8 +143,7 @@ def figures_of(node: ClusterNode, shapes: tuple[Shape, ...]) -> NodeFigures:
     cpus = fragmentation.room(state).get(CPU, {})
     return NodeFigures(
         zones=tuple(_zones(state)),
-        spread=tuple(fragmentation.exclusive_cpus(state).items()),
-        headroom=tuple((numa, count, cores[numa]) for numa, count in cpus.items()),
+        of_zones=(fragmentation.exclusive_cpus(state), cpus, {numa: cores[numa] for numa in cpus}),
         shapes=tuple(fragmentation.fragmentation(state, shape) for shape in shapes),
     )
 
@@ -183,41 +184,3 @@ def _zones(node: Node) -> Iterator[ZoneFigures]:
                     allocatable=(here & resource.healthy).bit_count(),
                     assigned=(here & resource.healthy & held).bit_count(),
                 )
-
-
-def unit(resource: str) -> str:
-    """Name the unit of a resource's amounts, as kube-state-metrics does."""
-    if resource == "cpu":
-        return "core"
-    return "byte" if is_memory(resource) else "integer"
-
-
-def _spread_family(figures: Mapping[str, NodeFigures]) -> GaugeMetricFamily:
-    family = GaugeMetricFamily(
-        "cpu_manager_numa_allocation_spread",
-        "CPUs that pods hold exclusively, by NUMA node (KEP-2902).",
-        labels=("node", "numa_node"),
-    )
-    for name, node in figures.items():
-        for numa, count in node.spread:
-            family.add_metric((name, str(numa)), count)
-    return family
-
-
-def _headroom_families(figures: Mapping[str, NodeFigures]) -> Iterator[GaugeMetricFamily]:
-    largest = GaugeMetricFamily(
-        "numazones_zone_largest_request_cpus",
-        "The most exclusive CPUs that one container could still get in the zone.",
-        labels=("node", "numa_node"),
-    )
-    whole = GaugeMetricFamily(
-        "numazones_zone_largest_request_full_core_cpus",
-        "The same, counting whole physical cores only.",
-        labels=("node", "numa_node"),
-    )
-    for name, node in figures.items():
-        for numa, count, cores in node.headroom:
-            largest.add_metric((name, str(numa)), count)
-            whole.add_metric((name, str(numa)), cores)
-    yield largest
-    yield whole

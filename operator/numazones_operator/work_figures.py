@@ -9,6 +9,7 @@ from numazones_operator.admission_gates import AdmissionGates
 from numazones_operator.live_forecasts import LiveForecasts
 from numazones_operator.owner_rejections import owner_of
 from numazones_operator.publisher import Publisher
+from numazones_program.gauges import gauge
 
 _MOST_OWNERS = 50
 """Owners that are shown by name: those with the most blocked pods."""
@@ -34,30 +35,26 @@ class PredictionFigures:
 
     def families(self) -> Iterator[GaugeMetricFamily]:
         """Yield the gauges as they were renewed last."""
-        verdicts = GaugeMetricFamily(
-            "numazones_predictions", "Pods without a node, by verdict.", labels=("verdict",)
+        yield gauge(
+            "numazones_predictions",
+            "Pods without a node, by verdict.",
+            ("verdict",),
+            (((verdict,), count) for verdict, count in self._verdicts.items()),
         )
-        for verdict, count in self._verdicts.items():
-            verdicts.add_metric((verdict,), count)
-        yield verdicts
-        blocked = GaugeMetricFamily(
+        yield gauge(
             "numazones_blocked_pods",
             "Pods that no node would take, by who stands in the way (Kubelet, Scheduler) and the most "
             "important reason.",
-            labels=("source", "reason"),
+            ("source", "reason"),
+            self._blocked.items(),
         )
-        for labels, count in self._blocked.items():
-            blocked.add_metric(labels, count)
-        yield blocked
-        owners = GaugeMetricFamily(
+        yield gauge(
             "numazones_owner_blocked_pods",
             "The same by owner (a Deployment, not its ReplicaSet; empty for a pod that nobody owns) and the "
             f"most important reason: the {_MOST_OWNERS} owners with the most.",
-            labels=("namespace", "owner_kind", "owner", "reason"),
+            ("namespace", "owner_kind", "owner", "reason"),
+            self._owners,
         )
-        for owner, count in self._owners:
-            owners.add_metric(owner, count)
-        yield owners
 
 
 class GateFigures:
@@ -73,14 +70,12 @@ class GateFigures:
 
     def families(self) -> Iterator[GaugeMetricFamily]:
         """Yield the gauge as it was renewed last."""
-        gated = GaugeMetricFamily(
+        yield gauge(
             "numazones_gated_pods",
             "Pods with the admission gate: true where the operator releases them, false where nobody does.",
-            labels=("served",),
+            ("served",),
+            [(("true",), self._waiting), (("false",), self._unserved)],
         )
-        gated.add_metric(("true",), self._waiting)
-        gated.add_metric(("false",), self._unserved)
-        yield gated
 
 
 class QueueFigures:
@@ -89,19 +84,17 @@ class QueueFigures:
     def __init__(self, forecasts: LiveForecasts, publisher: Publisher) -> None:
         self._forecasts = forecasts
         self._publisher = publisher
-        self._depths: Mapping[str, int] = {}
+        self._changes = self._writes = 0
 
     def renew(self) -> None:
         """Count."""
-        self._depths = {"changes": self._forecasts.backlog, "writes": self._publisher.depth}
+        self._changes, self._writes = self._forecasts.backlog, self._publisher.depth
 
     def families(self) -> Iterator[GaugeMetricFamily]:
         """Yield the gauges as they were renewed last."""
-        depth = GaugeMetricFamily(
+        yield gauge(
             "numazones_operator_queue_depth",
             "What waits: changes to be looked at, and objects to be written.",
-            labels=("queue",),
+            ("queue",),
+            [(("changes",), self._changes), (("writes",), self._writes)],
         )
-        for queue, number in self._depths.items():
-            depth.add_metric((queue,), number)
-        yield depth

@@ -6,7 +6,8 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from numazones.api.amounts import Amounts
-from numazones_exporter.metrics import Metrics, unit
+from numazones_exporter.metrics import Metrics
+from numazones_program.gauges import unit
 
 
 @pytest.fixture

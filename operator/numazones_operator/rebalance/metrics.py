@@ -15,6 +15,7 @@ from numazones_operator.rebalance.objects import (
     SUCCEEDED,
     SUPERSEDED,
 )
+from numazones_program.gauges import gauge
 
 _SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
@@ -103,19 +104,15 @@ class RebalanceFigures:
 
     def families(self) -> Iterator[GaugeMetricFamily]:
         """Yield the gauges as they were renewed last."""
-        ready = GaugeMetricFamily(
+        yield gauge(
             "numazones_rebalance_policy_ready",
             "1 where a RebalancePolicy makes sense and is followed, 0 where its status says why not.",
-            labels=("mode", "policy"),
+            ("mode", "policy"),
+            self._ready.items(),
         )
-        for labels, fine in self._ready.items():
-            ready.add_metric(labels, fine)
-        yield ready
-        plans = GaugeMetricFamily(
+        yield gauge(
             "numazones_rebalance_active_plans",
             "Recommendations that have not ended, by phase.",
-            labels=("mode", "policy", "phase"),
+            ("mode", "policy", "phase"),
+            self._plans.items(),
         )
-        for key, count in self._plans.items():
-            plans.add_metric(key, count)
-        yield plans
