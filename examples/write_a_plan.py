@@ -26,7 +26,7 @@ def main(dump: str, policy: str, now: str) -> None:
         print(f"{title(goal)}: {answer.before} fit now, {answer.after} after {answer.evictions} evictions")
         for move in (move for made in answer.plans for move in made.moves):
             zones = f"{move.node} {move.target_zones}"
-            print(f"  {move.pod.namespace}/{move.pod.name}: {move.pod.node} {move.zones} -> {zones}")
+            print(f"  {move.pod.full_name}: {move.pod.node} {move.zones} -> {zones}")
 
 
 if __name__ == "__main__":

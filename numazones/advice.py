@@ -27,6 +27,7 @@ from numazones.kubelet.explanation import explain
 from numazones.kubelet.node import Node
 from numazones.kubelet.topology_manager import TopologyManager
 from numazones.pod import Pod
+from numazones.prediction import deciding, newcomer
 from numazones.resources import CPU, MEMORY, is_memory
 
 _MEBI = 1 << 20
@@ -73,6 +74,18 @@ def advise(rejection: Admission, names: Mapping[str, str]) -> tuple[Advice, ...]
         *_other_settings(rejection),
         *_evictions(rejection, names),
     )
+
+
+def advise_on(pod: ClusterPod, node: ClusterNode) -> tuple[Advice, ...]:
+    """Return the changes that would let a pod in on a node; nothing where its kubelet does not reject it."""
+    state = deciding(pod.constraints, node)
+    if pod.admission is None or not isinstance(state, Node):
+        return ()
+    try:
+        decision = admit(state, newcomer(pod.admission))
+    except NumazonesError:
+        return ()
+    return () if decision.admitted else advise(decision, node.pod_names)
 
 
 def unlock(pod: ClusterPod, node: ClusterNode) -> Advice | None:

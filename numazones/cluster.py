@@ -227,6 +227,11 @@ class ClusterPod:
         )
 
     @property
+    def full_name(self) -> str:
+        """NAMESPACE/NAME."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
     def terminal(self) -> bool:
         """Whether it has ended; it then holds neither a slot nor resources."""
         return self.phase in _TERMINAL
@@ -346,6 +351,11 @@ class ClusterNode:
         )
 
     @property
+    def pod_names(self) -> dict[str, str]:
+        """UID in the kubelet's records → NAMESPACE/NAME."""
+        return {pod.kubelet_uid: pod.full_name for pod in self.pods.values()}
+
+    @property
     def pod_count(self) -> int:
         """How many pods hold a slot."""
         return len(self.pods)
@@ -443,7 +453,7 @@ class Cluster:
             return replace(self, pending={**self.pending, pod.uid: pod})
         node = self.nodes.get(pod.node)
         if node is None:
-            raise NoSuchNode(f"pod {pod.namespace}/{pod.name} names node {pod.node}, which is not there")
+            raise NoSuchNode(f"pod {pod.full_name} names node {pod.node}, which is not there")
         return self.with_node(node.with_pod(pod))
 
     def without_pod(self, pod: ClusterPod) -> "Cluster":

@@ -278,8 +278,7 @@ def readable(pod: ClusterPod) -> Pod:
     """
     if pod.admission is None:
         raise UnreadableNode(
-            f"pod {pod.namespace}/{pod.name} on the node cannot be read, so what it holds is not known: "
-            f"{pod.problem}"
+            f"pod {pod.full_name} on the node cannot be read, so what it holds is not known: {pod.problem}"
         )
     return pod.admission
 

@@ -88,15 +88,7 @@ def _advice_on(pod: ClusterPod, node: ClusterNode) -> tuple[Advice, ...]:
         return (away,)
     if scheduler_obstacles(pod, node):
         return ()
-    decision = decide(pod, node)
-    if isinstance(decision, str) or decision.admitted:
-        return ()
-    return advice.advise(decision, names_on(node))
-
-
-def names_on(node: ClusterNode) -> dict[str, str]:
-    """UID in the kubelet's records → namespace/name, for the pods on a node."""
-    return {pod.kubelet_uid: f"{pod.namespace}/{pod.name}" for pod in node.pods.values()}
+    return advice.advise_on(pod, node)
 
 
 EXIT_CODES = {ADMISSIBLE: 0, INADMISSIBLE: 1, UNKNOWN: 2}
@@ -159,7 +151,7 @@ def policy_lines(pod: ClusterPod, node: ClusterNode) -> tuple[str, ...]:
 
 def holders(node: ClusterNode) -> Iterator[tuple[str, str, str, str, str]]:
     """Yield (NUMA node, pod, CPUs, memory, devices) for whoever holds something, NUMA node by NUMA node."""
-    names = names_on(node)
+    names = node.pod_names
     if node.policy_state is not None:
         for held in sorted(
             placement.holdings(node.policy_state), key=lambda held: (held.numa, names.get(held.uid, ""))

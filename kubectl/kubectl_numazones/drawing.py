@@ -5,7 +5,6 @@ from collections.abc import Iterator
 
 from rich.text import Text
 
-from kubectl_numazones import answers
 from numazones import cpuset
 from numazones.cluster import ClusterNode
 from numazones.kubelet.node import Node
@@ -33,7 +32,7 @@ class Drawing:
 
     def __init__(self, node: ClusterNode, state: Node, *, plain: bool) -> None:
         self._node, self._state, self._plain = node, state, plain
-        names = answers.names_on(node)
+        names = node.pod_names
         held: dict[str, int] = {}
         for uid, containers in state.cpus.assignments.items():
             for cpus in containers.values():

@@ -28,7 +28,7 @@ def most_telling(pods: list[ClusterPod]) -> ClusterPod:
 
 def story(pods: list[ClusterPod], pod: ClusterPod, prediction: Prediction, seen: Seen) -> Iterator[str]:
     """Yield everything that is to be said before node by node: ``pod`` is the most telling of ``pods``."""
-    yield f"{pod.namespace}/{pod.name}: {_headline(pod, prediction)}"
+    yield f"{pod.full_name}: {_headline(pod, prediction)}"
     yield from _loop(pods)
     helpful = cures(pod, prediction, seen)
     made = [] if runs(pod) or prediction.verdict == ADMISSIBLE else seen.recommendations(pods)

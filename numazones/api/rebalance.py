@@ -285,6 +285,11 @@ class PodReference(APIModel):
     name: str = Field(max_length=MAX_NAME, description="Name.")
     uid: str = text(128, "UID.")
 
+    @property
+    def full_name(self) -> str:
+        """NAMESPACE/NAME."""
+        return f"{self.namespace}/{self.name}"
+
 
 class OwnerOfPod(APIModel):
     """The controller that replaces an evicted pod."""

@@ -74,7 +74,7 @@ def why_not_report(
     policy, situation = _policy(policy_body, items), situation_of(items, now)
     for node in situation.cluster.nodes.values():
         for pod in node.pods.values():
-            if f"{pod.namespace}/{pod.name}" == name:
+            if pod.full_name == name:
                 found = [
                     {"rule": objection.rule, "message": objection.message}
                     for objection in why_not(pod, situation, policy)

@@ -187,7 +187,7 @@ def pending(pods: Iterable[ClusterPod]) -> tuple[FitMore, ...]:
     for pod in sorted(pods, key=lambda pod: (-(pod.priority or 0), pod.created, pod.namespace, pod.name)):
         kind = Kind.of(pod)
         if kind is None:
-            raise InvalidGoal(f"pod {pod.namespace}/{pod.name} cannot be read: {pod.problem}")
+            raise InvalidGoal(f"pod {pod.full_name} cannot be read: {pod.problem}")
         groups.setdefault(kind, []).append(pod)
     return tuple(
         FitMore((Wanted(f"{group[0].namespace}/{group[0].name}", group[0], len(group), tuple(group)),))

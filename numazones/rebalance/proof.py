@@ -75,18 +75,18 @@ class _Play:
         moved: set[str] = set()
         for move in self._plan.moves:
             if move.pod.uid in moved:
-                raise Disproved(f"pod {_name(move.pod)} is to be moved twice")
+                raise Disproved(f"pod {move.pod.full_name} is to be moved twice")
             moved.add(move.pod.uid)
             node = self._base.get(move.pod.node)
             pod = None if node is None else node.pods.get(move.pod.uid)
             if pod is None:
-                raise Disproved(f"pod {_name(move.pod)} is not on node {move.pod.node} any more")
+                raise Disproved(f"pod {move.pod.full_name} is not on node {move.pod.node} any more")
             objections = why_not(pod, self._situation, self._policy)
             if objections:
-                raise Disproved(f"pod {_name(pod)} may not be moved: {objections[0].message}")
+                raise Disproved(f"pod {pod.full_name} may not be moved: {objections[0].message}")
             rejection = allowance.rejection(pod)
             if rejection:
-                raise Disproved(f"pod {_name(pod)} may not be moved: {rejection}")
+                raise Disproved(f"pod {pod.full_name} may not be moved: {rejection}")
             allowance = allowance.after(pod)
 
     def _move(self, index: int, cluster: Cluster) -> None:
@@ -107,7 +107,7 @@ class _Play:
             placed = place(node, move.replacement)
             if placed.node is None:
                 raise Disproved(
-                    f"the replacement of {_name(move.pod)} may be put on node {node.name}, "
+                    f"the replacement of {move.pod.full_name} may be put on node {node.name}, "
                     f"which does not take it: {'; '.join(placed.rejections)}"
                 )
             self._move(index + 1, cluster.with_node(placed.node))
@@ -116,32 +116,32 @@ class _Play:
         excluded = Target.OTHER if node.name == move.pod.node else Target.SAME
         if self._policy.target is excluded:
             raise Disproved(
-                f"the replacement of {_name(move.pod)} may be put on node {node.name}, "
+                f"the replacement of {move.pod.full_name} may be put on node {node.name}, "
                 f"but the policy's target is {self._policy.target}"
             )
         if relocation(move.pod, node.name) in self._barred:
             raise Disproved(
-                f"the replacement of {_name(move.pod)} may be put on node {node.name}, but a plan that "
+                f"the replacement of {move.pod.full_name} may be put on node {node.name}, but a plan that "
                 f"moved a pod of the same owner from {move.pod.node} to there failed within the cooldown"
             )
 
     def _options(self, pod: ClusterPod, cluster: Cluster, affinity: tuple[str, ...]) -> list[ClusterNode]:
         if pod.constraints.beyond:
             raise Disproved(
-                f"where {_name(pod)} will run cannot be foreseen: {', '.join(pod.constraints.beyond)}"
+                f"where {pod.full_name} will run cannot be foreseen: {', '.join(pod.constraints.beyond)}"
             )
         options = choices(pod, cluster, affinity)
         if not options:
-            raise Disproved(f"no node that the scheduler could choose is left for {_name(pod)}")
+            raise Disproved(f"no node that the scheduler could choose is left for {pod.full_name}")
         if len(options) > _MAX_COURSES:
-            raise Disproved(f"the scheduler could choose any of {len(options)} nodes for {_name(pod)}")
+            raise Disproved(f"the scheduler could choose any of {len(options)} nodes for {pod.full_name}")
         return options
 
     def _placed_before(self, placement: Placement, cluster: Cluster) -> Cluster:
         options = self._options(placement.pod, cluster, (placement.node,))
         placed = place(options[0], placement.pod)
         if placed.node is None:
-            raise Disproved(f"node {placement.node} does not take pod {_name(placement.pod)}")
+            raise Disproved(f"node {placement.node} does not take pod {placement.pod.full_name}")
         return cluster.with_node(placed.node)
 
     def _place(self, index: int, cluster: Cluster) -> None:
@@ -155,7 +155,7 @@ class _Play:
             placed = place(node, placement.pod)
             if placed.node is None:
                 raise Disproved(
-                    f"pod {_name(placement.pod)} may be put on node {node.name}, "
+                    f"pod {placement.pod.full_name} may be put on node {node.name}, "
                     f"which does not take it: {'; '.join(placed.rejections)}"
                 )
             self._place(index + 1, cluster.with_node(placed.node))
@@ -181,7 +181,3 @@ class _Play:
         self.courses += 1
         if self.courses > _MAX_COURSES:
             raise Disproved(f"more than {_MAX_COURSES} courses of events are possible")
-
-
-def _name(pod: ClusterPod) -> str:
-    return f"{pod.namespace}/{pod.name}"

@@ -76,7 +76,7 @@ def _plan_to_json(made: Plan) -> dict[str, Any]:
         "cpus": format_milli(made.cpus),
         "moves": [
             {
-                "pod": f"{move.pod.namespace}/{move.pod.name}",
+                "pod": move.pod.full_name,
                 "from": {"node": move.pod.node, "numaIDs": list(move.zones)},
                 "to": {"node": move.node, "numaIDs": list(move.target_zones)},
                 "affinity": list(move.affinity),

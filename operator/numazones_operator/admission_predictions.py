@@ -85,11 +85,6 @@ def digest(status: Mapping[str, Any]) -> str:
     return hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=12).hexdigest()
 
 
-def key_of(pod: ClusterPod) -> str:
-    """Return the key of a pod's object."""
-    return f"{pod.namespace}/{pod.name}"
-
-
 def object_of(pod: ClusterPod) -> dict[str, Any]:
     """Return the object without its status."""
     return AdmissionPrediction(

@@ -139,7 +139,7 @@ class ClusterState:
         record = self._records.get(node)
         pods = {} if record is None else record.pods
         found = pods.get(uid) or next((pod for pod in pods.values() if pod.kubelet_uid == uid), None)
-        return "" if found is None else f"{found.namespace}/{found.name}"
+        return "" if found is None else found.full_name
 
     def silent(self, name: str) -> bool:
         """Whether the exporter on a node gives no sign of life."""

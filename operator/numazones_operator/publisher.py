@@ -24,7 +24,6 @@ from numazones_operator.admission_predictions import (
     NameOf,
     Published,
     digest,
-    key_of,
     object_of,
     status_of,
     with_outcome,
@@ -113,20 +112,20 @@ class Publisher:
 
     def offer(self, pod: ClusterPod, prediction: Prediction, since: float) -> None:
         """Take the latest prediction for a pod; ``since`` when its cause was seen, monotonic seconds."""
-        self._latest[key_of(pod)] = (pod, prediction)
+        self._latest[pod.full_name] = (pod, prediction)
         if self._writes:
             self._enqueue(_Order(pod, prediction, self._status(pod, prediction), since))
 
     def refresh(self, uid: str) -> None:
         """Write again about a pod that waits, for which a recommendation was made or has ended."""
         pod = self._pod_of(uid)
-        latest = None if pod is None else self._latest.get(key_of(pod))
+        latest = None if pod is None else self._latest.get(pod.full_name)
         if latest is not None and latest[0].uid == uid:
             self.offer(*latest, self._clock())
 
     def verified(self, pod: ClusterPod, verification: Verification) -> None:
         """Take the outcome of a prediction. Pods that were never told about are, if all is not well."""
-        waited, prediction = self._latest.pop(key_of(pod), (pod, None))
+        waited, prediction = self._latest.pop(pod.full_name, (pod, None))
         if waited.uid != pod.uid:
             prediction = None
         if self._writes and verification.actual == ADMITTED and pod.uid not in self._unjudged:
@@ -135,7 +134,7 @@ class Publisher:
         prediction = self._unjudged.pop(pod.uid, prediction)
         if verification.accuracy is None:  # another one follows, which says why
             self._unjudged[pod.uid] = prediction
-        known = self.published.get(key_of(pod))
+        known = self.published.get(pod.full_name)
         told = known is not None and known.pod_uid == pod.uid
         if not self._writes or not (told or verification.actual != ADMITTED):
             return
@@ -150,7 +149,7 @@ class Publisher:
 
     def settle(self, pod: ClusterPod) -> None:
         """Tell what became of a pod that was predicted for but not seen to be bound; call it on changes."""
-        known = self.published.get(key_of(pod))
+        known = self.published.get(pod.full_name)
         if not self._writes or known is None or known.pod_uid != pod.uid or known.settled:
             return
         actual = outcome(pod)
@@ -159,7 +158,7 @@ class Publisher:
         self._outcomes.add(pod.uid)
         if actual == ADMITTED:
             self._announcements.admitted(pod)
-        waited, prediction = self._latest.pop(key_of(pod), (pod, None))
+        waited, prediction = self._latest.pop(pod.full_name, (pod, None))
         if waited.uid != pod.uid:
             prediction = None
         status = {} if prediction is None else with_outcome(status_of(prediction), pod, actual)
@@ -167,7 +166,7 @@ class Publisher:
 
     def forget(self, pod: ClusterPod) -> None:
         """Drop everything about a pod that is gone."""
-        key = key_of(pod)
+        key = pod.full_name
         latest = self._latest.get(key)
         if latest is not None and latest[0].uid == pod.uid:
             del self._latest[key]
@@ -204,7 +203,7 @@ class Publisher:
             await asyncio.sleep(0.02)
 
     def _enqueue(self, order: _Order) -> None:
-        key = key_of(order.pod)
+        key = order.pod.full_name
         known = self.published.get(key)
         waiting = self._urgent.get(key) or self._normal.get(key)
         same = known is not None and known.pod_uid == order.pod.uid and known.digest == digest(order.status)

@@ -191,7 +191,7 @@ class Truth:
             judged = replace(verification, accuracy=why)
             self._metrics.judged(why, expectation.model)
             level = logging.WARNING if why is Accuracy.MODEL else logging.INFO
-            fields = {"miss": True, "accuracy": why.value, "pod": _name(pod)}
+            fields = {"miss": True, "accuracy": why.value, "pod": pod.full_name}
             _log.log(level, "%s", miss_report(judged), extra={"fields": fields})
             yield pod, judged
 
@@ -337,7 +337,7 @@ def miss_report(verification: Verification) -> str:
     expectation = verification.expectation
     pod = expectation.pod
     lines = [
-        f"pod {_name(pod)} on node {pod.node}: predicted {expectation.predicted}"
+        f"pod {pod.full_name} on node {pod.node}: predicted {expectation.predicted}"
         + (f" ({expectation.reason}: {expectation.message})" if expectation.reason else "")
         + f", but it was {verification.actual}"
         + (f" ({verification.message})" if verification.message else "")
@@ -349,7 +349,3 @@ def miss_report(verification: Verification) -> str:
         lines.append(f"predicted: {expectation.answer}; seen: {verification.done}")
         lines.extend(placement.explain(expectation.policy))
     return "\n".join(lines)
-
-
-def _name(pod: ClusterPod) -> str:
-    return f"{pod.namespace}/{pod.name}"

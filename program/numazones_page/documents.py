@@ -243,7 +243,7 @@ def planned_document(goal: str, made: Plan, nodes: Mapping[str, ClusterNode], *,
         "minimal": made.minimal,
         "moves": [
             {
-                "pod": f"{move.pod.namespace}/{move.pod.name}",
+                "pod": move.pod.full_name,
                 "cpus": move.cpus // 1000,
                 "from": _place(move.pod.node, move.zones),
                 "to": _place(move.node, move.target_zones),
@@ -254,7 +254,7 @@ def planned_document(goal: str, made: Plan, nodes: Mapping[str, ClusterNode], *,
         ],
         "placements": [
             {
-                "pod": f"{placement.pod.namespace}/{placement.pod.name}",
+                "pod": placement.pod.full_name,
                 "cpus": placement.pod.requests.get("cpu", 0) // 1000,
                 "to": _place(placement.node, placement.zones),
             }
@@ -308,7 +308,7 @@ def recommended_document(
         "approved": spec.approved,
         "moves": [
             {
-                "pod": f"{move.pod.namespace}/{move.pod.name}",
+                "pod": move.pod.full_name,
                 "cpus": _cpus(pod(move.pod.uid)),
                 "from": _listed(move.source),
                 "to": _listed(move.target),
@@ -319,7 +319,7 @@ def recommended_document(
         ],
         "placements": [
             {
-                "pod": f"{placement.pod.namespace}/{placement.pod.name}",
+                "pod": placement.pod.full_name,
                 "cpus": _cpus(pod(placement.pod.uid)),
                 "to": _listed(placement.target),
             }

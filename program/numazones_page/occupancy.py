@@ -66,9 +66,8 @@ class Occupancy:
 
 def occupancy_of(node: ClusterNode) -> Occupancy | None:
     """Read a node's books; None where its state is not known, or where nothing tells which CPUs it has."""
-    names = {pod.kubelet_uid: f"{pod.namespace}/{pod.name}" for pod in node.pods.values()}
     if node.state is not None:
-        return _kubelet(node.state, names)
+        return _kubelet(node.state, node.pod_names)
     match node.policy_state:
         case KoordinatorNode() as state if state.host.topology is not None:
             return _koordinator(state)

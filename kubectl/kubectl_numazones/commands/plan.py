@@ -140,7 +140,7 @@ def _tell(goal: Goal, item: Report) -> None:
 def _row(number: int, move: Move) -> tuple[str, str, str, str, str]:
     return (
         str(number),
-        f"{move.pod.namespace}/{move.pod.name}",
+        move.pod.full_name,
         f"{move.pod.node} {','.join(map(str, move.zones))}".strip(),
         f"{move.node} {','.join(map(str, move.target_zones))}".strip(),
         move.why,
@@ -169,7 +169,7 @@ def _script(goal: Goal, item: Report) -> None:
 def _why_not(seen: Seen, source: Source, policy: Policy, name: str) -> int:
     pod = seen.named(name, source)[0]
     if not pod.node:
-        raise NotThere(f"pod {pod.namespace}/{pod.name} is on no node, so there is nothing to move")
+        raise NotThere(f"pod {pod.full_name} is on no node, so there is nothing to move")
     found = why_not(pod, seen.situation, policy)
     for objection in found:
         click.echo(f"{objection.rule}: {objection.message}")

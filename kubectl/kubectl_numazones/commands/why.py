@@ -53,7 +53,7 @@ def command(source: Source, name: str, node_name: str | None, output: str) -> in
 
 def _explain_on(pod: ClusterPod, node: ClusterNode) -> None:
     """Everything about one node: hints, merge, rule, shortfall, and who holds what is missing."""
-    click.echo(f"{pod.namespace}/{pod.name} on {node.name}")
+    click.echo(f"{pod.full_name} on {node.name}")
     for obstacle in answers.scheduler_obstacles(pod, node):
         click.echo(f"  scheduler: {obstacle}")
     said = answers.policy_lines(pod, node)

@@ -169,7 +169,7 @@ def _one_of_each(evidence: Evidence) -> list[ClusterPod]:
 
 def _owner(pod: ClusterPod) -> str:
     owner = pod.controller
-    return f"{pod.namespace}/{pod.name}" if owner is None else f"{pod.namespace}/{owner.name} ({owner.kind})"
+    return pod.full_name if owner is None else f"{pod.namespace}/{owner.name} ({owner.kind})"
 
 
 def _running(pod: ClusterPod) -> bool:

@@ -107,14 +107,14 @@ def plan_line(item: Planned) -> Line:
         item.goal,
         *(Text(str(figure), justify="right") for figure in (report.before, report.after, report.evictions)),
         Text("found here", "cyan") if first else Text("none", "dim"),
-        report.reason if first is None else f"{first.pod.namespace}/{first.pod.name} → {first.node}",
+        report.reason if first is None else f"{first.pod.full_name} → {first.node}",
     )
     return Line(item.goal, cells, lambda: _plan_details(item.goal, report))
 
 
 def _plan_details(goal: str, report: Report) -> RenderableType:
     moves = [
-        (str(number), f"{it.pod.namespace}/{it.pod.name}", it.pod.node, it.node, it.why)
+        (str(number), it.pod.full_name, it.pod.node, it.node, it.why)
         for number, made in enumerate(report.plans, 1)
         for it in made.moves
     ]

@@ -15,11 +15,9 @@ from dataclasses import dataclass
 from importlib.metadata import version
 
 from numazones import prediction
-from numazones.advice import advise
+from numazones.advice import advise_on
 from numazones.cluster import ClusterNode, ClusterPod
-from numazones.errors import NumazonesError
-from numazones.kubelet.admission import admit
-from numazones.prediction import Prediction, newcomer
+from numazones.prediction import Prediction
 from numazones_operator.metrics import Metrics
 from numazones_operator.options import Options
 from numazones_operator.page.board import Board
@@ -179,7 +177,9 @@ class Gathering:
         if unadvised:
             self._rounds += 1
             pod, node = unadvised[self._rounds % len(unadvised)]
-            self._advice[_owner(pod)] = _Advice(node, await asyncio.to_thread(_advised, pod, node))
+            advice_there = await asyncio.to_thread(advise_on, pod, node)
+            sentences = tuple((node.name, item.sentence) for item in advice_there)
+            self._advice[_owner(pod)] = _Advice(node, sentences)
 
     def _prediction(self, pod: ClusterPod) -> Prediction | None:
         if pod.admission is None:
@@ -220,7 +220,7 @@ class Gathering:
         found: dict[str, list[str]] = {}
         for item in self._intent.recommendations:
             for placement in item.spec.placements if item.active else ():
-                name = f"{placement.pod.namespace}/{placement.pod.name}"
+                name = placement.pod.full_name
                 found.setdefault(name, []).append(item.name)
         return found
 
@@ -256,17 +256,3 @@ def _worth_showing(items: Iterable[Recommendation]) -> list[Recommendation]:
 def _owner(pod: ClusterPod) -> str:
     owner = pod.controller
     return pod.uid if owner is None else owner.uid
-
-
-def _advised(pod: ClusterPod, node: ClusterNode) -> tuple[tuple[str, str], ...]:
-    """(node, what would help there); a pure function of values, so that a thread may ask it."""
-    if node.state is None or pod.admission is None:
-        return ()
-    try:
-        rejection = admit(node.state, newcomer(pod.admission))
-    except NumazonesError:
-        return ()
-    if rejection.admitted:
-        return ()
-    names = {item.kubelet_uid: f"{item.namespace}/{item.name}" for item in node.pods.values()}
-    return tuple((node.name, item.sentence) for item in advise(rejection, names))

@@ -123,7 +123,7 @@ class Execution:
         """Return why a replacement may be there before the pending pods whose place it would take."""
         for move in made.moves:
             if move.after_pending and not self._is_steerable(move.pod):
-                pod = f"{move.pod.namespace}/{move.pod.name}"
+                pod = move.pod.full_name
                 return (
                     f"the replacement of pod {pod} must wait for the pending pods, and nothing holds it back"
                 )
@@ -333,7 +333,7 @@ class Execution:
         if after == before:
             return None
         pod = item.spec.moves[index].pod
-        text = f"move {index + 1} of {len(item.spec.moves)}, pod {pod.namespace}/{pod.name}: {after.phase}"
+        text = f"move {index + 1} of {len(item.spec.moves)}, pod {pod.full_name}: {after.phase}"
         message = f"{text}, {after.message}" if after.message else text
         return Advance((*item.progress[:index], after, *item.progress[index + 1 :]), message)
 
@@ -343,7 +343,7 @@ class Execution:
         pod = item.spec.moves[index].pod
         return Advance(
             (*item.progress[:index], progress, *item.progress[index + 1 :]),
-            f"it did not go as planned: move {index + 1}, pod {pod.namespace}/{pod.name}: {why}",
+            f"it did not go as planned: move {index + 1}, pod {pod.full_name}: {why}",
             FAILED,
         )
 

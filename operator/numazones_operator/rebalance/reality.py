@@ -49,7 +49,7 @@ def rest_of(item: Recommendation, policy: PolicyObject, situation: Situation) ->
             continue
         pod = running(situation.cluster, move)
         if pod is None:
-            where = f"{move.pod.namespace}/{move.pod.name}"
+            where = move.pod.full_name
             return Rest(None, goal, f"pod {where} is not on node {move.source.node} any more")
         moves.append(
             Move(

@@ -74,13 +74,11 @@ class Kubelet:
         """
         pod = ClusterPod.from_api(body)
         if pod.admission is None:
-            raise Undecidable(f"pod {pod.namespace}/{pod.name}: {pod.problem}")
+            raise Undecidable(f"pod {pod.full_name}: {pod.problem}")
         try:
             decision = admit_to_node(self._scheduled.info(self.node, beside=pod.uid), pod.info)
         except NumazonesError as error:
-            raise Undecidable(
-                f"pod {pod.namespace}/{pod.name}: the kubelet does not decide: {error}"
-            ) from error
+            raise Undecidable(f"pod {pod.full_name}: the kubelet does not decide: {error}") from error
         qos_class = pod.admission.qos.value
         self.node, self.recorded = decision.state, decision.recorded
         if not decision.admitted:
