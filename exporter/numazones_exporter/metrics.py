@@ -7,6 +7,7 @@ and several exporters in one process do not share counters.
 """
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import Metric
@@ -38,41 +39,31 @@ class Metrics:
         self._node = ""
         self._zones: Mapping[int, tuple[Amounts, ...]] = {}
         self_metrics.register(registry, prefix="numazones_exporter")
-        self.scan_seconds = Histogram(
-            "numazones_exporter_scan_duration_seconds",
-            "Time to read the whole node once.",
-            buckets=_SECONDS,
-            registry=registry,
+        counter = partial(Counter, registry=registry)
+        histogram = partial(Histogram, buckets=_SECONDS, registry=registry)
+        self.scan_seconds = histogram(
+            "numazones_exporter_scan_duration_seconds", "Time to read the whole node once."
         )
-        self.source_seconds = Histogram(
-            "numazones_exporter_source_duration_seconds",
-            "Time to read one source.",
-            ("source",),
-            buckets=_SECONDS,
-            registry=registry,
+        self.source_seconds = histogram(
+            "numazones_exporter_source_duration_seconds", "Time to read one source.", ("source",)
         )
-        self.source_errors = Counter(
-            "numazones_exporter_source_errors_total",
-            "Reads of a source that failed.",
-            ("source",),
-            registry=registry,
+        self.source_errors = counter(
+            "numazones_exporter_source_errors_total", "Reads of a source that failed.", ("source",)
         )
         for source in ORDER:  # a rate needs a beginning
             self.source_errors.labels(source)
-        self.wakeups = Counter(
+        self.wakeups = counter(
             "numazones_exporter_wakeups_total",
             "Why the node was read; a reading may have several reasons: start, interval, state-files, "
             "device-plugins (one came or went, or the devices that the kubelet offers changed), kubelet, "
             "pods, departures (pods are being deleted, and the kubelet lists them still).",
             ("reason",),
-            registry=registry,
         )
-        self.api_writes = Counter(
+        self.api_writes = counter(
             "numazones_exporter_api_writes_total",
             "Writes to the API server, by kind of object and result: ok, or the HTTP status of a failure, or "
             "unreachable.",
             ("kind", "result"),
-            registry=registry,
         )
         self.published = Gauge(
             "numazones_exporter_last_publish_timestamp_seconds",

@@ -8,6 +8,7 @@ replicas count nothing twice; ``docs/reference/metrics.md`` lists everything.
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -30,69 +31,59 @@ class Metrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registry = registry
         self_metrics.register(registry, prefix="numazones_operator")
+        counter = partial(Counter, registry=registry)
+        histogram = partial(Histogram, buckets=_SECONDS, registry=registry)
         self.leader = Gauge(
             "numazones_operator_leader", "1 on the replica that writes, 0 on the others.", registry=registry
         )
-        self.watch_restarts = Counter(
+        self.watch_restarts = counter(
             "numazones_operator_watch_restarts_total",
             "Watches that ended, by resource and reason: ended (by the server, as agreed), broken, expired "
             "(410 Gone), rejected, unreachable.",
             ("resource", "reason"),
-            registry=registry,
         )
-        self.list_seconds = Histogram(
+        self.list_seconds = histogram(
             "numazones_operator_list_duration_seconds",
             "Time to list all objects of a resource.",
             ("resource",),
-            buckets=_SECONDS,
-            registry=registry,
         )
-        self.api_writes = Counter(
+        self.api_writes = counter(
             "numazones_operator_api_writes_total",
             "Writes to the API server, by resource and result: ok, or the HTTP status of a failure, "
             "or unreachable.",
             ("resource", "result"),
-            registry=registry,
         )
-        self.events_dropped = Counter(
+        self.events_dropped = counter(
             "numazones_operator_events_dropped_total",
             "Events on pods that were not posted, to keep within the rate.",
-            registry=registry,
         )
-        self.lag_seconds = Histogram(
+        self.lag_seconds = histogram(
             "numazones_operator_lag_seconds",
             "Time from the change that was seen to the prediction that was published for it.",
-            buckets=_SECONDS,
-            registry=registry,
         )
-        self.compute_seconds = Histogram(
+        self.compute_seconds = histogram(
             "numazones_operator_compute_duration_seconds",
             "Time to renew all predictions after a batch of changes.",
-            buckets=_SECONDS,
-            registry=registry,
         )
-        self.outcomes = Counter(
+        self.outcomes = counter(
             "numazones_prediction_outcomes_total",
             "Pods that got a node, by what was predicted for that node and what its kubelet did: Admitted, "
             "or the reason of the rejection.",
             ("predicted", "actual"),
-            registry=registry,
         )
-        self.accuracy = Counter(
+        self.accuracy = counter(
             "numazones_prediction_accuracy_total",
             "The same pods by how right the prediction was: right; wrong because of a race (pods came or "
             "went, and the kubelet knew first), of stale zones, or of the model; unknown: nothing was "
             "predicted; and by who places pods on the node: kubelet, koordinator, topology-aware, or "
             "unknown. Told up to 30 s later.",
             ("accuracy", "model"),
-            registry=registry,
         )
-        self.gates_released = Counter(
+        self.gates_released = counter(
             "numazones_admission_gates_released_total",
             "Pods whose scheduling gate was taken away, by reason: admissible, unconcerned (by NUMA "
             "placement), or timeout.",
             ("reason",),
-            registry=registry,
         )
         self._begin()
         self.owner_rejections = OwnerRejections(registry)
@@ -107,16 +98,15 @@ class Metrics:
             self.gates_released.labels(reason)
 
     def _admission_metrics(self, registry: CollectorRegistry) -> None:
-        self.admission_requests = Counter(
+        counter = partial(Counter, registry=registry)
+        self.admission_requests = counter(
             "numazones_topology_manager_admission_requests_total",
             "Admissions of pods to the nodes they were bound to, as the model played them.",
-            registry=registry,
         )
-        self.admission_errors = Counter(
+        self.admission_errors = counter(
             "numazones_topology_manager_admission_errors_total",
             "Those that the model rejected, by the kubelet's reason.",
             ("reason",),
-            registry=registry,
         )
         self.admission_seconds = Histogram(
             "numazones_topology_manager_admission_duration_seconds",
@@ -124,17 +114,15 @@ class Metrics:
             buckets=_ADMISSION_SECONDS,
             registry=registry,
         )
-        self.aligned = Counter(
+        self.aligned = counter(
             "numazones_container_aligned_compute_resources_count",
             "Containers, or whole pods, that the model aligned; scope and boundary as the kubelet has them.",
             ("scope", "boundary"),
-            registry=registry,
         )
-        self.unaligned = Counter(
+        self.unaligned = counter(
             "numazones_container_aligned_compute_resources_failure_count",
             "Those that it could not align, so that the pod was rejected.",
             ("scope", "boundary"),
-            registry=registry,
         )
 
     def judged(self, accuracy: str, model: str | None) -> None:

@@ -2,6 +2,7 @@
 
 from collections import Counter as Tally
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily
@@ -24,31 +25,28 @@ class RebalanceMetrics:
     """Counters and histograms of plans and moves."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self.recommendations = Counter(
+        counter = partial(Counter, registry=registry)
+        self.recommendations = counter(
             "numazones_rebalance_recommendations_total",
             "Recommendations by the phase that they entered: Proposed, Approved, Executing, Succeeded, "
             "Failed, Expired, Superseded.",
             ("mode", "policy", "phase"),
-            registry=registry,
         )
-        self.moves = Counter(
+        self.moves = counter(
             "numazones_rebalance_moves_total",
             "Moves by what came of them: recommended, approved, executed, failed.",
             ("mode", "policy", "result"),
-            registry=registry,
         )
-        self.evicted = Counter(
+        self.evicted = counter(
             "numazones_rebalance_pods_evicted_total",
             "Requests for an eviction, like the descheduler's pods_evicted: success, error, or blocked by a "
             "PodDisruptionBudget (asked again later).",
             ("result", "mode", "policy", "namespace", "node"),
-            registry=registry,
         )
-        self.gain = Counter(
+        self.gain = counter(
             "numazones_rebalance_gain_total",
             "What finished plans gained, confirmed by zones: pods or shapes that fit, pods out of the way.",
             ("mode", "policy"),
-            registry=registry,
         )
         self.plan_seconds = Histogram(
             "numazones_rebalance_plan_duration_seconds",
