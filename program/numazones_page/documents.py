@@ -26,6 +26,7 @@ from numazones.rebalance.moves import Plan
 from numazones.resources import is_memory
 from numazones_page.occupancy import Holder, Occupancy, occupancy_of
 
+_ENDED = frozenset({"Succeeded", "Failed", "Expired", "Superseded"})
 Document = Mapping[str, Any]
 Documents = dict[str, Document]
 
@@ -276,6 +277,8 @@ def recommended_document(
 ) -> Documents:
     """A RebalanceRecommendation.
 
+    Zones are told as they are before its moves; once it has begun or ended, they are not known any more.
+
     Args:
         name: its name.
         spec: its plan.
@@ -327,7 +330,8 @@ def recommended_document(
         ],
         "last": any(move.after_pending for move in spec.moves),
     }
-    return {f"plan/{name}": document | {"zones": _frame(document, node)}}
+    begun = status.phase in _ENDED or any(phase != "Pending" for phase in progress.values())
+    return {f"plan/{name}": document | {"zones": [] if begun else _frame(document, node)}}
 
 
 def _frame(document: Document, node: Callable[[str], ClusterNode | None]) -> list[Document]:

@@ -217,6 +217,12 @@ def test_a_plan_being_carried_out_is_told_with_the_zones_that_it_was_made_for() 
     assert later["phase"] == "Executing"
     assert later["moves"] == [first["moves"][0] | {"phase": "Evicted"}]
     assert (later["zones"], later["placements"]) == (first["zones"], first["placements"])
+    # Who comes later sees zones that are no longer those before the plan.
+    late = recommended_document("one", spec, evicted, nodes.get, pods.get)["plan/one"]
+    assert (late["phase"], late["zones"]) == ("Executing", [])
+    for phase in ("Succeeded", "Failed", "Expired", "Superseded"):
+        ended = RebalanceRecommendationStatus(phase=phase)
+        assert recommended_document("one", spec, ended, nodes.get, pods.get)["plan/one"]["zones"] == []
 
 
 @pytest.mark.parametrize("text", ["</script>", "<!--<script>", "\u2028", "\ud800", "]]>", '"'])

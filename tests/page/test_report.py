@@ -138,6 +138,13 @@ def test_nothing_is_wider_than_a_telephone(twenty: str, open_page: Open, place: 
     assert page.evaluate("document.documentElement.scrollWidth") == 360
 
 
+def test_names_of_pods_are_legible_on_a_telephone(twenty: str, open_page: Open) -> None:
+    page = open_page(twenty + "#/node/node-1", viewport={"width": 360, "height": 740})
+    heights = page.locator("td button.pod").evaluate_all("names => names.map(name => name.offsetHeight)")
+    assert heights
+    assert max(heights) < 60
+
+
 def test_markup_in_names_is_text(tmp_path: Path, open_page: Open) -> None:
     text = json.dumps(guide_cluster()).replace("web-1", json.dumps(HOSTILE)[1:-1])
     page = open_page(report_of(json.loads(text), tmp_path, "--title", HOSTILE))

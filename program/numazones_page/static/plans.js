@@ -24,7 +24,7 @@ function planCard(key, plan) {
     el("header", {}, el("h3", {}, plan.goal), plan.phase && el(`span.badge.${tone}`, {}, plan.phase)),
     el("p.sentence", {}, `${number(before)} now, ${number(after)} after ${counted(plan.moves.length, "eviction")}${plan.minimal ? ", the fewest that reach this" : ""}`, el("span.quiet", {}, ` · ${key}`)),
     plan.message && el("p.history", {}, plan.message),
-    plan.zones.length > 0 && player(key, plan, script),
+    plan.zones.length ? player(key, plan, script) : el("p.history", {}, "What its zones held before it is not known any more."),
     el("ol.moves", {}, plan.moves.map((move) => el("li", {}, el("strong", {}, move.pod), ` from ${placeName(move.from)} to ${placeName(move.to)}`, move.phase && el("span.chip", {}, move.phase), move.why && el("span.quiet", {}, ` — ${move.why}`))), plan.placements.map((placed) => el("li", {}, el("strong", {}, placed.pod), ` fits on ${placeName(placed.to)}`))),
   );
 }

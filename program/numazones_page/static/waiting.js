@@ -33,7 +33,11 @@ function waitingCard(key, group) {
 function reasons(group) {
   const [admissible, evaluated, stale, excluded] = group.nodes;
   const rows = group.reasons.map((reason) => [number(reason.count), reason.source, why(reason), reason.node ? nodeAnchor(reason.node) : ""]);
-  const summary = `${number(admissible)} of ${counted(evaluated, "node")} would admit it; ${number(stale)} unknown, ${number(excluded)} passed over by the scheduler`;
+  const summary = [
+    evaluated > 0 && `${number(admissible)} of ${counted(evaluated, "node")} would admit it`,
+    stale > 0 && `${number(stale)} unknown`,
+    excluded > 0 && `the scheduler passes over ${number(excluded)}${evaluated || stale ? "" : excluded === 1 ? " node" : " nodes, all there are"}`,
+  ].filter(Boolean).join("; ");
   return el("details", { open: group.verdict !== "Admissible" }, el("summary", {}, summary), table(["Nodes", "By", "Why", "For example"], rows, { label: "Why nodes do not take it", right: [0] }));
 }
 
