@@ -9,6 +9,7 @@ Here is what values and release change in them.
 {{- $text := .root.Files.Get (printf "files/manifests/%s" .file) | required (printf "the chart lacks manifests/%s" .file) -}}
 {{- $text = regexReplaceAll "\\bnumazones-system\\b" $text $values.exporter.namespace -}}
 {{- $text = regexReplaceAll "(\\bnamespace: *|--namespace=|:serviceaccount:)numazones-operator\\b" $text (printf "${1}%s" $values.operator.namespace) -}}
+{{- $text = replace "https://numazones.example/runbooks" $values.operator.runbookURL $text -}}
 {{- $items := list -}}
 {{- range $part := regexSplit "(?m)^---$" $text -1 -}}
 {{- $object := fromYaml $part -}}

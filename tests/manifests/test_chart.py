@@ -162,6 +162,7 @@ SET: Object = {
         "eviction": True,
         "podMonitor": True,
         "dashboards": True,
+        "runbookURL": "https://docs.my.org/numa/runbooks",
         "extraArgs": ["--rebalance-patience=10m"],
         "extraEnv": [{"name": "A", "value": "b"}],
         "resources": {"limits": {"memory": "4Gi"}},
@@ -201,6 +202,47 @@ def test_values_change_the_exporter(changed: dict[Key, Object]) -> None:
     assert pod["securityContext"]["seLinuxOptions"] == {"type": "spc_t"}
     assert template["metadata"]["annotations"]["note"] == "one"
     assert template["metadata"]["labels"] == {"app.kubernetes.io/name": "numazones-exporter", "team": "numa"}
+
+
+def test_links_to_runbooks_lead_where_they_are_served(changed: dict[Key, Object], tmp_path: Path) -> None:
+    rules = [
+        rule
+        for group in changed["PrometheusRule", "control", "numazones"]["spec"]["groups"]
+        for rule in group["rules"]
+        if "alert" in rule
+    ]
+    assert rules
+    for rule in rules:
+        expected = f"https://docs.my.org/numa/runbooks/#{rule['alert'].lower()}"
+        assert rule["annotations"]["runbook_url"] == expected
+    boards = [
+        json.loads(text)
+        for key, item in changed.items()
+        if key[0] == "ConfigMap" and item["metadata"]["labels"].get("grafana_dashboard")
+        for text in item["data"].values()
+    ]
+    assert {
+        variable["query"]
+        for board in boards
+        for variable in board["templating"]["list"]
+        if variable["name"] == "runbooks"
+    } == {"https://docs.my.org/numa/runbooks"}
+    assert "numazones.example" not in json.dumps(list(changed.values()))
+    refused = helm("template", "release", str(CHART), "--set=operator.runbookURL=runbooks", home=tmp_path)
+    assert "runbookURL" in refused.stderr
+
+
+def test_notes_tell_of_links_that_lead_nowhere(tmp_path: Path) -> None:
+    def notes(*options: str) -> str:
+        shown = helm("install", "release", str(CHART), "--dry-run=client", *options, home=tmp_path)
+        assert shown.returncode == 0, shown.stderr
+        return shown.stdout.partition("NOTES:")[2]
+
+    assert "set operator.runbookURL" not in notes()
+    assert "set operator.runbookURL" in notes("--set=operator.podMonitor=true")
+    assert "set operator.runbookURL" not in notes(
+        "--set=operator.dashboards=true", "--set=operator.runbookURL=https://docs.my.org/runbooks"
+    )
 
 
 def test_values_change_the_operator(changed: dict[Key, Object]) -> None:
