@@ -178,12 +178,14 @@ class ClusterPod:
         body: Mapping[str, Any],
         *,
         demands_of: Callable[[Mapping[str, Any]], Demands] = Demands.of,
+        constraints_of: Callable[[Mapping[str, Any]], Constraints] = Constraints.from_api,
         share: Share = lambda part: part,
     ) -> Self:
         """Read a core/v1 Pod; a pod that makes no sense is kept with its ``problem``.
 
-        ``demands_of`` reads what it asks for; who reads many pods of few templates passes one that remembers.
-        ``share`` may return an equal part that is kept already.
+        ``demands_of`` reads what it asks for, ``constraints_of`` the constraints of its spec; who reads many
+        pods of few templates passes functions that remember. ``share`` may return an equal part that is kept
+        already.
         """
         metadata, spec, status = body["metadata"], body.get("spec") or {}, body.get("status") or {}
         volumes = spec.get("volumes") or ()
@@ -213,7 +215,7 @@ class ClusterPod:
                     if key.startswith(_KEPT_ANNOTATIONS)
                 }
             ),
-            constraints=share(Constraints.from_api(spec)),
+            constraints=constraints_of(spec),
             requests=demands.requests,
             local_storage=any("emptyDir" in volume or "hostPath" in volume for volume in volumes),
             volume_claims=tuple(

@@ -9,6 +9,7 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Any, TypeVar
 
 from numazones.cluster import ClusterPod, Demands, demands_key
+from numazones.constraints import Constraints, constraints_key
 
 T = TypeVar("T", bound=Hashable)
 Made = TypeVar("Made")
@@ -42,7 +43,9 @@ class Sharing:
 
     def pod(self, body: Mapping[str, Any]) -> ClusterPod:
         """Read a pod, made of shared parts."""
-        return ClusterPod.from_api(body, demands_of=self._demands_of, share=self.part)
+        return ClusterPod.from_api(
+            body, demands_of=self._demands_of, constraints_of=self._constraints_of, share=self.part
+        )
 
     def _demands_of(self, body: Mapping[str, Any]) -> Demands:
         """Read a template once; of its other pods only the names have to be read."""
@@ -52,6 +55,9 @@ class Sharing:
         if like is None:
             return known
         return Demands(known.requests, like.named(body["metadata"], share=self.value))
+
+    def _constraints_of(self, spec: Mapping[str, Any]) -> Constraints:
+        return self.made((Constraints, constraints_key(spec)), lambda: self.value(Constraints.from_api(spec)))
 
     def made(self, key: Hashable, make: Callable[[], Made]) -> Made:
         """Return what was made under an equal key before, or have it made."""

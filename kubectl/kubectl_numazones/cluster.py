@@ -6,7 +6,6 @@ operator reads the same objects. What is missing is said where it matters: witho
 state is unknown, and nothing "fits".
 """
 
-import asyncio
 import gc
 import json
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
@@ -228,6 +227,8 @@ def read(source: Source) -> Seen:
         with _no_garbage():
             items = objects_of_files(source.files)
             return seen_in(items, moment_of(items))
+    import asyncio  # noqa: PLC0415 - dumps need no event loop
+
     return seen_in(asyncio.run(_listed(source)), datetime.now(UTC))
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from numazones.errors import NumazonesError
 
@@ -86,26 +86,18 @@ class APIModel(BaseModel):
         return self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
 
 
-def _quantity_text(value: Any) -> Any:
-    """Let numbers stand for quantities, as Kubernetes does."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return value
-    return str(value)
-
-
 QUANTITY_PATTERN = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?[0-9]+))?$"
 
 Quantity = Annotated[
     str,
-    BeforeValidator(_quantity_text),
     Field(
         max_length=64,
         pattern=QUANTITY_PATTERN,
-        # Named once more, for the schema: beside a validator of its own pydantic leaves it out.
-        json_schema_extra={"x-kubernetes-int-or-string": True, "pattern": QUANTITY_PATTERN},
+        coerce_numbers_to_str=True,
+        json_schema_extra={"x-kubernetes-int-or-string": True},
     ),
 ]
-"""A Kubernetes quantity in its text form; read its amount with ``numazones.quantity``."""
+"""A Kubernetes quantity in its text form, for which numbers stand too; ``numazones.quantity`` reads it."""
 
 CPUList = Annotated[str, Field(max_length=8192, pattern=r"^([0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*)?$")]
 """A CPU set in Linux list format; read it with ``numazones.cpuset``."""

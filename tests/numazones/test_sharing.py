@@ -1,12 +1,15 @@
 """Sharing equal parts changes nothing about what is read."""
 
 from itertools import islice
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from numazones.api.zones import node_from_zones, zones_from_node
 from numazones.cluster import ClusterPod
+from numazones.constraints import Constraints
 from numazones.kubelet.node import Node
 from numazones.pod import Pod
 from numazones.sharing import Sharing
@@ -58,3 +61,28 @@ def test_equal_nodes_share_one_kubelet() -> None:
     first, second = (read(node_kinds.single_numa_node, name) for name in ("one", "two"))
     assert first.kubelet is second.kubelet
     assert read(node_kinds.restricted_pods, "three").kubelet is not first.kubelet
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"nodeSelector": {"zone": "a"}},
+        {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{}]}}},
+        {"tolerations": [{"key": "gpu", "operator": "Exists"}]},
+        {"schedulingGates": [{"name": "wait"}]},
+        {"schedulerName": "other"},
+        {"os": {"name": "windows"}},
+        {"topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule"}]},
+        {"containers": [{"name": "c", "ports": [{"hostPort": 80}]}]},
+        {"initContainers": [{"name": "i", "restartPolicy": "Always", "ports": [{"hostPort": 80}]}]},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_pods_alike_but_for_their_constraints_are_told_apart(change: dict[str, Any]) -> None:
+    sharing = Sharing()
+    spec = {"containers": [{"name": "c"}]}
+    plain, other = (
+        sharing.pod({"metadata": {"name": "a"}, "spec": body}) for body in (spec, {**spec, **change})
+    )
+    assert plain.constraints == Constraints()
+    assert other.constraints == Constraints.from_api({**spec, **change}) != Constraints()
