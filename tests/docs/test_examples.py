@@ -16,6 +16,8 @@ from pathlib import Path
 import pytest
 from _pytest.mark.structures import ParameterSet
 
+from kubectl_numazones import main as program
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(
@@ -97,3 +99,16 @@ def test_every_link_within_the_project_leads_somewhere(page: Path) -> None:
         if not target.exists() or (link["heading"] and link["heading"] not in _headings(target)):
             broken.append(link[0])
     assert not broken
+
+
+PICTURED = {"live"}
+"""Commands of the plugin that fill a terminal; their pages show them as pictures."""
+OF_A_CLUSTER = {"record"}
+"""Commands that need a live node: the tests of the plugin run them."""
+
+
+@pytest.mark.parametrize("name", sorted(set(program._COMMANDS) - PICTURED - OF_A_CLUSTER))
+def test_every_command_of_the_plugin_is_shown_with_its_output(name: str) -> None:
+    called = re.compile(rf"\bkubectl-numazones {name}\b")
+    examples = [pair for block in console_examples() for pair in commands(str(block.values[0]))]
+    assert any(called.search(command) and shown.strip() for command, shown in examples)
