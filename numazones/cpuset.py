@@ -7,11 +7,12 @@ checkpoints and its configuration write it (cpuset(7), "List format": ``0-3,8``)
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from numazones.errors import NumazonesError
 
 CPUSet: TypeAlias = int
+_Key = TypeVar("_Key")
 
 # A guard against typing errors such as 0-40000000000, which would otherwise eat the memory;
 # Linux itself is built for at most 8192 CPUs.
@@ -89,3 +90,11 @@ def ids(cpus: CPUSet) -> Iterator[int]:
         lowest = cpus & -cpus
         yield lowest.bit_length() - 1
         cpus ^= lowest
+
+
+def grouped(pairs: Iterable[tuple[_Key, int]]) -> dict[_Key, CPUSet]:
+    """Gather (key, CPU) pairs into a set for each key."""
+    groups: dict[_Key, CPUSet] = {}
+    for key, cpu in pairs:
+        groups[key] = groups.get(key, 0) | 1 << cpu
+    return groups

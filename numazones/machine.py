@@ -5,17 +5,14 @@ ids may have gaps, NUMA nodes may lack CPUs or memory, and core ids may be uniqu
 socket: a physical core is identified by (numa, socket, core). Masks are integers, see ``cpuset``.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from numazones import cpuset
 from numazones.cpuset import CPUSet
 from numazones.errors import NumazonesError
-
-_Key = TypeVar("_Key")
 
 
 class InvalidMachine(NumazonesError):
@@ -89,22 +86,22 @@ class Machine:
     @cached_property
     def cpus_of_numa(self) -> dict[int, CPUSet]:
         """NUMA id → its CPUs, for every NUMA node, CPU-less ones included."""
-        return dict.fromkeys(self.by_numa, 0) | _grouped((cpu.numa, cpu.id) for cpu in self.cpus)
+        return dict.fromkeys(self.by_numa, 0) | cpuset.grouped((cpu.numa, cpu.id) for cpu in self.cpus)
 
     @cached_property
     def cpus_of_socket(self) -> dict[int, CPUSet]:
         """Socket id → its CPUs."""
-        return _grouped((cpu.socket, cpu.id) for cpu in self.cpus)
+        return cpuset.grouped((cpu.socket, cpu.id) for cpu in self.cpus)
 
     @cached_property
     def cpus_of_core(self) -> dict[tuple[int, int, int], CPUSet]:
         """(numa, socket, core) → its CPUs."""
-        return _grouped(((cpu.numa, cpu.socket, cpu.core), cpu.id) for cpu in self.cpus)
+        return cpuset.grouped(((cpu.numa, cpu.socket, cpu.core), cpu.id) for cpu in self.cpus)
 
     @cached_property
     def cpus_of_uncore(self) -> dict[int, CPUSet]:
         """L3 cache id → its CPUs, for the CPUs whose cache is known."""
-        return _grouped((cpu.uncore, cpu.id) for cpu in self.cpus if cpu.uncore is not None)
+        return cpuset.grouped((cpu.uncore, cpu.id) for cpu in self.cpus if cpu.uncore is not None)
 
     def __hash__(self) -> int:
         return hash((self.all_cpus, self.numa_mask, tuple(node.memory for node in self.numa_nodes)))
@@ -137,10 +134,3 @@ def _reordered(node: NUMANode, order: list[int]) -> NUMANode:
     if distances is not None and len(distances) == len(order):
         distances = tuple(distances[index] for index in order)
     return NUMANode(node.id, node.memory, tuple(sorted(node.hugepages)), distances)
-
-
-def _grouped(pairs: Iterable[tuple[_Key, int]]) -> dict[_Key, CPUSet]:
-    groups: dict[_Key, CPUSet] = {}
-    for key, cpu in pairs:
-        groups[key] = groups.get(key, 0) | 1 << cpu
-    return groups

@@ -41,13 +41,12 @@ async def fetch(server: str, path: str, *, token: str = "") -> Mapping[str, Any]
         return table
 
 
-def render(table: Mapping[str, Any], *, wide: bool = False, namespaces: bool = False) -> str:
+def render(table: Mapping[str, Any], *, wide: bool = False) -> str:
     """Lay out a Table as text; the empty text for a table without rows.
 
     Args:
         table: a meta/v1 Table.
         wide: also show the columns that ``-o wide`` shows.
-        namespaces: begin with a column NAMESPACE, as ``--all-namespaces`` does.
     """
     shown = [
         index
@@ -58,10 +57,6 @@ def render(table: Mapping[str, Any], *, wide: bool = False, namespaces: bool = F
     rows = [[_cell(row["cells"][index]) for index in shown] for row in table.get("rows") or ()]
     if not rows:
         return ""
-    if namespaces:
-        titles.insert(0, "NAMESPACE")
-        for cells, row in zip(rows, table["rows"], strict=True):
-            cells.insert(0, str(((row.get("object") or {}).get("metadata") or {}).get("namespace", "")))
     return _lay_out([titles, *rows])
 
 

@@ -9,8 +9,8 @@ TABLE = {
         {"name": "IP", "type": "string", "priority": 1},
     ],
     "rows": [
-        {"cells": ["a", True, "first\nsecond", "10.0.0.1"], "object": {"metadata": {"namespace": "default"}}},
-        {"cells": ["longer-name", False, None, None], "object": {"metadata": {"namespace": "x"}}},
+        {"cells": ["a", True, "first\nsecond", "10.0.0.1"]},
+        {"cells": ["longer-name", False, None, None]},
     ],
 }
 
@@ -23,11 +23,11 @@ def test_columns_are_laid_out_as_kubectl_does() -> None:
     )  # fmt: skip
 
 
-def test_wide_columns_and_namespaces_on_demand() -> None:
-    assert tables.render(TABLE, wide=True, namespaces=True) == (
-        "NAMESPACE   NAME          READY   NOTE     IP\n"
-        "default     a             true    first    10.0.0.1\n"
-        "x           longer-name   false   <none>   <none>\n"
+def test_wide_columns_on_demand() -> None:
+    assert tables.render(TABLE, wide=True) == (
+        "NAME          READY   NOTE     IP\n"
+        "a             true    first    10.0.0.1\n"
+        "longer-name   false   <none>   <none>\n"
     )
 
 

@@ -7,7 +7,7 @@ Questions about cores are asked for every set of NUMA nodes of every candidate. 
 threads all have the same distance from the first ones, shifting a set answers them at once.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -58,11 +58,11 @@ class CPUTopology:
     def __post_init__(self) -> None:
         # Of a CPU listed twice the last entry counts, though all entries count as parts of the machine.
         known = {cpu.id: cpu for cpu in self.cpus}
-        cores = _grouped((_core(cpu), cpu.id) for cpu in known.values())
+        cores = cpuset.grouped((_core(cpu), cpu.id) for cpu in known.values())
         listed_cores = {(cpu.socket, cpu.numa, _core(cpu)) for cpu in self.cpus}
         listed_numas = {(cpu.socket, cpu.numa) for cpu in self.cpus}
         listed_sockets = {cpu.socket for cpu in self.cpus}
-        numas = _grouped((cpu.numa, cpu.id) for cpu in known.values())
+        numas = cpuset.grouped((cpu.numa, cpu.id) for cpu in known.values())
         nested = len({(_core(cpu), cpu.numa) for cpu in known.values()}) == len(cores)
         in_order = tuple(sorted(cores.items()))
         per_core = len(known) // max(1, len(listed_cores))
@@ -75,7 +75,7 @@ class CPUTopology:
             "per_socket": len(known) // max(1, len(listed_sockets)),
             "cores": in_order,
             "numas": numas,
-            "sockets": _grouped((cpu.socket, cpu.id) for cpu in known.values()),
+            "sockets": cpuset.grouped((cpu.socket, cpu.id) for cpu in known.values()),
             "core_of": {cpu.id: _core(cpu) for cpu in known.values()},
             "numa_of": {cpu.id: cpu.numa for cpu in known.values()},
             "socket_of": {cpu.id: cpu.socket for cpu in known.values()},
@@ -167,10 +167,3 @@ def _regular(cores: list[CPUSet], per_core: int) -> tuple[CPUSet, int]:
     if {core.bit_count() for core in cores} == {per_core} and per_core in {1, 2} and len(distances) == 1:
         return sum(core & -core for core in cores), distances.pop()
     return 0, 0
-
-
-def _grouped(pairs: Iterable[tuple[int, int]]) -> dict[int, CPUSet]:
-    groups: dict[int, CPUSet] = {}
-    for key, cpu in pairs:
-        groups[key] = groups.get(key, 0) | 1 << cpu
-    return groups

@@ -7,6 +7,7 @@ Raises:
 from collections.abc import Mapping
 from typing import Any
 
+from numazones.errors import NumazonesError
 from numazones.policies.koordinator.amounts import parsed
 from numazones.policies.koordinator.status import InvalidNode
 
@@ -24,11 +25,13 @@ def texts(parent: Mapping[str, Any], name: str) -> dict[str, str]:
     return {str(key): str(value) for key, value in mapping(parent, name).items()}
 
 
-def items(parent: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
-    """A member that is a list of objects; empty if it is not there."""
+def items(
+    parent: Mapping[str, Any], name: str, invalid: type[NumazonesError] = InvalidNode
+) -> list[Mapping[str, Any]]:
+    """A member that is a list of objects, empty if it is not there; ``invalid`` is raised otherwise."""
     listed = parent.get(name) or []
     if not isinstance(listed, list | tuple) or not all(isinstance(item, Mapping) for item in listed):
-        raise InvalidNode(f"{name} is not a list of mappings")
+        raise invalid(f"{name} is not a list of mappings")
     return list(listed)
 
 

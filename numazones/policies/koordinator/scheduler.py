@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from numazones.policies.koordinator.annotations import LEAST_ALLOCATED, MOST_ALLOCATED, CPUBindPolicy
+from numazones.policies.koordinator.objects import items
 from numazones.policies.koordinator.status import InvalidConfiguration
 
 SCHEDULER_NAME = "koord-scheduler"
@@ -96,7 +97,7 @@ class Scheduler:
             device_scoring=_strategy(device, "scoringStrategy", ScoringStrategy(weights=_DEVICE_WEIGHTS)),
             unshared_models=frozenset(
                 (str(item.get("vendor", "")), str(item.get("model", "")))
-                for item in _listed(device, "gpuShareUnsupportedModels")
+                for item in items(device, "gpuShareUnsupportedModels", InvalidConfiguration)
             ),
         )
 
@@ -124,7 +125,7 @@ def _strategy(arguments: Mapping[str, Any], name: str, default: ScoringStrategy)
     if type_ not in (LEAST_ALLOCATED, MOST_ALLOCATED):
         raise InvalidConfiguration(f"{name}.type: scoring strategy {type_} is not supported")
     weights = {}
-    for index, item in enumerate(_listed(given, "resources")):
+    for index, item in enumerate(items(given, "resources", InvalidConfiguration)):
         weight = item.get("weight", 0)
         if isinstance(weight, bool) or not isinstance(weight, int) or not 0 < weight <= _LARGEST_WEIGHT:
             raise InvalidConfiguration(
@@ -133,10 +134,3 @@ def _strategy(arguments: Mapping[str, Any], name: str, default: ScoringStrategy)
             )
         weights[str(item.get("name", ""))] = weight
     return ScoringStrategy(type_ == MOST_ALLOCATED, tuple(weights.items()))
-
-
-def _listed(parent: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
-    listed = parent.get(name) or []
-    if not isinstance(listed, list | tuple) or not all(isinstance(item, Mapping) for item in listed):
-        raise InvalidConfiguration(f"{name} is not a list of mappings")
-    return list(listed)

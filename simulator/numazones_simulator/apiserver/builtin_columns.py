@@ -21,6 +21,7 @@ from numazones_simulator.apiserver.tables import (
 )
 
 Cell = Callable[[Object], Any]
+_UNSET: Final = "<unset>"
 
 
 def get(obj: Any, *path: str, default: Any = None) -> Any:
@@ -63,6 +64,25 @@ def _selector_text(selector: Any) -> str:
     return ",".join(parts) or NONE
 
 
+def _selector(*path: str) -> Cell:
+    return lambda obj: _selector_text(get(obj, *path))
+
+
+def _joined(*path: str, keys: tuple[str, ...], default: str) -> Cell:
+    """Members of an object that refers to another, the default where it is absent."""
+    return lambda obj: (
+        "/".join(get(obj, *path, key, default="") for key in keys) if get(obj, *path) else default
+    )
+
+
+def _ready_replicas(workload: Object) -> str:
+    wanted = get(workload, "spec", "replicas", default=0)
+    return f"{get(workload, 'status', 'readyReplicas', default=0)}/{wanted}"
+
+
+_WEBHOOKS: Final = _integer("Webhooks", lambda obj: len(obj.get("webhooks") or ()))
+
+
 def _template_columns(*, selector: bool = True) -> tuple[Column, ...]:
     def containers(key: str) -> Cell:
         return lambda obj: ",".join(
@@ -74,7 +94,7 @@ def _template_columns(*, selector: bool = True) -> tuple[Column, ...]:
         _wide("Images", containers("image")),
     )
     if selector:
-        columns += (_wide("Selector", lambda obj: _selector_text(get(obj, "spec", "selector"))),)
+        columns += (_wide("Selector", _selector("spec", "selector")),)
     return columns
 
 
@@ -232,14 +252,8 @@ def _node_address(kind: str) -> Cell:
 
 
 def _event_last_seen(event: Object) -> str:
-    observed = get(event, "series", "lastObservedTime")
-    return (
-        age(observed)
-        if observed
-        else age(event.get("lastTimestamp"))
-        if event.get("lastTimestamp")
-        else _first_seen(event)
-    )
+    last = get(event, "series", "lastObservedTime") or event.get("lastTimestamp")
+    return age(last) if last else _first_seen(event)
 
 
 def _first_seen(event: Object) -> str:
@@ -309,11 +323,8 @@ def _access_modes(*path: str) -> Cell:
 
 
 def _claim_status(claim: Object) -> str:
-    return (
-        "Terminating"
-        if claim["metadata"].get("deletionTimestamp")
-        else get(claim, "status", "phase", default="")
-    )
+    leaves = claim["metadata"].get("deletionTimestamp")
+    return "Terminating" if leaves else get(claim, "status", "phase", default="")
 
 
 def _bound_role(binding: Object) -> str:
@@ -400,7 +411,7 @@ COLUMNS: Final[dict[str, tuple[Column, ...]]] = {
         Column("Cluster-IP", _field("spec", "clusterIP", default=NONE)),
         Column("External-IP", lambda obj: ",".join(get(obj, "spec", "externalIPs", default=[])) or NONE),
         Column("Port(s)", _service_ports),
-        wide=(_wide("Selector", lambda obj: _selector_text(get(obj, "spec", "selector"))),),
+        wide=(_wide("Selector", _selector("spec", "selector")),),
     ),
     "PersistentVolumeClaim": _with_age(
         Column("Status", _claim_status),
@@ -408,26 +419,19 @@ COLUMNS: Final[dict[str, tuple[Column, ...]]] = {
         Column("Capacity", _field("status", "capacity", "storage")),
         Column("Access Modes", _access_modes("status", "accessModes")),
         Column("StorageClass", _field("spec", "storageClassName")),
-        Column("VolumeAttributesClass", _field("spec", "volumeAttributesClassName", default="<unset>")),
-        wide=(_wide("VolumeMode", _field("spec", "volumeMode", default="<unset>")),),
+        Column("VolumeAttributesClass", _field("spec", "volumeAttributesClassName", default=_UNSET)),
+        wide=(_wide("VolumeMode", _field("spec", "volumeMode", default=_UNSET)),),
     ),
     "PersistentVolume": _with_age(
         Column("Capacity", _field("spec", "capacity", "storage")),
         Column("Access Modes", _access_modes("spec", "accessModes")),
         Column("Reclaim Policy", _field("spec", "persistentVolumeReclaimPolicy")),
         Column("Status", _claim_status),
-        Column(
-            "Claim",
-            lambda obj: (
-                "/".join(get(obj, "spec", "claimRef", key, default="") for key in ("namespace", "name"))
-                if get(obj, "spec", "claimRef")
-                else ""
-            ),
-        ),
+        Column("Claim", _joined("spec", "claimRef", keys=("namespace", "name"), default="")),
         Column("StorageClass", _field("spec", "storageClassName")),
-        Column("VolumeAttributesClass", _field("spec", "volumeAttributesClassName", default="<unset>")),
+        Column("VolumeAttributesClass", _field("spec", "volumeAttributesClassName", default=_UNSET)),
         Column("Reason", _field("status", "reason")),
-        wide=(_wide("VolumeMode", _field("spec", "volumeMode", default="<unset>")),),
+        wide=(_wide("VolumeMode", _field("spec", "volumeMode", default=_UNSET)),),
     ),
     "Lease": _with_age(Column("Holder", _field("spec", "holderIdentity"))),
     "PodDisruptionBudget": _with_age(
@@ -436,12 +440,7 @@ COLUMNS: Final[dict[str, tuple[Column, ...]]] = {
         _integer("Allowed Disruptions", _field("status", "disruptionsAllowed", default=0)),
     ),
     "Deployment": _with_age(
-        Column(
-            "Ready",
-            lambda obj: (
-                f"{get(obj, 'status', 'readyReplicas', default=0)}/{get(obj, 'spec', 'replicas', default=0)}"
-            ),
-        ),
+        Column("Ready", _ready_replicas),
         Column("Up-to-date", _field("status", "updatedReplicas", default=0)),
         Column("Available", _field("status", "availableReplicas", default=0)),
         wide=_template_columns(),
@@ -453,12 +452,7 @@ COLUMNS: Final[dict[str, tuple[Column, ...]]] = {
         wide=_template_columns(),
     ),
     "StatefulSet": _with_age(
-        Column(
-            "Ready",
-            lambda obj: (
-                f"{get(obj, 'status', 'readyReplicas', default=0)}/{get(obj, 'spec', 'replicas', default=0)}"
-            ),
-        ),
+        Column("Ready", _ready_replicas),
         wide=_template_columns(selector=False),
     ),
     "DaemonSet": _with_age(
@@ -467,9 +461,7 @@ COLUMNS: Final[dict[str, tuple[Column, ...]]] = {
         _integer("Ready", _field("status", "numberReady", default=0)),
         _integer("Up-to-date", _field("status", "updatedNumberScheduled", default=0)),
         _integer("Available", _field("status", "numberAvailable", default=0)),
-        Column(
-            "Node Selector", lambda obj: _selector_text(get(obj, "spec", "template", "spec", "nodeSelector"))
-        ),
+        Column("Node Selector", _selector("spec", "template", "spec", "nodeSelector")),
         wide=_template_columns(),
     ),
     "Job": _with_age(
@@ -494,7 +486,7 @@ COLUMNS: Final[dict[str, tuple[Column, ...]]] = {
         Column("AllowVolumeExpansion", lambda obj: bool(obj.get("allowVolumeExpansion")), type="boolean"),
     ),
     "NetworkPolicy": _with_age(
-        Column("Pod-Selector", lambda obj: _selector_text(get(obj, "spec", "podSelector"))),
+        Column("Pod-Selector", _selector("spec", "podSelector")),
     ),
     "Role": _created_columns(),
     "ClusterRole": _created_columns(),
@@ -502,14 +494,7 @@ COLUMNS: Final[dict[str, tuple[Column, ...]]] = {
     "ClusterRoleBinding": _binding_columns(),
     "ValidatingAdmissionPolicy": _with_age(
         _integer("Validations", lambda obj: len(get(obj, "spec", "validations", default=[]))),
-        Column(
-            "ParamKind",
-            lambda obj: (
-                "/".join(get(obj, "spec", "paramKind", key, default="") for key in ("apiVersion", "kind"))
-                if get(obj, "spec", "paramKind")
-                else "<unset>"
-            ),
-        ),
+        Column("ParamKind", _joined("spec", "paramKind", keys=("apiVersion", "kind"), default=_UNSET)),
     ),
     "ValidatingAdmissionPolicyBinding": _with_age(
         Column("PolicyName", _field("spec", "policyName")),
@@ -517,16 +502,12 @@ COLUMNS: Final[dict[str, tuple[Column, ...]]] = {
             "ParamRef",
             lambda obj: (
                 "/".join(filter(None, (get(obj, "spec", "paramRef", key) for key in ("namespace", "name"))))
-                or "<unset>"
+                or _UNSET
             ),
         ),
     ),
-    "ValidatingWebhookConfiguration": _with_age(
-        _integer("Webhooks", lambda obj: len(obj.get("webhooks") or ()))
-    ),
-    "MutatingWebhookConfiguration": _with_age(
-        _integer("Webhooks", lambda obj: len(obj.get("webhooks") or ()))
-    ),
+    "ValidatingWebhookConfiguration": _with_age(_WEBHOOKS),
+    "MutatingWebhookConfiguration": _with_age(_WEBHOOKS),
     "CustomResourceDefinition": _created_columns(),
 }
 """Columns by kind; a kind that is not listed gets its name and its age."""
