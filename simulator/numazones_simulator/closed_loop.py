@@ -26,7 +26,7 @@ from numazones_simulator.programs import installed
 from numazones_simulator.replica_sets import REPLICA_SETS
 from numazones_simulator.screen import Screen
 from numazones_simulator.simulated_cluster import SimulatedCluster
-from numazones_simulator.workload import Workload
+from numazones_simulator.workload import Workload, container
 
 PREDICTIONS = Resource("numazones.io", "v1alpha1", "admissionpredictions")
 POLICIES = Resource("numazones.io", "v1alpha1", "rebalancepolicies", namespaced=False)
@@ -366,13 +366,8 @@ def free_cpus(node: Node) -> list[tuple[int, int]]:
 
 def _pod_spec(cpus: int, *, selector: Mapping[str, str]) -> Body:
     """A Guaranteed pod of one container."""
-    amounts = {"cpu": str(cpus), "memory": "1Gi"}
-    container = {
-        "name": "app",
-        "image": "registry.example/app:1",
-        "resources": {"requests": amounts, "limits": amounts},
-    }
-    return {"terminationGracePeriodSeconds": 0, "nodeSelector": dict(selector), "containers": [container]}
+    containers = [container("app", {"cpu": str(cpus), "memory": "1Gi"})]
+    return {"terminationGracePeriodSeconds": 0, "nodeSelector": dict(selector), "containers": containers}
 
 
 def _place(place: Mapping[str, Any]) -> str:

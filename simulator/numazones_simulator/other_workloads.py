@@ -13,12 +13,11 @@ from numazones.placement import Model
 from numazones.policies.koordinator.annotations import NUMA_TOPOLOGY_SPEC, QOS_CLASS
 from numazones.policies.koordinator.scheduler import SCHEDULER_NAME
 from numazones_simulator.node_kinds import KOORDINATOR_GPU, MODEL_LABEL
-from numazones_simulator.workload import APP_LABEL
+from numazones_simulator.workload import best_effort, container, manifest
 
 Body = dict[str, Any]
 _Form = tuple[int, str, Callable[[random.Random], Body]]
 
-_IMAGE = "registry.example/app:1"
 _ANNOTATION = "resource-policy.nri.io"
 
 
@@ -39,27 +38,12 @@ def _pods(seed: int, namespace: str, model: Model, forms: tuple[_Form, ...]) -> 
         _, form, make = draw.choices(forms, weights)[0]
         made = make(draw)
         metadata = made.pop("metadata", {})
-        yield {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {
-                **metadata,
-                "name": f"{model}-{form}-{number:05}",
-                "namespace": namespace,
-                "labels": {APP_LABEL: form, **metadata.get("labels", {})},
-            },
-            "spec": {
-                "terminationGracePeriodSeconds": 0,
-                "nodeSelector": {MODEL_LABEL: str(model)},
-                "tolerations": [{"key": MODEL_LABEL, "value": str(model)}],
-                **made,
-            },
+        spec = {
+            "nodeSelector": {MODEL_LABEL: str(model)},
+            "tolerations": [{"key": MODEL_LABEL, "value": str(model)}],
+            **made,
         }
-
-
-def _container(name: str, limits: dict[str, str], requests: dict[str, str] | None = None) -> Body:
-    resources = {"requests": limits if requests is None else requests, "limits": limits}
-    return {"name": name, "image": _IMAGE, "resources": resources}
+        yield manifest(f"{model}-{form}-{number:05}", namespace, form, spec, metadata)
 
 
 def _memory(draw: random.Random) -> str:
@@ -81,7 +65,7 @@ def _koordinated(draw: random.Random, policies: tuple[str, ...], cpus: tuple[str
             "annotations": {NUMA_TOPOLOGY_SPEC: json.dumps(spec)},
         },
         "schedulerName": SCHEDULER_NAME,
-        "containers": [_container("app", limits)],
+        "containers": [container("app", limits)],
     }
 
 
@@ -103,13 +87,13 @@ def _without_policy(draw: random.Random) -> Body:
     return {
         "metadata": {"labels": {QOS_CLASS: "LS"}},
         "schedulerName": SCHEDULER_NAME,
-        "containers": [_container("app", limits)],
+        "containers": [container("app", limits)],
     }
 
 
 def _of_other_scheduler(draw: random.Random) -> Body:
     limits = {"cpu": draw.choice(("1", "2", "4")), "memory": _memory(draw)}
-    return {"containers": [_container("app", limits)]}
+    return {"containers": [container("app", limits)]}
 
 
 _KOORDINATOR: tuple[_Form, ...] = (
@@ -125,22 +109,22 @@ _KOORDINATOR: tuple[_Form, ...] = (
 
 def _guaranteed(draw: random.Random) -> Body:
     cpus = draw.choice(("1", "2", "2", "3", "4", "4", "6", "8", "12", "16"))
-    return {"containers": [_container("app", {"cpu": cpus, "memory": _memory(draw)})]}
+    return {"containers": [container("app", {"cpu": cpus, "memory": _memory(draw)})]}
 
 
 def _mixed(draw: random.Random) -> Body:
     cpus = draw.choice(("500m", "1500m", "1200m", "2500m"))
-    return {"containers": [_container("app", {"cpu": cpus, "memory": _memory(draw)})]}
+    return {"containers": [container("app", {"cpu": cpus, "memory": _memory(draw)})]}
 
 
 def _burstable(draw: random.Random) -> Body:
     requests = {"cpu": draw.choice(("100m", "250m", "1", "2")), "memory": "256Mi"}
     limits = draw.choice(({"memory": "1Gi"}, {"cpu": "4", "memory": "1Gi"}))
-    return {"containers": [_container("app", limits, requests)]}
+    return {"containers": [container("app", limits, requests)]}
 
 
 def _best_effort(_draw: random.Random) -> Body:
-    return {"containers": [{"name": "app", "image": _IMAGE}]}
+    return {"containers": [best_effort()]}
 
 
 def _annotated(draw: random.Random) -> Body:
@@ -159,10 +143,10 @@ def _annotated(draw: random.Random) -> Body:
 def _several(draw: random.Random) -> Body:
     cpus = ("1", "2", "4", "1500m")
     containers = [
-        _container(f"app-{number}", {"cpu": draw.choice(cpus), "memory": _memory(draw)})
+        container(f"app-{number}", {"cpu": draw.choice(cpus), "memory": _memory(draw)})
         for number in range(draw.randint(2, 3))
     ]
-    init = [_container("init", {"cpu": draw.choice(cpus), "memory": "256Mi"})]
+    init = [container("init", {"cpu": draw.choice(cpus), "memory": "256Mi"})]
     return {"containers": containers, **({"initContainers": init} if draw.random() < 1 / 2 else {})}
 
 

@@ -6,7 +6,8 @@ pod as a whole. The same seed gives the same pods.
 """
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from itertools import count
 from typing import Any
 
 from numazones_simulator.node_kinds import GPU, LICENCE, NIC
@@ -15,6 +16,7 @@ Spec = dict[str, Any]
 _Amounts = dict[str, str]
 
 APP_LABEL = "app"
+_IMAGE = "registry.example/app:1"
 
 
 class Workload:
@@ -45,20 +47,9 @@ class Workload:
     def pods(self) -> Iterator[dict[str, Any]]:
         """Yield pods as they would be submitted, named in order of creation."""
         weights = [weight for weight, _, _ in self._forms]
-        number = 0
-        while True:
-            number += 1
+        for number in count(1):
             _, form, spec = self._draw.choices(self._forms, weights)[0]
-            yield {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "metadata": {
-                    "name": f"{form}-{number:05}",
-                    "namespace": self._namespace,
-                    "labels": {APP_LABEL: form},
-                },
-                "spec": {"terminationGracePeriodSeconds": 0, **spec()},
-            }
+            yield manifest(f"{form}-{number:05}", self._namespace, form, spec())
 
     def _cpus(self) -> str:
         return str(self._draw.choice((1, 1, 2, 2, 2, 3, 4, 4, 4, 6, 8, 8, 10, 12, 16)))
@@ -70,76 +61,83 @@ class Workload:
         return {"cpu": self._cpus(), "memory": self._memory()}
 
     def _single(self) -> Spec:
-        return {"containers": [_container("app", self._guaranteed())]}
+        return {"containers": [container("app", self._guaranteed())]}
 
     def _several(self) -> Spec:
-        count = self._draw.randint(2, 3)
-        return {"containers": [_container(f"app-{number}", self._guaranteed()) for number in range(count)]}
+        numbers = range(self._draw.randint(2, 3))
+        return {"containers": [container(f"app-{number}", self._guaranteed()) for number in numbers]}
 
     def _with_init(self) -> Spec:
-        count = self._draw.randint(1, 2)
-        inits = [_container(f"init-{number}", self._guaranteed()) for number in range(count)]
-        return {"initContainers": inits, "containers": [_container("app", self._guaranteed())]}
+        numbers = range(self._draw.randint(1, 2))
+        inits = [container(f"init-{number}", self._guaranteed()) for number in numbers]
+        return {"initContainers": inits, "containers": [container("app", self._guaranteed())]}
 
     def _with_sidecar(self) -> Spec:
-        sidecar = _container("sidecar", {"cpu": self._draw.choice(("1", "500m")), "memory": "256Mi"})
+        sidecar = container("sidecar", {"cpu": self._draw.choice(("1", "500m")), "memory": "256Mi"})
         inits = [{**sidecar, "restartPolicy": "Always"}]
         if self._draw.random() < 1 / 2:
-            inits.insert(self._draw.randint(0, 1), _container("init", self._guaranteed()))
-        return {"initContainers": inits, "containers": [_container("app", self._guaranteed())]}
+            inits.insert(self._draw.randint(0, 1), container("init", self._guaranteed()))
+        return {"initContainers": inits, "containers": [container("app", self._guaranteed())]}
 
     def _with_devices(self) -> Spec:
         resource = self._draw.choice((NIC, NIC, NIC, GPU, LICENCE))
         amounts = self._guaranteed() | {resource: str(self._draw.randint(1, 2))}
-        containers = [_container("app", amounts)]
+        containers = [container("app", amounts)]
         if self._draw.random() < 1 / 4:
-            containers.append(_container("helper", {"cpu": "1", "memory": "256Mi", NIC: "1"}))
+            containers.append(container("helper", {"cpu": "1", "memory": "256Mi", NIC: "1"}))
         return {"containers": containers}
 
     def _with_hugepages(self) -> Spec:
         kind = self._draw.choice(("hugepages-2Mi", "hugepages-2Mi", "hugepages-1Gi"))
         size = "1Gi" if kind.endswith("Gi") else self._draw.choice(("128Mi", "256Mi", "512Mi"))
-        return {"containers": [_container("app", self._guaranteed() | {kind: size})]}
+        return {"containers": [container("app", self._guaranteed() | {kind: size})]}
 
     def _wide(self) -> Spec:
         """More than one NUMA node of most machines has."""
         cpus = self._draw.choice(("18", "20", "24", "28", "32"))
         memory = self._draw.choice(("16Gi", "36Gi", "50Gi"))
-        return {"containers": [_container("app", {"cpu": cpus, "memory": memory})]}
+        return {"containers": [container("app", {"cpu": cpus, "memory": memory})]}
 
     def _fraction(self) -> Spec:
         cpus = self._draw.choice(("500m", "1500m", "2500m"))
-        return {"containers": [_container("app", {"cpu": cpus, "memory": self._memory()})]}
+        return {"containers": [container("app", {"cpu": cpus, "memory": self._memory()})]}
 
     def _burstable(self) -> Spec:
-        container: Spec = {
-            "name": "app",
-            "image": _IMAGE,
-            "resources": {"requests": {"cpu": "500m", "memory": "256Mi"}, "limits": {"memory": "1Gi"}},
-        }
-        if self._draw.random() < 1 / 3:
-            for kind in ("requests", "limits"):
-                container["resources"][kind][NIC] = "1"
-        return {"containers": [container]}
+        nics = {NIC: "1"} if self._draw.random() < 1 / 3 else {}
+        requests = {"cpu": "500m", "memory": "256Mi", **nics}
+        return {"containers": [container("app", {"memory": "1Gi", **nics}, requests)]}
 
     def _best_effort(self) -> Spec:
-        return {"containers": [{"name": "app", "image": _IMAGE}]}
+        return {"containers": [best_effort()]}
 
     def _pod_level(self) -> Spec:
         amounts = self._guaranteed()
         return {
             "resources": {"requests": dict(amounts), "limits": dict(amounts)},
-            "containers": [{"name": "app", "image": _IMAGE}],
+            "containers": [best_effort()],
         }
 
 
-_IMAGE = "registry.example/app:1"
-
-
-def _container(name: str, amounts: _Amounts) -> Spec:
-    """A container whose requests equal its limits."""
+def manifest(
+    name: str, namespace: str, form: str, spec: Spec, metadata: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """A pod of one of the forms, as it would be submitted."""
+    given = metadata or {}
+    labels = {APP_LABEL: form, **given.get("labels", {})}
     return {
-        "name": name,
-        "image": _IMAGE,
-        "resources": {"requests": dict(amounts), "limits": dict(amounts)},
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {**given, "name": name, "namespace": namespace, "labels": labels},
+        "spec": {"terminationGracePeriodSeconds": 0, **spec},
     }
+
+
+def container(name: str, limits: Mapping[str, str], requests: Mapping[str, str] | None = None) -> Spec:
+    """A container; its requests equal its limits where none are given."""
+    resources = {"requests": dict(limits if requests is None else requests), "limits": dict(limits)}
+    return {"name": name, "image": _IMAGE, "resources": resources}
+
+
+def best_effort() -> Spec:
+    """A container that asks for nothing."""
+    return {"name": "app", "image": _IMAGE}
