@@ -33,21 +33,24 @@ from numazones.rebalance.high_node_utilization import evictions
 from numazones.rebalance.limits import Limits
 from numazones.rebalance.moves import evict, place, replacement
 from numazones.rebalance.policy import Policy
-from numazones_client import Client, NotFound, Resource
-from numazones_client.resources import NUMAZONES, PODS
+from numazones_client import Client, NotFound
+from numazones_client.resources import (
+    ADMISSION_PREDICTIONS,
+    BUDGETS,
+    NAMESPACES,
+    NUMAZONES,
+    PODS,
+    REBALANCE_POLICIES,
+    REBALANCE_RECOMMENDATIONS,
+    REPLICA_SETS,
+)
 from numazones_simulator.churn import NAMESPACE, Churn, Happening, container_of, nodes_of
 from numazones_simulator.control_plane import ControlPlane, control_plane
 from numazones_simulator.kubelet.fleet import Fleet
 from numazones_simulator.kubelet.zone_publisher import ZonePublisher
 from numazones_simulator.programs import Programs
-from numazones_simulator.replica_sets import REPLICA_SETS, ReplicaSets
+from numazones_simulator.replica_sets import ReplicaSets
 from numazones_simulator.scheduler import Scheduler, choose
-
-BUDGETS = Resource("policy", "v1", "poddisruptionbudgets")
-NAMESPACES = Resource("", "v1", "namespaces", namespaced=False)
-POLICIES = Resource("numazones.io", "v1alpha1", "rebalancepolicies", namespaced=False)
-RECOMMENDATIONS = Resource("numazones.io", "v1alpha1", "rebalancerecommendations", namespaced=False)
-PREDICTIONS = Resource("numazones.io", "v1alpha1", "admissionpredictions")
 
 GATE = "numazones.io/admission"
 OPT_IN = "numazones.io/admission-gate"
@@ -271,9 +274,9 @@ async def _defragment(setting: Setting, client: Client, watchman: Watchman, seco
             "searchTime": "5s",
         },
     }
-    await client.create(POLICIES, policy)
+    await client.create(REBALANCE_POLICIES, policy)
     await _until_nothing_is_left(client, watchman, setting, started + seconds)
-    items = await client.list(RECOMMENDATIONS)
+    items = await client.list(REBALANCE_RECOMMENDATIONS)
     progress = [one for item in items for one in (item.get("status") or {}).get("progress") or ()]
     evicted = [one["pod"]["uid"] for one in progress if one["phase"] in {"Evicted", "Placed", "Verified"}]
     replaced = {one["replacement"]["uid"] for one in progress if one.get("replacement")}
@@ -294,7 +297,7 @@ async def _defragment(setting: Setting, client: Client, watchman: Watchman, seco
 async def _until_judged(client: Client, pods: int) -> None:
     """Wait until every big pod runs or is known to be inadmissible."""
     while True:
-        found = await client.list(PREDICTIONS)
+        found = await client.list(ADMISSION_PREDICTIONS)
         verdicts = [
             (item.get("status") or {}).get("verdict")
             for item in found
@@ -316,11 +319,11 @@ async def _until_nothing_is_left(client: Client, watchman: Watchman, setting: Se
     while time.perf_counter() < end and watchman.big_running < setting.big_pods:
         active = [
             item
-            for item in await client.list(RECOMMENDATIONS)
+            for item in await client.list(REBALANCE_RECOMMENDATIONS)
             if (item.get("status") or {}).get("phase") in {"Proposed", "Approved", "Executing", None}
         ]
         try:
-            status = (await client.get(POLICIES, "defragment")).get("status") or {}
+            status = (await client.get(REBALANCE_POLICIES, "defragment")).get("status") or {}
         except NotFound:
             return
         searched = status.get("lastSearch") and not status.get("recommendation")

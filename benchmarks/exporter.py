@@ -32,7 +32,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from numazones import machines
 from numazones.kubelet.device_manager import Device
 from numazones_client import Client, ClusterConfig
-from numazones_client.resources import NODES, NUMAZONES, PODS, Resource
+from numazones_client.resources import DEFINITIONS, NAMESPACES, NODES, NUMAZONES, PODS
 from numazones_simulator import clock, machine_tree
 from numazones_simulator.apiserver import ApiServer
 from numazones_simulator.kubelet.kubelet import Kubelet
@@ -42,8 +42,6 @@ from numazones_simulator.kubelet.state_files import StateFiles
 
 NODE = "worker-0"
 SHAPE = machines.Shape(sockets=2, numa_per_socket=4, cores_per_numa=16)
-DEFINITIONS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
-NAMESPACES = Resource("", "v1", "namespaces", namespaced=False)
 EXCLUSIVE_PODS, SHARED_PODS = 64, 46
 GOALS = {"rss_mib": 60.0, "cpu_ms_per_idle_cycle": 50.0, "zone_writes": 0.0}
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from kubectl_numazones.cluster import BadDump, NotThere, Source, objects_of_files
 from numazones.whatif.miss import Miss, read
+from numazones_client.resources import CONFIG_MAPS
 
 _NAME = "numazones-operator-misses"
 _NAMESPACE = "numazones-operator"
@@ -53,12 +54,12 @@ def _in_files(source: Source, namespace: str) -> Mapping[str, Any]:
 
 
 async def _live(source: Source, namespace: str) -> Mapping[str, Any]:
-    from numazones_client import Client, NotFound, Resource, load  # noqa: PLC0415 - files need no client
+    from numazones_client import Client, NotFound, load  # noqa: PLC0415 - files need no client
 
     config = await load(source.kubeconfig, context=source.context)
     async with Client(config, user_agent="kubectl-numazones") as client:
         try:
-            body = await client.get(Resource("", "v1", "configmaps"), _NAME, namespace=namespace)
+            body = await client.get(CONFIG_MAPS, _NAME, namespace=namespace)
         except NotFound:
             return {}
     return body.get("binaryData") or {}

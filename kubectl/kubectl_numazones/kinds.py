@@ -4,16 +4,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from numazones.api.meta import NODE_LABEL
-from numazones_client.resources import (
-    KOORDINATOR_DEVICES,
-    LEASES,
-    NODE_RESOURCE_TOPOLOGIES,
-    NODES,
-    NUMAZONES,
-    PODS,
-    TOPOLOGY_AWARE_POLICIES,
-    Resource,
-)
+from numazones_client import resources
+from numazones_client.resources import Resource
 
 
 class Kind(NamedTuple):
@@ -29,31 +21,27 @@ class Kind(NamedTuple):
 
 
 KINDS = (
-    Kind("Node", NODES, needed=True),
-    Kind("Pod", PODS, needed=True),
-    Kind("NUMAZone", NUMAZONES, needed=True),
-    Kind("Namespace", Resource("", "v1", "namespaces", namespaced=False)),
-    Kind("ReplicaSet", Resource("apps", "v1", "replicasets")),
-    Kind("StatefulSet", Resource("apps", "v1", "statefulsets")),
-    Kind("Job", Resource("batch", "v1", "jobs")),
-    Kind("PodDisruptionBudget", Resource("policy", "v1", "poddisruptionbudgets")),
-    Kind("PriorityClass", Resource("scheduling.k8s.io", "v1", "priorityclasses", namespaced=False)),
-    Kind("PersistentVolumeClaim", Resource("", "v1", "persistentvolumeclaims")),
-    Kind(
-        "RebalanceRecommendation",
-        Resource("numazones.io", "v1alpha1", "rebalancerecommendations", namespaced=False),
-    ),
-    Kind("NodeResourceTopology", NODE_RESOURCE_TOPOLOGIES, foreign=True),
-    Kind("Device", KOORDINATOR_DEVICES, foreign=True),
-    Kind("TopologyAwarePolicy", TOPOLOGY_AWARE_POLICIES, foreign=True),
+    Kind("Node", resources.NODES, needed=True),
+    Kind("Pod", resources.PODS, needed=True),
+    Kind("NUMAZone", resources.NUMAZONES, needed=True),
+    Kind("Namespace", resources.NAMESPACES),
+    Kind("ReplicaSet", resources.REPLICA_SETS),
+    Kind("StatefulSet", resources.STATEFUL_SETS),
+    Kind("Job", resources.JOBS),
+    Kind("PodDisruptionBudget", resources.BUDGETS),
+    Kind("PriorityClass", resources.PRIORITY_CLASSES),
+    Kind("PersistentVolumeClaim", resources.CLAIMS),
+    Kind("RebalanceRecommendation", resources.REBALANCE_RECOMMENDATIONS),
+    Kind("NodeResourceTopology", resources.NODE_RESOURCE_TOPOLOGIES, foreign=True),
+    Kind("Device", resources.KOORDINATOR_DEVICES, foreign=True),
+    Kind("TopologyAwarePolicy", resources.TOPOLOGY_AWARE_POLICIES, foreign=True),
 )
 
 DOCTORS = (
     *KINDS,
-    Kind("Lease", LEASES, selector=NODE_LABEL),
+    Kind("Lease", resources.LEASES, selector=NODE_LABEL),
 )
 """What is looked at besides when the installation is in question."""
-DEFINITIONS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
 ACCESS_REVIEWS = Resource("authorization.k8s.io", "v1", "selfsubjectaccessreviews", namespaced=False)
 
 
@@ -62,6 +50,6 @@ def rights() -> Iterator[tuple[str, Resource, str]]:
     for kind in DOCTORS:
         if not kind.foreign:
             yield "list", kind.resource, ""
-    yield "list", NODE_RESOURCE_TOPOLOGIES, ""
-    yield "get", DEFINITIONS, ""
-    yield "get", NODES, "proxy"
+    yield "list", resources.NODE_RESOURCE_TOPOLOGIES, ""
+    yield "get", resources.DEFINITIONS, ""
+    yield "get", resources.NODES, "proxy"

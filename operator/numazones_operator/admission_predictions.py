@@ -24,12 +24,9 @@ from numazones.api.prediction import (
 from numazones.cluster import ClusterPod
 from numazones.prediction import UNKNOWN, Prediction, Reason
 from numazones.wording import shortened
-from numazones_client.resources import Resource
 from numazones_operator.aftermath import brief_of, explanation_of
 from numazones_operator.hindsight import ADMITTED, Accuracy
 from numazones_operator.truth import Verification
-
-ADMISSION_PREDICTIONS = Resource("numazones.io", "v1alpha1", "admissionpredictions")
 
 _LONGEST_MESSAGE = 1024
 _LONGEST_LINE = 512

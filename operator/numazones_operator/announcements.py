@@ -18,11 +18,11 @@ from typing import Any
 from numazones import timestamp
 from numazones.cluster import ClusterPod
 from numazones.prediction import ADMISSIBLE, INADMISSIBLE, UNKNOWN, Prediction
-from numazones_client import APIError, Client, Resource, Unreachable
+from numazones_client import APIError, Client, Unreachable
+from numazones_client.resources import EVENTS
 from numazones_operator.metrics import Metrics
 from numazones_operator.pacing import TokenBucket
 
-EVENTS = Resource("", "v1", "events")
 COMPONENT = "numazones-operator"
 
 _REASONS = {

@@ -17,11 +17,11 @@ from itertools import accumulate
 from numazones import timestamp
 from numazones.whatif import miss
 from numazones.whatif.miss import Answer, Miss
-from numazones_client import APIError, Client, Forbidden, NotFound, Resource
+from numazones_client import APIError, Client, Forbidden, NotFound
+from numazones_client.resources import CONFIG_MAPS
 from numazones_operator.hindsight import ADMITTED, Accuracy
 from numazones_operator.truth import Verification
 
-CONFIG_MAPS = Resource("", "v1", "configmaps")
 NAME = "numazones-operator-misses"
 
 _MOST = 20

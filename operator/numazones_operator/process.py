@@ -21,6 +21,7 @@ from prometheus_client import CollectorRegistry
 from numazones.api.meta import NODE_LABEL
 from numazones_client import Client, ClusterConfig, Decoder, Pace, Reflector, RetryPolicy, by_uid, load
 from numazones_client.resources import (
+    ADMISSION_PREDICTIONS,
     KOORDINATOR_DEVICES,
     LEASES,
     NODE_RESOURCE_TOPOLOGIES,
@@ -32,7 +33,7 @@ from numazones_client.resources import (
 )
 from numazones_operator import decoding
 from numazones_operator.admission_gates import AdmissionGates
-from numazones_operator.admission_predictions import ADMISSION_PREDICTIONS, Published
+from numazones_operator.admission_predictions import Published
 from numazones_operator.cluster_figures import ClusterFigures
 from numazones_operator.handlers import Memo
 from numazones_operator.leadership import Leadership, Term

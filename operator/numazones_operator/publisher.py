@@ -18,9 +18,9 @@ from numazones.cluster import ClusterPod
 from numazones.prediction import Prediction
 from numazones_client import AlreadyExists, APIError, Client, Forbidden, Invalid, NotFound, Unreachable
 from numazones_client.reflector import Backoff
+from numazones_client.resources import ADMISSION_PREDICTIONS
 from numazones_client.table import Table
 from numazones_operator.admission_predictions import (
-    ADMISSION_PREDICTIONS,
     NameOf,
     Published,
     digest,

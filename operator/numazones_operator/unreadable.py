@@ -8,7 +8,8 @@ import asyncio
 import logging
 
 from numazones_client import APIError, Client, Unreadable
-from numazones_operator.announcements import EVENTS, event_on
+from numazones_client.resources import EVENTS
+from numazones_operator.announcements import event_on
 
 _MOST = 1000
 """Objects that are remembered, so that each is told once per problem."""

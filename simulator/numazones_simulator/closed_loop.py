@@ -18,19 +18,22 @@ from numazones.errors import NumazonesError
 from numazones.kubelet.node import Node
 from numazones.wording import counted
 from numazones_client import NotFound, Resource
-from numazones_client.resources import NUMAZONES, PODS
+from numazones_client.resources import (
+    ADMISSION_PREDICTIONS,
+    NAMESPACES,
+    NUMAZONES,
+    PODS,
+    REBALANCE_POLICIES,
+    REBALANCE_RECOMMENDATIONS,
+    REPLICA_SETS,
+)
 from numazones_simulator import node_kinds, other_workloads, outcomes, tables
-from numazones_simulator.control_plane import NAMESPACES
 from numazones_simulator.node_kinds import KIND_LABEL, MODEL_LABEL
 from numazones_simulator.programs import installed
-from numazones_simulator.replica_sets import REPLICA_SETS
 from numazones_simulator.screen import Screen
 from numazones_simulator.simulated_cluster import SimulatedCluster
 from numazones_simulator.workload import Workload, container
 
-PREDICTIONS = Resource("numazones.io", "v1alpha1", "admissionpredictions")
-POLICIES = Resource("numazones.io", "v1alpha1", "rebalancepolicies", namespaced=False)
-RECOMMENDATIONS = Resource("numazones.io", "v1alpha1", "rebalancerecommendations", namespaced=False)
 OPERATOR_ARGUMENTS = ("--admission-gate", "--rebalance-period=500ms")
 NODES = (
     node_kinds.single_numa_node,
@@ -186,7 +189,7 @@ class ClosedLoop:
             ),
             "team",
             "its prediction",
-            resource=PREDICTIONS,
+            resource=ADMISSION_PREDICTIONS,
         )
         self.screen.title(f"The same ReplicaSet behind the gate {_GATE}: no replica fails, one waits")
         await self._show(_predictions("team"))
@@ -196,9 +199,9 @@ class ClosedLoop:
     async def _plan(self) -> bool:
         """Have a plan made; carry it out if that is wanted."""
         self.screen.progress("looking for a plan")
-        await self.cluster.plane.client.create(POLICIES, _POLICY)
+        await self.cluster.plane.client.create(REBALANCE_POLICIES, _POLICY)
         (plan,) = await self._until(
-            lambda bodies: any(map(_plan_phase, bodies)), "", "a plan", resource=RECOMMENDATIONS
+            lambda bodies: any(map(_plan_phase, bodies)), "", "a plan", resource=REBALANCE_RECOMMENDATIONS
         )
         name, spec = plan["metadata"]["name"], plan["spec"]
         self.screen.title(f"A RebalancePolicy finds the fewest evictions that make room: {name}")
@@ -211,20 +214,20 @@ class ClosedLoop:
             self.screen.say(f"kubectl patch rebalancerecommendation {name} --type=merge -p '{approval}'")
             return False
         approved = {"spec": {"approved": True}}
-        await self.cluster.plane.client.patch(RECOMMENDATIONS, name, approved)
+        await self.cluster.plane.client.patch(REBALANCE_RECOMMENDATIONS, name, approved)
         self.screen.progress("the plan is carried out")
         (done,) = await self._until(
             lambda bodies: all(_plan_phase(body) in _ENDED for body in bodies),
             "",
             "the plan to end",
-            resource=RECOMMENDATIONS,
+            resource=REBALANCE_RECOMMENDATIONS,
         )
         if _plan_phase(done) != "Succeeded":
             raise StoryStuck(
                 f"{name} {_plan_phase(done)}: {done['status'].get('message')}; start the demo again"
             )
         self.screen.say()
-        await self._show(RECOMMENDATIONS.path())
+        await self._show(REBALANCE_RECOMMENDATIONS.path())
         return True
 
     async def _run_at_last(self) -> None:
@@ -235,7 +238,7 @@ class ClosedLoop:
             lambda bodies: all((body.get("status") or {}).get("outcome") for body in bodies),
             "team",
             "the outcome beside the prediction",
-            resource=PREDICTIONS,
+            resource=ADMISSION_PREDICTIONS,
         )
         self.screen.title(f"The gate opened, and {pod['metadata']['name']} runs on {pod['spec']['nodeName']}")
         await self._show(_predictions("team"))
@@ -379,7 +382,7 @@ def _plan_phase(recommendation: Body) -> str:
 
 
 def _predictions(namespace: str) -> str:
-    return PREDICTIONS.path(namespace=namespace)
+    return ADMISSION_PREDICTIONS.path(namespace=namespace)
 
 
 def _phase(pod: Body) -> str:

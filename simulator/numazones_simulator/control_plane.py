@@ -11,12 +11,11 @@ from pathlib import Path
 
 from numazones.api import crd
 from numazones_client import AlreadyExists, Client, ClusterConfig, Resource
+from numazones_client.resources import DEFINITIONS, NAMESPACES
 from numazones_simulator.apiserver import ApiServer
 from numazones_simulator.apiserver.server import NodeProxy
 
 NAMESPACE = "numazones-system"
-NAMESPACES = Resource("", "v1", "namespaces", namespaced=False)
-_DEFINITIONS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +48,7 @@ async def control_plane(
 async def install(client: Client) -> None:
     """Create the resource definitions and the namespace; what is there already stays."""
     for kind in crd.KINDS:
-        await _create(client, _DEFINITIONS, crd.crd(kind))
+        await _create(client, DEFINITIONS, crd.crd(kind))
     await create_namespace(client, NAMESPACE)
 
 

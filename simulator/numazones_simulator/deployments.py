@@ -8,12 +8,11 @@ import hashlib
 import json
 from typing import Any
 
-from numazones_client import AlreadyExists, Client, Resource
+from numazones_client import AlreadyExists, Client
+from numazones_client.resources import DEPLOYMENTS, REPLICA_SETS
 from numazones_simulator.controlling import Controller, reference
 from numazones_simulator.mirror import Body
-from numazones_simulator.replica_sets import REPLICA_SETS
 
-DEPLOYMENTS = Resource("apps", "v1", "deployments")
 HASH_LABEL = "pod-template-hash"
 _PAUSE = 0.2
 

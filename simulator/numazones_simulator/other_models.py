@@ -9,6 +9,7 @@ from typing import Any
 from numazones.placement import Model
 from numazones_client import AlreadyExists, Client, Resource
 from numazones_client.resources import (
+    DEFINITIONS,
     KOORDINATOR_DEVICES,
     NODE_RESOURCE_TOPOLOGIES,
     TOPOLOGY_AWARE_POLICIES,
@@ -17,7 +18,6 @@ from numazones_simulator.control_plane import create_namespace
 from numazones_simulator.kubelet.node_spec import NodeSpec
 from numazones_simulator.kubelet.nri import CONFIGURATION
 
-DEFINITIONS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
 PLUGIN_NAMESPACE = "kube-system"
 
 _KINDS = (

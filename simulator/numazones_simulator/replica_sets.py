@@ -8,12 +8,11 @@ failed pods beyond a number are removed, oldest first, as the pod garbage collec
 
 import random
 
-from numazones_client import Client, NotFound, Resource
-from numazones_client.resources import PODS
+from numazones_client import Client, NotFound
+from numazones_client.resources import PODS, REPLICA_SETS
 from numazones_simulator.controlling import Controller, reference
 from numazones_simulator.mirror import Body
 
-REPLICA_SETS = Resource("apps", "v1", "replicasets")
 _ENDED = ("Failed", "Succeeded")
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
 

@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry
 
 from numazones import machines
 from numazones_client import Client, ClusterConfig, RetryPolicy
-from numazones_client.resources import LEASES, NODES, NUMAZONES, PODS, Resource
+from numazones_client.resources import DEFINITIONS, LEASES, NAMESPACES, NODES, NUMAZONES, PODS
 from numazones_exporter import daemon, health
 from numazones_exporter.options import Options
 from numazones_simulator import machine_tree
@@ -29,12 +29,11 @@ from numazones_simulator.kubelet.node_spec import NodeSpec, configuration, node_
 from numazones_simulator.kubelet.podresources import PodResourcesServer
 from numazones_simulator.kubelet.state_files import StateFiles
 
-from .topologies import DEFINITIONS, TOPOLOGIES
+from .topologies import TOPOLOGIES
 
 ROOT = Path(__file__).resolve().parents[2]
 NODE = "worker-3"
 NAMESPACE = "numazones-system"
-NAMESPACES = Resource("", "v1", "namespaces", namespaced=False)
 QUICK = RetryPolicy(attempts=2, initial=0.01, maximum=0.02)
 SHAPE = machines.Shape(sockets=2, cores_per_numa=4, memory_per_numa=8 << 30)
 

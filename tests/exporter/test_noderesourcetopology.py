@@ -9,14 +9,14 @@ from prometheus_client import CollectorRegistry
 from numazones.api.meta import ObjectMeta, OwnerReference
 from numazones.api.numazone import NUMAZone, NUMAZoneSpec, NUMAZoneStatus, Resource, zone_name
 from numazones_client import NO_RETRY, Client, ClusterConfig, ServerError, UnknownResource
-from numazones_client.resources import NODE_RESOURCE_TOPOLOGIES
+from numazones_client.resources import DEFINITIONS, NODE_RESOURCE_TOPOLOGIES
 from numazones_exporter.metrics import Metrics
 from numazones_exporter.noderesourcetopology import NodeResourceTopologyPublisher
 from numazones_exporter.publish import RESYNC_SECONDS, Writer
 from numazones_simulator.apiserver import ApiServer
 
 from .fake_api import FakeAPI
-from .topologies import DEFINITIONS, TOPOLOGIES
+from .topologies import TOPOLOGIES
 
 PATH = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies/worker-3"
 OWNER = OwnerReference(api_version="v1", kind="Node", name="worker-3", uid="node-uid")

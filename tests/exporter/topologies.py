@@ -2,10 +2,6 @@
 
 from typing import Any
 
-from numazones_client import Resource
-
-DEFINITIONS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
-
 # The scheduler plugins' own definition says more; here it only has to be served.
 TOPOLOGIES: dict[str, Any] = {
     "apiVersion": "apiextensions.k8s.io/v1",

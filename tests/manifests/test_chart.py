@@ -14,8 +14,9 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from numazones_client import Client, ClusterConfig, Resource
+from numazones_client import Client, ClusterConfig
 from numazones_client.errors import NotFound
+from numazones_client.resources import DEFINITIONS, DEPLOYMENTS
 from numazones_simulator.apiserver.server import ApiServer
 
 from .. import real_apiserver  # noqa: TID252 - test folders are not packages
@@ -25,8 +26,6 @@ CHART = ROOT / "chart"
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-DEFINITIONS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
-DEPLOYMENTS = Resource("apps", "v1", "deployments")
 LOCAL = ROOT / ".cache" / "tools" / "bin" / "helm"
 
 SWITCHES = {

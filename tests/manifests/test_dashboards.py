@@ -17,8 +17,7 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.cog.plugins import register_default_plugins
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
-from numazones_client.resources import PODS
-from numazones_operator.rebalance.objects import REBALANCE_POLICIES
+from numazones_client.resources import PODS, REBALANCE_POLICIES
 from numazones_simulator import node_kinds, simulated_cluster
 from numazones_simulator.screen import Screen
 

@@ -12,8 +12,7 @@ import aiohttp
 
 from numazones.api.meta import NODE_LABEL
 from numazones_client import Client, ClusterConfig
-from numazones_client.resources import LEASES, NUMAZONES, PODS
-from numazones_operator.admission_predictions import ADMISSION_PREDICTIONS
+from numazones_client.resources import ADMISSION_PREDICTIONS, LEASES, NUMAZONES, PODS
 from numazones_operator.options import Options
 from numazones_operator.process import Operator
 from numazones_simulator import other_models

@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 
 from numazones.api.meta import NODE_LABEL
-from numazones_client import Client, ClusterConfig, Resource, from_kubeconfig
-from numazones_client.resources import LEASES, NODES, NUMAZONES, PODS
+from numazones_client import Client, ClusterConfig, from_kubeconfig
+from numazones_client.resources import ADMISSION_PREDICTIONS, LEASES, NAMESPACES, NODES, NUMAZONES, PODS
 from numazones_operator import silences
 from numazones_operator.admission_gates import GATE, OPT_IN
-from numazones_operator.admission_predictions import ADMISSION_PREDICTIONS
 from numazones_operator.process import Operator
 from numazones_simulator import node_kinds
 from numazones_simulator.kubelet.fleet import Fleet
@@ -28,7 +27,6 @@ from .test_misses import Erring, config_map, kept
 
 ROOT = Path(__file__).resolve().parents[2]
 MANIFESTS = ROOT / "manifests"
-NAMESPACES = Resource("", "v1", "namespaces", namespaced=False)
 
 REBALANCING = "numazones-operator-rebalance"
 

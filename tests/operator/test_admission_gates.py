@@ -6,15 +6,12 @@ from typing import Any
 
 import pytest
 
-from numazones_client import Resource
-from numazones_client.resources import LEASES, PODS
+from numazones_client.resources import EVENTS, LEASES, NAMESPACES, PODS
 from numazones_operator.admission_gates import GATE, OPT_IN, release_patch
 from numazones_simulator import node_kinds
 
 from .closed_loop import OPTIONS, Loop, closed_loop, eventually, metrics
 
-EVENTS = Resource("", "v1", "events")
-NAMESPACES = Resource("", "v1", "namespaces", namespaced=False)
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 NODES = [("a", "host-a"), ("b", "host-b")]
 ONLY = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["host-a", "host-b"]}

@@ -8,12 +8,10 @@ import aiohttp
 import pytest
 
 from numazones_client import Resource
-from numazones_client.resources import PODS
+from numazones_client.resources import ADMISSION_PREDICTIONS, EVENTS, PODS
 from numazones_simulator import node_kinds
 
 from .closed_loop import Loop, closed_loop, eventually, metrics
-
-EVENTS = Resource("", "v1", "events")
 
 
 def two_nodes() -> list[Any]:
@@ -48,7 +46,7 @@ async def test_a_pod_without_a_node_is_told_where_it_would_be_admitted(tmp_path:
         assert rejected["reasons"][0]["reason"] == "TopologyAffinityError"
         assert rejected["reasons"][0]["node"] == "strict"
         assert "needs 40 exclusive CPUs on one NUMA node" in rejected["reasons"][0]["sentence"]
-        objects = await loop.client.list(Resource("numazones.io", "v1alpha1", "admissionpredictions"))
+        objects = await loop.client.list(ADMISSION_PREDICTIONS)
         owner = next(item for item in objects if item["metadata"]["name"] == "small")
         assert owner["metadata"]["ownerReferences"][0]["uid"] == pod["metadata"]["uid"]
 
@@ -122,7 +120,7 @@ async def test_a_pods_prediction_goes_with_the_pod(tmp_path: Path) -> None:
         # A pod of the same name is another pod: it gets an object of its own.
         again = await loop.create_pod("brief", cpu=40)
         await status_of(loop, "brief", "Inadmissible")
-        (found,) = await loop.client.list(Resource("numazones.io", "v1alpha1", "admissionpredictions"))
+        (found,) = await loop.client.list(ADMISSION_PREDICTIONS)
         assert found["spec"]["podUID"] == again["metadata"]["uid"]
 
 

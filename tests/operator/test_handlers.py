@@ -10,20 +10,23 @@ import pytest
 from kopf.testing import KopfRunner
 
 from numazones.api import crd
-from numazones_client import ClusterConfig, Resource
-from numazones_client.resources import LEASES
+from numazones_client import ClusterConfig
+from numazones_client.resources import (
+    DEFINITIONS,
+    EVENTS,
+    LEASES,
+    NAMESPACES,
+    REBALANCE_POLICIES,
+    REBALANCE_RECOMMENDATIONS,
+)
 from numazones_operator import handlers
 from numazones_operator.admission_gates import OPT_IN
 from numazones_operator.process import Operator
-from numazones_operator.rebalance.intent import NAMESPACES, Intent
-from numazones_operator.rebalance.objects import REBALANCE_POLICIES, REBALANCE_RECOMMENDATIONS
+from numazones_operator.rebalance.intent import Intent
 from numazones_simulator import node_kinds
 from numazones_simulator.control_plane import install
 
 from .closed_loop import OPTIONS, Loop, closed_loop, eventually
-
-EVENTS = Resource("", "v1", "events")
-DEFINITIONS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
 
 
 def policy(name: str = "keep-room", *, mode: str = "Recommend", **spec: Any) -> dict[str, Any]:

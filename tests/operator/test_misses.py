@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from numazones.whatif import miss
-from numazones_operator.misses import CONFIG_MAPS, NAME, Misses
+from numazones_client.resources import CONFIG_MAPS
+from numazones_operator.misses import NAME, Misses
 
 from .closed_loop import OPTIONS, Loop, closed_loop, eventually
 from .test_bad_input import Setting

@@ -13,18 +13,26 @@ from typing import Any
 
 import pytest
 
-from numazones_client import Client, Invalid, Resource
-from numazones_client.resources import NODES, NUMAZONES, PODS
+from numazones_client import Client, Invalid
+from numazones_client.resources import (
+    BUDGETS,
+    EVENTS,
+    NAMESPACES,
+    NODES,
+    NUMAZONES,
+    PODS,
+    REBALANCE_POLICIES,
+    REBALANCE_RECOMMENDATIONS,
+    REPLICA_SETS,
+)
 from numazones_operator.admission_gates import GATE, OPT_IN
 from numazones_operator.process import Operator
-from numazones_operator.rebalance.inputs import BUDGETS
-from numazones_operator.rebalance.objects import REBALANCE_POLICIES, REBALANCE_RECOMMENDATIONS
 from numazones_simulator import node_kinds
 from numazones_simulator.apiserver.errors import ApiError
 from numazones_simulator.apiserver.faults import Fault
 from numazones_simulator.kubelet.fleet import Fleet
 from numazones_simulator.kubelet.zone_publisher import ZonePublisher
-from numazones_simulator.replica_sets import REPLICA_SETS, ReplicaSets
+from numazones_simulator.replica_sets import ReplicaSets
 from numazones_simulator.scheduler import Scheduler
 
 from ..real_apiserver import RealAPIServer  # noqa: TID252 - test folders are not packages
@@ -33,8 +41,6 @@ from .rights import granted, note_rights
 from .test_access import cluster_on
 
 ROOT = Path(__file__).resolve().parents[2]
-NAMESPACES = Resource("", "v1", "namespaces", namespaced=False)
-EVENTS = Resource("", "v1", "events")
 LARGE = {"name": "large", "resources": {"cpu": "30", "memory": "1Gi"}, "count": 1}
 
 

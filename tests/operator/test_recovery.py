@@ -15,15 +15,13 @@ import pytest
 
 from numazones.cluster import ClusterPod
 from numazones.prediction import predict, relevant
-from numazones_client import APIError, NotFound, Resource
-from numazones_client.resources import LEASES, NUMAZONES, PODS
-from numazones_operator.admission_predictions import ADMISSION_PREDICTIONS
+from numazones_client import APIError, NotFound
+from numazones_client.resources import ADMISSION_PREDICTIONS, LEASES, NUMAZONES, PODS
 from numazones_operator.process import Operator
 from numazones_simulator import node_kinds
 
 from .closed_loop import Loop, closed_loop, eventually, pod_body
 
-EVENTS = Resource("", "v1", "events")
 STORM = 120
 """Pods that come and go while something breaks."""
 

@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from numazones_client import Unreadable
-from numazones_client.resources import NODES
+from numazones_client.resources import EVENTS, NODES
 from numazones_operator import decoding
-from numazones_operator.announcements import EVENTS
 from numazones_operator.unreadable import UnreadableObjects
 
 from .closed_loop import Loop, closed_loop, eventually

@@ -28,9 +28,9 @@ from cryptography.x509.oid import NameOID
 from grpclib.const import Cardinality, Handler
 from grpclib.server import Server, Stream
 
-from numazones_client import Client, ClusterConfig, Resource
+from numazones_client import Client, ClusterConfig
 from numazones_client.config import StaticToken
-from numazones_client.resources import NUMAZONES, PODS
+from numazones_client.resources import ADMISSION_PREDICTIONS, NUMAZONES, PODS
 from numazones_exporter import podresources_pb2 as pb
 from numazones_simulator import recorded_nodes, recordings
 from numazones_simulator.apiserver import ApiServer
@@ -55,7 +55,6 @@ from .containers import (
 ROOT = Path(__file__).resolve().parents[2]
 IMAGES = ROOT / ".cache" / "images"
 SAMPLE = ROOT / "tests" / "data" / "recordings"
-PREDICTIONS = Resource("numazones.io", "v1alpha1", "admissionpredictions")
 TOKEN = "token-of-the-pod"
 PATIENCE = 120.0
 
@@ -137,7 +136,7 @@ class Cluster:
         return zones if zones and len(sound) == zones[0]["status"]["zones"] else []
 
     async def verdict(self, pod: str) -> str:
-        found = {one["metadata"]["name"]: one for one in await self.client.list(PREDICTIONS)}
+        found = {one["metadata"]["name"]: one for one in await self.client.list(ADMISSION_PREDICTIONS)}
         return str(found.get(pod, {}).get("status", {}).get("verdict", ""))
 
 

@@ -90,8 +90,8 @@ async def _gathered(source: Source) -> Evidence:
 
 async def _definitions(client: "Client") -> list[Object]:
     """The definitions of our kinds that are installed, one by one: all of a cluster's are large."""
-    from kubectl_numazones.kinds import DEFINITIONS  # noqa: PLC0415
     from numazones_client import NotFound  # noqa: PLC0415
+    from numazones_client.resources import DEFINITIONS  # noqa: PLC0415
 
     found: list[Object] = []
     for kind in crd.KINDS:

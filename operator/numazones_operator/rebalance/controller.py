@@ -29,7 +29,8 @@ from numazones.rebalance.policy import Policy
 from numazones.rebalance.whatif import unmovable_by_rule
 from numazones.wording import counted
 from numazones_client import APIError, Client, Conflict, NotFound
-from numazones_operator.announcements import EVENTS, event
+from numazones_client.resources import EVENTS, REBALANCE_POLICIES, REBALANCE_RECOMMENDATIONS
+from numazones_operator.announcements import event
 from numazones_operator.cluster_state import ClusterState
 from numazones_operator.live_forecasts import LiveForecasts
 from numazones_operator.rebalance.execution import Advance, Execution
@@ -44,8 +45,6 @@ from numazones_operator.rebalance.objects import (
     EXPIRED,
     FAILED,
     PROPOSED,
-    REBALANCE_POLICIES,
-    REBALANCE_RECOMMENDATIONS,
     SUCCEEDED,
     SUPERSEDED,
     PolicyObject,

@@ -14,20 +14,13 @@ from numazones.rebalance.filter import Surroundings
 from numazones.rebalance.history import History, Relocation
 from numazones.rebalance.templates import pod_from_template
 from numazones_client import Decoder, Resource, by_name, by_uid
+from numazones_client.resources import BUDGETS, CLAIMS, JOBS, PRIORITY_CLASSES, REPLICA_SETS, STATEFUL_SETS
 from numazones_client.table import Table
 from numazones_operator.rebalance.intent import Intent
 from numazones_operator.rebalance.objects import FAILED, GONE, PENDING, read
 
-BUDGETS = Resource("policy", "v1", "poddisruptionbudgets")
-PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", namespaced=False)
-CLAIMS = Resource("", "v1", "persistentvolumeclaims")
-OWNERS = (
-    Resource("apps", "v1", "replicasets"),
-    Resource("apps", "v1", "statefulsets"),
-    Resource("batch", "v1", "jobs"),
-)
+OWNERS = (REPLICA_SETS, STATEFUL_SETS, JOBS)
 """Kinds that make pods from a template of their own."""
-
 
 LIMIT_RANGES = Resource("", "v1", "limitranges")
 RUNTIME_CLASSES = Resource("node.k8s.io", "v1", "runtimeclasses", namespaced=False)

@@ -14,16 +14,10 @@ from typing import Any, TypeVar
 
 from numazones.errors import NumazonesError
 from numazones_client import Client, Resource, UnknownResource
+from numazones_client.resources import NAMESPACES, REBALANCE_POLICIES, REBALANCE_RECOMMENDATIONS
 from numazones_client.table import Table
 from numazones_operator.decoding import NamespaceLabels
-from numazones_operator.rebalance.objects import (
-    REBALANCE_POLICIES,
-    REBALANCE_RECOMMENDATIONS,
-    PolicyObject,
-    Recommendation,
-)
-
-NAMESPACES = Resource("", "v1", "namespaces", namespaced=False)
+from numazones_operator.rebalance.objects import PolicyObject, Recommendation
 
 T = TypeVar("T")
 

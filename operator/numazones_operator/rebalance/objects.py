@@ -27,10 +27,7 @@ from numazones.quantity import format_milli
 from numazones.rebalance.custom_resources import title
 from numazones.rebalance.goals import Goal
 from numazones.rebalance.moves import Move, Placement, Plan
-from numazones_client import Resource
 
-REBALANCE_POLICIES = Resource("numazones.io", "v1alpha1", "rebalancepolicies", namespaced=False)
-REBALANCE_RECOMMENDATIONS = Resource("numazones.io", "v1alpha1", "rebalancerecommendations", namespaced=False)
 POLICY_LABEL = "numazones.io/rebalance-policy"
 
 RECOMMEND, APPROVE, AUTO = "Recommend", "Approve", "Auto"

@@ -12,13 +12,13 @@ from numazones import machines
 from numazones.kubelet import checkpoints
 from numazones.machines import Shape
 from numazones_client import Client, ClusterConfig
-from numazones_client.resources import LEASES, NODES, PODS
+from numazones_client.resources import DEPLOYMENTS, LEASES, NODES, PODS, REPLICA_SETS
 from numazones_exporter.sources.podresources import SocketReader
 from numazones_simulator.apiserver import ApiServer
-from numazones_simulator.deployments import DEPLOYMENTS, Deployments
+from numazones_simulator.deployments import Deployments
 from numazones_simulator.kubelet.fleet import Fleet, SocketPathTooLong
 from numazones_simulator.kubelet.node_spec import NodeSpec, configuration
-from numazones_simulator.replica_sets import REPLICA_SETS, ReplicaSets
+from numazones_simulator.replica_sets import ReplicaSets
 from numazones_simulator.scheduler import Scheduler
 
 MACHINE = machines.build(Shape(cores_per_numa=4, memory_per_numa=8 << 30))
