@@ -13,6 +13,7 @@ from enum import Enum, StrEnum
 from functools import cached_property
 from typing import NamedTuple
 
+from numazones import quantity
 from numazones.quantity import Quantity
 from numazones.resources import CPU, MEMORY, is_memory
 
@@ -140,26 +141,28 @@ def read(
 
 
 def _qos_of_pod(pod: PodResources) -> QOSClass:
-    requests, limits = _positive(pod.requests), _positive(pod.limits)
-    return _qos(requests, limits, complete=len(limits) == _BOTH or not pod.limits)
+    requests, limits = [_positive(pod.requests)], [_positive(pod.limits)]
+    return _qos(requests, limits, complete=len(limits[0]) == _BOTH or not pod.limits)
 
 
 def _qos_of_containers(containers: tuple[Container, ...]) -> QOSClass:
-    requests: dict[str, int] = {}
-    limits: dict[str, int] = {}
-    complete = True
+    requests, limits, complete = [], [], True
     for container in containers:
-        _add(requests, _positive(container.requests))
-        limited = _positive(container.limits)
-        _add(limits, limited)
+        asked = limited = _positive(container.requests)
+        if container.limits is not container.requests:
+            limited = _positive(container.limits)
+        requests.append(asked)
+        limits.append(limited)
         complete = complete and len(limited) == _BOTH
     return _qos(requests, limits, complete=complete)
 
 
-def _qos(requests: dict[str, int], limits: dict[str, int], *, complete: bool) -> QOSClass:
-    if not requests and not limits:
+def _qos(requests: list[dict[str, int]], limits: list[dict[str, int]], *, complete: bool) -> QOSClass:
+    """The class by the amounts of all parts; Guaranteed if they add up to the same."""
+    if not any(requests) and not any(limits):
         return QOSClass.BEST_EFFORT
-    return QOSClass.GUARANTEED if complete and requests == limits else QOSClass.BURSTABLE
+    guaranteed = complete and (requests == limits or _sums(requests) == _sums(limits))
+    return QOSClass.GUARANTEED if guaranteed else QOSClass.BURSTABLE
 
 
 def _positive(resources: Resources) -> dict[str, int]:
@@ -167,17 +170,17 @@ def _positive(resources: Resources) -> dict[str, int]:
     return {name: amount.nanos for name, amount in resources if name in _DECIDE_CLASS and amount.nanos > 0}
 
 
-def _add(sums: dict[str, int], amounts: dict[str, int]) -> None:
-    for name, amount in amounts.items():
-        sums[name] = sums.get(name, 0) + amount
+def _sums(parts: Iterable[dict[str, int]]) -> dict[str, int]:
+    sums: dict[str, int] = {}
+    for amounts in parts:
+        for name, amount in amounts.items():
+            sums[name] = sums.get(name, 0) + amount
+    return sums
 
 
 def _demand(container: Container, *, guaranteed: bool) -> Demand:
-    return Demand(
-        cpus=_whole_cpus(container.requests) if guaranteed else 0,
-        memory=_bytes(container.requests),
-        limits=_counts(container.limits),
-    )
+    cpus = _whole_cpus(container.requests) if guaranteed else 0
+    return Demand(cpus, _bytes(container.requests), _counts(container.limits))
 
 
 def _counts(limits: Resources) -> Counts:
@@ -226,28 +229,33 @@ def _managed_total(pod: PodResources, containers: tuple[Container, ...], *, guar
 
 
 def _total(containers: tuple[Container, ...], demands: tuple[Demand, ...]) -> Demand:
+    kinds = [container.kind for container in containers]
+    sums = effective(
+        [
+            (kind, ((CPU, demand.cpus), *(demand.memory or ())))
+            for kind, demand in zip(kinds, demands, strict=True)
+        ]
+    )
     memory = None
     if all(demand.memory is not None for demand in demands):
-        app_types = {
+        of_apps = {
             name
-            for container, demand in zip(containers, demands, strict=True)
-            if container.kind is ContainerKind.APP
+            for kind, demand in zip(kinds, demands, strict=True)
+            if kind is ContainerKind.APP
             for name, _ in demand.memory or ()
         }
-        sums = effective((c.kind, d.memory or ()) for c, d in zip(containers, demands, strict=True))
         # A type that only init containers ask for is left out, as the kubelet leaves it out.
-        memory = tuple((name, amount) for name, amount in sums if name in app_types)
-    cpus = dict(effective((c.kind, ((CPU, d.cpus),)) for c, d in zip(containers, demands, strict=True)))
-    return Demand(cpus=cpus.get(CPU, 0), memory=memory, limits=_total_limits(containers))
+        memory = tuple([(name, amount) for name, amount in sums if name in of_apps])
+    return Demand(dict(sums).get(CPU, 0), memory, _total_limits(containers))
 
 
 def _total_limits(containers: tuple[Container, ...]) -> Counts:
-    limits = effective((c.kind, tuple((n, a.nanos) for n, a in c.limits)) for c in containers)
-    return tuple((name, Quantity(nanos).value()) for name, nanos in limits)
+    limits = effective([(c.kind, [(name, amount.nanos) for name, amount in c.limits]) for c in containers])
+    return tuple([(name, quantity.whole(nanos)) for name, nanos in limits])
 
 
 def effective(
-    parts: Iterable[tuple[ContainerKind, Counts]],
+    parts: Iterable[tuple[ContainerKind, Iterable[tuple[str, int]]]],
 ) -> Counts:
     """The pod's need per resource: the larger of the start-up peak and the long-running sum (KEP-753)."""
     peak: dict[str, int] = {}

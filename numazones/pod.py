@@ -6,6 +6,7 @@ are set; every such reading (``numazones.demand``) is made once, with the pod.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from types import MappingProxyType
 from typing import Any
 
 from numazones import quantity
@@ -63,8 +64,8 @@ class Pod:
 
     def __post_init__(self) -> None:
         levels = _ALIKE if self.resources is None else _LEVELS
-        readings = tuple(read(self.containers, self.resources, level, qos=self.qos_class) for level in levels)
-        object.__setattr__(self, "_readings", readings)
+        readings = [read(self.containers, self.resources, level, qos=self.qos_class) for level in levels]
+        object.__setattr__(self, "_readings", tuple(readings))
 
     def reading(self, level: PodLevel = PodLevel.LEFT_ALONE) -> Reading:
         """What a kubelet reads out of the pod; by default as the newest release does by default.
@@ -94,7 +95,7 @@ class Pod:
         qos = status.get("qosClass") or None
         if qos is not None and qos not in list(QOSClass):
             raise InvalidPod(f"pod {metadata.get('name')!r}: unknown qosClass {qos!r}")
-        containers = tuple(_containers(spec))
+        containers = (*_containers(spec, "initContainers"), *_containers(spec, "containers"))
         if not containers:
             raise InvalidPod(f"pod {metadata.get('name')!r} has no containers")
         return cls(
@@ -111,7 +112,7 @@ class Pod:
                 )
             ),
             qos_class=None if qos is None else QOSClass(qos),
-            claimed_resources=frozenset(_claimed(status)),
+            claimed_resources=frozenset(_claimed(status)) if status else frozenset(),
             created=str(metadata.get("creationTimestamp") or ""),
             labels=_pairs(metadata, "labels"),
             annotations=_pairs(metadata, "annotations"),
@@ -151,10 +152,13 @@ class Pod:
 
 
 _FIELDS = tuple(field.name for field in fields(Pod))
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 def _mapping(parent: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    value = parent.get(name) or {}
+    value = parent.get(name)
+    if not value:
+        return _NOTHING
     if not isinstance(value, (dict, Mapping)):  # a dict is told at once, other mappings slowly
         raise InvalidPod(f"the pod's {name} is not a mapping but {type(value).__name__}")
     return value
@@ -173,6 +177,8 @@ def _listed(parent: Mapping[str, Any], name: str) -> Sequence[Mapping[str, Any]]
 
 def _amounts(owner: Mapping[str, Any], kind: str) -> Resources:
     amounts = _mapping(owner, kind)
+    if not amounts:
+        return ()
     return tuple(sorted([(str(name), quantity.parse(amount)) for name, amount in amounts.items()]))
 
 
@@ -181,7 +187,8 @@ def _kubelet_uid(metadata: Mapping[str, Any]) -> str:
 
 
 def _pairs(metadata: Mapping[str, Any], kind: str) -> Pairs:
-    return tuple(sorted([(str(key), str(value)) for key, value in _mapping(metadata, kind).items()]))
+    pairs = _mapping(metadata, kind)
+    return tuple(sorted([(str(key), str(value)) for key, value in pairs.items()])) if pairs else ()
 
 
 def _priority(spec: Mapping[str, Any]) -> int | None:
@@ -201,22 +208,22 @@ def _defaulted(owner: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _containers(spec: Mapping[str, Any]) -> Iterator[Container]:
-    for part in ("initContainers", "containers"):
-        for container in _listed(spec, part):
-            if part == "containers":
-                kind = ContainerKind.APP
-            else:
-                kind = (
-                    ContainerKind.SIDECAR
-                    if container.get("restartPolicy") == "Always"
-                    else ContainerKind.INIT
-                )
-            if "name" not in container:
-                raise InvalidPod(f"one of the pod's {part} has no name")
-            resources = _mapping(container, "resources")
-            requests, limits = _amounts(resources, "requests"), _amounts(resources, "limits")
-            yield Container(str(container["name"]), kind, requests, limits)
+def _containers(spec: Mapping[str, Any], part: str) -> list[Container]:
+    containers = []
+    for container in _listed(spec, part):
+        if "name" not in container:
+            raise InvalidPod(f"one of the pod's {part} has no name")
+        if part == "containers":
+            kind = ContainerKind.APP
+        else:
+            kind = ContainerKind.SIDECAR if container.get("restartPolicy") == "Always" else ContainerKind.INIT
+        resources = _mapping(container, "resources")
+        requests = _amounts(resources, "requests")
+        # Those of Guaranteed pods are the same texts twice, which need to be read but once.
+        alike = resources.get("limits") == resources.get("requests")
+        limits = requests if alike else _amounts(resources, "limits")
+        containers.append(Container(str(container["name"]), kind, requests, limits))
+    return containers
 
 
 def _claimed(status: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

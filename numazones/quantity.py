@@ -52,7 +52,7 @@ class Quantity:
 
     def value(self) -> int:
         """The amount in whole units, rounded away from zero."""
-        return self.integer if self.integer is not None else _divide_away_from_zero(self.nanos, _NANO)
+        return self.integer if self.integer is not None else whole(self.nanos)
 
     def milli(self) -> int:
         """The amount in thousandths, rounded away from zero."""
@@ -88,6 +88,11 @@ class Quantity:
 
 
 ZERO = Quantity(0, 0)
+
+
+def whole(nanos: int) -> int:
+    """An amount in units of 10**-9 in whole units, rounded away from zero."""
+    return _divide_away_from_zero(nanos, _NANO)
 
 
 def parse(text: str | float) -> Quantity:
