@@ -71,15 +71,13 @@ class Admission:
     """Of a rejection, as in the pod's status; empty if admitted."""
     message: str
     """Of a rejection, as in the pod's status without ``Pod was rejected: ``; empty if admitted."""
-    containers: Mapping[str, ContainerAllocation]
-    """Container name → what it was given; empty if rejected."""
+    affinities: Mapping[str, Hint]
+    """Container name → what the Topology Manager stored for it; empty if rejected."""
     node: Node = field(repr=False)
     """The node afterwards; of an admitted pod, once all its containers have started."""
     pod: Pod = field(repr=False)
     before: Node = field(repr=False)
     """The node decided on."""
-    whole: PodAllocation | None = None
-    """Of a pod that is served as a whole; its containers' shares are parts of it."""
     unstarted: Node | None = field(default=None, repr=False)
     """The node until then, where ordinary init containers hold memory of their own; None: as ``node``."""
 
@@ -87,6 +85,20 @@ class Admission:
     def fresh(self) -> Node:
         """The node as the kubelet has it right after the decision."""
         return self.node if self.unstarted is None else self.unstarted
+
+    @property
+    def containers(self) -> dict[str, ContainerAllocation]:
+        """Container name → what it was given; empty if rejected. Read from the node, which has it all."""
+        node, uid = self.fresh, self.pod.uid
+        return {name: _allocation(node, uid, name, affinity) for name, affinity in self.affinities.items()}
+
+    @property
+    def whole(self) -> PodAllocation | None:
+        """Of an admitted pod that is served as a whole; its containers' shares are parts of it."""
+        if not self.admitted:  # CPUs whose division failed stay with the pod, see ``CPUState.release``
+            return None
+        cpus, memory = self.fresh.cpus.pods.get(self.pod.uid), self.fresh.memory.pods.get(self.pod.uid)
+        return None if cpus is None and memory is None else PodAllocation(cpus or 0, memory or ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +126,10 @@ def admit(node: Node, pod: Pod) -> Admission:
     except Rejection as rejection:
         after = remove(attempt.node(), pod.uid)
         return Admission(False, rejection.reason, rejection.message, {}, after, pod, node)
-    containers = {container.name: attempt.allocation(container) for container in pod.containers}
     granted = attempt.node()
     started = _started(granted, pod)
     unstarted = None if started is granted else granted
-    return Admission(True, "", "", containers, started, pod, node, attempt.whole(), unstarted)
+    return Admission(True, "", "", attempt.affinities, started, pod, node, unstarted)
 
 
 def remove(node: Node, uid: str) -> Node:
@@ -143,6 +154,19 @@ def overlay(node: Node, pods: Iterable[Pod]) -> Overlay:
             admissions.append(admission)
             node = admission.node
     return Overlay(node, tuple(admissions))
+
+
+def _allocation(node: Node, uid: str, container: str, affinity: Hint) -> ContainerAllocation:
+    """What a container holds on a node."""
+    resources = node.kubelet.devices.resources
+    held = node.devices.assignments.get(uid, {}).get(container, {})
+    return ContainerAllocation(
+        cpus=node.cpus.assignments.get(uid, {}).get(container, 0),
+        memory=node.memory.assignments.get(uid, {}).get(container, ()),
+        devices={kind: resources[kind].ids(devices) for kind, devices in held.items()},
+        device_numas={kind: resources[kind].numas(devices) for kind, devices in held.items()},
+        affinity=affinity,
+    )
 
 
 def _started(node: Node, pod: Pod) -> Node:
@@ -187,6 +211,7 @@ class Attempt:
         self.members = list(zip(pod.containers, self.reading.demands, strict=True))
         self._demand: Demand | None = None
         self.serving: Manager | None = None
+        self.gives_devices = bool(self.kubelet.devices.resources)
         self.pins_cpus = self.reading.served and self.kubelet.cpus.static
         guaranteed = self.reading.qos is QOSClass.GUARANTEED
         self.pins_memory = self.reading.served and self.kubelet.memory.static and guaranteed
@@ -242,11 +267,13 @@ class Attempt:
 
     def _container_hints(self, container: Container, demand: Demand) -> list[ResourceHints]:
         uid, name = self.pod.uid, container.name
-        hints = list(
-            self.kubelet.devices.container_hints(
-                self.devices, uid, name, demand.limits, self.reusable_devices
+        hints: list[ResourceHints] = []
+        if self.gives_devices:
+            hints.extend(
+                self.kubelet.devices.container_hints(
+                    self.devices, uid, name, demand.limits, self.reusable_devices
+                )
             )
-        )
         if self.pins_cpus and demand.cpus:
             hints.append(
                 self.kubelet.cpus.container_hints(self.cpus, uid, name, demand.cpus, self.reusable_cpus)
@@ -261,7 +288,9 @@ class Attempt:
 
     def _pod_hints(self) -> list[ResourceHints]:
         pod, total = self.pod, self.reading.total
-        hints = list(self.kubelet.devices.pod_hints(self.devices, pod.uid, total.limits))
+        hints: list[ResourceHints] = []
+        if self.gives_devices:
+            hints.extend(self.kubelet.devices.pod_hints(self.devices, pod.uid, total.limits))
         if self.pins_cpus and total.cpus:
             hints.append(self._pod_cpu_hints())
         if self.pins_memory and total.memory is not None:
@@ -329,8 +358,9 @@ class Attempt:
 
     def _allocate(self, container: Container, demand: Demand, hint: Hint) -> None:
         """Let each manager give the container its share; hand on what init containers leave."""
-        self.serving = Manager.DEVICE
-        self._allocate_devices(container, demand, hint)
+        if self.gives_devices:
+            self.serving = Manager.DEVICE
+            self._allocate_devices(container, demand, hint)
         if self.pins_cpus and demand.cpus:
             self.serving = Manager.CPU
             self._allocate_cpus(container, demand, hint)
@@ -382,24 +412,6 @@ class Attempt:
             self.memory = shrink_reused(self.memory, uid, earlier=self.inits, blocks=blocks)
         if container.kind is ContainerKind.INIT:
             self.inits.append(name)
-
-    def whole(self) -> PodAllocation | None:
-        """What the pod holds as a whole; None where it is served container by container."""
-        cpus, memory = self.cpus.pods.get(self.pod.uid), self.memory.pods.get(self.pod.uid)
-        return None if cpus is None and memory is None else PodAllocation(cpus or 0, memory or ())
-
-    def allocation(self, container: Container) -> ContainerAllocation:
-        """What a container holds now."""
-        uid, name = self.pod.uid, container.name
-        resources = self.kubelet.devices.resources
-        held = self.devices.assignments.get(uid, {}).get(name, {})
-        return ContainerAllocation(
-            cpus=self.cpus.assignments.get(uid, {}).get(name, 0),
-            memory=self.memory.assignments.get(uid, {}).get(name, ()),
-            devices={kind: resources[kind].ids(devices) for kind, devices in held.items()},
-            device_numas={kind: resources[kind].numas(devices) for kind, devices in held.items()},
-            affinity=self.affinities[name],
-        )
 
     def _most_allocated(self) -> TieBreaker:
         """KEP-6007: of two NUMA nodes the fuller one, if the CPU and memory signals do not contradict."""
