@@ -1,8 +1,10 @@
 """The site: it builds without a warning, loads nothing from other hosts, and says what the programs say."""
 
 import os
+import re
 import subprocess
 import sys
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -51,6 +53,13 @@ def test_no_page_loads_anything_from_another_host(site: Path) -> None:
         requests = _Requests()
         requests.feed(page.read_text())
         assert [url for url in requests.urls if "//" in url] == [], page.relative_to(site)
+
+
+def test_examples_show_their_programs(site: Path) -> None:
+    page = unescape(re.sub(r"<[^>]+>", "", (site / "examples" / "index.html").read_text()))
+    programs = list((ROOT / "examples").glob("*.py"))
+    assert programs
+    assert [program.name for program in programs if program.read_text().splitlines()[0] not in page] == []
 
 
 def test_fences_say_nothing_of_the_tests_on_the_site(site: Path) -> None:
