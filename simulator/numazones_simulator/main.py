@@ -304,10 +304,15 @@ async def _serve(plane: ControlPlane, screen: Screen, *, serve: bool | None) -> 
         return
     screen.title("Try it from another terminal")
     screen.say(f"  export KUBECONFIG={plane.kubeconfig}")
+    if (Path(sys.executable).with_name("kubectl-numazones")).exists():
+        screen.say(f"  export PATH={Path(sys.executable).parent}:$PATH")
+        screen.say("  kubectl numazones live")
     screen.say("  kubectl get numazones -o wide")
     screen.say("  kubectl explain numazone.status")
     if shutil.which("kubectl") is None:
-        screen.say("There is no kubectl on your path; `make test` puts one into .cache/tools/bin.")
+        screen.say(
+            "There is no kubectl on your path; `scripts/test-tools .cache` puts one into .cache/tools/bin."
+        )
     screen.say()
     screen.say("Ctrl-C ends it and removes everything.")
     await asyncio.Event().wait()
