@@ -20,7 +20,7 @@ from numazones.api.numazone import NUMAZone
 from numazones.api.snapshot import NodeSnapshot
 from numazones.errors import NumazonesError
 from numazones_client import APIError, Client, load
-from numazones_exporter import zones
+from numazones_exporter import recording, zones
 from numazones_exporter.conditions import CONSISTENT, unexpected
 from numazones_exporter.departures import Departures
 from numazones_exporter.device_offers import DeviceOffers
@@ -93,7 +93,9 @@ async def serve(
     registry = registry or CollectorRegistry()
     metrics = Metrics(registry)
     state = Health(options.interval)
-    answer = probes.application(sick=state.problems, unready=state.unready, registry=registry)
+    answer = recording.serving(
+        options, probes.application(sick=state.problems, unready=state.unready, registry=registry)
+    )
     with probes.serve(options.metrics_address, answer) as port:
         if listening is not None:
             listening.set_result(port)

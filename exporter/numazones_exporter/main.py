@@ -215,6 +215,12 @@ def _setting(
 @_setting("interval", settings.Duration(), "Time between readings when nothing happens.")
 @_setting("metrics_address", Address(), "Where to serve /metrics, /healthz and /readyz.", metavar="HOST:PORT")
 @_setting(
+    "recordings",
+    bool,
+    "Serve /recording there for kubectl numazones record: the machine, the kubelet's settings and state, and "
+    "who holds what, to whoever can connect.",
+)
+@_setting(
     "lease_namespace",
     str,
     "Namespace of the node's liveness Lease.",

@@ -52,6 +52,8 @@ class Options:
     """Seconds between readings when nothing happens."""
     metrics_address: str = ":9406"
     """``host:port`` of /metrics, /healthz and /readyz."""
+    recordings: bool = False
+    """Whether /recording is served there: the node as a bug report needs it, to whoever can connect."""
     lease_namespace: str = "numazones-system"
     """Where the liveness Lease of the node lives."""
     lease_duration: float = 180.0

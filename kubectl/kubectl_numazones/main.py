@@ -40,6 +40,7 @@ _COMMANDS = {
     "sweep": _Command("sweep", "Compare a grid of kubelet settings; write a table and a plot."),
     "size": _Command("size", "Say how many machines a list of pods needs, and how to set them."),
     "replay": _Command("replay", "Compare a recorded history of kubelets with the model."),
+    "record": _Command("record", "Record a live node for a bug report; replay reads it."),
     "doctor": _Command("doctor", "Check the installation, the kubelets' settings and the pods' requests."),
     "completion": _Command("completion", "Print the completion script for bash, zsh or fish."),
     "version": _Command("version", "Print the version."),

@@ -17,6 +17,8 @@ import yaml
 
 from kubectl_numazones.cluster import BadDump
 from numazones import cpuset
+from numazones.api.numazone import NUMAZone
+from numazones.api.zones import node_from_zones
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.constraints import Constraints
 from numazones.defaulting import created_spec
@@ -30,6 +32,7 @@ from numazones.whatif.history import (
     Arrival,
     Departure,
     DeviceHealth,
+    Held,
     MemoryBlocks,
     Observed,
     Operation,
@@ -41,8 +44,12 @@ from numazones.whatif.history import (
 from numazones.whatif.workload import Event, Leaving
 from numazones_exporter.sources.sysfs import SysfsReader
 
-_HISTORY = "replay.jsonl"
-_TREE = "sys.tar.gz"
+HISTORY = "replay.jsonl"
+TREE = "sys.tar.gz"
+ZONES = "numazones.json"
+"""The node's zones when the recording began, of a recording that begins with pods."""
+SNAPSHOT, HELD, REJECTED = "snapshot", "hold", "reject"
+"""Operations of such recordings: the node was read; a pod was there; one was rejected before."""
 _REJECTED = "Pod was rejected: "
 _ENDED = frozenset({"Succeeded", "Failed"})
 
@@ -55,6 +62,8 @@ class Report:
     """(node, outcome) for every decision of a kubelet."""
     outside: tuple[tuple[str, str], ...]
     """(pod, why) for what no kubelet decided."""
+    begins_with_pods: bool = False
+    """Whether it begins with the state of a node in use, as ``record`` writes it."""
 
     @property
     def differ(self) -> list[tuple[str, Outcome]]:
@@ -68,13 +77,16 @@ def compare(directory: Path) -> Report:
     Raises:
         BadDump: the directory is no recording, or a file of it is damaged.
     """
-    lines = list(_lines(directory / _HISTORY))
+    lines = list(_lines(directory / HISTORY))
     nodes = sorted({line["node"] for line in lines if line.get("node")})
     outcomes: list[tuple[str, Outcome]] = []
     for name in nodes:
         preference = Preference()
         node, state, devices = _node(directory / name, preference)
-        operations = _operations([line for line in lines if line.get("node") == name])
+        here = [line for line in lines if line.get("node") == name]
+        if any(line["op"] == SNAPSHOT for line in here):
+            state = _as_found(directory / name / ZONES, state)
+        operations = _operations(here)
         outcomes += (
             (name, outcome)
             for outcome in replay(node.info(state, beside=""), devices, operations, preference=preference)
@@ -82,9 +94,10 @@ def compare(directory: Path) -> Report:
     outside = tuple(
         (_name(line), str(line["outcome"].get("reason") or "not decided while it was watched"))
         for line in lines
-        if line["op"] == "create" and (not line.get("node") or not _decided(line["outcome"]))
+        if line["op"] == REJECTED
+        or (line["op"] == "create" and (not line.get("node") or not _decided(line["outcome"])))
     )
-    return Report(tuple(outcomes), outside)
+    return Report(tuple(outcomes), outside, any(line["op"] == SNAPSHOT for line in lines))
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
@@ -99,12 +112,12 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
                     raise BadDump(f"{path}, line {number}: holds no operation")
                 yield line
     except OSError as error:
-        raise BadDump(f"{path}: {error.strerror or error}; a recording has a {_HISTORY}") from error
+        raise BadDump(f"{path}: {error.strerror or error}; a recording has a {HISTORY}") from error
 
 
 def is_recording(path: Path) -> bool:
     """Whether a path is a recorded cluster."""
-    return (path / _HISTORY).is_file()
+    return (path / HISTORY).is_file()
 
 
 def history(directory: Path) -> tuple[list[ClusterNode], list[Event]]:
@@ -115,7 +128,7 @@ def history(directory: Path) -> tuple[list[ClusterNode], list[Event]]:
     Raises:
         BadDump: as ``compare``.
     """
-    lines = [line for line in _lines(directory / _HISTORY) if line.get("node")]
+    lines = [line for line in _lines(directory / HISTORY) if line.get("node")]
     nodes = []
     for name in sorted({line["node"] for line in lines}):
         node, state, _ = _node(directory / name, None)
@@ -127,7 +140,7 @@ def _events(lines: Iterable[Mapping[str, Any]]) -> Iterator[Event]:
     for line in lines:
         if line["op"] == "delete":
             yield Leaving(line["uid"])
-        elif line["op"] == "create":
+        elif line["op"] in {"create", HELD, REJECTED}:
             body = line["pod"]
             namespace = body["metadata"].get("namespace", "default")
             yield ClusterPod.from_api(
@@ -148,7 +161,7 @@ def _node(
     """The node before the first operation: no pods, all devices as its plugins announced them."""
     try:
         with tempfile.TemporaryDirectory(prefix="numazones-") as scratch:
-            with tarfile.open(directory / _TREE) as tree:
+            with tarfile.open(directory / TREE) as tree:
                 tree.extractall(scratch, filter="data")
             machine = SysfsReader(Path(scratch, "sys"), Path(scratch, "proc")).read().value.machine
         configuration = yaml.safe_load((directory / "kubelet-config.yaml").read_text(encoding="utf-8"))
@@ -174,11 +187,34 @@ def _node(
         raise BadDump(f"{directory}: this recorded node cannot be used: {error!r}") from error
 
 
+def _as_found(path: Path, fresh: Node) -> Node:
+    """The node with what its pods held: machine and settings are the recording's own, shares the zones'."""
+    try:
+        items = json.loads(path.read_text(encoding="utf-8"))["items"]
+        found = node_from_zones(map(NUMAZone.from_api, items))
+        return Node.restore(
+            fresh.machine,
+            fresh.config,
+            {name: resource.devices for name, resource in found.kubelet.devices.resources.items()},
+            default_cpus=found.cpus.default if fresh.kubelet.cpus.static else None,
+            cpu_assignments=found.cpus.assignments,
+            cpu_pods=found.cpus.pods,
+            machine_state=found.machine_state if fresh.kubelet.memory.static else None,
+            memory_assignments=found.memory.assignments,
+            memory_pods=found.memory.pods,
+            device_assignments=found.device_assignments,
+        )
+    except (OSError, ValueError, KeyError, TypeError, NumazonesError) as error:
+        raise BadDump(f"{path}: the recorded state cannot be used: {error}") from error
+
+
 def _operations(lines: list[dict[str, Any]]) -> Iterator[Operation]:
     for line in lines:
         match line["op"]:
             case "create":
                 yield _arrival(line)
+            case "hold":
+                yield _held(line)
             case "delete":
                 yield Departure(line["uid"])
             case "kubelet-restart" | "kubelet-crash":
@@ -216,6 +252,25 @@ def _arrival(line: Mapping[str, Any]) -> Arrival:
             default_cpus=cpuset.parse(seen["default_cpuset"]) if seen.get("default_cpuset") else None,
         ),
         ended=ended and not rejected,
+    )
+
+
+def _held(line: Mapping[str, Any]) -> Held:
+    body, told = line["pod"], line["observed"]["podresources_list"]
+    pod = Pod.from_manifest({**body, "metadata": {**body["metadata"], "uid": line["uid"]}})
+    return Held(
+        _name(line),
+        PodInfo(pod, Constraints.from_api(body["spec"])),
+        {name: cpuset.of(one.get("cpu_ids") or ()) for name, one in told.items()},
+        {
+            name: tuple(
+                sorted(
+                    (block["type"], tuple(block["numa"]), block["size"]) for block in one.get("memory") or ()
+                )
+            )
+            for name, one in told.items()
+        },
+        frozenset(_devices(told)),
     )
 
 

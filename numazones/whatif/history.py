@@ -13,6 +13,7 @@ from numazones import cpuset
 from numazones.errors import NumazonesError
 from numazones.kubelet.admission import Admission, admit, remove
 from numazones.kubelet.device_manager import Device
+from numazones.kubelet.machine_state import Block
 from numazones.kubelet.node import Node
 from numazones.kubelet.node_admission import NodeAdmission, admit_to_node, requested
 from numazones.kubelet.node_info import NodeInfo, PodInfo
@@ -72,7 +73,20 @@ class DeviceHealth:
     healthy: bool
 
 
-Operation = Arrival | Departure | Restart | DeviceHealth
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A pod was there when the recording began; its share is part of the node's state."""
+
+    name: str
+    """For people: namespace/name."""
+    pod: PodInfo
+    cpus: Mapping[str, int]
+    """Container → exclusive CPUs, as the kubelet told it; of the containers that it told of."""
+    memory: Mapping[str, MemoryBlocks]
+    devices: frozenset[str] = frozenset()
+
+
+Operation = Held | Arrival | Departure | Restart | DeviceHealth
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +137,10 @@ def replay(
                 names[pod.pod.uid] = name
                 if observed.admitted is not None:
                     yield outcome
+            case Held(name, pod):
+                names[pod.pod.uid] = name
+                node = replace(node, pods={**node.pods, pod.pod.uid: pod})
+                yield _still_held(node.state, operation)
             case Departure(uid):
                 node = _without(node, uid)
             case DeviceHealth(resource, device, healthy):
@@ -175,6 +193,31 @@ def _readmitted(node: Node, name: str, pod: PodInfo) -> Outcome:
         return Outcome(name, (f"after a restart: observed admitted, model {again.reason}: {again.message}",))
     changed = again.node.state_key != node.state_key
     return Outcome(name, ("after a restart: the model gives it another share",) if changed else ())
+
+
+def _still_held(node: Node, held: Held) -> Outcome:
+    """Whether the model would let the pod keep what the kubelet says that it holds, as at a restart."""
+    outcome = _readmitted(node, held.name, held.pod)
+    uid = held.pod.pod.uid
+    cpus, memory = node.cpus.assignments.get(uid, {}), node.memory.assignments.get(uid, {})
+    differences = list(outcome.differences)
+    known = {name: cpus.get(name, 0) for name in held.cpus}
+    if known != dict(held.cpus):
+        differences.append(f"CPUs: observed {_listed(held.cpus)}, in the state {_listed(known)}")
+    blocks = {name: _blocks(memory.get(name, ())) for name in held.memory}
+    if blocks != dict(held.memory):
+        differences.append(f"memory: observed {dict(held.memory)}, in the state {blocks}")
+    kinds = node.device_assignments.get(uid, {})
+    given = {one for container in kinds.values() for ids in container.values() for one in ids}
+    if not held.devices <= given:
+        differences.append(f"devices: observed {sorted(held.devices)}, in the state {sorted(given)}")
+    return Outcome(held.name, tuple(differences))
+
+
+def _blocks(blocks: Iterable[Block]) -> MemoryBlocks:
+    return tuple(
+        sorted((block.type, tuple(cpuset.ids(block.affinity)), block.size) for block in blocks if block.size)
+    )
 
 
 def _verdicts(admission: NodeAdmission, seen: Observed) -> Iterator[str]:

@@ -31,6 +31,7 @@ LOCAL = ROOT / ".cache" / "tools" / "bin" / "helm"
 SWITCHES = {
     "components/exporter-noderesourcetopologies": "exporter.nodeResourceTopologies",
     "components/exporter-podmonitor": "exporter.podMonitor",
+    "components/exporter-recordings": "exporter.recordings",
     "components/operator-admission-gate": "operator.admissionGate",
     "components/operator-eviction": "operator.eviction",
     "components/operator-page": "operator.page",
@@ -141,6 +142,7 @@ SET: Object = {
         "image": {"repository": "registry.example/exporter", "tag": "v7", "pullPolicy": "Always"},
         "kubeletDir": "/data/kubelet",
         "nodeResourceTopologies": True,
+        "recordings": True,
         "podMonitor": True,
         "extraArgs": ["--interval=30s"],
         "extraEnv": [{"name": "A", "value": "b"}],

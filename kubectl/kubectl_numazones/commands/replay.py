@@ -42,9 +42,10 @@ def command(source: Source, name: str, output: str) -> int:
     for node, outcome in differ:
         for line in outcome.differences:
             click.echo(f"{outcome.name} on {node}: {line}")
+    when = " while it was recorded" if report.begins_with_pods else ""
     click.echo(
         f"{agree} of {counted(len(report.outcomes), 'decision')} agree; "
-        f"{counted(len(report.outside), 'pod')} outside, which no kubelet decided"
+        f"{counted(len(report.outside), 'pod')} outside, which no kubelet decided{when}"
     )
     return 1 if differ else 0
 

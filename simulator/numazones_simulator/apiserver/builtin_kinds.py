@@ -354,7 +354,7 @@ _TABLE: Final = """
 core:
   Namespace                         cluster     ns        -               status,finalize          -
   Node                              cluster     no        -               status,proxy             -
-  Pod                               namespaced  po        all             status,binding,eviction  counted
+  Pod                               namespaced  po        all         status,binding,eviction,proxy  counted
   Event                             namespaced  ev        -               -                        -
   ConfigMap                         namespaced  cm        -               -                        -
   Secret                            namespaced  -         -               -                        -

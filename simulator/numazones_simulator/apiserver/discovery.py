@@ -18,13 +18,14 @@ _SUBRESOURCES: Final[dict[str, tuple[str, str, str, tuple[str, ...]]]] = {
     "binding": ("", "v1", "Binding", ("create",)),
     "eviction": ("policy", "v1", "Eviction", ("create",)),
     "scale": ("autoscaling", "v1", "Scale", ("get", "patch", "update")),
-    "proxy": ("", "v1", "NodeProxyOptions", ("get",)),
     "finalize": ("", "v1", "Namespace", ("update",)),
     "token": ("authentication.k8s.io", "v1", "TokenRequest", ("create",)),
 }
 
 
 def _subresource(kind: Kind, name: str) -> tuple[str, str, str, tuple[str, ...]]:
+    if name == "proxy":
+        return "", "v1", f"{kind.kind}ProxyOptions", ("get",)
     return _SUBRESOURCES.get(name) or (kind.group, kind.version, kind.kind, ("get", "patch", "update"))
 
 

@@ -62,6 +62,9 @@ from numazones_simulator.apiserver.writes import DeleteOptions, WriteOptions, Wr
 NodeProxy = Callable[[str, str], Awaitable[Object]]
 """Answers GET nodes/NAME/proxy/PATH, as the node's kubelet would: takes the node's name and the path."""
 
+PodProxy = Callable[[str, str, str, str], Awaitable[tuple[int, bytes]]]
+"""Answers GET pods/NAME:PORT/proxy/PATH as the pod would: takes namespace, name, port and path."""
+
 _log = logging.getLogger(__name__)
 VERSION: Final = {
     "major": "1",
@@ -100,6 +103,7 @@ class ApiServer:
         history: int = 10_000,
         bookmark_seconds: float = 10.0,
         node_proxy: NodeProxy | None = None,
+        pod_proxy: PodProxy | None = None,
     ) -> None:
         """Prepare a server.
 
@@ -110,6 +114,7 @@ class ApiServer:
             history: how many changes of each resource are remembered for watches and pages.
             bookmark_seconds: how often a watch that asked for bookmarks gets one.
             node_proxy: answers what is asked of kubelets through the API server (`nodes/NAME/proxy/configz`).
+            pod_proxy: answers what is asked of pods through the API server.
 
         Raises:
             NotLoopbackError: the host is not a loopback address.
@@ -121,6 +126,7 @@ class ApiServer:
         self._host, self._port, self._token = host, port, token
         self._bookmark_seconds = bookmark_seconds
         self.node_proxy = node_proxy
+        self.pod_proxy = pod_proxy
         self.store = Store(history=history)
         self.registry = Registry(
             builtin_kinds(self._priority_of, self._defaults_of, custom_kinds.DefinitionStrategy())
@@ -450,6 +456,8 @@ class ApiServer:
         """What the node's kubelet says."""
         if info.verb != "get":
             raise errors.method_not_allowed()
+        if info.resource == "pods":
+            return await self._pod_proxy(info)
         self.writes.get(self.kind("nodes"), "", info.name)
         if self.node_proxy is None:
             raise ApiError(
@@ -458,6 +466,18 @@ class ApiServer:
                 f"error trying to reach service: no kubelet answers for {info.name}",
             )
         return json_answer(await self.node_proxy(info.name, info.rest))
+
+    async def _pod_proxy(self, info: RequestInfo) -> web.Response:
+        """What a pod says on a port; the name may be ``NAME``, ``NAME:PORT`` or ``http:NAME:PORT``."""
+        parts = info.name.split(":")
+        name, port = (parts[-2], parts[-1]) if len(parts) > 1 else (info.name, "")
+        self.writes.get(self.kind("pods"), info.namespace, name)
+        if self.pod_proxy is None:
+            raise ApiError(
+                503, "ServiceUnavailable", f"error trying to reach service: nothing listens in pod {name}"
+            )
+        status, body = await self.pod_proxy(info.namespace, name, port, info.rest)
+        return web.Response(status=status, body=body)
 
     async def _scale(self, request: web.Request, info: RequestInfo, kind: Kind) -> web.Response:
         live = self.writes.get(kind, info.namespace, info.name)

@@ -1,0 +1,253 @@
+"""What a bug report needs from this node, as one archive: what ``kubectl numazones record`` fetches.
+
+Nothing but what placement is decided from: the files of sysfs that the exporter reads, the kubelet's state
+files, its answers, and the zones that were made of them in the same moment. Of the kubelet's
+configuration, what placement depends on.
+"""
+
+import asyncio
+import io
+import json
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+from numazones import cpuset
+from numazones.api.snapshot import KnownDevice
+from numazones.errors import NumazonesError
+from numazones_exporter import zones
+from numazones_exporter.observation import (
+    CPU_MANAGER_STATE,
+    DEVICE_CHECKPOINT,
+    MEMORY_MANAGER_STATE,
+    ContainerResources,
+    Observation,
+)
+from numazones_exporter.options import Options
+from numazones_exporter.sources.reading import Sources, observe
+from numazones_program.probes import Application
+
+PATH = "/recording"
+FACTS = "facts.json"
+"""The file of the archive that tells what was read, beside the files themselves."""
+_PAUSES = (0.1, 0.2, 0.4, 0.8)
+"""Seconds between looks, as long as the kubelet writes its state files meanwhile."""
+_STATE_FILES = (
+    CPU_MANAGER_STATE,
+    MEMORY_MANAGER_STATE,
+    f"device-plugins/{DEVICE_CHECKPOINT}",
+    DEVICE_CHECKPOINT,
+)
+_SYSFS = (
+    *(f"devices/system/cpu/{name}" for name in ("online", "offline", "isolated")),
+    "devices/system/cpu/cpu[0-9]*/online",
+    *(
+        f"devices/system/cpu/cpu[0-9]*/topology/{name}"
+        for name in ("core_id", "physical_package_id", "die_id")
+    ),
+    *(
+        f"devices/system/cpu/cpu[0-9]*/cache/index*/{name}"
+        for name in ("level", "id", "shared_cpu_map", "shared_cpu_list")
+    ),
+    *(f"devices/system/node/node[0-9]*/{name}" for name in ("cpulist", "meminfo", "distance")),
+    "devices/system/node/node[0-9]*/hugepages/hugepages-*/nr_hugepages",
+    "kernel/mm/hugepages/hugepages-*/nr_hugepages",
+)
+_SETTINGS = frozenset(
+    {
+        "apiVersion",
+        "kind",
+        "cpuCFSQuota",
+        "cpuManagerPolicy",
+        "cpuManagerPolicyOptions",
+        "cpuManagerReconcilePeriod",
+        "enforceNodeAllocatable",
+        "evictionHard",
+        "featureGates",
+        "kubeReserved",
+        "maxPods",
+        "memoryManagerPolicy",
+        "mergeDefaultEvictionSettings",
+        "reservedMemory",
+        "reservedSystemCPUs",
+        "systemReserved",
+        "topologyManagerPolicy",
+        "topologyManagerPolicyOptions",
+        "topologyManagerScope",
+    }
+)
+"""What placement depends on; addresses, paths and certificates stay on the node."""
+_MEMBERS = "devices/system/node/node[0-9]*/cpu[0-9]*"
+"""Entries whose names alone are read."""
+
+
+class CannotRecord(NumazonesError):
+    """The node cannot be recorded; the message says what is missing."""
+
+
+async def record(options: Options) -> bytes:
+    """Read the node and return it as a tar.gz archive.
+
+    Raises:
+        CannotRecord: the hardware cannot be read.
+        numazones_exporter.zones.IndescribableNode: as for the zones.
+    """
+    sources = Sources(options)
+    try:
+        files = _state_files(options.kubelet_dir)
+        observation = await observe(sources)
+        for pause in _PAUSES:
+            after = _state_files(options.kubelet_dir)
+            if after == files:
+                break
+            await asyncio.sleep(pause)
+            files, observation = after, await observe(sources)
+        configuration = await _configuration(sources)
+    finally:
+        await sources.close()
+    facts = _facts(options, observation, configuration)
+    members = {f"sys/{name}": content for name, content in _tree(options.sysfs)}
+    meminfo = _bytes(options.procfs / "meminfo")
+    if meminfo is not None:
+        members["proc/meminfo"] = meminfo
+    members[FACTS] = json.dumps(facts, indent=1).encode()
+    return _archive(members | files)
+
+
+async def _configuration(sources: Sources) -> Mapping[str, Any] | None:
+    """The kubelet's own words; that they cannot be had is among the observation's problems."""
+    try:
+        async with asyncio.timeout(sources.options.source_timeout):
+            document = await sources.kubelet_config.read()
+    except (NumazonesError, OSError, TimeoutError):
+        return None
+    found: Mapping[str, Any] = document.get("kubeletconfig", document)
+    return {name: value for name, value in found.items() if name in _SETTINGS}
+
+
+def _facts(
+    options: Options, observation: Observation, configuration: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    snapshot = zones.snapshot_of(observation)
+    if snapshot is None:
+        problems = "; ".join(problem.message for problem in observation.problems)
+        raise CannotRecord(f"node {options.node_name} cannot be recorded: {problems}")
+    answer = observation.podresources
+    return {
+        "nodeName": options.node_name,
+        "kubeletVersion": observation.kubelet_version or "",
+        "kubeletConfiguration": configuration,
+        "podresources": None
+        if answer is None
+        else [
+            {
+                "namespace": pod.namespace,
+                "name": pod.name,
+                "containers": {one.name: _held(one) for one in pod.containers},
+            }
+            for pod in answer.pods
+        ],
+        "devices": _announced(snapshot.devices),
+        "zones": [zone.to_api() for zone in zones.build(snapshot)],
+        "problems": [
+            {"source": problem.source, "reason": problem.reason, "message": problem.message}
+            for problem in zones.problems_of(observation)
+        ],
+    }
+
+
+def _held(container: ContainerResources) -> dict[str, Any]:
+    """One container's share, in the form of a recording's ``podresources_list``."""
+    found: dict[str, Any] = {}
+    if container.cpus:
+        found["cpu_ids"] = list(cpuset.ids(container.cpus))
+    if container.blocks:
+        found["memory"] = [
+            {"type": block.type, "size": block.size, "numa": list(cpuset.ids(block.affinity))}
+            for block in container.blocks
+        ]
+    if container.devices:
+        found["devices"] = [{"resource": one.resource, "id": one.id} for one in container.devices]
+    return found
+
+
+def _announced(devices: Iterable[KnownDevice]) -> dict[str, Any]:
+    """The devices in the form of a recording's ``device_plugins.json``."""
+    found: dict[str, Any] = {}
+    for one in devices:
+        plugin = found.setdefault(one.resource.replace("/", "-"), {"resource": one.resource, "devices": []})
+        health = "Healthy" if one.healthy else "Unhealthy"
+        plugin["devices"].append({"id": one.id, "numa": list(cpuset.ids(one.numa)), "health": health})
+    return found
+
+
+def _state_files(directory: Path) -> dict[str, bytes]:
+    """Those that are there, by the name that a recording gives them."""
+    found: dict[str, bytes] = {}
+    for name in _STATE_FILES:
+        content = _bytes(directory / name)
+        if content is not None:
+            found.setdefault(f"state/{Path(name).name}", content)
+    return found
+
+
+def _tree(sysfs: Path) -> Iterator[tuple[str, bytes]]:
+    """The files that the exporter reads; an entry whose name alone counts ends with a slash."""
+    for pattern in _SYSFS:
+        for path in sorted(sysfs.glob(pattern)):
+            content = _bytes(path)
+            if content is not None:
+                yield str(path.relative_to(sysfs)), content
+    for path in sorted(sysfs.glob(_MEMBERS)):
+        yield f"{path.relative_to(sysfs)}/", b""
+
+
+def _bytes(path: Path) -> bytes | None:
+    try:
+        return None if path.is_fifo() else path.read_bytes()
+    except OSError:
+        return None
+
+
+def _archive(members: Mapping[str, bytes]) -> bytes:
+    import tarfile  # noqa: PLC0415 - in memory only where recordings are made
+
+    written = io.BytesIO()
+    with tarfile.open(fileobj=written, mode="w:gz") as archive:
+        for name, content in sorted(members.items()):
+            member = tarfile.TarInfo(name.rstrip("/"))
+            if name.endswith("/"):
+                member.type, member.mode = tarfile.DIRTYPE, 0o755
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return written.getvalue()
+
+
+def serving(options: Options, otherwise: Application) -> Application:
+    """Answer GET /recording beside what another application answers; one recording at a time."""
+    busy = threading.Lock()
+
+    def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        if environ["PATH_INFO"] != PATH:
+            return otherwise(environ, start_response)
+        kind, body, status = "text/plain; charset=utf-8", b"", HTTPStatus.OK
+        if not options.recordings:
+            status = HTTPStatus.FORBIDDEN
+            body = b"recordings are switched off; --recordings=true, or the component exporter-recordings"
+        elif not busy.acquire(blocking=False):
+            status, body = HTTPStatus.SERVICE_UNAVAILABLE, b"a recording is being made; ask again"
+        else:
+            try:
+                body, kind = asyncio.run(record(options)), "application/gzip"
+            except NumazonesError as error:
+                status, body = HTTPStatus.INTERNAL_SERVER_ERROR, str(error).encode()
+            finally:
+                busy.release()
+        start_response(
+            f"{status} {status.phrase}", [("Content-Type", kind), ("Content-Length", str(len(body)))]
+        )
+        return [body]
+
+    return answer

@@ -1,0 +1,62 @@
+"""``record``: a live node as a directory, for a bug report; ``replay`` and ``-f`` read it."""
+
+import asyncio
+from pathlib import Path
+
+import click
+
+from kubectl_numazones.cluster import BadDump, Source, source_options
+from kubectl_numazones.record import pseudonyms, writing
+from kubectl_numazones.record.fetching import fetch
+from numazones.wording import counted
+
+_EPILOG = """
+\b
+Examples:
+  kubectl numazones record worker-1 -o worker-1.recording
+  kubectl numazones record worker-1 -o anonymous --pseudonyms
+  kubectl numazones replay anonymous
+  kubectl numazones tree node-1 -f anonymous
+"""
+
+
+@click.command("record", epilog=_EPILOG)
+@click.argument("node")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    required=True,
+    metavar="DIR",
+    help="The directory to make; nothing is overwritten.",
+)
+@click.option(
+    "--pseudonyms",
+    "renames",
+    is_flag=True,
+    help="Give everything that people have named another name: node, namespaces, pods, containers, owners, "
+    "images, labels; drop annotations and messages.",
+)
+@source_options
+def command(source: Source, node: str, output: Path, *, renames: bool) -> int:
+    """Record what a bug report needs of a live NODE: machine, kubelet settings and state, and who holds what.
+
+    Of objects only what placement depends on is kept: no commands, environments, volumes or addresses. The
+    files of the node come from the exporter's pod on it, which must serve recordings (component
+    exporter-recordings), through the API server, for which you need get on pods/proxy in its namespace.
+    """
+    if source.files:
+        raise BadDump("record reads a live node; -f names a dump, which is a recording of its own")
+    writing.refuse_existing(output)
+    found = asyncio.run(fetch(node.removeprefix("node/").removeprefix("no/"), source))
+    for problem in found.problems:
+        click.echo(f"warning: {problem['source']}: {problem['message']}", err=True)
+    if renames:
+        found, left_out = pseudonyms.renamed(found)
+        for why in left_out:
+            click.echo(f"warning: left out, for no name in it can be changed: {why}", err=True)
+    writing.write(found, output)
+    click.echo(
+        f"{output}: {counted(len(found.pods), 'pod')}, {counted(len(found.zones), 'zone')} of {found.name}"
+    )
+    return 0

@@ -1,0 +1,1 @@
+"""``record``: a live node as a recording; imported only when it runs."""

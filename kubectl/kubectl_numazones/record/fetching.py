@@ -1,0 +1,163 @@
+"""Fetches a node: objects from the API server, and through it the exporter's pod for the rest."""
+
+import io
+import json
+import tarfile
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import click
+
+from kubectl_numazones.cluster import NotThere, Source
+from kubectl_numazones.record.found import Body, Found, event_of, node_of, pod_of
+from numazones.errors import NumazonesError
+from numazones_client import Client, Forbidden, NotFound, Resource, load
+from numazones_client.errors import APIError
+from numazones_client.resources import NODES, PODS
+
+_EVENTS = Resource("", "v1", "events")
+_EXPORTERS = "app.kubernetes.io/name=numazones-exporter"
+_PORT_NAME, _PORT = "metrics", 9406
+_FACTS = "facts.json"
+_NOT_FOUND, _FORBIDDEN = 404, 403
+_SWITCHED_OFF = "recordings are switched off"
+_COMPONENT = "component exporter-recordings, with Helm exporter.recordings=true"
+
+
+class CannotFetch(NumazonesError):
+    """The node cannot be recorded; the message says what is in the way, and the cure."""
+
+
+async def fetch(name: str, source: Source) -> Found:
+    """Fetch what is recorded of a node.
+
+    Raises:
+        NotThere: there is no such node.
+        CannotFetch: there is no exporter that answers, or the user may not ask it.
+        NumazonesError: the API server cannot be asked.
+    """
+    config = await load(source.kubeconfig, context=source.context)
+    async with Client(config, user_agent="kubectl-numazones") as client:
+        try:
+            node = await client.get(NODES, name)
+        except NotFound as error:
+            names = sorted(item["metadata"]["name"] for item in await client.list(NODES))
+            raise NotThere(f"there is no node {name}; there are: {', '.join(names) or 'none'}") from error
+        try:
+            exporters = await client.list(PODS, label_selector=_EXPORTERS)
+        except Forbidden as error:
+            raise CannotFetch(f"the exporter's pod cannot be looked for: {error}") from error
+        archive = await _archive(client, _on(name, exporters))
+        pods = await client.list(PODS, field_selector=f"spec.nodeName={name}")
+        events = await _events(client, name, pods)
+    return _found(name, node, pods, events, archive)
+
+
+def _on(name: str, exporters: Iterable[Body]) -> Body:
+    """The exporter's pod on a node."""
+    here = [pod for pod in exporters if (pod.get("spec") or {}).get("nodeName") == name]
+    running = [pod for pod in here if (pod.get("status") or {}).get("phase") == "Running"]
+    if running:
+        return running[0]
+    if here:
+        said = (here[0].get("status") or {}).get("phase") or "Pending"
+        where = _where(here[0])
+        raise CannotFetch(
+            f"the exporter's pod {where} on node {name} is {said}, not Running; kubectl describe pod {where}"
+        )
+    raise CannotFetch(
+        f"no pod with label {_EXPORTERS} runs on node {name}, and who else could read its files; "
+        "install the exporter (manifests/exporter), or see why its DaemonSet leaves the node out"
+    )
+
+
+def _where(pod: Body) -> str:
+    return f"-n {pod['metadata'].get('namespace')} {pod['metadata']['name']}"
+
+
+async def _archive(client: Client, pod: Body) -> bytes:
+    namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
+    path = PODS.path(f"{name}:{_port_of(pod)}", namespace=namespace, subresource="proxy/recording")
+    try:
+        return await client.get_raw(path)
+    except APIError as error:
+        raise _explained(error, namespace, name) from error
+
+
+def _explained(error: APIError, namespace: str, name: str) -> NumazonesError:
+    if _SWITCHED_OFF in error.message:
+        return CannotFetch(
+            f"the exporter {namespace}/{name} serves no recordings; switch them on: {_COMPONENT}"
+        )
+    if error.code == _FORBIDDEN:
+        return CannotFetch(
+            f"you may not get pods/proxy in namespace {namespace}, through which the exporter is asked; "
+            f"kubectl create rolebinding -n {namespace} --role=numazones-recorder --user=YOU recorders"
+        )
+    if error.code == _NOT_FOUND:
+        return CannotFetch(
+            f"the exporter {namespace}/{name} knows no recordings: it is older than this program, "
+            f"{error.message}; upgrade it, with {_COMPONENT}"
+        )
+    return error
+
+
+def _port_of(pod: Body) -> int:
+    for container in pod["spec"].get("containers") or ():
+        for port in container.get("ports") or ():
+            if port.get("name") == _PORT_NAME:
+                return int(port["containerPort"])
+    return _PORT
+
+
+async def _events(client: Client, name: str, pods: Iterable[Body]) -> list[Body]:
+    """What kubelets said about the node and its pods; it helps to understand, and nothing depends on it."""
+    about = {name, *(pod["metadata"].get("uid") for pod in pods)}
+    found: list[Body] = []
+    try:
+        async for page in client.pages(_EVENTS, field_selector="source=kubelet"):
+            found += [item for item in page.items if (item.get("involvedObject") or {}).get("uid") in about]
+    except NumazonesError as error:
+        click.echo(f"warning: events are left out: {error}", err=True)
+    return [event_of(item, number) for number, item in enumerate(found, 1)]
+
+
+def _found(name: str, node: Body, pods: Iterable[Body], events: Iterable[Body], archive: bytes) -> Found:
+    members = _members(archive)
+    try:
+        facts: Mapping[str, Any] = json.loads(members.pop(_FACTS))
+        told = facts["podresources"]
+        return Found(
+            name=name,
+            node=node_of(node),
+            pods=tuple(pod_of(pod) for pod in pods),
+            events=tuple(events),
+            zones=tuple(facts["zones"]),
+            configuration=facts["kubeletConfiguration"],
+            devices=facts["devices"],
+            podresources=None if told is None else tuple(told),
+            problems=tuple(facts["problems"]),
+            tree={path: content for path, content in members.items() if path.startswith(("sys/", "proc/"))},
+            state={
+                path.removeprefix("state/"): content
+                for path, content in members.items()
+                if path.startswith("state/")
+            },
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise CannotFetch(
+            f"what the exporter on node {name} sent is no recording ({error!r}); "
+            "are exporter and kubectl numazones of one version?"
+        ) from error
+
+
+def _members(archive: bytes) -> dict[str, bytes]:
+    members: dict[str, bytes] = {}
+    try:
+        with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as opened:
+            for member in opened:
+                file = opened.extractfile(member)
+                members[member.name if file else f"{member.name}/"] = file.read() if file else b""
+    except (tarfile.TarError, OSError, EOFError) as error:
+        raise CannotFetch(f"the exporter's answer is cut off or no archive ({error}); try again") from error
+    return members

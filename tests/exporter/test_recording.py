@@ -1,0 +1,88 @@
+"""What the exporter sends to be recorded: what placement depends on, and only where it is wanted."""
+
+import io
+import json
+import tarfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from numazones_exporter import recording
+from numazones_exporter.options import Options
+from numazones_exporter.sources.sysfs import SysfsReader
+
+from .recorded import SAMPLE, unpack
+
+NODE = SAMPLE / "rig-b"
+
+
+def options(machine: Path, **changes: Any) -> Options:
+    settings: dict[str, Any] = {
+        "node_name": "rig-b",
+        "sysfs": machine / "sys",
+        "procfs": machine / "proc",
+        "kubelet_dir": NODE,
+        "podresources": f"replay:{NODE}",
+        "kubelet_config": f"file:{NODE}/configz.json",
+        "pods": f"file:{SAMPLE}/pods.json",
+        "recordings": True,
+        "once": True,
+    }
+    return Options(**settings | changes)
+
+
+def ask(settings: Options, path: str = recording.PATH) -> tuple[str, bytes]:
+    """Status and body of GET."""
+    said: list[str] = []
+
+    def otherwise(_environ: dict[str, Any], _start: Any) -> Iterable[bytes]:
+        return [b"another answers"]
+
+    answer = recording.serving(settings, otherwise)
+    body = b"".join(answer({"PATH_INFO": path}, lambda status, _headers: said.append(status)))
+    return "".join(said), body
+
+
+def test_the_archive_holds_machine_state_files_and_what_was_read_of_them(tmp_path: Path) -> None:
+    machine = unpack(NODE, tmp_path)
+    status, body = ask(options(machine))
+    assert status == "200 OK"
+    again = tmp_path / "again"
+    with tarfile.open(fileobj=io.BytesIO(body)) as archive:
+        archive.extractall(again, filter="data")
+    read = [SysfsReader(place / "sys", place / "proc").read() for place in (machine, again)]
+    assert read[0].value == read[1].value
+    for name in ("cpu_manager_state", "memory_manager_state", "kubelet_internal_checkpoint"):
+        assert (again / "state" / name).read_bytes() == (NODE / name).read_bytes()
+    facts = json.loads((again / recording.FACTS).read_text())
+    assert [zone["spec"] for zone in facts["zones"]] == [
+        {"nodeName": "rig-b", "numaID": 0},
+        {"nodeName": "rig-b", "numaID": 1},
+    ]
+    assert {name for pod in facts["podresources"] for name in pod["containers"]}
+    configured = yaml.safe_load((NODE / "configz.json").read_text())["kubeletconfig"]
+    kept = facts["kubeletConfiguration"]
+    assert kept.items() <= configured.items()
+    assert kept["topologyManagerPolicy"] == "restricted"
+    # Addresses, paths and certificates of the node are nobody's business.
+    assert not {"clusterDNS", "authentication", "staticPodPath", "address"} & kept.keys()
+    assert {"clusterDNS", "authentication"} & configured.keys()
+
+
+def test_nothing_is_served_unless_it_was_switched_on(tmp_path: Path) -> None:
+    status, body = ask(options(tmp_path, recordings=False))
+    assert status == "403 Forbidden"
+    assert body.startswith(b"recordings are switched off; ")
+
+
+def test_other_paths_are_answered_as_before(tmp_path: Path) -> None:
+    assert ask(options(tmp_path), "/metrics") == ("", b"another answers")
+
+
+def test_a_machine_that_cannot_be_read_is_said(tmp_path: Path) -> None:
+    status, body = ask(options(tmp_path))
+    assert status == "500 Internal Server Error"
+    assert b"node rig-b cannot be recorded: " in body
+    assert b"--sysfs" in body
