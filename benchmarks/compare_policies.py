@@ -19,7 +19,7 @@ from numazones.errors import NumazonesError
 from numazones.fragmentation import Shape
 from numazones.machine import Machine
 from numazones.placement import DECIDERS, Model
-from numazones.policies.koordinator.annotations import CPU_TOPOLOGY, NODE_RESERVATION, QOS_CLASS
+from numazones.policies.koordinator.annotations import NODE_RESERVATION, QOS_CLASS
 from numazones.policies.koordinator.node import Node as KoordinatorNode
 from numazones.policies.topology_aware.config import DEFAULTS, Configuration
 from numazones.policies.topology_aware.hardware import Hardware
@@ -30,6 +30,7 @@ from numazones.whatif.draws import Draws
 from numazones.whatif.experiment import Experiment, Variant, make_runs
 from numazones.whatif.trial import UNSCHEDULABLE, Outcome
 from numazones.whatif.workload import Event, Group, Leaving, Recipe
+from numazones_simulator.kubelet.koordlet import topology_of
 
 NODES, RUNS, CHURN = 2, 3, 60
 KUBELETS = (
@@ -64,24 +65,9 @@ def marked(pod: ClusterPod) -> ClusterPod:
 
 def koordinator(machine: Machine, policy: str, node: ClusterNode) -> ClusterNode:
     """The node with Koordinator's scheduler: what koordlet and the administrator write on it."""
-    detail = [
-        {"id": cpu.id, "core": cpu.core, "socket": cpu.socket, "node": cpu.numa} for cpu in machine.cpus
-    ]
-    annotations = {
-        CPU_TOPOLOGY: json.dumps({"detail": detail}),
-        NODE_RESERVATION: json.dumps({"reservedCPUs": cpuset.format(machine_type.first_core(machine))}),
-    }
-    zones = [
-        {
-            "name": f"node-{numa.id}",
-            "type": "Node",
-            "resources": [
-                {"name": "cpu", "allocatable": str(machine.cpus_of_numa[numa.id].bit_count())},
-                {"name": "memory", "allocatable": str(numa.memory)},
-            ],
-        }
-        for numa in machine.numa_nodes
-    ]
+    topology = topology_of(node.name, machine)
+    reserved = cpuset.format(machine_type.first_core(machine))
+    topology["metadata"]["annotations"][NODE_RESERVATION] = json.dumps({"reservedCPUs": reserved})
     body = {
         "metadata": {
             "name": node.name,
@@ -94,8 +80,7 @@ def koordinator(machine: Machine, policy: str, node: ClusterNode) -> ClusterNode
             }
         },
     }
-    state = KoordinatorNode.read(body, {"metadata": {"annotations": annotations}, "zones": zones})
-    return node.with_policy_state(state, DECIDERS[Model.KOORDINATOR])
+    return node.with_policy_state(KoordinatorNode.read(body, topology), DECIDERS[Model.KOORDINATOR])
 
 
 def topology_aware(machine: Machine, node: ClusterNode) -> ClusterNode:
@@ -168,8 +153,7 @@ def main() -> int:
     except NumazonesError as error:
         parser.error(str(error))
     if options.json:
-        json.dump(figures, sys.stdout, indent=1)
-        print()
+        print(json.dumps(figures, indent=1))
         return 0
     print(f"{'':50}" + "".join(f"{column:>9}" for column in next(iter(figures.values()))))
     for name, row in figures.items():

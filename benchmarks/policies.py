@@ -13,7 +13,7 @@ import json
 import random
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from numazones.kubelet import admission as kubelet
@@ -22,12 +22,13 @@ from numazones.kubelet.node import Node as KubeletNode
 from numazones.machine import CPU, Machine, NUMANode
 from numazones.pod import Pod
 from numazones.policies.koordinator import admission as koordinator
-from numazones.policies.koordinator.annotations import CPU_TOPOLOGY, NUMA_TOPOLOGY_SPEC, QOS_CLASS
+from numazones.policies.koordinator.annotations import NUMA_TOPOLOGY_SPEC, QOS_CLASS
 from numazones.policies.koordinator.node import Node as KoordinatorNode
 from numazones.policies.topology_aware import admission as topology_aware
 from numazones.policies.topology_aware.config import DEFAULTS, Configuration
 from numazones.policies.topology_aware.hardware import Hardware
 from numazones.policies.topology_aware.node import Node as TopologyAwareNode
+from numazones_simulator.kubelet.koordlet import topology_of
 
 GIB = 1 << 30
 SIZES = (2, 4, 8)
@@ -78,75 +79,55 @@ def pods(count: int) -> list[Pod]:
     ]
     weights = (30, 20, 6, 30, 14)
     return [
-        Pod.from_manifest(
-            {
-                "metadata": {
-                    "name": f"p{number}",
-                    "namespace": "default",
-                    "uid": f"u{number}",
-                    **(KOORDINATED if resources is kinds[2] else {}),
-                },
-                "spec": {"containers": [{"name": "c", "resources": resources}]},
-            }
-        )
+        one_pod(f"u{number}", resources, KOORDINATED if resources is kinds[2] else {})
         for number, resources in enumerate(draw.choices(kinds, weights, k=count))
     ]
+
+
+def one_pod(uid: str, resources: dict[str, Any], marks: Mapping[str, Any] = KOORDINATED) -> Pod:
+    """A pod, by default one to which Koordinator gives CPUs of its own on one NUMA node."""
+    metadata = {"name": uid, "namespace": "default", "uid": uid, **marks}
+    return Pod.from_manifest(
+        {"metadata": metadata, "spec": {"containers": [{"name": "c", "resources": resources}]}}
+    )
+
+
+def placed(admit: Callable[[Any, Pod], Any], node: object, waiting: Sequence[Pod]) -> int:
+    """Decide on pods, each on the node that the one before left; returns how many were admitted."""
+    admitted = 0
+    for pod in waiting:
+        admission = admit(node, pod)
+        node = admission.node
+        admitted += admission.admitted
+    return admitted
 
 
 def place_by_kubelet(numas: int, waiting: Sequence[Pod]) -> int:
     """Decide on pods as a kubelet; returns how many were admitted."""
     config = KubeletConfiguration.from_api(
-        {
-            "cpuManagerPolicy": "static",
-            "reservedSystemCPUs": "0",
-            "topologyManagerPolicy": "best-effort",
-        }
+        {"cpuManagerPolicy": "static", "reservedSystemCPUs": "0", "topologyManagerPolicy": "best-effort"}
     )
     node = KubeletNode.fresh(machine(numas), config)
-    admitted = 0
-    for pod in waiting:
-        admission = kubelet.admit(node, pod)
-        node = admission.node
-        admitted += admission.admitted
-    return admitted
+    return placed(kubelet.admit, node, waiting)
 
 
 def place_by_topology_aware(numas: int, waiting: Sequence[Pod]) -> int:
     """Decide on pods as the NRI topology-aware policy; returns how many were admitted."""
     config = Configuration.from_spec({**DEFAULTS, "reservedResources": {"cpu": "750m"}})
     node = TopologyAwareNode.fresh(Hardware.of(machine(numas)), config)
-    admitted = 0
-    for pod in waiting:
-        admission = topology_aware.admit(node, pod)
-        node = admission.node
-        admitted += admission.admitted
-    return admitted
+    return placed(topology_aware.admit, node, waiting)
 
 
 def koordinator_node(numas: int) -> KoordinatorNode:
     """What koordlet publishes of a machine."""
-    described = machine(numas)
-    detail = [
-        {"id": cpu.id, "core": cpu.core, "socket": cpu.socket, "node": cpu.numa} for cpu in described.cpus
-    ]
-    amounts = [{"name": "cpu", "allocatable": str(CPUS)}, {"name": "memory", "allocatable": "128Gi"}]
-    topology = {
-        "metadata": {"annotations": {CPU_TOPOLOGY: json.dumps({"detail": detail})}},
-        "zones": [{"name": f"node-{one}", "type": "Node", "resources": amounts} for one in range(numas)],
-    }
     allocatable = {"cpu": str(CPUS * numas), "memory": f"{128 * numas}Gi"}
-    return KoordinatorNode.read({"status": {"allocatable": allocatable}}, topology)
+    return KoordinatorNode.read({"status": {"allocatable": allocatable}}, topology_of("node", machine(numas)))
 
 
 def place_by_koordinator(numas: int, waiting: Sequence[Pod]) -> int:
     """Decide on pods as koord-scheduler; returns how many were admitted."""
     node = koordinator_node(numas)
-    admitted = 0
-    for pod in waiting:
-        admission = koordinator.admit(node, pod)
-        node = admission.node
-        admitted += admission.admitted
-    return admitted
+    return placed(koordinator.admit, node, waiting)
 
 
 def try_on_koordinator_nodes(count: int) -> float:
@@ -165,14 +146,6 @@ def try_on_koordinator_nodes(count: int) -> float:
     for admission in koordinator.admit_each(nodes, one_pod("asked", whole)):
         _ = admission.admitted
     return time.process_time() - start
-
-
-def one_pod(uid: str, resources: dict[str, Any]) -> Pod:
-    """A pod to which Koordinator gives CPUs of its own on one NUMA node."""
-    metadata = {"name": uid, "namespace": "default", "uid": uid, **KOORDINATED}
-    return Pod.from_manifest(
-        {"metadata": metadata, "spec": {"containers": [{"name": "c", "resources": resources}]}}
-    )
 
 
 MODELS: dict[str, Callable[[int, Sequence[Pod]], int]] = {
@@ -228,8 +201,7 @@ def main() -> int:
     }
     figures["missed"] = [name for name, goal in GOALS.items() if figures[name] > goal]
     if options.json:
-        json.dump(figures, sys.stdout, indent=1)
-        print()
+        print(json.dumps(figures, indent=1))
     else:
         print(f"{'model':16} {'NUMA nodes':>10} {'containers':>10} {'admitted':>9} {'per second':>10}")
         for name, sizes in models.items():

@@ -26,7 +26,9 @@ from numazones_simulator.scheduler import Choice, Scheduler, choose
 def books(specs: Iterable[NodeSpec]) -> dict[str, Node]:
     """Koordinator's nodes among these, without pods, by name."""
     return {
-        spec.name: Node.read(node_object(spec, now=""), koordlet.topology_of(spec), koordlet.device_of(spec))
+        spec.name: Node.read(
+            node_object(spec, now=""), koordlet.topology_of(spec.name, spec.machine), koordlet.device_of(spec)
+        )
         for spec in specs
         if spec.model is Model.KOORDINATOR
     }

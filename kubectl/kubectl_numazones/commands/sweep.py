@@ -4,6 +4,7 @@ import csv
 import io
 import json
 from collections.abc import Iterator
+from dataclasses import astuple
 from itertools import product
 from pathlib import Path
 
@@ -24,6 +25,7 @@ _SHOWN = (
     "pods across NUMA nodes",
     "spread over NUMA nodes",
 )
+_COLUMNS = ("measure", "mean", "low", "high", "difference", "differenceLow", "differenceHigh", "runs", "seed")
 _HEADS = ("ADMITTED", "REJECTED", "LARGEST", "STRANDED", "ACROSS", "SPREAD")
 
 _EPILOG = """
@@ -139,31 +141,14 @@ def _csv(comparison: Comparison) -> bytes:
     keys = list(dict.fromkeys(key for variant in comparison.variants for key in variant.settings))
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
-    rows.writerow(
-        (
-            *keys,
-            "measure",
-            "mean",
-            "low",
-            "high",
-            "difference",
-            "differenceLow",
-            "differenceHigh",
-            "runs",
-            "seed",
-        )
-    )
+    rows.writerow((*keys, *_COLUMNS))
     for variant in comparison.variants:
         for name, value in variant.measures.items():
-            found = variant.differences.get(name)
-            difference = (
-                ("", "", "")
-                if found is None
-                else (found.estimate.mean, found.estimate.low, found.estimate.high)
-            )
+            difference = variant.differences.get(name)
+            compared = ("", "", "") if difference is None else astuple(difference.estimate)
             settings = (variant.settings.get(key, "") for key in keys)
-            measured = (name, value.mean, value.low, value.high)
-            rows.writerow((*settings, *measured, *difference, comparison.runs, comparison.seed))
+            measured = (name, *astuple(value))
+            rows.writerow((*settings, *measured, *compared, comparison.runs, comparison.seed))
     return text.getvalue().encode()
 
 

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+from numazones.machine import Machine
 from numazones.policies.koordinator.annotations import CPU_TOPOLOGY
 from numazones_client.resources import KOORDINATOR_DEVICES, NODE_RESOURCE_TOPOLOGIES
 from numazones_simulator.kubelet.node_spec import NodeSpec
@@ -14,16 +15,15 @@ _GPU = {
 }
 
 
-def topology_of(spec: NodeSpec) -> dict[str, Any]:
-    """The node's NodeResourceTopology; nothing of it changes with pods."""
-    machine = spec.machine
+def topology_of(name: str, machine: Machine) -> dict[str, Any]:
+    """The NodeResourceTopology of a node; nothing of it changes with pods."""
     detail = [
         {"id": cpu.id, "core": cpu.core, "socket": cpu.socket, "node": cpu.numa} for cpu in machine.cpus
     ]
     return {
         "apiVersion": NODE_RESOURCE_TOPOLOGIES.api_version,
         "kind": "NodeResourceTopology",
-        "metadata": {"name": spec.name, "annotations": {CPU_TOPOLOGY: json.dumps({"detail": detail})}},
+        "metadata": {"name": name, "annotations": {CPU_TOPOLOGY: json.dumps({"detail": detail})}},
         "topologyPolicies": ["None"],
         "zones": [
             {

@@ -92,7 +92,9 @@ class ZonePublisher:
         if plugin is not None:
             found.append((NODE_RESOURCE_TOPOLOGIES, topology_of(plugin.node, spec.name), "topology-aware"))
         elif spec.model is Model.KOORDINATOR:
-            found.append((NODE_RESOURCE_TOPOLOGIES, koordlet.topology_of(spec), "koordlet"))
+            found.append(
+                (NODE_RESOURCE_TOPOLOGIES, koordlet.topology_of(spec.name, spec.machine), "koordlet")
+            )
             found.append((KOORDINATOR_DEVICES, koordlet.device_of(spec), "koordlet"))
         for resource, body, manager in found:
             text = json.dumps(body, sort_keys=True)
