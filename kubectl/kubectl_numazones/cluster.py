@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from numazones.api.rebalance import ENDED
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
 from numazones.rebalance.candidates import Situation
@@ -45,7 +46,6 @@ _OWNERS = {
 _MOST_NAMED = 5
 _SUFFIXES = (".json", ".yaml", ".yml")
 _SIZE_OF_PAGE = 500
-_ENDED_PLANS = frozenset({"Succeeded", "Failed", "Expired", "Superseded"})
 
 
 class BadDump(NumazonesError):
@@ -208,7 +208,7 @@ class Seen:
         return [
             item["metadata"]["name"]
             for item in self.made
-            if (item.get("status") or {}).get("phase") not in _ENDED_PLANS
+            if (item.get("status") or {}).get("phase") not in ENDED
             and any(
                 (placed["pod"].get("namespace"), placed["pod"].get("name")) in wanted
                 for placed in (item.get("spec") or {}).get("placements") or ()

@@ -28,6 +28,8 @@ from numazones.api.meta import (
     text,
 )
 
+ENDED = frozenset({"Succeeded", "Failed", "Expired", "Superseded"})
+"""Phases of recommendations that nothing follows."""
 _MAX_MESSAGE = 4096
 _MAX_LABEL_KEY = MAX_NAME + 1 + MAX_LABEL
 

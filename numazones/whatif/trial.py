@@ -274,12 +274,7 @@ def _stranded(node: ClusterNode, shape: Shape) -> int:
         return 0
     room = placement.room(node.policy_state)
     cpus = {numa: amount // _MILLI for numa, amount in room.get(CPU, {}).items()}
-    needed = [(room[name], amount) for name, amount in shape.resources if name in room and name != CPU]
-    usable = sum(
-        min((count // shape.cpus, *(amounts.get(numa, 0) // amount for amounts, amount in needed)))
-        for numa, count in cpus.items()
-    )
-    return sum(cpus.values()) - usable * shape.cpus
+    return sum(cpus.values()) - fragmentation.fitting_in(room, cpus, shape) * shape.cpus
 
 
 def _largest(host: _Host, *, above: int) -> int:

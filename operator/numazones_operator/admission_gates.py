@@ -22,7 +22,7 @@ from typing import Any
 from numazones import timestamp
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.prediction import UNKNOWN, Kind, Standing, ask, beside, relevant
-from numazones_client import APIError, Client, Conflict, Invalid, NotFound, Unreachable
+from numazones_client import APIError, Client, Conflict, Invalid, NotFound
 from numazones_client.client import JSON_PATCH
 from numazones_client.resources import PODS
 from numazones_client.table import Table
@@ -227,14 +227,13 @@ class AdmissionGates:
                 await self._client.patch(
                     PODS, pod.name, patch, namespace=pod.namespace, media_type=JSON_PATCH
                 )
-                self._metrics.api_writes.labels(PODS.plural, "ok").inc()
+                self._metrics.wrote(PODS)
         except (NotFound, Conflict, Invalid) as error:
-            self._metrics.api_writes.labels(PODS.plural, str(error.code)).inc()
+            self._metrics.wrote(PODS, error)
             _log.info("pod %s/%s was not released: %s", pod.namespace, pod.name, error)
             return
         except APIError as error:
-            result = "unreachable" if isinstance(error, Unreachable) else str(error.code)
-            self._metrics.api_writes.labels(PODS.plural, result).inc()
+            self._metrics.wrote(PODS, error)
             raise
         self._released[pod.uid] = (pod, nodes, self._wall())
         self._metrics.gates_released.labels(reason).inc()

@@ -18,7 +18,7 @@ from typing import Any
 from numazones import timestamp
 from numazones.cluster import ClusterPod
 from numazones.prediction import ADMISSIBLE, INADMISSIBLE, UNKNOWN, Prediction
-from numazones_client import APIError, Client, Unreachable
+from numazones_client import APIError, Client
 from numazones_client.resources import EVENTS
 from numazones_operator.metrics import Metrics
 from numazones_operator.pacing import TokenBucket
@@ -143,13 +143,12 @@ class Announcements:
             await self._post(body)
 
     async def _post(self, body: dict[str, Any]) -> None:
-        result = "ok"
         try:
             await self._client.create(EVENTS, body, namespace=body["metadata"]["namespace"])
+            self._metrics.wrote(EVENTS)
         except APIError as error:
-            result = "unreachable" if isinstance(error, Unreachable) else str(error.code)
+            self._metrics.wrote(EVENTS, error)
             _log.info("an event was lost: %s", error)
-        self._metrics.api_writes.labels(EVENTS.plural, result).inc()
 
     def _hold(self, pod: ClusterPod, prediction: Prediction) -> None:
         now = self._clock()

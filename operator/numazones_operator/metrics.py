@@ -16,6 +16,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from numazones.placement import Model
+from numazones_client import APIError, Resource, Unreachable
 from numazones_operator.hindsight import Accuracy
 from numazones_operator.owner_rejections import OwnerRejections
 from numazones_program import self_metrics
@@ -132,6 +133,13 @@ class Metrics:
     def restarted(self, resource: str, reason: str) -> None:
         """Count the end of a watch."""
         self.watch_restarts.labels(resource, reason).inc()
+
+    def wrote(self, resource: Resource, error: APIError | None = None) -> None:
+        """Count a write, or what came of it instead."""
+        result = "ok" if error is None else str(error.code)
+        if isinstance(error, Unreachable):
+            result = "unreachable"
+        self.api_writes.labels(resource.plural, result).inc()
 
     def listed(self, resource: str, seconds: float) -> None:
         """Take the time of a whole list."""

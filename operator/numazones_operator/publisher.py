@@ -30,13 +30,12 @@ from numazones_operator.admission_predictions import (
     with_status,
 )
 from numazones_operator.aftermath import advice_of, explanation_of
-from numazones_operator.announcements import Announcements
+from numazones_operator.announcements import COMPONENT, Announcements
 from numazones_operator.hindsight import ADMITTED
 from numazones_operator.metrics import Metrics
 from numazones_operator.pacing import TokenBucket
 from numazones_operator.truth import Verification, outcome
 
-FIELD_MANAGER = "numazones-operator"
 _WORKERS = 16
 _ADVICE_RATE = 2.0
 """Rejections per second for which advice is worked out, which takes some hundredths of a second."""
@@ -264,7 +263,7 @@ class Publisher:
                 await self._write(key, order)
                 backoff.reset()
             except APIError as error:
-                self._count(error)
+                self._metrics.wrote(ADMISSION_PREDICTIONS, error)
                 self._retry(key, order, error)
                 await asyncio.sleep(max(backoff.delay(), error.retry_after or 0.0))
             finally:
@@ -289,11 +288,11 @@ class Publisher:
         written = await self._client.apply(
             ADMISSION_PREDICTIONS,
             with_status(order.pod, {**order.status, "changed": changed}),
-            field_manager=FIELD_MANAGER,
+            field_manager=COMPONENT,
             namespace=order.pod.namespace,
             subresource="status",
         )
-        self._metrics.api_writes.labels(ADMISSION_PREDICTIONS.plural, "ok").inc()
+        self._metrics.wrote(ADMISSION_PREDICTIONS)
         self._metrics.lag_seconds.observe(self._clock() - order.since)
         self.published.put(Published.from_api(written))
         if order.prediction is not None and "outcome" not in order.status:
@@ -312,7 +311,7 @@ class Publisher:
             await self._make_way(pod)
         try:
             await self._client.create(ADMISSION_PREDICTIONS, object_of(pod), namespace=pod.namespace)
-            self._metrics.api_writes.labels(ADMISSION_PREDICTIONS.plural, "ok").inc()
+            self._metrics.wrote(ADMISSION_PREDICTIONS)
         except AlreadyExists:
             found = Published.from_api(
                 await self._client.get(ADMISSION_PREDICTIONS, pod.name, namespace=pod.namespace)
@@ -341,10 +340,6 @@ class Publisher:
             _log.warning("the prediction for pod %s could not be written: %s", key, error)
             return
         self._normal[key] = order
-
-    def _count(self, error: APIError) -> None:
-        result = "unreachable" if isinstance(error, Unreachable) else str(error.code)
-        self._metrics.api_writes.labels(ADMISSION_PREDICTIONS.plural, result).inc()
 
 
 def _now() -> str:

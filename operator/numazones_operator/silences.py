@@ -17,14 +17,14 @@ from typing import Any
 from numazones import timestamp
 from numazones.api.meta import API_VERSION
 from numazones.api.numazone import NUMAZONE, Silence
-from numazones_client import APIError, Client, NotFound, Unreachable
+from numazones_client import APIError, Client, NotFound
 from numazones_client.resources import LEASES, NUMAZONES
+from numazones_operator.announcements import COMPONENT
 from numazones_operator.cluster_state import ClusterState
 from numazones_operator.decoding import Heartbeat
 from numazones_operator.metrics import Metrics
 from numazones_operator.pacing import TokenBucket
 
-FIELD_MANAGER = "numazones-operator"
 _PERIOD = 5.0
 _RATE = 25.0
 """Zones per second."""
@@ -105,19 +105,14 @@ class Silences:
     async def _write(self, name: str, silence: Silence | None) -> None:
         await self._bucket.wait()
         status: dict[str, Any] = {} if silence is None else {"silence": silence.to_api()}
-        body = {
-            "apiVersion": API_VERSION,
-            "kind": NUMAZONE.kind,
-            "metadata": {"name": name},
-            "status": status,
-        }
-        result = "ok"
+        metadata = {"name": name}
+        body = {"apiVersion": API_VERSION, "kind": NUMAZONE.kind, "metadata": metadata, "status": status}
         try:
-            await self._client.apply(NUMAZONES, body, field_manager=FIELD_MANAGER, subresource="status")
+            await self._client.apply(NUMAZONES, body, field_manager=COMPONENT, subresource="status")
+            self._metrics.wrote(NUMAZONES)
         except APIError as error:
-            result = "unreachable" if isinstance(error, Unreachable) else str(error.code)
+            self._metrics.wrote(NUMAZONES, error)
             _log.info("whether the exporter is silent could not be written to %s: %s", name, error)
-        self._metrics.api_writes.labels(NUMAZONES.plural, result).inc()
 
 
 def _moment(heartbeat: Heartbeat | None) -> datetime | None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from numazones.api.rebalance import ENDED
 from numazones.errors import NumazonesError
 from numazones.kubelet.node import Node
 from numazones.wording import counted
@@ -57,7 +58,6 @@ _POLICY = {
         "schedule": {"interval": "2s"},
     },
 }
-_ENDED = frozenset({"Succeeded", "Failed", "Expired", "Superseded"})
 _STAGE = "single-numa-node"
 """Kind of the node on which the story is told."""
 _FIRST_PODS = 50
@@ -229,7 +229,7 @@ class ClosedLoop:
         await self.cluster.plane.client.patch(REBALANCE_RECOMMENDATIONS, name, approved)
         self.screen.progress("the plan is carried out")
         (done,) = await self._until(
-            lambda bodies: all(_plan_phase(body) in _ENDED for body in bodies),
+            lambda bodies: all(_plan_phase(body) in ENDED for body in bodies),
             "",
             "the plan to end",
             resource=REBALANCE_RECOMMENDATIONS,

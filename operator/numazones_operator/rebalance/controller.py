@@ -216,7 +216,7 @@ class Rebalancing:
         await self._forget_old(policy)
         situation = self._inputs.situation(self._state.cluster(), now)
         reasons = []
-        for goal in self._goals(policy, situation):
+        for goal in _goals(policy, situation, stuck):
             outcome = await self._look(goal, policy, settings, situation)
             if outcome.plan is not None:
                 await self._propose(outcome, goal, policy)
@@ -245,11 +245,6 @@ class Rebalancing:
             return True
         found = self._intent.recommendations.get(item.name)
         return found is not None and (found.uid, found.version) == (item.uid, item.version)
-
-    def _goals(self, policy: PolicyObject, situation: Situation) -> Iterator[Goal]:
-        stuck, waiting = self._stuck(policy), situation.cluster.pending
-        yield from pending(pod for uid, pod in waiting.items() if uid in stuck)
-        yield from standing_goals(policy.spec.goals)
 
     def _stuck(self, policy: PolicyObject) -> frozenset[str]:
         """UIDs of the waiting pods that no node would admit, if the policy is about them."""
@@ -512,6 +507,12 @@ def _found(made: Plan, name: str, now: datetime) -> dict[str, Any]:
         "movable": None,
         "unmovable": None,
     }
+
+
+def _goals(policy: PolicyObject, situation: Situation, stuck: frozenset[str]) -> Iterator[Goal]:
+    waiting = situation.cluster.pending
+    yield from pending(pod for uid, pod in waiting.items() if uid in stuck)
+    yield from standing_goals(policy.spec.goals)
 
 
 def _counts(situation: Situation, settings: Policy) -> dict[str, Any]:
