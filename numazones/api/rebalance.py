@@ -318,7 +318,9 @@ class RecommendedMove(APIModel):
 class RecommendedPlacement(APIModel):
     """A pending pod and where it runs once the plan is carried out."""
 
-    pod: PodReference = Field(description="Pending pod.")
+    pod: PodReference = Field(
+        description="Pending pod; with its owner's UID where each that the owner makes is rejected at once."
+    )
     target: Place = Field(description="Where it is to run.")
 
 

@@ -489,6 +489,40 @@ async def test_nobody_is_evicted_for_a_pending_pod_that_is_gone(tmp_path: Path) 
         assert await here.is_alive()
 
 
+async def test_an_owner_whose_pods_are_rejected_in_a_loop_is_planned_for(tmp_path: Path) -> None:
+    async with crowded(tmp_path, schedulingGates=[{"name": GATE}]) as here:
+        assert here.loop is not None
+        await here.client.delete(PODS, "big", namespace="default")
+        await replica_set(here.loop, "loop", 25)
+
+        async def rejected() -> bool:
+            return len(await here.pods_of("loop")) > 1
+
+        await eventually(rejected, what="a second pod is made")
+        await here.policy("Auto", goals={"pendingPods": True})
+        await here.operator()
+
+        async def told() -> str:
+            found = [(item.get("status") or {}).get("message", "") for item in await here.recommendations()]
+            return next((str(text) for text in found if "cannot be carried out" in text), "")
+
+        message = await eventually(told)
+        assert "pods of ReplicaSet default/loop are bound and rejected one after the other" in message
+        assert f"give the pods' templates the scheduling gate {GATE}" in message
+        item = await here.reach("Proposed")
+        assert item["spec"]["moves"][0]["owner"]["name"] == "mover"
+        (placement,) = item["spec"]["placements"]
+        assert placement["pod"]["name"].startswith("loop-")
+        assert placement["target"] == {"node": "n1", "numaIDs": [0]}
+        assert await here.is_alive()
+        # The cure that the message names: from now on the pods wait, and the plan is carried out.
+        gates = {"spec": {"template": {"spec": {"schedulingGates": [{"name": GATE}]}}}}
+        await here.client.patch(REPLICA_SETS, "loop", gates, namespace="default")
+        await here.reach("Succeeded")
+        phases = [(pod.get("status") or {}).get("phase") for pod in await here.pods_of("loop")]
+        assert phases.count("Running") == 1
+
+
 async def test_a_budget_at_its_limit_is_waited_for(tmp_path: Path) -> None:
     async with stage(tmp_path) as here:
         budget = {

@@ -54,6 +54,7 @@ from numazones_operator.rebalance.objects import (
     recommendation_body,
     was_evicted,
 )
+from numazones_operator.rebalance.wishes import is_wish
 
 _JUDGEMENT = timedelta(seconds=10)
 """Proposals are judged no more often than this: on large clusters it takes a while."""
@@ -87,6 +88,8 @@ class _Book:
 
     searches: dict[str, _Search] = field(default_factory=dict)
     judged: dict[str, datetime] = field(default_factory=dict)
+    wanted: tuple[datetime, dict[str, ClusterPod]] = (datetime.min.replace(tzinfo=UTC), {})
+    """When owners in a loop were last looked for, and what they wanted."""
 
     def is_due(self, item: Recommendation, now: datetime, interval: timedelta) -> bool:
         """Whether a proposal was last judged long enough ago; notes the time if so."""
@@ -206,7 +209,8 @@ class Rebalancing:
     async def _search(self, policy: PolicyObject, settings: Policy) -> None:
         book, now = self._book.of(policy.name), self._now()
         edited = book.edition != policy.edition
-        stuck = self._stuck(policy)
+        wanted = self._wanted(policy, now)
+        stuck = self._stuck(policy) | wanted.keys()
         pause = min(policy.interval, _NEWS) if stuck - book.stuck else policy.interval
         if book.last is not None and not (book.wanted or edited) and now - book.last < pause:
             return
@@ -214,7 +218,7 @@ class Rebalancing:
             return
         book.last, book.wanted, book.edition, book.stuck = now, False, policy.edition, stuck
         await self._forget_old(policy)
-        situation = self._inputs.situation(self._state.cluster(), now)
+        situation = self._inputs.situation(self._state.cluster(), now, wanted=wanted)
         reasons = []
         for goal in _goals(policy, situation, stuck):
             outcome = await self._look(goal, policy, settings, situation)
@@ -252,6 +256,15 @@ class Rebalancing:
             return frozenset()
         forecasts = ((uid, self._forecasts.forecast_of(uid)) for uid in self._state.pending)
         return frozenset(uid for uid, found in forecasts if found is not None and not found.admitting)
+
+    def _wanted(self, policy: PolicyObject, now: datetime) -> dict[str, ClusterPod]:
+        """What owners want whose pods are rejected in a loop, if the policy is about waiting pods."""
+        if not policy.spec.goals.pending_pods:
+            return {}
+        since, known = self._book.wanted
+        if now - since >= _JUDGEMENT:
+            since, known = self._book.wanted = now, self.execution.wanted(now)
+        return known
 
     async def _look(
         self, goal: Goal, policy: PolicyObject, settings: Policy, situation: Situation
@@ -313,6 +326,8 @@ class Rebalancing:
         }.get(policy.spec.mode, f"; policy {policy.name} only recommends")
         number = f"{len(made.moves)} eviction" + "s" * (len(made.moves) != 1)
         for placement in made.placements:
+            if is_wish(placement.pod):
+                continue  # there is no pod to tell
             await self._post(
                 placement.pod,
                 reason="RebalanceRecommended",

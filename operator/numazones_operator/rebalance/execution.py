@@ -50,6 +50,7 @@ from numazones_operator.rebalance.reality import (
     running,
     waiting_pods,
 )
+from numazones_operator.rebalance.wishes import is_wish, wishes
 
 _log = logging.getLogger(__name__)
 
@@ -97,11 +98,16 @@ class Execution:
         self._gates = gates
         self._patience = patience
 
+    def wanted(self, now: datetime) -> dict[str, ClusterPod]:
+        """Return what owners want whose pods are rejected in a loop, by the owners' UIDs."""
+        return wishes(self._state.pods, self._inputs.template, now)
+
     async def judge(
         self, item: Recommendation, policy: PolicyObject, settings: Policy, now: datetime
     ) -> Judgement:
         """Say whether what is left of a plan is needed and holds now; the computing is done in a thread."""
-        situation = self._inputs.situation(self._state.cluster(), now, during=item.name)
+        wanted = self.wanted(now)
+        situation = self._inputs.situation(self._state.cluster(), now, during=item.name, wanted=wanted)
         rest = rest_of(item, policy, situation)
         if await asyncio.to_thread(realized, item, rest.goal, situation.cluster) >= item.spec.gain.after:
             return Judgement(reached=True)
@@ -120,7 +126,14 @@ class Execution:
         return Judgement(problem=f"{problem}; {cure}", holds_if_confined=True)
 
     def _unheld(self, made: Plan) -> str:
-        """Return why a replacement may be there before the pending pods whose place it would take."""
+        """Return which pods that must be held back are not: they may come before it is their turn."""
+        for placement in made.placements:
+            owner = placement.pod.controller
+            if owner is not None and is_wish(placement.pod):
+                return (
+                    f"pods of {owner.kind} {placement.pod.namespace}/{owner.name} are bound and rejected one "
+                    "after the other, and nothing holds the next one back until there is room for it"
+                )
         for move in made.moves:
             if move.after_pending and not self._is_steerable(move.pod):
                 pod = move.pod.full_name

@@ -18,6 +18,7 @@ from numazones_client.resources import BUDGETS, CLAIMS, JOBS, PRIORITY_CLASSES, 
 from numazones_client.table import Table
 from numazones_operator.rebalance.intent import Intent
 from numazones_operator.rebalance.objects import FAILED, GONE, PENDING, read
+from numazones_operator.rebalance.wishes import with_wishes
 
 OWNERS = (REPLICA_SETS, STATEFUL_SETS, JOBS)
 """Kinds that make pods from a template of their own."""
@@ -138,8 +139,19 @@ class Inputs:
                 return made
         return None
 
-    def situation(self, cluster: Cluster, now: datetime, *, during: str = "") -> Situation:
-        """Return all that planning asks about; the moves of the plan ``during`` which it asks are no past."""
+    def situation(
+        self,
+        cluster: Cluster,
+        now: datetime,
+        *,
+        during: str = "",
+        wanted: Mapping[str, ClusterPod] | None = None,
+    ) -> Situation:
+        """Return all that planning asks about; the moves of the plan ``during`` which it asks are no past.
+
+        ``wanted``: what owners in a loop of rejections want (``wishes``); it waits like other pods.
+        """
+        cluster = with_wishes(cluster, wanted or {})
         pods = [pod for node in cluster.nodes.values() for pod in node.pods.values()]
         pods += cluster.pending.values()
         return Situation(
