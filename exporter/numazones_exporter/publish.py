@@ -7,6 +7,9 @@ through its status. All zones of one reading carry one snapshot id, which the zo
 their content. Zones that disagree in it tell readers that a writing is under way, or was cut in the middle:
 so the zones of a node are written at the same time, and the next attempt completes what was cut.
 
+What the operator says of a silent exporter is left to it: it takes that back within seconds. What is still
+there after ``RESYNC_SECONDS`` of work was left by an operator that is gone, and is removed.
+
 The times at which conditions changed are kept here, not by the builder, which knows no time: a
 condition whose status stays keeps the time that the API server holds.
 """
@@ -16,7 +19,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
@@ -30,6 +33,7 @@ from numazones_exporter.metrics import Metrics
 
 FIELD_MANAGER = "numazones-exporter"
 RESYNC_SECONDS = 600.0
+_SILENCE = "silence"
 _AT_ONCE = 16
 """Zones that are written at the same time; each takes a connection."""
 
@@ -58,6 +62,8 @@ class _Held:
     """Canonical JSON of the status without transition times, and without what the operator writes."""
     since: Mapping[str, tuple[str, str]]
     """Type of each condition → its status, and since when."""
+    silent: bool
+    """Whether the operator's mark of a silent exporter is on it."""
 
 
 class Writer:
@@ -87,6 +93,15 @@ class Writer:
                 subresource=subresource,
                 force=force,
             )
+        except APIError as error:
+            self._count(kind, error)
+            raise
+        self._count(kind, None)
+
+    async def remove(self, kind: str, resource: Resource, name: str, field: str) -> None:
+        """Take a field out of an object's status, whoever put it there."""
+        try:
+            await self.client.patch(resource, name, {"status": {field: None}}, subresource="status")
         except APIError as error:
             self._count(kind, error)
             raise
@@ -127,6 +142,7 @@ class ZonePublisher:
         self._clock = clock
         self._held: dict[str, _Held] | None = None
         self._listed_at = 0.0
+        self._began: float | None = None
 
     async def publish(self, zones: Sequence[NUMAZone]) -> int:
         """Write what differs, delete zones that vanished; return the number of writes.
@@ -138,6 +154,7 @@ class ZonePublisher:
         if self._held is None or self._clock() - self._listed_at >= RESYNC_SECONDS:
             self._held = await self._list()
             self._listed_at = self._clock()
+            self._began = self._listed_at if self._began is None else self._began
         for zone in zones:
             if not zone.metadata.owner_references:
                 raise MissingOwner(
@@ -189,12 +206,20 @@ class ZonePublisher:
             since = self._stamp(status, before.since if before is not None else {})
             head = {"apiVersion": body["apiVersion"], "kind": body["kind"], "metadata": {"name": name}}
             await self._writer.apply("NUMAZone", NUMAZONES, {**head, "status": status}, subresource="status")
-            wanted = _Held(wanted.identity, wanted.status, since)
+            wanted = replace(wanted, since=since, silent=before is not None and before.silent)
             writes += 1
         elif before is not None:
             wanted = before
+        if before is not None and before.silent and self._is_settled():
+            await self._writer.remove("NUMAZone", NUMAZONES, name, _SILENCE)
+            wanted = replace(wanted, silent=False)
+            writes += 1
         held[name] = wanted
         return writes
+
+    def _is_settled(self) -> bool:
+        """Whether an operator would have taken its mark back long since, so that there is none any more."""
+        return self._began is not None and self._clock() - self._began >= RESYNC_SECONDS
 
     def _stamp(
         self, status: Mapping[str, Any], since: Mapping[str, tuple[str, str]]
@@ -217,7 +242,8 @@ def canonical(value: Any) -> str:
 
 def _held(body: Mapping[str, Any]) -> _Held:
     metadata = body["metadata"]
-    status = {key: value for key, value in (body.get("status") or {}).items() if key != "silence"}
+    status = dict(body.get("status") or {})
+    silence = status.pop(_SILENCE, None)
     conditions = status.get("conditions") or []
     if conditions:
         status["conditions"] = [
@@ -237,4 +263,5 @@ def _held(body: Mapping[str, Any]) -> _Held:
             condition["type"]: (condition["status"], condition.get("lastTransitionTime") or "")
             for condition in conditions
         },
+        silent=silence is not None,
     )

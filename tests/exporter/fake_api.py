@@ -73,13 +73,19 @@ class FakeAPI:
 
     async def _apply_status(self, request: web.Request) -> web.Response:
         body = await request.json()
+        if request.content_type == "application/merge-patch+json":
+            assert body == {"status": {"silence": None}}
+            zone = self.zones[request.match_info["name"]]
+            zone["status"].pop("silence", None)
+            return web.json_response(zone)
         assert body.keys() == {"apiVersion", "kind", "metadata", "status"}
         assert body["metadata"].keys() == {"name"}
         await self.together.wait()
         zone = self.zones.get(request.match_info["name"])
         if zone is None:
             return web.json_response({"kind": "Status", "code": 404, "details": {"name": "x"}}, status=404)
-        zone["status"] = body["status"]
+        operators = {key: value for key, value in zone.get("status", {}).items() if key == "silence"}
+        zone["status"] = {**operators, **body["status"]}
         return web.json_response(zone)
 
     async def _delete(self, request: web.Request) -> web.Response:

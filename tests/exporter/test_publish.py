@@ -172,6 +172,24 @@ async def test_what_the_operator_says_of_silence_is_left_to_it(
     assert fake.requests == [("GET", ZONES)]
 
 
+@pytest.mark.parametrize("snapshot", ["s1", "s2"], ids=["unchanged", "changed"])
+async def test_a_mark_of_silence_that_an_operator_left_behind_is_removed(
+    publisher: ZonePublisher, fake: FakeAPI, clocks: Clocks, snapshot: str
+) -> None:
+    await publisher.publish([zone(0)])
+    status = fake.zones["worker-3-numa-0"]["status"]
+    status["silence"] = {"ready": "Unknown", "message": "it is silent"}
+    back = new_publisher(publisher, clocks)
+    await back.publish([zone(0, snapshot=snapshot)])
+    assert "silence" in fake.zones["worker-3-numa-0"]["status"]  # an operator takes it back within seconds
+    clocks.monotonic += RESYNC_SECONDS
+    fake.requests.clear()
+    assert await back.publish([zone(0, snapshot=snapshot)]) == 1
+    assert fake.requests == [("GET", ZONES), ("PATCH", path(0, status=True))]
+    assert "silence" not in fake.zones["worker-3-numa-0"]["status"]
+    assert await back.publish([zone(0, snapshot=snapshot)]) == 0
+
+
 async def test_a_change_rewrites_statuses_only(publisher: ZonePublisher, fake: FakeAPI) -> None:
     await publisher.publish([zone(0), zone(1)])
     fake.requests.clear()
