@@ -167,8 +167,10 @@ def test_an_image_is_small_and_has_one_program_and_no_shell(image: tuple[str, Im
         for name, member in built.files.items()
         if member.isfile() and member.mode & stat.S_IXUSR and re.search(r"(^|/)s?bin/", name)
     }
-    mine = PROGRAMS if program == "simulator" else (program,)
-    assert executable == {"usr/bin/python3.11", *(f"usr/local/bin/numazones-{name}" for name in mine)}
+    mine = {f"numazones-{program}"}
+    if program == "simulator":
+        mine = {"kubectl-numazones", *(f"numazones-{name}" for name in PROGRAMS)}
+    assert executable == {"usr/bin/python3.11", *(f"usr/local/bin/{name}" for name in mine)}
     assert not any(member.mode & (stat.S_ISUID | stat.S_ISGID) for member in built.files.values())
 
 
