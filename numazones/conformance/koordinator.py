@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from numazones import cpuset
+from numazones.conformance import form
 from numazones.conformance.comparison import Difference, unequal
 from numazones.errors import NumazonesError
 from numazones.pod import Pod
@@ -22,6 +23,12 @@ from numazones.policies.koordinator.topology_manager import Hint, Hints
 from numazones.policies.koordinator.trial import INVALID_TOPOLOGY, Grant, bound_there
 
 _OUTCOMES = ("expect",)
+_FORM = {
+    "args?": {},
+    "nodes": [{"name": str, "labels?": {"*": str}, "annotations?": {"*": str}, "allocatable?": {}}],
+    "steps?": [{"op?": str, "pod?": {}, "node?": str, "uid?": str}],
+}
+_STEPS = {"schedule": ("pod",), "running": ("pod", "node"), "remove": ("uid",)}
 # The vectors list hints of nodes with at most so many NUMA nodes.
 _MOST_LISTED = 4
 
@@ -29,8 +36,10 @@ _MOST_LISTED = 4
 def replay(scenario: Mapping[str, Any]) -> dict[str, Any]:
     """The scenario with this model's outcome; whatever outcome it came with is dropped."""
     given = {key: value for key, value in scenario.items() if key not in _OUTCOMES}
-    steps = given.pop("steps", [])
+    steps = given.pop("steps", None) or ()
     try:
+        form.require(scenario, _FORM)
+        form.require_fields_of_steps(scenario, _STEPS)
         cluster = _Cluster.read(scenario)
     except NumazonesError as error:
         return {**given, "error": str(error)}

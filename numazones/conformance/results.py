@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from numazones import cpuset
+from numazones.conformance import form
 from numazones.conformance import scenario as reading
 from numazones.errors import NumazonesError
 from numazones.kubelet.admission import Admission, ContainerAllocation, admit, remove
@@ -22,8 +23,10 @@ def replay(scenario: Mapping[str, Any]) -> dict[str, Any]:
     scenario that cannot be read has ``error`` in place of steps.
     """
     given = {key: value for key, value in scenario.items() if key not in _OUTCOMES}
-    steps = given.pop("steps", [])
+    steps = given.pop("steps", None) or ()
     try:
+        form.require(scenario, reading.FORM)
+        form.require_fields_of_steps(scenario, reading.STEPS)
         node = reading.node(scenario)
     except InvalidConfiguration as error:
         return {**given, "invalid": str(error)}

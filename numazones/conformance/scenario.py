@@ -18,6 +18,31 @@ _GATES = {
     "TopologyManagerPolicyBetaOptions": True,
 }
 
+_STRINGS = {"*": str}
+FORM = {
+    "machine": {
+        "cpus": [{"cpu": int, "core": int, "socket": int, "numa": int, "uncore?": int}],
+        "numa": [{"id": int, "memory": int, "hugepages?": {"*": int}, "distances?": [int]}],
+    },
+    "kubelet": {
+        "version?": str,
+        "featureGates?": {"*": bool},
+        "cpuManagerPolicy?": str,
+        "cpuManagerPolicyOptions?": _STRINGS,
+        "reservedSystemCPUs?": str,
+        "memoryManagerPolicy?": str,
+        "reservedMemory?": [{}],
+        "topologyManagerPolicy?": str,
+        "topologyManagerScope?": str,
+        "topologyManagerPolicyOptions?": _STRINGS,
+    },
+    "devices?": {"*": [{"id": str, "numa?": [int], "healthy?": bool}]},
+    "steps?": [{"op?": str, "pod?": {}, "uid?": str}],
+}
+"""What every scenario of the kubelet looks like (``form``)."""
+STEPS = {"admit": ("pod",), "remove": ("uid",)}
+"""Operation → the fields that it needs."""
+
 
 def machine(description: Mapping[str, Any]) -> Machine:
     """The hardware of a scenario."""

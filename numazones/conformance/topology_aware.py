@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 from numazones import cpuset
-from numazones.conformance import comparison
+from numazones.conformance import comparison, form
 from numazones.conformance import topology_aware_scenario as reading
 from numazones.conformance.comparison import Difference, compared_steps
 from numazones.errors import NumazonesError
@@ -38,6 +38,7 @@ def replay(scenario: Mapping[str, Any]) -> dict[str, Any]:
     given = {key: value for key, value in scenario.items() if key not in _OUTCOMES}
     steps = given.pop("steps", None)
     try:
+        form.require(scenario, reading.FORM)
         node = Node.fresh(reading.hardware(scenario["machine"]), _configuration(scenario["config"]))
     except StartFailed as error:
         return {**given, "invalid": error.code}

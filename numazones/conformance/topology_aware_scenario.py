@@ -15,6 +15,24 @@ from numazones.policies.topology_aware.sandbox import (
     Sandbox,
 )
 
+FORM = {
+    "machine": {
+        "online": str,
+        "present": str,
+        "isolated": str,
+        "eCores?": str,
+        "cpus": [
+            {"cpu": int, "core": int, "package": int, "die": int, "numa": int, "cluster": int, "epp?": str}
+        ],
+        "numa": [{"id": int, "memory": int, "distances": [int], "normal": bool}],
+        "caches": [{"id": int, "level": int, "kind": str, "cpus": str}],
+        "devices?": [{"type": str, "major": int, "minor": int, "path": str}],
+    },
+    "config": {},
+    "steps?": [{"op?": str}],
+}
+"""What every scenario of the topology-aware policy looks like (``form``)."""
+
 
 def hardware(description: Mapping[str, Any]) -> Hardware:
     """The machine of a scenario."""
