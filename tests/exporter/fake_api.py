@@ -75,9 +75,9 @@ class FakeAPI:
         body = await request.json()
         if request.content_type == "application/merge-patch+json":
             assert body == {"status": {"silence": None}}
-            zone = self.zones[request.match_info["name"]]
-            zone["status"].pop("silence", None)
-            return web.json_response(zone)
+            marked = self.zones[request.match_info["name"]]
+            marked["status"].pop("silence", None)
+            return web.json_response(marked)
         assert body.keys() == {"apiVersion", "kind", "metadata", "status"}
         assert body["metadata"].keys() == {"name"}
         await self.together.wait()
