@@ -30,10 +30,12 @@ def wishes(
 
     ``template`` gives the pod that an owner would make, by the owner's UID; None for one that is gone.
     """
+    known = list(pods)
+    troubled = {pod.controller.uid for pod in known if pod.phase == "Failed" and pod.controller is not None}
     newest: dict[str, tuple[datetime, ClusterPod]] = {}
-    for pod in pods:
+    for pod in known if troubled else ():
         owner = pod.controller
-        if owner is None or outcome(pod) is None:
+        if owner is None or owner.uid not in troubled or outcome(pod) is None:
             continue
         created = _NEVER if not pod.created else timestamp.parse(pod.created)
         if owner.uid not in newest or _order(created, pod) > _order(*newest[owner.uid]):
