@@ -1,22 +1,24 @@
 """Where a command's objects come from: the live cluster, or files with ``-f``.
 
 Files hold what ``kubectl get … -o json|yaml`` prints: lists, single objects, YAML streams; a directory stands
-for the files in it. Whatever the source, a command gets one ``Situation``, read by the library as the
-operator reads the same objects. What is missing is said where it matters: without NUMAZones every node's
-state is unknown, and nothing "fits".
+for the files in it. Of an object that is there several times the last one counts. Whatever the source, a
+command gets one ``Situation``, read by the library as the operator reads the same objects. What is missing is
+said where it matters: without NUMAZones every node's state is unknown, and nothing "fits".
 """
 
 import gc
 import json
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import click
 
+from numazones.api.meta import API_VERSION, GROUP
 from numazones.api.rebalance import ENDED
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
@@ -51,13 +53,9 @@ _SIZE_OF_PAGE = 500
 class BadDump(NumazonesError):
     """A file holds no objects that can be used; the message names it, and the cure."""
 
-    exit_code = 2
-
 
 class NotThere(NumazonesError):
     """The cluster or dump has no such object; the message names it."""
-
-    exit_code = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +223,7 @@ def read(source: Source) -> Seen:
     """
     if source.files:
         with _no_garbage():
-            items = objects_of_files(source.files)
+            items = dumped(source.files)
             return seen_in(items, moment_of(items))
     import asyncio  # noqa: PLC0415 - dumps need no event loop
 
@@ -284,6 +282,7 @@ def _malformed(source: Source, error: Exception) -> BadDump:
     node = {"kind": "Node", "metadata": {"name": "any"}}
     for item in objects_of_files(source.files):
         try:
+            moment_of([item])
             seen_in([node, item], datetime.fromtimestamp(0, UTC))
         except MALFORMED as reason:
             metadata = item.get("metadata")
@@ -321,6 +320,57 @@ def objects_of_files(paths: Iterable[Path]) -> list[Object]:
     return [item for path in paths for file in _files(path) for item in _items(file)]
 
 
+def dumped(paths: Iterable[Path]) -> list[Object]:
+    """Return the objects of a dump, each once; warn of what may make answers wrong.
+
+    Raises:
+        BadDump: a file cannot be read.
+    """
+    items = _each_once(objects_of_files(paths))
+    _warn_of_versions(items)
+    return items
+
+
+def _each_once(items: Sequence[Object]) -> list[Object]:
+    """Drop what is there again (files of one directory often overlap); warn of objects that differ."""
+    last: dict[tuple[str, str, str, str], Object] = {}
+    differ = []
+    for item in items:
+        metadata = item.get("metadata")
+        if not isinstance(metadata, Mapping) or not metadata.get("name"):
+            last["", "", "", str(id(item))] = item
+            continue
+        namespace, name = str(metadata.get("namespace") or ""), str(metadata["name"])
+        group = str(item.get("apiVersion", "")).rpartition("/")[0]
+        before = last.setdefault((group, str(item["kind"]), namespace, name), item)
+        if before is not item:
+            last[group, str(item["kind"]), namespace, name] = item
+            if before != item:
+                differ.append(f"{item['kind']} {namespace}{'/' * bool(namespace)}{name}")
+    if differ:
+        more = f" (and {len(differ) - 1} more)" if len(differ) > 1 else ""
+        click.echo(
+            f"warning: {differ[0]}{more} is there several times, with differences; the last one counts",
+            err=True,
+        )
+    return list(last.values())
+
+
+def _warn_of_versions(items: Iterable[Object]) -> None:
+    """Say which objects of ours were written for another version, as what they mean may have changed."""
+    others = Counter(
+        (version, str(item["kind"]))
+        for item in items
+        if (version := item.get("apiVersion")) != API_VERSION and str(version).startswith(f"{GROUP}/")
+    )
+    for (version, kind), count in others.items():
+        click.echo(
+            f"warning: {version} ({counted(count, kind)}) is read as {API_VERSION}; "
+            f"should an answer look wrong, use the program for {version}",
+            err=True,
+        )
+
+
 def _files(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
@@ -340,6 +390,8 @@ def _items(path: Path) -> Iterator[Object]:
             raise BadDump(
                 f"{path} holds something that is not a Kubernetes object; kubectl get -o json writes dumps"
             )
+        if document["kind"] == "Status":
+            raise BadDump(f"{path} holds no objects but what the API server said: {document.get('message')}")
         if not str(document["kind"]).endswith("List"):
             yield document
             continue
@@ -366,11 +418,19 @@ def documents(path: Path) -> Iterator[Any]:
         if path.suffix in {".yaml", ".yml"} and not content.lstrip().startswith(b"{"):
             import yaml  # noqa: PLC0415 - slow to import, and most dumps are JSON
 
-            loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+            class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc] # either
+                """Times stay text, as in JSON, quoted or not."""
+
+                yaml_implicit_resolvers: ClassVar = {
+                    first: [(tag, form) for tag, form in resolvers if not tag.endswith(":timestamp")]
+                    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+                }
+
             try:
-                yield from yaml.load_all(content, Loader=loader)
+                yield from yaml.load_all(content, Loader=Loader)
             except yaml.YAMLError as error:
-                raise BadDump(f"{path} is not valid YAML: {error}") from error
+                said = " ".join(str(error).split())
+                raise BadDump(f"{path} is cut off or not valid YAML ({said}); dump it again") from error
         else:
             yield json.loads(content)
     except (ValueError, RecursionError) as error:

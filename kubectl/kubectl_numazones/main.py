@@ -1,11 +1,12 @@
 """The command ``kubectl-numazones``, which kubectl runs as ``kubectl numazones``.
 
 Commands are named here and imported when they are asked for, so that ``--help`` and completion answer at
-once. Errors that name their cure end a command with one line on stderr; whatever else goes wrong in a pipe or
-by Ctrl-C ends it quietly, with the exit code that shells expect.
+once. Errors that name their cure end a command with one line on stderr and exit code 2, as 1 is an answer (it
+does not fit); a pipe that is closed and Ctrl-C end it quietly, with the exit code that shells expect.
 """
 
 import importlib
+import io
 import os
 import signal
 import sys
@@ -16,6 +17,7 @@ import click
 from numazones.errors import NumazonesError
 
 PROGRAM = "kubectl-numazones"
+_ERROR = 2
 _INTERRUPTED = 128 + signal.SIGINT
 _STDOUT = 1
 
@@ -96,6 +98,9 @@ def commands() -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and end the process with its exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # None if the caller has closed it
+            stream.reconfigure(errors="replace")  # what the terminal cannot show is a question mark
     try:
         result: Any = commands.main(arguments, prog_name=_name(), standalone_mode=False)
         if sys.stdout is not None:  # closed by the caller
@@ -107,19 +112,15 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(_INTERRUPTED)
     except NumazonesError as error:
         click.echo(f"error: {error}", err=True)
-        sys.exit(_exit_code(error))
+        sys.exit(_ERROR)
     except OSError as error:
         # The reader (head, less) has gone, or the disk is full; what is buffered must not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), _STDOUT)
-        if not isinstance(error, BrokenPipeError):
-            click.echo(f"error: {error.strerror or error}", err=True)
-        sys.exit(1)
+        if isinstance(error, BrokenPipeError):
+            sys.exit(1)
+        click.echo(f"error: {error.strerror or error}", err=True)
+        sys.exit(_ERROR)
     sys.exit(result if isinstance(result, int) else 0)
-
-
-def _exit_code(error: NumazonesError) -> int:
-    """1; 2 for commands whose 1 is an answer."""
-    return int(getattr(error, "exit_code", 1))
 
 
 def _name() -> str:

@@ -1,15 +1,19 @@
 """Bad input ends with one line that names the thing and the cure, and with a fitting exit code."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import Result
 
 from kubectl_numazones.cluster import BadDump, NotThere
+from kubectl_numazones.main import main
 from numazones.errors import NumazonesError
+from tests.kubectl.conftest import TIME, cluster, written
 
 Run = Callable[..., Result]
 
@@ -20,7 +24,13 @@ Run = Callable[..., Result]
         ("cut.json", '{"kind": "List", "items": [{"ki', "is cut off or no JSON"),
         ("list.json", "[1, 2]", "not a Kubernetes object"),
         ("text.yaml", "just words", "not a Kubernetes object"),
-        ("bad.yaml", "a: [", "is not valid YAML"),
+        ("bad.yaml", "a: [", "is cut off or not valid YAML"),
+        ("cut.yaml", "kind: List\nitems:\n- kind: Pod\n  metada", "is cut off or not valid YAML"),
+        (
+            "forbidden.json",
+            '{"kind": "Status", "status": "Failure", "message": "pods is forbidden"}',
+            "holds no objects but what the API server said: pods is forbidden",
+        ),
         ("items.json", '{"kind": "List", "items": [3]}', "are not objects"),
         ("empty.json", '{"kind": "List", "items": []}', "holds no nodes"),
     ],
@@ -31,6 +41,50 @@ def test_a_dump_that_is_none_is_named(run: Run, tmp_path: Path, name: str, conte
     error = run("top", "-f", path).exception
     assert isinstance(error, NumazonesError)
     assert said in str(error)
+    assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize(
+    "arguments", [("top",), ("why", "waiting", "-n", "team"), ("fit", "cpu=1"), ("plan",)]
+)
+def test_no_answer_is_not_the_answer_no(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    path = tmp_path / "empty.json"
+    path.write_text('{"kind": "List", "items": []}')
+    with pytest.raises(SystemExit) as end:
+        main([*arguments, "-f", str(path)])
+    assert end.value.code == 2
+
+
+def test_objects_that_are_there_several_times_count_once(run: Run, dump: Path, tmp_path: Path) -> None:
+    for arguments in (("top",), ("why", "waiting", "-n", "team"), ("fit", "cpu=1", "--replicas", "9")):
+        once, twice = run(*arguments, "-f", dump), run(*arguments, "-f", dump, "-f", dump)
+        assert (twice.output, twice.return_value) == (once.output, once.return_value)
+    later = [item for item in cluster() if item["metadata"]["name"] == "worker-2"]
+    later[0]["spec"] = {}  # uncordoned since
+    result = run("fit", "cpu=7", "-f", dump, "-f", written(tmp_path / "later.json", later))
+    assert result.stderr == (
+        "warning: Node worker-2 is there several times, with differences; the last one counts\n"
+    )
+    assert "worker-2" in result.output
+
+
+def test_objects_of_another_version_are_read_with_a_warning(run: Run, tmp_path: Path) -> None:
+    items = cluster()
+    for item in items:
+        if item["kind"] == "NUMAZone":
+            item["apiVersion"] = "numazones.io/v1beta1"
+    result = run("top", "-f", written(tmp_path / "dump.json", items))
+    assert result.return_value == 0
+    assert result.stderr == (
+        "warning: numazones.io/v1beta1 (4 NUMAZones) is read as numazones.io/v1alpha1; "
+        "should an answer look wrong, use the program for numazones.io/v1beta1\n"
+    )
+
+
+def test_times_in_yaml_need_no_quotes(run: Run, dump: Path, tmp_path: Path) -> None:
+    path = tmp_path / "dump.yaml"
+    path.write_text(yaml.safe_dump(json.loads(dump.read_text())).replace("'2026-11-20T10:00:00Z'", TIME))
+    assert run("top", "-f", path).output == run("top", "-f", dump).output
 
 
 def test_a_file_that_is_not_there_is_named(run: Run, tmp_path: Path) -> None:

@@ -228,10 +228,31 @@ def test_a_reader_that_has_gone_ends_a_command_quietly(name: str) -> None:
     assert "error" not in done.stderr.lower()
 
 
+@pytest.mark.parametrize("name", sorted(SHOWN))
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_terminal_that_lacks_characters_gets_others(name: str, encoding: str, tmp_path: Path) -> None:
+    dump = tmp_path / "dump.json"
+    dump.write_text(DUMP.read_text().replace("web-1", "wéb-日"))
+    environment = {**os.environ, "PYTHONIOENCODING": encoding}
+    done = subprocess.run(
+        [PROGRAM, *SHOWN[name], "-f", dump], capture_output=True, env=environment, check=False
+    )
+    assert done.returncode in {0, 1}
+    assert b"rror" not in done.stderr
+    assert done.stdout
+
+
+def test_a_tree_is_drawn_with_what_the_terminal_has() -> None:
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    drawn = ended("tree", "worker-1", "-f", DUMP, env=environment).stdout
+    assert drawn == ended("tree", "worker-1", "--ascii", "-f", DUMP).stdout
+    assert "?" not in drawn
+
+
 def test_a_full_disk_is_named() -> None:
     with Path("/dev/full").open("w") as full:
         done = ended("top", "-f", DUMP, stdout=full.fileno())
-    assert (done.returncode, done.stderr) == (1, "error: No space left on device\n")
+    assert (done.returncode, done.stderr) == (2, "error: No space left on device\n")
 
 
 def interrupted(

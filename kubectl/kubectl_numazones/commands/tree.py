@@ -12,7 +12,12 @@ from numazones_page.occupancy import occupancy_of
 
 @click.command("tree")
 @click.argument("node")
-@click.option("--ascii", "plain", is_flag=True, help="Draw with ASCII characters only.")
+@click.option(
+    "--ascii",
+    "plain",
+    is_flag=True,
+    help="Draw with ASCII characters only, as where the terminal has no others.",
+)
 @click.option(
     "-o",
     "--output",
@@ -42,8 +47,8 @@ def command(source: Source, node: str, *, plain: bool, output: str) -> int:
     if found.state is None:
         reason = found.unknown.message if found.unknown else ""
         raise NotThere(f"the state of node {found.name} is unknown: {reason}")
-    lines = list(Drawing(found, found.state, plain=plain).lines())
     target = screen.console()
+    lines = list(Drawing(found, found.state, plain=plain or not target.encoding.startswith("utf")).lines())
     for line in lines:
         target.print(line, overflow="fold" if target.is_terminal else "ignore")
     return 0

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from kubectl_numazones.cluster import Object, Seen, Source, listed, objects_of_files, seen_in
+from kubectl_numazones.cluster import Object, Seen, Source, dumped, listed, seen_in
 from numazones.api import crd
 from numazones.errors import NumazonesError
 from numazones.rebalance.whatif import moment_of
@@ -46,7 +46,7 @@ def gather(source: Source) -> Evidence:
         NumazonesError: it cannot be read at all.
     """
     if source.files:
-        items = objects_of_files(source.files)
+        items = dumped(source.files)
         return _evidence(items, {}, moment_of(items), None)
     return asyncio.run(_gathered(source))
 
