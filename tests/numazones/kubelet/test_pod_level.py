@@ -204,4 +204,5 @@ def test_cpus_that_cannot_be_divided_are_lost_until_the_kubelet_starts_anew() ->
     rejected = admit(start, whole(container("a", 3), container("b", 2), cpu="4"))
     assert "not enough cpus available to satisfy request: requested=2, available=1" in rejected.message
     assert cpuset.format(start.cpus.default & ~rejected.node.cpus.default) == "1-2,9-10"
+    assert (rejected.whole, rejected.containers) == (None, {})
     assert remove(rejected.node, "u") == rejected.node
