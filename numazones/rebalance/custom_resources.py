@@ -12,6 +12,9 @@ from numazones.rebalance.limits import Limits
 from numazones.rebalance.policy import InvalidPolicy, Policy, Target
 from numazones.rebalance.protections import Protections
 
+_MODES = ("Recommend", "Approve", "Auto")
+_LONGEST = "87600h"
+
 
 def policy_of(spec: RebalancePolicySpec, priority_classes: Mapping[str, int]) -> Policy:
     """Return the settings of a policy; ``priority_classes`` gives the value of each class.
@@ -21,12 +24,17 @@ def policy_of(spec: RebalancePolicySpec, priority_classes: Mapping[str, int]) ->
     """
     if spec.target not in set(Target):
         raise InvalidPolicy(f"target {spec.target!r} is unknown; write {', '.join(Target)}")
+    if spec.mode not in _MODES:
+        raise InvalidPolicy(f"mode {spec.mode!r} is unknown; write {', '.join(_MODES)}")
+    _duration("expiry", spec.expiry)
+    _duration("searchTime", spec.search_time)
+    _duration("schedule.interval", spec.schedule.interval)
     return Policy(
         protections=Protections.from_api(spec.protections.to_api(), priority_classes=priority_classes),
         limits=Limits.from_api(spec.limits.to_api()),
         target=Target(spec.target),
         min_gain=spec.min_gain,
-        cooldown=_cooldown(spec.cooldown),
+        cooldown=_duration("cooldown", spec.cooldown),
     )
 
 
@@ -39,11 +47,14 @@ def priority_classes(objects: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     }
 
 
-def _cooldown(text: str) -> timedelta:
+def _duration(name: str, text: str) -> timedelta:
     try:
-        return duration.parse(text)
+        length = duration.parse(text)
     except duration.InvalidDuration as error:
-        raise InvalidPolicy(f"cooldown: {error}") from error
+        raise InvalidPolicy(f"{name}: {error}") from error
+    if length > duration.parse(_LONGEST):  # added to a date, it would leave the calendar
+        raise InvalidPolicy(f"{name}: {text!r} is longer than {_LONGEST}")
+    return length
 
 
 def standing_goals(goals: Goals) -> Iterator[Goal]:

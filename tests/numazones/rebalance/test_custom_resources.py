@@ -40,6 +40,11 @@ def test_settings_are_taken_over() -> None:
     ("fields", "error", "message"),
     [
         ({"cooldown": "99999999999999h"}, InvalidPolicy, "cooldown: '99999999999999h' is longer"),
+        ({"cooldown": "99999999h"}, InvalidPolicy, "cooldown: '99999999h' is longer than 87600h"),
+        ({"expiry": "99999999h"}, InvalidPolicy, "expiry: '99999999h' is longer than"),
+        ({"searchTime": "99999999h"}, InvalidPolicy, "searchTime: '99999999h' is longer than"),
+        ({"schedule": {"interval": "99999999h"}}, InvalidPolicy, "schedule.interval: '99999999h' is"),
+        ({"mode": "Autoo"}, InvalidPolicy, "mode 'Autoo' is unknown; write Recommend, Approve, Auto"),
         ({"target": "Elsewhere"}, InvalidPolicy, "target 'Elsewhere' is unknown; write Other, Same, Any"),
         ({"protections": {"minPodAge": "99999999999999h"}}, InvalidProtections, "minPodAge: '9+h' is longer"),
     ],
