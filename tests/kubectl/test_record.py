@@ -18,7 +18,7 @@ import pytest
 from kubectl_numazones.cluster import BadDump
 from kubectl_numazones.record import pseudonyms, writing
 from kubectl_numazones.record.found import Found, node_of, pod_of
-from numazones_client.resources import PODS, Resource
+from numazones_client.resources import CONFIG_MAPS, PODS
 from numazones_simulator import node_kinds, simulated_cluster
 from numazones_simulator.screen import Screen
 from numazones_simulator.simulated_cluster import SimulatedCluster
@@ -26,8 +26,6 @@ from tests.kubectl.conftest import node_body, pod_body
 from tests.operator.closed_loop import eventually
 
 PROGRAM = Path(sys.executable).with_name("kubectl-numazones")
-CONFIG_MAPS = Resource("", "v1", "configmaps")
-"""Anything may own pods, and nobody replaces what a ConfigMap owns."""
 SYSTEM = "numazones-system"
 NODE = "secret-host"
 SECRETS = ("secret", "acme", "trainer", "9d7f", "topsecret", "registry.example")
@@ -77,6 +75,7 @@ async def cluster(directory: Path) -> AsyncIterator[Setting]:
         running.plane.server.pod_proxy = setting.proxied
         client = running.plane.client
         await client.create(PODS, exporter_pod(), namespace=SYSTEM)
+        # Anything may own pods, and nobody replaces what a ConfigMap owns.
         owner = await client.create(CONFIG_MAPS, {"metadata": {"name": "acme-9d7f"}}, namespace="default")
         for number, cpus in enumerate((3, 2, 90)):
             body = guaranteed(number, cpus, owner["metadata"]["uid"])

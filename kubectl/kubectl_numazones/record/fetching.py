@@ -11,11 +11,10 @@ import click
 from kubectl_numazones.cluster import NotThere, Source
 from kubectl_numazones.record.found import Body, Found, event_of, node_of, pod_of
 from numazones.errors import NumazonesError
-from numazones_client import Client, Forbidden, NotFound, Resource, load
+from numazones_client import Client, Forbidden, NotFound, load
 from numazones_client.errors import APIError
-from numazones_client.resources import NODES, PODS
+from numazones_client.resources import EVENTS, NODES, PODS
 
-_EVENTS = Resource("", "v1", "events")
 _EXPORTERS = "app.kubernetes.io/name=numazones-exporter"
 _PORT_NAME, _PORT = "metrics", 9406
 _FACTS = "facts.json"
@@ -115,7 +114,7 @@ async def _events(client: Client, name: str, pods: Iterable[Body]) -> list[Body]
     about = {name, *(pod["metadata"].get("uid") for pod in pods)}
     found: list[Body] = []
     try:
-        async for page in client.pages(_EVENTS, field_selector="source=kubelet"):
+        async for page in client.pages(EVENTS, field_selector="source=kubelet"):
             found += [item for item in page.items if (item.get("involvedObject") or {}).get("uid") in about]
     except NumazonesError as error:
         click.echo(f"warning: events are left out: {error}", err=True)
