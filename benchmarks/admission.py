@@ -11,7 +11,6 @@ import dataclasses
 import gc
 import json
 import statistics
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -77,8 +76,7 @@ def main() -> None:
             result["ratio"] = round(result["medianMicros"] / reference[scenario["id"]], 9)
         results.append(result)
     if options.json:
-        json.dump({"results": results}, sys.stdout, indent=1)
-        print()
+        print(json.dumps({"results": results}, indent=1))
         return
     for result in results:
         ratio = f"  {result['ratio']:.3g} of the kubelet's" if "ratio" in result else ""

@@ -157,8 +157,7 @@ def main() -> None:
     there, here = (summary([[pair[tree] for pair in rounds] for rounds in pairs]) for tree in (0, 1))
     result = {"here": here, options.against: there, "ratio": compared(here, there)}
     if options.json:
-        json.dump(result, sys.stdout, indent=1)
-        print()
+        print(json.dumps(result, indent=1))
         return
     for name in ("here", options.against):
         one = result[name]

@@ -220,8 +220,7 @@ def main() -> None:
         },
     }
     if options.json:
-        json.dump(result, sys.stdout, indent=1)
-        print()
+        print(json.dumps(result, indent=1))
         return
     for name, taken in result["commands"].items():
         print(f"{name:8} {taken['cpuSeconds']:>6.2f} s CPU, {taken['wallSeconds']:.2f} s on the clock")

@@ -111,8 +111,7 @@ def main() -> int:
     best = max(figures["two_cores_to_one"], figures["two_cores_to_one_by_processor_time"])
     figures["missed"] = ["two_cores_to_one"] if best < GOAL else []
     if options.json:
-        json.dump(figures, sys.stdout, indent=1)
-        print()
+        print(json.dumps(figures, indent=1))
     else:
         print(f"one core: {figures['decisions_per_second']} decisions a second")
         print(f"two cores: {figures['two_cores_to_one']} times as many by the clock")

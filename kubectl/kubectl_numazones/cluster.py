@@ -440,9 +440,21 @@ def documents(path: Path) -> Iterator[Any]:
 # The live cluster
 
 
+async def connected(source: Source) -> "Client":
+    """Return a client of the source's cluster.
+
+    Raises:
+        NumazonesError: no API server is configured.
+    """
+    from numazones_client import Client, load  # noqa: PLC0415 - dumps need no client
+
+    config = await load(source.kubeconfig, context=source.context)
+    return Client(config, user_agent="kubectl-numazones")
+
+
 async def _listed(source: Source) -> list[Object]:
     from kubectl_numazones.kinds import KINDS  # noqa: PLC0415
-    from numazones_client import Client, NotFound, load  # noqa: PLC0415 - dumps need no client
+    from numazones_client import NotFound  # noqa: PLC0415 - dumps need no client
 
     def left_out(kind: "Kind", error: NumazonesError) -> None:
         if kind.needed:
@@ -450,8 +462,7 @@ async def _listed(source: Source) -> list[Object]:
         if not (kind.foreign and isinstance(error, NotFound)):
             click.echo(f"warning: {kind.kind} objects are left out: {error}", err=True)
 
-    config = await load(source.kubeconfig, context=source.context)
-    async with Client(config, user_agent="kubectl-numazones") as client:
+    async with await connected(source) as client:
         return [item async for item in listed(client, KINDS, left_out)]
 
 

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from kubectl_numazones.cluster import BadDump, NotThere, Source, objects_of_files
+from kubectl_numazones.cluster import BadDump, NotThere, Source, connected, objects_of_files
 from numazones.whatif.miss import Miss, read
-from numazones_client.resources import CONFIG_MAPS
 
 _NAME = "numazones-operator-misses"
 _NAMESPACE = "numazones-operator"
@@ -54,10 +53,10 @@ def _in_files(source: Source, namespace: str) -> Mapping[str, Any]:
 
 
 async def _live(source: Source, namespace: str) -> Mapping[str, Any]:
-    from numazones_client import Client, NotFound, load  # noqa: PLC0415 - files need no client
+    from numazones_client import NotFound  # noqa: PLC0415 - files need no client
+    from numazones_client.resources import CONFIG_MAPS  # noqa: PLC0415
 
-    config = await load(source.kubeconfig, context=source.context)
-    async with Client(config, user_agent="kubectl-numazones") as client:
+    async with await connected(source) as client:
         try:
             body = await client.get(CONFIG_MAPS, _NAME, namespace=namespace)
         except NotFound:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from kubectl_numazones.cluster import Object, Seen, Source, dumped, listed, seen_in
+from kubectl_numazones.cluster import Object, Seen, Source, connected, dumped, listed, seen_in
 from numazones.api import crd
 from numazones.errors import NumazonesError
 from numazones.rebalance.whatif import moment_of
@@ -62,7 +62,6 @@ def _evidence(
 
 async def _gathered(source: Source) -> Evidence:
     from kubectl_numazones.kinds import DOCTORS  # noqa: PLC0415
-    from numazones_client import Client, load  # noqa: PLC0415 - dumps need no client
 
     unseen: dict[str, str] = {}
 
@@ -72,8 +71,7 @@ async def _gathered(source: Source) -> Evidence:
             raise error
         unseen[name] = str(error)
 
-    config = await load(source.kubeconfig, context=source.context)
-    async with Client(config, user_agent="kubectl-numazones") as client:
+    async with await connected(source) as client:
         items = [item async for item in listed(client, DOCTORS, left_out)]
         try:
             items += await _definitions(client)

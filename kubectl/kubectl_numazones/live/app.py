@@ -23,10 +23,10 @@ from textual.screen import ModalScreen
 from textual.widgets import DataTable, Footer, Input, Static
 
 from kubectl_numazones import screen
-from kubectl_numazones.cluster import Seen, Source, seen_in
+from kubectl_numazones.cluster import Seen, Source, connected, seen_in
 from kubectl_numazones.live import lines
 from kubectl_numazones.live.board import Board, Planned, board_of, plans_of
-from kubectl_numazones.live.following import Following, connected
+from kubectl_numazones.live.following import Following
 from kubectl_numazones.live.lines import Line
 from kubectl_numazones.zone_figures import ORDERS
 from numazones import timestamp

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
-from kubectl_numazones.cluster import Object, Source
+from kubectl_numazones.cluster import Object
 from kubectl_numazones.kinds import KINDS, Kind
-from numazones_client import JSON, Client, Reflector, Table, by_name, load
+from numazones_client import JSON, Client, Reflector, Table, by_name
 
 _SETTLE = 0.5
 """Seconds that further changes are waited for: a rollout is many events and one picture."""
@@ -53,13 +53,3 @@ class Following:
 
 def _key(item: dict[str, Any]) -> str:
     return by_name(item["metadata"])
-
-
-async def connected(source: Source) -> Client:
-    """Return a client of the source's cluster.
-
-    Raises:
-        NumazonesError: no API server is configured.
-    """
-    config = await load(source.kubeconfig, context=source.context)
-    return Client(config, user_agent="kubectl-numazones")
