@@ -12,9 +12,16 @@ import signal
 import sys
 from typing import Any, NamedTuple
 
-import click
+_INTERRUPTIBLE = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+if _INTERRUPTIBLE:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C while modules are imported is no traceback
 
-from numazones.errors import NumazonesError
+import click  # noqa: E402
+
+from numazones.errors import NumazonesError  # noqa: E402
+
+if _INTERRUPTIBLE:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 PROGRAM = "kubectl-numazones"
 _ERROR = 2

@@ -333,3 +333,10 @@ def test_a_manifest_that_is_none_is_named(
         program.main(["fit", "--pod", str(manifest), "-f", str(DUMP)])
     assert end.value.code == 2
     assert f"error: {manifest} has not the form of a manifest" in capsys.readouterr().err
+
+
+def test_ctrl_c_while_the_program_starts_is_no_traceback(tmp_path: Path) -> None:
+    # Its first import of another project's module sends Ctrl-C, at a moment that no user can aim at.
+    (tmp_path / "click.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    done = ended("version", env={**os.environ, "PYTHONPATH": str(tmp_path)})
+    assert (done.returncode, done.stderr) == (-signal.SIGINT, "")
