@@ -225,9 +225,9 @@ def read(source: Source) -> Seen:
         with _no_garbage():
             items = dumped(source.files)
             return seen_in(items, moment_of(items))
-    import asyncio  # noqa: PLC0415 - dumps need no event loop
+    from kubectl_numazones.asking import asked  # noqa: PLC0415 - dumps need no event loop
 
-    return seen_in(asyncio.run(_listed(source)), datetime.now(UTC))
+    return seen_in(asked(_listed(source)), datetime.now(UTC))
 
 
 @contextmanager

@@ -1,12 +1,12 @@
 """Predictions that came out wrong, as the operator keeps them in a ConfigMap, or as files."""
 
-import asyncio
 import base64
 import binascii
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from kubectl_numazones.asking import asked
 from kubectl_numazones.cluster import BadDump, NotThere, Source, connected, objects_of_files
 from numazones.whatif.miss import Miss, read
 
@@ -29,7 +29,7 @@ def find(name: str, source: Source) -> Miss:
         except OSError as error:
             raise BadDump(f"{path}: {error.strerror or error}") from error
     namespace = source.namespace or _NAMESPACE
-    kept = _in_files(source, namespace) if source.files else asyncio.run(_live(source, namespace))
+    kept = _in_files(source, namespace) if source.files else asked(_live(source, namespace))
     if name not in kept:
         known = ", ".join(sorted(kept)) or "none"
         raise NotThere(

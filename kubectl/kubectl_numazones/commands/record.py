@@ -1,10 +1,10 @@
 """``record``: a live node as a directory, for a bug report; ``replay`` and ``-f`` read it."""
 
-import asyncio
 from pathlib import Path
 
 import click
 
+from kubectl_numazones.asking import asked
 from kubectl_numazones.cluster import BadDump, Source, source_options
 from kubectl_numazones.record import pseudonyms, writing
 from kubectl_numazones.record.fetching import fetch
@@ -48,7 +48,7 @@ def command(source: Source, node: str, output: Path, *, renames: bool) -> int:
     if source.files:
         raise BadDump("record reads a live node; -f names a dump, which is a recording of its own")
     writing.refuse_existing(output)
-    found = asyncio.run(fetch(node.removeprefix("node/").removeprefix("no/"), source))
+    found = asked(fetch(node.removeprefix("node/").removeprefix("no/"), source))
     for problem in found.problems:
         click.echo(f"warning: {problem['source']}: {problem['message']}", err=True)
     if renames:

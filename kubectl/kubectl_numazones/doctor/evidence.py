@@ -4,12 +4,12 @@ Other commands want the cluster as the library reads it; whoever asks what is wr
 themselves, the ones that are missing, and why they are missing.
 """
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from kubectl_numazones.asking import asked
 from kubectl_numazones.cluster import Object, Seen, Source, connected, dumped, listed, seen_in
 from numazones.api import crd
 from numazones.errors import NumazonesError
@@ -48,7 +48,7 @@ def gather(source: Source) -> Evidence:
     if source.files:
         items = dumped(source.files)
         return _evidence(items, {}, moment_of(items), None)
-    return asyncio.run(_gathered(source))
+    return asked(_gathered(source))
 
 
 def _evidence(
