@@ -12,6 +12,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
+from multiprocessing import resource_tracker
 from typing import Protocol
 
 from rich.console import Console
@@ -96,12 +97,13 @@ def _runs_of_remembered(chunk: Chunk) -> list[Run]:
 
 @contextmanager
 def _workers_ignore_interrupts() -> Iterator[None]:
-    """Start processes that leave Ctrl-C to this one: they inherit that it is ignored."""
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Start processes that leave Ctrl-C to this one, where it is delayed: they inherit that it is blocked."""
+    resource_tracker.ensure_running()  # whoever starts it unblocks signals
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class Dask:

@@ -272,6 +272,19 @@ def test_an_interrupt_keeps_what_is_done() -> None:
         signal.raise_signal(signal.SIGINT)
 
 
+def test_an_interrupt_while_workers_start_is_not_lost() -> None:
+    started = []
+
+    def start() -> None:
+        with execution._workers_ignore_interrupts():
+            signal.raise_signal(signal.SIGINT)
+            started.append("all")
+
+    with pytest.raises(KeyboardInterrupt):
+        start()
+    assert started == ["all"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_an_interrupted_sweep_tells_its_figures_and_goes_on(tmp_path: Path, workers: int) -> None:
