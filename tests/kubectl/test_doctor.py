@@ -24,7 +24,8 @@ OPT_IN = {"numazones.io/admission-gate": "enabled"}
 def program(name: str, node: str = "worker-1", **fields: Any) -> Item:
     """A pod of the exporter or operator that is ready."""
     ready = {"conditions": [{"type": "Ready", "status": "True"}]}
-    body = pod_body(f"{name}-x", 1, spec={"nodeName": node}, **{**ready, **fields})
+    own = f"{name}-x" if node == "worker-1" else f"{name}-xy"
+    body = pod_body(own, 1, spec={"nodeName": node}, **{**ready, **fields})
     body["spec"]["containers"] = [{"name": "main", "args": []}]
     body["metadata"] |= {"namespace": "numazones-system", "labels": {"app.kubernetes.io/name": name}}
     return body
@@ -158,13 +159,13 @@ CASES: dict[str, tuple[list[Item], str, str, list[str], str, str]] = {
         *("lacks status.headroom, status.headroom.exclusiveCPUs", "kubectl apply -k crds"),
     ),
     "the exporter is not installed": (
-        [it for it in without("NUMAZone", "worker-2") if it["metadata"]["name"] != EXPORTER],
+        [it for it in without("NUMAZone", "worker-2") if EXPORTER not in it["metadata"]["name"]],
         *("exporters", "error", ["worker-2"]),
         *("no zones are published: no pod of the exporter", "kubectl apply -k manifests/exporter"),
     ),
     "the exporter's image cannot be pulled": (
         [
-            *(it for it in without("NUMAZone", "worker-2") if it["metadata"]["name"] != EXPORTER),
+            *(it for it in without("NUMAZone", "worker-2") if EXPORTER not in it["metadata"]["name"]),
             program(
                 "numazones-exporter",
                 "worker-2",
@@ -173,7 +174,7 @@ CASES: dict[str, tuple[list[Item], str, str, list[str], str, str]] = {
             ),
         ],
         *("exporters", "error", ["worker-2"]),
-        *("pod numazones-exporter-x is ImagePullBackOff", "kubectl describe pod -n numazones-system"),
+        *("pod numazones-exporter-xy is ImagePullBackOff", "kubectl describe pod -n numazones-system"),
     ),
     "a taint keeps the exporter away": (
         [
@@ -195,7 +196,7 @@ CASES: dict[str, tuple[list[Item], str, str, list[str], str, str]] = {
         *("no Lease vouches for its zones", "kubectl logs"),
     ),
     "a lease has expired": (
-        [*without("Lease", "worker-2"), lease("worker-2", TIME), lease("worker-1", LATER)],
+        [*without("Lease"), lease("worker-2", TIME), lease("worker-1", LATER)],
         *("leases", "error", ["worker-2"]),
         *(f"last vouched for them at {TIME}, 300 s ago (180 s are allowed)", "kubectl logs"),
     ),
