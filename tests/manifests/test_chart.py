@@ -191,8 +191,9 @@ def test_values_change_the_exporter(changed: dict[Key, Object]) -> None:
     assert container["image"] == "registry.example/exporter:v7"
     assert container["imagePullPolicy"] == "Always"
     assert container["args"][-1] == "--interval=30s"
-    assert container["env"][-2:] == [
+    assert container["env"][-3:] == [
         {"name": "NUMAZONES_EXPORTER_PUBLISH", "value": "numazones,noderesourcetopologies"},
+        {"name": "NUMAZONES_EXPORTER_RECORDINGS", "value": "true"},
         {"name": "A", "value": "b"},
     ]
     assert container["resources"] == asked["resources"]

@@ -18,7 +18,7 @@ from numazones_operator.truth import Expectation, Truth, outcome
 from numazones_simulator import node_kinds, other_workloads
 from numazones_simulator.workload import Workload
 
-from .closed_loop import Loop, closed_loop, eventually, metrics
+from .closed_loop import PATIENCE, Loop, closed_loop, eventually, metrics
 
 NODES = 20
 CONCERNED = 2000
@@ -100,7 +100,7 @@ async def test_every_prediction_at_binding_time_equals_the_outcome(
     async with closed_loop(tmp_path) as loop:
         kinds = (*node_kinds.KINDS, *node_kinds.OTHER_KINDS)
         await loop.start_nodes(node_kinds.mixed(NODES, kinds=kinds), lag=0.5)
-        operator = await loop.start_operator()
+        operator = await loop.start_operator(settle=PATIENCE)
         loop.start_scheduler()
         churn = Churn(loop, seed=4)
         counted: dict[tuple[str, str], float] = {}
