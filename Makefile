@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 SOURCES := numazones client program exporter operator kubectl simulator tests benchmarks dashboards examples scripts images
 PRESENT := $(wildcard $(SOURCES))
 
-.PHONY: help venv lock lint format types imports test coverage demo docs crds dashboards reference version images clean
+.PHONY: help venv lock lint format types imports test coverage demo docs crds dashboards reference version images plugin clean
 
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,7 +32,8 @@ format: venv  ## let ruff rewrite what it can
 	$(BIN)/ruff format $(PRESENT)
 
 types: venv
-	$(BIN)/mypy $(filter-out scripts images,$(PRESENT)) scripts/generate_crds.py scripts/generate_reference.py scripts/metric_tables.py
+	$(BIN)/mypy $(filter-out scripts images,$(PRESENT)) scripts/generate_crds.py scripts/generate_reference.py scripts/metric_tables.py \
+	  scripts/krew/build.py
 
 imports: venv
 	$(BIN)/lint-imports
@@ -68,6 +69,9 @@ version:  ## make VERSION that of project, chart and manifests
 
 images: venv  ## build the images of exporter, operator and simulator; needs buildah and mmdebstrap
 	images/build
+
+plugin: venv  ## kubectl numazones for krew, in .cache/krew: archive and manifest; ARGS="--uri … --homepage …" for a release
+	$(BIN)/python -m scripts.krew.build .cache/krew $(ARGS)
 
 clean:  ## remove what the other targets made
 	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis
