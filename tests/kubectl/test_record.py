@@ -204,15 +204,24 @@ async def test_a_node_is_recorded_replays_and_under_pseudonyms_names_nobody(
             (403, b"recordings are switched off", "switch them on: component exporter-recordings"),
             (404, b"there are /metrics, /healthz and /readyz", "older than this program"),
             (200, b"<html>", "is cut off or no archive"),
+            (200, archive_of("state/../../elsewhere"), "no recording: it names state/../../elsewhere"),
+            (200, archive_of("/etc/elsewhere"), "no recording: it names /etc/elsewhere"),
         ):
             setting.instead = status, told
             said, errors, code = await setting.record(NODE, "-o", tmp_path / "x")
-            assert (cure in errors, code) == (True, 1), errors
+            assert (cure in errors, code) == (True, 2), errors
         await setting.cluster.plane.client.delete(PODS, "numazones-exporter-x", namespace=SYSTEM)
         await eventually(lambda: gone(setting), what="the exporter's pod is gone")
         said, errors, code = await setting.record(NODE, "-o", tmp_path / "x")
         assert f"runs on node {NODE}, and who else could read its files; install the exporter" in errors
         assert names_in(tmp_path) == ["c", "hidden", "plain"]
+
+
+def archive_of(name: str) -> bytes:
+    written = io.BytesIO()
+    with tarfile.open(fileobj=written, mode="w:gz") as archive:
+        archive.addfile(tarfile.TarInfo(name))
+    return written.getvalue()
 
 
 def names_in(directory: Path) -> list[str]:

@@ -4,6 +4,7 @@ import io
 import json
 import tarfile
 from collections.abc import Iterable, Mapping
+from pathlib import PurePosixPath
 from typing import Any
 
 import click
@@ -155,6 +156,9 @@ def _members(archive: bytes) -> dict[str, bytes]:
     try:
         with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as opened:
             for member in opened:
+                path = PurePosixPath(member.name)
+                if path.is_absolute() or ".." in path.parts:
+                    raise CannotFetch(f"the exporter's answer is no recording: it names {member.name}")
                 file = opened.extractfile(member)
                 members[member.name if file else f"{member.name}/"] = file.read() if file else b""
     except (tarfile.TarError, OSError, EOFError) as error:
