@@ -40,6 +40,8 @@ class Situation:
     templates: Mapping[str, ClusterPod] = field(default_factory=dict)
     """Owner UID → a pod made from the owner's template."""
     history: History = field(default_factory=History)
+    at_any_time: frozenset[str] = frozenset()
+    """UIDs of pending pods that may be bound at any time, also before there is room for them."""
 
 
 def candidates(situation: Situation, policy: Policy) -> tuple[Candidate, ...]:

@@ -3,10 +3,12 @@
 Nothing is taken over from the search: every pod must still be movable, every eviction allowed by budgets
 and limits after the ones before, and every replacement is admitted by the kubelet on every node that the
 scheduler could choose for it: all of them, unless the plan confines the replacement by node affinity.
+Pending pods that may come at any time are let in before each replacement, too.
 Only then does the count at the end matter. Where free choices multiply beyond what can be played through,
 the plan counts as unproven.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from numazones import scheduling
@@ -97,7 +99,11 @@ class _Play:
                 self._place(0, cluster)
             return
         move = self._plan.moves[index]
+        for early in self._with_early_pods(cluster):
+            self._check_replacement(move, early.with_node(evict(early.nodes[move.pod.node], move.pod)))
         cluster = cluster.with_node(evict(cluster.nodes[move.pod.node], move.pod))
+        for early in self._with_early_pods(cluster):
+            self._check_replacement(move, early)
         if move.after_pending:
             for placement in self._plan.placements:
                 cluster = self._placed_before(placement, cluster)
@@ -111,6 +117,29 @@ class _Play:
                     f"which does not take it: {'; '.join(placed.rejections)}"
                 )
             self._move(index + 1, cluster.with_node(placed.node))
+
+    def _with_early_pods(self, cluster: Cluster) -> Iterator[Cluster]:
+        """The clusters in which a pod that may come at any time has taken the room before its turn.
+
+        Where a kubelet rejects such a pod, all stays as it was, and the next one comes.
+        """
+        for placement in self._plan.placements:
+            if placement.pod.uid in self._situation.at_any_time:
+                for node in choices(placement.pod, cluster):
+                    placed = place(node, placement.pod)
+                    if placed.node is not None:
+                        yield cluster.with_node(placed.node)
+
+    def _check_replacement(self, move: Move, cluster: Cluster) -> None:
+        """With the pods of the goal placed early, no further eviction follows; this one must be made good."""
+        for node in self._options(move.replacement, cluster, move.affinity):
+            self._check_target(move, node)
+            placed = place(node, move.replacement)
+            if placed.node is None:
+                raise Disproved(
+                    f"a pending pod may come before the replacement of {move.pod.full_name}, which node "
+                    f"{node.name} would not take then: {'; '.join(placed.rejections)}"
+                )
 
     def _check_target(self, move: Move, node: ClusterNode) -> None:
         excluded = Target.OTHER if node.name == move.pod.node else Target.SAME

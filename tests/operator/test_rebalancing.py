@@ -523,6 +523,26 @@ async def test_an_owner_whose_pods_are_rejected_in_a_loop_is_planned_for(tmp_pat
         assert phases.count("Running") == 1
 
 
+async def test_an_owner_in_a_loop_gets_room_where_its_next_pod_may_come_at_any_time(tmp_path: Path) -> None:
+    async with stage(tmp_path) as here:
+        assert here.loop is not None
+        await replica_set(here.loop, "loop", 30)
+
+        async def rejected() -> bool:
+            return len(await here.pods_of("loop")) > 1
+
+        await eventually(rejected, what="a second pod is made")
+        await here.policy("Auto", goals={"pendingPods": True})
+        await here.operator()
+        item = await here.reach("Succeeded")
+        assert item["status"]["evictions"] == 1
+        (placement,) = item["spec"]["placements"]
+        assert placement["target"] == {"node": "n1", "numaIDs": [1]}
+        phases = [(pod.get("status") or {}).get("phase") for pod in await here.pods_of("loop")]
+        assert phases.count("Running") == 1
+        assert not await here.is_alive()
+
+
 async def test_a_budget_at_its_limit_is_waited_for(tmp_path: Path) -> None:
     async with stage(tmp_path) as here:
         budget = {

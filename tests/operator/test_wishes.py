@@ -1,11 +1,15 @@
 """What owners want whose pods kubelets reject one after the other."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from numazones.cluster import Cluster, ClusterPod
+from numazones.cluster import Cluster, ClusterNode, ClusterPod
+from numazones.kubelet.config import KubeletConfiguration
+from numazones.kubelet.node import Node
+from numazones.machine import CPU, Machine, NUMANode
 from numazones_operator.admission_gates import GATE
 from numazones_operator.rebalance.wishes import is_wish, wishes, with_wishes
 
@@ -14,6 +18,7 @@ OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "r
 REJECTED = {"phase": "Failed", "reason": "TopologyAffinityError", "message": "Pod was rejected: no"}
 RUNS = {"phase": "Running", "containerStatuses": [{"name": "main"}]}
 WAITS = {"phase": "Pending"}
+MACHINE = Machine((CPU(id=0, core=0, socket=0, die=0, numa=0),), (NUMANode(0, 1 << 30),))
 
 
 def pod(name: str, *, ago: float, status: dict[str, Any], gates: tuple[str, ...] = ()) -> ClusterPod:
@@ -76,6 +81,16 @@ def test_otherwise_nothing_is_wanted(pods: list[ClusterPod], template: ClusterPo
 
 def test_of_pods_made_in_one_second_the_rejected_one_counts() -> None:
     assert wanted(pod("z", ago=5, status=RUNS), pod("a", ago=5, status=REJECTED))
+
+
+def test_pods_of_the_loop_that_a_kubelet_is_about_to_reject_take_no_room_in_plans() -> None:
+    decided, passing = pod("a", ago=9, status=RUNS), replace(pod("b", ago=1, status=WAITS), node="n1")
+    node = ClusterNode.from_api({"metadata": {"name": "n1"}}).with_pods((decided, passing))
+    wish = wanted(decided, pod("c", ago=2, status=REJECTED))
+    unknown = with_wishes(Cluster({"n1": node}), wish)
+    assert list(unknown.nodes["n1"].pods) == ["uid-a", "uid-b"]
+    empty = Node.fresh(MACHINE, KubeletConfiguration.from_api({}))
+    assert list(with_wishes(Cluster({"n1": node.with_state(empty)}), wish).nodes["n1"].pods) == ["uid-a"]
 
 
 def test_what_is_wanted_stands_in_for_the_owners_pods_of_the_moment() -> None:

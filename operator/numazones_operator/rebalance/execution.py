@@ -127,15 +127,16 @@ class Execution:
 
     def _unheld(self, made: Plan) -> str:
         """Return which pods that must be held back are not: they may come before it is their turn."""
-        for placement in made.placements:
+        late = [move for move in made.moves if move.after_pending]
+        for placement in made.placements if late else ():
             owner = placement.pod.controller
             if owner is not None and is_wish(placement.pod):
                 return (
                     f"pods of {owner.kind} {placement.pod.namespace}/{owner.name} are bound and rejected one "
                     "after the other, and nothing holds the next one back until there is room for it"
                 )
-        for move in made.moves:
-            if move.after_pending and not self._is_steerable(move.pod):
+        for move in late:
+            if not self._is_steerable(move.pod):
                 pod = move.pod.full_name
                 return (
                     f"the replacement of pod {pod} must wait for the pending pods, and nothing holds it back"

@@ -165,6 +165,7 @@ class Inputs:
             ),
             templates=self._templates(pods),
             history=self._history(during, now),
+            at_any_time=frozenset(wanted or ()),
         )
 
     def _templates(self, pods: Iterable[ClusterPod]) -> dict[str, ClusterPod]:

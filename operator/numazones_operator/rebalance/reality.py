@@ -16,11 +16,9 @@ from numazones.rebalance.goals import Goal, measure, pending
 from numazones.rebalance.moves import Move, Placement, Plan, replacement, zones_of
 from numazones.rebalance.policy import Policy
 from numazones.rebalance.proof import prove
-from numazones_operator.rebalance.objects import (
-    VERIFIED,
-    PolicyObject,
-    Recommendation,
-)
+from numazones_operator.hindsight import ADMITTED
+from numazones_operator.rebalance.objects import VERIFIED, PolicyObject, Recommendation, read
+from numazones_operator.truth import outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +100,7 @@ def _vanished(item: Recommendation, cluster: Cluster) -> str:
     for pod in (placement.pod for placement in item.spec.placements):
         present = pod.uid in cluster.pending or any(pod.uid in node.pods for node in cluster.nodes.values())
         if not present:
-            return f"{pod.namespace}/{pod.name}"
+            return pod.full_name
     return ""
 
 
@@ -114,9 +112,18 @@ def running(cluster: Cluster, move: RecommendedMove) -> ClusterPod | None:
 
 def realized(item: Recommendation, goal: Goal | None, cluster: Cluster) -> int:
     """Count what the goal is worth now; pending pods that were placed count as well."""
+    pods = {uid: pod for node in cluster.nodes.values() for uid, pod in node.pods.items()}
     placed = sum(
-        placement.pod.uid in node.pods
+        placement.pod.uid in pods or any(_fulfils(pod, placement.pod.uid, item) for pod in pods.values())
         for placement in item.spec.placements
-        for node in cluster.nodes.values()
     )
     return placed + (0 if goal is None else measure(goal, cluster))
+
+
+def _fulfils(pod: ClusterPod, uid: str, item: Recommendation) -> bool:
+    """Whether a pod is what an owner in a loop of rejections wanted: one that was admitted since."""
+    owner = pod.controller
+    if owner is None or owner.uid != uid or outcome(pod) != ADMITTED:
+        return False
+    made, proposed = read(pod.created), read(item.created)
+    return made is not None and proposed is not None and made >= proposed

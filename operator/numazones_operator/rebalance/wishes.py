@@ -3,8 +3,8 @@
 Where nothing holds such a pod back, the scheduler binds it within milliseconds, the kubelet rejects it, and
 the owner makes the next: none of them waits long enough to be planned for. What the owner wants is known
 nevertheless, by its template. It stands among the waiting pods under the owner's UID, for as long as the loop
-goes on. Nobody can tell when and where the scheduler binds the next pod, so no plan is carried out for one:
-it is proposed, and says that the scheduling gate is missing.
+goes on. Nobody can tell when the scheduler binds the next pod, so a plan for one is carried out only if it
+holds whenever that happens; otherwise it says that the scheduling gate is missing.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from numazones import timestamp
-from numazones.cluster import Cluster, ClusterPod
+from numazones.cluster import Cluster, ClusterNode, ClusterPod
 from numazones.rebalance.moves import replacement
 from numazones_operator.admission_gates import GATE
 from numazones_operator.hindsight import ADMITTED
@@ -51,13 +51,25 @@ def wishes(
 
 
 def with_wishes(cluster: Cluster, wanted: Mapping[str, ClusterPod]) -> Cluster:
-    """Return the cluster in which owners in a loop have the one pod waiting that they want."""
-    pending = {
-        uid: pod
-        for uid, pod in cluster.pending.items()
-        if pod.controller is None or pod.controller.uid not in wanted
-    }
+    """Return the cluster in which owners in a loop have the one pod waiting that they want.
+
+    It stands in for those that wait at the moment, and for those that a kubelet is about to reject.
+    """
+
+    def passes(pod: ClusterPod) -> bool:
+        return pod.controller is not None and pod.controller.uid in wanted
+
+    for node in cluster.nodes.values() if wanted else ():
+        for pod in node.pods.values():
+            if passes(pod) and outcome(pod) is None and not _is_held(node, pod):
+                cluster = cluster.without_pod(pod)
+    pending = {uid: pod for uid, pod in cluster.pending.items() if not passes(pod)}
     return replace(cluster, pending={**pending, **wanted})
+
+
+def _is_held(node: ClusterNode, pod: ClusterPod) -> bool:
+    """Whether the kubelet has given the pod anything; unknown counts as yes."""
+    return node.state is None or node.state.holds(pod.kubelet_uid)
 
 
 def is_wish(pod: ClusterPod) -> bool:

@@ -10,7 +10,7 @@ from numazones.fragmentation import Shape
 from numazones.rebalance.candidates import Situation
 from numazones.rebalance.goals import FitMore, Vacate, Wanted, pending
 from numazones.rebalance.limits import Limits
-from numazones.rebalance.moves import Move, Plan, evict, replacement
+from numazones.rebalance.moves import Move, Placement, Plan, evict, replacement
 from numazones.rebalance.planner import plan
 from numazones.rebalance.policy import Policy, Target
 from numazones.rebalance.proof import choices, prove
@@ -163,6 +163,30 @@ def test_the_pending_pod_that_goes_first_must_find_its_node(build: Any) -> None:
     elsewhere = replace(made, placements=(replace(placement, node="n2"),))
     reason = prove(elsewhere, goal, wider, Policy()).reason
     assert reason == "no node that the scheduler could choose is left for default/big"
+
+
+def test_a_pod_that_may_come_at_any_time_must_leave_every_replacement_its_place(
+    build: Any, two_ways: Any
+) -> None:
+    big = replace(build.pod("big", 4), phase="Pending")
+    restless = replace(build.situation(two_ways), at_any_time=frozenset({"big"}))
+    (goal,) = pending([big])
+    made = plan(goal, restless, Policy(), expired=never).plan
+    assert made is not None
+    assert prove(made, goal, restless, Policy()).holds
+
+    first = build.put(build.node("n1"), build.pod("a", 2), build.pod("p", 2))
+    smaller = replace(build.pod("big", 3), phase="Pending")
+    (goal,) = pending([smaller])
+    move = moved(first.pods["p"], "n1", affinity=("n1",))
+    useless = Plan((move,), 0, 0, (Placement(smaller, "n1"),))
+    last = prove(useless, goal, build.situation([first]), Policy()).reason
+    assert last.startswith("pod default/big may be put on node n1, which does not take it: ")
+    early = replace(build.situation([first]), at_any_time=frozenset({"big"}))
+    reason = prove(useless, goal, early, Policy()).reason
+    assert reason.startswith(
+        "a pending pod may come before the replacement of default/p, which node n1 would not take then: "
+    )
 
 
 def test_more_courses_than_can_be_played_through_prove_nothing(build: Any) -> None:
