@@ -218,6 +218,7 @@ class Rebalancing:
             return
         book.last, book.wanted, book.edition, book.stuck = now, False, policy.edition, stuck
         await self._forget_old(policy)
+        wanted = self.execution.wanted(now) if wanted else {}  # a plan may just have ended the loop
         situation = self._inputs.situation(self._state.cluster(), now, wanted=wanted)
         reasons = []
         for goal in _goals(policy, situation, stuck):
