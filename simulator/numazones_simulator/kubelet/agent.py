@@ -7,6 +7,7 @@ sysfs, procfs, state files and podresources socket, so that the real exporter ru
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -61,8 +62,8 @@ class Agent:
         What it has decided reaches the API server late (seconds, on a busy kubelet 1.36), and other news
         of the pod may come in between.
         """
-        self._news: dict[str, Body | None] = {}
-        """Pods by uid that something happened to since they were looked after; None: deleted."""
+        self._news: deque[tuple[str, Body | None]] = deque()
+        """What happened to pods (by uid) and was not looked after yet; None: deleted."""
         self._told = asyncio.Event()
         self._files = StateFiles(directory / "kubelet") if directory else None
         self.plugin = (
@@ -85,7 +86,7 @@ class Agent:
 
     def tell(self, uid: str, pod: Body | None) -> None:
         """Hand over the latest state of a pod of this node; None once it is deleted."""
-        self._news[uid] = pod
+        self._news.append((uid, pod))
         self._told.set()
 
     async def run(self) -> None:
@@ -139,12 +140,14 @@ class Agent:
             await asyncio.sleep(_RENEWAL_SECONDS)
 
     async def _look_after_pods(self) -> None:
+        """Take one thing after the other, as kubelets do; what is there at the start by its creation."""
+        await self._told.wait()
+        self._news = deque(sorted(self._news, key=_created))
         while True:
-            await self._told.wait()
+            while self._news:
+                await self._persist(self._look_after, *self._news.popleft())
             self._told.clear()
-            news, self._news = self._news, {}
-            for uid, pod in in_order(news):
-                await self._persist(self._look_after, uid, pod)
+            await self._told.wait()
 
     async def _look_after(self, uid: str, pod: Body | None) -> None:
         """Bring one pod to where it belongs: gone, ended, running or rejected."""
@@ -269,9 +272,6 @@ class Agent:
                 return
 
 
-def in_order(news: Mapping[str, Body | None]) -> list[tuple[str, Body | None]]:
-    """Pods as a kubelet takes them that hears of several at once: what is gone first, then by creation."""
-    return sorted(
-        news.items(),
-        key=lambda item: "" if item[1] is None else item[1]["metadata"].get("creationTimestamp") or "",
-    )
+def _created(news: tuple[str, Body | None]) -> str:
+    _, pod = news
+    return "" if pod is None else pod["metadata"].get("creationTimestamp") or ""

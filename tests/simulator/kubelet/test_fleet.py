@@ -156,6 +156,22 @@ async def test_a_kubelet_decides_once_whatever_it_hears_of_a_pod_afterwards() ->
         assert [held.name for held in agent.kubelet.pods] == ["next"]
 
 
+async def test_a_busy_kubelet_takes_pods_as_they_were_bound_not_as_they_were_created() -> None:
+    async with running(specs(1)) as cluster:
+        await cluster.create(pod("first", cpus="1", node="n0"))
+        await cluster.until(lambda pods: phases(pods) == {"first": "Running"})
+        agent = cluster.fleet.agents["n0"]
+        for name, created in (("younger", "2026-01-31T12:00:01Z"), ("older", "2026-01-31T12:00:00Z")):
+            body = pod(name, cpus="8", node="n0")
+            body["metadata"] |= {"uid": name, "creationTimestamp": created}
+            resources = body["spec"]["containers"][0]["resources"]
+            resources["requests"] = resources["limits"]  # as the API server does
+            agent.tell(name, body)
+        await cluster.create(pod("next", cpus="1", node="n0"))
+        await cluster.until(lambda pods: phases(pods).get("next") == "Running")
+        assert [held.name for held in agent.kubelet.pods] == ["first", "younger", "next"]
+
+
 async def test_deleted_pods_give_back_what_they_held() -> None:
     async with running(specs(1)) as cluster:
         await cluster.create(pod("first", cpus="8", node="n0"))
