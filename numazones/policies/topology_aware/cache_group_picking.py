@@ -4,37 +4,44 @@ Idle groups come first, ordered by how tightly their die (package) fits; partly 
 left. Two of the released code's rules never fire or compare an id with a count; that is kept.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from numazones.cpuset import CPUSet
 from numazones.policies.topology_aware import cpu_groups
 from numazones.policies.topology_aware.cpu_groups import CPUGroup
 from numazones.policies.topology_aware.cpu_priority import Priority
 from numazones.policies.topology_aware.go_sort import go_sorted
-
-if TYPE_CHECKING:
-    from numazones.policies.topology_aware.cpu_allocator import Picking
+from numazones.policies.topology_aware.topology import Topology
 
 _FEWEST = 2
 
+PartOf = Callable[[CPUSet, int], CPUSet]
+"""Picks so many CPUs out of a group."""
 
-def take(picking: "Picking") -> None:
-    """Take CPUs by cache groups; takes nothing at all unless the step can serve everything missing."""
-    groups = picking.allocator.cache_groups
-    if len(groups) <= 1 or picking.missing < _FEWEST:
-        return
-    offer = _Offer.of(picking, groups)
-    if offer.chosen_package is None or offer.free_of(offer.chosen_package) < picking.missing:
-        return
-    chosen = _from_idle(picking, offer)
-    left = picking.missing - chosen.bit_count()
+
+def pick(
+    topology: Topology,
+    groups: tuple[CPUGroup, ...],
+    available: CPUSet,
+    missing: int,
+    wanted: Priority,
+    part_of: PartOf,
+) -> CPUSet:
+    """Return the missing CPUs by cache groups; none at all unless the step can serve everything missing."""
+    if len(groups) <= 1 or missing < _FEWEST:
+        return 0
+    offer = _Offer.of(topology, groups, available, missing, wanted)
+    if offer.chosen_package is None or offer.free_of(offer.chosen_package) < missing:
+        return 0
+    chosen = _from_idle(offer, missing, part_of)
+    left = missing - chosen.bit_count()
     if left:
-        rest = _from_used(picking, offer, left)
+        rest = _from_used(offer, left, part_of)
         if rest.bit_count() < left:
-            return
+            return 0
         chosen |= rest
-    picking.take(chosen)
+    return chosen
 
 
 @dataclass(slots=True)
@@ -53,12 +60,18 @@ class _Offer:
     used_sums: dict[tuple[int, ...], int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, picking: "Picking", groups: tuple[CPUGroup, ...]) -> "_Offer":
-        part = picking.missing % groups[0].cpus.bit_count()
-        offer = cls(picking.missing - part, part, {})
-        low = picking.wanted is Priority.LOW
-        for group in cpu_groups.picked_kinds(picking.topology, groups, low=low):
-            free = group.cpus & picking.available
+    def of(
+        cls,
+        topology: Topology,
+        groups: tuple[CPUGroup, ...],
+        available: CPUSet,
+        missing: int,
+        wanted: Priority,
+    ) -> "_Offer":
+        part = missing % groups[0].cpus.bit_count()
+        offer = cls(missing - part, part, {})
+        for group in cpu_groups.picked_kinds(topology, groups, low=wanted is Priority.LOW):
+            free = group.cpus & available
             if not free:
                 continue
             offer.free[group.id] = free
@@ -140,19 +153,19 @@ def _by_place(one: CPUGroup, other: CPUGroup) -> int:
     return one.package - other.package or one.die - other.die or one.id - other.id
 
 
-def _from_idle(picking: "Picking", offer: _Offer) -> CPUSet:
+def _from_idle(offer: _Offer, missing: int, part_of: PartOf) -> CPUSet:
     """Idle groups in order, of any package; the first that is too large is split."""
     chosen: CPUSet = 0
     for group in offer.idle:
-        left = picking.missing - chosen.bit_count()
+        left = missing - chosen.bit_count()
         if not left:
             break
         whole = offer.free[group.id]
-        chosen |= whole if whole.bit_count() <= left else picking.part_of(whole, left)
+        chosen |= whole if whole.bit_count() <= left else part_of(whole, left)
     return chosen
 
 
-def _from_used(picking: "Picking", offer: _Offer, left: int) -> CPUSet:
+def _from_used(offer: _Offer, left: int, part_of: PartOf) -> CPUSet:
     """Partly used groups: one of the exact size, else in order with the last one split."""
     leading = []
     for group in offer.used:
@@ -166,7 +179,7 @@ def _from_used(picking: "Picking", offer: _Offer, left: int) -> CPUSet:
     for cpus in leading:
         missing = left - chosen.bit_count()
         if missing < cpus.bit_count():
-            return chosen | picking.part_of(cpus, missing)
+            return chosen | part_of(cpus, missing)
         chosen |= cpus
         if missing == cpus.bit_count():
             break

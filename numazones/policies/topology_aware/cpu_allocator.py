@@ -74,7 +74,7 @@ class Picking:
         if self.missing and self.topology.hybrid:
             self.take_idle_clusters()
         if self.missing:
-            cache_group_picking.take(self)
+            self.take_cache_groups()
         return self.finish()
 
     def finish(self) -> CPUSet:
@@ -94,6 +94,15 @@ class Picking:
         self.taken |= cpus
         self.available &= ~cpus
         self.missing -= cpus.bit_count()
+
+    def take_cache_groups(self) -> None:
+        """Cache groups, if they can serve everything missing."""
+        groups, available = self.allocator.cache_groups, self.available
+        self.take(
+            cache_group_picking.pick(
+                self.topology, groups, available, self.missing, self.wanted, self.part_of
+            )
+        )
 
     def take_idle_packages(self) -> None:
         """Whole packages, or all CPUs of the wanted class in them."""
