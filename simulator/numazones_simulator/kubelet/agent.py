@@ -202,17 +202,14 @@ class Agent:
         else:
             status = self._started(pod, errors, verdict.qos_class)
         await self._persist(self._write_status, pod, status)
+        if errors:  # not before it is told: the status after the next attempt must come later
+            self._uncreated[pod["metadata"]["uid"]] = pod
 
     def _create(self, pod: Body) -> Mapping[str, str]:
         """Create a pod's containers; return container → what the runtime said where it did not."""
         if self.plugin is None:
             return {}
-        errors = self.plugin.create(pod)
-        if errors:
-            self._uncreated[pod["metadata"]["uid"]] = pod
-        else:
-            self._uncreated.pop(pod["metadata"]["uid"], None)
-        return errors
+        return self.plugin.create(pod)
 
     def _started(self, pod: Body, errors: Mapping[str, str], qos_class: str) -> dict[str, Any]:
         about = {
@@ -229,8 +226,9 @@ class Agent:
         """Try waiting containers again, as kubelets do every ten seconds or so."""
         while True:
             await asyncio.sleep(_RETRY)
-            for pod in list(self._uncreated.values()):
-                if not self._create(pod):
+            for uid, pod in list(self._uncreated.items()):
+                if uid in self._uncreated and not self._create(pod):
+                    del self._uncreated[uid]
                     self._show()
                     qos_class = str((pod.get("status") or {}).get("qosClass") or "")
                     await self._persist(self._write_status, pod, self._started(pod, {}, qos_class))
