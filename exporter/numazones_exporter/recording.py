@@ -6,7 +6,6 @@ configuration, what placement depends on.
 """
 
 import asyncio
-import io
 import json
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -28,10 +27,8 @@ from numazones_exporter.observation import (
 from numazones_exporter.options import Options
 from numazones_exporter.sources.reading import Sources, observe
 from numazones_program.probes import Application
+from numazones_program.recordings import FACTS, PATH, SWITCHED_OFF, packed
 
-PATH = "/recording"
-FACTS = "facts.json"
-"""The file of the archive that tells what was read, beside the files themselves."""
 _PAUSES = (0.1, 0.2, 0.4, 0.8)
 """Seconds between looks, as long as the kubelet writes its state files meanwhile."""
 _STATE_FILES = (
@@ -113,7 +110,7 @@ async def record(options: Options) -> bytes:
     if meminfo is not None:
         members["proc/meminfo"] = meminfo
     members[FACTS] = json.dumps(facts, indent=1).encode()
-    return _archive(members | files)
+    return packed(members | files)
 
 
 async def _configuration(sources: Sources) -> Mapping[str, Any] | None:
@@ -211,20 +208,6 @@ def _bytes(path: Path) -> bytes | None:
         return None
 
 
-def _archive(members: Mapping[str, bytes]) -> bytes:
-    import tarfile  # noqa: PLC0415 - in memory only where recordings are made
-
-    written = io.BytesIO()
-    with tarfile.open(fileobj=written, mode="w:gz") as archive:
-        for name, content in sorted(members.items()):
-            member = tarfile.TarInfo(name.rstrip("/"))
-            if name.endswith("/"):
-                member.type, member.mode = tarfile.DIRTYPE, 0o755
-            member.size = len(content)
-            archive.addfile(member, io.BytesIO(content))
-    return written.getvalue()
-
-
 def serving(options: Options, otherwise: Application) -> Application:
     """Answer GET /recording beside what another application answers; one recording at a time."""
     busy = threading.Lock()
@@ -235,7 +218,7 @@ def serving(options: Options, otherwise: Application) -> Application:
         kind, body, status = "text/plain; charset=utf-8", b"", HTTPStatus.OK
         if not options.recordings:
             status = HTTPStatus.FORBIDDEN
-            body = b"recordings are switched off; --recordings=true, or the component exporter-recordings"
+            body = f"{SWITCHED_OFF}; --recordings=true, or the component exporter-recordings".encode()
         elif not busy.acquire(blocking=False):
             status, body = HTTPStatus.SERVICE_UNAVAILABLE, b"a recording is being made; ask again"
         else:

@@ -27,6 +27,7 @@ from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.device_manager import Device
 from numazones.kubelet.node import Node
 from numazones.kubelet.node_info import PodInfo
+from numazones.kubelet.rejection import STATUS_PREFIX
 from numazones.pod import Pod
 from numazones.whatif.history import (
     Arrival,
@@ -50,7 +51,6 @@ ZONES = "numazones.json"
 """The node's zones when the recording began, of a recording that begins with pods."""
 SNAPSHOT, HELD, REJECTED = "snapshot", "hold", "reject"
 """Operations of such recordings: the node was read; a pod was there; one was rejected before."""
-_REJECTED = "Pod was rejected: "
 _ENDED = frozenset({"Succeeded", "Failed"})
 
 
@@ -150,7 +150,7 @@ def _events(lines: Iterable[Mapping[str, Any]]) -> Iterator[Event]:
                 }
             )
             outcome = line["outcome"]
-            rejected = (outcome.get("message") or "").startswith(_REJECTED)
+            rejected = (outcome.get("message") or "").startswith(STATUS_PREFIX)
             if outcome["phase"] in _ENDED and not rejected:
                 yield Leaving(line["uid"])
 
@@ -237,7 +237,7 @@ def _arrival(line: Mapping[str, Any]) -> Arrival:
     body, outcome, seen = line["pod"], line["outcome"], line.get("observed") or {}
     pod = Pod.from_manifest({**body, "metadata": {**body["metadata"], "uid": line["uid"]}})
     message = outcome.get("message") or ""
-    rejected = message.startswith(_REJECTED)
+    rejected = message.startswith(STATUS_PREFIX)
     ended = outcome["phase"] in _ENDED
     return Arrival(
         _name(line),
@@ -245,7 +245,7 @@ def _arrival(line: Mapping[str, Any]) -> Arrival:
         Observed(
             admitted=not rejected if _decided(outcome) else None,
             reason=(outcome.get("reason") or "") if rejected else "",
-            message=message.removeprefix(_REJECTED) if rejected else "",
+            message=message.removeprefix(STATUS_PREFIX) if rejected else "",
             cpus=_cpus(seen.get("cpu_manager_state")),
             memory=_memory(seen.get("memory_manager_state")),
             devices=frozenset(_devices(seen.get("podresources_list") or {})),

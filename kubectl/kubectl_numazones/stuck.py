@@ -7,6 +7,7 @@ from kubectl_numazones import answers
 from kubectl_numazones.cluster import Seen
 from numazones.advice import Advice
 from numazones.cluster import ClusterPod
+from numazones.kubelet.rejection import STATUS_PREFIX
 from numazones.placement import DECIDERS, Model
 from numazones.prediction import ADMISSIBLE, Prediction
 
@@ -60,7 +61,7 @@ def _headline(pod: ClusterPod, prediction: Prediction) -> str:
         return f"runs on {pod.node}"
     past = ""
     if pod.reason and pod.node:
-        said = pod.message.removeprefix("Pod was rejected: ")
+        said = pod.message.removeprefix(STATUS_PREFIX)
         past = f"rejected on {pod.node} with {pod.reason} ({said}); as things are now, "
     return past + prediction.sentence
 

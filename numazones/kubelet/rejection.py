@@ -13,6 +13,8 @@ SMT_ALIGNMENT = "SMTAlignmentError"
 CREATE_CONTAINER_ERROR = "CreateContainerError"
 """Not of an admission, but of a waiting container: the runtime, or a plugin of it, did not create it."""
 EMPTY_POD_SHARED_POOL = "EmptyPodSharedPoolError"
+STATUS_PREFIX = "Pod was rejected: "
+"""What kubelets write into a pod's status before the message of a rejection."""
 
 
 class Rejection(Exception):

@@ -19,14 +19,18 @@ from numazones.kubelet.explanation import explain
 from numazones.kubelet.node import Node as KubeletNode
 from numazones.kubelet.node_admission import NodeAdmission, admit_to_node
 from numazones.kubelet.node_info import NodeInfo
-from numazones.kubelet.rejection import CREATE_CONTAINER_ERROR, SMT_ALIGNMENT, TOPOLOGY_AFFINITY
+from numazones.kubelet.rejection import (
+    CREATE_CONTAINER_ERROR,
+    SMT_ALIGNMENT,
+    STATUS_PREFIX,
+    TOPOLOGY_AFFINITY,
+)
 from numazones.placement import Model, PolicyAdmission, PolicyNode
 from numazones.pod import Pod
 from numazones_operator import hindsight
 from numazones_operator.hindsight import ADMITTED, Accuracy, Fates
 from numazones_operator.metrics import Metrics
 
-REJECTED = "Pod was rejected: "
 NO_NODE = "NoNode"
 TOO_LATE = "TooLate"
 APPROXIMATE = Unknown(
@@ -170,7 +174,7 @@ class Truth:
             self._metrics.owner_rejections.count(new, actual)
         by_koordinator = expectation.policy is not None and expectation.model is Model.KOORDINATOR
         done = hindsight.done(actual, new.annotations if by_koordinator else {})
-        message = new.create_error or new.message.removeprefix(REJECTED)
+        message = new.create_error or new.message.removeprefix(STATUS_PREFIX)
         verification = Verification(expectation, actual, message, done=done)
         if verification.hit is False:
             self._wrong[new.uid] = (new, verification, self._clock() + _PATIENCE)
@@ -289,7 +293,7 @@ def outcome(pod: ClusterPod, model: Model | None = None) -> str | None:
     The topology-aware policy (``model``) decides later, when containers are created: one that it rejects
     waits, and says so; another reason to wait for ever, such as a mount that fails, tells nothing about it.
     """
-    rejected = not pod.acknowledged or pod.message.startswith(REJECTED)
+    rejected = not pod.acknowledged or pod.message.startswith(STATUS_PREFIX)
     if pod.phase == "Failed" and pod.reason and rejected:
         return pod.reason
     if model is Model.TOPOLOGY_AWARE:

@@ -14,6 +14,7 @@ from typing import Any
 
 from numazones import cpuset
 from numazones.api.rebalance import (
+    ENDED,
     Place,
     RebalanceRecommendationSpec,
     RebalanceRecommendationStatus,
@@ -26,7 +27,6 @@ from numazones.rebalance.moves import Plan
 from numazones.resources import is_memory
 from numazones_page.occupancy import Holder, Occupancy, occupancy_of
 
-_ENDED = frozenset({"Succeeded", "Failed", "Expired", "Superseded"})
 Document = Mapping[str, Any]
 Documents = dict[str, Document]
 
@@ -330,7 +330,7 @@ def recommended_document(
         ],
         "last": any(move.after_pending for move in spec.moves),
     }
-    begun = status.phase in _ENDED or any(phase != "Pending" for phase in progress.values())
+    begun = status.phase in ENDED or any(phase != "Pending" for phase in progress.values())
     return {f"plan/{name}": document | {"zones": [] if begun else _frame(document, node)}}
 
 

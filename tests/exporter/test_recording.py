@@ -12,6 +12,7 @@ import yaml
 from numazones_exporter import recording
 from numazones_exporter.options import Options
 from numazones_exporter.sources.sysfs import SysfsReader
+from numazones_program import recordings
 
 from .recorded import SAMPLE, unpack
 
@@ -33,7 +34,7 @@ def options(machine: Path, **changes: Any) -> Options:
     return Options(**settings | changes)
 
 
-def ask(settings: Options, path: str = recording.PATH) -> tuple[str, bytes]:
+def ask(settings: Options, path: str = recordings.PATH) -> tuple[str, bytes]:
     """Status and body of GET."""
     said: list[str] = []
 
@@ -56,7 +57,7 @@ def test_the_archive_holds_machine_state_files_and_what_was_read_of_them(tmp_pat
     assert read[0].value == read[1].value
     for name in ("cpu_manager_state", "memory_manager_state", "kubelet_internal_checkpoint"):
         assert (again / "state" / name).read_bytes() == (NODE / name).read_bytes()
-    facts = json.loads((again / recording.FACTS).read_text())
+    facts = json.loads((again / recordings.FACTS).read_text())
     assert [zone["spec"] for zone in facts["zones"]] == [
         {"nodeName": "rig-b", "numaID": 0},
         {"nodeName": "rig-b", "numaID": 1},

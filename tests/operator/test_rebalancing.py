@@ -92,6 +92,15 @@ class Stage:
             raise AssertionError(f"{error}: {await self.recommendations()}") from error
         return found
 
+    async def objection(self) -> str:
+        """Wait until a recommendation says why it cannot be carried out."""
+
+        async def told() -> str:
+            found = [(item.get("status") or {}).get("message", "") for item in await self.recommendations()]
+            return next((str(text) for text in found if "cannot be carried out" in text), "")
+
+        return str(await eventually(told))
+
     async def pods_of(self, name: str) -> list[dict[str, Any]]:
         return [
             item
@@ -451,12 +460,7 @@ async def test_nobody_is_evicted_for_a_pending_pod_that_the_replacement_could_fo
     async with crowded(tmp_path) as here:
         await here.policy("Auto", goals={"pendingPods": True})
         await here.operator()
-
-        async def told() -> str:
-            found = [(item.get("status") or {}).get("message", "") for item in await here.recommendations()]
-            return next((str(text) for text in found if "cannot be carried out" in text), "")
-
-        message = await eventually(told)
+        message = await here.objection()
         assert "must wait for the pending pods, and nothing holds it back" in message
         assert f"give the pods' templates the scheduling gate {GATE}" in message
         (item,) = await here.recommendations()
@@ -501,12 +505,7 @@ async def test_an_owner_whose_pods_are_rejected_in_a_loop_is_planned_for(tmp_pat
         await eventually(rejected, what="a second pod is made")
         await here.policy("Auto", goals={"pendingPods": True})
         await here.operator()
-
-        async def told() -> str:
-            found = [(item.get("status") or {}).get("message", "") for item in await here.recommendations()]
-            return next((str(text) for text in found if "cannot be carried out" in text), "")
-
-        message = await eventually(told)
+        message = await here.objection()
         assert "pods of ReplicaSet default/loop are bound and rejected one after the other" in message
         assert f"give the pods' templates the scheduling gate {GATE}" in message
         item = await here.reach("Proposed")

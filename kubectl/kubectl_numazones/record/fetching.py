@@ -9,18 +9,17 @@ from typing import Any
 
 import click
 
-from kubectl_numazones.cluster import NotThere, Source
+from kubectl_numazones.cluster import NotThere, Source, connected
 from kubectl_numazones.record.found import Body, Found, event_of, node_of, pod_of
 from numazones.errors import NumazonesError
-from numazones_client import Client, Forbidden, NotFound, load
+from numazones_client import Client, Forbidden, NotFound
 from numazones_client.errors import APIError
 from numazones_client.resources import EVENTS, NODES, PODS
+from numazones_program.recordings import FACTS, PATH, SWITCHED_OFF
 
 _EXPORTERS = "app.kubernetes.io/name=numazones-exporter"
 _PORT_NAME, _PORT = "metrics", 9406
-_FACTS = "facts.json"
 _NOT_FOUND, _FORBIDDEN = 404, 403
-_SWITCHED_OFF = "recordings are switched off"
 _COMPONENT = "component exporter-recordings, with Helm exporter.recordings=true"
 
 
@@ -36,8 +35,7 @@ async def fetch(name: str, source: Source) -> Found:
         CannotFetch: there is no exporter that answers, or the user may not ask it.
         NumazonesError: the API server cannot be asked.
     """
-    config = await load(source.kubeconfig, context=source.context)
-    async with Client(config, user_agent="kubectl-numazones") as client:
+    async with await connected(source) as client:
         try:
             node = await client.get(NODES, name)
         except NotFound as error:
@@ -77,7 +75,7 @@ def _where(pod: Body) -> str:
 
 async def _archive(client: Client, pod: Body) -> bytes:
     namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
-    path = PODS.path(f"{name}:{_port_of(pod)}", namespace=namespace, subresource="proxy/recording")
+    path = PODS.path(f"{name}:{_port_of(pod)}", namespace=namespace, subresource=f"proxy{PATH}")
     try:
         return await client.get_raw(path)
     except APIError as error:
@@ -85,7 +83,7 @@ async def _archive(client: Client, pod: Body) -> bytes:
 
 
 def _explained(error: APIError, namespace: str, name: str) -> NumazonesError:
-    if _SWITCHED_OFF in error.message:
+    if SWITCHED_OFF in error.message:
         return CannotFetch(
             f"the exporter {namespace}/{name} serves no recordings; switch them on: {_COMPONENT}"
         )
@@ -125,7 +123,7 @@ async def _events(client: Client, name: str, pods: Iterable[Body]) -> list[Body]
 def _found(name: str, node: Body, pods: Iterable[Body], events: Iterable[Body], archive: bytes) -> Found:
     members = _members(archive)
     try:
-        facts: Mapping[str, Any] = json.loads(members.pop(_FACTS))
+        facts: Mapping[str, Any] = json.loads(members.pop(FACTS))
         told = facts["podresources"]
         return Found(
             name=name,

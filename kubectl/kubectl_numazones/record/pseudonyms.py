@@ -12,8 +12,8 @@ from typing import Any
 from kubectl_numazones.record.found import Body, Found
 from numazones.errors import NumazonesError
 from numazones.kubelet import checkpoints
+from numazones.kubelet.rejection import STATUS_PREFIX
 
-_REJECTED = "Pod was rejected: "
 _PLAIN_LABELS = frozenset(
     {"kubernetes.io/os", "kubernetes.io/arch", "beta.kubernetes.io/os", "beta.kubernetes.io/arch"}
 )
@@ -142,7 +142,7 @@ def _gate(name: str, kind: str, names: Pseudonyms) -> str:
 def _message(body: Mapping[str, Any]) -> Body:
     """What a kubelet says of a rejection holds resources and amounts; other messages may hold anything."""
     message = str(body.get("message") or "")
-    return {"message": message if message.startswith(_REJECTED) else ""}
+    return {"message": message if message.startswith(STATUS_PREFIX) else ""}
 
 
 def _containers(items: Iterable[Body], names: Pseudonyms) -> list[Body]:

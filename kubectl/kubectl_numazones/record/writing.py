@@ -1,11 +1,9 @@
 """Writes a recorded node as a directory, whole or not at all."""
 
-import io
 import json
 import shutil
-import tarfile
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +13,8 @@ from kubectl_numazones.cluster import BadDump
 from kubectl_numazones.record.found import Body, Found
 from kubectl_numazones.recording import HELD, HISTORY, REJECTED, SNAPSHOT, TREE, ZONES
 from numazones.cluster import ClusterPod
-
-_REJECTION = "Pod was rejected: "
+from numazones.kubelet.rejection import STATUS_PREFIX
+from numazones_program.recordings import packed
 
 
 def refuse_existing(directory: Path) -> None:
@@ -55,7 +53,7 @@ def _fill(directory: Path, found: Found) -> None:
     (directory / HISTORY).write_text(lines, encoding="utf-8")
     place = directory / found.name
     place.mkdir()
-    (place / TREE).write_bytes(_tar(found.tree))
+    (place / TREE).write_bytes(packed(found.tree))
     if found.configuration is not None:
         text = yaml.safe_dump(dict(found.configuration), sort_keys=True)
         (place / "kubelet-config.yaml").write_text(text, encoding="utf-8")
@@ -76,18 +74,6 @@ def _json(path: Path, document: Any) -> None:
     path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
-def _tar(tree: Mapping[str, bytes]) -> bytes:
-    written = io.BytesIO()
-    with tarfile.open(fileobj=written, mode="w:gz") as archive:
-        for name, content in sorted(tree.items()):
-            member = tarfile.TarInfo(name.rstrip("/"))
-            if name.endswith("/"):
-                member.type, member.mode = tarfile.DIRTYPE, 0o755
-            member.size = len(content)
-            archive.addfile(member, io.BytesIO(content))
-    return written.getvalue()
-
-
 def _operations(found: Found) -> Iterator[Body]:
     """The recording begins with what is there: who holds something, and who was rejected before."""
     told = {(pod["namespace"], pod["name"]): pod["containers"] for pod in found.podresources or ()}
@@ -100,7 +86,7 @@ def _operations(found: Found) -> Iterator[Body]:
             "pod": {name: body[name] for name in ("apiVersion", "kind", "metadata", "spec")},
             "outcome": {name: status.get(name) for name in ("phase", "reason", "message")},
         }
-        if str(status.get("message") or "").startswith(_REJECTION):
+        if str(status.get("message") or "").startswith(STATUS_PREFIX):
             yield {"op": REJECTED, **line}
         elif not pod.terminal and (pod.namespace, pod.name) in told:
             containers = told[pod.namespace, pod.name]

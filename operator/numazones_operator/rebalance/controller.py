@@ -17,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from numazones import duration, timestamp
-from numazones.api.rebalance import MoveProgress
+from numazones.api.rebalance import ENDED, MoveProgress
 from numazones.cluster import ClusterPod
 from numazones.errors import NumazonesError
 from numazones.rebalance.candidates import Situation, candidates
@@ -547,7 +547,7 @@ def _plain(progress: MoveProgress) -> dict[str, Any]:
 
 def _complete(phase: str, message: str, item: Recommendation, now: datetime) -> dict[str, Any]:
     """The condition Complete: True once the plan has ended, however it ended."""
-    ended = phase in {SUCCEEDED, FAILED, EXPIRED, SUPERSEDED}
+    ended = phase in ENDED
     status = "True" if ended else "False"
     known = next((one for one in item.status.conditions if one.type == "Complete"), None)
     since = known.last_transition_time if known is not None and known.status == status else None

@@ -9,7 +9,8 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-_PREFIX = "Pod was rejected: "
+from numazones.kubelet.rejection import STATUS_PREFIX
+
 _CONDITIONS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
 
 Body = Mapping[str, Any]
@@ -29,7 +30,7 @@ def rejected(pod: Body, *, reason: str, message: str, qos_class: str, now: str) 
         "observedGeneration": pod["metadata"].get("generation", 1),
         "phase": "Failed",
         "reason": reason,
-        "message": _PREFIX + message,
+        "message": STATUS_PREFIX + message,
         "startTime": now,
         "qosClass": qos_class,
     }
