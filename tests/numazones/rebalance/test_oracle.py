@@ -61,6 +61,7 @@ class Oracle:
         self.work = work
         self.cache: dict[Hashable, Spot | None] = {}
         self.worth: dict[Hashable, int] = {}
+        self.replacements: dict[str, ClusterPod] = {}
 
     def fewest(self, nodes: Nodes) -> int | None:
         """The fewest evictions that reach the goal; None where none do."""
@@ -100,6 +101,11 @@ class Oracle:
             self.cache[key] = None if node is None else Spot(node, key_of(node))
         return self.cache[key]
 
+    def again(self, pod: ClusterPod) -> ClusterPod:
+        if pod.uid not in self.replacements:
+            self.replacements[pod.uid] = again(pod)
+        return self.replacements[pod.uid]
+
     def evictions(self, spots: Spots) -> Iterator[tuple[Spots, int, ClusterPod]]:
         for index, spot in enumerate(spots):
             for pod in spot.node.pods.values():
@@ -109,10 +115,11 @@ class Oracle:
                     yield (*spots[:index], freed, *spots[index + 1 :]), index, pod
 
     def placings(self, spots: Spots, source: int, pod: ClusterPod) -> Iterator[Spots]:
+        replacement = self.again(pod)
         for index, spot in enumerate(spots):
             if self.target is (Target.OTHER if index == source else Target.SAME):
                 continue
-            placed = self.remembered((spot.key, pod.uid, "place"), lambda: with_pod(spot.node, again(pod)))  # noqa: B023
+            placed = self.remembered((spot.key, pod.uid, "place"), lambda: with_pod(spot.node, replacement))  # noqa: B023
             if placed is not None:
                 yield (*spots[:index], placed, *spots[index + 1 :])
 
@@ -122,7 +129,7 @@ class Oracle:
         if first is None or self.target is Target.OTHER:
             return False
         taken = self.remembered((spot.key, first.uid), lambda: with_pod(spot.node, first))
-        return taken is not None and with_pod(taken.node, again(then)) is not None
+        return taken is not None and with_pod(taken.node, self.again(then)) is not None
 
 
 def again(pod: ClusterPod) -> ClusterPod:
