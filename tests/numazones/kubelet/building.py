@@ -38,7 +38,9 @@ def machine(
             socket=index * sockets // numas,
             die=0,
             numa=numa,
-            uncore=None if cores_per_cache is None else (index * cores + core) // cores_per_cache,
+            uncore=None
+            if cores_per_cache is None
+            else index * -(-cores // cores_per_cache) + core // cores_per_cache,
         )
         for thread in range(threads)
         for index, numa in enumerate(ids)

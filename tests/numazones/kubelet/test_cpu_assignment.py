@@ -109,9 +109,16 @@ def test_numa_nodes_across_sockets_may_be_listed_repeatedly() -> None:
     assert cpuset.parse(taken(crossed, DISTRIBUTED, "0-23", 12)).bit_count() == 12
 
 
+def test_a_cache_that_serves_two_numa_nodes_is_counted_twice() -> None:
+    """The kubelet lists it with each of them: both CPUs of it count as four, and the request as served."""
+    hardware = machine(2, cores=3, threads=1)
+    shared = Machine(tuple(cpu._replace(uncore=cpu.id // 2) for cpu in hardware.cpus), hardware.numa_nodes)
+    assert taken(shared, UNCORE, "0,2-4", 4) == "2-3"
+
+
 @st.composite
 def machines(draw: st.DrawFn) -> Machine:
-    """Machines whose sockets are alike; where they are not, the kubelet takes more than is free."""
+    """Machines with sockets that are alike and caches of one NUMA node; else the kubelet miscounts."""
     numas = draw(st.integers(1, 5))
     return machine(
         numas,
