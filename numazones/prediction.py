@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, StrEnum
 from heapq import nsmallest
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from numazones import fragmentation, placement, scheduling
 from numazones.cluster import NO_ZONES, ClusterNode, ClusterPod, Unknown
@@ -29,10 +29,12 @@ from numazones.kubelet.explanation import explain
 from numazones.kubelet.node import Node
 from numazones.kubelet.node_admission import OS_LABEL, operating_system
 from numazones.kubelet.node_info import PodInfo
-from numazones.placement import Model, PolicyAdmission, PolicyNode, model_of
+from numazones.placement import Model, model_of
 from numazones.pod import Pod
-from numazones.policies.koordinator.node import Node as KoordinatorNode
 from numazones.resources import CPU
+
+if TYPE_CHECKING:  # who needs another placement model than the kubelet loads it
+    from numazones.placement import PolicyAdmission, PolicyNode
 
 ADMISSIBLE: Final = "Admissible"
 INADMISSIBLE: Final = "Inadmissible"
@@ -287,7 +289,7 @@ def ask(kind: Kind, node: ClusterNode) -> NodeVerdict:
     )
 
 
-def deciding(constraints: Constraints, node: ClusterNode) -> Node | PolicyNode | Unknown:
+def deciding(constraints: Constraints, node: ClusterNode) -> "Node | PolicyNode | Unknown":
     """Return the state that a node decides from about pods of these constraints, or why that is not known.
 
     Koordinator's scheduler decides about the pods that it schedules; all others are left to the kubelet.
@@ -295,7 +297,8 @@ def deciding(constraints: Constraints, node: ClusterNode) -> Node | PolicyNode |
     state = node.policy_state
     if state is None:
         return node.state or node.unknown or NO_ZONES
-    if not isinstance(state, KoordinatorNode) or constraints.scheduler_name in state.host.scheduler.names:
+    schedulers = placement.schedulers(state)
+    if schedulers is None or constraints.scheduler_name in schedulers:
         return state
     if node.beneath is not None:
         return node.beneath
@@ -303,7 +306,7 @@ def deciding(constraints: Constraints, node: ClusterNode) -> Node | PolicyNode |
         OTHER_SCHEDULER,
         f"the pod's scheduler is {constraints.scheduler_name}, so koord-scheduler does not place it on NUMA "
         "nodes here, and what the kubelet does is not known without NUMAZones; set spec.schedulerName to "
-        f"{', '.join(sorted(state.host.scheduler.names))}, or see whether the exporter runs there",
+        f"{', '.join(sorted(schedulers))}, or see whether the exporter runs there",
     )
 
 
@@ -332,7 +335,7 @@ def beside(pod: ClusterPod, node: ClusterNode) -> ClusterNode | None:
     )
 
 
-def _ask_model(pod: Pod, state: Node | PolicyNode, *, approximate: bool) -> NodeVerdict:
+def _ask_model(pod: Pod, state: "Node | PolicyNode", *, approximate: bool) -> NodeVerdict:
     if isinstance(state, Node):
         return ask_kubelet(pod, state, approximate=approximate)
     return ask_policy(pod, state)
@@ -364,7 +367,7 @@ def ask_kubelet(pod: Pod, state: Node, *, approximate: bool = False) -> NodeVerd
     return verdict_of(admission, approximate=approximate)
 
 
-def ask_policy(pod: Pod, state: PolicyNode) -> NodeVerdict:
+def ask_policy(pod: Pod, state: "PolicyNode") -> NodeVerdict:
     """Ask another placement model than the kubelet; the pod must be new to the node, and its to place."""
     model = model_of(state)
     try:
@@ -373,7 +376,7 @@ def ask_policy(pod: Pod, state: PolicyNode) -> NodeVerdict:
         return NodeVerdict(Standing.UNKNOWN, Source.UNKNOWN, ((UNDECIDED, str(error)),), model=model)
 
 
-def _verdict_of_policy(admission: PolicyAdmission, model: Model) -> NodeVerdict:
+def _verdict_of_policy(admission: "PolicyAdmission", model: Model) -> NodeVerdict:
     if not admission.admitted:
         return NodeVerdict(
             Standing.REJECTS,
@@ -446,6 +449,11 @@ class Forecast:
         self._nodes: dict[NodeVerdict, dict[str, None]] = {}
         """Verdict → the nodes that give it."""
         self._by_state: dict[Any, NodeVerdict] = {}
+
+    @property
+    def verdicts(self) -> Mapping[str, NodeVerdict]:
+        """Name of a node → its verdict."""
+        return self._verdicts
 
     def renew(self, nodes: Iterable[ClusterNode]) -> bool:
         """Ask nodes that are new or have changed; return whether any verdict differs from before."""

@@ -7,23 +7,23 @@ from numazones import advice, cpuset, placement, scheduling
 from numazones.advice import Advice
 from numazones.cluster import ClusterNode, ClusterPod, Unknown
 from numazones.errors import NumazonesError
-from numazones.fragmentation import zones_of
 from numazones.kubelet.admission import Admission, admit
 from numazones.kubelet.explanation import explain
 from numazones.kubelet.node import Node
+from numazones.placement import Model
 from numazones.prediction import (
     ADMISSIBLE,
     INADMISSIBLE,
     UNKNOWN,
     Forecast,
     Kind,
+    NodeVerdict,
     Prediction,
     Standing,
-    ask_policy,
     beside,
     deciding,
     newcomer,
-    predict,
+    unreadable,
 )
 from numazones.quantity import format_rounded
 from numazones.rebalance import moves
@@ -51,9 +51,24 @@ def as_if_new(pod: ClusterPod) -> ClusterPod:
     return replace(pod, node="", phase="Pending", reason="", message="", started="", acknowledged=False)
 
 
+def forecast_of(pod: ClusterPod, nodes: Mapping[str, ClusterNode]) -> Forecast | None:
+    """Ask all nodes about a pod, as if it were created now; None where it cannot be read."""
+    kind = Kind.of(as_if_new(pod))
+    if kind is None:
+        return None
+    forecast = Forecast(kind)
+    forecast.renew(nodes.values())
+    return forecast
+
+
+def prediction_of(pod: ClusterPod, forecast: Forecast | None) -> Prediction:
+    """Sum up what the nodes said."""
+    return unreadable(pod) if forecast is None else forecast.prediction(candidates=len(forecast.verdicts))
+
+
 def foresee(pod: ClusterPod, nodes: Mapping[str, ClusterNode]) -> Prediction:
     """Predict a pod on all nodes, as if it were created now."""
-    return predict(as_if_new(pod), nodes.values(), candidates=len(nodes))
+    return prediction_of(pod, forecast_of(pod, nodes))
 
 
 def scheduler_obstacles(pod: ClusterPod, node: ClusterNode) -> tuple[str, ...]:
@@ -101,39 +116,36 @@ def nearest(prediction: Prediction, nodes: Mapping[str, ClusterNode]) -> Iterato
     yield from dict.fromkeys([*first, *sorted(nodes)])
 
 
-def node_lines(pod: ClusterPod, nodes: Mapping[str, ClusterNode]) -> Iterator[tuple[str, str, str]]:
-    """Yield (node, verdict, why) for every node, by name."""
+def node_lines(
+    pod: ClusterPod, nodes: Mapping[str, ClusterNode], forecast: Forecast | None = None
+) -> Iterator[tuple[str, str, str]]:
+    """Yield (node, verdict, why) for every node, by name; ``forecast``: what they have said already."""
+    forecast = forecast or forecast_of(pod, nodes)
     for name, node in sorted(nodes.items()):
         obstacles = scheduler_obstacles(pod, node)
         if obstacles:
             yield name, "Excluded", "; ".join(obstacles)
-            continue
-        state = deciding(pod.constraints, node)
-        if isinstance(state, placement.PolicyNode):
-            yield name, *_policy_line(pod, state)
-            continue
-        decision = decide(pod, node)
-        if isinstance(decision, str):
-            yield name, UNKNOWN, decision.removeprefix("unknown: ")
-        elif decision.admitted:
-            zones = ", ".join(map(str, zones_of(decision.node, decision.pod.uid)))
-            yield name, ADMISSIBLE, f"on NUMA node {zones}" if zones else "in the shared pool"
+        elif forecast is None:
+            yield name, UNKNOWN, f"the pod cannot be read: {pod.problem}"
         else:
-            yield name, INADMISSIBLE, f"{decision.reason}: {explain(decision).shortfall}"
+            yield name, *_line(forecast.verdicts[name])
 
 
-def _policy_line(pod: ClusterPod, state: placement.PolicyNode) -> tuple[str, str]:
-    """(verdict, why) of a node on which another model than the kubelet places pods."""
-    if pod.admission is None:
-        return UNKNOWN, f"the pod cannot be read: {pod.problem}"
-    said = ask_policy(newcomer(pod.admission), state)
-    decider = placement.DECIDERS[placement.model_of(state)]
-    if said.standing is Standing.ADMITS:
-        zones = ", ".join(map(str, said.zones))
-        return ADMISSIBLE, f"{f'on NUMA node {zones}' if zones else 'anywhere'}, by {decider}"
+def _line(said: NodeVerdict) -> tuple[str, str]:
+    """(verdict, why) of a node that the scheduler could choose."""
+    if said.standing is Standing.UNKNOWN:
+        return UNKNOWN, said.obstacles[0][1]
     if said.standing is Standing.REJECTS:
-        return INADMISSIBLE, said.sentence
-    return UNKNOWN, said.obstacles[0][1]
+        sentence = said.sentence if said.rejection is None else explain(said.rejection).shortfall
+        return (
+            INADMISSIBLE,
+            f"{said.obstacles[0][0]}: {sentence}" if said.model is Model.KUBELET else sentence,
+        )
+    zones = ", ".join(map(str, said.zones))
+    if said.model is None or said.model is Model.KUBELET:
+        return ADMISSIBLE, f"on NUMA node {zones}" if zones else "in the shared pool"
+    where = f"on NUMA node {zones}" if zones else "anywhere"
+    return ADMISSIBLE, f"{where}, by {placement.DECIDERS[said.model]}"
 
 
 def policy_lines(pod: ClusterPod, node: ClusterNode) -> tuple[str, ...]:
@@ -194,16 +206,16 @@ def _share(state: Node, uid: str, numa: int, cpus_of_numa: int) -> tuple[str, st
     return cpuset.format(cpus), ", ".join(memory), " ".join(devices)
 
 
-def place(pod: ClusterPod, nodes: Mapping[str, ClusterNode], *, most: int) -> list[tuple[ClusterNode, str]]:
+def place(
+    pod: ClusterPod, nodes: Mapping[str, ClusterNode], forecast: Forecast | None, *, most: int
+) -> list[tuple[ClusterNode, str]]:
     """Place copies of a pod one after the other, each where it costs the least room.
 
-    Returns (the node with the copy, its UID there) for each one that fits, at most ``most``.
+    ``forecast`` is what the nodes said, and is kept up with the copies. Returns (the node with the copy, its
+    UID there) for each one that fits, at most ``most``.
     """
-    kind = Kind.of(pod)
-    if kind is None:
+    if forecast is None:
         return []
-    forecast = Forecast(kind)
-    forecast.renew(nodes.values())
     now = dict(nodes)
     placed: list[tuple[ClusterNode, str]] = []
     while len(placed) < most:
@@ -211,7 +223,7 @@ def place(pod: ClusterPod, nodes: Mapping[str, ClusterNode], *, most: int) -> li
         if not best:
             break
         uid = f"copy-{len(placed)}"
-        copy = replace(pod, uid=uid, node="", admission=replace(kind.admission, uid=uid))
+        copy = replace(pod, uid=uid, node="", admission=replace(forecast.kind.admission, uid=uid))
         taken = _placed(now[best[0].node], copy)
         if taken is None:
             break

@@ -52,8 +52,9 @@ def command(source: Source, shape: str | None, manifest: Path | None, replicas: 
             f"{manifest} has not the form of a manifest ({type(error).__name__}: {error})"
         ) from error
     nodes = read(source).situation.cluster.nodes
-    placed = answers.place(pod, nodes, most=replicas)
-    first = answers.foresee(pod, nodes)
+    forecast = answers.forecast_of(pod, nodes)
+    first = answers.prediction_of(pod, forecast)
+    placed = answers.place(pod, nodes, forecast, most=replicas)
     verdict = ADMISSIBLE
     if len(placed) < replicas:
         verdict = UNKNOWN if first.stale or first.verdict == UNKNOWN else INADMISSIBLE

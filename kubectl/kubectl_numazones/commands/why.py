@@ -39,7 +39,8 @@ def command(source: Source, name: str, node_name: str | None, output: str) -> in
     if node_name is not None:
         _explain_on(pod, seen.node(node_name))
         return 0
-    prediction = answers.foresee(pod, nodes)
+    forecast = answers.forecast_of(pod, nodes)
+    prediction = answers.prediction_of(pod, forecast)
     if output == "json":
         screen.print_json(_document(pods, pod, prediction, seen))
     else:
@@ -47,7 +48,7 @@ def command(source: Source, name: str, node_name: str | None, output: str) -> in
             click.echo(line)
         if not runs(pod):
             click.echo()
-            screen.print_table(("NODE", "VERDICT", "WHY"), answers.node_lines(pod, nodes))
+            screen.print_table(("NODE", "VERDICT", "WHY"), answers.node_lines(pod, nodes, forecast))
     return answers.EXIT_CODES[ADMISSIBLE if runs(pod) else prediction.verdict]
 
 

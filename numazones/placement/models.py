@@ -1,21 +1,19 @@
-"""Who places pods on NUMA nodes: the kubelet, Koordinator or NRI's topology-aware policy.
+"""What is asked of the placement models other than the kubelet: Koordinator and NRI's topology-aware policy.
 
 Each is a package with a node as a value, ``admit``, ``remove`` and ``explain``. What they have in common is
 little, and is said here: a node tells by its type whose it is; a decision about a pod is an ``Admission``
-with ``admitted``, ``reason``, ``message``, ``node`` afterwards, ``pod`` and the node ``before``. Which model
-a node of a running cluster shows is ``shown``; ``seen`` reads its state.
+with ``admitted``, ``reason``, ``message``, ``node`` afterwards, ``pod`` and the node ``before``.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from enum import StrEnum
-from typing import Any, NamedTuple, assert_never
+from typing import Any, NamedTuple
 
 from numazones import cpuset, fragmentation
 from numazones.cluster import ClusterPod
 from numazones.cpuset import CPUSet
-from numazones.errors import NumazonesError
 from numazones.kubelet.config import BEST_EFFORT, POLICY_NONE
 from numazones.kubelet.node import Node as KubeletNode
+from numazones.placement import DECIDERS, Model, UnreadableNode
 from numazones.pod import Pod
 from numazones.policies.koordinator import admission as koordinator
 from numazones.policies.koordinator import explanation as koordinator_explanation
@@ -28,51 +26,17 @@ from numazones.policies.topology_aware.hardware import Hardware
 from numazones.policies.topology_aware.live import (
     configuration_of,
     node_from_cluster,
-    policy_of,
     published_pools,
 )
 from numazones.policies.topology_aware.node import Node as TopologyAwareNode
 from numazones.resources import CPU, MEMORY
 
-_KOORDINATOR_PREFIXES = ("node.koordinator.sh/", "kubelet.koordinator.sh/")
 _MILLI = 1000
-
-
-class Model(StrEnum):
-    """Who places pods on a node's NUMA nodes."""
-
-    KUBELET = "kubelet"
-    KOORDINATOR = "koordinator"
-    TOPOLOGY_AWARE = "topology-aware"
 
 
 PolicyNode = KoordinatorNode | TopologyAwareNode
 """A node on which another model than the kubelet places pods."""
 PolicyAdmission = koordinator.Admission | topology_aware.Admission
-
-DECIDERS = {
-    Model.KUBELET: "the kubelet",
-    Model.KOORDINATOR: "koord-scheduler",
-    Model.TOPOLOGY_AWARE: "the NRI topology-aware policy",
-}
-"""Model → its name in sentences."""
-
-
-class UnreadableNode(NumazonesError):
-    """A node's objects don't tell what its placement model decides from; the message says what is missing."""
-
-
-def model_of(node: KubeletNode | PolicyNode) -> Model:
-    """Whose node it is."""
-    match node:
-        case KubeletNode():
-            return Model.KUBELET
-        case KoordinatorNode():
-            return Model.KOORDINATOR
-        case TopologyAwareNode():
-            return Model.TOPOLOGY_AWARE
-        case _:
-            assert_never(node)
 
 
 def admit(node: PolicyNode, pod: Pod) -> PolicyAdmission:
@@ -91,6 +55,11 @@ def remove(node: PolicyNode, uid: str) -> PolicyNode:
     if isinstance(node, KoordinatorNode):
         return koordinator.remove(node, uid)
     return topology_aware.remove(node, uid)
+
+
+def schedulers(node: PolicyNode) -> frozenset[str] | None:
+    """Return the names of the schedulers for whose pods the model decides; None: it does for all pods."""
+    return node.host.scheduler.names if isinstance(node, KoordinatorNode) else None
 
 
 def bind(node: PolicyNode, pod: Pod) -> PolicyNode:
@@ -213,60 +182,29 @@ def largest_free_block(node: PolicyNode) -> int:
 # Nodes of a running cluster
 
 
-def shown(node: Mapping[str, Any], topology: Mapping[str, Any] | None) -> Model:
-    """Tell from a core/v1 Node and its NodeResourceTopology (None: it has none) who places pods there.
-
-    Raises:
-        UnreadableNode: they name two models.
-    """
-    labels = _metadata(node).get("labels") or {}
-    notes = {} if topology is None else _metadata(topology).get("annotations") or {}
-    marks = [key for key in (*labels, *notes) if str(key).startswith(_KOORDINATOR_PREFIXES)]
-    policy = None if topology is None else policy_of(topology)
-    if marks and policy is not None:
-        raise UnreadableNode(
-            f"the node is marked as Koordinator's ({marks[0]}), its NodeResourceTopology is the {policy} "
-            "policy's: who places pods there is not known; remove what is left of the one that is gone"
-        )
-    if policy is not None:
-        return Model.TOPOLOGY_AWARE
-    return Model.KOORDINATOR if marks else Model.KUBELET
-
-
-def seen(
+def read(
+    model: Model,
     node: Mapping[str, Any],
     topology: Mapping[str, Any] | None,
     *,
     pods: Iterable[ClusterPod],
     kubelet_node: KubeletNode | None,
-    device: Mapping[str, Any] | None = None,
-    configurations: Iterable[Mapping[str, Any]] = (),
-    scheduler: Scheduler | None = None,
-) -> PolicyNode | None:
-    """Read the state of a node on which another model than the kubelet places pods; None: the kubelet does.
-
-    Args:
-        node: core/v1 Node.
-        topology: its NodeResourceTopology; None: it has none.
-        pods: those bound to it that have not ended.
-        kubelet_node: what its NUMAZones say of machine and kubelet; None: it has none that can be read.
-        device: Koordinator's Device object of the node.
-        configurations: all TopologyAwarePolicy resources.
-        scheduler: how koord-scheduler is set up; None: as it is by default.
+    device: Mapping[str, Any] | None,
+    configurations: Iterable[Mapping[str, Any]],
+    scheduler: Scheduler | None,
+) -> PolicyNode:
+    """Read the state of a node on which a model other than the kubelet places pods, as ``seen`` does.
 
     Raises:
         NumazonesError: the objects don't tell, or contradict each other; the message says which.
     """
-    model = shown(node, topology)
-    if model is Model.KUBELET:
-        return None
     _check_kubelet(kubelet_node, model)
     bound = [readable(pod) for pod in pods]
     if model is Model.KOORDINATOR:
-        read = KoordinatorNode.read(node, topology, device, scheduler=scheduler)
+        found = KoordinatorNode.read(node, topology, device, scheduler=scheduler)
         for pod in sorted(bound, key=lambda pod: pod.created):
-            read = read.bind(pod)
-        return read
+            found = found.bind(pod)
+        return found
     return _topology_aware(node, topology or {}, bound, kubelet_node, configurations)
 
 
