@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import click
+import orjson
 
 from numazones.api.meta import API_VERSION, GROUP
 from numazones.api.rebalance import ENDED
@@ -24,7 +25,7 @@ from numazones.cluster import ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
 from numazones.rebalance.candidates import Situation
 from numazones.rebalance.custom_resources import priority_classes
-from numazones.rebalance.whatif import moment_of, situation_of
+from numazones.rebalance.whatif import moment_of, nodes_of, situation_of
 from numazones.wording import counted
 
 if TYPE_CHECKING:  # dumps need no client
@@ -221,21 +222,36 @@ def read(source: Source) -> Seen:
         BadDump: a file cannot be read.
         NumazonesError: the API server cannot be asked, or an object makes no sense.
     """
-    if source.files:
-        with _no_garbage():
-            items = dumped(source.files)
-            return seen_in(items, moment_of(items))
-    from kubectl_numazones.asking import asked  # noqa: PLC0415 - dumps need no event loop
+    with _objects(source) as items:
+        return seen_in(items, moment_of(items) if source.files else datetime.now(UTC))
 
-    return seen_in(asked(_listed(source)), datetime.now(UTC))
+
+def read_nodes(source: Source) -> list[ClusterNode]:
+    """Read the nodes of the cluster without their pods, which are many.
+
+    Raises:
+        BadDump: a file cannot be read.
+        NumazonesError: the API server cannot be asked, or an object makes no sense.
+    """
+    with _objects(source) as items:
+        return nodes_of(items)
 
 
 @contextmanager
-def _no_garbage() -> Iterator[None]:
-    """Look for no garbage meanwhile: a dump is a million objects that all stay, and looking takes a third."""
+def _objects(source: Source) -> Iterator[list[Object]]:
+    """Get all objects of the cluster.
+
+    While those of a dump are read, nobody looks for garbage: a million objects that all stay, and looking
+    takes a third of the time.
+    """
+    if not source.files:
+        from kubectl_numazones.asking import asked  # noqa: PLC0415 - dumps need no event loop
+
+        yield asked(_listed(source))
+        return
     gc.disable()
     try:
-        yield
+        yield dumped(source.files)
     finally:
         gc.freeze()
         gc.enable()
@@ -432,9 +448,17 @@ def documents(path: Path) -> Iterator[Any]:
                 said = " ".join(str(error).split())
                 raise BadDump(f"{path} is cut off or not valid YAML ({said}); dump it again") from error
         else:
-            yield json.loads(content)
+            yield _json(content)
     except (ValueError, RecursionError) as error:
         raise BadDump(f"{path} is cut off or no JSON ({error}); dump it again") from error
+
+
+def _json(content: bytes) -> Any:
+    """Read JSON; what orjson rejects is not always wrong (PowerShell's ``>`` writes UTF-16)."""
+    try:
+        return orjson.loads(content)
+    except orjson.JSONDecodeError:
+        return json.loads(content)
 
 
 # The live cluster

@@ -74,6 +74,7 @@ class APIModel(BaseModel):
 
     model_config = ConfigDict(
         frozen=True,
+        defer_build=True,
         extra="ignore",
         alias_generator=json_name,
         validate_by_name=True,

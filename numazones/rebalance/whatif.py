@@ -6,9 +6,10 @@ none is left; nothing is carried out. The same dump and policy give the same ans
 effort is bounded by steps of the search, not by time.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 from numazones import timestamp
@@ -120,12 +121,8 @@ def situation_of(items: Iterable[Mapping[str, Any]], now: datetime) -> Situation
         InvalidDump: it holds no nodes.
         NumazonesError: an object cannot be read.
     """
-    kinds: dict[str, list[Mapping[str, Any]]] = {}
-    for item in items:
-        kinds.setdefault(item.get("kind", ""), []).append(item)
+    kinds = _by_kind(items)
     defaults = Defaults.of(item for found in kinds.values() for item in found)
-    if "Node" not in kinds:
-        raise InvalidDump("the dump holds no nodes; kubectl get nodes,pods,numazones -A -o json has them")
     sharing = Sharing()
     pods = [sharing.pod(body) for body in kinds.get("Pod", ())]
     templates = {
@@ -148,8 +145,30 @@ def situation_of(items: Iterable[Mapping[str, Any]], now: datetime) -> Situation
             for namespace in kinds.get("Namespace", ())
         },
     )
-    nodes = _nodes(kinds, pods, sharing)
+    nodes = _nodes(kinds, lambda: pods, sharing)
     return Situation(Cluster.of(nodes, pods), surroundings, templates)
+
+
+def nodes_of(items: Iterable[Mapping[str, Any]]) -> list[ClusterNode]:
+    """Read the nodes of a dump alone, without their pods.
+
+    Pods are looked at only where a node's state depends on them, as with Koordinator.
+
+    Raises:
+        InvalidDump: it holds no nodes.
+        NumazonesError: an object cannot be read.
+    """
+    kinds, sharing = _by_kind(items), Sharing()
+    return _nodes(kinds, lambda: map(sharing.pod, kinds.get("Pod", ())), sharing)
+
+
+def _by_kind(items: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
+    kinds: dict[str, list[Mapping[str, Any]]] = {}
+    for item in items:
+        kinds.setdefault(item.get("kind", ""), []).append(item)
+    if "Node" not in kinds:
+        raise InvalidDump("the dump holds no nodes; kubectl get nodes,pods,numazones -A -o json has them")
+    return kinds
 
 
 def what_if(
@@ -219,17 +238,25 @@ def carried_out(made: Plan, situation: Situation) -> Situation:
 
 
 def _nodes(
-    kinds: Mapping[str, Sequence[Mapping[str, Any]]], pods: Iterable[ClusterPod], sharing: Sharing
+    kinds: Mapping[str, Sequence[Mapping[str, Any]]],
+    pods: Callable[[], Iterable[ClusterPod]],
+    sharing: Sharing,
 ) -> list[ClusterNode]:
-    zones: dict[str, list[NUMAZone]] = {}
-    for body in kinds.get("NUMAZone", ()):
-        zone = NUMAZone.from_api(body)
-        zones.setdefault(zone.spec.node_name, []).append(zone)
+    """Read the nodes; ``pods`` is asked once at most."""
+    zones = _zones_by_node(kinds.get("NUMAZone", ()))
     topologies, devices = _by_name(kinds, "NodeResourceTopology"), _by_name(kinds, "Device")
-    bound: dict[str, list[ClusterPod]] = {}
-    for pod in pods:
-        if pod.active:
-            bound.setdefault(pod.node, []).append(pod)
+
+    @cache
+    def bound() -> dict[str, list[ClusterPod]]:
+        found: dict[str, list[ClusterPod]] = {}
+        for pod in pods():
+            if pod.active:
+                found.setdefault(pod.node, []).append(pod)
+        return found
+
+    def bound_to(node: str) -> Iterator[ClusterPod]:
+        yield from bound().get(node, ())
+
     nodes = []
     for body in kinds["Node"]:
         node = ClusterNode.from_api(body)
@@ -239,7 +266,7 @@ def _nodes(
             other = seen(
                 body,
                 topologies.get(node.name),
-                pods=bound.get(node.name, ()),
+                pods=bound_to(node.name),
                 kubelet_node=node.state,
                 device=devices.get(node.name),
                 configurations=kinds.get("TopologyAwarePolicy", ()),
@@ -251,6 +278,14 @@ def _nodes(
                 node = node.with_policy_state(other, DECIDERS[model_of(other)], beneath=node.state)
         nodes.append(node)
     return nodes
+
+
+def _zones_by_node(bodies: Iterable[Mapping[str, Any]]) -> dict[str, list[NUMAZone]]:
+    zones: dict[str, list[NUMAZone]] = {}
+    for body in bodies:
+        zone = NUMAZone.from_api(body)
+        zones.setdefault(zone.spec.node_name, []).append(zone)
+    return zones
 
 
 def _with_zones(node: ClusterNode, zones: Sequence[NUMAZone], sharing: Sharing) -> ClusterNode:

@@ -6,9 +6,10 @@ import click
 from rich.text import Text
 
 from kubectl_numazones import screen
-from kubectl_numazones.cluster import Source, read, source_options
+from kubectl_numazones.cluster import Source, read_nodes, source_options
 from kubectl_numazones.zone_figures import ORDERS, Zone, share, zones_of
-from numazones.placement import DECIDERS, largest_free_block, model_of
+from numazones import placement
+from numazones.placement import DECIDERS, model_of
 from numazones.quantity import format_rounded
 from numazones.wording import counted
 
@@ -30,7 +31,7 @@ _COLUMNS = ("NODE", "NUMA", "POLICY", "CPU", "", "FREE", "MEMORY", "", "MEM-FREE
 def command(source: Source, sort_by: str, *, watch: bool, interval: float, output: str) -> int:
     """Show every NUMA zone: exclusive CPUs, memory and devices in use, and what is left."""
     while True:
-        nodes = read(source).situation.cluster.nodes.values()
+        nodes = read_nodes(source)
         zones = sorted((zone for node in nodes for zone in zones_of(node)), key=ORDERS[sort_by])
         if watch:
             click.clear()
@@ -40,10 +41,8 @@ def command(source: Source, sort_by: str, *, watch: bool, interval: float, outpu
             screen.print_table(_COLUMNS, map(_row, zones), right=("NUMA", "CPU", "FREE", "MEM-FREE"))
             for node in nodes:
                 if node.policy_state is not None:
-                    decider, block = (
-                        DECIDERS[model_of(node.policy_state)],
-                        largest_free_block(node.policy_state),
-                    )
+                    decider = DECIDERS[model_of(node.policy_state)]
+                    block = placement.largest_free_block(node.policy_state)
                     click.echo(
                         f"{node.name}: {decider} places pods there; by its books, one NUMA node has "
                         f"{counted(block, 'CPU')} left at most"
