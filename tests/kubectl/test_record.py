@@ -105,7 +105,7 @@ def exporter_pod() -> dict[str, Any]:
 
 
 def guaranteed(number: int, cpus: int, owner: str) -> dict[str, Any]:
-    amounts = {"cpu": str(cpus), "memory": "1Gi"}
+    amounts = {"cpu": str(cpus), "memory": "1Gi", node_kinds.GPU: "1"}
     return {
         "metadata": {
             "name": f"acme-trainer-{number}",
@@ -170,6 +170,7 @@ async def test_a_node_is_recorded_replays_and_under_pseudonyms_names_nobody(
             assert (counts, code) == ({"outcomes": 3, "agree": 3, "outside": 1}, 0), said
             said, errors, code = await setting.run("who", node, "-f", directory)
             assert said.count("trainer" if node == NODE else "pod-") == 2, said + errors
+            assert said.count("gpu:00-") == 2, said
             said, errors, code = await setting.run("tree", node, "-f", directory)
             assert ("socket 0" in said, code) == (True, 0), errors
         assert not any(b"topsecret" in content for _, content in contents(plain))

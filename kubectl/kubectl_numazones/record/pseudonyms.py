@@ -217,6 +217,11 @@ def _zone(zone: Body, names: Pseudonyms) -> Body:
     status["conditions"] = [{**item, "message": ""} for item in status.get("conditions") or ()]
     if "assignments" in status:
         status["assignments"] = [_assignment(item, names) for item in status["assignments"]]
+    if "devices" in status:
+        status["devices"] = [
+            item | {"assignedTo": _assignment(item["assignedTo"], names)} if item.get("assignedTo") else item
+            for item in status["devices"]
+        ]
     return {**zone, "metadata": metadata, "spec": {**zone["spec"], "nodeName": node}, "status": status}
 
 
