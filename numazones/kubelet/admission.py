@@ -127,7 +127,7 @@ def admit(node: Node, pod: Pod) -> Admission:
         after = remove(attempt.node(), pod.uid)
         return Admission(False, rejection.reason, rejection.message, {}, after, pod, node)
     granted = attempt.node()
-    started = _started(granted, pod)
+    started = all_started(granted, pod)
     unstarted = None if started is granted else granted
     return Admission(True, "", "", attempt.affinities, started, pod, node, unstarted)
 
@@ -140,6 +140,16 @@ def remove(node: Node, uid: str) -> Node:
     if uid in memory.assignments:
         memory = node.kubelet.memory.release(memory, uid, sorted(memory.assignments[uid]))
     return Node(node.kubelet, node.cpus.release(uid), memory, node.devices.release(uid))
+
+
+def all_started(node: Node, pod: Pod) -> Node:
+    """Return the node once a pod's containers have all started: its init containers gave memory back."""
+    inits = [container.name for container in pod.containers if container.kind is ContainerKind.INIT]
+    if not inits or pod.uid not in node.memory.assignments:
+        return node
+    return Node(
+        node.kubelet, node.cpus, node.kubelet.memory.release(node.memory, pod.uid, inits), node.devices
+    )
 
 
 def overlay(node: Node, pods: Iterable[Pod]) -> Overlay:
@@ -166,16 +176,6 @@ def _allocation(node: Node, uid: str, container: str, affinity: Hint) -> Contain
         devices={kind: resources[kind].ids(devices) for kind, devices in held.items()},
         device_numas={kind: resources[kind].numas(devices) for kind, devices in held.items()},
         affinity=affinity,
-    )
-
-
-def _started(node: Node, pod: Pod) -> Node:
-    """All containers started: ordinary init containers have given their memory back."""
-    inits = [container.name for container in pod.containers if container.kind is ContainerKind.INIT]
-    if not inits or pod.uid not in node.memory.assignments:
-        return node
-    return Node(
-        node.kubelet, node.cpus, node.kubelet.memory.release(node.memory, pod.uid, inits), node.devices
     )
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from numazones import cpuset
 from numazones.errors import NumazonesError
-from numazones.kubelet.admission import Admission, admit, remove
+from numazones.kubelet.admission import Admission, admit, all_started, remove
 from numazones.kubelet.device_manager import Device
 from numazones.kubelet.machine_state import Block
 from numazones.kubelet.node import Node
@@ -187,11 +187,14 @@ def _arrive(node: NodeInfo, arrival: Arrival) -> tuple[Outcome, NodeInfo]:
 
 
 def _readmitted(node: Node, name: str, pod: PodInfo) -> Outcome:
-    """After a restart a kubelet admits its pods again from its state files, and nothing changes."""
+    """After a restart a kubelet admits its pods again from its state files, and nothing changes.
+
+    Whether init containers still ran, or had given their memory back, makes no difference.
+    """
     again = admit(node, pod.pod)
     if not again.admitted:
         return Outcome(name, (f"after a restart: observed admitted, model {again.reason}: {again.message}",))
-    changed = again.node.state_key != node.state_key
+    changed = again.node.state_key != all_started(node, pod.pod).state_key
     return Outcome(name, ("after a restart: the model gives it another share",) if changed else ())
 
 

@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 
 from numazones import cpuset
+from numazones.kubelet.admission import admit
 from numazones.kubelet.node import Node
 from numazones.kubelet.node_info import NodeInfo, PodInfo
 from numazones.whatif.history import (
     Arrival,
     Departure,
     DeviceHealth,
+    Held,
     Observed,
     Operation,
     Outcome,
@@ -103,6 +105,29 @@ def test_pods_that_run_are_admitted_again_after_a_restart() -> None:
     first, second = arrival("first", 4), arrival("second", 2)
     outcomes = replayed([first, second, Departure("second"), Restart()])
     assert outcomes == [Outcome("team/first"), Outcome("team/second"), Outcome("team/first")]
+
+
+@pytest.mark.parametrize(
+    ("gone", "said"),
+    [
+        ((), []),
+        (("first",), []),  # freed when the next init container started
+        (("first", "second"), []),
+        (("first", "second", "main"), ["after a restart: the model gives it another share"]),
+    ],
+)
+def test_init_containers_that_still_run_are_no_difference(gone: tuple[str, ...], said: list[str]) -> None:
+    fresh = Node.fresh(building.machine(), building.configuration(), {})
+    init = (building.container("first", 2, "4Gi"), building.container("second", 1, "6Gi"))
+    pod = building.pod("p", building.container("main", 2), init=init)
+    given = admit(fresh, pod).fresh
+    assert given.memory.assignments["p"].keys() == {"first", "second", "main"}
+    memory = given.kubelet.memory.release(given.memory, "p", gone)
+    state = Node(given.kubelet, given.cpus, memory, given.devices)
+    held = Held("team/p", PodInfo(pod), {"main": given.cpus.assignments["p"]["main"]}, {})
+    node = NodeInfo(state, allocatable={"cpu": 16_000, "memory": 32 * GI})
+    (outcome,) = replay(node, {}, [held], preference=Preference())
+    assert list(outcome.differences) == said
 
 
 def test_a_device_that_fails_is_given_to_nobody_until_it_is_healthy_again() -> None:
