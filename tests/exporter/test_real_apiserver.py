@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -40,6 +41,21 @@ def pod(name: str, namespace: str, **spec: Any) -> dict[str, Any]:
         "metadata": {"name": name, "namespace": namespace},
         "spec": {"nodeName": NODE, **spec},
     }
+
+
+def outward_address() -> str:
+    """An address of this machine to which an API server proxies, as to a pod: loopback it refuses."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        try:
+            asked.connect(("192.0.2.1", 9))  # for documentation; nothing is sent
+        except OSError as error:
+            pytest.skip(f"this machine has no address but loopback: {error}")
+        return str(asked.getsockname()[0])
+
+
+def free_port(address: str) -> int:
+    with socket.create_server((address, 0)) as held:
+        return int(held.getsockname()[1])
 
 
 class Node:
@@ -85,7 +101,9 @@ class Node:
         self.files.write(self.kubelet.node)
 
     @asynccontextmanager
-    async def exporting(self, node_name: str = NODE) -> AsyncIterator[Path]:
+    async def exporting(
+        self, node_name: str = NODE, *flags: str, metrics: str = "127.0.0.1:0"
+    ) -> AsyncIterator[Path]:
         """Run the program; yields its log."""
         log = self.folder / "exporter.log"
         socket = self.folder / "kubelet" / "pod-resources" / "kubelet.sock"
@@ -100,7 +118,8 @@ class Node:
                     f"--kubelet-config=file:{self.folder / 'kubelet.json'}",
                     f"--kubeconfig={self.kubeconfig}",
                     "--interval=300ms",
-                    "--metrics-address=127.0.0.1:0",
+                    f"--metrics-address={metrics}",
+                    *flags,
                     stderr=output,
                 )
             try:
@@ -183,3 +202,67 @@ async def test_the_exporter_of_one_node_cannot_publish_another(node: Node) -> No
     message = rejections(log)[0]
     assert f"the exporter of node {NODE} may not write numazones {OTHER}-numa-0" in message
     assert node.zones(OTHER) == []
+
+
+async def test_a_node_is_recorded_through_the_api_server_with_the_rights_that_the_guide_names(
+    node: Node, tmp_path: Path
+) -> None:
+    address = outward_address()
+    port = free_port(address)
+    server = node.server
+    body = pod(
+        "numazones-exporter-x",
+        NAMESPACE,
+        containers=[{"name": "e", "image": "e", "ports": [{"name": "metrics", "containerPort": port}]}],
+    )
+    body["metadata"]["labels"] = {"app.kubernetes.io/name": ACCOUNT}
+    make(server, body)
+    status = {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]}
+    told = ("--subresource=status", "--type=merge", "-p", json.dumps({"status": status}))
+    server.kubectl("-n", NAMESPACE, "patch", "pod", "numazones-exporter-x", *told)
+    server.kubectl("create", "serviceaccount", "recorder", "-n", "default")
+    token = server.kubectl("create", "token", "recorder", "-n", "default").strip()
+    kubeconfig = server.kubeconfig_for(token, tmp_path / "recorder.kubeconfig")
+    account = "--serviceaccount=default:recorder"
+
+    async def record(directory: str) -> tuple[int | None, str]:
+        process = await asyncio.create_subprocess_exec(
+            str(Path(sys.executable).with_name("kubectl-numazones")),
+            *("record", NODE, "-o", directory, "--kubeconfig", str(kubeconfig)),
+            cwd=tmp_path,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        said, _ = await process.communicate()
+        return process.returncode, said.decode()
+
+    async with node.exporting(NODE, "--recordings=true", metrics=f"{address}:{port}"):
+        async with asyncio.timeout(30):
+            while not listening(address, port):  # noqa: ASYNC110 - another process opens it
+                await asyncio.sleep(0.05)
+        code, said = await record("without-reading")
+        assert (code, 'cannot get resource "nodes"' in said) == (2, True), said
+        reads = ("--verb=get,list", "--resource=nodes,pods,events")
+        server.kubectl("create", "clusterrole", "recorders-reading", *reads)
+        server.kubectl("create", "clusterrolebinding", "reading", "--clusterrole=recorders-reading", account)
+        code, said = await record("without-proxy")
+        assert (code, "--role=numazones-recorder" in said) == (2, True), said
+        # The component alone has a DaemonSet to patch, and none to apply.
+        rights = ROOT / "manifests" / "components" / "exporter-recordings" / "rbac.yaml"
+        server.kubectl("apply", "-f", str(rights))
+        role = ("-n", NAMESPACE, "--role=numazones-recorder")
+        server.kubectl("create", "rolebinding", "recorders", *role, account)
+        code, said = await record("recorded")
+        assert (code, said.startswith("recorded: ")) == (0, True), said
+    assert recorded_in(tmp_path) == {"recorded": NODE}
+
+
+def listening(address: str, port: int) -> bool:
+    with socket.socket() as asked:
+        return asked.connect_ex((address, port)) == 0
+
+
+def recorded_in(folder: Path) -> dict[str, str]:
+    """Recording → name of the node in it."""
+    found = folder.glob(f"*/{NODE}/node.json")
+    return {path.parts[-3]: json.loads(path.read_text())["metadata"]["name"] for path in found}
