@@ -3,7 +3,8 @@
 The dump is made here: nodes filled by the library's own admission, pods of some deployments running on them
 and a few waiting, all objects as ``kubectl get -o json`` writes them. Each command is a process of its own,
 as at a terminal, that finds its modules compiled, as installers leave them; it takes its turns, and the least
-CPU time counts, as seconds on a wall clock measure the neighbours too. The goal is that of each command.
+CPU time counts, as seconds on a wall clock measure the neighbours too. The goal is that of the commands which
+read the dump together, and that of ``--help``.
 
     .venv/bin/python benchmarks/kubectl.py --nodes 1000 --pods 10000 --json
 """
@@ -205,25 +206,29 @@ def main() -> None:
             for name, arguments in commands.items():
                 runs[name].append(cpu_seconds(*arguments, compiled=compiled))
         mebibytes = round(file.stat().st_size / 2**20, 1)
-    goals = dict.fromkeys(commands, GOAL_SECONDS) | {"--help": GOAL_HELP_SECONDS}
+    least = {
+        name: {
+            "cpuSeconds": round(min(run[0] for run in taken), 2),
+            "wallSeconds": round(min(run[1] for run in taken), 2),
+        }
+        for name, taken in runs.items()
+    }
+    answers = [figures for name, figures in least.items() if name != "--help"]
     result = {
         "nodes": options.nodes,
         "pods": options.pods,
         "mebibytes": mebibytes,
-        "commands": {
-            name: {
-                "cpuSeconds": round(min(run[0] for run in taken), 2),
-                "wallSeconds": round(min(run[1] for run in taken), 2),
-                "goal": goals[name],
-            }
-            for name, taken in runs.items()
+        "commands": least,
+        "together": {
+            key: round(sum(one[key] for one in answers), 2) for key in ("cpuSeconds", "wallSeconds")
         },
+        "goals": {"together": GOAL_SECONDS, "--help": GOAL_HELP_SECONDS},
     }
     if options.json:
         print(json.dumps(result, indent=1))
         return
-    for name, taken in result["commands"].items():
-        print(f"{name:8} {taken['cpuSeconds']:>6.2f} s CPU, {taken['wallSeconds']:.2f} s on the clock")
+    for name, figures in {**least, "together": result["together"]}.items():
+        print(f"{name:8} {figures['cpuSeconds']:>6.2f} s CPU, {figures['wallSeconds']:.2f} s on the clock")
 
 
 if __name__ == "__main__":

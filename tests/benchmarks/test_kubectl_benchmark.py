@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 PROGRAM = Path(__file__).resolve().parents[2] / "benchmarks" / "kubectl.py"
 
 
@@ -22,9 +24,15 @@ def test_every_command_answers_on_the_dump_it_makes(tmp_path: Path) -> None:
     ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr
-    commands = json.loads(done.stdout)["commands"]
+    result = json.loads(done.stdout)
+    commands = result["commands"]
     assert set(commands) == {"--help", "top", "why", "fit"}
     assert all(one["cpuSeconds"] > 0 and one["wallSeconds"] > 0 for one in commands.values())
+    answers = [one for name, one in commands.items() if name != "--help"]
+    assert result["together"] == {
+        key: pytest.approx(sum(one[key] for one in answers)) for key in ("cpuSeconds", "wallSeconds")
+    }
+    assert set(result["goals"]) == {"together", "--help"}
     items = json.loads(dump.read_text())["items"]
     held = [
         len((zone.get("status") or {}).get("assignments", ())) for zone in items if zone["kind"] == "NUMAZone"
