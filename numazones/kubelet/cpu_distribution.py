@@ -63,16 +63,16 @@ def take_distributed(topology: CPUTopology, strategy: Strategy, available: CPUSe
         Rejection: there are not enough, or the distribution miscounts.
         KubeletHang: the distribution would never end.
     """
-    claim = Claim(topology, available, count)
     if count < 1:
         return 0
+    claim = Claim(topology, available, count)
     if count > claim.free.bit_count():
         raise not_enough(count, available)
     numas = claim.numas()
-    free = {numa: (cpus & claim.free).bit_count() for numa, cpus in numas}
+    free = {numa: free for free, numa, _ in numas}
     for size in _sizes(topology, strategy.group, count, len(free)):
         search = _Search(free, strategy.group, count, size)
-        found = search.run([numa for numa, _ in numas])
+        found = search.run([numa for _, numa, _ in numas])
         if found is not None:
             return _hand_out(claim, strategy, *found)
     return take_packed(topology, strategy, available, count)

@@ -5,13 +5,16 @@ so that used ones fill up. Quirks are kept: parts are claimed by their nominal C
 more may be taken than is free where single threads are offline or sockets are unequal.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from numazones import cpuset
 from numazones.cpuset import CPUSet
 from numazones.kubelet.cpu_topology import CPUTopology, Part
 from numazones.kubelet.rejection import Rejection
+
+_Filled = tuple[int, int, CPUSet]
+"""Number of free CPUs, id and CPUs of a part; sorts in the order in which parts fill up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,67 +50,60 @@ class Claim:
         self.free &= ~cpus
         self.need -= cpus.bit_count()
 
-    def sorted(self, parts: Sequence[Part], within: CPUSet) -> list[Part]:
+    def sorted(self, parts: Sequence[Part], within: CPUSet, free: CPUSet) -> list[_Filled]:
         """Parts with free CPUs inside ``within``: those with fewest free CPUs first, then by id."""
-        free = self.free
         inside = free & within
-        keyed = [((cpus & free).bit_count(), part, cpus) for part, cpus in parts if cpus & inside]
-        keyed.sort()
-        return [(part, cpus) for _, part, cpus in keyed]
+        return sorted([((cpus & free).bit_count(), part, cpus) for part, cpus in parts if cpus & inside])
 
-    def numas(self) -> list[Part]:
+    def numas(self) -> list[_Filled]:
         """NUMA nodes with free CPUs, in the order in which they fill up."""
-        topology = self.topology
+        topology, free = self.topology, self.free
         if topology.numa_first:
-            return self.sorted(topology.numas, self.free)
+            return self.sorted(topology.numas, free, free)
         return [
             numa
-            for socket, cpus in self.sockets()
-            for numa in self.sorted(topology.numas_of_socket[socket], cpus)
+            for _, socket, cpus in self.sockets()
+            for numa in self.sorted(topology.numas_of_socket[socket], cpus, free)
         ]
 
-    def sockets(self) -> list[Part]:
+    def sockets(self) -> list[_Filled]:
         """Sockets with free CPUs, in the order in which they fill up."""
-        topology = self.topology
+        topology, free = self.topology, self.free
         if not topology.numa_first:
-            return self.sorted(tuple(topology.sockets.items()), self.free)
+            return self.sorted(topology.socket_parts, free, free)
         return [
             socket
-            for numa, cpus in self.numas()
-            for socket in self.sorted(topology.sockets_of_numa[numa], cpus)
+            for _, numa, cpus in self.numas()
+            for socket in self.sorted(topology.sockets_of_numa[numa], cpus, free)
         ]
 
-    def cores(self) -> list[Part]:
-        """Cores with free CPUs, in the order in which they fill up."""
+    def cores(self) -> Iterator[tuple[Part, ...]]:
+        """Cores of one socket or NUMA node after the other, in the order in which these fill up."""
         topology = self.topology
         if topology.numa_first:
             parents, cores = self.sockets(), topology.cores_of_socket
         else:
             parents, cores = self.numas(), topology.cores_of_numa
-        return [core for parent, cpus in parents for core in self.sorted(cores[parent], cpus)]
+        for _, parent, _ in parents:
+            yield cores[parent]
 
-    def uncores(self) -> list[Part]:
+    def uncores(self) -> list[_Filled]:
         """L3 caches with free CPUs, in the order in which they fill up."""
-        topology = self.topology
+        topology, free = self.topology, self.free
         return [
             uncore
-            for numa, cpus in self.numas()
-            for uncore in self.sorted(topology.uncores_of_numa[numa], cpus)
+            for _, numa, cpus in self.numas()
+            for uncore in self.sorted(topology.uncores_of_numa[numa], cpus, free)
         ]
 
-    def take_whole(self, parts: Sequence[Part], size: int | None = None) -> None:
+    def take_whole(self, parts: Iterable[_Filled], size: int | None = None) -> None:
         """Take the parts that are free and not larger than the need.
 
         A part is free if all its CPUs are or, where a nominal ``size`` is given, so many of them.
         """
-        free = self.free
-        whole = [
-            cpus
-            for _, cpus in parts
-            if (cpus & free).bit_count() == (cpus.bit_count() if size is None else size)
-        ]
-        for cpus in whole:
-            if self.need >= cpus.bit_count():
+        for free, _, cpus in parts:
+            nominal = cpus.bit_count()
+            if free == (nominal if size is None else size) and self.need >= nominal:
                 self.take(cpus)
 
     def take_numas(self) -> None:
@@ -123,7 +119,7 @@ class Claim:
     def take_uncores(self, *, rounds_up: bool) -> None:
         """Whole L3 caches first, then a part of one cache if it can serve all that is left."""
         topology = self.topology
-        for _, cpus in self.uncores():
+        for _, _, cpus in self.uncores():
             if self.need >= topology.cpus_per_uncore:
                 self.take_whole(self.uncores())
             if self.need < 1:
@@ -149,18 +145,28 @@ class Claim:
             self.take(candidates)
 
     def take_cores(self) -> None:
-        """Whole cores; free by the nominal size."""
-        if self.need >= self.topology.smallest_core:
-            self.take_whole(self.cores(), self.topology.cpus_per_core)
+        """Whole cores; free by the nominal size, and so by id within a socket or NUMA node."""
+        topology, free = self.topology, self.free
+        smallest, size = topology.smallest_core, topology.cpus_per_core
+        if self.need < smallest:
+            return
+        for cores in self.cores():
+            for _, cpus in cores:
+                if (cpus & free).bit_count() == size and self.need >= cpus.bit_count():
+                    self.take(cpus)
+                    if self.need < smallest:
+                        return
 
     def take_single(self, *, spread: bool) -> None:
         """CPU by CPU: in the order of the cores, or across a socket's cores."""
-        parts, free = self.sockets() if spread else self.cores(), self.free
-        for _, cpus in parts:
-            for cpu in cpuset.ids(cpus & free):
-                self.take(1 << cpu)
-                if self.need < 1:
-                    return
+        free = self.free
+        groups = [self.sockets()] if spread else (self.sorted(cores, free, free) for cores in self.cores())
+        for parts in groups:
+            for _, _, cpus in parts:
+                for cpu in cpuset.ids(cpus & free):
+                    self.take(1 << cpu)
+                    if self.need < 1:
+                        return
 
 
 def take_packed(topology: CPUTopology, strategy: Strategy, available: CPUSet, count: int) -> CPUSet:
@@ -169,23 +175,23 @@ def take_packed(topology: CPUTopology, strategy: Strategy, available: CPUSet, co
     Raises:
         Rejection: there are not enough.
     """
-    claim = Claim(topology, available, count)
     if count < 1:
         return 0
+    claim = Claim(topology, available, count)
     if count > claim.free.bit_count():
         raise not_enough(count, available)
-    steps: list[Callable[[], None]] = [claim.take_numas, claim.take_sockets]
-    if not topology.numa_first:
-        steps.reverse()
+    if topology.numa_first:
+        claim.take_numas()
+        claim.take_sockets()
+    else:
+        claim.take_sockets()
+        claim.take_numas()
     if strategy.align_uncore:
-        steps.append(lambda: claim.take_uncores(rounds_up=strategy.rounds_up_uncore_rest))
+        claim.take_uncores(rounds_up=strategy.rounds_up_uncore_rest)
     if not strategy.spread:
-        steps.append(claim.take_cores)
-    for step in steps:
-        step()
-        if claim.need < 1:
-            return claim.taken
-    claim.take_single(spread=strategy.spread)
+        claim.take_cores()
+    if claim.need > 0:
+        claim.take_single(spread=strategy.spread)
     if claim.need > 0:
         raise Rejection("failed to allocate cpus")
     return claim.taken

@@ -49,6 +49,11 @@ class CPUTopology:
         return dict(sorted(self.machine.cpus_of_socket.items()))
 
     @cached_property
+    def socket_parts(self) -> tuple[Part, ...]:
+        """The same by id."""
+        return tuple(self.sockets.items())
+
+    @cached_property
     def cores(self) -> dict[int, CPUSet]:
         """Lowest thread of a core → CPUs, by id."""
         return {_lowest(cpus): cpus for cpus in self.machine.cpus_of_core.values()}
