@@ -12,7 +12,9 @@ applied as the kubelet does it, in one pass over the candidates by increasing NU
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import add, mul, sub
+from functools import reduce
+from itertools import chain
+from operator import add, mul, or_, sub
 
 from numazones import cpuset
 from numazones.kubelet import go
@@ -25,7 +27,7 @@ from numazones.kubelet.config import (
     KubeletConfiguration,
     option_unavailable,
 )
-from numazones.kubelet.hints import Hint, ResourceHints
+from numazones.kubelet.hints import Hint, ResourceHints, masks_of_size
 from numazones.kubelet.rejection import KubeletCrash
 from numazones.kubelet.versions import (
     MAX_ALLOWABLE,
@@ -140,9 +142,14 @@ class TopologyManager:
             return len(ids), 0, mask
         return len(ids), sum(self.distances[origin][target] for origin in ids for target in ids), mask
 
+    @property
+    def _beyond(self) -> int:
+        """NUMA nodes whose ids are no indexes of lists of distances, since there are gaps in the ids."""
+        return self.numa_mask >> len(self.distances) << len(self.distances)
+
     def _check_distances(self, candidates: Iterable[int]) -> None:
         """The kubelet indexes lists of distances by NUMA id, which fails where ids have gaps."""
-        beyond = self.numa_mask >> len(self.distances) << len(self.distances)
+        beyond = self._beyond
         masks = list(candidates)
         sizes = [mask.bit_count() for mask in masks]
         for mask in masks:
@@ -159,10 +166,13 @@ class TopologyManager:
         masks = [listed for listed in masks if listed]
         if not masks:
             return Hint(self.numa_mask, False)
+        widest_need = max([min(map(int.bit_count, listed)) for listed in masks])
+        at_once = self._best_of_size(masks, widest_need)
+        if at_once is not None:
+            return Hint(at_once, False)
         intersections = self._intersections(masks)
         if not intersections:
             return Hint(self.numa_mask, False)
-        widest_need = max(min(mask.bit_count() for mask in listed) for listed in masks)
         if self.prefer_closest:
             self._check_distances(intersections)
 
@@ -177,12 +187,27 @@ class TopologyManager:
 
         return Hint(min(intersections, key=rank), False)
 
+    def _best_of_size(self, lists: Sequence[tuple[int, ...]], size: int) -> int | None:
+        """The best intersection of so many nodes, if that shows without making them all; None: it does not.
+
+        An intersection is a subset of some mask of every list. If the best set for which that holds is
+        itself listed, it is an intersection, of itself and the masks around it, and no other is better.
+        """
+        if self.prefer_closest and self._beyond:
+            return None  # all of them are needed to see whether the kubelet would crash
+        reachable = self.numa_mask
+        for masks in lists:
+            reachable &= reduce(or_, masks)
+        candidates = [mask for mask, _ in masks_of_size(reachable, size)]
+        candidates.sort(key=self._closeness if self.prefer_closest else None)
+        for candidate in candidates:
+            if all(any(not candidate & ~mask for mask in reversed(masks)) for masks in lists):
+                return candidate if any(candidate in masks for masks in lists) else None
+        return None
+
     def _intersections(self, lists: Sequence[tuple[int, ...]]) -> list[int]:
         """Every non-empty intersection of one mask per list."""
-        union = 0
-        for masks in lists:
-            for mask in masks:
-                union |= mask
+        union = reduce(or_, chain.from_iterable(lists))
         ids = tuple(cpuset.ids(union))
         dense = union & union + 1 == 0
         ways = [0] * (1 << len(ids))
