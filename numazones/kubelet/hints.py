@@ -76,6 +76,12 @@ def masks_of_size(numa_mask: int, size: int) -> tuple[tuple[int, tuple[int, ...]
     )
 
 
+@lru_cache(maxsize=4096)
+def positions_in(numa_mask: int, mask: int) -> tuple[int, ...]:
+    """Positions of the members of one set of NUMA nodes in another, the ascending one."""
+    return tuple([position for position, numa in enumerate(cpuset.ids(numa_mask)) if mask >> numa & 1])
+
+
 def enumeration_order(mask: int) -> tuple[int, tuple[int, ...]]:
     """Sorting key that puts masks in the order in which the kubelet walks over them."""
     return mask.bit_count(), tuple(cpuset.ids(mask))

@@ -8,13 +8,14 @@ them, because releasing drains nodes in ascending order whatever they were charg
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from types import MappingProxyType
 from typing import NamedTuple
 
 from numazones import quantity
 from numazones.kubelet import go
 from numazones.kubelet.config import InvalidConfiguration, KubeletConfiguration, MemoryReservation
-from numazones.kubelet.hints import Hint, ResourceHints, indifferent, masks_of_size, unsatisfiable
+from numazones.kubelet.hints import Hint, ResourceHints, indifferent, masks_of_size, positions_in, unsatisfiable
 from numazones.kubelet.machine_state import Block
 from numazones.kubelet.rejection import KubeletCrash, Rejection
 from numazones.machine import Machine
@@ -31,6 +32,8 @@ Requests = tuple[tuple[str, int], ...]
 """(type, bytes)"""
 Reusable = Mapping[tuple[int, str], int]
 """(NUMA mask, type) → bytes that ordinary init containers of the pod leave to later containers."""
+_Columns = Mapping[str, tuple[int, ...]]
+"""Type → bytes per NUMA node."""
 
 
 class MemoryState(NamedTuple):
@@ -171,7 +174,7 @@ class MemoryManager:
     ) -> tuple[ResourceHints, ...]:
         room = _Room(self, state, requests, reusable)
         preferred = room.preferred()
-        if not preferred and next(room.wider(), None) is None:
+        if not preferred and not any(room.wider()):
             return (indifferent(MEMORY),)
         return tuple([ResourceHints(kind, preferred, room.others) for kind, _ in requests])
 
@@ -234,7 +237,8 @@ class MemoryManager:
         affinity = self._usable_affinity(state, requests, hint, reusable)
         charges = [(kind, max(0, amount - reusable.get((affinity, kind), 0))) for kind, amount in requests]
         blocks = tuple([Block(affinity, kind, amount) for kind, amount in requests])
-        return self._charged(state, affinity, charges).record(uid, container, blocks)
+        containers = {**state.assignments.get(uid, {}), container: blocks}
+        return self._charged(state, affinity, charges, {**state.assignments, uid: containers})
 
     def allocate_pod(self, state: MemoryState, *, requests: Requests, hint: Hint) -> tuple[MemoryState, int]:
         """Charge the memory of a pod that is served as a whole; return where it is from, too.
@@ -244,7 +248,7 @@ class MemoryManager:
             KubeletCrash: a hugepage size that the machine lacks.
         """
         affinity = self._usable_affinity(state, requests, hint, {})
-        return self._charged(state, affinity, requests), affinity
+        return self._charged(state, affinity, requests, state.assignments), affinity
 
     def _usable_affinity(self, state: MemoryState, requests: Requests, hint: Hint, reusable: Reusable) -> int:
         """The hint's affinity, widened where it does not hold enough."""
@@ -275,9 +279,15 @@ class MemoryManager:
         return affinity
 
     def _positions(self, mask: int) -> tuple[int, ...]:
-        return tuple([position for position, numa in enumerate(self.numas) if mask >> numa & 1])
+        return positions_in(self.numa_mask, mask)
 
-    def _charged(self, state: MemoryState, affinity: int, charges: Sequence[tuple[str, int]]) -> MemoryState:
+    def _charged(
+        self,
+        state: MemoryState,
+        affinity: int,
+        charges: Sequence[tuple[str, int]],
+        assignments: Mapping[str, Mapping[str, tuple[Block, ...]]],
+    ) -> MemoryState:
         """Charge assignments: every node of the affinity joins the group, free memory is taken in order."""
         positions = self._positions(affinity)
         users, groups = list(state.users), list(state.groups)
@@ -295,7 +305,7 @@ class MemoryManager:
                 left -= moved
             columns_free[kind], columns_reserved[kind] = tuple(free), tuple(reserved)
         return MemoryState(
-            tuple(users), tuple(groups), columns_free, columns_reserved, state.assignments, state.pods
+            tuple(users), tuple(groups), columns_free, columns_reserved, assignments, state.pods
         )
 
     def release(self, state: MemoryState, uid: str, containers: Iterable[str]) -> MemoryState:
@@ -303,50 +313,44 @@ class MemoryManager:
         recorded = state.assignments.get(uid)
         if recorded is None:
             return state
-        left = dict(recorded)
-        whole = uid in state.pods
-        for container in containers:
-            for block in left.pop(container, ()):
-                if not whole:
-                    state = self._discharge(state, block)
+        left, pods = dict(recorded), state.pods
+        freed = [block for container in containers for block in left.pop(container, ())]
+        if uid in pods:  # what its containers hold is part of the pod's, which goes with the last of them
+            freed = [] if left else list(pods[uid])
         assignments = dict(state.assignments)
         if left:
             assignments[uid] = left
-            return MemoryState(state.users, state.groups, state.free, state.reserved, assignments, state.pods)
-        del assignments[uid]
-        for block in state.pods.get(uid, ()):
-            state = self._discharge(state, block)
-        pods = state.pods
-        if whole:
-            pods = {other: blocks for other, blocks in pods.items() if other != uid}
-        return MemoryState(state.users, state.groups, state.free, state.reserved, assignments, pods)
+        else:
+            del assignments[uid]
+            if uid in pods:
+                pods = {other: blocks for other, blocks in pods.items() if other != uid}
+        return MemoryState(*self._discharged(state, freed), assignments, pods)
 
-    def _discharge(self, state: MemoryState, block: Block) -> MemoryState:
+    def _discharged(
+        self, state: MemoryState, blocks: Iterable[Block]
+    ) -> tuple[tuple[int, ...], tuple[int, ...], _Columns, _Columns]:
+        """Users, groups, free and reserved bytes once blocks are freed; each drains its nodes in order."""
         users, groups = list(state.users), list(state.groups)
-        free, reserved = list(state.free[block.type]), list(state.reserved[block.type])
-        size = block.size
-        for position in self._positions(block.affinity):
-            users[position] -= 1
-            if users[position] == 0:
-                groups[position] = 1 << self.numas[position]
-            moved = min(size, reserved[position])
-            free[position] += moved
-            reserved[position] -= moved
-            size -= moved
-        return MemoryState(
-            tuple(users),
-            tuple(groups),
-            {**state.free, block.type: tuple(free)},
-            {**state.reserved, block.type: tuple(reserved)},
-            state.assignments,
-            state.pods,
-        )
+        columns_free, columns_reserved = dict(state.free), dict(state.reserved)
+        for block in blocks:
+            free, reserved = list(columns_free[block.type]), list(columns_reserved[block.type])
+            size = block.size
+            for position in self._positions(block.affinity):
+                users[position] -= 1
+                if users[position] == 0:
+                    groups[position] = 1 << self.numas[position]
+                moved = min(size, reserved[position])
+                free[position] += moved
+                reserved[position] -= moved
+                size -= moved
+            columns_free[block.type], columns_reserved[block.type] = tuple(free), tuple(reserved)
+        return tuple(users), tuple(groups), columns_free, columns_reserved
 
 
 class _Room:
     """Where requests could be served from now: sets of NUMA nodes, size by size."""
 
-    __slots__ = ("_bound", "_fewest", "_grouped", "_manager", "_reusable", "_used", "_wanted")
+    __slots__ = ("_bound", "_fewest", "_grouped", "_manager", "_possible", "_reusable", "_used", "_wanted")
 
     def __init__(
         self, manager: MemoryManager, state: MemoryState, requests: Requests, reusable: Reusable
@@ -357,6 +361,12 @@ class _Room:
         self._wanted = [
             (manager.allocatable[kind], state.free[kind], kind, amount) for kind, amount in requests
         ]
+        # No set will do if all NUMA nodes together have too little.
+        self._possible = bool(requests) and (
+            bool(reusable) or all([sum(free) >= amount for _, free, _, amount in self._wanted])
+        )
+        if not self._possible:
+            return
         # Masks of NUMA nodes: in use at all, bound together with others, and in use per group.
         self._used = self._grouped = 0
         self._bound: dict[int, int] = {}
@@ -371,14 +381,14 @@ class _Room:
         """Sets of as few NUMA nodes as would do on an empty node."""
         return tuple(self._masks(self._fewest))
 
-    def wider(self) -> Iterator[int]:
-        """Sets of more NUMA nodes than that."""
+    def wider(self) -> Iterator[list[int]]:
+        """Sets of more NUMA nodes than that, size by size."""
         for size in range(self._fewest + 1, len(self._manager.numas) + 1):
-            yield from self._masks(size)
+            yield self._masks(size)
 
     def others(self) -> tuple[int, ...]:
         """The same, all at once."""
-        return tuple(self.wider())
+        return tuple(chain.from_iterable(self.wider()))
 
     def best(self, *, within: int) -> "_Candidate | None":
         """The narrowest set that includes some NUMA nodes, of equals the one of the lowest ids."""
@@ -388,9 +398,10 @@ class _Room:
                 return _Candidate(found, size == self._fewest)
         return None
 
-    def _masks(self, size: int) -> Iterator[int]:
-        if not self._wanted:
-            return
+    def _masks(self, size: int) -> list[int]:
+        found: list[int] = []
+        if not self._possible:
+            return found
         for mask, positions in masks_of_size(self._manager.numa_mask, size):
             # As _has_room: no single node out of a group, no group over nodes that are in use otherwise.
             if mask & (self._grouped if size == 1 else self._used & ~self._bound.get(mask, 0)):
@@ -402,7 +413,8 @@ class _Room:
                 ):
                     break
             else:
-                yield mask
+                found.append(mask)
+        return found
 
 
 def _sum(column: tuple[int, ...], positions: tuple[int, ...]) -> int:
