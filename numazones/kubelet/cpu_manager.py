@@ -207,6 +207,8 @@ class CPUManager:
         if affinity is not None:
             aligned = allocatable & self._aligned_to(affinity)
             taken = take(self.topology, self.strategy, aligned, min(request, aligned.bit_count()))
+            if taken.bit_count() == request:
+                return taken
         return taken | take(self.topology, self.strategy, allocatable & ~taken, request - taken.bit_count())
 
     def offer(self, state: CPUState, numa_mask: int, reusable: CPUSet) -> int:
@@ -248,9 +250,11 @@ class CPUManager:
 
     def _hints(self, available: CPUSet, reusable: CPUSet, request: int) -> ResourceHints:
         topology = self.topology
-        fewest = topology.fewest_numas(request)
-        reused = topology.numas_of(reusable)
         missing = request - reusable.bit_count()
+        if missing > available.bit_count():
+            return ResourceHints("cpu")  # all NUMA nodes together have too few
+        fewest = topology.fewest_numas(request)
+        reused = topology.numas_of(reusable) if reusable else 0
         free = [(cpus & available).bit_count() for _, cpus in topology.numas]
 
         def feasible(size: int) -> tuple[int, ...]:
