@@ -15,7 +15,14 @@ from typing import NamedTuple
 from numazones import quantity
 from numazones.kubelet import go
 from numazones.kubelet.config import InvalidConfiguration, KubeletConfiguration, MemoryReservation
-from numazones.kubelet.hints import Hint, ResourceHints, indifferent, masks_of_size, positions_in, unsatisfiable
+from numazones.kubelet.hints import (
+    Hint,
+    ResourceHints,
+    indifferent,
+    masks_of_size,
+    positions_in,
+    unsatisfiable,
+)
 from numazones.kubelet.machine_state import Block
 from numazones.kubelet.rejection import KubeletCrash, Rejection
 from numazones.machine import Machine
@@ -363,7 +370,7 @@ class _Room:
         ]
         # No set will do if all NUMA nodes together have too little.
         self._possible = bool(requests) and (
-            bool(reusable) or all([sum(free) >= amount for _, free, _, amount in self._wanted])
+            bool(reusable) or all(sum(free) >= amount for _, free, _, amount in self._wanted)
         )
         if not self._possible:
             return

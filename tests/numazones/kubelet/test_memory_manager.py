@@ -110,6 +110,11 @@ def test_one_numa_node_is_preferred_where_it_holds_enough() -> None:
     assert manager.container_hints(state, "u", "c", (("memory", 40 * GI),), {})[0].all() == (
         Hint(None, True),
     )
+    everything = sum(manager.allocatable["memory"])
+    all_of_it = manager.container_hints(state, "u", "c", (("memory", everything),), {})
+    assert all_of_it[0].all() == (Hint(0b11, True),)
+    too_much = manager.container_hints(state, "u", "c", (("memory", everything + 1),), {})
+    assert too_much[0].all() == (Hint(None, True),)
 
 
 def test_a_numa_node_in_a_group_is_not_offered_alone_nor_one_in_use_for_a_group() -> None:

@@ -183,6 +183,13 @@ def test_distances_of_numa_nodes_with_gaps_in_their_ids_crash_the_kubelet() -> N
         manager.merge([listed(0b0001, 0b1000)])
 
 
+def test_they_crash_it_too_where_no_mask_is_preferred_by_all_resources() -> None:
+    config = configuration("best-effort", options={"prefer-closest-numa-nodes": "true"})
+    manager = TopologyManager.start(config, machine(2, ids=(0, 3)))
+    with pytest.raises(KubeletCrash, match="would crash"):
+        manager.merge([listed(0b0001, others=(0b1000, 0b1001)), listed(0b1000, others=(0b0001, 0b1001))])
+
+
 def test_distances_that_no_comparison_asks_for_may_be_missing() -> None:
     config = configuration("best-effort", options={"prefer-closest-numa-nodes": "true"})
     manager = TopologyManager.start(config, machine(2, ids=(7, 13)))
