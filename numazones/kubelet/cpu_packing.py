@@ -186,7 +186,7 @@ def take_packed(topology: CPUTopology, strategy: Strategy, available: CPUSet, co
     else:
         claim.take_sockets()
         claim.take_numas()
-    if strategy.align_uncore:
+    if strategy.align_uncore and claim.need > 0:
         claim.take_uncores(rounds_up=strategy.rounds_up_uncore_rest)
     if not strategy.spread:
         claim.take_cores()
