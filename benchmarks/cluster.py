@@ -10,19 +10,23 @@ applied in turns with nobody and with so many looking at the live page, from a t
 
 import argparse
 import asyncio
+import gc
 import json
 import multiprocessing
 import random
 import sys
 import time
-from collections.abc import Callable
+import types
+from collections.abc import Callable, Coroutine, Generator
 from dataclasses import dataclass, field, replace
+from functools import partial
+from inspect import iscoroutine
 from multiprocessing.connection import Connection
 from typing import Any
 
 import aiohttp
 import psutil
-from aiohttp import web
+from aiohttp import web, web_protocol
 
 from numazones import cpuset
 from numazones.api.zones import zones_from_node
@@ -33,6 +37,7 @@ from numazones.machine import CPU, Machine, NUMANode
 from numazones.prediction import Forecast, Kind
 from numazones_client import ClusterConfig
 from numazones_operator.options import Options
+from numazones_operator.page import gathering
 from numazones_operator.process import Operator
 
 GIB = 1 << 30
@@ -82,7 +87,7 @@ GOALS = {
     "one_change_seconds": 0.010,
     "lag_p99_seconds": 1.0,
 }
-VIEWED_GOALS = {"rss_ratio": 1.1, "lag_p99_ratio": 1.1}
+VIEWED_GOALS = {"rss_ratio": 1.1, "lag_p99_ratio": 1.1, "page_longest_hold_seconds": 0.005}
 """What looking may cost: with viewers against without."""
 TURNS = 3
 """How often the load is applied without and with viewers."""
@@ -293,8 +298,8 @@ class Feeder:
         )
 
 
-async def view(page: str, caught_up: asyncio.Event) -> None:
-    """Read what the page sends until cancelled, as a browser's EventSource does."""
+async def view(page: str, expected: int, caught_up: asyncio.Event) -> None:
+    """Read what the page sends until cancelled, as a browser's EventSource does; so many nodes are all."""
     async with (
         aiohttp.ClientSession(read_bufsize=1 << 24, timeout=aiohttp.ClientTimeout(total=None)) as session,
         session.get(f"{page}/events") as answer,
@@ -303,7 +308,7 @@ async def view(page: str, caught_up: asyncio.Event) -> None:
         nodes = 0
         async for line in answer.content:
             nodes += line.count(b'"node/')
-            if line.startswith(b"id:") and nodes:
+            if nodes >= expected:
                 caught_up.set()
 
 
@@ -313,12 +318,12 @@ def look(pipe: Connection) -> None:
     async def forever() -> None:
         viewers: list[asyncio.Task[None]] = []
         while True:
-            page, count = await asyncio.to_thread(pipe.recv)
+            page, count, nodes = await asyncio.to_thread(pipe.recv)
             for viewer in viewers:
                 viewer.cancel()
             await asyncio.gather(*viewers, return_exceptions=True)
             caught_up = [asyncio.Event() for _ in range(count)]
-            viewers = [asyncio.create_task(view(page, event)) for event in caught_up]
+            viewers = [asyncio.create_task(view(page, nodes, event)) for event in caught_up]
             for event in caught_up:
                 await event.wait()
             pipe.send(count)
@@ -361,6 +366,9 @@ async def measure(port: int, options: argparse.Namespace, viewers: Connection) -
     """Run the operator against the feeder and take the figures."""
     process = psutil.Process()
     before = process.memory_info().rss
+    holds = Holds()
+    asyncio.get_running_loop().set_task_factory(holds.task)
+    gc.callbacks.append(holds.collection)
     operator = Operator(
         Options(
             metrics_address="127.0.0.1:0",
@@ -388,14 +396,17 @@ async def measure(port: int, options: argparse.Namespace, viewers: Connection) -
         await until(lambda: sum(operator.pipeline.forecasts.verdicts().values()) >= options.waiting)
         await until(lambda: not operator.pipeline.publisher.depth)
         turns = TURNS if options.viewers else 1
-        plain, viewed = Load(), Load()
+        plain, arriving, viewed = Load(), Load(), Load()
         for _ in range(turns):
+            holds.load = plain
             await apply_load(operator, session, options, plain)
             if options.viewers:
                 page = f"http://127.0.0.1:{operator.page_port}"
-                await asyncio.to_thread(exchange, viewers, (page, options.viewers))
+                holds.load = arriving
+                await asyncio.to_thread(exchange, viewers, (page, options.viewers, options.nodes))
+                holds.load = viewed
                 await apply_load(operator, session, options, viewed)
-                await asyncio.to_thread(exchange, viewers, ("", 0))
+                await asyncio.to_thread(exchange, viewers, ("", 0, 0))
     figures |= plain.figures()
     if options.viewers:
         with_viewers = viewed.figures()
@@ -403,6 +414,8 @@ async def measure(port: int, options: argparse.Namespace, viewers: Connection) -
         for name in ("rss_after_load_mib", "lag_p50_seconds", "lag_p99_seconds"):
             ratio = name.removesuffix("_after_load_mib").removesuffix("_seconds")
             figures[f"{ratio}_ratio"] = with_viewers[name] / figures[name]
+        figures["page_cpu_share"] = viewed.page_busy / viewed.seconds
+        figures["page_longest_hold_seconds"] = max(arriving.page_hold, viewed.page_hold)
     operator.stop()
     await running
     return figures
@@ -418,6 +431,12 @@ class Load:
     seconds: float = 0.0
     fed_seconds: float = 0.0
     events: int = 0
+    hold: float = 0.0
+    """The longest that a task held the loop at a time."""
+    collection: float = 0.0
+    """The longest that collecting garbage took, whoever it befell."""
+    page_hold: float = 0.0
+    page_busy: float = 0.0
 
     def figures(self) -> dict[str, Any]:
         """Sum up."""
@@ -428,8 +447,63 @@ class Load:
             "published": len(lags),
             "lag_p50_seconds": lags[len(lags) // 2] if lags else None,
             "lag_p99_seconds": lags[int(len(lags) * 0.99)] if lags else None,
+            "longest_hold_seconds": self.hold,
+            "longest_collection_seconds": self.collection,
             "rss_after_load_mib": sum(self.rss) / len(self.rss),
         }
+
+
+class Holds:
+    """Times each step of each task, in processor time, which other load on the machine does not lengthen."""
+
+    def __init__(self) -> None:
+        self.load = Load()
+        """What the steps belong to."""
+        self.collecting = 0.0
+        self.collection_started = 0.0
+
+    def collection(self, phase: str, _info: dict[str, int]) -> None:
+        """Hear of garbage collections; a task in which one falls is not to blame for it."""
+        now = time.thread_time()
+        if phase == "start":
+            self.collection_started = now
+        else:
+            took = now - self.collection_started
+            self.collecting += took
+            self.load.collection = max(self.load.collection, took)
+
+    def task(self, loop: asyncio.AbstractEventLoop, work: Any, **settings: Any) -> asyncio.Task[Any]:
+        """Make a task, as the loop asks for."""
+        return asyncio.Task(self.timed(work) if iscoroutine(work) else work, loop=loop, **settings)
+
+    async def timed(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """Do some work, one step after the other."""
+        # Nothing else in this process serves HTTP by aiohttp.
+        page = work.cr_code.co_filename in {gathering.__file__, web_protocol.__file__}  # type: ignore[attr-defined]
+        return await self.steps(work, page=page)
+
+    @types.coroutine
+    def steps(self, work: Coroutine[Any, Any, Any], *, page: bool) -> Generator[Any, None, Any]:
+        """Do what a task does with a coroutine."""
+        step = partial(work.send, None)
+        while True:
+            started = time.thread_time() - self.collecting
+            try:
+                awaited = step()
+            except StopIteration as end:
+                return end.value
+            finally:
+                took = time.thread_time() - self.collecting - started
+                self.load.hold = max(self.load.hold, took)
+                if page:
+                    self.load.page_hold = max(self.load.page_hold, took)
+                    self.load.page_busy += took
+            try:
+                yield awaited
+            except BaseException as error:  # noqa: BLE001 - the work is told, and decides
+                step = partial(work.throw, error)
+            else:
+                step = partial(work.send, None)
 
 
 async def apply_load(

@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from numazones import cpuset
@@ -21,6 +22,7 @@ from numazones.api.rebalance import (
 )
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.fragmentation import Shape, fragmentation
+from numazones.machine import CPU
 from numazones.prediction import Prediction
 from numazones.quantity import format_bytes, format_milli
 from numazones.rebalance.moves import Plan
@@ -29,6 +31,9 @@ from numazones_page.occupancy import Holder, Occupancy, occupancy_of
 
 Document = Mapping[str, Any]
 Documents = dict[str, Document]
+
+_MODELS = 64
+"""Machines of which the documents are kept."""
 
 
 def cluster_document(
@@ -60,8 +65,7 @@ def node_documents(node: ClusterNode, shapes: Sequence[Shape]) -> Documents:
     if occupancy is None:
         unknown = node.unknown
         return {f"node/{node.name}": document | {"unknown": "" if unknown is None else unknown.message}}
-    machine = machine_document(occupancy)
-    key = _digest(machine)
+    key, machine = _machine(occupancy)
     document |= {
         "machine": key,
         "settings": [list(item) for item in occupancy.settings],
@@ -102,8 +106,24 @@ def _fit(node: ClusterNode, shape: Shape) -> list[int] | None:
 
 def machine_document(occupancy: Occupancy) -> Document:
     """Sockets → zones → last-level caches → cores → CPUs; zones without CPUs are in a socket of no id."""
+    return _machine(occupancy)[1]
+
+
+def _machine(occupancy: Occupancy) -> tuple[str, Document]:
+    """A machine's digest and its document."""
+    memory = tuple(occupancy.total_memory.items())
+    return _machine_of(occupancy.cpus, tuple(zone.numa for zone in occupancy.zones), memory)
+
+
+# A cluster has few models of machines, and each time a node changes its own is asked for.
+@lru_cache(maxsize=_MODELS)
+def _machine_of(
+    cpus: tuple[CPU, ...], numas: tuple[int, ...], memory: tuple[tuple[int, int], ...]
+) -> tuple[str, Document]:
+    """``memory`` is by NUMA id."""
+    total = dict(memory)
     sockets: dict[int, dict[int, dict[int | None, dict[int, list[int]]]]] = {}
-    for cpu in occupancy.cpus:
+    for cpu in cpus:
         caches = sockets.setdefault(cpu.socket, {}).setdefault(cpu.numa, {})
         caches.setdefault(cpu.uncore, {}).setdefault(cpu.core, []).append(cpu.id)
     listed = [
@@ -112,9 +132,9 @@ def machine_document(occupancy: Occupancy) -> Document:
             "zones": [
                 {
                     "id": numa,
-                    "memory": occupancy.total_memory.get(numa, 0),
+                    "memory": total.get(numa, 0),
                     "caches": [
-                        {"id": cache, "cores": sorted(sorted(cpus) for cpus in cores.values())}
+                        {"id": cache, "cores": sorted(sorted(ids) for ids in cores.values())}
                         for cache, cores in sorted(caches.items(), key=lambda item: min(item[1].values()))
                     ],
                 }
@@ -123,13 +143,12 @@ def machine_document(occupancy: Occupancy) -> Document:
         }
         for socket, zones in sorted(sockets.items())
     ]
-    with_cpus = {cpu.numa for cpu in occupancy.cpus}
+    with_cpus = {cpu.numa for cpu in cpus}
     bare = [
-        {"id": zone.numa, "memory": occupancy.total_memory.get(zone.numa, 0), "caches": []}
-        for zone in occupancy.zones
-        if zone.numa not in with_cpus
+        {"id": numa, "memory": total.get(numa, 0), "caches": []} for numa in numas if numa not in with_cpus
     ]
-    return {"sockets": [*listed, *([{"id": None, "zones": bare}] if bare else [])]}
+    document = {"sockets": [*listed, *([{"id": None, "zones": bare}] if bare else [])]}
+    return _digest(document), document
 
 
 def _digest(document: Document) -> str:
@@ -152,8 +171,8 @@ class Waiting:
 
 def waiting_documents(
     waiting: Iterable[Waiting], *, ended: Iterable[ClusterPod] = (), plans: Mapping[str, Sequence[str]] = {}
-) -> Documents:
-    """Pods that wait, those of one owner together.
+) -> Iterator[tuple[str, Document]]:
+    """Yield pods that wait, those of one owner together, each with its key.
 
     Args:
         waiting: the pods.
@@ -172,12 +191,11 @@ def waiting_documents(
         groups.setdefault(
             f"{owner.uid if owner else item.pod.uid} {sorted(item.pod.requests.items())}", []
         ).append(item)
-    found: Documents = {}
     for group in groups.values():
         first = min(group, key=lambda item: (item.pod.created, item.pod.name))
         owner = first.pod.controller
         names = sorted(item.pod.name for item in group)
-        found[f"waiting/{first.pod.namespace}/{names[0]}"] = {
+        document = {
             **_waiting(first),
             "owner": [owner.kind, owner.name] if owner else None,
             "pods": names,
@@ -186,7 +204,7 @@ def waiting_documents(
                 {name for item in names for name in plans.get(f"{first.pod.namespace}/{item}", ())}
             ),
         }
-    return found
+        yield f"waiting/{first.pod.namespace}/{names[0]}", document
 
 
 def _waiting(item: Waiting) -> dict[str, Any]:

@@ -11,10 +11,14 @@ import aiohttp
 import pytest
 
 from numazones_client.resources import PODS
+from numazones_operator.options import Options
 from numazones_operator.page.board import Board
+from numazones_operator.page.gathering import Gathering
+from numazones_operator.rebalance.intent import Intent
 from numazones_simulator import node_kinds
 
 from .closed_loop import Loop, closed_loop, eventually
+from .test_pipeline import Setting
 
 PAGE: dict[str, Any] = {"page_address": "127.0.0.1:0"}
 
@@ -193,7 +197,94 @@ async def test_a_replica_that_stands_by_says_what_it_does_not_know(tmp_path: Pat
             assert "accuracy/" not in seen.documents
 
 
+# Gathering
+
+
+class Gathered:
+    """What is gathered from a pipeline that is fed by hand."""
+
+    def __init__(self) -> None:
+        self.setting = Setting()
+        self.now = 0.0
+        self.look = 0.0
+        """Seconds that pass from one look at the clock to the next."""
+        self.slices: list[tuple[float, float]] = []
+        """Seconds of work, and of rest after it."""
+        self._rested = 0.0
+        self.gathering = Gathering(
+            self.setting.pipeline,
+            Intent(self.setting.server, made_for_changed=lambda _uid: None),  # type: ignore[arg-type]
+            options=Options(),
+            metrics=self.setting.metrics,
+            identity="test",
+            clock=self._clock,
+            sleep=self._sleep,
+        )
+        self.board = self.gathering.board
+
+    def _clock(self) -> float:
+        self.now += self.look
+        return self.now
+
+    async def _sleep(self, seconds: float) -> None:
+        self.slices.append((self.now - self._rested, seconds))
+        self._rested = self.now
+        await asyncio.sleep(0)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        async with self.gathering.looking():
+            task = asyncio.create_task(self.gathering.run())
+            try:
+                yield
+            finally:
+                task.cancel()
+
+    async def round(self) -> None:
+        """Wait until a round has begun and ended."""
+        for _ in range(2):
+            await self.board.news(self.board.version)
+
+
+async def test_the_page_rests_longer_than_it_works() -> None:
+    gathered = Gathered()
+    gathered.look = 0.01
+    async with gathered.running():
+        await gathered.round()
+    assert len(gathered.slices) > 3
+    assert all(rest > work for work, rest in gathered.slices)
+
+
+async def test_a_machine_that_no_node_has_any_longer_is_taken_down() -> None:
+    gathered = Gathered()
+    state = gathered.setting.state
+    async with gathered.running():
+        await gathered.round()
+        shown = board_of(gathered.board)
+        machine = f"machine/{shown['node/node']['machine']}"
+        assert shown[machine]["sockets"]
+        seen = gathered.board.version
+        for node in list(state.nodes):
+            state.nodes.remove(node)
+        await gathered.round()
+        assert board_of(gathered.board, seen) == {"node/node": None, machine: None}
+
+
 # The board
+
+
+async def test_news_are_told_when_they_are_announced() -> None:
+    board = Board()
+    waiting = asyncio.create_task(board.news(0))
+    board.show({"a/": 1})
+    await asyncio.sleep(0)
+    latecomer = asyncio.create_task(board.news(0))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    assert not latecomer.done()
+    board.announce()
+    async with asyncio.timeout(5):
+        await asyncio.gather(waiting, latecomer, board.news(0))
 
 
 def test_a_document_that_did_not_change_is_no_news() -> None:

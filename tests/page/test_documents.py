@@ -163,7 +163,7 @@ def test_pods_of_one_owner_wait_together_and_count_their_rejections() -> None:
         waiting,
         ended=[ClusterPod.from_api(items[-2])],
         plans={"team/trainer-3": ["a"], "team/trainer-2": ["b"]},
-    ).items()
+    )
     assert not others
     assert key == "waiting/team/trainer-2"
     assert document["pods"] == ["trainer-2", "trainer-3"]

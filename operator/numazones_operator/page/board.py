@@ -24,11 +24,10 @@ class Board:
         self.version = 0
         self._documents: dict[str, tuple[int, bytes]] = {}
         """Key → (version, JSON), those that changed last at the end."""
-        self._told: tuple[int, int, tuple[bytes, ...]] = (0, 0, ())
-        """What was last asked for: from which version to which, and the answer, for the others who ask."""
         self._gone = 0
         self._horizon = 0
         """Who has seen less than this may show documents that are gone, and nobody knows which."""
+        self._announced = 0
         self._changed = asyncio.Event()
 
     def show(self, documents: Mapping[str, Any]) -> None:
@@ -46,47 +45,39 @@ class Board:
             self._gone = 0
             self._horizon = self.version
 
-    def keys(self, beginning: str) -> list[str]:
-        """Return the keys of what is shown that begin so."""
-        return [
-            key for key, (_, body) in self._documents.items() if body != _GONE and key.startswith(beginning)
-        ]
-
     def wipe(self) -> None:
         """Show nothing, and keep nothing."""
         self._documents.clear()
-        self._told = (0, 0, ())
         self._gone = 0
         self.version += 1
         self._horizon = self.version
 
     def announce(self) -> None:
         """Wake those who wait for news."""
+        self._announced = self.version
         self._changed.set()
         self._changed.clear()
 
     async def news(self, seen: int) -> None:
-        """Wait for another version than the one that was seen, or an announcement."""
-        if self.version == seen:
+        """Wait until more was announced than what was seen, or something was announced again."""
+        if self._announced <= seen:
             await self._changed.wait()
 
     def forgot(self, seen: int) -> bool:
         """Whether someone who has seen a version must begin anew."""
         return not self._horizon <= seen <= self.version
 
-    def since(self, seen: int) -> tuple[bytes, ...]:
-        """Return what changed after a version, as JSON objects of moderate size, the oldest change first."""
-        if self._told[:2] != (seen, self.version):
-            self._told = (seen, self.version, tuple(_parcels(self._changes(seen))))
-        return self._told[2]
+    def since(self, seen: int) -> Iterator[bytes]:
+        """Return what changed after a version and until now, as JSON objects, the oldest change first.
 
-    def _changes(self, seen: int) -> list[bytes]:
+        They are of moderate size, and each is put together when it is asked for.
+        """
         found = []
         for key, (version, body) in reversed(self._documents.items()):
             if version <= seen:
                 break
-            found.append(json.dumps(key).encode() + b":" + body)
-        return found[::-1]
+            found.append((key, body))
+        return _parcels(reversed(found))
 
     def _put(self, key: str, body: bytes) -> None:
         before = self._documents.get(key)
@@ -100,12 +91,12 @@ class Board:
         self._documents[key] = (self.version, body)
 
 
-def _parcels(entries: Iterable[bytes]) -> Iterator[bytes]:
+def _parcels(entries: Iterable[tuple[str, bytes]]) -> Iterator[bytes]:
     parcel: list[bytes] = []
     size = 0
-    for entry in entries:
-        parcel.append(entry)
-        size += len(entry)
+    for key, body in entries:
+        parcel.append(json.dumps(key).encode() + b":" + body)
+        size += len(parcel[-1])
         if size > _PARCEL:
             yield b"{" + b",".join(parcel) + b"}"
             parcel, size = [], 0

@@ -1,15 +1,16 @@
-"""What the page shows, gathered from the operator's parts, once a second while somebody looks.
+"""What the page shows, gathered from the operator's parts, about once a second while somebody looks.
 
 Nothing is gathered, nor kept, for nobody. Only what changed is written anew: of nodes the objects themselves
-tell, since the mirror makes new ones for every change. Predicting has the right of way: the work is cut into
-slices, and advice, which is dear, is asked for one pod a round, in a thread, and holds as long as the node
-that it is about stays as it is.
+tell, since the mirror makes new ones for every change. Predicting and publishing have the right of way: the
+work is cut into slices, each followed by a rest of some times its length, so that much to show makes a round
+longer and nobody's wait. Advice, which is dear, is asked for one pod a round, in a thread, and holds as long
+as the node that it is about stays as it is.
 """
 
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -18,6 +19,7 @@ from numazones import prediction
 from numazones.advice import advise_on
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.prediction import Prediction
+from numazones_operator.cluster_state import Clock
 from numazones_operator.metrics import Metrics
 from numazones_operator.options import Options
 from numazones_operator.page.board import Board
@@ -26,7 +28,6 @@ from numazones_operator.rebalance.intent import Intent
 from numazones_operator.rebalance.objects import Recommendation
 from numazones_page.documents import (
     Document,
-    Documents,
     Waiting,
     accuracy_document,
     cluster_document,
@@ -36,7 +37,9 @@ from numazones_page.documents import (
 )
 
 _PERIOD = 1.0
-_SLICE = 0.003
+_SLICE = 0.002
+_REST = 4.0
+"""How many times as long as a slice took the page does nothing after it."""
 _COURTESY = 1.0
 """Seconds that a slice waits for predictions, before it is the page's turn all the same."""
 _ENDED_PLANS = 10
@@ -56,7 +59,15 @@ class Gathering:
     """Keeps a board up to date for those who look at it."""
 
     def __init__(
-        self, pipeline: Pipeline, intent: Intent, *, options: Options, metrics: Metrics, identity: str
+        self,
+        pipeline: Pipeline,
+        intent: Intent,
+        *,
+        options: Options,
+        metrics: Metrics,
+        identity: str,
+        clock: Clock = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.board = Board()
         self.viewers = 0
@@ -65,16 +76,22 @@ class Gathering:
         self._shapes = options.target_shapes
         self._metrics = metrics
         self._identity = identity
+        self._clock = clock
+        self._sleep = sleep
         self._watched = asyncio.Event()
         self._nodes: dict[str, tuple[ClusterNode, tuple[str, ...]]] = {}
-        """Name → the node as it is shown, and the keys of its documents."""
-        self._waiting: frozenset[str] = frozenset()
+        """Name → the node as it is shown, and the key of its machine, if that is known."""
+        self._machines: set[str] = set()
+        """Keys of the machines that are shown."""
+        self._listed: dict[str, set[str]] = {}
+        """Kind of document → the keys of those that are shown."""
         self._plans: dict[str, Document] = {}
         """UID of a recommendation → its document as it was first shown, with the zones as they were then."""
         self._advice: dict[str, _Advice] = {}
         """UID of an owner, or of a pod without one → what is known to help."""
         self._rounds = 0
         self._slice_started = 0.0
+        self._announced = 0.0
 
     @asynccontextmanager
     async def looking(self) -> AsyncIterator[None]:
@@ -98,17 +115,22 @@ class Gathering:
                 await self._gather()
             except Exception:  # noqa: BLE001 - whatever is wrong with a page, predicting goes on
                 _log.exception("the page could not be brought up to date")
-            self.board.announce()
-            await asyncio.sleep(_PERIOD)
+            self._announce()
+            await self._sleep(_PERIOD)
 
     def _forget(self) -> None:
         self.board.wipe()
         self._nodes.clear()
+        self._machines.clear()
+        self._listed.clear()
         self._advice.clear()
-        self._waiting = frozenset()
+
+    def _announce(self) -> None:
+        self._announced = self._clock()
+        self.board.announce()
 
     async def _gather(self) -> None:
-        self._slice_started = time.monotonic()
+        self._slice_started = self._clock()
         self.board.show(
             cluster_document(
                 source=self._identity,
@@ -119,7 +141,7 @@ class Gathering:
         )
         await self._show_nodes()
         await self._show_waiting()
-        self._show_plans()
+        await self._show_plans()
         if self._intent.followed.is_set():
             self.board.show(accuracy_document(self._accuracy(), note="since this replica started"))
         else:
@@ -135,19 +157,27 @@ class Gathering:
     # Nodes
 
     async def _show_nodes(self) -> None:
-        present = set()
+        present: set[str] = set()
+        used: set[str] = set()
         for node in self._pipeline.state.all_nodes():
             present.add(node.name)
             if self._nodes.get(node.name, (None,))[0] is not node:
-                documents = node_documents(node, self._shapes)
-                self._nodes[node.name] = (node, tuple(documents))
-                self.board.show(documents)
+                self._show_node(node)
+            used.update(self._nodes[node.name][1])
             await self._breathe()
         for name in self._nodes.keys() - present:
             del self._nodes[name]
             self.board.take_down([f"node/{name}"])
-        machines = {key for _, keys in self._nodes.values() for key in keys}
-        self.board.take_down([key for key in self.board.keys("machine/") if key not in machines])
+        self.board.take_down(self._machines - used)
+        self._machines &= used
+
+    def _show_node(self, node: ClusterNode) -> None:
+        documents = node_documents(node, self._shapes)
+        machine = tuple(key for key in documents if key.startswith("machine/"))
+        # Its key is made of what it says.
+        self.board.show({key: item for key, item in documents.items() if key not in self._machines})
+        self._nodes[node.name] = (node, machine)
+        self._machines.update(machine)
 
     # Waiting pods
 
@@ -169,10 +199,7 @@ class Gathering:
                 Waiting(pod, found, advice[_owner(pod)].sentences if _owner(pod) in advice else ())
             )
             await self._breathe()
-        documents = waiting_documents(waiting, plans=self._placed())
-        self.board.take_down(self._waiting - documents.keys())
-        self._waiting = frozenset(documents)
-        self.board.show(documents)
+        await self._list("waiting", waiting_documents(waiting, plans=self._placed()))
         self._advice = advice
         if unadvised:
             self._rounds += 1
@@ -200,20 +227,20 @@ class Gathering:
 
     # Plans
 
-    def _show_plans(self) -> None:
+    async def _show_plans(self) -> None:
+        shown = _worth_showing(self._intent.recommendations)
+        uids = {item.uid for item in shown}
+        self._plans = {uid: first for uid, first in self._plans.items() if uid in uids}
+        await self._list("plan", map(self._plan, shown))
+
+    def _plan(self, item: Recommendation) -> tuple[str, Document]:
         state = self._pipeline.state
-        firsts: dict[str, Document] = {}
-        documents: Documents = {}
-        for item in _worth_showing(self._intent.recommendations):
-            first = self._plans.get(item.uid)
-            shown = recommended_document(
-                item.name, item.spec, item.status, state.node, state.pods.get, first=first
-            )
-            firsts[item.uid] = first or shown[f"plan/{item.name}"]
-            documents |= shown
-        self._plans = firsts
-        self.board.take_down([key for key in self.board.keys("plan/") if key not in documents])
-        self.board.show(documents)
+        first = self._plans.get(item.uid)
+        ((key, document),) = recommended_document(
+            item.name, item.spec, item.status, state.node, state.pods.get, first=first
+        ).items()
+        self._plans.setdefault(item.uid, document)
+        return key, document
 
     def _placed(self) -> dict[str, list[str]]:
         """NAMESPACE/NAME of a waiting pod → the plans in force that place it."""
@@ -236,14 +263,34 @@ class Gathering:
                     counts[accuracy] = counts.get(accuracy, 0) + int(sample.value)
         return counts
 
+    # One slice after the other
+
+    async def _list(self, kind: str, documents: Iterable[tuple[str, Document]]) -> None:
+        """Show the documents of a kind, and no others of it any longer."""
+        listed = self._listed.setdefault(kind, set())
+        current = set()
+        for key, document in documents:
+            current.add(key)
+            listed.add(key)
+            self.board.show({key: document})
+            await self._breathe()
+        gone = listed - current
+        self.board.take_down(gone)
+        listed -= gone
+
     async def _breathe(self) -> None:
-        """Let others run if this has gone on for a while, and predictions first, for a second at most."""
-        if time.monotonic() - self._slice_started > _SLICE:
-            await asyncio.sleep(0)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_COURTESY):
-                    await self._pipeline.idle.wait()
-            self._slice_started = time.monotonic()
+        """Rest if this has gone on for a while, and let predictions go first, for a second at most."""
+        now = self._clock()
+        took = now - self._slice_started
+        if took < _SLICE:
+            return
+        if now - self._announced > _PERIOD:
+            self._announce()
+        await self._sleep(_REST * took)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_COURTESY):
+                await self._pipeline.idle.wait()
+        self._slice_started = self._clock()
 
 
 def _worth_showing(items: Iterable[Recommendation]) -> list[Recommendation]:
