@@ -8,6 +8,7 @@ fails, and the process stops.
 
 import asyncio
 import contextlib
+import gc
 import logging
 import secrets
 import socket
@@ -174,6 +175,9 @@ class Operator:
         state = self.pipeline.state
         _log.info("synced: %d nodes, %d pods, %d zones", len(state.nodes), len(state.pods), len(state.zones))
         self.pipeline.synced = True
+        # A mirror has no circles, so its objects go by their counts alone. Walking through all of them
+        # in search of circles holds the loop, the longer the larger the cluster is.
+        gc.freeze()
         self.ready.set()
         await self.pipeline.renew()
         self.start_task(self.pipeline.run(), name="pipeline")
@@ -337,6 +341,7 @@ class Operator:
             task.remove_done_callback(self._ended)
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        gc.unfreeze()
         with contextlib.suppress(ValueError, RuntimeError, NotImplementedError):
             for number in ending_signals():
                 asyncio.get_running_loop().remove_signal_handler(number)

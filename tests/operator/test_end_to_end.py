@@ -1,5 +1,6 @@
 """The operator on the embedded API server, through its real entry points: predictions, outcomes, events."""
 
+import gc
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -161,6 +162,16 @@ async def test_the_operator_says_how_it_is(tmp_path: Path) -> None:
             for path in ("healthz", "readyz"):
                 async with session.get(f"http://127.0.0.1:{operator.port}/{path}") as answer:
                     assert answer.status == 200, await answer.text()
+
+
+async def test_garbage_is_not_sought_among_what_was_listed_while_the_operator_runs(tmp_path: Path) -> None:
+    async with closed_loop(tmp_path) as loop:
+        await loop.start_nodes(two_nodes())
+        before = gc.get_freeze_count()
+        operator = await loop.start_operator()
+        await operator.ready.wait()
+        assert gc.get_freeze_count() > before
+    assert gc.get_freeze_count() == 0
 
 
 async def test_probes_of_an_operator_whose_event_loop_hangs_are_not_answered(tmp_path: Path) -> None:
