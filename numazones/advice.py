@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from numazones import quantity, scheduling
+from numazones import cpuset, quantity, scheduling
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.demand import Container, Demand
 from numazones.errors import NumazonesError
@@ -263,7 +263,7 @@ def _evictions(rejection: Admission, names: Mapping[str, str]) -> Iterator[Advic
     for uid in _by_size(node, names):
         admission = _admitted(remove(node, uid), pod)
         if admission is not None:
-            held = sum(cpus.bit_count() for cpus in node.cpus.assignments.get(uid, {}).values())
+            held = _cpus_held(node, uid)
             what = f", which holds {_figure(CPU, held)}" if held else ""
             found.append(Advice(Change.EVICTION, f"move {names[uid]} away{what}", admission))
             if len(found) == _MOST_EVICTIONS_NAMED:
@@ -275,7 +275,12 @@ def _by_size(node: Node, names: Mapping[str, str]) -> Iterable[str]:
     return sorted(
         (uid for uid in node.pods if uid in names),
         key=lambda uid: (
-            sum(cpus.bit_count() for cpus in node.cpus.assignments.get(uid, {}).values()),
+            _cpus_held(node, uid),
             names[uid],
         ),
     )
+
+
+def _cpus_held(node: Node, uid: str) -> int:
+    """How many CPUs a pod has exclusively; those that containers took over from init containers once."""
+    return cpuset.union(node.cpus.assignments.get(uid, {}).values()).bit_count()

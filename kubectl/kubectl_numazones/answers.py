@@ -162,7 +162,10 @@ def policy_lines(pod: ClusterPod, node: ClusterNode) -> tuple[str, ...]:
 
 
 def holders(node: ClusterNode) -> Iterator[tuple[str, str, str, str, str]]:
-    """Yield (NUMA node, pod, CPUs, memory, devices) for whoever holds something, NUMA node by NUMA node."""
+    """Yield (NUMA node, pod, CPUs, memory, devices) for whoever holds something, NUMA node by NUMA node.
+
+    Devices that are near no NUMA node in particular come last, on ``any``.
+    """
     names = node.pod_names
     if node.policy_state is not None:
         for held in sorted(
@@ -177,6 +180,10 @@ def holders(node: ClusterNode) -> Iterator[tuple[str, str, str, str, str]]:
             row = _share(node.state, uid, numa, cpus_of_numa)
             if row is not None:
                 yield (str(numa), names.get(uid, f"uid {uid}"), *row)
+    for uid in sorted(node.state.pods, key=lambda uid: names.get(uid, uid)):
+        devices = _devices(node.state, uid, 0)
+        if devices:
+            yield "any", names.get(uid, f"uid {uid}"), "", "", devices
 
 
 def _share(state: Node, uid: str, numa: int, cpus_of_numa: int) -> tuple[str, str, str] | None:
@@ -191,19 +198,22 @@ def _share(state: Node, uid: str, numa: int, cpus_of_numa: int) -> tuple[str, st
         for block in blocks
         if block.affinity >> numa & 1 and block.size
     ]
-    devices = [
-        f"{resource.rpartition('/')[2]}:{','.join(near)}"
-        for kinds in state.devices.assignments.get(uid, {}).values()
-        for resource, mask in kinds.items()
-        if (
-            near := state.kubelet.devices.resources[resource].ids(
-                mask & state.kubelet.devices.resources[resource].touching(1 << numa)
-            )
-        )
-    ]
+    devices = _devices(state, uid, 1 << numa)
     if not cpus and not memory and not devices:
         return None
-    return cpuset.format(cpus), ", ".join(memory), " ".join(devices)
+    return cpuset.format(cpus), ", ".join(memory), devices
+
+
+def _devices(state: Node, uid: str, mask: int) -> str:
+    """The devices near NUMA nodes that a pod holds; with none, those that are near none in particular."""
+    held = []
+    for kinds in state.devices.assignments.get(uid, {}).values():
+        for resource, members in kinds.items():
+            devices = state.kubelet.devices.resources[resource]
+            near = devices.ids(members & (devices.touching(mask) if mask else devices.without_topology))
+            if near:
+                held.append(f"{resource.rpartition('/')[2]}:{','.join(near)}")
+    return " ".join(held)
 
 
 def place(

@@ -56,21 +56,28 @@ class Shortfall:
 
 
 def holders_of(shortage: Shortage, node: Node) -> Iterator[tuple[str, int]]:
-    """Yield (UID, amount) for the pods that hold of the resource on the NUMA nodes looked at, most first."""
+    """Yield (UID, amount) for the pods that hold of the resource on the NUMA nodes looked at, most first.
+
+    CPUs and devices that containers took over from init containers count once.
+    """
     mask = cpuset.of(shortage.numas)
     held: dict[str, int] = {}
     if shortage.resource == CPU:
         here = node.kubelet.cpus.topology.cpus_in(mask)
         for uid, cpus in node.cpus.assignments.items():
-            held[uid] = sum((part & here).bit_count() for part in cpus.values())
+            held[uid] = (cpuset.union(cpus.values()) & here).bit_count()
     elif is_memory(shortage.resource):
         for uid, containers in node.memory.assignments.items():
             blocks = [block for part in containers.values() for block in part if block.affinity & mask]
             held[uid] = sum(block.size for block in blocks if block.type == shortage.resource)
     else:
-        near = node.kubelet.devices.resources[shortage.resource].touching(mask)
+        device = node.kubelet.devices.resources[shortage.resource]
+        near = device.touching(mask)
+        if mask == node.kubelet.machine.numa_mask:
+            near |= device.without_topology
         for uid, parts in node.devices.assignments.items():
-            held[uid] = sum((part.get(shortage.resource, 0) & near).bit_count() for part in parts.values())
+            members = cpuset.union(part.get(shortage.resource, 0) for part in parts.values())
+            held[uid] = (members & near).bit_count()
     yield from sorted(
         ((uid, amount) for uid, amount in held.items() if amount), key=lambda one: (-one[1], one[0])
     )
@@ -232,14 +239,7 @@ class _Inspection:
         needs = [need for need in self.needs if self._cares(need)]
         widths = sorted({need.width for need in needs})
         if policy != SINGLE_NUMA_NODE and len(widths) > 1:
-            narrow, wide = (
-                enumerated(need.resource for need in needs if need.width == width)
-                for width in (widths[0], widths[-1])
-            )
-            return Shortfall(
-                f"{narrow} would fit on {_nodes(widths[0])}, {wide} only on {_count(widths[-1])}; "
-                f"policy {policy} wants all on the same NUMA nodes"
-            )
+            return self._different_widths(needs, widths)
         width = 1 if policy == SINGLE_NUMA_NODE or not widths else widths[0]
         everywhere = [mask for mask, _ in masks_of_size(self.kubelet.machine.numa_mask, width)]
         masks = [mask for mask in everywhere if self._holds_reusable(mask, needs)]
@@ -266,6 +266,37 @@ class _Inspection:
         sets = "no NUMA node offers" if width == 1 else f"no {_nodes(width)} offer"
         sentence = f"{sets} everything at once; the nearest, {name_numas(nearest)}, lacks {lacks}{bound}"
         return Shortfall(sentence, per_mask[nearest])
+
+    def _different_widths(self, needs: Sequence[_Need], widths: Sequence[int]) -> Shortfall:
+        """Resources that take different numbers of NUMA nodes even when empty; and which is short now."""
+        narrow, wide = (
+            enumerated(need.resource for need in needs if need.width == width)
+            for width in (widths[0], widths[-1])
+        )
+        sentence = (
+            f"{narrow} would fit on {_nodes(widths[0])}, {wide} only on {_count(widths[-1])}; "
+            f"policy {self.kubelet.topology.policy} wants all on the same NUMA nodes"
+        )
+        short = tuple(best for need in needs if (best := self._best(need)) is not None)
+        if not short:
+            return Shortfall(sentence)
+        now = enumerated(
+            f"{offered} of {needed} {_noun(one.resource, one.needed)} on {name_numas(cpuset.of(one.numas))}"
+            for one in short
+            for needed, offered in [_figures(one.resource, one.needed, one.offered)]
+        )
+        return Shortfall(f"on an empty node {sentence}; now at most {now} could be had", short)
+
+    def _best(self, need: _Need) -> Shortage | None:
+        """The fullest offer of a resource, on as many NUMA nodes as it takes; None where one is enough."""
+        best: Shortage | None = None
+        for mask, _ in masks_of_size(self.kubelet.machine.numa_mask, need.width):
+            short = self._shortages(mask, [need])
+            if not short:
+                return None
+            if best is None or short[0].offered > best.offered:
+                best = short[0]
+        return best
 
     def _holds_reusable(self, mask: int, needs: Sequence[_Need]) -> bool:
         """Whether NUMA nodes hold all that init containers left for reuse, as hints have to."""

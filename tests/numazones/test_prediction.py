@@ -225,8 +225,9 @@ def test_a_burstable_pod_with_hugepages_is_concerned() -> None:
             pod("p", cpu=20),
             (10, 4),
             (
-                "memory would fit on one NUMA node, cpu only on two; policy restricted wants all on the "
-                "same NUMA nodes (worker-1)"
+                "on an empty node memory would fit on one NUMA node, cpu only on two; policy restricted "
+                "wants all on the same NUMA nodes; now at most 16 of 20 exclusive CPUs on NUMA nodes 0-1 "
+                "could be had (worker-1)"
             ),
         ),
     ],
