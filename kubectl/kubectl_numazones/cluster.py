@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import click
 import orjson
 
+from kubectl_numazones.nesting import too_deep
 from numazones.api.meta import API_VERSION, GROUP
 from numazones.api.rebalance import ENDED
 from numazones.cluster import ClusterNode, ClusterPod
@@ -388,9 +389,17 @@ def _warn_of_versions(items: Iterable[Object]) -> None:
 
 
 def _files(path: Path) -> list[Path]:
-    if not path.is_dir():
-        return [path]
-    found = sorted(file for file in path.iterdir() if file.suffix in _SUFFIXES and file.is_file())
+    try:
+        if not path.is_dir():
+            return [path]
+        # A link that leads nowhere is named when it is read: to pass over it would leave objects out.
+        found = sorted(
+            file
+            for file in path.iterdir()
+            if file.suffix in _SUFFIXES and (file.is_file() or (file.is_symlink() and not file.is_dir()))
+        )
+    except OSError as error:
+        raise BadDump(f"{path}: {error.strerror or error}") from error
     if not found:
         raise BadDump(
             f"{path} holds no {', '.join(_SUFFIXES)} file; name a dump that kubectl get -o json wrote"
@@ -442,6 +451,8 @@ def documents(path: Path) -> Iterator[Any]:
                     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
                 }
 
+            if too_deep(content, Loader):
+                raise BadDump(f"{path} nests deeper than any object of Kubernetes; dump it again")
             try:
                 yield from yaml.load_all(content, Loader=Loader)
             except yaml.YAMLError as error:

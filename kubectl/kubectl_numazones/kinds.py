@@ -46,10 +46,9 @@ ACCESS_REVIEWS = Resource("authorization.k8s.io", "v1", "selfsubjectaccessreview
 
 
 def rights() -> Iterator[tuple[str, Resource, str]]:
-    """Yield (verb, resource, subresource) of everything that commands ask of an API server."""
+    """Yield (verb, resource, subresource) of what commands ask of an API server, whatever runs in it."""
     for kind in DOCTORS:
         if not kind.foreign:
             yield "list", kind.resource, ""
     yield "list", resources.NODE_RESOURCE_TOPOLOGIES, ""
     yield "get", resources.DEFINITIONS, ""
-    yield "get", resources.NODES, "proxy"

@@ -8,14 +8,15 @@ exporter's own reader of sysfs: there is one such reader, and a recording is a n
 import json
 import tarfile
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
-from kubectl_numazones.cluster import BadDump
+from kubectl_numazones.cluster import MALFORMED, BadDump
 from numazones import cpuset
 from numazones.api.numazone import NUMAZone
 from numazones.api.zones import node_from_zones
@@ -28,6 +29,7 @@ from numazones.kubelet.device_manager import Device
 from numazones.kubelet.node import Node
 from numazones.kubelet.node_info import PodInfo
 from numazones.kubelet.rejection import STATUS_PREFIX
+from numazones.machine import Machine
 from numazones.pod import Pod
 from numazones.whatif.history import (
     Arrival,
@@ -52,6 +54,9 @@ ZONES = "numazones.json"
 SNAPSHOT, HELD, REJECTED = "snapshot", "hold", "reject"
 """Operations of such recordings: the node was read; a pod was there; one was rejected before."""
 _ENDED = frozenset({"Succeeded", "Failed"})
+_LINE = "line"
+"""Where an operation is in its file, noted while it is read."""
+_Read = TypeVar("_Read")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,17 +91,12 @@ def compare(directory: Path) -> Report:
         here = [line for line in lines if line.get("node") == name]
         if any(line["op"] == SNAPSHOT for line in here):
             state = _as_found(directory / name / ZONES, state)
-        operations = _operations(here)
+        operations = _operations(directory, here)
         outcomes += (
             (name, outcome)
             for outcome in replay(node.info(state, beside=""), devices, operations, preference=preference)
         )
-    outside = tuple(
-        (_name(line), str(line["outcome"].get("reason") or "not decided while it was watched"))
-        for line in lines
-        if line["op"] == REJECTED
-        or (line["op"] == "create" and (not line.get("node") or not _decided(line["outcome"])))
-    )
+    outside = tuple(_read_each(directory, lines, _outside))
     return Report(tuple(outcomes), outside, any(line["op"] == SNAPSHOT for line in lines))
 
 
@@ -106,11 +106,13 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
             for number, text in enumerate(file, 1):
                 try:
                     line = json.loads(text)
-                except ValueError as error:
+                except (ValueError, RecursionError) as error:
                     raise BadDump(f"{path}, line {number}: cut off or no JSON ({error})") from error
-                if not isinstance(line, dict) or "op" not in line:
+                if not isinstance(line, dict) or not isinstance(line.get("op"), str):
                     raise BadDump(f"{path}, line {number}: holds no operation")
-                yield line
+                if not isinstance(line.get("node") or "", str):
+                    raise BadDump(f"{path}, line {number}: its node {line['node']!r:.40} is no name")
+                yield line | {_LINE: number}
     except OSError as error:
         raise BadDump(f"{path}: {error.strerror or error}; a recording has a {HISTORY}") from error
 
@@ -133,26 +135,52 @@ def history(directory: Path) -> tuple[list[ClusterNode], list[Event]]:
     for name in sorted({line["node"] for line in lines}):
         node, state, _ = _node(directory / name, None)
         nodes.append(node.with_state(state))
-    return nodes, list(_events(lines))
+    return nodes, list(_read_each(directory, lines, _events))
 
 
-def _events(lines: Iterable[Mapping[str, Any]]) -> Iterator[Event]:
+def _read_each(
+    directory: Path,
+    lines: Iterable[Mapping[str, Any]],
+    reading: Callable[[Mapping[str, Any]], Iterator[_Read]],
+) -> Iterator[_Read]:
+    """Yield what is read from each operation; one that has not the form that recorders give it is named."""
     for line in lines:
-        if line["op"] == "delete":
+        try:
+            found = list(reading(line))
+        except (*MALFORMED, MemoryError) as error:
+            raise BadDump(
+                f"{directory / HISTORY}, line {line[_LINE]}: this {line['op']} has not the form that "
+                f"recorders give it ({type(error).__name__}: {error}); record it again"
+            ) from error
+        except NumazonesError as error:
+            raise BadDump(f"{directory / HISTORY}, line {line[_LINE]}: {error}") from error
+        yield from found
+
+
+def _events(line: Mapping[str, Any]) -> Iterator[Event]:
+    if line["op"] == "delete":
+        yield Leaving(line["uid"])
+    elif line["op"] in {"create", HELD, REJECTED}:
+        body = line["pod"]
+        namespace = body["metadata"].get("namespace", "default")
+        yield ClusterPod.from_api(
+            {
+                "metadata": {**body["metadata"], "namespace": namespace, "uid": line["uid"]},
+                "spec": {**created_spec(body["spec"], namespace=namespace), "nodeName": line["node"]},
+            }
+        )
+        outcome = line["outcome"]
+        rejected = (outcome.get("message") or "").startswith(STATUS_PREFIX)
+        if outcome["phase"] in _ENDED and not rejected:
             yield Leaving(line["uid"])
-        elif line["op"] in {"create", HELD, REJECTED}:
-            body = line["pod"]
-            namespace = body["metadata"].get("namespace", "default")
-            yield ClusterPod.from_api(
-                {
-                    "metadata": {**body["metadata"], "namespace": namespace, "uid": line["uid"]},
-                    "spec": {**created_spec(body["spec"], namespace=namespace), "nodeName": line["node"]},
-                }
-            )
-            outcome = line["outcome"]
-            rejected = (outcome.get("message") or "").startswith(STATUS_PREFIX)
-            if outcome["phase"] in _ENDED and not rejected:
-                yield Leaving(line["uid"])
+
+
+def _outside(line: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Pods that no kubelet decided, and why."""
+    if line["op"] == REJECTED or (
+        line["op"] == "create" and (not line.get("node") or not _decided(line["outcome"]))
+    ):
+        yield _name(line), str(line["outcome"].get("reason") or "not decided while it was watched")
 
 
 def _node(
@@ -160,10 +188,7 @@ def _node(
 ) -> tuple[ClusterNode, Node, dict[str, tuple[Device, ...]]]:
     """The node before the first operation: no pods, all devices as its plugins announced them."""
     try:
-        with tempfile.TemporaryDirectory(prefix="numazones-") as scratch:
-            with tarfile.open(directory / TREE) as tree:
-                tree.extractall(scratch, filter="data")
-            machine = SysfsReader(Path(scratch, "sys"), Path(scratch, "proc")).read().value.machine
+        machine = _machine(directory / TREE)
         configuration = yaml.safe_load((directory / "kubelet-config.yaml").read_text(encoding="utf-8"))
         body = json.loads((directory / "node.json").read_text(encoding="utf-8"))
         plugins = json.loads((directory / "device_plugins.json").read_text(encoding="utf-8"))
@@ -177,14 +202,22 @@ def _node(
         return ClusterNode.from_api(body), state, devices
     except (
         OSError,
-        ValueError,
-        KeyError,
-        TypeError,
+        EOFError,
+        RecursionError,
         tarfile.TarError,
+        zlib.error,
+        *MALFORMED,
         yaml.YAMLError,
         NumazonesError,
     ) as error:
         raise BadDump(f"{directory}: this recorded node cannot be used: {error!r}") from error
+
+
+def _machine(packed: Path) -> Machine:
+    with tempfile.TemporaryDirectory(prefix="numazones-") as scratch:
+        with tarfile.open(packed) as tree:
+            tree.extractall(scratch, filter="data")
+        return SysfsReader(Path(scratch, "sys"), Path(scratch, "proc")).read().value.machine
 
 
 def _as_found(path: Path, fresh: Node) -> Node:
@@ -204,23 +237,26 @@ def _as_found(path: Path, fresh: Node) -> Node:
             memory_pods=found.memory.pods,
             device_assignments=found.device_assignments,
         )
-    except (OSError, ValueError, KeyError, TypeError, NumazonesError) as error:
+    except (OSError, RecursionError, *MALFORMED, NumazonesError) as error:
         raise BadDump(f"{path}: the recorded state cannot be used: {error}") from error
 
 
-def _operations(lines: list[dict[str, Any]]) -> Iterator[Operation]:
-    for line in lines:
-        match line["op"]:
-            case "create":
-                yield _arrival(line)
-            case "hold":
-                yield _held(line)
-            case "delete":
-                yield Departure(line["uid"])
-            case "kubelet-restart" | "kubelet-crash":
-                yield Restart()
-            case "device-health":
-                yield DeviceHealth(line["resource"], line["device"], line["health"] == "Healthy")
+def _operations(directory: Path, lines: Iterable[Mapping[str, Any]]) -> Iterator[Operation]:
+    return _read_each(directory, lines, _operation)
+
+
+def _operation(line: Mapping[str, Any]) -> Iterator[Operation]:
+    match line["op"]:
+        case "create":
+            yield _arrival(line)
+        case "hold":
+            yield _held(line)
+        case "delete":
+            yield Departure(line["uid"])
+        case "kubelet-restart" | "kubelet-crash":
+            yield Restart()
+        case "device-health":
+            yield DeviceHealth(line["resource"], line["device"], line["health"] == "Healthy")
 
 
 def _name(line: Mapping[str, Any]) -> str:

@@ -194,6 +194,12 @@ class Release:
         return self.minor >= _TOPOLOGY_TEXTS_LOWER_CASE_SINCE
 
 
+def is_newer_than_modelled(version: str) -> bool:
+    """Whether a kubelet version such as ``v1.40.0`` is of a release that is decided by older rules."""
+    match = _VERSION.fullmatch(version.strip())
+    return match is not None and match[1] == "1" and int(match[2]) > NEWEST
+
+
 def release(version: str) -> Release:
     """The release of a kubelet version such as ``v1.36.2`` or ``1.34``.
 

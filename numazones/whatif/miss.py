@@ -89,7 +89,7 @@ def read(data: bytes) -> Miss:
     """
     try:
         document = json.loads(gzip.decompress(data) if data.startswith(_GZIP) else data)
-    except (OSError, EOFError, zlib.error, ValueError) as error:
+    except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
         raise BadMiss(f"not a kept miss: {error}; give one as the operator's ConfigMap has it") from error
     found = document.get("format") if isinstance(document, Mapping) else None
     if found != FORMAT:

@@ -379,3 +379,15 @@ def test_the_worst_comes_first_and_is_counted(run: Run, tmp_path: Path) -> None:
     heads = [line.split()[0] for line in lines if line.split()[0] in {"ERROR", "WARNING", "HINT"}]
     assert heads == ["ERROR", "WARNING", "HINT"]
     assert lines[-2] == "1 error, 1 warning, 1 hint from 12 checks"
+
+
+@pytest.mark.parametrize(("version", "named"), [("v1.36.2", 0), ("v1.99.0", 1)])
+def test_a_kubelet_newer_than_what_is_modelled_is_named(
+    version: str, named: int, run: Run, tmp_path: Path
+) -> None:
+    def upgrade(zone: Item) -> None:
+        zone["status"]["kubelet"]["version"] = version
+
+    items = changed("NUMAZone", "worker-1", upgrade)
+    output = run("doctor", "-f", written(tmp_path / "dump.json", items)).output
+    assert output.count(f"its kubelet {version} is newer than 1.") == named

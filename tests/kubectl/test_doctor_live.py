@@ -3,16 +3,17 @@
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from aiohttp import web
 
 from numazones_simulator import node_kinds
-from tests.kubectl.test_doctor import healthy
+from tests.kubectl.test_doctor import changed, healthy
 from tests.operator.closed_loop import closed_loop
 
 PROGRAM = Path(sys.executable).with_name("kubectl-numazones")
@@ -49,11 +50,13 @@ async def test_a_cluster_is_examined_with_what_its_api_server_knows(tmp_path: Pa
 
 
 @asynccontextmanager
-async def serving(directory: Path, denied: set[str]) -> AsyncIterator[Path]:
+async def serving(
+    directory: Path, denied: set[str], items: Iterable[Mapping[str, Any]] = ()
+) -> AsyncIterator[Path]:
     """An API server that has the healthy cluster's objects, and denies reading some kinds."""
     plurals = {"NUMAZone": "numazones", "NodeResourceTopology": "noderesourcetopologies"}
-    objects: dict[str, list[dict[str, Any]]] = {}
-    for item in healthy():
+    objects: dict[str, list[Mapping[str, Any]]] = {}
+    for item in items or healthy():
         kind = item["kind"]
         objects.setdefault(plurals.get(kind, f"{kind.lower()}s"), []).append(item)
 
@@ -101,15 +104,35 @@ async def serving(directory: Path, denied: set[str]) -> AsyncIterator[Path]:
 
 
 async def test_what_the_user_may_not_do_is_found_and_leaves_checks_unmade(tmp_path: Path) -> None:
-    async with serving(tmp_path, {"leases", "nodes/proxy"}) as kubeconfig:
+    async with serving(tmp_path, {"leases", "pods/proxy"}) as kubeconfig:
         report, code = await doctor(kubeconfig)
     assert [(severity, subjects) for severity, subjects, _ in of(report, "access")] == [
         ("warning", ["list leases.coordination.k8s.io"]),
-        ("warning", ["get nodes/proxy"]),
     ]
     assert set(report["notChecked"]) == {"leases", "clocks"}
     assert "list leases.coordination.k8s.io: Forbidden" in report["notChecked"]["leases"]
     assert code == 1
+
+
+@pytest.mark.parametrize(
+    "container",
+    [{"args": ["--recordings"]}, {"env": [{"name": "NUMAZONES_EXPORTER_RECORDINGS", "value": "true"}]}],
+)
+async def test_exporters_whose_recordings_the_user_may_not_fetch_are_found(
+    container: dict[str, Any], tmp_path: Path
+) -> None:
+    def serve(pod: dict[str, Any]) -> None:
+        pod["spec"]["containers"] = [{"name": "main", **container}]
+
+    items = changed("Pod", "numazones-exporter", serve)
+    async with serving(tmp_path, {"pods/proxy"}, items) as kubeconfig:
+        report, _ = await doctor(kubeconfig)
+    ((severity, subjects, message),) = of(report, "access")
+    assert (severity, subjects) == ("hint", ["get pods/proxy"])
+    assert "kubectl auth can-i get pods --subresource=proxy -n numazones-system" in message
+    async with serving(tmp_path, set(), items) as kubeconfig:
+        report, _ = await doctor(kubeconfig)
+    assert of(report, "access") == []
 
 
 async def test_a_user_who_may_do_everything_finds_nothing_wrong(tmp_path: Path) -> None:

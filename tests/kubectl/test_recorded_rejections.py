@@ -152,7 +152,8 @@ class Reader:
 
     def _selects(self, name: str) -> bool:
         labels = self.moments[name].node.body["metadata"]["labels"]
-        return (self.body["spec"].get("nodeSelector") or {}).items() <= labels.items()
+        wanted: Mapping[str, str] = self.body["spec"].get("nodeSelector") or {}
+        return all(labels.get(key) == value for key, value in wanted.items())
 
     # Answers
 

@@ -116,8 +116,9 @@ def _shape_goal(text: str) -> Goal:
 def _policy_body(path: Path) -> dict[str, Any]:
     try:
         body = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
-        raise BadDump(f"{path}: {getattr(error, 'strerror', None) or error}") from error
+    except (OSError, RecursionError, yaml.YAMLError, UnicodeDecodeError) as error:
+        said = " ".join(str(getattr(error, "strerror", None) or error).split())
+        raise BadDump(f"{path}: {said}") from error
     if not isinstance(body, dict):
         raise BadDump(f"{path} holds no RebalancePolicy")
     return body

@@ -17,7 +17,10 @@ from numazones.rebalance.whatif import moment_of
 
 if TYPE_CHECKING:
     from numazones_client import Client
+    from numazones_client.resources import Resource
 
+EXPORTER = "numazones-exporter"
+NAME_LABEL = "app.kubernetes.io/name"
 DEFINITION = "CustomResourceDefinition"
 
 
@@ -33,6 +36,8 @@ class Evidence:
     now: datetime
     denied: Sequence[str] | None
     """What the user may not do, as ``kubectl auth can-i`` would be asked; None where nobody was asked."""
+    unrecordable: Sequence[str] = ()
+    """Namespaces whose exporters serve recordings that the user may not fetch."""
 
     def of(self, kind: str) -> Sequence[Object]:
         """Return the objects of a kind; none where it could not be seen."""
@@ -79,11 +84,12 @@ async def _gathered(source: Source) -> Evidence:
         except NumazonesError as error:
             unseen[DEFINITION], defined = str(error), False
         denied = await _denied(client)
+        unrecordable = await _unrecordable(client, items)
     found = _evidence(items, unseen, datetime.now(UTC), denied)
     # A kind without objects was seen all the same.
     kinds = [*(kind.kind for kind in DOCTORS), *([DEFINITION] if defined else [])]
     none: dict[str, Sequence[Object]] = {kind: () for kind in kinds if kind not in unseen}
-    return Evidence(found.seen, none | dict(found.objects), unseen, found.now, denied)
+    return Evidence(found.seen, none | dict(found.objects), unseen, found.now, denied, unrecordable)
 
 
 async def _definitions(client: "Client") -> list[Object]:
@@ -103,20 +109,63 @@ async def _definitions(client: "Client") -> list[Object]:
 
 async def _denied(client: "Client") -> list[str] | None:
     """What the user may not do of what commands need; None where the API server does not say."""
-    from kubectl_numazones.kinds import ACCESS_REVIEWS, rights  # noqa: PLC0415
+    from kubectl_numazones.kinds import rights  # noqa: PLC0415
 
     denied = []
     try:
         for verb, resource, subresource in rights():
-            attributes = {"verb": verb, "group": resource.group, "resource": resource.plural}
-            body = {
-                "apiVersion": ACCESS_REVIEWS.api_version,
-                "kind": "SelfSubjectAccessReview",
-                "spec": {"resourceAttributes": attributes | {"subresource": subresource}},
-            }
-            answer = await client.create(ACCESS_REVIEWS, body)
-            if not (answer.get("status") or {}).get("allowed"):
+            if not await _may(client, verb, resource, subresource):
                 denied.append(f"{verb} {resource.full_name}{f'/{subresource}' if subresource else ''}")
     except NumazonesError:
         return None
     return denied
+
+
+async def _unrecordable(client: "Client", items: Sequence[Object]) -> list[str]:
+    """Namespaces with exporters that serve recordings, which the user may not fetch through their pods."""
+    from numazones_client.resources import PODS  # noqa: PLC0415
+
+    namespaces = sorted(
+        {str(item["metadata"].get("namespace")) for item in items if _serves_recordings(item)}
+    )
+    try:
+        return [name for name in namespaces if not await _may(client, "get", PODS, "proxy", namespace=name)]
+    except NumazonesError:
+        return []  # as with other rights, the API server does not say
+
+
+def _serves_recordings(item: Object) -> bool:
+    """Whether this is an exporter's pod that is told to serve recordings, by flag or by variable."""
+    if item["kind"] != "Pod" or (item["metadata"].get("labels") or {}).get(NAME_LABEL) != EXPORTER:
+        return False
+    return any(
+        "--recordings" in (*(container.get("command") or ()), *(container.get("args") or ()))
+        or any(
+            variable.get("name") == "NUMAZONES_EXPORTER_RECORDINGS"
+            and str(variable.get("value")).lower() in {"true", "1"}
+            for variable in container.get("env") or ()
+        )
+        for container in (item.get("spec") or {}).get("containers") or ()
+    )
+
+
+async def _may(
+    client: "Client", verb: str, resource: "Resource", subresource: str, *, namespace: str = ""
+) -> bool:
+    """Whether the user may do something, as the API server says."""
+    from kubectl_numazones.kinds import ACCESS_REVIEWS  # noqa: PLC0415
+
+    attributes = {
+        "verb": verb,
+        "group": resource.group,
+        "resource": resource.plural,
+        "subresource": subresource,
+        "namespace": namespace,
+    }
+    body = {
+        "apiVersion": ACCESS_REVIEWS.api_version,
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": attributes},
+    }
+    answer = await client.create(ACCESS_REVIEWS, body)
+    return bool((answer.get("status") or {}).get("allowed"))

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from kubectl_numazones.cluster import Object
-from kubectl_numazones.doctor.evidence import DEFINITION, Evidence
+from kubectl_numazones.doctor.evidence import DEFINITION, EXPORTER, NAME_LABEL, Evidence
 from kubectl_numazones.doctor.findings import Finding, NotChecked, Severity, error, hint, names, warning
 from numazones import timestamp
 from numazones.api import crd
@@ -16,8 +16,7 @@ from numazones.constraints import Constraints
 from numazones.prediction import UNDECIDED, relevant
 from numazones.wording import counted
 
-_EXPORTER, _OPERATOR = "numazones-exporter", "numazones-operator"
-_NAME_LABEL = "app.kubernetes.io/name"
+_OPERATOR = "numazones-operator"
 _GATE = "numazones.io/admission"
 _OPT_IN = "numazones.io/admission-gate"
 _SKEW = timedelta(seconds=5)
@@ -72,6 +71,13 @@ def access(evidence: Evidence) -> Iterator[Finding]:
             f"you may not, and what needs it is missing from all answers (kubectl auth can-i {right})",
             f"have a ClusterRole with {verb} on {resource} bound to you",
         )
+    for namespace in evidence.unrecordable:
+        yield hint(
+            "get pods/proxy",
+            f"you may not in namespace {namespace}, whose exporters serve recordings: record asks them this "
+            f"way (kubectl auth can-i get pods --subresource=proxy -n {namespace})",
+            f"kubectl create rolebinding -n {namespace} --role=numazones-recorder --user=YOU recorders",
+        )
 
 
 # Exporters
@@ -80,7 +86,7 @@ def access(evidence: Evidence) -> Iterator[Finding]:
 def exporters(evidence: Evidence) -> Iterator[Finding]:
     """Every node's zones are published, complete, readable and vouched for."""
     pods: dict[str, Object] = {}
-    for pod in _pods_of(evidence, _EXPORTER):
+    for pod in _pods_of(evidence, EXPORTER):
         pods.setdefault((pod.get("spec") or {}).get("nodeName") or "", pod)
     published = {str((zone.get("spec") or {}).get("nodeName")) for zone in evidence.of("NUMAZone")}
     for node in evidence.seen.situation.cluster.nodes.values():
@@ -96,7 +102,7 @@ def exporters(evidence: Evidence) -> Iterator[Finding]:
 
 def leases(evidence: Evidence) -> Iterator[Finding]:
     """Every exporter vouches for its zones: its Lease is there and was renewed in time."""
-    pods = {(pod.get("spec") or {}).get("nodeName"): pod for pod in _pods_of(evidence, _EXPORTER)}
+    pods = {(pod.get("spec") or {}).get("nodeName"): pod for pod in _pods_of(evidence, EXPORTER)}
     by_node = {_node_of(lease): lease.get("spec") or {} for lease in _leases(evidence)}
     for name in sorted({str((zone.get("spec") or {}).get("nodeName")) for zone in evidence.of("NUMAZone")}):
         node = evidence.seen.situation.cluster.nodes.get(name)
@@ -137,7 +143,7 @@ def _why_silent(node: ClusterNode, pods: Mapping[Any, Object]) -> tuple[str, str
             return f"its taint {taints} keeps the exporter away", "let the exporter's DaemonSet tolerate it"
         return (
             "the exporter's DaemonSet has no pod there",
-            f"kubectl -n {_namespace(example)} describe daemonset {_EXPORTER}",
+            f"kubectl -n {_namespace(example)} describe daemonset {EXPORTER}",
         )
     trouble = _trouble(pod)
     name = f"-n {_namespace(pod)} {pod['metadata']['name']}"
@@ -317,7 +323,7 @@ def writers(evidence: Evidence) -> Iterator[Finding]:
 def _pods_of(evidence: Evidence, program: str) -> Iterator[Object]:
     for pod in evidence.of("Pod"):
         phase = (pod.get("status") or {}).get("phase")
-        if (pod["metadata"].get("labels") or {}).get(_NAME_LABEL) == program and phase != "Succeeded":
+        if (pod["metadata"].get("labels") or {}).get(NAME_LABEL) == program and phase != "Succeeded":
             yield pod
 
 

@@ -3,13 +3,14 @@
 from collections.abc import Iterator
 
 from kubectl_numazones.doctor.evidence import Evidence
-from kubectl_numazones.doctor.findings import Finding, Severity, hint, names
+from kubectl_numazones.doctor.findings import Finding, Severity, hint, names, warning
 from numazones import alignment
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.demand import PodLevel
 from numazones.fragmentation import Shape
 from numazones.kubelet.config import BEST_EFFORT, POLICY_NONE, SINGLE_NUMA_NODE, KubeletConfiguration
 from numazones.kubelet.node import Node
+from numazones.kubelet.versions import NEWEST, is_newer_than_modelled
 from numazones.machine import Machine
 from numazones.pod import Pod
 from numazones.quantity import format_bytes
@@ -21,8 +22,22 @@ _DISTRIBUTE = "distribute-cpus-across-numa"
 
 
 def settings(evidence: Evidence) -> Iterator[Finding]:
-    """The kubelets are set so that locality is enforced."""
+    """The kubelets are set so that locality is enforced, and are of a release whose rules are known."""
+    versions = {
+        (zone.get("spec") or {}).get("nodeName"): str(
+            ((zone.get("status") or {}).get("kubelet") or {}).get("version") or ""
+        )
+        for zone in evidence.of("NUMAZone")
+    }
     for node in evidence.seen.situation.cluster.nodes.values():
+        version = versions.get(node.name, "")
+        if is_newer_than_modelled(version):
+            yield warning(
+                node.name,
+                f"its kubelet {version} is newer than 1.{NEWEST}, the newest release whose rules are known: "
+                f"all answers about it are those of 1.{NEWEST}",
+                "upgrade numazones; docs/guides/upgrade.md tells how it follows Kubernetes",
+            )
         if node.state is not None:
             for severity, message, cure in _settings_of(node.state):
                 yield Finding(severity, (node.name,), message, cure)

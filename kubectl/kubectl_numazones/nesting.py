@@ -1,0 +1,32 @@
+"""Whether YAML nests deeper than it can be read.
+
+Its reader in C goes down one call per level and does not look where the stack ends: a file of brackets would
+take the process with it, without a word. Objects of Kubernetes nest some thirty levels deep.
+"""
+
+import re
+from itertools import accumulate
+from typing import Any
+
+_DEEPEST = 1000
+_BRACKETS = re.compile(rb"[\[\]{}]")
+_INDENTED = re.compile(rb"^[ ?-]{%d}" % (_DEEPEST // 2), re.MULTILINE)
+_STEPS = {b"[": 1, b"{": 1, b"]": -1, b"}": -1}
+
+
+def too_deep(content: bytes, loader: type[Any]) -> bool:
+    """Whether YAML nests deeper than objects do; text whose brackets and indents are few is not parsed."""
+    import yaml  # noqa: PLC0415 - slow to import, and most dumps are JSON
+
+    levels = accumulate(_STEPS[bracket] for bracket in _BRACKETS.findall(content))
+    if max(levels, default=0) <= _DEEPEST and not _INDENTED.search(content):
+        return False
+    depth = 0
+    try:
+        for event in yaml.parse(content, Loader=loader):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > _DEEPEST:
+                return True
+    except yaml.YAMLError:
+        return False  # reading it says where
+    return False
