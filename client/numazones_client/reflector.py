@@ -259,7 +259,9 @@ class Reflector(Generic[T]):
     async def _wait_after(self, error: NumazonesError) -> None:
         asked = error.retry_after if isinstance(error, APIError) else None
         delay = max(self._backoff.delay(), asked or 0.0)
+        # What stays as it is was told when it began, and would fill the log: a missing right, for one.
+        level = logging.DEBUG if self.problem == str(error) else logging.WARNING
         self.problem = str(error)
         self._metrics.restarted(self.name, "unreachable" if isinstance(error, Unreachable) else "rejected")
-        _log.warning("%s: %s; trying again in %.1f s", self.name, error, delay)
+        _log.log(level, "%s: %s; trying again in %.1f s", self.name, error, delay)
         await asyncio.sleep(delay)

@@ -72,14 +72,15 @@ def _loop(pods: list[ClusterPod]) -> list[str]:
     if not rejected:
         return []
     waiting = sum(1 for pod in pods if not pod.node and not pod.terminal)
-    running = sum(1 for pod in pods if pod.node and not pod.terminal)
+    bound = [pod for pod in pods if pod.node and not pod.terminal]
+    starting = sum(1 for pod in bound if pod.phase == "Pending")
     reasons = ", ".join(
         f"{count} {reason}" for reason, count in Counter(pod.reason for pod in rejected).most_common()
     )
     first, last = (choice(pod.created for pod in rejected) for choice in (min, max))
     since = f"since {first}" + (f", the last at {last}" if last != first else "")
     were = "was" if len(rejected) == 1 else "were"
-    now = f"{running} running, {waiting} waiting"
+    now = f"{len(bound) - starting} running, {f'{starting} starting, ' * bool(starting)}{waiting} waiting"
     lines = [f"{len(rejected)} of its pods {were} rejected {since} ({reasons}); now {now}"]
     if len(rejected) > 1 and rejected[0].controller is not None:
         lines.append(_LOOP)

@@ -248,6 +248,35 @@ async def test_an_optional_resource_that_nobody_has_installed_counts_as_empty() 
         assert names(table) == set()
 
 
+async def test_a_failure_that_stays_is_warned_of_once_and_again_after_it_changed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server = Server()
+    server.list_status = 403
+
+    def warnings() -> int:
+        return sum(record.levelname == "WARNING" for record in caplog.records)
+
+    async def asked_again(times: int) -> None:
+        wanted = len(server.asked) + times
+        await eventually(lambda: len(server.asked) >= wanted)
+
+    with caplog.at_level("WARNING", logger="numazones_client"):
+        async with mirrored(server) as (mirror, table, _):
+            await asked_again(3)
+            assert warnings() == 1
+            server.list_status = 500
+            await eventually(lambda: warnings() == 2)
+            server.list_status = 403
+            await eventually(lambda: warnings() == 3)
+            await asked_again(2)
+            assert warnings() == 3
+            assert mirror.problem
+            server.lists, server.list_status = [([widget("a", 1)], 2)], 200
+            await eventually(lambda: names(table) == {"a"})
+            assert not mirror.problem
+
+
 async def test_a_resource_that_must_be_there_is_waited_for_and_the_problem_named() -> None:
     server = Server()
     server.list_status = 404

@@ -208,13 +208,15 @@ def test_replicas_that_are_rejected_over_and_over_are_counted_as_a_loop(run: Run
         body["metadata"] |= {"creationTimestamp": f"2026-11-20T10:0{minute}:00Z"}
         pods.append(body)
     pods.append(pod_body("web-3", 5))
+    pods.append(pod_body("web-4", 1, phase="Running", spec={"nodeName": "worker-1"}))
+    pods.append(pod_body("web-5", 1, spec={"nodeName": "worker-1"}))  # bound, not admitted yet
     for body in pods:
         body["metadata"]["ownerReferences"] = [owner]
     result = run("why", "rs/web", "-n", "team", "-f", written(tmp_path / "dump.json", [*cluster(), *pods]))
     assert result.output.splitlines()[1:3] == [
         (
             "3 of its pods were rejected since 2026-11-20T10:00:00Z, the last at 2026-11-20T10:02:00Z "
-            "(3 TopologyAffinityError); now 0 running, 1 waiting"
+            "(3 TopologyAffinityError); now 1 running, 1 starting, 1 waiting"
         ),
         (
             "Its controller makes a new pod for each one rejected, so this goes on until one fits; "
