@@ -248,7 +248,7 @@ class Gathered:
 
 async def test_the_page_rests_longer_than_it_works() -> None:
     gathered = Gathered()
-    gathered.look = 0.01
+    gathered.look = 0.0021
     async with gathered.running():
         await gathered.round()
     assert len(gathered.slices) > 3

@@ -2,9 +2,9 @@
 
 Nothing is gathered, nor kept, for nobody. Only what changed is written anew: of nodes the objects themselves
 tell, since the mirror makes new ones for every change. Predicting and publishing have the right of way: the
-work is cut into slices, each followed by a rest of some times its length, so that much to show makes a round
-longer and nobody's wait. Advice, which is dear, is asked for one pod a round, in a thread, and holds as long
-as the node that it is about stays as it is.
+work is cut into slices, each followed by a longer rest, so that much to show makes a round longer and
+nobody's wait. Advice, which is dear, is asked for one pod a round, in a thread, and holds as long as the node
+that it is about stays as it is.
 """
 
 import asyncio
@@ -38,8 +38,8 @@ from numazones_page.documents import (
 
 _PERIOD = 1.0
 _SLICE = 0.002
-_REST = 4.0
-"""How many times as long as a slice took the page does nothing after it."""
+_REST = 0.008
+"""Seconds that the page does nothing after a slice; as many on a busy machine, where slices take longer."""
 _COURTESY = 1.0
 """Seconds that a slice waits for predictions, before it is the page's turn all the same."""
 _ENDED_PLANS = 10
@@ -281,12 +281,11 @@ class Gathering:
     async def _breathe(self) -> None:
         """Rest if this has gone on for a while, and let predictions go first, for a second at most."""
         now = self._clock()
-        took = now - self._slice_started
-        if took < _SLICE:
+        if now - self._slice_started < _SLICE:
             return
         if now - self._announced > _PERIOD:
             self._announce()
-        await self._sleep(_REST * took)
+        await self._sleep(_REST)
         with suppress(TimeoutError):
             async with asyncio.timeout(_COURTESY):
                 await self._pipeline.idle.wait()
