@@ -75,6 +75,11 @@ class Report:
         """The decisions that the model does not share."""
         return [(node, outcome) for node, outcome in self.outcomes if outcome.differences]
 
+    @property
+    def at_restart(self) -> list[tuple[str, Outcome]]:
+        """The pods that run and that a kubelet would reject if it restarted."""
+        return [(node, outcome) for node, outcome in self.outcomes if outcome.at_restart]
+
 
 def compare(directory: Path) -> Report:
     """Replay every node of a recording.

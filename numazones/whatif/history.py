@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from numazones import cpuset
+from numazones.demand import ContainerKind
 from numazones.errors import NumazonesError
 from numazones.kubelet.admission import Admission, admit, all_started, remove
 from numazones.kubelet.device_manager import Device
@@ -96,6 +97,8 @@ class Outcome:
     name: str
     differences: tuple[str, ...] = ()
     """What was observed and what the model says, one line each; empty where they agree."""
+    at_restart: str = ""
+    """Reason and message with which a kubelet that restarts now would reject the pod, although it runs."""
 
 
 class Preference:
@@ -200,8 +203,15 @@ def _readmitted(node: Node, name: str, pod: PodInfo) -> Outcome:
 
 def _still_held(node: Node, held: Held) -> Outcome:
     """Whether the model would let the pod keep what the kubelet says that it holds, as at a restart."""
-    outcome = _readmitted(node, held.name, held.pod)
     uid = held.pod.pod.uid
+    again = admit(node, held.pod.pod)
+    at_restart = ""
+    if not again.admitted and any(it.kind is ContainerKind.INIT for it in held.pod.pod.containers):
+        # They need again what they have given back: kubelets reject and stop such pods when they restart.
+        at_restart = f"{again.reason}: {again.message}"
+        outcome = Outcome(held.name)
+    else:
+        outcome = _readmitted(node, held.name, held.pod)
     cpus, memory = node.cpus.assignments.get(uid, {}), node.memory.assignments.get(uid, {})
     differences = list(outcome.differences)
     known = {name: cpus.get(name, 0) for name in held.cpus}
@@ -214,7 +224,7 @@ def _still_held(node: Node, held: Held) -> Outcome:
     given = {one for container in kinds.values() for ids in container.values() for one in ids}
     if not held.devices <= given:
         differences.append(f"devices: observed {sorted(held.devices)}, in the state {sorted(given)}")
-    return Outcome(held.name, tuple(differences))
+    return Outcome(held.name, tuple(differences), at_restart)
 
 
 def _blocks(blocks: Iterable[Block]) -> MemoryBlocks:

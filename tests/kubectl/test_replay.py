@@ -35,7 +35,8 @@ def recording(tmp_path: Path) -> Path:
 
 def test_a_recorded_day_agrees(run: Run, recording: Path) -> None:
     result = run("replay", recording, "-o", "json")
-    assert json.loads(result.output) == {"outcomes": 46, "agree": 46, "outside": 0, "differ": []}
+    counts = {"outcomes": 46, "agree": 46, "outside": 0}
+    assert json.loads(result.output) == {**counts, "differ": [], "rejectedAtRestart": []}
     assert result.return_value == 0
 
 
@@ -61,6 +62,25 @@ def test_what_differs_is_named(run: Run, recording: Path, change: tuple[str, str
     result = run("replay", recording)
     assert result.return_value == 1
     assert said in result.output
+
+
+def test_pods_that_a_restart_would_reject_are_named_and_no_difference(run: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "recorded"
+    shutil.copytree(DATA / "kubectl" / "recorded", folder)
+    path = folder / "replay.jsonl"
+    lines = [json.loads(text) for text in path.read_text().splitlines()]
+    line = next(it for it in lines if it["op"] == "hold")
+    amounts = {"cpu": "1", "memory": "1000Gi"}
+    init = {"name": "init", "image": "image-1", "resources": {"requests": amounts, "limits": amounts}}
+    line["pod"]["spec"]["initContainers"] = [init]
+    path.write_text("".join(f"{json.dumps(it)}\n" for it in lines))
+    result = run("replay", folder)
+    assert result.return_value == 0
+    name = f"{line['pod']['metadata']['namespace']}/{line['pod']['metadata']['name']}"
+    assert f"{name} on node-1 runs, but a restart of the kubelet would reject it" in result.output
+    found = json.loads(run("replay", folder, "-o", "json").output)
+    assert [(it["node"], it["pod"]) for it in found["rejectedAtRestart"]] == [("node-1", name)]
+    assert found["differ"] == []
 
 
 def test_a_recording_that_is_cut_off_is_named_with_its_line(run: Run, recording: Path) -> None:

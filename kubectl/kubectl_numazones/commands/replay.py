@@ -1,11 +1,13 @@
 """``replay``: history against model. Every difference is a defect, of the model or of what it was told."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
 
 from kubectl_numazones import kept_misses, recording, screen
 from kubectl_numazones.cluster import Source, source_options
+from numazones.whatif.history import Outcome
 from numazones.whatif.miss import Answer, replay
 from numazones.wording import counted
 
@@ -37,11 +39,16 @@ def command(source: Source, name: str, output: str) -> int:
     agree = len(report.outcomes) - len(differ)
     if output == "json":
         differences = [(node, outcome.name, list(outcome.differences)) for node, outcome in differ]
-        _print_json(len(report.outcomes), len(report.outside), differences)
+        _print_json(len(report.outcomes), len(report.outside), differences, report.at_restart)
         return 1 if differ else 0
     for node, outcome in differ:
         for line in outcome.differences:
             click.echo(f"{outcome.name} on {node}: {line}")
+    for node, outcome in report.at_restart:
+        click.echo(
+            f"{outcome.name} on {node} runs, but a restart of the kubelet would reject it, as its init "
+            f"containers need again what they gave back: {outcome.at_restart}"
+        )
     when = " while it was recorded" if report.begins_with_pods else ""
     click.echo(
         f"{agree} of {counted(len(report.outcomes), 'decision')} agree; "
@@ -76,7 +83,12 @@ def _said(answer: Answer) -> str:
     return f"{answer.reason}: {answer.message}" if answer.message else answer.reason
 
 
-def _print_json(outcomes: int, outside: int, differ: list[tuple[str, str, list[str]]]) -> None:
+def _print_json(
+    outcomes: int,
+    outside: int,
+    differ: list[tuple[str, str, list[str]]],
+    at_restart: Iterable[tuple[str, Outcome]] = (),
+) -> None:
     screen.print_json(
         {
             "outcomes": outcomes,
@@ -84,6 +96,10 @@ def _print_json(outcomes: int, outside: int, differ: list[tuple[str, str, list[s
             "outside": outside,
             "differ": [
                 {"node": node, "pod": pod, "differences": differences} for node, pod, differences in differ
+            ],
+            "rejectedAtRestart": [
+                {"node": node, "pod": outcome.name, "reason": outcome.at_restart}
+                for node, outcome in at_restart
             ],
         }
     )

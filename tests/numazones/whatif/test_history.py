@@ -130,6 +130,20 @@ def test_init_containers_that_still_run_are_no_difference(gone: tuple[str, ...],
     assert list(outcome.differences) == said
 
 
+def test_a_pod_that_a_restart_would_reject_is_named_and_no_difference() -> None:
+    """As a kubelet 1.36.2 did: the memory of the init container was taken, and the pod was stopped."""
+    fresh = Node.fresh(building.machine(), building.configuration("restricted"), {})
+    init = (building.container("init", 1, "12Gi"),)
+    first = building.pod("first", building.container("main", 2, "1Gi"), init=init)
+    state = admit(fresh, first).node
+    state = admit(state, building.pod("second", building.container("main", 2, "13Gi"))).node
+    seen: Any = {"main": (("memory", (0,), GI),)}
+    held = Held("team/first", PodInfo(first), {"main": state.cpus.assignments["first"]["main"]}, seen)
+    node = NodeInfo(state, allocatable={"cpu": 16_000, "memory": 32 * GI})
+    said = f"TopologyAffinityError: {ALIGNMENT}"
+    assert list(replay(node, {}, [held], preference=Preference())) == [Outcome("team/first", (), said)]
+
+
 def test_a_device_that_fails_is_given_to_nobody_until_it_is_healthy_again() -> None:
     sick, well = (DeviceHealth("vendor/gpu", "gpu-2", healthy) for healthy in (False, True))
     wanted = arrival("wanted", 8, gpus=1, devices=frozenset({"gpu-2"}))
