@@ -38,9 +38,10 @@ types: venv
 imports: venv
 	$(BIN)/lint-imports
 
+# Four at a time, even on two cores: half of their time tests wait for other processes and for the clock.
 test: lint  ## lint, then every test
 	scripts/test-tools $(CURDIR)/.cache
-	PATH="$(CURDIR)/.cache/tools/bin:$$PATH" $(BIN)/pytest -n 2 --dist worksteal $(ARGS)
+	PATH="$(CURDIR)/.cache/tools/bin:$$PATH" $(BIN)/pytest -n 4 --dist worksteal $(ARGS)
 
 coverage: venv  ## branches of the library that its own tests run, at least 97 %
 	$(BIN)/coverage run -m pytest -q tests/numazones tests/scripts

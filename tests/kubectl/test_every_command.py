@@ -113,8 +113,14 @@ BAD: dict[str, tuple[str | bytes, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(SHOWN))
-@pytest.mark.parametrize("case", BAD)
+BAD_PODS = {"containers that are none", "a time that is none"}
+"""Of no concern to ``top``, which reads no pods."""
+
+
+@pytest.mark.parametrize(
+    ("case", "name"),
+    [(case, name) for case in BAD for name in sorted(SHOWN) if name != "top" or case not in BAD_PODS],
+)
 def test_a_bad_dump_ends_with_one_line_that_names_the_thing(
     case: str, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
