@@ -138,6 +138,16 @@ async def replica_set(loop: Loop, name: str, cpu: int, **spec: Any) -> dict[str,
     return found
 
 
+def budget(app: str) -> dict[str, Any]:
+    """A PodDisruptionBudget that lets no pod of an app go."""
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": app, "namespace": "default"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": app}}},
+    }
+
+
 async def run_on(loop: Loop, name: str, node: str) -> None:
     """Bind a pod and wait until it runs."""
     await loop.bind(name, node)
@@ -421,6 +431,61 @@ async def test_a_policy_that_leaves_mode_auto_stops_before_the_next_eviction(tmp
         assert await here.is_alive()
 
 
+UNUSABLE = {"spec": {"protections": {"priorityThreshold": {"name": "gone"}}}}
+"""Makes a policy refer to a PriorityClass that does not exist: read without trouble, and invalid."""
+
+
+async def test_a_plan_in_execution_whose_policy_becomes_invalid_ends_and_says_why(tmp_path: Path) -> None:
+    async with stage(tmp_path) as here:
+        await here.policy("Approve")
+        operator = await here.operator()
+        item = await here.reach("Proposed")
+        await here.client.create(BUDGETS, budget("mover"), namespace="default")
+        approved = {"spec": {"approved": True}}
+        await here.client.patch(REBALANCE_RECOMMENDATIONS, item["metadata"]["name"], approved)
+        await here.reach("Executing")
+        await here.client.patch(REBALANCE_POLICIES, "keep-room", UNUSABLE)
+        old = await here.reach("Superseded")
+        why = "priorityThreshold: no PriorityClass gone exists; create or correct it"
+        assert old["status"]["message"] == f"policy keep-room is invalid ({why}): no pod is evicted"
+        (complete,) = old["status"]["conditions"]
+        assert (complete["type"], complete["status"], complete["reason"]) == (
+            "Complete",
+            "True",
+            "Superseded",
+        )
+        assert old["status"]["evictions"] == 0
+        await here.client.delete(BUDGETS, "mover", namespace="default")
+        assert await here.is_alive()
+        counted = await metrics(operator)
+        labels = 'mode="Approve",phase="Executing",policy="keep-room"'
+        assert counted[f"numazones_rebalance_active_plans{{{labels}}}"] == 0
+
+
+async def test_a_plan_that_has_evicted_fails_with_its_policy_and_lets_the_replacement_go(
+    tmp_path: Path,
+) -> None:
+    async with stage(tmp_path, gated=True, other_node=True) as here:
+        assert here.loop is not None
+        # Holds the replacement back at its gate, so that the plan waits for it.
+        shut = here.loop.server.faults.server_error(verb="patch", resource="pods", subresource="", count=None)
+        await here.policy("Auto")
+        await here.operator()
+        await eventually(lambda: shut.struck, what="the replacement is to be released")
+        await here.client.patch(REBALANCE_POLICIES, "keep-room", UNUSABLE)
+        failed = await here.reach("Failed")
+        assert failed["status"]["message"].startswith("policy keep-room is invalid (priorityThreshold: ")
+        assert failed["status"]["message"].endswith("): no further pod is evicted")
+        assert failed["status"]["evictions"] == 1
+        here.loop.server.faults.remove(shut)
+
+        async def runs() -> bool:
+            pods = await here.pods_of("mover")
+            return [(pod.get("status") or {}).get("phase") for pod in pods] == ["Running"]
+
+        await eventually(runs, what="the replacement runs")
+
+
 async def test_a_stuck_pod_names_the_recommendation_made_for_it(tmp_path: Path) -> None:
     async with crowded(tmp_path, schedulingGates=[{"name": GATE}]) as here:
         await here.policy("Approve", goals={"pendingPods": True})
@@ -544,17 +609,11 @@ async def test_an_owner_in_a_loop_gets_room_where_its_next_pod_may_come_at_any_t
 
 async def test_a_budget_at_its_limit_is_waited_for(tmp_path: Path) -> None:
     async with stage(tmp_path) as here:
-        budget = {
-            "apiVersion": "policy/v1",
-            "kind": "PodDisruptionBudget",
-            "metadata": {"name": "mover", "namespace": "default"},
-            "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "mover"}}},
-        }
         await here.policy("Approve")
         await here.operator()
         item = await here.reach("Proposed")
         name = item["metadata"]["name"]
-        await here.client.create(BUDGETS, budget, namespace="default")
+        await here.client.create(BUDGETS, budget("mover"), namespace="default")
         await here.client.patch(REBALANCE_RECOMMENDATIONS, name, {"spec": {"approved": True}})
 
         async def waits() -> bool:

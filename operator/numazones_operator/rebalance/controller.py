@@ -153,29 +153,38 @@ class Rebalancing:
         """Take every step that can be taken now."""
         policies = {item.name: item for item in self._intent.policies}
         usable: dict[str, Policy] = {}
-        for policy in policies.values():
-            self._metrics.expect(policy.spec.mode, policy.name)
+        problems: dict[str, str] = {}
+        for name, policy in policies.items():
+            self._metrics.expect(policy.spec.mode, name)
             settings = await self._settings(policy)
-            if settings is not None:
-                usable[policy.name] = settings
+            if isinstance(settings, str):
+                problems[name] = settings
+            else:
+                usable[name] = settings
         for item in sorted(self._intent.recommendations, key=lambda item: (item.created, item.name)):
-            if item.active:
-                await self._advance(item, policies.get(item.spec.policy), usable.get(item.spec.policy))
+            name = item.spec.policy
+            if not item.active:
+                continue
+            if name in usable:
+                await self._advance(item, policies[name], usable[name])
+            else:
+                why = f"is invalid ({problems[name]})" if name in problems else "is gone or cannot be read"
+                await self._give_up(item, policies.get(name), f"policy {name} {why}")
         for name, settings in usable.items():
             if not policies[name].spec.schedule.suspend:
                 await self._search(policies[name], settings)
 
     # Policies
 
-    async def _settings(self, policy: PolicyObject) -> Policy | None:
-        """The settings of a policy, or None, with the reason in its status, if it makes no sense."""
+    async def _settings(self, policy: PolicyObject) -> Policy | str:
+        """The settings of a policy; if it makes no sense, the reason, which its status tells, too."""
         try:
             settings = policy_of(policy.spec, self._inputs.classes)
             tuple(standing_goals(policy.spec.goals))
             duration.parse(policy.spec.search_time)
         except (NumazonesError, ValueError) as error:
             await self._report(policy, "False", "InvalidPolicy", str(error))
-            return None
+            return str(error)
         effective = ", ".join(settings.protections.effective) or "none"
         await self._report(policy, "True", "Valid", f"protections in force: {effective}")
         return settings
@@ -366,15 +375,14 @@ class Rebalancing:
 
     # Recommendations
 
-    async def _advance(
-        self, item: Recommendation, policy: PolicyObject | None, settings: Policy | None
-    ) -> None:
-        if policy is None or settings is None:
-            if policy is None or item.status.phase != EXECUTING:
-                phase = FAILED if any(map(was_evicted, item.progress)) else SUPERSEDED
-                gone = Advance(item.progress, f"policy {item.spec.policy} is gone or invalid", phase)
-                await self._write(item, policy, gone)
-            return
+    async def _give_up(self, item: Recommendation, policy: PolicyObject | None, why: str) -> None:
+        """End a plan that its policy lets go no further, wherever it stands."""
+        phase, none = SUPERSEDED, "no pod"
+        if any(map(was_evicted, item.progress)):
+            phase, none = FAILED, "no further pod"
+        await self._write(item, policy, Advance(item.progress, f"{why}: {none} is evicted", phase))
+
+    async def _advance(self, item: Recommendation, policy: PolicyObject, settings: Policy) -> None:
         if policy.spec.schedule.suspend:
             return
         match item.status.phase:
@@ -426,9 +434,7 @@ class Rebalancing:
             if not await self._is_current(policy, item):
                 return
             if not _is_allowed(item, policy):
-                phase = FAILED if any(map(was_evicted, item.progress)) else SUPERSEDED
-                why = f"policy {policy.name} is in mode {policy.spec.mode} now: no further pod is evicted"
-                await self._write(item, policy, Advance(item.progress, why, phase))
+                await self._give_up(item, policy, f"policy {policy.name} is in mode {policy.spec.mode} now")
                 return
         advance = await self.execution.step(item, policy, settings, self._now())
         if advance is None:
