@@ -182,7 +182,8 @@ class Publisher:
         self._writes = True
         now = self._clock()
         for pod, prediction in list(self._latest.values()):
-            self._enqueue(_Order(pod, prediction, self._status(pod, prediction), now))
+            if self._waits(pod):  # of the others an earlier leader may have told what became of them
+                self._enqueue(_Order(pod, prediction, self._status(pod, prediction), now))
         for item in self.published:
             self._settle_published(item)
         try:
@@ -226,7 +227,7 @@ class Publisher:
             return
         pod, prediction = latest
         status = self._status(pod, prediction)
-        if (new is None or new.digest != digest(status)) and self._wanted(pod) and not pod.node:
+        if (new is None or new.digest != digest(status)) and self._waits(pod):
             self._enqueue(_Order(pod, prediction, status, self._clock()))
 
     def _status(self, pod: ClusterPod, prediction: Prediction) -> dict[str, Any]:
@@ -239,6 +240,11 @@ class Publisher:
 
     def _wanted(self, pod: ClusterPod) -> bool:
         return self._pod_of(pod.uid) is not None
+
+    def _waits(self, pod: ClusterPod) -> bool:
+        """Whether a pod that a prediction was made for has no node even now."""
+        now = self._pod_of(pod.uid)
+        return now is not None and not now.node
 
     def _next(self) -> tuple[str, _Order] | None:
         """Take the first order whose object nobody is writing."""

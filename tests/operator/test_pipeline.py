@@ -1,6 +1,7 @@
 """The pipeline part by part: state, forecasts, publisher, and the order in which a change passes them."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from numazones.api.zones import zones_from_node
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones_client import Forbidden, NotFound, Unreachable
 from numazones_client.errors import Request
+from numazones_operator.admission_predictions import Published
 from numazones_operator.decoding import Heartbeat, ZoneReport
 from numazones_operator.metrics import Metrics
 from numazones_operator.options import Options
@@ -64,15 +66,17 @@ class Server:
 class Setting:
     """A pipeline on one node, fed by hand."""
 
-    def __init__(self) -> None:
+    def __init__(self, server: Server | None = None) -> None:
         self.now = 1000.0
-        self.server = Server()
+        self.server = server or Server()
+        self.leads = True
         self.metrics = Metrics(CollectorRegistry())
         self.pipeline = Pipeline(
             self.server,  # type: ignore[arg-type]
             Options(debounce=0.0, write_rate=1e6),
             identity="test",
             metrics=self.metrics,
+            counts=lambda: self.leads,
             clock=lambda: self.now,
             wall=lambda: self.now,
         )
@@ -215,6 +219,38 @@ async def test_nothing_is_written_while_standing_by_and_everything_on_taking_ove
     assert setting.server.applied() == 3
     again.cancel()
     await asyncio.gather(again, return_exceptions=True)
+
+
+async def test_a_replica_that_takes_over_leaves_the_outcomes_that_another_has_told(setting: Setting) -> None:
+    follower = Setting(setting.server)
+    follower.leads = False
+    writing = asyncio.create_task(setting.pipeline.publisher.run())
+    for replica in (setting, follower):
+        replica.pod("a")
+        await replica.renew()
+    await published(setting, "a", "Admissible")
+    for replica in (setting, follower):
+        replica.pod("a", node="node")
+        replica.pod("a", node="node", phase="Running", containerStatuses=STARTED)
+    await eventually(lambda: "outcome" in setting.server.objects["a"]["status"])
+    writing.cancel()
+    await asyncio.gather(writing, return_exceptions=True)
+    told = setting.server.objects["a"]
+    assert told["status"]["outcome"]["accuracy"] == "Right"
+    follower.pipeline.publisher.published.put(Published.from_api(told))
+    follower.leads = True
+    writing = asyncio.create_task(follower.pipeline.publisher.run())
+    follower.pod("b")
+    await follower.renew()
+    await published(follower, "b", "Admissible")
+    # Nor does a watch that tells of it again change anything.
+    follower.pipeline.publisher.published.put(replace(Published.from_api(told), version=1000, digest="other"))
+    follower.pod("c")
+    await follower.renew()
+    await published(follower, "c", "Admissible")
+    assert setting.server.objects["a"] == told
+    writing.cancel()
+    await asyncio.gather(writing, return_exceptions=True)
 
 
 async def test_a_pod_of_the_same_name_gets_an_object_of_its_own(setting: Setting) -> None:
