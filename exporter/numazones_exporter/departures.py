@@ -4,7 +4,7 @@ A kubelet gives a pod's share back the moment its containers have ended, and tel
 keep the pod until the next admission or reconciliation, and the pod's phase reaches the API server seconds
 later (1.5 to 6 s on a busy kubelet 1.36, which writes one status after the other). Podresources alone stops
 listing the pod at once. So while a pod that is being deleted is still listed, the node is read again after
-short pauses.
+short pauses; and while a kubelet that was restarted has not heard of its pods, of which some may have ended.
 """
 
 from numazones_exporter.observation import Observation
@@ -34,10 +34,12 @@ class Departures:
 
 
 def _leaving(observation: Observation) -> frozenset[str]:
-    """UIDs of the pods that are being deleted and that the kubelet still takes for active."""
+    """UIDs of the pods that are being deleted and that the kubelet still takes for active, or may take."""
     if observation.pods is None or observation.podresources is None:
         return frozenset()
-    listed = {(pod.namespace, pod.name) for pod in observation.podresources.pods}
+    if observation.listed is None:
+        return frozenset(pod.uid for pod in observation.pods if pod.active)
+    listed = {(pod.namespace, pod.name) for pod in observation.listed}
     return frozenset(
         pod.uid
         for pod in observation.pods

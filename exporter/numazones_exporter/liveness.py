@@ -29,7 +29,7 @@ class Liveness:
 
 def judge(observation: Observation, records: Records) -> Liveness:
     """Decide for every recorded pod; without pods and podresources, records are taken as they are."""
-    listed = None if observation.podresources is None else observation.podresources.pods
+    listed = observation.listed
     if observation.pods is None:
         return Liveness() if listed is None else _by_content(observation, listed, records)
     names = {pod.uid: (pod.namespace, pod.name) for pod in observation.pods}

@@ -127,6 +127,8 @@ class NodePod:
     qos_class: str
     deleting: bool = False
     """Whether its deletion was asked for."""
+    static: bool = False
+    """Whether its kubelet has it from a file, not from the API server."""
 
     @property
     def active(self) -> bool:
@@ -153,3 +155,28 @@ class Observation:
     problems: tuple[Problem, ...] = ()
     durations: tuple[tuple[str, float], ...] = ()
     """(source, seconds); never part of the zones."""
+
+    @property
+    def listed(self) -> tuple[PodResources, ...] | None:
+        """The pods that the kubelet takes for active; None where it does not say.
+
+        A kubelet that was restarted (1.36) answers podresources a second or more before it has its pods from
+        the API server. Until then it lists none but static ones, though its containers run and its state
+        files hold what they held; ended pods would leave at least the exporter's own in the list.
+        """
+        if self.podresources is None or self.awaits_pods:
+            return None
+        return self.podresources.pods
+
+    @property
+    def awaits_pods(self) -> bool:
+        """Whether the kubelet has just started and has not heard of its pods yet."""
+        if self.podresources is None:
+            return False
+        present = {(pod.namespace, pod.name) for pod in self.podresources.pods}
+        running = [
+            (pod.namespace, pod.name)
+            for pod in self.pods or ()
+            if pod.phase == "Running" and not pod.deleting and not pod.static
+        ]
+        return bool(running) and present.isdisjoint(running)

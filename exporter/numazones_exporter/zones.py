@@ -215,8 +215,8 @@ def _holder(holding: Holding) -> Holder:
 def _fingerprint(observation: Observation) -> str:
     """Over the pods that the kubelet takes for active, as other exporters compute it; empty where unknown."""
     ended = {(pod.namespace, pod.name) for pod in observation.pods or () if not pod.active}
-    if observation.podresources is not None:
-        names = {(pod.namespace, pod.name) for pod in observation.podresources.pods} - ended
+    if observation.listed is not None:
+        names = {(pod.namespace, pod.name) for pod in observation.listed} - ended
     elif observation.pods is not None:
         names = {(pod.namespace, pod.name) for pod in observation.pods if pod.active}
     else:

@@ -18,11 +18,19 @@ def test_nobody_hurries_while_no_pod_leaves() -> None:
     for observation in (
         Observation("node"),
         seen(pod("a", deleting=False), listed=("a",)),
-        seen(pod("a")),  # the kubelet has let it go
+        seen(pod("a"), pod("b", deleting=False), listed=("b",)),  # the kubelet has let it go
         seen(pod("a", phase="Succeeded"), listed=("a",)),
         Observation("node", pods=(pod("a"),)),  # podresources cannot be read: it would not tell
     ):
         assert departures.look_again(observation) is None
+
+
+def test_a_restarted_kubelet_is_asked_again_until_it_has_heard_of_its_pods() -> None:
+    departures = Departures()
+    unheard = seen(pod("a", deleting=False))
+    pauses = [departures.look_again(unheard) for _ in range(9)]
+    assert (pauses[0], pauses[-1]) == (FIRST_PAUSE, LONGEST_PAUSE)
+    assert departures.look_again(seen(pod("a", deleting=False), listed=("a",))) is None
 
 
 def test_the_pauses_grow_to_a_bound_and_begin_anew_with_every_pod_that_sets_out() -> None:

@@ -163,7 +163,10 @@ ENDINGS = {
     "deleted": ((), {}),
     "succeeded": ((pod("a", phase="Succeeded"),), {}),
     "rejected late, so failed": ((pod("a", phase="Failed"),), {}),
-    "not failed yet by the API server, but not active for the kubelet": ((pod("a"),), {}),
+    "not failed yet by the API server, but not active for the kubelet": (
+        (pod("a"), pod("other")),
+        {"other": ()},
+    ),
     "ended, and still listed by a kubelet before 1.34": (
         (pod("a", phase="Succeeded"),),
         {"a": (container("c", "2,6", block(2, GIB)),)},
@@ -189,6 +192,25 @@ def test_a_pod_that_has_ended_holds_nothing(pods: tuple[NodePod, ...], listed: d
     sets = statuses(found)[1].cpus
     assert sets is not None
     assert (sets.exclusive, sets.shared) == ("", "2-3,6-7")
+
+
+@pytest.mark.parametrize("listed", [{}, {"static": ()}])
+def test_pods_hold_what_they_held_while_a_restarted_kubelet_has_not_heard_of_them(
+    listed: dict[str, Any],
+) -> None:
+    """Until a kubelet has its pods from the API server, it lists none but static ones."""
+    static = replace(pod("static"), static=True)
+    found = observation(
+        cpu_manager=cpu_state(a={"c": "2,6"}, ended={"c": "3,7"}, leaving={"c": "1"}),
+        memory_manager=memory_state((0, GIB), assignments=(0, 1), a={"c": (block(2, GIB),)}),
+        pods=(pod("a"), pod("ended", phase="Succeeded"), replace(pod("leaving"), deleting=True), static),
+        podresources=offer(**listed),
+    )
+    assert assigned(found, "cpu") == [1, 2]
+    assert assigned(found, "memory") == [0, GIB]
+    assert condition(found, "Ready")[0] == "True"
+    heard = replace(found, podresources=offer(a=(container("c", "2,6", block(2, GIB)),), static=()))
+    assert assigned(heard, "cpu") == [0, 2]
 
 
 def test_an_init_containers_cpus_stay_assigned_while_its_pod_lives() -> None:

@@ -58,7 +58,8 @@ def pod_of(item: Mapping[str, Any]) -> NodePod:
     metadata, status = item["metadata"], item.get("status") or {}
     annotations = metadata.get("annotations") or {}
     uid = metadata.get("uid") or ""
-    if _MIRROR in annotations:  # the kubelet records a static pod under its own uid, not its mirror's
+    static = _MIRROR in annotations
+    if static:  # the kubelet records a static pod under its own uid, not its mirror's
         uid = annotations.get(_STATIC_UID) or annotations[_MIRROR]
     texts = (
         metadata.get("namespace") or "default",
@@ -69,4 +70,4 @@ def pod_of(item: Mapping[str, Any]) -> NodePod:
     )
     if not all(isinstance(text, str) for text in texts):
         raise TypeError(f"namespace, name, uid, phase and QoS class must be texts, not {texts}")
-    return NodePod(*texts, deleting=metadata.get("deletionTimestamp") is not None)
+    return NodePod(*texts, deleting=metadata.get("deletionTimestamp") is not None, static=static)

@@ -35,7 +35,7 @@ def test_pods_that_have_ended_are_not_active(phase: str, *, active: bool) -> Non
 def test_a_mirror_pod_has_the_uid_of_its_static_pod() -> None:
     annotations = {"kubernetes.io/config.mirror": "hash", "kubernetes.io/config.hash": "static-uid"}
     (item,) = pods_of([pod("a", annotations=annotations)], "n")
-    assert item == NodePod("ns", "a", "static-uid", "Running", "Guaranteed")
+    assert item == NodePod("ns", "a", "static-uid", "Running", "Guaranteed", static=True)
 
 
 async def test_json_and_yaml_lists_are_read(tmp_path: Path) -> None:
