@@ -21,7 +21,7 @@ from typing import Generic, Protocol, TypeVar
 from numazones.errors import NumazonesError
 from numazones_client.client import Client
 from numazones_client.decoding import DELETED, Decoder, Event, Unreadable
-from numazones_client.errors import APIError, Gone, UnknownResource, Unreachable
+from numazones_client.errors import APIError, Forbidden, Gone, UnknownResource, Unreachable
 from numazones_client.resources import Resource
 from numazones_client.table import Table
 
@@ -141,6 +141,8 @@ class Reflector(Generic[T]):
         """Set once the resource has been listed."""
         self.problem = "it has not been listed yet"
         """Why the mirror may be behind; empty while it is current."""
+        self.forbidden = False
+        """Whether it is because the resource must not be read."""
 
     @property
     def name(self) -> str:
@@ -246,6 +248,7 @@ class Reflector(Generic[T]):
 
     def _current(self) -> None:
         self.problem = ""
+        self.forbidden = False
         self.synced.set()
 
     async def _wait_for_resource(self, error: UnknownResource) -> None:
@@ -262,6 +265,7 @@ class Reflector(Generic[T]):
         # What stays as it is was told when it began, and would fill the log: a missing right, for one.
         level = logging.DEBUG if self.problem == str(error) else logging.WARNING
         self.problem = str(error)
+        self.forbidden = isinstance(error, Forbidden)
         self._metrics.restarted(self.name, "unreachable" if isinstance(error, Unreachable) else "rejected")
         _log.log(level, "%s: %s; trying again in %.1f s", self.name, error, delay)
         await asyncio.sleep(delay)

@@ -7,6 +7,8 @@ from numazones.api.meta import NODE_LABEL
 from numazones_client import resources
 from numazones_client.resources import Resource
 
+_PLANS, _MADE, _MODELS = "plans may err", "no recommendations", "no Koordinator/NRI"
+
 
 class Kind(NamedTuple):
     """A kind and whether an answer is possible without it."""
@@ -18,23 +20,25 @@ class Kind(NamedTuple):
     """Labels of those that are read."""
     foreign: bool = False
     """Of another project; that it is not installed is no news."""
+    without: str = ""
+    """What follows where it is left out, in a few words."""
 
 
 KINDS = (
     Kind("Node", resources.NODES, needed=True),
     Kind("Pod", resources.PODS, needed=True),
     Kind("NUMAZone", resources.NUMAZONES, needed=True),
-    Kind("Namespace", resources.NAMESPACES),
-    Kind("ReplicaSet", resources.REPLICA_SETS),
-    Kind("StatefulSet", resources.STATEFUL_SETS),
-    Kind("Job", resources.JOBS),
-    Kind("PodDisruptionBudget", resources.BUDGETS),
-    Kind("PriorityClass", resources.PRIORITY_CLASSES),
-    Kind("PersistentVolumeClaim", resources.CLAIMS),
-    Kind("RebalanceRecommendation", resources.REBALANCE_RECOMMENDATIONS),
-    Kind("NodeResourceTopology", resources.NODE_RESOURCE_TOPOLOGIES, foreign=True),
-    Kind("Device", resources.KOORDINATOR_DEVICES, foreign=True),
-    Kind("TopologyAwarePolicy", resources.TOPOLOGY_AWARE_POLICIES, foreign=True),
+    Kind("Namespace", resources.NAMESPACES, without=_PLANS),
+    Kind("ReplicaSet", resources.REPLICA_SETS, without=_PLANS),
+    Kind("StatefulSet", resources.STATEFUL_SETS, without=_PLANS),
+    Kind("Job", resources.JOBS, without=_PLANS),
+    Kind("PodDisruptionBudget", resources.BUDGETS, without=_PLANS),
+    Kind("PriorityClass", resources.PRIORITY_CLASSES, without=_PLANS),
+    Kind("PersistentVolumeClaim", resources.CLAIMS, without=_PLANS),
+    Kind("RebalanceRecommendation", resources.REBALANCE_RECOMMENDATIONS, without=_MADE),
+    Kind("NodeResourceTopology", resources.NODE_RESOURCE_TOPOLOGIES, foreign=True, without=_MODELS),
+    Kind("Device", resources.KOORDINATOR_DEVICES, foreign=True, without=_MODELS),
+    Kind("TopologyAwarePolicy", resources.TOPOLOGY_AWARE_POLICIES, foreign=True, without=_MODELS),
 )
 
 DOCTORS = (

@@ -264,17 +264,18 @@ async def test_a_failure_that_stays_is_warned_of_once_and_again_after_it_changed
     with caplog.at_level("WARNING", logger="numazones_client"):
         async with mirrored(server) as (mirror, table, _):
             await asked_again(3)
-            assert warnings() == 1
+            assert (warnings(), mirror.forbidden) == (1, True)
             server.list_status = 500
             await eventually(lambda: warnings() == 2)
+            assert (warnings(), mirror.forbidden) == (2, False)
             server.list_status = 403
             await eventually(lambda: warnings() == 3)
             await asked_again(2)
-            assert warnings() == 3
+            assert (warnings(), mirror.forbidden) == (3, True)
             assert mirror.problem
             server.lists, server.list_status = [([widget("a", 1)], 2)], 200
             await eventually(lambda: names(table) == {"a"})
-            assert not mirror.problem
+            assert (mirror.problem, mirror.forbidden) == ("", False)
 
 
 async def test_a_resource_that_must_be_there_is_waited_for_and_the_problem_named() -> None:

@@ -12,9 +12,13 @@ import pytest
 from textual.widgets import Input
 
 from kubectl_numazones.cluster import Source, read
+from kubectl_numazones.kinds import KINDS
 from kubectl_numazones.live.app import Live
+from kubectl_numazones.live.lines import forbidden
 from numazones_client.resources import PODS
 from numazones_simulator import node_kinds
+from numazones_simulator.apiserver.errors import ApiError
+from numazones_simulator.apiserver.faults import Fault
 from tests.kubectl.conftest import cluster, node_body, pod_body, written
 from tests.operator.closed_loop import closed_loop, eventually
 
@@ -179,6 +183,47 @@ async def test_it_follows_the_cluster(tmp_path: Path) -> None:
             await loop.client.delete(PODS, "huge", namespace="default")
             await until(pilot, "no pod waits, and none was rejected")
             await pilot.press("q")
+
+
+async def test_what_the_user_may_not_list_is_named_with_what_follows_until_it_may_be_listed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with closed_loop(tmp_path) as loop:
+        await loop.start_nodes([node_kinds.single_numa_node("worker-1", "10.0.0.1")])
+        faults = loop.server.faults
+        denied = [
+            faults.add(Fault(verb="list", resource=name, count=None, error=ApiError(403, "Forbidden", "no")))
+            for name in ("replicasets", "rebalancerecommendations")
+        ]
+        app = Live(Source(kubeconfig=loop.kubeconfig), None)
+        async with app.run_test(size=(80, 24)) as pilot:
+            await until(pilot, r"may not list ReplicaSet \+1: plans may err, no recommendations")
+            await until(pilot, "worker-1 +0 ")
+            # Asked again, and rejected again, it says nothing more.
+            await eventually(lambda: denied[0].struck > 2)
+            assert sum("replicasets" in record.getMessage() for record in caplog.records) == 1
+            for fault in denied:
+                faults.remove(fault)
+
+            async def quiet() -> bool:
+                await pilot.pause()
+                return "may not list" not in shown(app)
+
+            await eventually(quiet, patience=120, what="nothing is said any more")
+            await pilot.press("q")
+
+
+@pytest.mark.parametrize("width", [78, 118, 200])
+@pytest.mark.parametrize("number", range(1, 12))
+def test_kinds_that_must_not_be_listed_are_told_in_one_line_however_many(number: int, width: int) -> None:
+    kinds = [kind for kind in KINDS if not kind.needed][-number:]
+    told = forbidden(kinds, width)
+    assert len(told) <= width
+    assert told.startswith("may not list ")
+    for kind in kinds:
+        assert kind.without
+        assert kind.without in told
+    assert number > 1 or kinds[0].kind in told
 
 
 async def test_a_cluster_that_is_not_configured_ends_it_with_the_reason(tmp_path: Path) -> None:

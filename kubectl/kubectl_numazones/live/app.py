@@ -24,6 +24,7 @@ from textual.widgets import DataTable, Footer, Input, Static
 
 from kubectl_numazones import screen
 from kubectl_numazones.cluster import Seen, Source, connected, seen_in
+from kubectl_numazones.kinds import Kind
 from kubectl_numazones.live import lines
 from kubectl_numazones.live.board import Board, Planned, board_of, plans_of
 from kubectl_numazones.live.following import Following
@@ -82,6 +83,7 @@ class Live(App[None]):
     Screen { background: $background; }
     * { scrollbar-size: 0 1; scrollbar-color: $primary-darken-1; scrollbar-background: $background; }
     #title { height: 1; background: $panel; color: $text; padding: 0 1; }
+    #forbidden { height: 1; padding: 0 1; color: $text-warning; display: none; }
     #tabs { height: 1; margin: 0 0 1 0; }
     #filter { height: 1; border: none; padding: 0 1; background: $panel; display: none; }
     #filter.open { display: block; }
@@ -124,6 +126,7 @@ class Live(App[None]):
         self._plans: list[Planned] | None = None
         self._planned_for: Seen | None = None
         self._problem = ""
+        self._forbidden: tuple[Kind, ...] = ()
         self._tab = ZONES
         self._order = next(iter(ORDERS))
         self._words = ""
@@ -133,6 +136,7 @@ class Live(App[None]):
     def compose(self) -> ComposeResult:
         """Lay the screen out."""
         yield Static(id="title")
+        yield Static(id="forbidden")
         yield Static(id="tabs")
         yield Input(placeholder="filter: any words of a line", id="filter")
         with Horizontal():
@@ -183,6 +187,7 @@ class Live(App[None]):
     async def _watch_over(self, following: Following) -> None:
         while True:
             self._problem = following.problem
+            self._forbidden = following.forbidden
             await asyncio.sleep(1.0)
 
     async def _seek_plans(self, seen: Seen) -> None:
@@ -294,6 +299,10 @@ class Live(App[None]):
 
     def _draw_head(self) -> None:
         self.query_one("#title", Static).update(self._title())
+        forbidden = self.query_one("#forbidden", Static)
+        forbidden.display = bool(self._forbidden)
+        told = lines.forbidden(self._forbidden, self.size.width - 2)
+        forbidden.update(Text(told, no_wrap=True, overflow="ellipsis"))
         tabs = Text()
         counts = {ZONES: None, STUCK: None, PLANS: None} if self._board is None else self._counts(self._board)
         for number, (tab, name) in enumerate(_TABS.items(), 1):

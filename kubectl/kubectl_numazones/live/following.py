@@ -33,6 +33,13 @@ class Following:
         needed = (reflector for kind, reflector in self._reflectors.items() if kind.needed)
         return next((reflector.problem for reflector in needed if reflector.problem), "")
 
+    @property
+    def forbidden(self) -> tuple[Kind, ...]:
+        """The kinds that must not be read, and that answers are possible without."""
+        return tuple(
+            kind for kind, reflector in self._reflectors.items() if reflector.forbidden and not kind.needed
+        )
+
     async def run(self) -> None:
         """Mirror until cancelled."""
         async with asyncio.TaskGroup() as tasks:

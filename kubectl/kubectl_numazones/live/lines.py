@@ -1,6 +1,6 @@
 """The lines of the lists, and what each opens, for a terminal."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ from rich.text import Text
 
 from kubectl_numazones import answers, screen, stuck
 from kubectl_numazones.drawing import Drawing
+from kubectl_numazones.kinds import Kind
 from kubectl_numazones.live.board import Board, Planned, Stuck
 from kubectl_numazones.zone_figures import Zone, share
 from numazones.prediction import ADMISSIBLE, INADMISSIBLE
@@ -34,6 +35,17 @@ class Line:
     def words(self) -> str:
         """What it is filtered by."""
         return " ".join(str(cell) for cell in self.cells).lower()
+
+
+def forbidden(kinds: Sequence[Kind], width: int) -> str:
+    """Say which kinds must not be read and what follows, in so many columns; empty if all may be read."""
+    if not kinds:
+        return ""
+    follows = ", ".join(dict.fromkeys(kind.without for kind in kinds))
+    names = [kind.kind for kind in kinds]
+    fewer = (", ".join(names[:most]) + f" +{len(names) - most}" for most in range(len(names) - 1, 0, -1))
+    told = (f"may not list {some}: {follows}" for some in (", ".join(names), *fewer))
+    return next((line for line in told if len(line) <= width), f"may not list {len(names)} kinds: {follows}")
 
 
 def zone_columns(*, roomy: bool) -> tuple[str, ...]:
