@@ -249,6 +249,11 @@ class ClusterPod:
         return self.annotations.get(MIRROR, self.uid)
 
     @property
+    def mirrors(self) -> bool:
+        """Whether it only shows a static pod, which its kubelet has from a file and runs without it."""
+        return MIRROR in self.annotations
+
+    @property
     def info(self) -> PodInfo:
         """The pod as its kubelet's checks see it; one that cannot be read asks for nothing."""
         pod = self.admission or Pod(self.name, self.namespace, self.kubelet_uid, ())

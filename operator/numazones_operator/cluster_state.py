@@ -261,9 +261,15 @@ class ClusterState:
     # Taking in pods, in this order (``pipeline``)
 
     def let_go(self, old: ClusterPod | None, new: ClusterPod | None) -> None:
-        """Take a pod off the node that it ended on or vanished from."""
+        """Take a pod off the node that it ended on or vanished from.
+
+        A mirror pod that somebody deletes changes nothing for its kubelet, which makes another one.
+        """
         if old is not None and old.active and (new is None or not new.active or new.node != old.node):
-            self._leave(old)
+            if new is not None or not self._record_of(old.node).keep_unmirrored(old):
+                self._leave(old)
+        elif old is None and new is not None and new.active:
+            self._record_of(new.node).mirrored_anew(new)
 
     def is_binding(self, pod: ClusterPod) -> bool:
         """Whether a pod has a node that does not count it yet."""
@@ -307,7 +313,7 @@ class ClusterState:
                 record.other.bound(new)
             record.since.admitted_after_all(new)
             record.rejected.discard(new.kubelet_uid)
-        if known is not None and new.deleting and not known.deleting:
+        if known is not None and new.deleting and not known.deleting and not new.mirrors:
             self._sequence += 1
             record.since.leaves(new, sequence=self._sequence, now=self._clock())
         record.pods[new.uid] = new

@@ -76,6 +76,8 @@ class NodeRecord:
     """UIDs, as the kubelet knows them, of pods that the model rejected and whose status is silent yet."""
     vanished: set[str] = field(default_factory=set)
     """UIDs, as the kubelet knows them, of pods that zones have shown and show no more: they have ended."""
+    unmirrored: set[str] = field(default_factory=set)
+    """UIDs of deleted mirror pods of static pods that zones still show: these run, and are mirrored anew."""
     since: SinceSnapshot = field(default_factory=SinceSnapshot)
     """What the snapshot may not show yet."""
 
@@ -89,6 +91,7 @@ class NodeRecord:
         reports = list(self.reports.values())
         if not reports:
             self.state, self.snapshot, self.trouble = None, "", NO_ZONES
+            self._drop_unmirrored()
             return
         snapshots = {report.snapshot for report in reports}
         if len(snapshots) > 1 or len(reports) != reports[0].zones:
@@ -126,6 +129,28 @@ class NodeRecord:
             uids = [pod.kubelet_uid for pod in self.pods.values()]
             shown = {uid for uid in uids if before is not None and before.holds(uid)} | self.vanished
             self.vanished = {uid for uid in shown if not self.state.holds(uid)}
+            self._drop_unmirrored()
+
+    def keep_unmirrored(self, pod: ClusterPod) -> bool:
+        """Go on counting a deleted mirror pod's static pod where zones show it; return whether they do."""
+        if not pod.mirrors or self.state is None or not self.state.holds(pod.kubelet_uid):
+            return False
+        self.unmirrored.add(pod.uid)
+        return True
+
+    def mirrored_anew(self, pod: ClusterPod) -> None:
+        """Let a new mirror pod take the place of the one that was deleted."""
+        for uid in list(self.unmirrored):
+            if self.pods[uid].kubelet_uid == pod.kubelet_uid:
+                self.unmirrored.remove(uid)
+                del self.pods[uid]
+
+    def _drop_unmirrored(self) -> None:
+        """Forget the static pods without mirror that zones show no more: their files are gone."""
+        for uid in list(self.unmirrored):
+            if self.state is None or not self.state.holds(self.pods[uid].kubelet_uid):
+                self.unmirrored.remove(uid)
+                del self.pods[uid]
 
     def doubt(self, now: float, *, settle: float) -> Unknown | None:
         """Return why the zones cannot be relied on at this moment, or None; ``settle`` in seconds."""

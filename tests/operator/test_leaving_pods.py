@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from numazones.cluster import ClusterPod
+from numazones.cluster import MIRROR, ClusterPod
 from numazones.kubelet.admission import admit
 from numazones_simulator import node_kinds
 
@@ -108,6 +108,43 @@ async def test_a_pod_that_zones_show_was_admitted_whatever_was_expected(full: Se
     full.state.pods.put(pod("late"))
     full.state.pods.put(pod("late", phase="Failed", reason="TopologyAffinityError"))
     assert full.outcomes()["Inadmissible", "TopologyAffinityError"] == 1
+
+
+def mirror(uid: str, **status: Any) -> ClusterPod:
+    """A mirror pod of the static pod "first"."""
+    shown = pod("first", **RUNNING | status)
+    return replace(shown, uid=uid, annotations={MIRROR: "uid-first"})
+
+
+async def test_a_static_pod_counts_while_its_mirror_is_deleted_and_made_anew(full: Setting) -> None:
+    full.state.pods.remove(pod("first"))
+    full.state.pods.put(mirror("one"))
+    zones_show(full, "first", "second")
+    full.state.pods.put(replace(mirror("one"), deleting=True))
+    full.put_pod("waits", cpu=ALL_OF_A_ZONE)
+    full.state.pods.put(pod("bound"))
+    full.state.pods.put(pod("bound", phase="Failed", reason="OutOfcpu"))
+    full.state.pods.remove(mirror("one"))
+    full.state.pods.put(pod("late"))
+    full.state.pods.put(pod("late", phase="Failed", reason="OutOfcpu"))
+    full.state.pods.put(mirror("two"))
+    full.state.pods.put(pod("later"))
+    full.state.pods.put(pod("later", phase="Failed", reason="OutOfcpu"))
+    assert full.outcomes() == {("Inadmissible", "OutOfcpu"): 3}
+    # Only when zones show it no more, its file is gone.
+    full.state.pods.remove(mirror("two"))
+    assert await full.verdict("waits") == "Inadmissible"
+    zones_show(full, "second")
+    assert await full.verdict("waits") == "Admissible"
+
+
+async def test_a_static_pod_that_zones_do_not_show_goes_with_its_mirror(full: Setting) -> None:
+    full.state.pods.remove(pod("first"))
+    full.state.pods.put(mirror("one"))
+    zones_show(full, "second")
+    full.put_pod("waits", cpu=ALL_OF_A_ZONE)
+    full.state.pods.remove(mirror("one"))
+    assert await full.verdict("waits") == "Admissible"
 
 
 async def test_what_was_bound_before_the_deletion_was_decided_before_it(full: Setting) -> None:
