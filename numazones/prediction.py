@@ -156,7 +156,10 @@ class Prediction:
     excluded: int = 0
     """Nodes that the scheduler passes over."""
     reasons: tuple[Reason, ...] = ()
-    """Most frequent first; their counts add up to the nodes that do not admit the pod."""
+    """What placement says, what is lacking, where the pod may not go; of each, most frequent first.
+
+    Their counts add up to the nodes that do not admit the pod.
+    """
     candidates: tuple[Candidate, ...] = ()
     """Best first."""
 
@@ -569,7 +572,8 @@ class Forecast:
         )
 
 
-# What placement says is what people ask this project for; then what keeps it from saying anything.
+# What placement says is what people ask this project for; then what keeps it from saying anything. Of a pod
+# for few nodes, what these lack is news; that it does not select the others is its own wish, however many.
 _ORDER = {
     Source.KUBELET: 0,
     Source.KOORDINATOR: 0,
@@ -577,6 +581,7 @@ _ORDER = {
     Source.UNKNOWN: 1,
     Source.SCHEDULER: 2,
 }
+_BARRED = {scheduling.UNSCHEDULABLE: 1, scheduling.UNTOLERATED: 1, scheduling.NOT_SELECTED: 2}
 
 
 _SOURCE_ORDER = {source: position for position, source in enumerate(Source)}
@@ -605,7 +610,8 @@ class _Group:
 def _importance(item: tuple[tuple[Source, str, Model | None], _Group]) -> tuple[Any, ...]:
     """What reasons are sorted by: who says so, for how many nodes, and how near one of them comes."""
     (source, reason, model), group = item
-    return _ORDER[source], -group.count, -group.closeness, _SOURCE_ORDER[source], reason, model or ""
+    barred = _BARRED.get(reason, 0) if source is Source.SCHEDULER else 0
+    return _ORDER[source], barred, -group.count, -group.closeness, _SOURCE_ORDER[source], reason, model or ""
 
 
 def _told(one: NodeVerdict, group: _Group) -> tuple[str, str, tuple[tuple[str, str], ...]]:

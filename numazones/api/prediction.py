@@ -136,7 +136,10 @@ class AdmissionPredictionStatus(APIModel):
     message: str = text(_MAX_MESSAGE, "The prediction in one sentence.")
     model: str = _model("the node that the message is about")
     nodes: NodeCounts | None = optional("How many nodes were asked.")
-    reasons: tuple[PredictionReason, ...] = listed(64, "Most frequent first.")
+    reasons: tuple[PredictionReason, ...] = listed(
+        64,
+        "What placement says, what is lacking, where the pod may not go; of each, most frequent first.",
+    )
     candidates: tuple[PredictionCandidate, ...] = listed(64, "Best first.")
     recommendation: str = text(MAX_NAME, "RebalanceRecommendation in force that would make room for the pod.")
     changed: Timestamp | None = optional("When the verdict last changed.")

@@ -137,6 +137,20 @@ def test_nodes_that_the_scheduler_passes_over_are_not_asked() -> None:
     assert [(item.reason, item.count) for item in result.reasons] == [("node(s) were unschedulable", 2)]
 
 
+def test_what_the_chosen_node_lacks_is_told_before_that_the_others_are_not_chosen() -> None:
+    selected = {"kubernetes.io/hostname": "worker-1"}
+    nodes = [worker(f"worker-{number}", node_state()) for number in range(2, 5)]
+    chosen = worker("worker-1", node_state(), labels=selected)
+    lacking = predict(pod("a", cpu=40, nodeSelector=selected), [chosen, *nodes])
+    assert lacking.sentence == "Insufficient cpu: 40 asked, 30 free on worker-1"
+    taint = Taint("dedicated", "x", "NoSchedule")
+    tainted = predict(pod("a", nodeSelector=selected), [replace(chosen, taints=(taint,)), *nodes])
+    assert tainted.sentence == "node(s) had untolerated taint(s)"
+    fenced = [replace(node, taints=(taint,)) for node in nodes]
+    assert predict(pod("a", cpu=40), [chosen, *fenced]).brief == "Insufficient cpu: 40 asked, 30 free"
+    assert [reason.count for reason in lacking.reasons] == [1, 3]
+
+
 def test_no_nodes_at_all_is_unknown() -> None:
     result = predict(pod("a"), [])
     assert result.verdict == UNKNOWN
