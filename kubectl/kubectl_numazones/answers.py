@@ -1,6 +1,6 @@
 """Questions to the library that several commands ask, each answered once and the same way."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from numazones import advice, cpuset, placement, scheduling
@@ -10,6 +10,7 @@ from numazones.errors import NumazonesError
 from numazones.kubelet.admission import Admission, admit
 from numazones.kubelet.explanation import explain
 from numazones.kubelet.node import Node
+from numazones.kubelet.versions import NEWEST
 from numazones.placement import Model
 from numazones.prediction import (
     ADMISSIBLE,
@@ -29,6 +30,7 @@ from numazones.quantity import format_rounded
 from numazones.rebalance import moves
 
 _MOST_NODES_ADVISED = 3
+_MOST_NAMED = 3
 
 
 def decide(pod: ClusterPod, node: ClusterNode) -> Admission | str:
@@ -69,6 +71,27 @@ def prediction_of(pod: ClusterPod, forecast: Forecast | None) -> Prediction:
 def foresee(pod: ClusterPod, nodes: Mapping[str, ClusterNode]) -> Prediction:
     """Predict a pod on all nodes, as if it were created now."""
     return prediction_of(pod, forecast_of(pod, nodes))
+
+
+def asked(forecast: Forecast | None, nodes: Mapping[str, ClusterNode]) -> Iterator[ClusterNode]:
+    """Yield the nodes whose kubelets have said yes or no."""
+    for name, said in ({} if forecast is None else forecast.verdicts).items():
+        if said.model is Model.KUBELET and said.standing in {Standing.ADMITS, Standing.REJECTS}:
+            yield nodes[name]
+
+
+def reservation(nodes: Iterable[ClusterNode]) -> str:
+    """Say which kubelets are newer than the rules that their answers follow; empty for none."""
+    found = sorted(
+        f"{node.name} ({node.state.config.release.newer})"
+        for node in nodes
+        if node.state is not None and node.state.config.release.newer
+    )
+    if not found:
+        return ""
+    more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
+    named = ", ".join(found[:_MOST_NAMED]) + more
+    return f"newer kubelets are decided by the rules of 1.{NEWEST}, the newest known: {named}"
 
 
 def scheduler_obstacles(pod: ClusterPod, node: ClusterNode) -> tuple[str, ...]:

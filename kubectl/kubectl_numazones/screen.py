@@ -66,6 +66,12 @@ def print_json(document: Any) -> None:
     click.echo(json.dumps(document, indent=2, ensure_ascii=False))
 
 
+def warn(message: str) -> None:
+    """Say something beside the answer, on standard error; an empty message is none."""
+    if message:
+        click.echo(f"warning: {message}", err=True)
+
+
 def bar(share: float, *, width: int = 10) -> Text:
     """Draw a share from 0 to 1 as a bar; what is scarce stands out."""
     share = min(max(share, 0.0), 1.0)

@@ -107,6 +107,8 @@ class Release:
     """What one minor release of the kubelet does differently."""
 
     minor: int
+    newer: str = ""
+    """The release that is decided by the rules of this one, the newest known, such as 1.40; mostly none."""
 
     def __str__(self) -> str:
         return f"1.{self.minor}"
@@ -212,4 +214,4 @@ def release(version: str) -> Release:
     minor = min(int(match[2]), NEWEST)
     if minor < OLDEST:
         raise UnsupportedVersion(f"kubelet {version} is older than 1.{OLDEST}, the oldest release modelled")
-    return Release(minor)
+    return Release(minor, newer=f"1.{match[2]}" if is_newer_than_modelled(version) else "")

@@ -10,6 +10,7 @@ import pytest
 from click.testing import Result
 
 from kubectl_numazones.cluster import NotThere
+from numazones.kubelet.versions import NEWEST
 from tests.kubectl.conftest import cluster, node_body, pod_body, written
 from tests.numazones.policies.koordinator import building as koordinator
 
@@ -91,6 +92,64 @@ def test_unknown_nodes_make_the_answer_unknown(run: Run, tmp_path: Path) -> None
     result = run("fit", "cpu=4", "-f", bare)
     assert result.return_value == 2
     assert "1 node could not be asked" in result.output
+
+
+def upgraded(path: Path, *nodes: str) -> Path:
+    """The cluster, with a kubelet on some nodes that is newer than any whose rules are known."""
+    items = cluster()
+    for item in items:
+        if item["kind"] == "NUMAZone" and item["spec"]["nodeName"] in nodes:
+            item["status"]["kubelet"]["version"] = "v1.99.0"
+    return written(path, items)
+
+
+NEWER = f"newer kubelets are decided by the rules of 1.{NEWEST}, the newest known: worker-1 (1.99)\n"
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ("why", "waiting", "-n", "team"),
+        ("why", "waiting", "-n", "team", "-o", "json"),
+        ("why", "waiting", "-n", "team", "--node", "worker-1"),
+        ("fit", "cpu=5"),
+        ("fit", "cpu=5", "-o", "json"),
+    ],
+)
+def test_an_answer_that_takes_a_newer_kubelet_for_an_older_one_says_so_once(
+    asked: tuple[str, ...], run: Run, dump: Path, tmp_path: Path
+) -> None:
+    before = run(*asked, "-f", dump)
+    after = run(*asked, "-f", upgraded(tmp_path / "upgraded.json", "worker-1", "worker-2"))
+    # worker-2 is cordoned: nobody asked its kubelet.
+    assert (before.stderr, after.stderr) == ("", f"warning: {NEWER}")
+    assert after.stdout == before.stdout
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ("why", "one", "-n", "team"),  # it runs
+        ("why", "waiting", "-n", "team"),
+        ("why", "waiting", "-n", "team", "--node", "worker-1"),
+        ("fit", "cpu=5"),
+    ],
+)
+def test_an_answer_that_no_newer_kubelet_bears_on_says_nothing_of_it(
+    asked: tuple[str, ...], run: Run, tmp_path: Path
+) -> None:
+    newer = "worker-1" if "one" in asked else "worker-2"
+    assert run(*asked, "-f", upgraded(tmp_path / "upgraded.json", newer)).stderr == ""
+
+
+def test_of_many_newer_kubelets_some_are_named(run: Run, tmp_path: Path) -> None:
+    like = [item for item in cluster() if item["metadata"]["name"].startswith("worker-1")]
+    text = json.dumps(like).replace("v1.36.2", "v1.99.1")
+    items = [
+        item for number in range(1, 6) for item in json.loads(text.replace("worker-1", f"worker-{number}"))
+    ]
+    said = run("fit", "cpu=2", "-f", written(tmp_path / "dump.json", items)).stderr
+    assert said.endswith(": worker-1 (1.99), worker-2 (1.99), worker-3 (1.99) and 2 more\n")
 
 
 def test_who_lists_holders_by_zone(run: Run, dump: Path) -> None:

@@ -41,6 +41,8 @@ def command(source: Source, name: str, node_name: str | None, output: str) -> in
         return 0
     forecast = answers.forecast_of(pod, nodes)
     prediction = answers.prediction_of(pod, forecast)
+    if not runs(pod):
+        screen.warn(answers.reservation(answers.asked(forecast, nodes)))
     if output == "json":
         screen.print_json(_document(pods, pod, prediction, seen))
     else:
@@ -66,6 +68,7 @@ def _explain_on(pod: ClusterPod, node: ClusterNode) -> None:
     if isinstance(decision, str):
         click.echo(f"  {decision}")
         return
+    screen.warn(answers.reservation([node]))
     for line in explain(decision).lines():
         click.echo(f"  {line}")
     if decision.admitted:

@@ -29,6 +29,7 @@ from .building import configuration, container, machine, node, pod
 def test_versions_are_read_and_newer_ones_taken_for_the_newest(version: str, minor: int) -> None:
     assert release(version).minor == minor
     assert str(release(version)) == f"1.{minor}"
+    assert release(version).newer == ("1.99" if "1.99" in version else "")
 
 
 @pytest.mark.parametrize("version", ["", "latest", "2.0", "1", "v1.x", "1.30.4"])
