@@ -14,7 +14,8 @@ import yaml
 
 from numazones.api.rebalance import RebalancePolicy
 from numazones.rebalance.custom_resources import policy_of, standing_goals, title
-from numazones.rebalance.whatif import situation_of, what_if
+from numazones.rebalance.dump import situation_of
+from numazones.rebalance.whatif import what_if
 
 
 def main(dump: str, policy: str, now: str) -> None:

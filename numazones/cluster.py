@@ -65,6 +65,9 @@ NO_ZONES = Unknown(
 )
 
 
+UNDECIDED = "UndecidedByModel"
+"""Reason where the model declines: the kubelet would crash or hang, or a feature is not modelled."""
+
 OTHER_MODEL = "OtherModel"
 """Reason of a node on which the kubelet does not decide where pods go."""
 

@@ -19,7 +19,7 @@ from heapq import nsmallest
 from typing import TYPE_CHECKING, Any, Final
 
 from numazones import fragmentation, placement, scheduling
-from numazones.cluster import NO_ZONES, ClusterNode, ClusterPod, Unknown
+from numazones.cluster import NO_ZONES, UNDECIDED, ClusterNode, ClusterPod, Unknown
 from numazones.constraints import Constraints
 from numazones.demand import Demand, PodLevel, QOSClass
 from numazones.errors import NumazonesError
@@ -41,8 +41,6 @@ INADMISSIBLE: Final = "Inadmissible"
 UNKNOWN: Final = "Unknown"
 
 UNREADABLE_POD: Final = "UnreadablePod"
-UNDECIDED: Final = "UndecidedByModel"
-"""Reason where the model declines: the kubelet would crash or hang, or a feature is not modelled."""
 NO_NODES: Final = "NoNodes"
 OTHER_SCHEDULER: Final = "OtherScheduler"
 """Reason of a Koordinator node for a pod that another scheduler places."""

@@ -21,16 +21,14 @@ import orjson
 
 from kubectl_numazones.nesting import too_deep
 from numazones.api.meta import API_VERSION, GROUP
-from numazones.api.rebalance import ENDED
 from numazones.cluster import ClusterNode, ClusterPod
+from numazones.dump import moment_of, nodes_of
 from numazones.errors import NumazonesError
-from numazones.rebalance.candidates import Situation
-from numazones.rebalance.custom_resources import priority_classes
-from numazones.rebalance.whatif import moment_of, nodes_of, situation_of
 from numazones.wording import counted
 
 if TYPE_CHECKING:  # dumps need no client
     from kubectl_numazones.kinds import Kind
+    from numazones.rebalance.candidates import Situation
     from numazones_client import Client
 
 Object = Mapping[str, Any]
@@ -118,7 +116,7 @@ _OPTIONS = (
 class Seen:
     """The cluster as it was read."""
 
-    situation: Situation
+    situation: "Situation"
     ended: tuple[ClusterPod, ...]
     """Pods that have ended, rejected ones among them; they hold nothing."""
     owners: Mapping[str, tuple[str, str, str]]
@@ -204,6 +202,8 @@ class Seen:
 
     def recommendations(self, pods: Iterable[ClusterPod]) -> list[str]:
         """Return the names of the RebalanceRecommendations in force that place one of the pods."""
+        from numazones.api.rebalance import ENDED  # noqa: PLC0415 - most commands do without
+
         wanted = {(pod.namespace, pod.name) for pod in pods}
         return [
             item["metadata"]["name"]
@@ -264,6 +264,10 @@ def seen_in(items: Sequence[Object], now: datetime) -> Seen:
     Raises:
         NumazonesError: there are no nodes among them, or one makes no sense.
     """
+    # Imported late: commands that read the nodes alone do without all that planning needs.
+    from numazones.rebalance.custom_resources import priority_classes  # noqa: PLC0415
+    from numazones.rebalance.dump import situation_of  # noqa: PLC0415
+
     found = situation_of(items, now)
     ended = tuple(
         ClusterPod.from_api(item)

@@ -14,12 +14,14 @@ import yaml
 
 from numazones import timestamp
 from numazones.api.rebalance import RebalancePolicy
+from numazones.dump import InvalidDump, moment_of
 from numazones.errors import NumazonesError
 from numazones.rebalance.candidates import why_not
 from numazones.rebalance.custom_resources import policy_of, priority_classes, standing_goals, title
+from numazones.rebalance.dump import situation_of
 from numazones.rebalance.goals import Goal, pending
 from numazones.rebalance.policy import Policy
-from numazones.rebalance.whatif import InvalidDump, moment_of, situation_of, what_if
+from numazones.rebalance.whatif import what_if
 
 
 def main(arguments: list[str] | None = None) -> int:

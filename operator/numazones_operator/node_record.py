@@ -7,10 +7,10 @@ happened since (``since_snapshot``) played over it.
 
 from dataclasses import dataclass, field, replace
 
-from numazones import prediction, timestamp
+from numazones import timestamp
 from numazones.api.numazone import NUMAZone
 from numazones.api.zones import node_from_zones
-from numazones.cluster import NO_ZONES, ClusterNode, ClusterPod, Unknown
+from numazones.cluster import NO_ZONES, UNDECIDED, ClusterNode, ClusterPod, Unknown
 from numazones.errors import NumazonesError
 from numazones.kubelet.admission import remove
 from numazones.kubelet.node import Node
@@ -216,7 +216,7 @@ class NodeRecord:
             pods = tuple(node.pods.values())
             state = self.other.state(node, self.state, pods, beyond, now=now, settle=settle)
         except NumazonesError as error:
-            return node.with_unknown_state(Unknown(prediction.UNDECIDED, str(error)))
+            return node.with_unknown_state(Unknown(UNDECIDED, str(error)))
         return node.with_policy_state(state, DECIDERS[model_of(state)], beneath=beneath)
 
     def _with_events(
@@ -228,7 +228,7 @@ class NodeRecord:
                 state = remove(state, uid)
             return node.with_state(state, approximate=approximate)
         except NumazonesError as error:
-            return node.with_unknown_state(Unknown(prediction.UNDECIDED, str(error)))
+            return node.with_unknown_state(Unknown(UNDECIDED, str(error)))
 
 
 def _timestamp(text: str) -> float:

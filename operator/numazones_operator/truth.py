@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from numazones import placement, prediction
-from numazones.cluster import ClusterNode, ClusterPod, Unknown
+from numazones.cluster import UNDECIDED, ClusterNode, ClusterPod, Unknown
 from numazones.errors import NumazonesError
 from numazones.kubelet.admission import Admission, remove
 from numazones.kubelet.config import SCOPE_POD, SINGLE_NUMA_NODE
@@ -241,7 +241,7 @@ class Truth:
                 return self._predict_elsewhere(pod, pod.admission, node, state)
             return self._predict_by_kubelet(pod, node, state, otherwise)
         except NumazonesError as error:
-            return Expectation(pod, prediction.UNKNOWN, prediction.UNDECIDED, str(error))
+            return Expectation(pod, prediction.UNKNOWN, UNDECIDED, str(error))
 
     def _predict_elsewhere(
         self, pod: ClusterPod, admission: Pod, node: ClusterNode, state: PolicyNode

@@ -9,7 +9,7 @@ import pytest
 
 from numazones import placement
 from numazones.api.zones import zones_from_node
-from numazones.cluster import OTHER_MODEL, Cluster, ClusterNode, ClusterPod
+from numazones.cluster import OTHER_MODEL, UNDECIDED, Cluster, ClusterNode, ClusterPod
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.node import Node as KubeletNode
 from numazones.placement import DECIDERS, Model, PolicyNode, UnreadableNode, model_of, seen, shown
@@ -22,7 +22,6 @@ from numazones.prediction import (
     ADMISSIBLE,
     INADMISSIBLE,
     OTHER_SCHEDULER,
-    UNDECIDED,
     UNKNOWN,
     Forecast,
     Kind,
@@ -33,11 +32,11 @@ from numazones.prediction import (
     relevant,
 )
 from numazones.rebalance.candidates import Situation, why_not
+from numazones.rebalance.dump import situation_of
 from numazones.rebalance.filter import Surroundings
 from numazones.rebalance.goals import is_known
 from numazones.rebalance.moves import place
 from numazones.rebalance.policy import Policy
-from numazones.rebalance.whatif import situation_of
 from tests.numazones.kubelet import building as kubelet
 from tests.numazones.policies.koordinator import building as koordinator
 from tests.numazones.policies.topology_aware.machines import configuration, hardware

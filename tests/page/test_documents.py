@@ -17,7 +17,7 @@ from numazones.policies.koordinator.node import Node as KoordinatorNode
 from numazones.policies.topology_aware.admission import admit as admit_topology_aware
 from numazones.policies.topology_aware.node import Node as TopologyAwareNode
 from numazones.prediction import predict
-from numazones.rebalance.whatif import situation_of
+from numazones.rebalance.dump import situation_of
 from numazones_page import html
 from numazones_page.documents import (
     Waiting,

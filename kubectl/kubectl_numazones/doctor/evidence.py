@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from kubectl_numazones.asking import asked
 from kubectl_numazones.cluster import Object, Seen, Source, connected, dumped, listed, seen_in
 from numazones.api import crd
+from numazones.dump import moment_of
 from numazones.errors import NumazonesError
-from numazones.rebalance.whatif import moment_of
 
 if TYPE_CHECKING:
     from numazones_client import Client

@@ -11,9 +11,9 @@ from kubectl_numazones.doctor.findings import Finding, NotChecked, Severity, err
 from numazones import timestamp
 from numazones.api import crd
 from numazones.api.meta import NODE_LABEL, VERSION
-from numazones.cluster import ClusterNode
+from numazones.cluster import UNDECIDED, ClusterNode
 from numazones.constraints import Constraints
-from numazones.prediction import UNDECIDED, relevant
+from numazones.prediction import relevant
 from numazones.wording import counted
 
 _OPERATOR = "numazones-operator"

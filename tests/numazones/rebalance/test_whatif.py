@@ -11,13 +11,15 @@ import yaml
 
 from numazones.api.rebalance import RebalancePolicy
 from numazones.api.zones import zones_from_node
+from numazones.dump import InvalidDump
 from numazones.fragmentation import Shape
 from numazones.rebalance.__main__ import main
 from numazones.rebalance.custom_resources import policy_of
+from numazones.rebalance.dump import situation_of
 from numazones.rebalance.goals import FitMore, Wanted
 from numazones.rebalance.limits import Limits
 from numazones.rebalance.policy import Policy
-from numazones.rebalance.whatif import Effort, InvalidDump, situation_of, what_if
+from numazones.rebalance.whatif import Effort, what_if
 
 NOW = datetime.fromisoformat("2026-01-31T12:00:00Z")
 POLICY = {
