@@ -33,6 +33,7 @@ from numazones.api.zones import zones_from_node
 from numazones.cluster import ClusterPod
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.node import Node
+from numazones.kubelet.startup import Kubelet
 from numazones.machine import CPU, Machine, NUMANode
 from numazones.prediction import Forecast, Kind
 from numazones_client import ClusterConfig
@@ -138,7 +139,7 @@ class Cluster:
             taken = draw.sample(spare, draw.randrange(2, 12))
             spare = [cpu for cpu in spare if cpu not in taken]
             held[f"uid-{name}-{number}"] = {"main": cpuset.of(taken)}
-        node = Node.restore(self.machine, self.config, cpu_assignments=held)
+        node = Node.restore(Kubelet.start(self.config, self.machine, {}), cpu_assignments=held)
         return [zone.to_api() for zone in zones_from_node(node, node_name=name, pods={})]
 
     def pod(self, number: int) -> dict[str, Any]:

@@ -7,6 +7,7 @@ checkpoints and its configuration write it (cpuset(7), "List format": ``0-3,8``)
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import TypeAlias, TypeVar
 
 from numazones.errors import NumazonesError
@@ -31,11 +32,14 @@ def parse(text: str) -> CPUSet:
     Raises:
         InvalidCPUSet: the text is not in the list format, or a range runs backwards.
     """
-    cpus = 0
     stripped = text.strip()
-    if not stripped:
-        return 0
-    for part in stripped.split(","):
+    return _parsed(stripped) if stripped else 0
+
+
+@lru_cache(maxsize=4096)  # the same few lists come again and again, with every node of a model
+def _parsed(text: str) -> CPUSet:
+    cpus = 0
+    for part in text.split(","):
         match = _RANGE.fullmatch(part.strip())
         if match is None:
             raise InvalidCPUSet(

@@ -6,7 +6,6 @@ command gets one ``Situation``, read by the library as the operator reads the sa
 said where it matters: without NUMAZones every node's state is unknown, and nothing "fits".
 """
 
-import gc
 import json
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import click
 import orjson
 
+from kubectl_numazones.collecting import all_stays
 from kubectl_numazones.nesting import too_deep
 from numazones.api.meta import API_VERSION, GROUP
 from numazones.cluster import ClusterNode, ClusterPod
@@ -240,22 +240,14 @@ def read_nodes(source: Source) -> list[ClusterNode]:
 
 @contextmanager
 def _objects(source: Source) -> Iterator[list[Object]]:
-    """Get all objects of the cluster.
-
-    While those of a dump are read, nobody looks for garbage: a million objects that all stay, and looking
-    takes a third of the time.
-    """
+    """Get all objects of the cluster; those of a dump are a million, and all stay."""
     if not source.files:
         from kubectl_numazones.asking import asked  # noqa: PLC0415 - dumps need no event loop
 
         yield asked(_listed(source))
         return
-    gc.disable()
-    try:
+    with all_stays():
         yield dumped(source.files)
-    finally:
-        gc.freeze()
-        gc.enable()
 
 
 def seen_in(items: Sequence[Object], now: datetime) -> Seen:

@@ -29,6 +29,7 @@ from numazones.kubelet.device_manager import Device
 from numazones.kubelet.node import Node
 from numazones.kubelet.node_info import PodInfo
 from numazones.kubelet.rejection import STATUS_PREFIX
+from numazones.kubelet.startup import Kubelet
 from numazones.machine import Machine
 from numazones.pod import Pod
 from numazones.whatif.history import (
@@ -230,10 +231,9 @@ def _as_found(path: Path, fresh: Node) -> Node:
     try:
         items = json.loads(path.read_text(encoding="utf-8"))["items"]
         found = node_from_zones(map(NUMAZone.from_api, items))
+        devices = {name: resource.devices for name, resource in found.kubelet.devices.resources.items()}
         return Node.restore(
-            fresh.machine,
-            fresh.config,
-            {name: resource.devices for name, resource in found.kubelet.devices.resources.items()},
+            Kubelet.start(fresh.config, fresh.machine, devices),
             default_cpus=found.cpus.default if fresh.kubelet.cpus.static else None,
             cpu_assignments=found.cpus.assignments,
             cpu_pods=found.cpus.pods,

@@ -32,6 +32,7 @@ from numazones.kubelet.machine_state import MemoryTable, NUMANodeState
 from numazones.kubelet.memory_manager import NONE as NO_MEMORY
 from numazones.kubelet.memory_manager import STATIC as STATIC_MEMORY
 from numazones.kubelet.node import Node
+from numazones.kubelet.startup import Kubelet as Started
 from numazones.kubelet.versions import MAX_ALLOWABLE, PREFER_CLOSEST, PREFER_MOST_ALLOCATED
 from numazones.machine import CPU, Machine, NUMANode
 from numazones.resources import HUGEPAGES, MEMORY, is_device, page_kib
@@ -273,9 +274,7 @@ def node_from_topology(body: Mapping[str, Any]) -> Node:
         ),
     )
     return Node.restore(
-        machine,
-        config,
-        imagined.devices,
+        Started.start(config, machine, imagined.devices),
         cpu_assignments={_SOMEBODY: {_SOMEBODY: imagined.held_cpus}} if imagined.held_cpus else {},
         machine_state=imagined.memory_state if static_memory else None,
         device_assignments={_SOMEBODY: {_SOMEBODY: imagined.held_devices}} if imagined.held_devices else {},

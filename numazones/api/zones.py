@@ -8,7 +8,7 @@ treats the same as amounts it has worked out itself.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import Any, NoReturn, Protocol, TypeVar
+from typing import NoReturn, Protocol, TypeVar
 
 from numazones import cpuset, quantity
 from numazones.api.meta import Condition
@@ -46,7 +46,6 @@ __all__ = [
 
 _KIB = 1024
 _Made = TypeVar("_Made")
-_Devices = Mapping[str, Iterable[Device]]
 
 
 class Remember(Protocol):
@@ -81,29 +80,25 @@ def node_from_zones(zones: Iterable[NUMAZone], *, remember: Remember = _anew) ->
         UnsupportedVersion: what the zones describe cannot be, or is not modelled.
     """
     statuses = _agreeing(zones)
-    kubelet = _ready(statuses)
-    machine = remember(_machine_key(statuses), lambda: _machine(statuses))
+    settings = _ready(statuses)
 
-    def start(config: KubeletConfiguration, machine: Machine, devices: _Devices, **rest: Any) -> Started:
-        announced = tuple((name, tuple(items)) for name, items in devices.items())
-        key = (Started, config, machine, announced)
-        return remember(key, lambda: Started.start(config, machine, devices, **rest))
+    def start() -> Started:
+        machine = remember(_machine_key(statuses), lambda: _machine(statuses))
+        return Started.start(_configuration(settings, statuses), machine, _devices(statuses))
 
+    kubelet = remember(_kubelet_key(statuses, settings), start)
     holders = _Holders(statuses)
-    static_memory = kubelet.memory_manager_policy == STATIC_MEMORY
-    static_cpus = kubelet.cpu_manager_policy == STATIC_CPUS
+    static_memory = settings.memory_manager_policy == STATIC_MEMORY
+    static_cpus = settings.cpu_manager_policy == STATIC_CPUS
     return Node.restore(
-        machine,
-        _configuration(kubelet, statuses),
-        _devices(statuses),
-        default_cpus=_default_cpus(kubelet, statuses) if static_cpus else None,
+        kubelet,
+        default_cpus=_default_cpus(settings, statuses) if static_cpus else None,
         cpu_assignments=holders.cpus,
         cpu_pods=holders.cpu_pods,
         machine_state=_machine_state(statuses) if static_memory else None,
         memory_assignments=holders.memory,
         memory_pods=holders.memory_pods,
         device_assignments=holders.devices,
-        start=start,
     )
 
 
@@ -308,6 +303,26 @@ def _amount(numa: int, row: Resource, which: str) -> int:
 # The kubelet
 
 
+def _kubelet_key(statuses: Mapping[int, NUMAZoneStatus], settings: Kubelet) -> Hashable:
+    """What a kubelet starts from: all that ``_configuration``, ``_machine`` and ``_devices`` read."""
+    return (
+        repr(vars(settings)),
+        tuple(
+            (
+                numa,
+                status.topology,
+                None if status.cpus is None else status.cpus.reserved,
+                tuple((row.name, row.capacity, row.reserved) for row in status.resources),
+                tuple(
+                    (device.resource, device.id, device.registered, device.healthy, device.numa_ids)
+                    for device in status.devices
+                ),
+            )
+            for numa, status in statuses.items()
+        ),
+    )
+
+
 def _configuration(kubelet: Kubelet, statuses: Mapping[int, NUMAZoneStatus]) -> KubeletConfiguration:
     if not kubelet.version:
         raise ZonesNotReady("the zones do not tell the kubelet's version; see the exporter on the node")
@@ -429,14 +444,17 @@ class _Holders:
             else:  # of the pod as a whole
                 self.cpu_pods[uid] = self.cpu_pods.get(uid, 0) | parsed
         for block in assignment.memory:
-            numas = (numa,) if block.numa_ids is None else block.numa_ids
-            # Listed in each of its zones, a block counts in the first.
-            if numa == min(first_of.intersection(numas), default=min(first_of)):
-                if container:
-                    blocks = self.memory.setdefault(uid, {}).setdefault(container, [])
-                else:
-                    blocks = self.memory_pods.setdefault(uid, [])
-                blocks.append(Block(cpuset.of(numas), block.type, block.bytes))
+            if block.numa_ids is None:
+                affinity = 1 << numa
+            elif numa == min(first_of.intersection(block.numa_ids), default=min(first_of)):
+                affinity = cpuset.of(block.numa_ids)
+            else:
+                continue  # listed in each of its zones, it counts in the first
+            if container:
+                blocks = self.memory.setdefault(uid, {}).setdefault(container, [])
+            else:
+                blocks = self.memory_pods.setdefault(uid, [])
+            blocks.append(Block(affinity, block.type, block.bytes))
 
     def _add_devices(self, status: NUMAZoneStatus) -> None:
         by_name = {(item.namespace, item.pod, item.container): item for item in status.assignments}

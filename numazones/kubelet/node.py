@@ -5,7 +5,7 @@ over many nodes or many moves is just calling functions. A node comes from nothi
 from a snapshot of a running kubelet (``restore``): its state files, or the NUMAZones of a node.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from numazones import cpuset
@@ -63,9 +63,7 @@ class Node:
     @classmethod
     def restore(
         cls,
-        machine: Machine,
-        config: KubeletConfiguration,
-        devices: Mapping[str, Iterable[Device]] | None = None,
+        kubelet: Kubelet,
         *,
         default_cpus: CPUSet | None = None,
         cpu_assignments: Mapping[str, Mapping[str, CPUSet]] | None = None,
@@ -74,15 +72,11 @@ class Node:
         cpu_pods: Mapping[str, CPUSet] | None = None,
         memory_pods: Mapping[str, Iterable[Block]] | None = None,
         device_assignments: Mapping[str, Mapping[str, Mapping[str, Iterable[str]]]] | None = None,
-        preferred_allocation: PreferredAllocation | None = None,
-        start: Callable[..., Kubelet] = Kubelet.start,
     ) -> "Node":
         """A node from a snapshot. What is None starts as on a fresh node.
 
         Args:
-            machine: the hardware.
-            config: the kubelet's configuration.
-            devices: resource → devices; an empty list is a resource whose plugin has no devices.
+            kubelet: the kubelet, started on the machine with the devices that its plugins announce.
             default_cpus: the shared CPU set, reserved CPUs included as the kubelet keeps it. None: all
                 CPUs that are not assigned (nor, with strict-cpu-reservation, reserved).
             cpu_assignments: pod uid → container → exclusive CPUs. Init containers' entries are part of it.
@@ -93,15 +87,11 @@ class Node:
             memory_pods: pod uid → blocks, likewise.
             device_assignments: pod uid → container → resource → device ids. Devices and resources that
                 are not announced (any more) are taken as unregistered or unhealthy.
-            preferred_allocation: the plugins' GetPreferredAllocation.
-            start: starts the kubelet, or knows one that was started in the same way (a kubelet is a value).
 
         Raises:
             InvalidNodeState: a snapshot that no kubelet on this machine can have, such as an assigned
                 CPU that does not exist or negative free memory.
-            InvalidConfiguration, InvalidMachine, InvalidDevices: as for ``fresh``.
         """
-        kubelet = start(config, machine, devices or {}, preferred_allocation=preferred_allocation)
         held = {
             uid: {
                 name: {kind: tuple(ids) for kind, ids in kinds.items()} for name, kinds in containers.items()
@@ -222,17 +212,17 @@ def _cpu_state(
     pods: Mapping[str, CPUSet],
 ) -> CPUState:
     online = kubelet.machine.all_cpus
-    assigned = 0
-    held = [(f"pod {uid}", cpus) for uid, cpus in pods.items()]
-    for uid, containers in assignments.items():
-        held += [(f"container {name} of pod {uid}", cpus) for name, cpus in containers.items()]
-    for owner, cpus in held:
-        if cpus & ~online:
-            raise InvalidNodeState(
-                f"{owner} holds CPUs {cpuset.format(cpus & ~online)}, which no NUMA zone of this machine has "
-                f"(online: {cpuset.format(online)}); read the node again"
-            )
-        assigned |= cpus
+    assigned = cpuset.union(pods.values())
+    for containers in assignments.values():
+        assigned |= cpuset.union(containers.values())
+    if assigned & ~online:
+        owner, cpus = next(
+            (owner, cpus & ~online) for owner, cpus in _holders_of_cpus(assignments, pods) if cpus & ~online
+        )
+        raise InvalidNodeState(
+            f"{owner} holds CPUs {cpuset.format(cpus)}, which no NUMA zone of this machine has "
+            f"(online: {cpuset.format(online)}); read the node again"
+        )
     if default is None:
         default = kubelet.cpus.initial_state().default & ~assigned
     elif default & ~online:
@@ -241,6 +231,16 @@ def _cpu_state(
             f"which no NUMA zone of this machine has (online: {cpuset.format(online)}); read the node again"
         )
     return CPUState(default, {uid: dict(containers) for uid, containers in assignments.items()}, dict(pods))
+
+
+def _holders_of_cpus(
+    assignments: Mapping[str, Mapping[str, CPUSet]], pods: Mapping[str, CPUSet]
+) -> Iterator[tuple[str, CPUSet]]:
+    for uid, cpus in pods.items():
+        yield f"pod {uid}", cpus
+    for uid, containers in assignments.items():
+        for name, cpus in containers.items():
+            yield f"container {name} of pod {uid}", cpus
 
 
 def _memory_state(
@@ -253,16 +253,16 @@ def _memory_state(
     if not manager.static:
         return initial
     blocks = {
-        uid: {name: tuple(Block(*block) for block in items) for name, items in containers.items()}
+        uid: {name: tuple(items) for name, items in containers.items()}
         for uid, containers in assignments.items()
     }
-    whole = {uid: tuple(Block(*block) for block in items) for uid, items in pods.items()}
+    whole = {uid: tuple(items) for uid, items in pods.items()}
     for uid, items in whole.items():
-        _check_blocks(manager, f"pod {uid}", items)
+        _check_blocks(manager, items, uid)
         blocks.setdefault(uid, {})
     for uid, containers in blocks.items():
         for name, items in containers.items():
-            _check_blocks(manager, f"container {name} of pod {uid}", items)
+            _check_blocks(manager, items, uid, name)
     if machine is None:
         if blocks:
             raise InvalidNodeState(
@@ -285,10 +285,13 @@ def _memory_state(
     )
 
 
-def _check_blocks(manager: MemoryManager, owner: str, blocks: Iterable[Block]) -> None:
+def _check_blocks(manager: MemoryManager, blocks: Iterable[Block], uid: str, container: str = "") -> None:
     for block in blocks:
-        unknown = block.affinity & ~manager.numa_mask
-        if unknown or not block.affinity:
+        known = block.affinity and not block.affinity & ~manager.numa_mask
+        if known and block.type in manager.allocatable and block.size >= 0:
+            continue
+        owner = f"container {container} of pod {uid}" if container else f"pod {uid}"
+        if not known:
             raise InvalidNodeState(
                 f"{owner} holds {block.type} on NUMA zones {cpuset.format(block.affinity) or 'none'}; "
                 f"the machine has zones {cpuset.format(manager.numa_mask)}"
@@ -298,11 +301,10 @@ def _check_blocks(manager: MemoryManager, owner: str, blocks: Iterable[Block]) -
                 f"{owner} holds {block.type} on NUMA zone {cpuset.format(block.affinity)}, "
                 "which has no such memory"
             )
-        if block.size < 0:
-            raise InvalidNodeState(
-                f"{owner} holds a negative amount of {block.type} ({block.size} bytes) "
-                f"on NUMA zone {cpuset.format(block.affinity)}"
-            )
+        raise InvalidNodeState(
+            f"{owner} holds a negative amount of {block.type} ({block.size} bytes) "
+            f"on NUMA zone {cpuset.format(block.affinity)}"
+        )
 
 
 def _check_machine_state(manager: MemoryManager, numa: int, machine: MachineState) -> None:

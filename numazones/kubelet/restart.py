@@ -16,6 +16,7 @@ from numazones.kubelet.checkpoint_values import (
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.device_manager import Device
 from numazones.kubelet.node import InvalidNodeState, Node
+from numazones.kubelet.startup import Kubelet
 from numazones.machine import Machine
 
 
@@ -44,9 +45,7 @@ def node_from_checkpoints(
         containers = assignments.setdefault(entry.pod_uid, {})
         containers.setdefault(entry.container, {})[entry.resource] = tuple(sorted(entry.numa_of()))
     return Node.restore(
-        machine,
-        config,
-        devices,
+        Kubelet.start(config, machine, devices),
         default_cpus=cpus.default if cpus.policy == "static" else None,
         cpu_assignments=cpus.entries,
         machine_state=memory.machine if memory.policy == "Static" else None,

@@ -12,6 +12,7 @@ from numazones.kubelet.admission import admit
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.device_manager import Device
 from numazones.kubelet.node import Node
+from numazones.kubelet.startup import Kubelet
 from numazones.machine import CPU, Machine, NUMANode
 from numazones.pod import Pod
 
@@ -31,7 +32,7 @@ def node(taken: dict[str, str] | None = None, nics: int = 0, **config: Any) -> N
     )
     assignments = {uid: {"main": cpuset.parse(cpus)} for uid, cpus in (taken or {}).items()}
     devices = {NIC: [Device(f"nic-{number}", numa=(number % 2,)) for number in range(nics)]} if nics else {}
-    return Node.restore(machine(), configuration, devices, cpu_assignments=assignments)
+    return Node.restore(Kubelet.start(configuration, machine(), devices), cpu_assignments=assignments)
 
 
 MEMORY: dict[str, Any] = {

@@ -15,6 +15,7 @@ from numazones.kubelet.admission import admit
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.device_manager import Device
 from numazones.kubelet.node import Node
+from numazones.kubelet.startup import Kubelet
 from numazones.machine import CPU, Machine, NUMANode
 from numazones.prediction import (
     ADMISSIBLE,
@@ -61,7 +62,7 @@ def node_state(
         if cpus
     }
     devices = {NIC: [Device(f"nic-{number}", numa=(1,)) for number in range(nics)]} if nics else {}
-    return Node.restore(machine(), configuration, devices, cpu_assignments=taken)
+    return Node.restore(Kubelet.start(configuration, machine(), devices), cpu_assignments=taken)
 
 
 def worker(name: str, state: Node | None = None, **values: Any) -> ClusterNode:

@@ -32,6 +32,7 @@ from numazones.kubelet.node import Node
 from numazones.kubelet.versions import UnsupportedVersion
 from numazones.machine import CPU, Machine, NUMANode
 from numazones.pod import Pod
+from numazones.sharing import Sharing
 
 from .nodes import GIB, NIC, TPM, amounts, nodes, pod
 
@@ -492,6 +493,41 @@ def test_half_a_node_is_rejected_by_name(change: Change, error: type[Exception],
     change(zones)
     with pytest.raises(error, match=message):
         read(zones)
+
+
+def device(**values: Any) -> Change:
+    return lambda zones: zones[0]["status"]["devices"][0].update(values)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        kubelet(topologyManagerScope="pod"),
+        kubelet(cpuManagerPolicyOptions={"full-pcpus-only": "true"}),
+        status(0, cpus={"reserved": "0,4", "exclusive": "", "shared": "1,5"}),
+        status(0, topology={"cpus": "0-1,4-5", "cores": ["0", "1", "4", "5"], "sockets": [{"id": 0}]}),
+        row("memory", capacity="9Gi"),
+        row("memory", reserved="2Gi"),
+        device(id="nic-7"),
+        device(resource="vendor.example/fpga"),
+        device(healthy=False),
+        device(registered=False),
+        device(numaIDs=[0, 1]),
+    ],
+)
+def test_who_reads_many_nodes_gets_each_kubelet_as_if_alone(change: Change) -> None:
+    remember = Sharing().made
+    plain, other = small_zones(), small_zones()
+    change(other)
+    first, second, again = (
+        node_from_zones([NUMAZone.from_api(zone) for zone in zones], remember=remember)
+        for zones in (plain, other, plain)
+    )
+    alone = read(other)
+    assert second.kubelet is not first.kubelet
+    assert (second.config, second.machine) == (alone.config, alone.machine)
+    assert_equal_states(second, alone)
+    assert again.kubelet is first.kubelet
 
 
 def test_the_order_of_zones_does_not_matter() -> None:

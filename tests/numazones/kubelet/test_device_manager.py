@@ -8,6 +8,7 @@ from numazones.kubelet.admission import Admission, admit
 from numazones.kubelet.device_manager import Device, DeviceManager, DeviceState, InvalidDevices
 from numazones.kubelet.hints import Hint
 from numazones.kubelet.node import Node
+from numazones.kubelet.startup import Kubelet
 from numazones.pod import Pod
 
 from .building import configuration, container, gpus, machine, node, pod, sidecar
@@ -165,6 +166,6 @@ def test_devices_held_before_a_restart_are_kept_or_the_reason_is_said(
     devices = {"vendor/gpu": (Device("gpu-0", (0,), healthy=healthy), Device("gpu-1", (1,)))}
     start = device_node("none", devices)
     held = {"u": {"c": {"vendor/gpu": ("gpu-0",)}}}
-    again = Node.restore(start.machine, start.config, devices, device_assignments=held)
+    again = Node.restore(Kubelet.start(start.config, start.machine, devices), device_assignments=held)
     admission = admit(again, pod("u", container("c", vendor_gpu=str(count))))
     assert rejection(admission).startswith(message)
