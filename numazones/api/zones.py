@@ -217,7 +217,7 @@ def _ready(statuses: Mapping[int, NUMAZoneStatus]) -> Kubelet:
         if status.kubelet is None or status.topology is None:
             raise ZonesNotReady(f"zone {numa} lacks the kubelet's settings or the topology; see the exporter")
         kubelets.append(status.kubelet)
-    if any(kubelet != kubelets[0] for kubelet in kubelets):
+    if any(kubelet != kubelets[0] for kubelet in kubelets[1:]):
         raise IncompleteZones("the zones tell different settings of their kubelet; wait for the exporter")
     return kubelets[0]
 
