@@ -130,13 +130,18 @@ def shape_of(pod: Pod, node: Node) -> Shape | None:
 
 
 def stranded(node: Node, shapes: Collection[Shape]) -> Iterator[Stranded]:
-    """Yield the NUMA nodes of which an eighth or more is free, and that no pod of the shapes could use."""
+    """Yield the NUMA nodes of which an eighth or more is free, and that no pod of the shapes could use alone.
+
+    A NUMA node that has no memory is none of them where memory is taken by NUMA node: pods use it beside
+    another, however much is free.
+    """
     free, manager = room(node), node.kubelet.cpus
+    bare = {numa.id for numa in node.machine.numa_nodes if not numa.memory} if MEMORY in free else set()
     usable = full_core_cpus(node) if manager.full_cores_only else free.get(CPU, {})
     hosted = [shape for shape in shapes if all(name in free or name == MEMORY for name, _ in shape.resources)]
     for numa, cpus in usable.items():
         left = free[CPU][numa]
-        if not hosted or left == 0 or left * _WORTH_TELLING < manager.capacity(1 << numa):
+        if not hosted or numa in bare or left == 0 or left * _WORTH_TELLING < manager.capacity(1 << numa):
             continue
         offers = {name: zones[numa] for name, zones in free.items()} | {CPU: cpus}
         lacking = [_lacking(shape, offers) for shape in hosted]

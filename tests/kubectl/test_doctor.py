@@ -338,7 +338,10 @@ CASES: dict[str, tuple[list[Item], str, str, list[str], str, str]] = {
     "a zone that no shape can use": (
         without("Pod", "small"),
         *("stranded", "hint", ["worker-1 zone 1"]),
-        *("2 CPUs are free that no pod of the 2 shapes seen here can use", "kubectl numazones plan"),
+        *(
+            "2 CPUs are free that no pod of the 2 shapes seen here can use within the zone",
+            "kubectl numazones plan",
+        ),
     ),
 }
 

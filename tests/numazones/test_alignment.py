@@ -11,6 +11,7 @@ from numazones.alignment import emptied, misfits, pins_nothing, shape_of, strand
 from numazones.fragmentation import Shape, zones_of
 from numazones.kubelet.admission import admit
 from numazones.kubelet.node import Node
+from numazones.machine import Machine
 from numazones.pod import Pod
 from tests.numazones.kubelet import building
 
@@ -105,6 +106,13 @@ def test_a_zone_that_no_shape_can_use_is_stranded() -> None:
     assert list(stranded(node, [])) == []
     assert list(stranded(node, [Shape.parse("cpu=9,vendor/gpu=1")])) == []
     assert list(stranded(emptied(node), [small, large])) == []
+
+
+def test_a_zone_without_memory_is_used_beside_another_so_it_is_not_stranded() -> None:
+    whole = building.machine()
+    machine = Machine(whole.cpus, (whole.numa_nodes[0], whole.numa_nodes[1]._replace(memory=0)))
+    shape = Shape.parse("cpu=2,memory=2Gi")
+    assert list(stranded(building.node(machine, policy="best-effort"), [shape])) == []
 
 
 def test_the_shape_of_a_pod_is_what_it_asks_of_the_managers() -> None:

@@ -146,7 +146,7 @@ def stranded(evidence: Evidence) -> Iterator[Finding]:
             yield hint(
                 f"{node.name} zone {zone.numa}",
                 f"{counted(zone.cpus, 'CPU')} {'is' if zone.cpus == 1 else 'are'} free that no pod of the "
-                f"{counted(len(shapes[level]), 'shape')} seen here can use: {short}",
+                f"{counted(len(shapes[level]), 'shape')} seen here can use within the zone: {short}",
                 "ask what moves would help: kubectl numazones plan --shape cpu=…; or size pods so that CPUs, "
                 "memory and devices run out together",
             )
