@@ -31,6 +31,29 @@ def report_of(items: list[dict[str, Any]], directory: Path, *arguments: str) -> 
     return target.as_uri()
 
 
+def recommendation(name: str) -> dict[str, Any]:
+    """One move that the operator would make for team/trainer."""
+    move = {
+        "pod": {"namespace": "team", "name": "web-1", "uid": "web-1"},
+        "source": {"node": "worker-1", "numaIDs": [0]},
+        "target": {"node": "worker-2", "numaIDs": [0]},
+    }
+    return {
+        "apiVersion": "numazones.io/v1alpha1",
+        "kind": "RebalanceRecommendation",
+        "metadata": {"name": name},
+        "spec": {
+            "policy": name,
+            "goal": f"pod team/{name}",
+            "moves": [move],
+            "gain": {"before": 0, "after": 1, "total": 1},
+            "disruption": {"evictions": 1, "cpus": "3"},
+            "digest": name,
+            "expires": "2999-01-01T00:00:00Z",
+        },
+    }
+
+
 @pytest.fixture(scope="module")
 def guide(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The cluster of docs/guides/kubectl.md: fragmented, one pod stuck, one plan."""
@@ -193,6 +216,21 @@ def test_comparisons_of_settings_become_tables(tmp_path: Path, dump_path: Path, 
     mean = json.loads(found.stdout)["variants"][1]["measures"]["admitted"]["mean"]
     expect(section.locator("tbody tr").first).to_contain_text(f"{mean:.2f} (")
     assert serious(page) == []
+
+
+def test_a_recommendation_that_cannot_be_read_is_left_out_and_named(open_page: Open, tmp_path: Path) -> None:
+    items = [*guide_cluster(), recommendation("whole"), recommendation("broken")]
+    del items[-1]["spec"]["gain"]
+    source, target = tmp_path / "dump.json", tmp_path / "report.html"
+    source.write_text(json.dumps({"kind": "List", "items": items}))
+    result = CliRunner().invoke(commands, ["report", "-f", str(source), "-o", str(target), "--no-plans"])
+    said = "left out, as it cannot be read: RebalanceRecommendation broken: spec.gain: Field required"
+    assert result.exit_code == 0
+    assert result.stderr.startswith(f"warning: {said}")
+    assert result.stdout == f"{target}: 2 nodes, 1 waiting pod, 1 plan\n"
+    page = open_page(target.as_uri())
+    expect(page.locator("p.notice")).to_contain_text(said)
+    expect(page.locator("#plans")).to_contain_text("whole")
 
 
 def test_a_file_without_a_comparison_is_named(dump_path: Path) -> None:

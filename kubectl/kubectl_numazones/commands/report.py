@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from kubectl_numazones import answers
+from kubectl_numazones import answers, screen
 from kubectl_numazones.cluster import BadDump, Seen, Source, read, source_options
 from kubectl_numazones.cluster import documents as documents_of
 from kubectl_numazones.experiments import label
@@ -100,7 +100,8 @@ def command(
     tables = _tables(comparisons)
     seen = read(source)
     waiting = list(_waiting(seen))
-    made = _recommended(seen)
+    made, left_out = _recommended(seen)
+    screen.warn(left_out)
     if plans:
         made |= _planned(
             seen, [item.pod for item in waiting if item.prediction.verdict == INADMISSIBLE], effort
@@ -110,6 +111,7 @@ def command(
         shapes=wanted,
         generated=timestamp.format(seen.situation.surroundings.now),
         version=version("numazones"),
+        note=left_out,
     )
     nodes = seen.situation.cluster.nodes
     for node in nodes.values():
@@ -166,19 +168,24 @@ def _asked(pod: ClusterPod, kind: Kind, seen: Seen) -> Waiting:
     return Waiting(pod, prediction, tuple((node, item.sentence) for node, item in helpful))
 
 
-def _recommended(seen: Seen) -> Documents:
-    """The plans that the operator made."""
+def _recommended(seen: Seen) -> tuple[Documents, str]:
+    """The plans that the operator made, and which of them are left out and why; empty for none."""
     nodes = seen.situation.cluster.nodes
     pods = {pod.uid: pod for pod in seen.pods}
     documents: Documents = {}
+    problems = []
     for body in seen.made:
         try:
             item = RebalanceRecommendation.from_api(body)
         except (NumazonesError, ValueError) as error:
-            raise BadDump(f"RebalanceRecommendation {body['metadata'].get('name')}: {error}") from error
+            problems.append(str(error))
+            continue
         status = item.status or RebalanceRecommendationStatus()
         documents |= recommended_document(item.metadata.name, item.spec, status, nodes.get, pods.get)
-    return documents
+    if not problems:
+        return documents, ""
+    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+    return documents, f"left out, as it cannot be read: {problems[0]}{more}"
 
 
 def _planned(seen: Seen, stuck: Iterable[ClusterPod], effort: int) -> Documents:
