@@ -58,9 +58,11 @@ class Drawing:
             for numa, cpus in machine.cpus_of_numa.items():
                 if cpus & cpus_of_socket:
                     yield from self._zone(numa, cpus & cpus_of_socket)
-        for numa, cpus in machine.cpus_of_numa.items():
-            if not cpus:
-                yield from self._zone(numa, 0)
+        bare = [numa for numa, cpus in machine.cpus_of_numa.items() if not cpus]
+        if bare:
+            yield Text(f"{self._edge('┌')} no socket: memory alone", style="bold")
+        for numa in bare:
+            yield from self._zone(numa, 0)
         yield from self._legend()
 
     def _zone(self, numa: int, cpus: int) -> Iterator[Text]:
@@ -108,7 +110,8 @@ class Drawing:
                 name = "" if kind == MEMORY else f" {kind}"
                 parts.append(f"{format_rounded(used)} of {format_rounded(whole)}{name}")
         if not parts:
-            return f"  {format_rounded(self._state.machine.by_numa[numa].memory)} (not managed)"
+            amount = self._state.machine.by_numa[numa].memory
+            return f"  {format_rounded(amount)} (not managed)" if amount else "  no memory"
         return "  " + ", ".join(parts) + " in use"
 
     def _devices(self, numa: int) -> str:

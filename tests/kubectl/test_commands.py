@@ -10,8 +10,11 @@ import pytest
 from click.testing import Result
 
 from kubectl_numazones.cluster import NotThere
+from numazones.api.zones import zones_from_node
 from numazones.kubelet.versions import NEWEST
+from numazones.machine import Machine
 from tests.kubectl.conftest import cluster, node_body, pod_body, written
+from tests.numazones.kubelet import building
 from tests.numazones.policies.koordinator import building as koordinator
 
 Run = Callable[..., Result]
@@ -183,6 +186,25 @@ def test_tree_marks_every_thread_with_its_holder(run: Run, dump: Path) -> None:
     ]
     assert "A team/one: 1,8-9" in drawn
     assert drawn.isascii()
+
+
+def test_tree_draws_memory_without_cpus_beside_the_sockets_and_says_where_there_is_none(
+    run: Run, tmp_path: Path
+) -> None:
+    whole = building.machine(3)
+    nodes = (whole.numa_nodes[0], whole.numa_nodes[1]._replace(memory=0), whole.numa_nodes[2])
+    odd = building.node(Machine(tuple(cpu for cpu in whole.cpus if cpu.numa != 2), nodes))
+    zones = [zone.to_api() for zone in zones_from_node(odd, node_name="n", pods={}, version="v1.36.2")]
+    drawn = run(
+        "tree", "n", "--ascii", "-f", written(tmp_path / "dump.json", [node_body("n"), *zones])
+    ).output
+    assert drawn.splitlines()[4:9] == [
+        "+ socket 1",
+        "|  NUMA node 1  no memory",
+        "|    .. .. .. ..",
+        "+ no socket: memory alone",
+        "|  NUMA node 2  0 of 16Gi in use",
+    ]
 
 
 def test_plan_knows_the_priority_classes_that_a_policy_names(run: Run, tmp_path: Path) -> None:
