@@ -18,7 +18,7 @@ from enum import Enum, StrEnum
 from heapq import nsmallest
 from typing import TYPE_CHECKING, Any, Final
 
-from numazones import fragmentation, placement, scheduling
+from numazones import cpuset, fragmentation, placement, scheduling
 from numazones.cluster import NO_ZONES, UNDECIDED, ClusterNode, ClusterPod, Unknown
 from numazones.constraints import Constraints
 from numazones.demand import Demand, PodLevel, QOSClass
@@ -29,6 +29,7 @@ from numazones.kubelet.explanation import explain
 from numazones.kubelet.node import Node
 from numazones.kubelet.node_admission import OS_LABEL, operating_system
 from numazones.kubelet.node_info import PodInfo
+from numazones.kubelet.shortfall import name_numas
 from numazones.placement import Model, model_of
 from numazones.pod import Pod
 from numazones.resources import CPU
@@ -173,7 +174,7 @@ class Prediction:
         """The prediction in one sentence."""
         if self.verdict == ADMISSIBLE:
             best = self.candidates[0]
-            zones = f" on NUMA node {', '.join(map(str, best.zones))}" if best.zones else ""
+            zones = f" on {name_numas(cpuset.of(best.zones))}" if best.zones else ""
             return f"{self.admissible} of {self.evaluated} nodes would admit it; best is {best.node}{zones}"
         if not self.reasons:
             return "the cluster has no nodes"

@@ -10,6 +10,7 @@ from numazones.errors import NumazonesError
 from numazones.kubelet.admission import Admission, admit
 from numazones.kubelet.explanation import explain
 from numazones.kubelet.node import Node
+from numazones.kubelet.shortfall import name_numas
 from numazones.kubelet.versions import NEWEST
 from numazones.placement import Model
 from numazones.prediction import (
@@ -164,10 +165,10 @@ def _line(said: NodeVerdict) -> tuple[str, str]:
             INADMISSIBLE,
             f"{said.obstacles[0][0]}: {sentence}" if said.model is Model.KUBELET else sentence,
         )
-    zones = ", ".join(map(str, said.zones))
+    zones = name_numas(cpuset.of(said.zones)) if said.zones else ""
     if said.model is None or said.model is Model.KUBELET:
-        return ADMISSIBLE, f"on NUMA node {zones}" if zones else "in the shared pool"
-    where = f"on NUMA node {zones}" if zones else "anywhere"
+        return ADMISSIBLE, f"on {zones}" if zones else "in the shared pool"
+    where = f"on {zones}" if zones else "anywhere"
     return ADMISSIBLE, f"{where}, by {placement.DECIDERS[said.model]}"
 
 

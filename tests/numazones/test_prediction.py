@@ -90,6 +90,12 @@ def test_the_verdict_is_admissible_if_one_node_admits() -> None:
     assert result.sentence == "1 of 2 nodes would admit it; best is worker-2 on NUMA node 1"
 
 
+def test_several_numa_nodes_are_named_as_a_list() -> None:
+    wide = pod("wide", cpu=20, memory="40Gi")
+    result = predict(wide, [worker("worker-1", node_state(policy="best-effort"))])
+    assert result.sentence == "1 of 1 nodes would admit it; best is worker-1 on NUMA nodes 0-1"
+
+
 def test_a_rejection_is_told_with_the_kubelets_words_and_in_plain_ones() -> None:
     nodes = [
         worker("worker-1", node_state(held=(10, 10))),

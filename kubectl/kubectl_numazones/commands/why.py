@@ -7,9 +7,11 @@ import click
 from kubectl_numazones import answers, screen
 from kubectl_numazones.cluster import Seen, Source, read, source_options
 from kubectl_numazones.stuck import cures, most_telling, runs, story
+from numazones import cpuset
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.fragmentation import zones_of
 from numazones.kubelet.explanation import explain
+from numazones.kubelet.shortfall import name_numas
 from numazones.prediction import ADMISSIBLE, Prediction
 
 _EPILOG = """
@@ -72,8 +74,8 @@ def _explain_on(pod: ClusterPod, node: ClusterNode) -> None:
     for line in explain(decision).lines():
         click.echo(f"  {line}")
     if decision.admitted:
-        zones = ", ".join(map(str, zones_of(decision.node, decision.pod.uid)))
-        click.echo(f"  admitted{f', on NUMA node {zones}' if zones else ''}")
+        zones = zones_of(decision.node, decision.pod.uid)
+        click.echo(f"  admitted{f', on {name_numas(cpuset.of(zones))}' if zones else ''}")
         return
     click.echo(f"  {decision.reason}: {decision.message}")
     rows = list(answers.holders(node))
