@@ -91,7 +91,9 @@ class UnknownResource(NotFound):
     """404: the API server does not know this type of resource."""
 
     def _cure(self) -> str:
-        return f"install the definition of {self.request.resource or 'this resource'} (kubectl apply -k crds)"
+        ours = self.request.resource.endswith(".numazones.io")
+        where = " (kubectl apply -k crds)" if ours else ", which is not numazones' own"
+        return f"install the definition of {self.request.resource or 'this resource'}{where}"
 
 
 class Conflict(APIError):

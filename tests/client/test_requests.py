@@ -21,7 +21,7 @@ from numazones_client import (
     Unauthorized,
     UnknownResource,
 )
-from numazones_client.resources import LEASES, NODES, NUMAZONES, PODS
+from numazones_client.resources import LEASES, NODE_RESOURCE_TOPOLOGIES, NODES, NUMAZONES, PODS
 
 from .conftest import ScriptedServer, status
 
@@ -146,6 +146,10 @@ async def test_a_failure_without_a_status_is_told_in_its_own_words(
     server.answers = [web.Response(status=404, text="404 page not found\n")]
     with pytest.raises(UnknownResource, match=r"z: 404 page not found; install the definition"):
         await client.get(NUMAZONES, "z")
+    server.answers = [web.Response(status=404, text="404 page not found\n")]
+    with pytest.raises(UnknownResource) as foreign:
+        await client.get(NODE_RESOURCE_TOPOLOGIES, "z")
+    assert "crds" not in str(foreign.value)
 
 
 @pytest.mark.parametrize("text", ["<html>", "[" * 100_000, "9" * 5000], ids=["html", "deep", "long number"])

@@ -66,15 +66,17 @@ def _evidence(
 
 
 async def _gathered(source: Source) -> Evidence:
-    from kubectl_numazones.kinds import DOCTORS  # noqa: PLC0415
+    from kubectl_numazones.kinds import DOCTORS, Kind  # noqa: PLC0415
+    from numazones_client import NotFound  # noqa: PLC0415 - dumps need no client
 
     unseen: dict[str, str] = {}
 
-    def left_out(kind: object, error: NumazonesError) -> None:
-        name = getattr(kind, "kind", "")
-        if name == "Node":
+    def left_out(kind: Kind, error: NumazonesError) -> None:
+        if kind.kind == "Node":
             raise error
-        unseen[name] = str(error)
+        # Where a foreign kind is not defined, nobody can have written an object of it.
+        if not (kind.foreign and isinstance(error, NotFound)):
+            unseen[kind.kind] = str(error)
 
     async with await connected(source) as client:
         items = [item async for item in listed(client, DOCTORS, left_out)]
