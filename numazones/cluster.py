@@ -18,7 +18,7 @@ from numazones.constraints import Constraints, Taint
 from numazones.errors import NumazonesError
 from numazones.kubelet.node import Node
 from numazones.kubelet.node_info import NodeInfo, PodInfo
-from numazones.kubelet.rejection import CREATE_CONTAINER_ERROR
+from numazones.kubelet.rejection import CREATE_CONTAINER_ERROR, STATUS_PREFIX
 from numazones.pod import Pod
 
 if TYPE_CHECKING:  # the other placement models; who needs one has loaded it
@@ -27,6 +27,8 @@ if TYPE_CHECKING:  # the other placement models; who needs one has loaded it
 
 MIRROR = "kubernetes.io/config.mirror"
 """Annotation of a static pod's image in the API; its value is the UID that the kubelet knows the pod by."""
+_POD_FAILED = "PodFailed"
+"""Reason of the conditions of a pod that its kubelet takes for failed, whatever its phase says yet."""
 
 _KEPT_ANNOTATIONS = (
     "numazones.io/",
@@ -154,7 +156,7 @@ class ClusterPod:
     """Whether it is being deleted and its containers have ended: the kubelet has its share back already."""
     ready: bool = False
     acknowledged: bool = False
-    """Whether the kubelet reports containers, which it does only for pods that it admitted."""
+    """Whether the kubelet reports containers of a pod that it has not rejected."""
     create_error: str = field(default="", repr=False)
     """Message of a container that could not be created; empty: there is none."""
     priority: int | None = None
@@ -206,7 +208,7 @@ class ClusterPod:
             deleting=metadata.get("deletionTimestamp") is not None,
             stopped=metadata.get("deletionTimestamp") is not None and _ended(status),
             ready=_is_true(status, "Ready"),
-            acknowledged=bool(status.get("containerStatuses") or status.get("initContainerStatuses")),
+            acknowledged=_acknowledged(status),
             create_error=create_error(status),
             priority=spec.get("priority"),
             owners=share(_owners(metadata)),
@@ -486,6 +488,22 @@ def _changed(total: Mapping[str, int], amounts: Mapping[str, int], *, sign: int)
 def _is_true(status: Mapping[str, Any], condition: str) -> bool:
     return any(
         item.get("type") == condition and item.get("status") == "True"
+        for item in status.get("conditions") or ()
+    )
+
+
+def _acknowledged(status: Mapping[str, Any]) -> bool:
+    """Whether a status shows that the kubelet admitted the pod.
+
+    A rejected pod that is deleted at the same moment gets container statuses, too (kubelet 1.36): first with
+    its old phase, and only the condition Ready says ``PodFailed``; then with the rejection.
+    """
+    if not (status.get("containerStatuses") or status.get("initContainerStatuses")):
+        return False
+    if status.get("phase") == "Failed":
+        return not (status.get("message") or "").startswith(STATUS_PREFIX)
+    return status.get("phase") != "Pending" or not any(
+        item.get("type") == "Ready" and item.get("reason") == _POD_FAILED
         for item in status.get("conditions") or ()
     )
 

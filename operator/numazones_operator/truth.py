@@ -293,8 +293,7 @@ def outcome(pod: ClusterPod, model: Model | None = None) -> str | None:
     The topology-aware policy (``model``) decides later, when containers are created: one that it rejects
     waits, and says so; another reason to wait for ever, such as a mount that fails, tells nothing about it.
     """
-    rejected = not pod.acknowledged or pod.message.startswith(STATUS_PREFIX)
-    if pod.phase == "Failed" and pod.reason and rejected:
+    if pod.phase == "Failed" and pod.reason and not pod.acknowledged:
         return pod.reason
     if model is Model.TOPOLOGY_AWARE:
         if pod.create_error:

@@ -32,6 +32,7 @@ def pod(name: str = "a", *, cpu: int = 4, node: str = "node", **status: Any) -> 
 
 
 STARTED: dict[str, Any] = {"containerStatuses": [{"name": "main"}]}
+UNREADY = {"type": "Ready", "status": "False", "reason": "ContainersNotReady"}
 
 
 @pytest.mark.parametrize(
@@ -43,6 +44,9 @@ STARTED: dict[str, Any] = {"containerStatuses": [{"name": "main"}]}
         ({"phase": "Succeeded", **STARTED}, "Admitted"),
         ({"phase": "Failed", "reason": "TopologyAffinityError"}, "TopologyAffinityError"),
         ({"phase": "Failed", "reason": "OutOfcpu"}, "OutOfcpu"),
+        # Rejected and deleted at once: the phase comes after the containers' statuses.
+        ({"phase": "Pending", **STARTED, "conditions": [UNREADY | {"reason": "PodFailed"}]}, None),
+        ({"phase": "Pending", **STARTED, "conditions": [UNREADY]}, "Admitted"),
         # It ran before it was evicted, so it had been admitted.
         ({"phase": "Failed", "reason": "Evicted", **STARTED}, "Admitted"),
         (
