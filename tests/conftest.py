@@ -1,9 +1,11 @@
 """What all tests share: where the reference material lies, and a real API server where there is one."""
 
 import asyncio
+import itertools
 import os
+import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -26,10 +28,32 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+_FAILED = pytest.StashKey[bool]()
+_NUMBERS = itertools.count()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Note on a test whether it has failed so far."""
+    report = yield
+    item.stash[_FAILED] = item.stash.get(_FAILED, False) or report.failed
+    return report
+
+
 @pytest.fixture
-def tmp_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of the test's own with a short path: a unix socket's path may have 107 characters only."""
-    return tmp_path_factory.mktemp("t")
+def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder of the test's own with a short path: a unix socket's path may have 107 characters only.
+
+    As with pytest's own, ``tmp_path_retention_policy`` holds: it is kept if the test has failed. No path is
+    given twice, so that nothing that is remembered of a path is taken for another test's.
+    """
+    folder = tmp_path_factory.mktemp(f"t{next(_NUMBERS)}", numbered=False)
+    yield folder
+    policy, failed = request.config.getini("tmp_path_retention_policy"), request.node.stash.get(_FAILED, True)
+    if policy == "none" or (policy == "failed" and not failed):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")

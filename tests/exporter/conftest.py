@@ -1,5 +1,7 @@
 """Recorded nodes for the exporter's tests, each unpacked once."""
 
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,9 +12,12 @@ NODES = ("rig-a", "rig-b", "rig-c", "rig-d")
 
 
 @pytest.fixture(scope="session")
-def machines(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Path]:
+def machines() -> Iterator[dict[Path, Path]]:
     """Recording → where its machine was unpacked; filled as recordings are used."""
-    return {}
+    unpacked: dict[Path, Path] = {}
+    yield unpacked
+    for folder in unpacked.values():
+        shutil.rmtree(folder)  # thousands of files each
 
 
 def _recorded(

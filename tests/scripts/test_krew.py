@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path
 
 
 @pytest.fixture(scope="module")
-def installed(made: tuple[dict[str, Any], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def installed(made: tuple[dict[str, Any], Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder as krew leaves it: what was unpacked in store, in bin a link to what the manifest names."""
     manifest, archive = made
     folder = tmp_path_factory.mktemp("installed")
@@ -42,7 +43,8 @@ def installed(made: tuple[dict[str, Any], Path], tmp_path_factory: pytest.TempPa
     (folder / "bin").mkdir()
     (platform,) = manifest["spec"]["platforms"]
     (folder / "bin" / "kubectl-numazones").symlink_to(Path("../store", platform["bin"]))
-    return folder
+    yield folder
+    shutil.rmtree(folder)  # thousands of files
 
 
 def run(command: list[str], *path: Path, **environment: str) -> subprocess.CompletedProcess[str]:

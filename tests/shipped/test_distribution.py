@@ -5,6 +5,7 @@ other: so a program that imports what its extra does not bring, or another progr
 """
 
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -129,8 +130,10 @@ def _link(name: str, site: Path) -> None:
 @pytest.fixture(scope="module", params=[None, *PROGRAMS], ids=lambda extra: extra or "library")
 def environment(
     request: pytest.FixtureRequest, wheel: Path, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[str | None, Environment]:
-    return request.param, Environment(tmp_path_factory.mktemp("env") / "env", wheel, request.param)
+) -> Iterator[tuple[str | None, Environment]]:
+    folder = tmp_path_factory.mktemp("env")
+    yield request.param, Environment(folder / "env", wheel, request.param)
+    shutil.rmtree(folder)  # thousands of files
 
 
 def test_the_wheel_holds_the_packages_and_nothing_else(wheel: Path) -> None:

@@ -1,4 +1,5 @@
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import HealthCheck, given, reject, settings
@@ -122,11 +123,10 @@ def any_machine(draw: st.DrawFn) -> Machine:
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(machine=any_machine())
-def test_any_machine_that_can_be_written_is_read_back(
-    machine: Machine, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    try:
-        tree = machine_tree.write(machine, tmp_path_factory.mktemp("tree"))
-    except UnwritableMachine:
-        reject()
-    assert SysfsReader(tree.sysfs, tree.procfs).read().value.machine == machine
+def test_any_machine_that_can_be_written_is_read_back(machine: Machine, tmp_path: Path) -> None:
+    with TemporaryDirectory(dir=tmp_path) as folder:
+        try:
+            tree = machine_tree.write(machine, Path(folder))
+        except UnwritableMachine:
+            reject()
+        assert SysfsReader(tree.sysfs, tree.procfs).read().value.machine == machine

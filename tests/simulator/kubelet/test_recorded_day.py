@@ -4,6 +4,7 @@ import json
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -41,10 +42,9 @@ def spec_of(recordings: Path, name: str, scratch: Path) -> NodeSpec:
 
 
 @pytest.fixture(scope="session", params=NODES)
-def spec(
-    request: pytest.FixtureRequest, recordings: Path, tmp_path_factory: pytest.TempPathFactory
-) -> NodeSpec:
-    return spec_of(recordings, request.param, tmp_path_factory.mktemp("node"))
+def spec(request: pytest.FixtureRequest, recordings: Path) -> NodeSpec:
+    with TemporaryDirectory() as scratch:
+        return spec_of(recordings, request.param, Path(scratch))
 
 
 def operations(recordings: Path, node: str) -> Iterator[dict[str, Any]]:
