@@ -213,6 +213,25 @@ async def test_what_the_user_may_not_list_is_named_with_what_follows_until_it_ma
             await pilot.press("q")
 
 
+async def test_why_a_cluster_cannot_be_shown_stays_on_the_screen(tmp_path: Path) -> None:
+    async with closed_loop(tmp_path) as loop:
+        refused = ApiError(403, "Forbidden", "no")
+        denied = loop.server.faults.add(Fault(verb="list", resource="jobs", count=None, error=refused))
+        app = Live(Source(kubeconfig=loop.kubeconfig), None)
+        async with app.run_test(size=(160, 30)) as pilot:
+            await until(pilot, "holds no nodes")
+            await until(pilot, "may not list Job")
+            loop.server.faults.remove(denied)
+
+            async def looked_again() -> bool:
+                await pilot.pause()
+                return "may not list" not in shown(app)
+
+            await eventually(looked_again, patience=120, what="how the watches fare is looked at again")
+            assert "holds no nodes" in shown(app)
+            await pilot.press("q")
+
+
 @pytest.mark.parametrize("width", [78, 118, 200])
 @pytest.mark.parametrize("number", range(1, 12))
 def test_kinds_that_must_not_be_listed_are_told_in_one_line_however_many(number: int, width: int) -> None:

@@ -126,6 +126,9 @@ class Live(App[None]):
         self._plans: list[Planned] | None = None
         self._planned_for: Seen | None = None
         self._problem = ""
+        """Why what is seen may be behind."""
+        self._unreadable = ""
+        """Why what is seen cannot be shown."""
         self._forbidden: tuple[Kind, ...] = ()
         self._tab = ZONES
         self._order = next(iter(ORDERS))
@@ -179,9 +182,9 @@ class Live(App[None]):
                 try:
                     seen = await asyncio.to_thread(seen_in, items, datetime.now(UTC))
                     self._board = await asyncio.to_thread(board_of, seen)
-                    self._problem = ""
+                    self._unreadable = ""
                 except NumazonesError as error:
-                    self._problem = str(error)
+                    self._unreadable = str(error)
                 self._draw()
 
     async def _watch_over(self, following: Following) -> None:
@@ -325,8 +328,9 @@ class Live(App[None]):
             text.append(f"{counted(len(seen.situation.cluster.nodes), 'node')}  ")
             moment = timestamp.format(seen.situation.surroundings.now)
             text.append(f"dumped {moment}" if self._source.files else f"live {moment[11:19]}", "dim")
-        if self._problem:
-            text.append(f"  {self._problem}", "bold red")
+        problem = self._problem or self._unreadable
+        if problem:
+            text.append(f"  {problem}", "bold red")
         return text
 
     def _nothing(self) -> str:
