@@ -325,6 +325,11 @@ CASES: dict[str, tuple[list[Item], str, str, list[str], str, str]] = {
             "ask for 4 or 2 CPUs",
         ),
     ),
+    "one CPU on whole cores of two": (
+        [*zones_of(cpu_options={"full-pcpus-only": "true"}), waiting(1)],
+        *("requests", "warning", ["team/small", "team/wants"]),
+        *("container main asks for 1 CPU; the kubelet gives whole cores of 2 threads", "ask for 2 CPUs"),
+    ),
     "a CPU more than a NUMA node has": (
         [*healthy(), waiting(9)],
         *("requests", "warning", ["team/wants"]),

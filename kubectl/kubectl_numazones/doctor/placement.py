@@ -100,20 +100,23 @@ def _misfit(pod: ClusterPod, node: str, miss: alignment.Misfit) -> Finding:
     def figure(amount: int) -> str:
         return format_bytes(amount) if is_memory(miss.resource) else str(amount)
 
-    what = "CPUs" if miss.resource == "cpu" else miss.resource
-    asks = f"container {miss.container} asks for {figure(miss.asked)} {what}"
+    def told(*amounts: int) -> str:
+        *others, last = amounts
+        what = counted(last, "CPU") if miss.resource == CPU else f"{figure(last)} {miss.resource}"
+        return " or ".join((*map(figure, others), what))
+
     if miss.granule:
         why = f"the kubelet gives whole cores of {miss.granule} threads only (full-pcpus-only)"
     else:
         why = f"a NUMA node gives {figure(miss.widest)} at most, also when it is empty"
     outcome = "it is always rejected" if miss.rejected else "it spans several NUMA nodes"
-    others = " or ".join(figure(amount) for amount in miss.instead)
     severity = Severity.WARNING if miss.rejected and not _running(pod) else Severity.HINT
     return Finding(
         severity,
         (_owner(pod),),
-        f"{asks}; {why}, so on nodes such as {node} {outcome}",
-        f"ask for {others} {what}",
+        f"container {miss.container} asks for {told(miss.asked)}; {why}, "
+        f"so on nodes such as {node} {outcome}",
+        f"ask for {told(*miss.instead)}",
     )
 
 
