@@ -137,6 +137,9 @@ def main() -> None:
     parser.add_argument(
         "--scenarios", type=Path, required=True, help="reference scenarios, JSON lines, .gz too"
     )
+    parser.add_argument(
+        "--tree", type=Path, default=ROOT, help="where the library is, such as a compiled one (this tree)"
+    )
     parser.add_argument("--against", default=BASELINE, help="the commit to compare with (%(default)s)")
     parser.add_argument("--rounds", type=int, default=5, help="rounds per tree (%(default)s)")
     parser.add_argument("--json", action="store_true", help="print JSON instead of lines")
@@ -148,7 +151,7 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as folder:
         tree = unpacked(options.against, Path(folder))
-        with worker(tree, scenarios) as theirs, worker(ROOT, scenarios) as ours:
+        with worker(tree, scenarios) as theirs, worker(options.tree.resolve(), scenarios) as ours:
             shares = range(min(answer(theirs), answer(ours)))
             pairs = [
                 [(answer(theirs, share), answer(ours, share)) for _ in range(options.rounds)]

@@ -127,7 +127,7 @@ class Pod:
 
         ``share`` may return an equal value that is kept already.
         """
-        pod = object.__new__(Pod)
+        pod = Pod.__new__(Pod)
         for name in _FIELDS:
             object.__setattr__(pod, name, getattr(self, name))
         object.__setattr__(pod, "name", str(metadata.get("name", "")))

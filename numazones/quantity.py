@@ -95,7 +95,7 @@ def whole(nanos: int) -> int:
     return _divide_away_from_zero(nanos, _NANO)
 
 
-def parse(text: str | float) -> Quantity:
+def parse(text: object) -> Quantity:
     """Read a quantity as the Kubernetes API takes it.
 
     Raises:

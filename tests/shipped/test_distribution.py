@@ -75,11 +75,11 @@ def run(*command: str | Path, cwd: Path = ROOT, **environment: str) -> str:
     return done.stdout
 
 
-def build(source: Path, target: str, folder: Path) -> Path:
+def build(source: Path, target: str, folder: Path, **environment: str) -> Path:
     """Build with the installed backend: no isolation, so nothing is fetched."""
     stamp = {"SOURCE_DATE_EPOCH": "1767225600"}
     backend = (sys.executable, "-m", "hatchling", "build")
-    run(*backend, "--target", target, "--directory", folder, cwd=source, **stamp)
+    run(*backend, "--target", target, "--directory", folder, cwd=source, **stamp, **environment)
     (made,) = folder.iterdir()
     return made
 
