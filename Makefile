@@ -78,4 +78,4 @@ plugin: venv  ## kubectl numazones for krew, in .cache/krew: archive and manifes
 	$(BIN)/python -m scripts.krew.build .cache/krew $(ARGS)
 
 clean:  ## remove what the other targets made
-	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .cache build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
