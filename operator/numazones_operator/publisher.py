@@ -90,13 +90,14 @@ class Publisher:
         self._clock = clock
         self._urgent: dict[str, _Order] = {}
         self._normal: dict[str, _Order] = {}
-        self._writing: set[str] = set()
+        self._writing: dict[str, str] = {}
+        """Key → UID of the pod that is being written about."""
         self._latest: dict[str, tuple[ClusterPod, Prediction]] = {}
         """Key → the pod that waits, and what is to be read there."""
         self._unjudged: dict[str, Prediction | None] = {}
         """UID → what was told of a pod of which the prediction was wrong, until it is known why."""
         self._outcomes: set[str] = set()
-        """UIDs of pods of which it is known, or being written, what became of them."""
+        """UIDs of pods of which is written, or about to be, what became of them."""
         self._waiting = asyncio.Event()
         self.published: Table[Published] = Table(
             lambda item: item.key,
@@ -129,14 +130,15 @@ class Publisher:
             prediction = None
         if self._writes and verification.actual == ADMITTED and pod.uid not in self._unjudged:
             self._announcements.admitted(pod)
-        self._outcomes.add(pod.uid)
         prediction = self._unjudged.pop(pod.uid, prediction)
         if verification.accuracy is None:  # another one follows, which says why
             self._unjudged[pod.uid] = prediction
-        known = self.published.get(pod.full_name)
-        told = known is not None and known.pod_uid == pod.uid
-        if not self._writes or not (told or verification.actual != ADMITTED):
+        if not self._writes:
             return
+        if verification.actual == ADMITTED and not self._told(pod):
+            self._drop_order(pod)
+            return
+        self._outcomes.add(pod.uid)
         advice: tuple[str, ...] = ()
         if verification.actual != ADMITTED and self._advice.take():
             advice = advice_of(verification)
@@ -169,10 +171,7 @@ class Publisher:
         latest = self._latest.get(key)
         if latest is not None and latest[0].uid == pod.uid:
             del self._latest[key]
-        for queue in (self._urgent, self._normal):
-            order = queue.get(key)
-            if order is not None and order.pod.uid == pod.uid:
-                del queue[key]
+        self._drop_order(pod)
         self._unjudged.pop(pod.uid, None)
         self._outcomes.discard(pod.uid)
         self._announcements.forget(pod.uid)
@@ -194,6 +193,7 @@ class Publisher:
             self._writes = False
             self._urgent.clear()
             self._normal.clear()
+            self._outcomes.clear()
 
     async def drained(self, patience: float) -> None:
         """Wait until everything is written, for ``patience`` seconds at most."""
@@ -238,6 +238,18 @@ class Publisher:
         if pod is not None:
             self.settle(pod)
 
+    def _told(self, pod: ClusterPod) -> bool:
+        """Whether a prediction for a pod is published, or about to be."""
+        known = self.published.get(pod.full_name)
+        published = known is not None and known.pod_uid == pod.uid
+        return published or self._writing.get(pod.full_name) == pod.uid
+
+    def _drop_order(self, pod: ClusterPod) -> None:
+        for queue in (self._urgent, self._normal):
+            order = queue.get(pod.full_name)
+            if order is not None and order.pod.uid == pod.uid:
+                del queue[pod.full_name]
+
     def _wanted(self, pod: ClusterPod) -> bool:
         return self._pod_of(pod.uid) is not None
 
@@ -263,7 +275,7 @@ class Publisher:
                 await self._waiting.wait()
                 continue
             key, order = found
-            self._writing.add(key)
+            self._writing[key] = order.pod.uid
             try:
                 await self._bucket.wait()
                 await self._write(key, order)
@@ -273,7 +285,7 @@ class Publisher:
                 self._retry(key, order, error)
                 await asyncio.sleep(max(backoff.delay(), error.retry_after or 0.0))
             finally:
-                self._writing.discard(key)
+                del self._writing[key]
                 if self._urgent or self._normal:
                     self._waiting.set()
 
@@ -301,7 +313,7 @@ class Publisher:
         self._metrics.wrote(ADMISSION_PREDICTIONS)
         self._metrics.lag_seconds.observe(self._clock() - order.since)
         self.published.put(Published.from_api(written))
-        if order.prediction is not None and "outcome" not in order.status:
+        if order.prediction is not None and order.pod.uid not in self._outcomes:
             before = "" if known is None else known.verdict
             self._announcements.verdict(order.pod, order.prediction, before=before)
 

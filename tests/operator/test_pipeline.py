@@ -33,6 +33,8 @@ class Server:
         self.calls: list[tuple[str, str]] = []
         self.failures: list[Exception] = []
         self.version = 0
+        self.accepts = asyncio.Event()
+        self.accepts.set()
 
     def _stamped(self, body: dict[str, Any]) -> dict[str, Any]:
         self.version += 1
@@ -40,6 +42,7 @@ class Server:
 
     async def create(self, resource: Any, body: dict[str, Any], **_: Any) -> dict[str, Any]:
         self.calls.append(("create", resource.plural))
+        await self.accepts.wait()
         if resource.plural == "admissionpredictions":
             self.objects[body["metadata"]["name"]] = self._stamped(body)
         return self._stamped(body)
@@ -249,6 +252,63 @@ async def test_a_replica_that_takes_over_leaves_the_outcomes_that_another_has_to
     await follower.renew()
     await published(follower, "c", "Admissible")
     assert setting.server.objects["a"] == told
+    writing.cancel()
+    await asyncio.gather(writing, return_exceptions=True)
+
+
+async def test_an_outcome_is_told_although_its_prediction_is_only_being_written(setting: Setting) -> None:
+    setting.server.accepts.clear()
+    writing = asyncio.create_task(setting.pipeline.publisher.run())
+    setting.pod("a", cpu=40)
+    await setting.renew()
+    await eventually(lambda: ("create", "admissionpredictions") in setting.server.calls)
+    setting.pod("a", node="node")
+    setting.pod("a", node="node", phase="Running", containerStatuses=STARTED)
+    setting.server.accepts.set()
+    await eventually(lambda: not setting.pipeline.publisher.depth)
+    assert setting.server.objects["a"]["status"]["outcome"]["actual"] == "Admitted"
+    assert ("create", "events") not in setting.server.calls  # nobody is told that it cannot run
+    writing.cancel()
+    await asyncio.gather(writing, return_exceptions=True)
+
+
+async def test_of_a_pod_that_runs_before_its_prediction_is_written_nothing_is_written(
+    setting: Setting,
+) -> None:
+    setting.server.accepts.clear()
+    writing = asyncio.create_task(setting.pipeline.publisher.run())
+    busy = [f"other-{number}" for number in range(16)]  # as many as there are writers
+    for name in busy:
+        setting.pod(name)
+    await setting.renew()
+    await eventually(lambda: len(setting.server.calls) == len(busy))
+    setting.pod("a")
+    await setting.renew()
+    setting.pod("a", node="node")
+    setting.pod("a", node="node", phase="Running", containerStatuses=STARTED)
+    setting.server.accepts.set()
+    await eventually(lambda: not setting.pipeline.publisher.depth)
+    assert set(setting.server.objects) == set(busy)
+    writing.cancel()
+    await asyncio.gather(writing, return_exceptions=True)
+
+
+async def test_a_replica_that_takes_over_tells_the_outcomes_that_another_did_not(setting: Setting) -> None:
+    follower = Setting(setting.server)
+    follower.leads = False
+    writing = asyncio.create_task(setting.pipeline.publisher.run())
+    for replica in (setting, follower):
+        replica.pod("a")
+        await replica.renew()
+    await published(setting, "a", "Admissible")
+    writing.cancel()
+    await asyncio.gather(writing, return_exceptions=True)
+    follower.pipeline.publisher.published.put(Published.from_api(setting.server.objects["a"]))
+    follower.pod("a", node="node")
+    follower.pod("a", node="node", phase="Running", containerStatuses=STARTED)
+    follower.leads = True
+    writing = asyncio.create_task(follower.pipeline.publisher.run())
+    await eventually(lambda: "outcome" in setting.server.objects["a"]["status"])
     writing.cancel()
     await asyncio.gather(writing, return_exceptions=True)
 
