@@ -162,7 +162,7 @@ def reservations(entries: Iterable[Any]) -> tuple[MemoryReservation, ...]:
             )
         limits = _mapping(entry, "limits")
         amounts = tuple(sorted((str(name), quantity.parse(amount)) for name, amount in limits.items()))
-        read.append(MemoryReservation(entry.get("numaNode", 0), amounts))
+        read.append(MemoryReservation(numa, amounts))
     return tuple(read)
 
 

@@ -115,6 +115,18 @@ def test_memory_reserved_in_total_includes_the_hard_eviction_threshold(
                 'for NUMA node 0 and resource "memory"'
             ),
         ),
+        (  # null is what a field has that is left out
+            {
+                "reservedMemory": [
+                    {"numaNode": None, "limits": {"memory": "1Gi"}},
+                    {"numaNode": 0, "limits": {"memory": "1Gi"}},
+                ]
+            },
+            (
+                "invalid configuration: the reserved memory has a duplicate value "
+                'for NUMA node 0 and resource "memory"'
+            ),
+        ),
         (
             {"topologyManagerScope": "node", "reservedSystemCPUs": "x"},
             (
