@@ -227,7 +227,7 @@ class Agent:
         while True:
             await asyncio.sleep(_RETRY)
             for uid, pod in list(self._uncreated.items()):
-                if uid in self._uncreated and not self._create(pod):
+                if uid in self._uncreated and self.plugin is not None and self.plugin.create_again(pod):
                     del self._uncreated[uid]
                     self._show()
                     qos_class = str((pod.get("status") or {}).get("qosClass") or "")

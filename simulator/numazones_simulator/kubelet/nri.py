@@ -31,6 +31,21 @@ class TopologyAwarePlugin:
         self.node = admission.node
         return {name: f"NRI plugin topology-aware: {message}" for name, message in admission.rejected.items()}
 
+    def create_again(self, body: Mapping[str, Any]) -> bool:
+        """Try a pod again that has rejected containers; return whether all of them could be created.
+
+        If not, nothing has changed: the runtime creates container by container, and one that is rejected
+        again moves none of those that run.
+
+        Raises:
+            NumazonesError: as ``create``.
+        """
+        before = self.node
+        created = not self.create(body)
+        if not created:
+            self.node = before
+        return created
+
     def remove(self, uid: str) -> None:
         """A pod has ended."""
         self.node = remove(self.node, uid)
