@@ -1,6 +1,8 @@
 """The pipeline part by part: state, forecasts, publisher, and the order in which a change passes them."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -197,9 +199,31 @@ async def test_a_node_that_fills_changes_the_forecasts_that_hang_on_it(setting: 
 # Publisher
 
 
+@asynccontextmanager
+async def writing(setting: Setting) -> AsyncIterator[None]:
+    """The setting's publisher writes."""
+    task = asyncio.create_task(setting.pipeline.publisher.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
 async def published(setting: Setting, name: str, verdict: str) -> None:
     await eventually(lambda: setting.server.verdict(name) == verdict, what=f"{name} is {verdict}")
     await eventually(lambda: not setting.pipeline.publisher.depth)
+
+
+async def standing_by(setting: Setting) -> Setting:
+    """A replica that stands by and, as the one that writes, has foreseen what becomes of the pod a."""
+    follower = Setting(setting.server)
+    follower.leads = False
+    for replica in (setting, follower):
+        replica.pod("a")
+        await replica.renew()
+    await published(setting, "a", "Admissible")
+    return follower
 
 
 async def test_nothing_is_written_while_standing_by_and_everything_on_taking_over(setting: Setting) -> None:
@@ -207,124 +231,98 @@ async def test_nothing_is_written_while_standing_by_and_everything_on_taking_ove
         setting.pod(name)
     await setting.renew()
     assert setting.server.calls == []
-    writing = asyncio.create_task(setting.pipeline.publisher.run())
-    await published(setting, "a", "Admissible")
-    await published(setting, "b", "Admissible")
-    writing.cancel()
-    await asyncio.gather(writing, return_exceptions=True)
+    async with writing(setting):
+        await published(setting, "a", "Admissible")
+        await published(setting, "b", "Admissible")
     before = list(setting.server.calls)
     setting.pod("c")
     await setting.renew()
     assert setting.server.calls == before
     # What is known to be written is not written again.
-    again = asyncio.create_task(setting.pipeline.publisher.run())
-    await published(setting, "c", "Admissible")
-    assert setting.server.applied() == 3
-    again.cancel()
-    await asyncio.gather(again, return_exceptions=True)
+    async with writing(setting):
+        await published(setting, "c", "Admissible")
+        assert setting.server.applied() == 3
 
 
 async def test_a_replica_that_takes_over_leaves_the_outcomes_that_another_has_told(setting: Setting) -> None:
-    follower = Setting(setting.server)
-    follower.leads = False
-    writing = asyncio.create_task(setting.pipeline.publisher.run())
-    for replica in (setting, follower):
-        replica.pod("a")
-        await replica.renew()
-    await published(setting, "a", "Admissible")
-    for replica in (setting, follower):
-        replica.pod("a", node="node")
-        replica.pod("a", node="node", phase="Running", containerStatuses=STARTED)
-    await eventually(lambda: "outcome" in setting.server.objects["a"]["status"])
-    writing.cancel()
-    await asyncio.gather(writing, return_exceptions=True)
+    async with writing(setting):
+        follower = await standing_by(setting)
+        for replica in (setting, follower):
+            replica.pod("a", node="node")
+            replica.pod("a", node="node", phase="Running", containerStatuses=STARTED)
+        await eventually(lambda: "outcome" in setting.server.objects["a"]["status"])
     told = setting.server.objects["a"]
     assert told["status"]["outcome"]["accuracy"] == "Right"
     follower.pipeline.publisher.published.put(Published.from_api(told))
     follower.leads = True
-    writing = asyncio.create_task(follower.pipeline.publisher.run())
-    follower.pod("b")
-    await follower.renew()
-    await published(follower, "b", "Admissible")
-    # Nor does a watch that tells of it again change anything.
-    follower.pipeline.publisher.published.put(replace(Published.from_api(told), version=1000, digest="other"))
-    follower.pod("c")
-    await follower.renew()
-    await published(follower, "c", "Admissible")
-    assert setting.server.objects["a"] == told
-    writing.cancel()
-    await asyncio.gather(writing, return_exceptions=True)
+    async with writing(follower):
+        follower.pod("b")
+        await follower.renew()
+        await published(follower, "b", "Admissible")
+        # Nor does a watch that tells of it again change anything.
+        follower.pipeline.publisher.published.put(
+            replace(Published.from_api(told), version=1000, digest="other")
+        )
+        follower.pod("c")
+        await follower.renew()
+        await published(follower, "c", "Admissible")
+        assert setting.server.objects["a"] == told
 
 
 async def test_an_outcome_is_told_although_its_prediction_is_only_being_written(setting: Setting) -> None:
     setting.server.accepts.clear()
-    writing = asyncio.create_task(setting.pipeline.publisher.run())
-    setting.pod("a", cpu=40)
-    await setting.renew()
-    await eventually(lambda: ("create", "admissionpredictions") in setting.server.calls)
-    setting.pod("a", node="node")
-    setting.pod("a", node="node", phase="Running", containerStatuses=STARTED)
-    setting.server.accepts.set()
-    await eventually(lambda: not setting.pipeline.publisher.depth)
-    assert setting.server.objects["a"]["status"]["outcome"]["actual"] == "Admitted"
-    assert ("create", "events") not in setting.server.calls  # nobody is told that it cannot run
-    writing.cancel()
-    await asyncio.gather(writing, return_exceptions=True)
+    async with writing(setting):
+        setting.pod("a", cpu=40)
+        await setting.renew()
+        await eventually(lambda: ("create", "admissionpredictions") in setting.server.calls)
+        setting.pod("a", node="node")
+        setting.pod("a", node="node", phase="Running", containerStatuses=STARTED)
+        setting.server.accepts.set()
+        await eventually(lambda: not setting.pipeline.publisher.depth)
+        assert setting.server.objects["a"]["status"]["outcome"]["actual"] == "Admitted"
+        assert ("create", "events") not in setting.server.calls  # nobody is told that it cannot run
 
 
 async def test_of_a_pod_that_runs_before_its_prediction_is_written_nothing_is_written(
     setting: Setting,
 ) -> None:
     setting.server.accepts.clear()
-    writing = asyncio.create_task(setting.pipeline.publisher.run())
-    busy = [f"other-{number}" for number in range(16)]  # as many as there are writers
-    for name in busy:
-        setting.pod(name)
-    await setting.renew()
-    await eventually(lambda: len(setting.server.calls) == len(busy))
-    setting.pod("a")
-    await setting.renew()
-    setting.pod("a", node="node")
-    setting.pod("a", node="node", phase="Running", containerStatuses=STARTED)
-    setting.server.accepts.set()
-    await eventually(lambda: not setting.pipeline.publisher.depth)
-    assert set(setting.server.objects) == set(busy)
-    writing.cancel()
-    await asyncio.gather(writing, return_exceptions=True)
+    async with writing(setting):
+        busy = [f"other-{number}" for number in range(16)]  # as many as there are writers
+        for name in busy:
+            setting.pod(name)
+        await setting.renew()
+        await eventually(lambda: len(setting.server.calls) == len(busy))
+        setting.pod("a")
+        await setting.renew()
+        setting.pod("a", node="node")
+        setting.pod("a", node="node", phase="Running", containerStatuses=STARTED)
+        setting.server.accepts.set()
+        await eventually(lambda: not setting.pipeline.publisher.depth)
+        assert set(setting.server.objects) == set(busy)
 
 
 async def test_a_replica_that_takes_over_tells_the_outcomes_that_another_did_not(setting: Setting) -> None:
-    follower = Setting(setting.server)
-    follower.leads = False
-    writing = asyncio.create_task(setting.pipeline.publisher.run())
-    for replica in (setting, follower):
-        replica.pod("a")
-        await replica.renew()
-    await published(setting, "a", "Admissible")
-    writing.cancel()
-    await asyncio.gather(writing, return_exceptions=True)
+    async with writing(setting):
+        follower = await standing_by(setting)
     follower.pipeline.publisher.published.put(Published.from_api(setting.server.objects["a"]))
     follower.pod("a", node="node")
     follower.pod("a", node="node", phase="Running", containerStatuses=STARTED)
     follower.leads = True
-    writing = asyncio.create_task(follower.pipeline.publisher.run())
-    await eventually(lambda: "outcome" in setting.server.objects["a"]["status"])
-    writing.cancel()
-    await asyncio.gather(writing, return_exceptions=True)
+    async with writing(follower):
+        await eventually(lambda: "outcome" in setting.server.objects["a"]["status"])
 
 
 async def test_a_pod_of_the_same_name_gets_an_object_of_its_own(setting: Setting) -> None:
-    writing = asyncio.create_task(setting.pipeline.publisher.run())
-    first = setting.pod("a", uid="first")
-    await setting.renew()
-    await published(setting, "a", "Admissible")
-    setting.state.pods.remove(first)
-    setting.pod("a", cpu=40, uid="second")
-    await setting.renew()
-    await published(setting, "a", "Inadmissible")
-    assert setting.server.objects["a"]["spec"]["podUID"] == "second"
-    writing.cancel()
-    await asyncio.gather(writing, return_exceptions=True)
+    async with writing(setting):
+        first = setting.pod("a", uid="first")
+        await setting.renew()
+        await published(setting, "a", "Admissible")
+        setting.state.pods.remove(first)
+        setting.pod("a", cpu=40, uid="second")
+        await setting.renew()
+        await published(setting, "a", "Inadmissible")
+        assert setting.server.objects["a"]["spec"]["podUID"] == "second"
 
 
 @pytest.mark.parametrize(
@@ -339,24 +337,20 @@ async def test_a_write_that_fails_is_tried_again_unless_that_is_hopeless(
     setting: Setting, failures: list[Exception], *, written: bool
 ) -> None:
     setting.server.failures = failures
-    writing = asyncio.create_task(setting.pipeline.publisher.run())
-    setting.pod("a")
-    await setting.renew()
-    await eventually(lambda: not setting.server.failures)
-    await eventually(lambda: not setting.pipeline.publisher.depth)
-    assert setting.server.verdict("a") == ("Admissible" if written else "")
-    writing.cancel()
-    await asyncio.gather(writing, return_exceptions=True)
+    async with writing(setting):
+        setting.pod("a")
+        await setting.renew()
+        await eventually(lambda: not setting.server.failures)
+        await eventually(lambda: not setting.pipeline.publisher.depth)
+        assert setting.server.verdict("a") == ("Admissible" if written else "")
 
 
 async def test_a_pod_that_is_gone_is_not_written_about(setting: Setting) -> None:
     gone = setting.pod("a")
     await setting.renew()
     setting.state.pods.remove(gone)
-    writing = asyncio.create_task(setting.pipeline.publisher.run())
-    setting.pod("b")
-    await setting.renew()
-    await published(setting, "b", "Admissible")
-    assert "a" not in setting.server.objects
-    writing.cancel()
-    await asyncio.gather(writing, return_exceptions=True)
+    async with writing(setting):
+        setting.pod("b")
+        await setting.renew()
+        await published(setting, "b", "Admissible")
+        assert "a" not in setting.server.objects
