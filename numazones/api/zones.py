@@ -307,18 +307,17 @@ def _kubelet_key(statuses: Mapping[int, NUMAZoneStatus], settings: Kubelet) -> H
     """What a kubelet starts from: all that ``_configuration``, ``_machine`` and ``_devices`` read."""
     return (
         repr(vars(settings)),
+        _machine_key(statuses),
         tuple(
             (
-                numa,
-                status.topology,
                 None if status.cpus is None else status.cpus.reserved,
-                tuple((row.name, row.capacity, row.reserved) for row in status.resources),
+                tuple(row.reserved for row in status.resources),
                 tuple(
                     (device.resource, device.id, device.registered, device.healthy, device.numa_ids)
                     for device in status.devices
                 ),
             )
-            for numa, status in statuses.items()
+            for status in statuses.values()
         ),
     )
 
