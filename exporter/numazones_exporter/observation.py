@@ -164,19 +164,13 @@ class Observation:
         the API server. Until then it lists none but static ones, though its containers run and its state
         files hold what they held; ended pods would leave at least the exporter's own in the list.
         """
-        if self.podresources is None or self.awaits_pods:
-            return None
-        return self.podresources.pods
-
-    @property
-    def awaits_pods(self) -> bool:
-        """Whether the kubelet has just started and has not heard of its pods yet."""
         if self.podresources is None:
-            return False
+            return None
         present = {(pod.namespace, pod.name) for pod in self.podresources.pods}
         running = [
             (pod.namespace, pod.name)
             for pod in self.pods or ()
             if pod.phase == "Running" and not pod.deleting and not pod.static
         ]
-        return bool(running) and present.isdisjoint(running)
+        unheard = running and present.isdisjoint(running)
+        return None if unheard else self.podresources.pods

@@ -5,6 +5,7 @@ them go. The state of a node is therefore the last complete and agreeing snapsho
 happened since (``since_snapshot``) played over it.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from numazones import timestamp
@@ -140,17 +141,18 @@ class NodeRecord:
 
     def mirrored_anew(self, pod: ClusterPod) -> None:
         """Let a new mirror pod take the place of the one that was deleted."""
-        for uid in list(self.unmirrored):
-            if self.pods[uid].kubelet_uid == pod.kubelet_uid:
-                self.unmirrored.remove(uid)
-                del self.pods[uid]
+        self._forget_unmirrored(lambda uid: uid == pod.kubelet_uid)
 
     def _drop_unmirrored(self) -> None:
         """Forget the static pods without mirror that zones show no more: their files are gone."""
-        for uid in list(self.unmirrored):
-            if self.state is None or not self.state.holds(self.pods[uid].kubelet_uid):
-                self.unmirrored.remove(uid)
-                del self.pods[uid]
+        state = self.state
+        self._forget_unmirrored(lambda uid: state is None or not state.holds(uid))
+
+    def _forget_unmirrored(self, is_meant: Callable[[str], bool]) -> None:
+        """Forget static pods without mirror, told by their UIDs as the kubelet knows them."""
+        for uid in [uid for uid in self.unmirrored if is_meant(self.pods[uid].kubelet_uid)]:
+            self.unmirrored.remove(uid)
+            del self.pods[uid]
 
     def doubt(self, now: float, *, settle: float) -> Unknown | None:
         """Return why the zones cannot be relied on at this moment, or None; ``settle`` in seconds."""
