@@ -3,7 +3,7 @@
 One place, so that no message says "1 pods".
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 def counted(number: int, noun: str) -> str:
@@ -16,6 +16,18 @@ def shortened(text: str, length: int) -> str:
     if len(text) <= length:
         return text
     return text[: length - 1].rsplit(" ", 1)[0].rstrip(",;:") + "…"
+
+
+def some_of(items: Iterable[str], *, most: int = 5) -> str:
+    """``a, b and 3 more``: the first items, and how many there are besides."""
+    found = list(items)
+    more = f" and {len(found) - most} more" if len(found) > most else ""
+    return ", ".join(found[:most]) + more
+
+
+def first_of(items: Sequence[str]) -> str:
+    """``a (and 3 more)``: the first of some, and how many there are besides."""
+    return f"{items[0]} (and {len(items) - 1} more)" if len(items) > 1 else items[0]
 
 
 def enumerated(parts: Iterable[str]) -> str:

@@ -29,6 +29,7 @@ from numazones.prediction import (
 )
 from numazones.quantity import format_rounded
 from numazones.rebalance import moves
+from numazones.wording import some_of
 
 _MOST_NODES_ADVISED = 3
 _MOST_NAMED = 3
@@ -90,8 +91,7 @@ def reservation(nodes: Iterable[ClusterNode]) -> str:
     )
     if not found:
         return ""
-    more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
-    named = ", ".join(found[:_MOST_NAMED]) + more
+    named = some_of(found, most=_MOST_NAMED)
     return f"newer kubelets are decided by the rules of 1.{NEWEST}, the newest known: {named}"
 
 

@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import click
 import orjson
 
+from kubectl_numazones import screen
 from kubectl_numazones.collecting import all_stays
 from kubectl_numazones.nesting import too_deep
 from numazones.api.meta import API_VERSION, GROUP
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.dump import moment_of, nodes_of
 from numazones.errors import NumazonesError
-from numazones.wording import counted
+from numazones.wording import counted, first_of
 
 if TYPE_CHECKING:  # dumps need no client
     from kubectl_numazones.kinds import Kind
@@ -361,11 +362,7 @@ def _each_once(items: Sequence[Object]) -> list[Object]:
             if before != item:
                 differ.append(f"{item['kind']} {namespace}{'/' * bool(namespace)}{name}")
     if differ:
-        more = f" (and {len(differ) - 1} more)" if len(differ) > 1 else ""
-        click.echo(
-            f"warning: {differ[0]}{more} is there several times, with differences; the last one counts",
-            err=True,
-        )
+        screen.warn(f"{first_of(differ)} is there several times, with differences; the last one counts")
     return list(last.values())
 
 
@@ -377,10 +374,9 @@ def _warn_of_versions(items: Iterable[Object]) -> None:
         if (version := item.get("apiVersion")) != API_VERSION and str(version).startswith(f"{GROUP}/")
     )
     for (version, kind), count in others.items():
-        click.echo(
-            f"warning: {version} ({counted(count, kind)}) is read as {API_VERSION}; "
-            f"should an answer look wrong, use the program for {version}",
-            err=True,
+        screen.warn(
+            f"{version} ({counted(count, kind)}) is read as {API_VERSION}; "
+            f"should an answer look wrong, use the program for {version}"
         )
 
 
@@ -491,7 +487,7 @@ async def _listed(source: Source) -> list[Object]:
         if kind.needed:
             raise error
         if not (kind.foreign and isinstance(error, NotFound)):
-            click.echo(f"warning: {kind.kind} objects are left out: {error}", err=True)
+            screen.warn(f"{kind.kind} objects are left out: {error}")
 
     async with await connected(source) as client:
         return [item async for item in listed(client, KINDS, left_out)]

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from kubectl_numazones import kept_runs, recording
+from kubectl_numazones import kept_runs, recording, screen
 from kubectl_numazones.cluster import NotThere, Source, read, source_options
 from kubectl_numazones.execution import Dask, Executor, OneCore, Processes, execute
 from numazones.cluster import MIRROR, ClusterNode, ClusterPod
@@ -288,7 +288,7 @@ def _known(nodes: Sequence[ClusterNode], given: Settings) -> tuple[Blueprint, ..
             left_out.append(str(error))
     if left_out:
         more = f", and {counted(len(left_out) - 1, 'other')}" if len(left_out) > 1 else ""
-        click.echo(f"warning: left out: {left_out[0]}{more}", err=True)
+        screen.warn(f"left out: {left_out[0]}{more}")
     if not found:
         raise NotThere("there is no node whose state is known, and on which the kubelet places pods")
     return tuple(found)

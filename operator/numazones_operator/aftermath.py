@@ -13,6 +13,7 @@ from numazones import cpuset, placement
 from numazones.advice import advise
 from numazones.kubelet.explanation import Explanation, explain
 from numazones.kubelet.shortfall import name_numas
+from numazones.wording import some_of
 from numazones_operator.truth import Expectation, Verification
 
 _MOST_ADVICE = 3
@@ -66,6 +67,5 @@ def _holders(found: Explanation, names: Mapping[str, str]) -> Iterator[str]:
     """Say who held what was missing, where the pod came nearest."""
     most = [f"{names.get(uid, uid)} ({amount})" for uid, amount in found.holders]
     if most:
-        more = f" and {len(most) - _MOST_HOLDERS} more" if len(most) > _MOST_HOLDERS else ""
         where = name_numas(cpuset.of(found.shortages[0].numas))
-        yield f"on {where} it is held by {', '.join(most[:_MOST_HOLDERS])}{more}"
+        yield f"on {where} it is held by {some_of(most, most=_MOST_HOLDERS)}"

@@ -10,8 +10,8 @@ from kubectl_numazones import screen
 from kubectl_numazones.cluster import Source, source_options
 from kubectl_numazones.doctor.checks import Outcome, examine
 from kubectl_numazones.doctor.evidence import gather
-from kubectl_numazones.doctor.findings import Finding, Severity, names
-from numazones.wording import counted
+from kubectl_numazones.doctor.findings import Finding, Severity
+from numazones.wording import counted, some_of
 
 _STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.HINT: "cyan"}
 _INDENT = "  "
@@ -66,7 +66,7 @@ def _tell_one(check: str, finding: Finding) -> None:
     line = Text()
     line.append(finding.severity.upper(), _STYLES[finding.severity])
     line.append(f" {check}: ")
-    line.append(names(finding.subjects), "bold")
+    line.append(some_of(finding.subjects), "bold")
     screen.console().print(line)
     for text in (finding.message, f"cure: {finding.cure}"):
         click.echo(textwrap.indent(_folded(text), _INDENT))

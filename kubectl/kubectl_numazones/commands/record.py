@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from kubectl_numazones import screen
 from kubectl_numazones.asking import asked
 from kubectl_numazones.cluster import BadDump, Source, source_options
 from kubectl_numazones.record import pseudonyms, writing
@@ -50,11 +51,11 @@ def command(source: Source, node: str, output: Path, *, renames: bool) -> int:
     writing.refuse_existing(output)
     found = asked(fetch(node.removeprefix("node/").removeprefix("no/"), source))
     for problem in found.problems:
-        click.echo(f"warning: {problem['source']}: {problem['message']}", err=True)
+        screen.warn(f"{problem['source']}: {problem['message']}")
     if renames:
         found, left_out = pseudonyms.renamed(found)
         for why in left_out:
-            click.echo(f"warning: left out, for no name in it can be changed: {why}", err=True)
+            screen.warn(f"left out, for no name in it can be changed: {why}")
     writing.write(found, output)
     click.echo(
         f"{output}: {counted(len(found.pods), 'pod')}, {counted(len(found.zones), 'zone')} of {found.name}"

@@ -24,7 +24,7 @@ from numazones.prediction import ADMISSIBLE, INADMISSIBLE, Forecast, Kind, relev
 from numazones.rebalance.custom_resources import policy_of, title
 from numazones.rebalance.goals import pending
 from numazones.rebalance.whatif import carried_out, what_if
-from numazones.wording import counted
+from numazones.wording import counted, first_of
 from numazones_page import html
 from numazones_page.documents import (
     Documents,
@@ -182,10 +182,7 @@ def _recommended(seen: Seen) -> tuple[Documents, str]:
             continue
         status = item.status or RebalanceRecommendationStatus()
         documents |= recommended_document(item.metadata.name, item.spec, status, nodes.get, pods.get)
-    if not problems:
-        return documents, ""
-    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-    return documents, f"left out, as it cannot be read: {problems[0]}{more}"
+    return documents, f"left out, as it cannot be read: {first_of(problems)}" if problems else ""
 
 
 def _planned(seen: Seen, stuck: Iterable[ClusterPod], effort: int) -> Documents:

@@ -1,6 +1,5 @@
 """What a check finds: what is wrong with which objects, how bad that is, and what to do."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -46,10 +45,3 @@ def warning(subject: str, message: str, cure: str) -> Finding:
 def hint(subject: str, message: str, cure: str) -> Finding:
     """Return a hint about one object."""
     return Finding(Severity.HINT, (subject,), message, cure)
-
-
-def names(items: Iterable[str], *, most: int = 5) -> str:
-    """List some names, and say how many more there are."""
-    found = list(items)
-    more = f" and {len(found) - most} more" if len(found) > most else ""
-    return ", ".join(found[:most]) + more

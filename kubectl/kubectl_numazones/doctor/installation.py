@@ -7,14 +7,14 @@ from typing import Any
 
 from kubectl_numazones.cluster import Object
 from kubectl_numazones.doctor.evidence import DEFINITION, EXPORTER, NAME_LABEL, Evidence
-from kubectl_numazones.doctor.findings import Finding, NotChecked, Severity, error, hint, names, warning
+from kubectl_numazones.doctor.findings import Finding, NotChecked, Severity, error, hint, warning
 from numazones import timestamp
 from numazones.api import crd
 from numazones.api.meta import NODE_LABEL, VERSION
 from numazones.cluster import UNDECIDED, ClusterNode
 from numazones.constraints import Constraints
 from numazones.prediction import relevant
-from numazones.wording import counted
+from numazones.wording import counted, some_of
 
 _OPERATOR = "numazones-operator"
 _GATE = "numazones.io/admission"
@@ -44,7 +44,7 @@ def definitions(evidence: Evidence) -> Iterator[Finding]:
         if wanted - there:
             yield warning(
                 name,
-                f"is of another version than this program: it lacks {names(sorted(wanted - there))}, "
+                f"is of another version than this program: it lacks {some_of(sorted(wanted - there))}, "
                 "which the API server therefore drops",
                 "kubectl apply -k crds",
             )

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from kubectl_numazones.doctor.evidence import Evidence
-from kubectl_numazones.doctor.findings import Finding, Severity, hint, names, warning
+from kubectl_numazones.doctor.findings import Finding, Severity, hint, warning
 from numazones import alignment
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.demand import PodLevel
@@ -16,7 +16,7 @@ from numazones.pod import Pod
 from numazones.quantity import format_bytes
 from numazones.resources import CPU, is_memory
 from numazones.scheduling import placement_obstacles
-from numazones.wording import counted
+from numazones.wording import counted, some_of
 
 _DISTRIBUTE = "distribute-cpus-across-numa"
 
@@ -128,7 +128,7 @@ def pinning(evidence: Evidence) -> Iterator[Finding]:
             yield hint(
                 _owner(pod),
                 "is Guaranteed, but asks for a fraction of a CPU in container "
-                f"{names(floating)}: it gets no CPUs of its own",
+                f"{some_of(floating)}: it gets no CPUs of its own",
                 "ask for whole CPUs, or set no limits where pinning is not needed",
             )
 

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-import click
-
+from kubectl_numazones import screen
 from kubectl_numazones.cluster import NotThere, Source, connected
 from kubectl_numazones.record.found import Body, Found, event_of, node_of, pod_of
 from numazones.errors import NumazonesError
@@ -116,7 +115,7 @@ async def _events(client: Client, name: str, pods: Iterable[Body]) -> list[Body]
         async for page in client.pages(EVENTS, field_selector="source=kubelet"):
             found += [item for item in page.items if (item.get("involvedObject") or {}).get("uid") in about]
     except NumazonesError as error:
-        click.echo(f"warning: events are left out: {error}", err=True)
+        screen.warn(f"events are left out: {error}")
     return [event_of(item, number) for number, item in enumerate(found, 1)]
 
 
