@@ -9,9 +9,10 @@ Only the fields that some rule needs are kept of a pod; amounts are integers, cp
 everything else in whole units (bytes, devices).
 """
 
-from collections.abc import Callable, Iterable, Mapping
+import marshal
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeVar
 
 from numazones import requests
 from numazones.constraints import Constraints, Taint
@@ -78,8 +79,7 @@ class NoSuchNode(NumazonesError):
     """A pod is to be put on a node that the cluster does not have; the message names both."""
 
 
-@dataclass(frozen=True, slots=True)
-class Owner:
+class Owner(NamedTuple):
     """An entry of ``metadata.ownerReferences``."""
 
     kind: str
@@ -89,9 +89,10 @@ class Owner:
 
 
 @dataclass(frozen=True, slots=True)
-class Demands:
-    """What a pod asks for, as scheduler and kubelet read it; the same for all pods of a template."""
+class Template:
+    """What the pods of a template have alike: where they may go and what they ask for."""
 
+    constraints: Constraints
     requests: Mapping[str, int]
     """What the scheduler counts."""
     admission: Pod | None
@@ -102,18 +103,40 @@ class Demands:
     @classmethod
     def of(cls, body: Mapping[str, Any]) -> Self:
         """Read a core/v1 Pod."""
+        constraints = Constraints.from_api(body.get("spec") or {})
         try:
-            return cls(requests.effective_requests(body), Pod.from_api(body))
+            return cls(constraints, requests.effective_requests(body), Pod.from_api(body))
         except NumazonesError as error:
-            return cls({}, None, str(error))
+            return cls(constraints, {}, None, str(error))
 
 
-def demands_key(body: Mapping[str, Any]) -> str:
-    """Return a text that is equal for pods whose demands are, their names and times aside."""
+_TEMPLATE_SPEC = (
+    "affinity",
+    "nodeSelector",
+    "os",
+    "overhead",
+    "priority",
+    "resources",
+    "schedulerName",
+    "schedulingGates",
+    "tolerations",
+    "topologySpreadConstraints",
+)
+"""Fields of a pod's spec that a ``Template`` is read from, beside its containers."""
+
+
+def template_key(body: Mapping[str, Any]) -> bytes:
+    """Return what a ``Template`` is read from, names and times aside; equal keys, equal templates.
+
+    Of marshal's formats the second is that in which equal values look alike, whoever refers to them.
+
+    Raises:
+        ValueError: the body holds what JSON cannot.
+    """
     spec, status = body.get("spec") or {}, body.get("status") or {}
     containers = [
         [
-            (item.get("name"), item.get("resources"), item.get("restartPolicy"))
+            (item.get("name"), item.get("resources"), item.get("restartPolicy"), item.get("ports"))
             for item in spec.get(part) or ()
         ]
         for part in ("initContainers", "containers")
@@ -129,8 +152,8 @@ def demands_key(body: Mapping[str, Any]) -> str:
         for item in status.get("conditions") or ()
         if item.get("type") == "PodResizePending"
     ]
-    rest = (spec.get("resources"), spec.get("overhead"), spec.get("priority"), status.get("qosClass"))
-    return repr((containers, resized, pending, rest, status.get("extendedResourceClaimStatus")))
+    rest = (status.get("qosClass"), status.get("extendedResourceClaimStatus"))
+    return marshal.dumps((containers, resized, pending, *rest, *map(spec.get, _TEMPLATE_SPEC)), 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +182,8 @@ class ClusterPod:
     """Whether the kubelet reports containers of a pod that it has not rejected."""
     create_error: str = field(default="", repr=False)
     """Message of a container that could not be created; empty: there is none."""
+    uncreated: tuple[str, ...] = field(default=(), repr=False)
+    """Names of the containers that the runtime could not create; they are tried again, the others are not."""
     priority: int | None = None
     owners: tuple[Owner, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict, hash=False, repr=False)
@@ -182,19 +207,18 @@ class ClusterPod:
         cls,
         body: Mapping[str, Any],
         *,
-        demands_of: Callable[[Mapping[str, Any]], Demands] = Demands.of,
-        constraints_of: Callable[[Mapping[str, Any]], Constraints] = Constraints.from_api,
+        template_of: Callable[[Mapping[str, Any]], Template] = Template.of,
         share: Share = lambda part: part,
     ) -> Self:
         """Read a core/v1 Pod; a pod that makes no sense is kept with its ``problem``.
 
-        ``demands_of`` reads what it asks for, ``constraints_of`` the constraints of its spec; who reads many
-        pods of few templates passes functions that remember. ``share`` may return an equal part that is kept
-        already.
+        ``template_of`` reads what pods of a template have alike; who reads many pods of few templates passes
+        a function that remembers. ``share`` may return an equal part that is kept already.
         """
         metadata, spec, status = body["metadata"], body.get("spec") or {}, body.get("status") or {}
         volumes = spec.get("volumes") or ()
-        demands = demands_of(body)
+        template = template_of(body)
+        errors = tuple(_create_errors(status))
         return cls(
             namespace=share(metadata.get("namespace", "")),
             name=metadata["name"],
@@ -209,7 +233,8 @@ class ClusterPod:
             stopped=metadata.get("deletionTimestamp") is not None and _ended(status),
             ready=_is_true(status, "Ready"),
             acknowledged=_acknowledged(status),
-            create_error=create_error(status),
+            create_error=errors[0][1] if errors else "",
+            uncreated=tuple(name for name, _ in errors),
             priority=spec.get("priority"),
             owners=share(_owners(metadata)),
             labels=share(metadata.get("labels") or {}),
@@ -220,8 +245,8 @@ class ClusterPod:
                     if key.startswith(_KEPT_ANNOTATIONS)
                 }
             ),
-            constraints=constraints_of(spec),
-            requests=demands.requests,
+            constraints=template.constraints,
+            requests=template.requests,
             local_storage=any("emptyDir" in volume or "hostPath" in volume for volume in volumes),
             volume_claims=tuple(
                 volume["persistentVolumeClaim"].get("claimName", "")
@@ -229,8 +254,8 @@ class ClusterPod:
                 if volume.get("persistentVolumeClaim")
             ),
             resource_claims=bool(spec.get("resourceClaims")),
-            admission=demands.admission,
-            problem=demands.problem,
+            admission=template.admission,
+            problem=template.problem,
         )
 
     @property
@@ -486,10 +511,10 @@ def _changed(total: Mapping[str, int], amounts: Mapping[str, int], *, sign: int)
 
 
 def _is_true(status: Mapping[str, Any], condition: str) -> bool:
-    return any(
-        item.get("type") == condition and item.get("status") == "True"
-        for item in status.get("conditions") or ()
-    )
+    for item in status.get("conditions") or ():
+        if item.get("type") == condition and item.get("status") == "True":
+            return True
+    return False
 
 
 def _acknowledged(status: Mapping[str, Any]) -> bool:
@@ -516,11 +541,19 @@ def _ended(status: Mapping[str, Any]) -> bool:
 
 def create_error(status: Mapping[str, Any]) -> str:
     """What the runtime says to a container that it does not create."""
+    return next((message for _, message in _create_errors(status)), "")
+
+
+def _create_errors(status: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield container and message where the runtime does not create one.
+
+    The kubelet says so until a later attempt succeeds (``reasonCache`` in ``pkg/kubelet/reason_cache.go``).
+    """
     for item in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
         waiting = (item.get("state") or {}).get("waiting") or {}
         if waiting.get("reason") == CREATE_CONTAINER_ERROR:
-            return waiting.get("message") or f"container {item.get('name')} could not be created"
-    return ""
+            name = str(item.get("name") or "")
+            yield name, waiting.get("message") or f"container {name} could not be created"
 
 
 def _owners(metadata: Mapping[str, Any]) -> tuple[Owner, ...]:

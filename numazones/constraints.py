@@ -159,29 +159,6 @@ class HostPort:
         return same and (self.address == other.address or _ANY in {self.address, other.address})
 
 
-def constraints_key(spec: Mapping[str, Any]) -> str:
-    """Return what the constraints of a spec are read from, as a text."""
-    ports = [
-        (item.get("restartPolicy"), item["ports"])
-        for part in ("initContainers", "containers")
-        for item in spec.get(part) or ()
-        if item.get("ports")
-    ]
-    return repr((ports, *map(spec.get, _READ)))
-
-
-_READ = (
-    "affinity",
-    "nodeSelector",
-    "os",
-    "schedulerName",
-    "schedulingGates",
-    "tolerations",
-    "topologySpreadConstraints",
-)
-"""Fields of a pod's spec from which its constraints are read, beside the ports of its containers."""
-
-
 @dataclass(frozen=True, slots=True)
 class Constraints:
     """Everything in a pod's spec by which the default scheduler excludes nodes, resources aside."""

@@ -1,9 +1,11 @@
 """A dump: what ``kubectl get nodes,pods,numazones,… -A -o json`` prints, and the nodes in it."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
-from typing import Any
+from itertools import chain
+from typing import Any, Self
 
 from numazones import timestamp
 from numazones.api.numazone import NUMAZone
@@ -13,6 +15,8 @@ from numazones.errors import NumazonesError
 from numazones.placement import DECIDERS, model_of, seen
 from numazones.sharing import Sharing
 
+Object = Mapping[str, Any]
+
 _EPOCH = "1970-01-01T00:00:00Z"
 
 
@@ -20,55 +24,93 @@ class InvalidDump(NumazonesError):
     """A dump lacks what an answer needs; the message says what."""
 
 
-def moment_of(items: Iterable[Mapping[str, Any]]) -> datetime:
-    """Return the moment of a dump: the latest time at which something in it was made, started or renewed.
+@dataclass(frozen=True, slots=True)
+class Dump:
+    """The objects of a dump: pods as far as placement is concerned, all others as they are."""
 
-    Raises:
-        numazones.timestamp.InvalidTimestamp: it is none.
-    """
-    times = [_EPOCH]
-    for item in items:
-        times.append((item.get("metadata") or {}).get("creationTimestamp") or "")
-        times.append((item.get("status") or {}).get("startTime") or "")
-        times.append((item.get("spec") or {}).get("renewTime") or "")
-    return timestamp.parse(max(times))
+    others: Mapping[str, Sequence[Object]]
+    """Kind → objects."""
+    pods: Sequence[ClusterPod]
+    sharing: Sharing
+    """What the pods are made of."""
+
+    @classmethod
+    def of(cls, items: Iterable[Object]) -> Self:
+        """Read objects one by one; the bodies of pods, which are many and large, are not kept.
+
+        Raises:
+            NumazonesError: an object cannot be read.
+        """
+        others: dict[str, list[Object]] = {}
+        sharing = Sharing()
+        pods = []
+        for item in items:
+            if item.get("kind") == "Pod":
+                pods.append(sharing.pod(item))
+            else:
+                others.setdefault(item.get("kind", ""), []).append(item)
+        return cls(others, pods, sharing)
+
+    def of_kind(self, kind: str) -> Sequence[Object]:
+        """Return the objects of a kind, pods aside."""
+        return self.others.get(kind, ())
+
+    @property
+    def nodes(self) -> Sequence[Object]:
+        """The nodes.
+
+        Raises:
+            InvalidDump: there are none.
+        """
+        if "Node" not in self.others:
+            raise InvalidDump("the dump holds no nodes; kubectl get nodes,pods,numazones -A -o json has them")
+        return self.others["Node"]
+
+    @property
+    def priority_classes(self) -> dict[str, int]:
+        """Name of each PriorityClass → its value."""
+        return {body["metadata"]["name"]: int(body["value"]) for body in self.of_kind("PriorityClass")}
+
+    @property
+    def moment(self) -> datetime:
+        """The latest time at which something in it was made, started or renewed.
+
+        Raises:
+            numazones.timestamp.InvalidTimestamp: it is none.
+        """
+        times = [_EPOCH]
+        for pod in self.pods:
+            times += (pod.created, pod.started)
+        for item in chain.from_iterable(self.others.values()):
+            times.append((item.get("metadata") or {}).get("creationTimestamp") or "")
+            times.append((item.get("spec") or {}).get("renewTime") or "")
+        return timestamp.parse(max(times))
 
 
-def nodes_of(items: Iterable[Mapping[str, Any]]) -> list[ClusterNode]:
+def nodes_of(items: Iterable[Object], pods: Callable[[], Iterable[Object]]) -> list[ClusterNode]:
     """Read the nodes of a dump alone, without their pods.
 
-    Pods are looked at only where a node's state depends on them, as with Koordinator.
+    Args:
+        items: its objects without the pods.
+        pods: gives the pods, where the state of a node depends on them, as with Koordinator.
 
     Raises:
         InvalidDump: it holds no nodes.
         NumazonesError: an object cannot be read.
     """
-    kinds, sharing = by_kind(items), Sharing()
-    return read_nodes(kinds, lambda: map(sharing.pod, kinds.get("Pod", ())), sharing)
+    dump = Dump.of(items)
+    return read_nodes(dump, lambda: map(dump.sharing.pod, pods()))
 
 
-def by_kind(items: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
-    """Sort objects by their kinds.
+def read_nodes(dump: Dump, pods: Callable[[], Iterable[ClusterPod]]) -> list[ClusterNode]:
+    """Read the nodes; ``pods`` is asked once at most.
 
     Raises:
-        InvalidDump: there are no nodes among them.
+        InvalidDump: there are none.
+        NumazonesError: an object cannot be read.
     """
-    kinds: dict[str, list[Mapping[str, Any]]] = {}
-    for item in items:
-        kinds.setdefault(item.get("kind", ""), []).append(item)
-    if "Node" not in kinds:
-        raise InvalidDump("the dump holds no nodes; kubectl get nodes,pods,numazones -A -o json has them")
-    return kinds
-
-
-def read_nodes(
-    kinds: Mapping[str, Sequence[Mapping[str, Any]]],
-    pods: Callable[[], Iterable[ClusterPod]],
-    sharing: Sharing,
-) -> list[ClusterNode]:
-    """Read the nodes; ``pods`` is asked once at most."""
-    zones = _zones_by_node(kinds.get("NUMAZone", ()))
-    topologies, devices = _by_name(kinds, "NodeResourceTopology"), _by_name(kinds, "Device")
+    zones = _zones_by_node(dump.of_kind("NUMAZone"))
+    topologies, devices = _by_name(dump.of_kind("NodeResourceTopology")), _by_name(dump.of_kind("Device"))
 
     @cache
     def bound() -> dict[str, list[ClusterPod]]:
@@ -82,10 +124,10 @@ def read_nodes(
         yield from bound().get(node, ())
 
     nodes = []
-    for body in kinds["Node"]:
+    for body in dump.nodes:
         node = ClusterNode.from_api(body)
         if node.name in zones:
-            node = _with_zones(node, zones[node.name], sharing)
+            node = _with_zones(node, zones[node.name], dump.sharing)
         try:
             other = seen(
                 body,
@@ -93,7 +135,7 @@ def read_nodes(
                 pods=bound_to(node.name),
                 kubelet_node=node.state,
                 device=devices.get(node.name),
-                configurations=kinds.get("TopologyAwarePolicy", ()),
+                configurations=dump.of_kind("TopologyAwarePolicy"),
             )
         except NumazonesError as error:
             node = node.with_unknown_state(Unknown(UNDECIDED, str(error)))
@@ -104,7 +146,7 @@ def read_nodes(
     return nodes
 
 
-def _zones_by_node(bodies: Iterable[Mapping[str, Any]]) -> dict[str, list[NUMAZone]]:
+def _zones_by_node(bodies: Iterable[Object]) -> dict[str, list[NUMAZone]]:
     zones: dict[str, list[NUMAZone]] = {}
     for body in bodies:
         zone = NUMAZone.from_api(body)
@@ -122,5 +164,5 @@ def _with_zones(node: ClusterNode, zones: Sequence[NUMAZone], sharing: Sharing) 
         return node.with_unknown_state(Unknown("ZonesUnreadable", str(error)))
 
 
-def _by_name(kinds: Mapping[str, Sequence[Mapping[str, Any]]], kind: str) -> dict[str, Mapping[str, Any]]:
-    return {body["metadata"]["name"]: body for body in kinds.get(kind, ())}
+def _by_name(bodies: Iterable[Object]) -> dict[str, Object]:
+    return {body["metadata"]["name"]: body for body in bodies}

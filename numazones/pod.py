@@ -35,6 +35,11 @@ class InvalidPod(NumazonesError):
     """A mapping is not a pod that a kubelet could get; the message names the field."""
 
 
+def sorted_pairs(labels: Mapping[str, Any]) -> Pairs:
+    """Return labels or annotations as (key, value), by key."""
+    return tuple(sorted([(str(key), str(value)) for key, value in labels.items()]))
+
+
 @dataclass(frozen=True, slots=True)
 class Pod:
     """A pod as the kubelet admits it; ``containers`` holds init containers first, in order."""
@@ -114,18 +119,18 @@ class Pod:
             qos_class=None if qos is None else QOSClass(qos),
             claimed_resources=frozenset(_claimed(status)) if status else frozenset(),
             created=str(metadata.get("creationTimestamp") or ""),
-            labels=_pairs(metadata, "labels"),
-            annotations=_pairs(metadata, "annotations"),
+            labels=sorted_pairs(_mapping(metadata, "labels")),
+            annotations=sorted_pairs(_mapping(metadata, "annotations")),
             overhead=_amounts(spec, "overhead"),
             priority=_priority(spec),
         )
 
     def named(
-        self, metadata: Mapping[str, Any], *, share: Callable[[Pairs], Pairs] = lambda pairs: pairs
+        self, metadata: Mapping[str, Any], *, pairs_of: Callable[[Mapping[str, Any]], Pairs] = sorted_pairs
     ) -> "Pod":
         """The same pod under the name, labels and times of other metadata; nothing else is read again.
 
-        ``share`` may return an equal value that is kept already.
+        ``pairs_of`` may remember what ``sorted_pairs`` made of an equal mapping.
         """
         pod = Pod.__new__(Pod)
         for name in _FIELDS:
@@ -134,8 +139,8 @@ class Pod:
         object.__setattr__(pod, "namespace", str(metadata.get("namespace", "")))
         object.__setattr__(pod, "uid", _kubelet_uid(metadata))
         object.__setattr__(pod, "created", str(metadata.get("creationTimestamp") or ""))
-        object.__setattr__(pod, "labels", share(_pairs(metadata, "labels")))
-        object.__setattr__(pod, "annotations", share(_pairs(metadata, "annotations")))
+        object.__setattr__(pod, "labels", pairs_of(_mapping(metadata, "labels")))
+        object.__setattr__(pod, "annotations", pairs_of(_mapping(metadata, "annotations")))
         return pod
 
     @classmethod
@@ -184,11 +189,6 @@ def _amounts(owner: Mapping[str, Any], kind: str) -> Resources:
 
 def _kubelet_uid(metadata: Mapping[str, Any]) -> str:
     return str(_mapping(metadata, "annotations").get(_MIRROR) or metadata.get("uid", ""))
-
-
-def _pairs(metadata: Mapping[str, Any], kind: str) -> Pairs:
-    pairs = _mapping(metadata, kind)
-    return tuple(sorted([(str(key), str(value)) for key, value in pairs.items()])) if pairs else ()
 
 
 def _priority(spec: Mapping[str, Any]) -> int | None:

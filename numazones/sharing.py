@@ -6,10 +6,11 @@ keeps a whole cluster within a few hundred MiB, and makes comparing them a matte
 """
 
 from collections.abc import Callable, Hashable, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
-from numazones.cluster import ClusterPod, Demands, demands_key
-from numazones.constraints import Constraints, constraints_key
+from numazones.cluster import ClusterPod, Template, template_key
+from numazones.pod import Pairs, sorted_pairs
 
 T = TypeVar("T", bound=Hashable)
 Made = TypeVar("Made")
@@ -24,6 +25,7 @@ class Sharing:
     def __init__(self) -> None:
         self._values: dict[Any, Any] = {}
         self._mappings: dict[tuple[tuple[str, Any], ...], Any] = {}
+        self._pairs: dict[tuple[tuple[str, str], ...], Pairs] = {}
 
     def value(self, value: T) -> T:
         """Return the remembered equal of a value."""
@@ -43,21 +45,29 @@ class Sharing:
 
     def pod(self, body: Mapping[str, Any]) -> ClusterPod:
         """Read a pod, made of shared parts."""
-        return ClusterPod.from_api(
-            body, demands_of=self._demands_of, constraints_of=self._constraints_of, share=self.part
-        )
+        return ClusterPod.from_api(body, template_of=self._template_of, share=self.part)
 
-    def _demands_of(self, body: Mapping[str, Any]) -> Demands:
+    def _template_of(self, body: Mapping[str, Any]) -> Template:
         """Read a template once; of its other pods only the names have to be read."""
-        key = demands_key(body)
-        known = self.made(key, lambda: Demands.of(body))
-        like = known.admission
+        template = self.made(template_key(body), lambda: self._template(body))
+        like = template.admission
         if like is None:
-            return known
-        return Demands(known.requests, like.named(body["metadata"], share=self.value))
+            return template
+        admission = like.named(body["metadata"], pairs_of=self._pairs_of)
+        return Template(template.constraints, template.requests, admission)
 
-    def _constraints_of(self, spec: Mapping[str, Any]) -> Constraints:
-        return self.made((Constraints, constraints_key(spec)), lambda: self.value(Constraints.from_api(spec)))
+    def _pairs_of(self, labels: Mapping[str, str]) -> Pairs:
+        key = tuple(labels.items())
+        pairs = self._pairs.get(key)
+        if pairs is None:
+            if len(self._pairs) > _MOST:
+                self._pairs.clear()
+            pairs = self._pairs[key] = sorted_pairs(labels)
+        return pairs
+
+    def _template(self, body: Mapping[str, Any]) -> Template:
+        template = Template.of(body)
+        return replace(template, constraints=self.value(template.constraints))
 
     def made(self, key: Hashable, make: Callable[[], Made]) -> Made:
         """Return what was made under an equal key before, or have it made."""

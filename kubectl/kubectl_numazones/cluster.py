@@ -1,38 +1,33 @@
 """Where a command's objects come from: the live cluster, or files with ``-f``.
 
-Files hold what ``kubectl get … -o json|yaml`` prints: lists, single objects, YAML streams; a directory stands
-for the files in it. Of an object that is there several times the last one counts. Whatever the source, a
-command gets one ``Situation``, read by the library as the operator reads the same objects. What is missing is
-said where it matters: without NUMAZones every node's state is unknown, and nothing "fits".
+Whatever the source, a command gets one ``Situation``, read by the library as the operator reads the same
+objects. What is missing is said where it matters: without NUMAZones every node's state is unknown, and
+nothing "fits".
 """
 
-import json
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-import orjson
 
 from kubectl_numazones import screen
 from kubectl_numazones.collecting import all_stays
-from kubectl_numazones.nesting import too_deep
-from numazones.api.meta import API_VERSION, GROUP
+from kubectl_numazones.files import BadDump, Object, Objects, objects_of_files, taken
 from numazones.cluster import ClusterNode, ClusterPod
-from numazones.dump import moment_of, nodes_of
+from numazones.dump import Dump, nodes_of
 from numazones.errors import NumazonesError
-from numazones.wording import counted, first_of
+from numazones.wording import counted
 
 if TYPE_CHECKING:  # dumps need no client
     from kubectl_numazones.kinds import Kind
     from numazones.rebalance.candidates import Situation
     from numazones_client import Client
 
-Object = Mapping[str, Any]
+_Result = TypeVar("_Result")
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 _OWNERS = {
@@ -47,12 +42,7 @@ _OWNERS = {
     "daemonset": "DaemonSet",
 }
 _MOST_NAMED = 5
-_SUFFIXES = (".json", ".yaml", ".yml")
 _SIZE_OF_PAGE = 500
-
-
-class BadDump(NumazonesError):
-    """A file holds no objects that can be used; the message names it, and the cure."""
 
 
 class NotThere(NumazonesError):
@@ -149,10 +139,9 @@ class Seen:
         found = [pod for pod in self.pods if pod.name == bare and pod.namespace == namespace]
         if found:
             owner = found[0].controller
-            if owner is None:
+            if owner is None or (found[0].node and not found[0].terminal):
                 return found
-            rest_of_them = [pod for pod in self.pods if pod.controller == owner and pod is not found[0]]
-            return [*found, *rest_of_them] if found[0].terminal or not found[0].node else found
+            return [*found, *(pod for pod in self.pods if owner in pod.owners and pod is not found[0])]
         elsewhere = sorted(pod.namespace for pod in self.pods if pod.name == bare)
         cure = f"; there is one in namespace {', '.join(elsewhere)}: -n {elsewhere[0]}" if elsewhere else ""
         raise NotThere(f"pod {namespace}/{bare} is not among the {sum(1 for _ in self.pods)} pods read{cure}")
@@ -224,8 +213,12 @@ def read(source: Source) -> Seen:
         BadDump: a file cannot be read.
         NumazonesError: the API server cannot be asked, or an object makes no sense.
     """
-    with _objects(source) as items:
-        return seen_in(items, moment_of(items) if source.files else datetime.now(UTC))
+    return _taken(
+        source,
+        lambda objects: seen_in(
+            chain(objects.others(), objects.pods()), None if source.files else datetime.now(UTC)
+        ),
+    )
 
 
 def read_nodes(source: Source) -> list[ClusterNode]:
@@ -235,41 +228,31 @@ def read_nodes(source: Source) -> list[ClusterNode]:
         BadDump: a file cannot be read.
         NumazonesError: the API server cannot be asked, or an object makes no sense.
     """
-    with _objects(source) as items:
-        return nodes_of(items)
+    return _taken(source, lambda objects: nodes_of(objects.others(), objects.pods))
 
 
-@contextmanager
-def _objects(source: Source) -> Iterator[list[Object]]:
-    """Get all objects of the cluster; those of a dump are a million, and all stay."""
+def _taken(source: Source, take: Callable[[Objects], _Result]) -> _Result:
     if not source.files:
         from kubectl_numazones.asking import asked  # noqa: PLC0415 - dumps need no event loop
 
-        yield asked(_listed(source))
-        return
+        return take(Objects.of(asked(_listed(source))))
     with all_stays():
-        yield dumped(source.files)
+        return taken(source.files, take)
 
 
-def seen_in(items: Sequence[Object], now: datetime) -> Seen:
-    """Read objects as the cluster at a moment.
+def seen_in(items: Iterable[Object], now: datetime | None) -> Seen:
+    """Read objects as the cluster at a moment; None: that of the dump that they are.
 
     Raises:
         NumazonesError: there are no nodes among them, or one makes no sense.
     """
     # Imported late: commands that read the nodes alone do without all that planning needs.
-    from numazones.rebalance.custom_resources import priority_classes  # noqa: PLC0415
     from numazones.rebalance.dump import situation_of  # noqa: PLC0415
 
-    found = situation_of(items, now)
-    ended = tuple(
-        ClusterPod.from_api(item)
-        for item in items
-        if item.get("kind") == "Pod" and (item.get("status") or {}).get("phase") in {"Failed", "Succeeded"}
-    )
+    dump = Dump.of(items)
     owners = {
         item["metadata"].get("uid", ""): (
-            str(item["kind"]),
+            kind,
             f"{item['metadata'].get('namespace', '')}/{item['metadata'].get('name', '')}",
             next(
                 (
@@ -280,11 +263,16 @@ def seen_in(items: Sequence[Object], now: datetime) -> Seen:
                 "",
             ),
         )
-        for item in items
-        if item.get("kind") in {"ReplicaSet", "StatefulSet", "Job"}
+        for kind in ("ReplicaSet", "StatefulSet", "Job")
+        for item in dump.of_kind(kind)
     }
-    made = tuple(item for item in items if item.get("kind") == "RebalanceRecommendation")
-    return Seen(found, ended, owners, made, priority_classes(items))
+    return Seen(
+        situation_of(dump, now or dump.moment),
+        tuple(pod for pod in dump.pods if pod.terminal),
+        owners,
+        tuple(dump.of_kind("RebalanceRecommendation")),
+        dump.priority_classes,
+    )
 
 
 MALFORMED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
@@ -296,8 +284,7 @@ def _malformed(source: Source, error: Exception) -> BadDump:
     node = {"kind": "Node", "metadata": {"name": "any"}}
     for item in objects_of_files(source.files):
         try:
-            moment_of([item])
-            seen_in([node, item], datetime.fromtimestamp(0, UTC))
+            seen_in([node, item], None)
         except MALFORMED as reason:
             metadata = item.get("metadata")
             parts = (
@@ -320,148 +307,6 @@ def _split(name: str, source: Source) -> tuple[str, str]:
     name = name.removeprefix("pods/").removeprefix("pod/").removeprefix("po/")
     namespace, slash, bare = name.partition("/")
     return (namespace, bare) if slash else (source.namespace or "default", name)
-
-
-# Files
-
-
-def objects_of_files(paths: Iterable[Path]) -> list[Object]:
-    """Return all objects that files and directories hold.
-
-    Raises:
-        BadDump: a file cannot be read.
-    """
-    return [item for path in paths for file in _files(path) for item in _items(file)]
-
-
-def dumped(paths: Iterable[Path]) -> list[Object]:
-    """Return the objects of a dump, each once; warn of what may make answers wrong.
-
-    Raises:
-        BadDump: a file cannot be read.
-    """
-    items = _each_once(objects_of_files(paths))
-    _warn_of_versions(items)
-    return items
-
-
-def _each_once(items: Sequence[Object]) -> list[Object]:
-    """Drop what is there again (files of one directory often overlap); warn of objects that differ."""
-    last: dict[tuple[str, str, str, str], Object] = {}
-    differ = []
-    for item in items:
-        metadata = item.get("metadata")
-        if not isinstance(metadata, Mapping) or not metadata.get("name"):
-            last["", "", "", str(id(item))] = item
-            continue
-        namespace, name = str(metadata.get("namespace") or ""), str(metadata["name"])
-        group = str(item.get("apiVersion", "")).rpartition("/")[0]
-        before = last.setdefault((group, str(item["kind"]), namespace, name), item)
-        if before is not item:
-            last[group, str(item["kind"]), namespace, name] = item
-            if before != item:
-                differ.append(f"{item['kind']} {namespace}{'/' * bool(namespace)}{name}")
-    if differ:
-        screen.warn(f"{first_of(differ)} is there several times, with differences; the last one counts")
-    return list(last.values())
-
-
-def _warn_of_versions(items: Iterable[Object]) -> None:
-    """Say which objects of ours were written for another version, as what they mean may have changed."""
-    others = Counter(
-        (version, str(item["kind"]))
-        for item in items
-        if (version := item.get("apiVersion")) != API_VERSION and str(version).startswith(f"{GROUP}/")
-    )
-    for (version, kind), count in others.items():
-        screen.warn(
-            f"{version} ({counted(count, kind)}) is read as {API_VERSION}; "
-            f"should an answer look wrong, use the program for {version}"
-        )
-
-
-def _files(path: Path) -> list[Path]:
-    try:
-        if not path.is_dir():
-            return [path]
-        # A link that leads nowhere is named when it is read: to pass over it would leave objects out.
-        found = sorted(
-            file
-            for file in path.iterdir()
-            if file.suffix in _SUFFIXES and (file.is_file() or (file.is_symlink() and not file.is_dir()))
-        )
-    except OSError as error:
-        raise BadDump(f"{path}: {error.strerror or error}") from error
-    if not found:
-        raise BadDump(
-            f"{path} holds no {', '.join(_SUFFIXES)} file; name a dump that kubectl get -o json wrote"
-        )
-    return found
-
-
-def _items(path: Path) -> Iterator[Object]:
-    for document in documents(path):
-        if document is None:
-            continue
-        if not isinstance(document, Mapping) or not isinstance(document.get("kind"), str):
-            raise BadDump(
-                f"{path} holds something that is not a Kubernetes object; kubectl get -o json writes dumps"
-            )
-        if document["kind"] == "Status":
-            raise BadDump(f"{path} holds no objects but what the API server said: {document.get('message')}")
-        if not str(document["kind"]).endswith("List"):
-            yield document
-            continue
-        items = document.get("items") or []
-        if not isinstance(items, list) or not all(isinstance(item, Mapping) for item in items):
-            raise BadDump(f"{path}: the items of its {document['kind']} are not objects")
-        kind = str(document["kind"]).removesuffix("List")
-        for item in items:
-            # A typed list (PodList) leaves the kind of its items out.
-            yield item if "kind" in item else {**item, "kind": kind}
-
-
-def documents(path: Path) -> Iterator[Any]:
-    """Yield the documents of a JSON or YAML file.
-
-    Raises:
-        BadDump: it cannot be read, or is neither.
-    """
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise BadDump(f"{path}: {error.strerror or error}") from error
-    try:
-        if path.suffix in {".yaml", ".yml"} and not content.lstrip().startswith(b"{"):
-            import yaml  # noqa: PLC0415 - slow to import, and most dumps are JSON
-
-            class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc] # either
-                """Times stay text, as in JSON, quoted or not."""
-
-                yaml_implicit_resolvers: ClassVar = {
-                    first: [(tag, form) for tag, form in resolvers if not tag.endswith(":timestamp")]
-                    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-                }
-
-            if too_deep(content, Loader):
-                raise BadDump(f"{path} nests deeper than any object of Kubernetes; dump it again")
-            try:
-                yield from yaml.load_all(content, Loader=Loader)
-            except yaml.YAMLError as error:
-                said = " ".join(str(error).split())
-                raise BadDump(f"{path} is cut off or not valid YAML ({said}); dump it again") from error
-        else:
-            yield _json(content)
-    except (ValueError, RecursionError) as error:
-        raise BadDump(f"{path} is cut off or no JSON ({error}); dump it again") from error
-
-
-def _json(content: bytes) -> Any:
-    """Read JSON; what orjson rejects is not always wrong (PowerShell's ``>`` writes UTF-16)."""
-    try:
-        return orjson.loads(content)
-    except orjson.JSONDecodeError:
-        return json.loads(content)
 
 
 # The live cluster

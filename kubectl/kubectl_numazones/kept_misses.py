@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from kubectl_numazones.asking import asked
-from kubectl_numazones.cluster import BadDump, NotThere, Source, connected, objects_of_files
+from kubectl_numazones.cluster import NotThere, Source, connected
+from kubectl_numazones.files import BadDump, objects_of_files
 from numazones.whatif.miss import Miss, read
 
 _NAME = "numazones-operator-misses"

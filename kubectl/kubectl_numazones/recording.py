@@ -16,7 +16,8 @@ from typing import Any, TypeVar
 
 import yaml
 
-from kubectl_numazones.cluster import MALFORMED, BadDump
+from kubectl_numazones.cluster import MALFORMED
+from kubectl_numazones.files import BadDump
 from numazones import cpuset
 from numazones.api.numazone import NUMAZone
 from numazones.api.zones import node_from_zones

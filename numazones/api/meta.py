@@ -7,7 +7,6 @@ so that a new name is read, kept and reported as it is. The API server alone rej
 only where a person writes them.
 """
 
-import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -215,6 +214,8 @@ class APIObject(APIModel):
     @classmethod
     def _unknown_fields(cls, body: Mapping[str, Any]) -> Iterator[str]:
         """Name every field of spec and status, and beside them, that the kind does not have, with a guess."""
+        import difflib  # noqa: PLC0415 - most programs never read strictly
+
         try:
             cls.model_validate(body, extra="forbid")
         except ValidationError as error:

@@ -8,6 +8,7 @@ treats the same as amounts it has worked out itself.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from functools import lru_cache
 from typing import NoReturn, Protocol, TypeVar
 
 from numazones import cpuset, quantity
@@ -226,9 +227,13 @@ def _ready(statuses: Mapping[int, NUMAZoneStatus]) -> Kubelet:
 
 
 def _machine_key(statuses: Mapping[int, NUMAZoneStatus]) -> Hashable:
-    """What ``_machine`` reads."""
+    """What ``_machine`` reads; texts are compared in a fraction of the time that models take."""
     return tuple(
-        (numa, status.topology, tuple((row.name, row.capacity) for row in status.resources))
+        (
+            numa,
+            None if status.topology is None else status.topology.model_dump_json(),
+            tuple((row.name, row.capacity) for row in status.resources),
+        )
         for numa, status in statuses.items()
     )
 
@@ -294,10 +299,14 @@ def _row(status: NUMAZoneStatus, name: str) -> Resource:
 
 
 def _amount(numa: int, row: Resource, which: str) -> int:
+    return quantity.parse(_told(numa, row, which)).value()
+
+
+def _told(numa: int, row: Resource, which: str) -> str:
     text: str | None = getattr(row, which)
     if text is None:
         raise ZonesNotReady(f"zone {numa} does not tell the {which} of {row.name}; see the exporter")
-    return quantity.parse(text).value()
+    return text
 
 
 # The kubelet
@@ -306,7 +315,7 @@ def _amount(numa: int, row: Resource, which: str) -> int:
 def _kubelet_key(statuses: Mapping[int, NUMAZoneStatus], settings: Kubelet) -> Hashable:
     """What a kubelet starts from: all that ``_configuration``, ``_machine`` and ``_devices`` read."""
     return (
-        repr(vars(settings)),
+        settings.model_dump_json(),
         _machine_key(statuses),
         tuple(
             (
@@ -388,16 +397,23 @@ def _machine_state(statuses: Mapping[int, NUMAZoneStatus]) -> dict[int, NUMANode
         rows = [row for row in status.resources if is_memory(row.name)]
         hugepages = sum(_amount(numa, row, "capacity") for row in rows if row.name != MEMORY)
         tables = {
-            row.name: _table(numa, row, hugepages=hugepages if row.name == MEMORY else 0) for row in rows
+            row.name: _table(
+                _told(numa, row, "capacity"),
+                _told(numa, row, "reserved"),
+                _told(numa, row, "assigned"),
+                hugepages if row.name == MEMORY else 0,
+            )
+            for row in rows
         }
         states[numa] = NUMANodeState(status.memory_assignments, tables, cpuset.of(status.memory_group))
     return states
 
 
-def _table(numa: int, row: Resource, *, hugepages: int) -> MemoryTable:
-    total, kept, assigned = (_amount(numa, row, which) for which in ("capacity", "reserved", "assigned"))
+@lru_cache(maxsize=4096)  # the same few amounts come again and again, with every node of a model
+def _table(capacity: str, reserved: str, assigned: str, hugepages: int) -> MemoryTable:
+    total, kept, held = (quantity.parse(text).value() for text in (capacity, reserved, assigned))
     allocatable = total - kept - hugepages
-    return MemoryTable(total, kept, allocatable, reserved=assigned, free=allocatable - assigned)
+    return MemoryTable(total, kept, allocatable, reserved=held, free=allocatable - held)
 
 
 def _devices(statuses: Mapping[int, NUMAZoneStatus]) -> dict[str, list[Device]]:

@@ -5,7 +5,7 @@ little, and is said here: a node tells by its type whose it is; a decision about
 with ``admitted``, ``reason``, ``message``, ``node`` afterwards, ``pod`` and the node ``before``.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from numazones import cpuset, fragmentation
@@ -199,13 +199,15 @@ def read(
         NumazonesError: the objects don't tell, or contradict each other; the message says which.
     """
     _check_kubelet(kubelet_node, model)
+    pods = tuple(pods)
     bound = [readable(pod) for pod in pods]
     if model is Model.KOORDINATOR:
         found = KoordinatorNode.read(node, topology, device, scheduler=scheduler)
         for pod in sorted(bound, key=lambda pod: pod.created):
             found = found.bind(pod)
         return found
-    return _topology_aware(node, topology or {}, bound, kubelet_node, configurations)
+    uncreated = {pod.kubelet_uid: pod.uncreated for pod in pods if pod.uncreated}
+    return _topology_aware(node, topology or {}, bound, uncreated, kubelet_node, configurations)
 
 
 def readable(pod: ClusterPod) -> Pod:
@@ -225,6 +227,7 @@ def _topology_aware(
     node: Mapping[str, Any],
     topology: Mapping[str, Any],
     pods: Iterable[Pod],
+    uncreated: Mapping[str, Collection[str]],
     kubelet_node: KubeletNode | None,
     configurations: Iterable[Mapping[str, Any]],
 ) -> TopologyAwareNode:
@@ -243,7 +246,8 @@ def _topology_aware(
             "the topology-aware policy's pools depend on the machine, which only NUMAZones tell, and none "
             "that can be read have been published for the node; see whether the exporter runs there"
         )
-    return node_from_cluster(Hardware.of(kubelet_node.machine), config, topology, pods)
+    hardware = Hardware.of(kubelet_node.machine)
+    return node_from_cluster(hardware, config, topology, pods, uncreated=uncreated)
 
 
 def _check_kubelet(node: KubeletNode | None, model: Model) -> None:

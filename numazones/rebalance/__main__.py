@@ -14,10 +14,10 @@ import yaml
 
 from numazones import timestamp
 from numazones.api.rebalance import RebalancePolicy
-from numazones.dump import InvalidDump, moment_of
+from numazones.dump import Dump, InvalidDump
 from numazones.errors import NumazonesError
 from numazones.rebalance.candidates import why_not
-from numazones.rebalance.custom_resources import policy_of, priority_classes, standing_goals, title
+from numazones.rebalance.custom_resources import policy_of, standing_goals, title
 from numazones.rebalance.dump import situation_of
 from numazones.rebalance.goals import Goal, pending
 from numazones.rebalance.policy import Policy
@@ -44,12 +44,12 @@ def main(arguments: list[str] | None = None) -> int:
             raise InvalidDump(
                 "the dump is not a List; kubectl get nodes,pods,numazones -A -o json prints one"
             )
-        items = list(dump["items"])
-        moment = timestamp.parse(options.now) if options.now else moment_of(items)
+        objects = Dump.of(dump["items"])
+        moment = timestamp.parse(options.now) if options.now else objects.moment
         if options.why_not:
-            report = why_not_report(policy, items, options.why_not, moment)
+            report = why_not_report(policy, objects, options.why_not, moment)
         else:
-            report = report_on(policy, items, moment, effort=options.effort)
+            report = report_on(policy, objects, moment, effort=options.effort)
     except (NumazonesError, json.JSONDecodeError, yaml.YAMLError) as error:
         print(f"numazones.rebalance: {error}", file=sys.stderr)  # noqa: T201
         return 1
@@ -69,11 +69,9 @@ def _text(path: str, wanted: str) -> str:
         raise InvalidDump(f"cannot read {path}: {why}; name a file with {wanted}") from error
 
 
-def why_not_report(
-    policy_body: Mapping[str, Any], items: list[Mapping[str, Any]], name: str, now: datetime
-) -> dict[str, Any]:
+def why_not_report(policy_body: Mapping[str, Any], dump: Dump, name: str, now: datetime) -> dict[str, Any]:
     """Say everything that speaks against moving one pod."""
-    policy, situation = _policy(policy_body, items), situation_of(items, now)
+    policy, situation = _policy(policy_body, dump), situation_of(dump, now)
     for node in situation.cluster.nodes.values():
         for pod in node.pods.values():
             if pod.full_name == name:
@@ -85,16 +83,14 @@ def why_not_report(
     raise InvalidDump(f"the dump holds no pod {name} on a node; write NAMESPACE/NAME of one that runs")
 
 
-def _policy(policy_body: Mapping[str, Any], items: list[Mapping[str, Any]]) -> Policy:
-    return policy_of(RebalancePolicy.from_api(policy_body, strict=True).spec, priority_classes(items))
+def _policy(policy_body: Mapping[str, Any], dump: Dump) -> Policy:
+    return policy_of(RebalancePolicy.from_api(policy_body, strict=True).spec, dump.priority_classes)
 
 
-def report_on(
-    policy_body: Mapping[str, Any], items: list[Mapping[str, Any]], now: datetime, *, effort: int
-) -> dict[str, Any]:
+def report_on(policy_body: Mapping[str, Any], dump: Dump, now: datetime, *, effort: int) -> dict[str, Any]:
     """Report for every goal of a policy, each on the cluster as it is."""
     spec = RebalancePolicy.from_api(policy_body, strict=True).spec
-    policy, situation = _policy(policy_body, items), situation_of(items, now)
+    policy, situation = _policy(policy_body, dump), situation_of(dump, now)
     goals: list[Goal] = list(pending(situation.cluster.pending.values())) if spec.goals.pending_pods else []
     goals += standing_goals(spec.goals)
     return {

@@ -1,8 +1,7 @@
 """From the spec of a RebalancePolicy to the values that planning takes."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
-from typing import Any
 
 from numazones import duration
 from numazones.api.rebalance import FreeZone, Goals, RebalancePolicySpec, TargetShape
@@ -36,15 +35,6 @@ def policy_of(spec: RebalancePolicySpec, priority_classes: Mapping[str, int]) ->
         min_gain=spec.min_gain,
         cooldown=_duration("cooldown", spec.cooldown),
     )
-
-
-def priority_classes(objects: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    """Return the value of each PriorityClass in a dump, by name."""
-    return {
-        body["metadata"]["name"]: int(body["value"])
-        for body in objects
-        if body.get("kind") == "PriorityClass"
-    }
 
 
 def _duration(name: str, text: str) -> timedelta:

@@ -4,50 +4,45 @@ Besides nodes, zones and pods it is to hold what the rules ask about: PodDisrupt
 StatefulSets, Jobs, Namespaces, PersistentVolumeClaims.
 """
 
-from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any
+from itertools import chain
 
 from numazones.cluster import Cluster
 from numazones.defaulting import Defaults
-from numazones.dump import by_kind, read_nodes
+from numazones.dump import Dump, read_nodes
 from numazones.rebalance.budgets import Budget, Headroom
 from numazones.rebalance.candidates import Situation
 from numazones.rebalance.filter import Surroundings
 from numazones.rebalance.templates import pod_from_template
-from numazones.sharing import Sharing
 
 
-def situation_of(items: Iterable[Mapping[str, Any]], now: datetime) -> Situation:
-    """Read a dump.
+def situation_of(dump: Dump, now: datetime) -> Situation:
+    """Return what planning looks at.
 
     Raises:
-        InvalidDump: it holds no nodes.
+        InvalidDump: there are no nodes.
         NumazonesError: an object cannot be read.
     """
-    kinds = by_kind(items)
-    defaults = Defaults.of(item for found in kinds.values() for item in found)
-    sharing = Sharing()
-    pods = [sharing.pod(body) for body in kinds.get("Pod", ())]
+    defaults = Defaults.of(chain.from_iterable(dump.others.values()))
     templates = {
         body["metadata"]["uid"]: pod_from_template(body, defaults)
         for kind in ("ReplicaSet", "StatefulSet", "Job")
-        for body in kinds.get(kind, ())
+        for body in dump.of_kind(kind)
     }
     surroundings = Surroundings(
         now=now,
-        replicas=Surroundings.count_replicas(pod for pod in pods if not pod.terminal),
-        headroom=Headroom.of(map(Budget.from_api, kinds.get("PodDisruptionBudget", ()))),
+        replicas=Surroundings.count_replicas(pod for pod in dump.pods if not pod.terminal),
+        headroom=Headroom.of(map(Budget.from_api, dump.of_kind("PodDisruptionBudget"))),
         storage_classes={
             (claim["metadata"]["namespace"], claim["metadata"]["name"]): claim["spec"].get(
                 "storageClassName", ""
             )
-            for claim in kinds.get("PersistentVolumeClaim", ())
+            for claim in dump.of_kind("PersistentVolumeClaim")
         },
         namespace_labels={
             namespace["metadata"]["name"]: namespace["metadata"].get("labels") or {}
-            for namespace in kinds.get("Namespace", ())
+            for namespace in dump.of_kind("Namespace")
         },
     )
-    nodes = read_nodes(kinds, lambda: pods, sharing)
-    return Situation(Cluster.of(nodes, pods), surroundings, templates)
+    nodes = read_nodes(dump, lambda: dump.pods)
+    return Situation(Cluster.of(nodes, dump.pods), surroundings, templates)

@@ -297,6 +297,8 @@ class ClusterState:
     def _enter(self, old: ClusterPod | None, new: ClusterPod, *, rejected: bool) -> None:
         record = self._record_of(new.node)
         known = record.pods.get(new.uid)
+        # Of a pod that is being deleted, containers that never were end up as terminated.
+        created = known is not None and not new.deleting and not set(known.uncreated) <= set(new.uncreated)
         if known is None:
             # Pods found together, as in a list, count as bound together: creation time decides among them.
             self._sequence += old is not None
@@ -306,7 +308,7 @@ class ClusterState:
                 record.other.bound(new)
             if prediction.relevant(new):
                 record.since.bound(new, sequence=self._sequence, rejected=rejected, now=self._clock())
-        elif known.create_error and new.phase == "Running":
+        elif created:
             record.other.bound(new)
         elif new.acknowledged and not known.acknowledged:
             if new.kubelet_uid in record.rejected:
@@ -317,7 +319,8 @@ class ClusterState:
             self._sequence += 1
             record.since.leaves(new, sequence=self._sequence, now=self._clock())
         record.pods[new.uid] = new
-        if known is None or known.requests != new.requests or known.admission != new.admission:
+        changed = known is None or known.requests != new.requests or known.admission != new.admission
+        if changed or created:
             self._touch(new.node)
         else:
             self._current.pop(new.node, None)

@@ -5,11 +5,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from click.testing import Result
 
-from kubectl_numazones.cluster import BadDump
+from kubectl_numazones.files import BadDump
 from tests.kubectl.conftest import cluster, written
 
 Run = Callable[..., Result]
@@ -22,6 +24,59 @@ def test_dumps_that_windows_shells_wrote_are_read(
     path = tmp_path / "dump.json"
     path.write_text(dump.read_text(), encoding=encoding)
     assert run("top", "-f", path).output == run("top", "-f", dump).output != ""
+
+
+def lists_by_kind(items: list[Any]) -> str:
+    """Lists as the API server has them, one a line: their items do not tell their kind."""
+    kinds = {item["kind"] for item in items}
+    return "\n".join(
+        json.dumps(
+            {
+                "kind": f"{kind}List",
+                "items": [
+                    {key: part for key, part in item.items() if key != "kind"}
+                    for item in items
+                    if item["kind"] == kind
+                ],
+            }
+        )
+        for kind in sorted(kinds)
+    )
+
+
+FORMS: dict[str, Callable[[list[Any]], str]] = {
+    "indented": lambda items: json.dumps({"apiVersion": "v1", "items": items, "kind": "List"}, indent=4),
+    "the kind last": lambda items: json.dumps(
+        {"kind": "List", "items": [dict(reversed(item.items())) for item in items]}
+    ),
+    "escaped": lambda items: json.dumps({"kind": "List", "items": items}).replace('"Pod"', '"\\u0050od"'),
+    "every object twice": lambda items: json.dumps({"kind": "List", "items": items + items}),
+    "lists in YAML": lambda items: yaml.safe_dump({"kind": "List", "items": items}),
+    "a YAML stream": yaml.safe_dump_all,
+    "lists by kind": lists_by_kind,
+}
+
+
+@pytest.mark.parametrize("command", [("top",), ("why", "team/waiting"), ("doctor",)])
+@pytest.mark.parametrize("form", FORMS)
+def test_objects_are_the_same_in_whatever_form_they_come(
+    run: Run, dump: Path, tmp_path: Path, form: str, command: tuple[str, ...]
+) -> None:
+    folder = tmp_path / "dumps"
+    folder.mkdir()
+    suffix = "yaml" if "YAML" in form else "json"
+    texts = FORMS[form](cluster())
+    for number, text in enumerate(texts.split("\n") if form == "lists by kind" else [texts]):
+        (folder / f"{number}.{suffix}").write_text(text)
+    assert run(*command, "-f", folder).output == run(*command, "-f", dump).output != ""
+
+
+def test_an_object_that_is_none_is_named_however_late_it_comes(run: Run, dump: Path, tmp_path: Path) -> None:
+    bad = written(tmp_path / "bad.json", [*cluster(), 7])
+    for command in (("top",), ("why", "team/waiting")):
+        said = run(*command, "-f", bad).exception
+        assert isinstance(said, BadDump)
+        assert str(said) == f"{bad}: the items of its List are not objects"
 
 
 def test_top_answers_although_a_pod_has_not_its_form(run: Run, dump: Path, tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """The cluster as a value: what is kept of nodes and pods, and deriving one cluster from another."""
 
+import copy
+import json
 from typing import Any
 
 import pytest
@@ -8,11 +10,11 @@ from numazones.cluster import (
     Cluster,
     ClusterNode,
     ClusterPod,
-    Demands,
     NoSuchNode,
     Owner,
+    Template,
     Unknown,
-    demands_key,
+    template_key,
 )
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.node import Node
@@ -83,6 +85,27 @@ def test_of_a_pod_only_what_some_rule_needs_is_kept() -> None:
     assert kept.admission is not None
     assert kept.admission.reading().total.cpus == 1
     assert kept.problem == ""
+
+
+def test_a_pod_tells_which_containers_could_not_be_created() -> None:
+    def waiting(name: str, reason: str, **more: str) -> dict[str, Any]:
+        return {"name": name, "state": {"waiting": {"reason": reason, **more}}}
+
+    body = {
+        "metadata": {"name": "p"},
+        "status": {
+            "initContainerStatuses": [waiting("i", "CreateContainerError")],
+            "containerStatuses": [
+                waiting("a", "PodInitializing"),
+                waiting("b", "CreateContainerError", message="no room"),
+                {"name": "c", "state": {"running": {}}},
+            ],
+        },
+    }
+    kept = ClusterPod.from_api(body)
+    assert kept.uncreated == ("i", "b")
+    assert kept.create_error == "container i could not be created"
+    assert ClusterPod.from_api({"metadata": {"name": "p"}}).uncreated == ()
 
 
 def test_a_pod_that_makes_no_sense_is_kept_with_its_problem() -> None:
@@ -219,6 +242,10 @@ def changed_body(**parts: Any) -> dict[str, Any]:
         ({"spec": {"containers": [{"name": "main", "resources": {"limits": {"cpu": "9"}}}]}}, False),
         ({"spec": {"initContainers": [{"name": "init", "restartPolicy": "Always"}]}}, False),
         ({"spec": {"overhead": {"cpu": "1"}}}, False),
+        ({"spec": {"nodeSelector": {"pool": "numa"}}}, False),
+        ({"spec": {"tolerations": [{"operator": "Exists"}]}}, False),
+        ({"spec": {"schedulingGates": [{"name": "numazones.io/admission"}]}}, False),
+        ({"spec": {"hostname": "a-0", "volumes": [{"name": "token"}]}}, True),
         ({"spec": {"priority": 7}}, False),
         ({"status": {"qosClass": "Burstable"}}, False),
         (
@@ -229,11 +256,22 @@ def changed_body(**parts: Any) -> dict[str, Any]:
         ({"status": {"containerStatuses": [{"name": "main"}], "conditions": [{"type": "Ready"}]}}, True),
     ],
 )
-def test_pods_ask_for_the_same_if_their_keys_are_equal(parts: dict[str, Any], *, same: bool) -> None:
+def test_pods_of_equal_keys_are_of_one_template(parts: dict[str, Any], *, same: bool) -> None:
     other = changed_body(**parts)
-    assert (demands_key(other) == demands_key(pod_body("a"))) == same
+    assert (template_key(other) == template_key(pod_body("a"))) == same
     if same:
-        assert Demands.of(other).requests == Demands.of(pod_body("a")).requests
+        there, here = Template.of(other), Template.of(pod_body("a"))
+        assert (there.constraints, there.requests) == (here.constraints, here.requests)
+
+
+def test_a_key_does_not_tell_who_else_refers_to_a_value() -> None:
+    amounts = {"cpu": "2", "memory": "1Gi"}
+    shared = [{"name": name, "resources": {"requests": amounts, "limits": amounts}} for name in ("a", "b")]
+    keys = {
+        template_key({"spec": {"containers": containers}})
+        for containers in (shared, copy.deepcopy(shared), json.loads(json.dumps(shared)))
+    }
+    assert len(keys) == 1
 
 
 def test_a_pod_is_active_from_its_binding_to_its_end() -> None:

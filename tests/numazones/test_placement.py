@@ -10,6 +10,7 @@ import pytest
 from numazones import placement
 from numazones.api.zones import zones_from_node
 from numazones.cluster import OTHER_MODEL, UNDECIDED, Cluster, ClusterNode, ClusterPod
+from numazones.dump import Dump
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.node import Node as KubeletNode
 from numazones.placement import DECIDERS, Model, PolicyNode, UnreadableNode, model_of, seen, shown
@@ -246,7 +247,7 @@ def dump(*, policies: int = 1) -> list[dict[str, Any]]:
 
 
 def test_a_dump_of_a_mixed_cluster_is_read_with_each_nodes_model() -> None:
-    nodes = situation_of(dump(), NOW).cluster.nodes
+    nodes = situation_of(Dump.of(dump()), NOW).cluster.nodes
     elsewhere = "places pods on this node's NUMA nodes, not the kubelet"
     assert {name: node.unknown and node.unknown.message for name, node in nodes.items()} == {
         "kubelet": None,
@@ -258,7 +259,7 @@ def test_a_dump_of_a_mixed_cluster_is_read_with_each_nodes_model() -> None:
 
 
 def test_a_topology_aware_node_without_configuration_is_unknown() -> None:
-    node = situation_of(dump(policies=0), NOW).cluster.nodes["topology-aware"]
+    node = situation_of(Dump.of(dump(policies=0)), NOW).cluster.nodes["topology-aware"]
     assert (node.state, node.policy_state) == (None, None)
     assert node.unknown is not None
     assert node.unknown.message.startswith("there is no TopologyAwarePolicy for node topology-aware")

@@ -6,10 +6,14 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 MISSING = "no chromium on PATH; apt-get install chromium (scripts/test-tools does)"
+
+PATIENCE = 120_000
+"""Milliseconds that a busy machine may take for what takes an idle one a fraction of a second."""
+expect.set_options(timeout=PATIENCE)
 
 Open = Callable[..., Page]
 

@@ -10,6 +10,7 @@ import pytest
 from numazones import cpuset
 from numazones.api.rebalance import RebalanceRecommendationSpec, RebalanceRecommendationStatus
 from numazones.cluster import ClusterNode, ClusterPod, Unknown
+from numazones.dump import Dump
 from numazones.fragmentation import Shape, exclusive_cpus, room
 from numazones.kubelet.admission import admit
 from numazones.pod import Pod
@@ -37,7 +38,7 @@ SHAPES = (Shape.parse("cpu=4"), Shape.parse("cpu=16"))
 
 
 def nodes_of(items: Iterable[dict[str, Any]]) -> dict[str, ClusterNode]:
-    return dict(situation_of(items, datetime(2026, 11, 20, tzinfo=UTC)).cluster.nodes)
+    return dict(situation_of(Dump.of(items), datetime(2026, 11, 20, tzinfo=UTC)).cluster.nodes)
 
 
 def occupied(node: ClusterNode) -> Occupancy:

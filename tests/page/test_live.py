@@ -9,9 +9,9 @@ from playwright.async_api import Browser, Page, async_playwright, expect
 from numazones_client.resources import PODS
 from numazones_simulator import node_kinds
 from tests.operator.closed_loop import closed_loop
-from tests.page.conftest import CHROMIUM, MISSING
+from tests.page.conftest import CHROMIUM, MISSING, PATIENCE
 
-PATIENCE = 20_000
+expect.set_options(timeout=PATIENCE)
 
 
 @pytest.fixture
@@ -32,26 +32,26 @@ async def test_the_page_follows_the_cluster_and_asks_nobody_else(tmp_path: Path,
         page = await chromium.new_page(reduced_motion="reduce")
         requests, complaints = watched(page)
         await page.goto(origin)
-        await expect(page.locator(".state")).to_have_text("live", timeout=PATIENCE)
+        await expect(page.locator(".state")).to_have_text("live")
         await expect(page.locator("#zones .machine .held")).to_have_count(0)
         await page.locator("#zones h3 a").click()
         await loop.create_pod("first", cpu=24)
         await loop.bind("first", "strict")
-        await expect(page.locator(".machine .held")).to_have_count(24, timeout=PATIENCE)
+        await expect(page.locator(".machine .held")).to_have_count(24)
         await loop.create_pod("big", cpu=31)
-        await expect(page.locator("nav .count")).to_have_text("1", timeout=PATIENCE)
+        await expect(page.locator("nav .count")).to_have_text("1")
         await page.locator("[data-key=back]").click()
         card = page.locator("#waiting article")
-        await expect(card).to_contain_text("fits nowhere", timeout=PATIENCE)
+        await expect(card).to_contain_text("fits nowhere")
         summary = card.locator("summary").first
         await summary.focus()
         await summary.press("Enter")
         await loop.client.delete(PODS, "first", namespace="default")
         # What people opened and where they were stays, though the card is drawn anew.
-        await expect(page.locator("#zones .machine .held")).to_have_count(0, timeout=PATIENCE)
+        await expect(page.locator("#zones .machine .held")).to_have_count(0)
         await expect(card.locator("details").first).not_to_have_attribute("open", "")
         await loop.client.delete(PODS, "big", namespace="default")
-        await expect(page.locator("#waiting")).to_contain_text("No pod", timeout=PATIENCE)
+        await expect(page.locator("#waiting")).to_contain_text("No pod")
         assert complaints == []
         assert {url for url in requests if not url.startswith("data:")} == {
             origin,
@@ -65,9 +65,9 @@ async def test_a_page_whose_operator_goes_says_so(tmp_path: Path, chromium: Brow
         operator = await loop.start_operator(page_address="127.0.0.1:0")
         page = await chromium.new_page()
         await page.goto(f"http://127.0.0.1:{operator.page_port}/")
-        await expect(page.locator(".state")).to_have_text("live", timeout=PATIENCE)
+        await expect(page.locator(".state")).to_have_text("live")
         operator.stop()
-        await expect(page.locator(".state")).to_have_text("connection lost, trying again", timeout=PATIENCE)
+        await expect(page.locator(".state")).to_have_text("connection lost, trying again")
         await expect(page.locator(".zonecard")).to_have_count(2)
 
 

@@ -5,7 +5,8 @@ from pathlib import Path
 import click
 
 from kubectl_numazones import answers, screen
-from kubectl_numazones.cluster import MALFORMED, BadDump, Source, documents, read, source_options
+from kubectl_numazones.cluster import MALFORMED, Source, read, source_options
+from kubectl_numazones.files import BadDump, documents
 from numazones import cpuset, placement
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.defaulting import created_spec

@@ -4,7 +4,8 @@ import sys
 
 import click
 
-from kubectl_numazones.cluster import BadDump, Source, read, source_options
+from kubectl_numazones.cluster import Source, read, source_options
+from kubectl_numazones.files import BadDump
 
 _EPILOG = """
 \b

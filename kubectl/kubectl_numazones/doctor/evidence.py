@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from kubectl_numazones.asking import asked
-from kubectl_numazones.cluster import Object, Seen, Source, connected, dumped, listed, seen_in
+from kubectl_numazones.cluster import Seen, Source, connected, listed, seen_in
+from kubectl_numazones.files import Object, dumped
 from numazones.api import crd
-from numazones.dump import moment_of
 from numazones.errors import NumazonesError
 
 if TYPE_CHECKING:
@@ -51,18 +51,18 @@ def gather(source: Source) -> Evidence:
         NumazonesError: it cannot be read at all.
     """
     if source.files:
-        items = dumped(source.files)
-        return _evidence(items, {}, moment_of(items), None)
+        return _evidence(dumped(source.files), {}, None, None)
     return asked(_gathered(source))
 
 
 def _evidence(
-    items: Sequence[Object], unseen: Mapping[str, str], now: datetime, denied: Sequence[str] | None
+    items: Sequence[Object], unseen: Mapping[str, str], now: datetime | None, denied: Sequence[str] | None
 ) -> Evidence:
+    seen = seen_in(items, now)
     objects: dict[str, list[Object]] = {}
     for item in items:
         objects.setdefault(str(item["kind"]), []).append(item)
-    return Evidence(seen_in(items, now), objects, unseen, now, denied)
+    return Evidence(seen, objects, unseen, seen.situation.surroundings.now, denied)
 
 
 async def _gathered(source: Source) -> Evidence:

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Any
 
-from kubectl_numazones.cluster import Object
 from kubectl_numazones.doctor.evidence import DEFINITION, EXPORTER, NAME_LABEL, Evidence
 from kubectl_numazones.doctor.findings import Finding, NotChecked, Severity, error, hint, warning
+from kubectl_numazones.files import Object
 from numazones import timestamp
 from numazones.api import crd
 from numazones.api.meta import NODE_LABEL, VERSION

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kubectl_numazones import answers, stuck
-from kubectl_numazones.cluster import Object, Seen
+from kubectl_numazones.cluster import Seen
+from kubectl_numazones.files import Object
 from kubectl_numazones.zone_figures import Zone, zones_of
 from numazones.api.rebalance import RebalancePolicySpec
 from numazones.cluster import ClusterPod

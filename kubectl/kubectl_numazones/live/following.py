@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
-from kubectl_numazones.cluster import Object
+from kubectl_numazones.files import Object
 from kubectl_numazones.kinds import KINDS, Kind
 from numazones_client import JSON, Client, Reflector, Table, by_name
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from kubectl_numazones.cluster import BadDump
+from kubectl_numazones.files import BadDump
 from kubectl_numazones.record.found import Body, Found
 from kubectl_numazones.recording import HELD, HISTORY, REJECTED, SNAPSHOT, TREE, ZONES
 from numazones.cluster import ClusterPod

@@ -254,7 +254,7 @@ def test_a_zone_is_freed(build: Any) -> None:
 def test_a_node_is_freed_of_all_but_what_belongs_to_it(build: Any) -> None:
     daemon = build.pod("agent", 1)
     (owner,) = daemon.owners
-    daemon = replace(daemon, owners=(replace(owner, kind="DaemonSet"),))
+    daemon = replace(daemon, owners=(owner._replace(kind="DaemonSet"),))
     node = build.put(build.node("n1", cpus=4), build.pod("a", 2), daemon)
     situation = build.situation([node, build.node("n2", zones=1, cpus=4)])
     outcome = plan(Vacate("n1"), situation, Policy(target=Target.OTHER), expired=never)

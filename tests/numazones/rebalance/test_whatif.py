@@ -11,7 +11,7 @@ import yaml
 
 from numazones.api.rebalance import RebalancePolicy
 from numazones.api.zones import zones_from_node
-from numazones.dump import InvalidDump
+from numazones.dump import Dump, InvalidDump
 from numazones.fragmentation import Shape
 from numazones.rebalance.__main__ import main
 from numazones.rebalance.custom_resources import policy_of
@@ -97,7 +97,7 @@ def test_pods_that_stay_are_counted_by_rule(dump: dict[str, Any]) -> None:
     for item in dump["items"]:
         if item["kind"] == "Pod":
             item["spec"]["volumes"] = [{"name": "v", "emptyDir": {}}]
-    situation = situation_of(dump["items"], now=_moment())
+    situation = situation_of(Dump.of(dump["items"]), now=_moment())
     goal = FitMore((Wanted.shape("large", Shape.parse("cpu=5")),))
     answer = what_if(goal, situation, Policy(limits=Limits(single_replicas=True)), effort=1000)
     assert (answer.plans, answer.reason) == ((), "no pod may be moved")
@@ -157,21 +157,21 @@ def test_a_dump_or_time_that_cannot_be_read_is_said(
 def test_a_plan_that_reaches_the_goal_is_not_said_to_be_needless(dump: dict[str, Any]) -> None:
     goal = FitMore((Wanted.shape("large", Shape.parse("cpu=5"), count=1),))
     policy = policy_of(RebalancePolicy.from_api(POLICY).spec, {})
-    answer = what_if(goal, situation_of(dump["items"], now=_moment()), policy, effort=1000)
+    answer = what_if(goal, situation_of(Dump.of(dump["items"]), now=_moment()), policy, effort=1000)
     assert len(answer.plans) == 1
     assert answer.reason == "after this plan, there is nothing to do: the goal is reached"
 
 
 def test_a_dump_without_nodes_is_rejected() -> None:
     with pytest.raises(InvalidDump, match="kubectl get nodes,pods,numazones"):
-        situation_of([{"kind": "Pod"}], now=_moment())
+        situation_of(Dump.of([{"kind": "Pod", "metadata": {"name": "a"}}]), now=_moment())
 
 
 def test_nodes_whose_zones_make_no_sense_take_part_in_nothing(dump: dict[str, Any]) -> None:
     for item in dump["items"]:
         if item["kind"] == "NUMAZone" and item["spec"]["nodeName"] == "n0":
             item["status"]["zones"] = 2
-    situation = situation_of(dump["items"], now=_moment())
+    situation = situation_of(Dump.of(dump["items"]), now=_moment())
     assert situation.cluster.nodes["n0"].state is None
     assert situation.cluster.nodes["n1"].state is not None
 
@@ -180,7 +180,7 @@ def test_nodes_of_silent_exporters_take_part_in_nothing(dump: dict[str, Any]) ->
     for item in dump["items"]:
         if item["kind"] == "NUMAZone":
             item["status"]["silence"] = {"ready": "Unknown", "message": "the exporter is silent"}
-    situation = situation_of(dump["items"], NOW)
+    situation = situation_of(Dump.of(dump["items"]), NOW)
     unknown = [node.unknown for node in situation.cluster.nodes.values()]
     assert [(one.reason, one.message) for one in unknown if one] == [
         ("ExporterSilent", "the exporter is silent")
@@ -256,6 +256,6 @@ def test_what_a_template_leaves_open_is_filled_in_as_on_pods(dump: dict[str, Any
         "spec": {"template": {"spec": {"containers": [container]}}},
     }
     dump["items"].append(owner)
-    template = situation_of(dump["items"], NOW).templates["p0-rs"]
+    template = situation_of(Dump.of(dump["items"]), NOW).templates["p0-rs"]
     assert template.admission is not None
     assert template.requests["cpu"] == 4000
