@@ -1,9 +1,8 @@
 """A node on which another model than the kubelet places pods: what it decides from, kept up to date.
 
 Koordinator writes on each pod what it gave it, so a node follows from its objects and its pods at any time.
-The topology-aware policy publishes only what its pools have left; who sits where follows from the order in
-which pods came and went. That order is followed here, and every state that the policy publishes is held
-against it: what was not seen to happen makes the node unknown, once that has lasted.
+A node of the topology-aware policy follows from what has happened there (``following``): what was not seen to
+happen makes it unknown, once that has lasted.
 """
 
 from collections import deque
@@ -13,25 +12,19 @@ from typing import Any
 
 from numazones import placement
 from numazones.cluster import ClusterNode, ClusterPod
-from numazones.errors import NumazonesError, UnmodelledFeature
+from numazones.errors import NumazonesError
 from numazones.kubelet.node import Node as KubeletNode
 from numazones.placement import Model, PolicyNode
 from numazones.pod import Pod
 from numazones.policies.koordinator.node import Node as KoordinatorNode
 from numazones.policies.koordinator.scheduler import Scheduler
-from numazones.policies.topology_aware.admission import admit, remove
-from numazones.policies.topology_aware.live import PublishedPool, check_published, published_pools
 from numazones.policies.topology_aware.node import Node as TopologyAwareNode
+from numazones_operator.following import Event, Followed
 
 Body = Mapping[str, Any]
-_Event = tuple[str, Pod | None]
-"""Uid of a pod, and the pod that was bound; None: it has ended."""
+
 
 _MOST_RECENT = 64
-_MOST_EVENTS = 256
-"""So many are followed ahead of what the policy's pools show."""
-_MOST_TRIED = 200
-"""So many events are played in other orders before a contradiction counts as one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +48,7 @@ class OtherModel:
     recent: deque[PolicyNode] = field(default_factory=lambda: deque(maxlen=_MOST_RECENT))
     """The states that were told last: what decided may have known more or less."""
     _read_from: tuple[Any, ...] = ()
-    _followed: "_Koordinated | _Followed | None" = None
+    _followed: "_Koordinated | Followed | None" = None
 
     @property
     def known(self) -> bool:
@@ -95,7 +88,7 @@ class OtherModel:
         held = {pod.kubelet_uid: placement.readable(pod) for pod in pods}
         if self._followed is None or self._outdated(node, kubelet, surroundings):
             self._follow(node, kubelet, pods, surroundings)
-        elif isinstance(self._followed, _Followed):
+        elif isinstance(self._followed, Followed):
             agrees = self._followed.agrees(self.topology or {}, now)
             if not agrees and self.contradicted(now, settle=settle):
                 self._follow(node, kubelet, pods, surroundings)
@@ -106,24 +99,24 @@ class OtherModel:
         return state
 
     def bound(self, pod: ClusterPod) -> None:
-        """Take in a pod's binding, or that one which was rejected has started after all."""
-        self._take(pod.kubelet_uid, pod.admission)
+        """Take in a pod's binding, or that rejected containers of it have been created after all."""
+        self._take(Event(pod.kubelet_uid, pod.admission, pod.uncreated))
 
     def ended(self, uid: str) -> None:
         """Take in a pod's end; ``uid`` as the kubelet knows it."""
-        self._take(uid, None)
+        self._take(Event(uid, None))
 
-    def _take(self, uid: str, pod: Pod | None) -> None:
-        if isinstance(self._followed, _Followed):
+    def _take(self, event: Event) -> None:
+        if isinstance(self._followed, Followed):
             try:
-                self._followed.take(uid, pod)
+                self._followed.take(event)
             except NumazonesError:
                 self._followed = None  # read anew, which says why where it fails again
 
     def contradicted(self, now: float, *, settle: float) -> bool:
         """Whether published pools have contradicted what was seen for too long just now."""
         followed = self._followed
-        return isinstance(followed, _Followed) and now - followed.since(now) >= settle
+        return isinstance(followed, Followed) and now - followed.since(now) >= settle
 
     def _outdated(self, node: ClusterNode, kubelet: KubeletNode | None, surroundings: Surroundings) -> bool:
         read_from = self._sources(node, kubelet, surroundings)
@@ -136,7 +129,7 @@ class OtherModel:
     ) -> tuple[Any, ...]:
         """All that is read but once; pools change with every pod, and are held against what is followed."""
         machine = None if kubelet is None else kubelet.kubelet
-        topology = None if isinstance(self._followed, _Followed) else self.topology
+        topology = None if isinstance(self._followed, Followed) else self.topology
         return (node.body, machine, self.device, surroundings.configurations, topology)
 
     def _follow(
@@ -158,7 +151,7 @@ class OtherModel:
             scheduler=surroundings.scheduler,
         )
         if isinstance(found, TopologyAwareNode):
-            self._followed = _Followed(found)
+            self._followed = Followed(found)
         elif found is not None:
             self._followed = _Koordinated(found)
         self._read_from = self._sources(node, kubelet, surroundings)
@@ -180,134 +173,3 @@ class _Koordinated:
                 self._node = self._node.bind(pod)
         self._bound = dict(pods)
         return self._node
-
-
-class _Followed:
-    """A node of the topology-aware policy: the state that it published last, and what has happened since."""
-
-    def __init__(self, published: TopologyAwareNode) -> None:
-        self._events: list[_Event] = []
-        """What the published pools do not show."""
-        self._states = [published]
-        """The published one, then that after each of the events."""
-        self._published: Body | None = None
-        self._contradicted: float | None = None
-        self._tried: tuple[Body | None, int] = (None, 0)
-
-    def take(self, uid: str, pod: Pod | None) -> None:
-        """Take in that a pod was bound, or ended (None).
-
-        Raises:
-            NumazonesError: what comes of it is not known.
-        """
-        if len(self._events) >= _MOST_EVENTS:
-            raise UnmodelledFeature(f"the policy's pools do not show the last {_MOST_EVENTS} events")
-        self._events.append((uid, pod))
-        self._states.append(_after(self._states[-1], uid, pod))
-
-    def agrees(self, topology: Body, now: float) -> bool:
-        """Whether the pools that are published are those after some of the events; these are settled then."""
-        if topology is self._published and self._contradicted is None:
-            return True
-        pools = published_pools(topology)
-        if self._settle(pools) or self._settle_otherwise(topology, pools):
-            self._published, self._contradicted = topology, None
-            return True
-        self._contradicted = now if self._contradicted is None else self._contradicted
-        return False
-
-    def _settle(self, pools: tuple[PublishedPool, ...]) -> bool:
-        """Drop the events that the pools show, as many as can be."""
-        for count, state in reversed(list(enumerate(self._states))):
-            if _shows(pools, state):
-                del self._states[:count]
-                del self._events[:count]
-                return True
-        return False
-
-    def _settle_otherwise(self, topology: Body, pools: tuple[PublishedPool, ...]) -> bool:
-        """The same, had the node heard of some events at once, and so in another order."""
-        attempt = (topology, len(self._events))
-        if attempt == self._tried:
-            return False
-        self._tried = attempt
-        found = _Search(self._events, pools).from_(0, self._states[0])
-        if found is None:
-            return False
-        settled, state = found
-        try:
-            self._restart(state, self._events[settled:])
-        except NumazonesError:
-            return False
-        return True
-
-    def _restart(self, state: TopologyAwareNode, events: list[_Event]) -> None:
-        self._events, self._states = [], [state]
-        for uid, pod in events:
-            self.take(uid, pod)
-
-    def since(self, now: float) -> float:
-        """Return since when pools contradict what was seen; ``now`` while they do not."""
-        return now if self._contradicted is None else self._contradicted
-
-    def state(self, pods: Mapping[str, Pod]) -> TopologyAwareNode:
-        """Return the node after all that has happened, without pods that are not among these (by uid)."""
-        state = self._states[-1]
-        for uid in state.sandboxes.keys() - pods.keys():
-            state = remove(state, uid)
-        return state
-
-
-class _Search:
-    """Looks for batches in which a node may have heard of events, so that pools come out as published."""
-
-    def __init__(self, events: list[_Event], pools: tuple[PublishedPool, ...]) -> None:
-        self._events = events
-        self._pools = pools
-        self._left = _MOST_TRIED
-
-    def from_(self, start: int, state: TopologyAwareNode) -> tuple[int, TopologyAwareNode] | None:
-        """Return how many events the pools show, and the state after them; None: it was not found out."""
-        for end in range(start + 1, len(self._events) + 1):
-            batch = self._events[start:end]
-            ordered = _as_heard(batch)
-            if len(batch) > 1 and ordered == batch:
-                continue  # no other than one by one
-            self._left -= len(ordered)
-            if self._left < 0:
-                return None
-            after = state
-            try:
-                for uid, pod in ordered:
-                    after = _after(after, uid, pod)
-            except NumazonesError:
-                continue
-            found = (end, after) if _shows(self._pools, after) else self.from_(end, after)
-            if found is not None:
-                return found
-        return None
-
-
-def _as_heard(batch: list[_Event]) -> list[_Event]:
-    """The events in the order of a kubelet that hears of them at once: what is gone first, then by creation.
-
-    What came and went meanwhile it never sees.
-    """
-    gone = {uid for uid, pod in batch if pod is None}
-    came = [(uid, pod) for uid, pod in batch if pod is not None and uid not in gone]
-    return [
-        *((uid, pod) for uid, pod in batch if pod is None),
-        *sorted(came, key=lambda event: event[1].created),
-    ]
-
-
-def _after(state: TopologyAwareNode, uid: str, pod: Pod | None) -> TopologyAwareNode:
-    return remove(state, uid) if pod is None else admit(state, pod).node
-
-
-def _shows(pools: tuple[PublishedPool, ...], state: TopologyAwareNode) -> bool:
-    try:
-        check_published(state, pools)
-    except NumazonesError:
-        return False
-    return True

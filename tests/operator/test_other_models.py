@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.node import Node as KubeletNode
 from numazones.placement import Model, model_of
 from numazones.policies.koordinator.node import Node as KoordinatorNode
-from numazones.policies.topology_aware.admission import admit, remove
+from numazones.policies.topology_aware.admission import admit, create_missing, remove
 from numazones.policies.topology_aware.hardware import Hardware
 from numazones.policies.topology_aware.node import Node as TopologyAwareNode
 from numazones.policies.topology_aware.publishing import topology_of
@@ -99,12 +100,39 @@ class Setting:
             }
         )
 
+    def several(self, *uncreated: str, silent: bool = False) -> ClusterPod:
+        """A pod of three containers, and which of them its status says could not be created."""
+        cpus = {"big": "6", "middle": "2", "small": "1"}
+        containers = []
+        for name, cpu in cpus.items():
+            amounts = {"cpu": cpu, "memory": "64Mi"}
+            containers.append({"name": name, "resources": {"requests": amounts, "limits": amounts}})
+        refused = {"waiting": {"reason": "CreateContainerError", "message": "NRI plugin: no room"}}
+        statuses: list[dict[str, Any]] = [
+            {"name": name, "state": refused if name in uncreated else {"running": {}}} for name in cpus
+        ]
+        phase = "Pending" if uncreated or silent else "Running"
+        return ClusterPod.from_api(
+            {
+                "metadata": {"namespace": "d", "name": "several", "uid": "several"},
+                "spec": {"nodeName": "n", "containers": containers},
+                "status": {"phase": phase, **({} if silent else {"containerStatuses": statuses})},
+            }
+        )
+
     def bind(self, name: str, cpu: str) -> None:
         """A pod is bound, and the policy creates its container."""
-        pod = self.pod(name, cpu)
+        self.take(self.pod(name, cpu))
+
+    def take(self, pod: ClusterPod) -> None:
+        """A pod is bound, or heard of again, and the policy creates its missing containers."""
         self.state.pods.put(pod)
+        self.place(pod)
+
+    def place(self, pod: ClusterPod) -> None:
+        """The policy creates missing containers, and nobody hears of it."""
         assert pod.admission is not None
-        self.policy = admit(self.policy, pod.admission).node
+        self.policy = create_missing(self.policy, pod.admission).node
 
     def end(self, name: str) -> None:
         self.state.pods.discard(name)
@@ -151,6 +179,139 @@ def test_a_node_of_the_topology_aware_policy_is_followed_through_comings_and_goi
         assert pod.admission is not None
         other = admit(other, pod.admission).node
     assert held(other) != held(setting.policy)
+
+
+def rejected_in_part(setting: Setting) -> None:
+    """Two of a pod's three containers were rejected; there would be room for one, and then for both."""
+    setting.topology_aware()
+    for name, cpu in (("first", "4"), ("second", "4"), ("third", "6")):
+        setting.bind(name, cpu)
+    setting.take(setting.several(silent=True))
+    assert set(held(setting.policy)) == {"first/c", "second/c", "third/c", "several/small"}
+    setting.state.pods.put(setting.several("big", "middle"))
+    setting.publish()
+    assert held(setting.seen()) == held(setting.policy)
+
+
+def settles(setting: Setting) -> None:
+    """The policy publishes what was followed already, and it stays so."""
+    setting.publish()
+    assert held(setting.seen()) == held(setting.policy)
+    setting.now += SETTLE + 1
+    setting.state.expire()
+    assert held(setting.seen()) == held(setting.policy)
+
+
+def test_another_attempt_is_followed_without_moving_what_runs(setting: Setting) -> None:
+    rejected_in_part(setting)
+    setting.end("third")
+    setting.end("second")
+    setting.publish()
+    assert held(setting.seen()) == held(setting.policy)
+    again = setting.several()
+    assert again.admission is not None
+    anew = admit(setting.policy, again.admission).node
+    setting.state.changed_nodes.clear()
+    setting.take(again)
+    assert held(setting.policy) != held(anew)
+    assert held(setting.seen()) == held(setting.policy)
+    assert set(setting.state.changed_nodes) == {"n"}
+    settles(setting)
+
+
+def test_another_attempt_that_creates_some_of_the_missing_containers_is_followed(setting: Setting) -> None:
+    rejected_in_part(setting)
+    setting.end("second")
+    setting.take(setting.several("big"))
+    assert {"several/middle", "several/small"} <= set(held(setting.policy))
+    assert "several/big" not in held(setting.policy)
+    settles(setting)
+
+
+def test_another_attempt_may_be_heard_of_after_what_happened_later(setting: Setting) -> None:
+    rejected_in_part(setting)
+    setting.end("third")
+    setting.end("second")
+    again, younger = setting.several(), setting.pod("younger", "2")
+    assert younger.admission is not None
+    younger = replace(younger, admission=replace(younger.admission, created="2026-01-31T08:00:00Z"))
+    setting.place(again)
+    setting.place(younger)
+    setting.state.pods.put(younger)
+    setting.state.pods.put(again)
+    assert held(setting.seen()) != held(setting.policy)  # as the events came
+    setting.publish()
+    assert held(setting.seen()) == held(setting.policy)
+
+
+def test_another_attempt_may_be_heard_of_after_pods_that_ended_later(setting: Setting) -> None:
+    rejected_in_part(setting)
+    setting.end("third")
+    setting.place(setting.several())
+    setting.end("second")
+    setting.bind("younger", "2")
+    setting.publish()
+    assert "several/big" in held(setting.policy)
+    assert held(setting.seen()) != held(setting.policy)
+    setting.state.pods.put(setting.several("middle"))
+    assert held(setting.seen()) == held(setting.policy)
+    setting.bind("youngest", "1")
+    setting.end("younger")
+    settles(setting)
+
+
+def test_further_attempts_at_two_pods_may_be_heard_of_late(setting: Setting) -> None:
+    rejected_in_part(setting)
+    waiting = [{"name": "c", "state": {"waiting": {"reason": "CreateContainerError", "message": "no room"}}}]
+    setting.take(setting.pod("late", "5"))
+    setting.state.pods.put(setting.pod("late", "5", containerStatuses=waiting))
+    assert "late/c" not in held(setting.policy)
+    for name in ("third", "second"):
+        setting.end(name)
+    setting.place(setting.several())
+    setting.end("first")
+    setting.place(setting.pod("late", "5"))
+    setting.bind("younger", "2")
+    setting.publish()
+    assert {"late/c", "several/big", "several/middle"} <= set(held(setting.policy))
+    setting.state.pods.put(setting.several())
+    setting.state.pods.put(setting.pod("late", "5", **RUNNING))
+    assert held(setting.seen()) == held(setting.policy)
+    settles(setting)
+
+
+def test_what_is_published_before_the_pods_event_comes_is_not_taken_for_another_attempt(
+    setting: Setting,
+) -> None:
+    rejected_in_part(setting)
+    setting.end("second")
+    setting.publish()
+    assert held(setting.seen()) == held(setting.policy)
+    other = setting.pod("other", "2")
+    setting.place(other)
+    setting.publish()
+    assert "several/middle" not in held(setting.seen())
+    setting.state.pods.put(other)
+    assert held(setting.seen()) == held(setting.policy)
+
+
+def test_what_could_not_be_created_holds_nothing_when_a_node_is_read_anew(setting: Setting) -> None:
+    several = setting.several("big", "middle")
+    setting.state.pods.put(several)
+    assert several.admission is not None
+    setting.policy = create_missing(setting.policy, several.admission, uncreated=several.uncreated).node
+    setting.topology_aware()
+    assert set(held(setting.seen())) == {"several/small"}
+
+
+def test_containers_of_a_deleted_pod_that_never_were_are_not_created_by_ending(setting: Setting) -> None:
+    rejected_in_part(setting)
+    setting.end("third")
+    setting.end("second")
+    leaving = replace(setting.several(), deleting=True)
+    setting.state.pods.put(leaving)
+    setting.publish()
+    assert held(setting.seen()) == held(setting.policy)
 
 
 def test_a_node_that_hears_of_several_events_at_once_lets_go_first(setting: Setting) -> None:

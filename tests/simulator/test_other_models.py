@@ -21,7 +21,7 @@ from numazones_simulator import node_kinds, other_workloads
 from numazones_simulator.kubelet import agent
 from numazones_simulator.node_kinds import MODEL_LABEL
 
-from ..operator.closed_loop import Loop, closed_loop, eventually  # noqa: TID252
+from ..operator.closed_loop import Loop, closed_loop, eventually, pod_body  # noqa: TID252
 
 
 @pytest.fixture
@@ -87,6 +87,32 @@ async def test_what_the_topology_aware_policy_rejects_waits_until_it_fits(loop: 
     assert "NRI plugin topology-aware: " in json.dumps(waiting["status"])
     await loop.client.delete(PODS, "large", namespace="default", grace_seconds=0)
     await until(loop, "late", runs)
+
+
+async def test_another_attempt_changes_the_status_of_waiting_containers_alone(loop: Loop) -> None:
+    await create(loop, "large", Model.TOPOLOGY_AWARE, "57")
+    await until(loop, "large", runs)
+    late = pod_body(
+        "late",
+        nodeSelector={MODEL_LABEL: "topology-aware"},
+        tolerations=[{"key": MODEL_LABEL, "operator": "Exists"}],
+        containers=[
+            {"name": name, "image": "i", "resources": {"limits": {"cpu": cpu, "memory": "64Mi"}}}
+            for name, cpu in (("small", "1"), ("big", "5500m"), ("never", "100m"))
+        ],
+    )
+    unreadable = "cold-start.resource-policy.nri.io/container.never"
+    late["metadata"]["annotations"] = {unreadable: "no duration"}
+    await loop.client.create(PODS, late, namespace="default")
+    before = await until(loop, "late", lambda pod: bool(pod.uncreated))
+    assert ClusterPod.from_api(before).uncreated == ("big", "never")
+    await loop.client.delete(PODS, "large", namespace="default", grace_seconds=0)
+    after = await until(loop, "late", lambda pod: pod.uncreated == ("never",))
+    assert after["status"]["phase"] == "Pending"
+    assert all(after["status"][kept] == before["status"][kept] for kept in ("podIP", "startTime"))
+    small = [pod["status"]["containerStatuses"][0] for pod in (before, after)]
+    assert small[0] == small[1]
+    assert "running" in small[0]["state"]
 
 
 def test_the_same_seed_draws_the_same_pods_for_each_model() -> None:

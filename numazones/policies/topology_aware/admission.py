@@ -3,9 +3,14 @@
 The kubelet admits every such pod; the plugin decides when the runtime creates each container. So a pod
 can be *partly* served: a container that is rejected stays in ``CreateContainerError`` and is tried again,
 while those created before it keep what they have. Init containers are released before the next starts.
+
+What is tried again is the kubelet's choice (``computePodActions`` and ``computeInitContainerActions`` in
+``pkg/kubelet/kuberuntime``): containers that the runtime does not have. Of init containers and sidecars that
+is the next one, and nothing after it before it has ended or runs. The plugin keeps neither grant nor name of
+a container that it rejected (``nriPlugin.CreateContainer`` in ``pkg/resmgr/nri.go``): the next is a new one.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from numazones import resources
@@ -65,7 +70,7 @@ class Admission:
     containers: Mapping[str, ContainerAllocation]
     """Container name → what it was given, also where another one was rejected."""
     rejected: Mapping[str, str]
-    """Container name → why it could not be created; one that was never tried is missing."""
+    """Container name → why it could not be created; one that was not tried is missing."""
     node: Node = field(repr=False)
     """The node afterwards."""
     pod: Pod = field(repr=False)
@@ -97,7 +102,7 @@ class Overlay:
 
 
 def admit(node: Node, pod: Pod, devices: Mapping[str, Iterable[PodDevice]] | None = None) -> Admission:
-    """Create a pod's containers, one after the other.
+    """Create all of a pod's containers, one after the other, as if it was new to the node.
 
     Args:
         node: the node.
@@ -108,29 +113,72 @@ def admit(node: Node, pod: Pod, devices: Mapping[str, Iterable[PodDevice]] | Non
         UnmodelledFeature: the decision depends on what is not known, such as which devices a container gets.
         PluginCrash: the plugin would crash.
     """
+    return _create(node, remove(node, pod.uid), pod, devices, ())
+
+
+def create_missing(
+    node: Node,
+    pod: Pod,
+    devices: Mapping[str, Iterable[PodDevice]] | None = None,
+    *,
+    uncreated: Collection[str] = (),
+) -> Admission:
+    """Create those of a pod's containers that are not there yet; the others keep what they have.
+
+    Of a pod that is new to the node these are all.
+
+    Args:
+        node: the node.
+        pod: the pod.
+        devices: as for ``admit``.
+        uncreated: containers of which the pod's status says that the runtime could not create them. They are
+            tried too, as even that may leave traces, but whatever the policy says, they get nothing.
+
+    Raises:
+        UnmodelledFeature, PluginCrash: as ``admit``.
+    """
+    return _create(node, node, pod, devices, uncreated)
+
+
+def _create(
+    before: Node,
+    node: Node,
+    pod: Pod,
+    devices: Mapping[str, Iterable[PodDevice]] | None,
+    uncreated: Collection[str],
+) -> Admission:
     if pod.resources is not None and pod.resources.set:
         raise UnmodelledFeature(
             f"pod {pod.name} has pod-level resources; what the kubelet asks the runtime for its containers, "
             "and so what the policy sees of them, is not modelled; set resources per container"
         )
     _check_devices(node, pod, devices)
-    after = events.run_pod(remove(node, pod.uid), _sandbox(node, pod, devices or {}))
+    after = node
+    if pod.uid not in node.sandboxes:
+        after = events.run_pod(node, _sandbox(node, pod, devices or {}))
     outcomes: dict[str, Outcome] = {}
     given: dict[str, ContainerAllocation] = {}
+    rejected: dict[str, str] = {}
     answers: list[Outcome] = []
-    for container in pod.containers:
+    for container in missing(after, pod):
         outcome = events.create(after, pod.uid, _spec(after, pod, container))
-        after, outcomes[container.name] = outcome.node, outcome
-        answers.append(outcome)
-        if outcome.error is None:
-            given[container.name] = _allocation(outcome)
+        if outcome.error is None and container.name in uncreated:
+            rejected[container.name] = "the runtime could not create it, says the pod's status"
+        else:
+            after, outcomes[container.name] = outcome.node, outcome
+            answers.append(outcome)
+            if outcome.error is None:
+                given[container.name] = _allocation(outcome)
+            else:
+                rejected[container.name] = outcome.error.message
+        if container.kind is ContainerKind.APP:
+            continue
+        if container.name in rejected:
+            break  # nothing starts before init containers have ended and sidecars run
         if container.kind is ContainerKind.INIT:
-            if outcome.error is not None:
-                break  # nothing starts before its init containers have ended
             ended = events.stop(after, outcome.subject)
             after = ended.node
             answers.append(ended)
-    rejected = {name: one.error.message for name, one in outcomes.items() if one.error is not None}
     return Admission(
         admitted=not rejected,
         reason=CREATE_CONTAINER_ERROR if rejected else "",
@@ -139,10 +187,23 @@ def admit(node: Node, pod: Pod, devices: Mapping[str, Iterable[PodDevice]] | Non
         rejected=rejected,
         node=after,
         pod=pod,
-        before=node,
+        before=before,
         outcomes=outcomes,
         answers=tuple(answers),
     )
+
+
+def missing(node: Node, pod: Pod) -> list[Container]:
+    """The containers of a pod that the runtime is to create, in order."""
+    names = [_id(pod.uid, container.name) for container in pod.containers]
+    tried = max((position for position, name in enumerate(names) if name in node.containers), default=-1)
+    created = set(node.names.values())
+    # Init containers before one that was tried have ended.
+    return [
+        container
+        for position, (name, container) in enumerate(zip(names, pod.containers, strict=True))
+        if name not in created and not (container.kind is ContainerKind.INIT and position < tried)
+    ]
 
 
 def remove(node: Node, uid: str) -> Node:

@@ -2,11 +2,12 @@
 
 The plugin publishes one zone per pool: type, parent, CPU and memory amounts, shared, reserved and isolated
 CPUs. Who sits in which pool is not published. So the node's containers are placed once more, in the order
-in which their pods were created, and the outcome is held against the published pools: a node whose pools
-come out differently is *unknown*, never guessed at. The same goes for a cold start that may be going on.
+in which their pods were created, except those that could not be created by their pods' statuses, and the
+outcome is held against the published pools: a node whose pools come out differently is *unknown*, never
+guessed at. The same goes for a cold start that may be going on.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ from numazones import cpuset, quantity
 from numazones.cpuset import CPUSet, InvalidCPUSet
 from numazones.errors import NumazonesError, UnmodelledFeature
 from numazones.pod import Pod
-from numazones.policies.topology_aware.admission import admit
+from numazones.policies.topology_aware.admission import create_missing
 from numazones.policies.topology_aware.config import Configuration, select
 from numazones.policies.topology_aware.hardware import CPUDetails, Hardware
 from numazones.policies.topology_aware.node import Node
@@ -113,6 +114,8 @@ def node_from_cluster(
     topology: Mapping[str, Any],
     pods: Iterable[Pod],
     devices: Devices | None = None,
+    *,
+    uncreated: Mapping[str, Collection[str]] | None = None,
 ) -> Node:
     """The node as its published pools and its pods say.
 
@@ -123,6 +126,7 @@ def node_from_cluster(
         topology: the node's NodeResourceTopology.
         pods: the pods that run on the node.
         devices: which devices they got; None: not known.
+        uncreated: pod uid → containers that the runtime could not create so far.
 
     Raises:
         StartFailed: the plugin would not start with this configuration on this machine.
@@ -134,7 +138,7 @@ def node_from_cluster(
     _check_tree(node, published)
     for pod in sorted(pods, key=lambda pod: (pod.created, pod.namespace, pod.name)):
         known = None if devices is None else devices.get(pod.uid, {})
-        node = admit(node, pod, known).node
+        node = create_missing(node, pod, known, uncreated=(uncreated or {}).get(pod.uid, ())).node
     check_published(node, published)
     return node
 

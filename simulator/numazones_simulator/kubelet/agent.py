@@ -70,8 +70,8 @@ class Agent:
             TopologyAwarePlugin(kubelet.spec) if kubelet.spec.model is Model.TOPOLOGY_AWARE else None
         )
         """Decides on containers after the kubelet has admitted their pod."""
-        self._uncreated: dict[str, Body] = {}
-        """UID → pod of which the plugin rejected containers; they are tried again."""
+        self._uncreated: dict[str, tuple[Body, Mapping[str, str], Body]] = {}
+        """UID → pod of which the plugin rejected containers, its messages for these, and the pod's status."""
         self.node_uid = ""
         """metadata.uid of the Node, once it is registered."""
         self.registered_at = ""
@@ -203,7 +203,7 @@ class Agent:
             status = self._started(pod, errors, verdict.qos_class)
         await self._persist(self._write_status, pod, status)
         if errors:  # not before it is told: the status after the next attempt must come later
-            self._uncreated[pod["metadata"]["uid"]] = pod
+            self._uncreated[pod["metadata"]["uid"]] = (pod, errors, status)
 
     def _create(self, pod: Body) -> Mapping[str, str]:
         """Create a pod's containers; return container → what the runtime said where it did not."""
@@ -223,15 +223,22 @@ class Agent:
         return pod_status.running(pod, **about)
 
     async def _create_again(self) -> None:
-        """Try waiting containers again, as kubelets do every ten seconds or so."""
+        """Try waiting containers again, as kubelets do every ten seconds or so, and tell what is new."""
         while True:
             await asyncio.sleep(_RETRY)
-            for uid, pod in list(self._uncreated.items()):
-                if uid in self._uncreated and self.plugin is not None and self.plugin.create_again(pod):
+            for uid, (pod, told, before) in list(self._uncreated.items()):
+                if uid not in self._uncreated:
+                    continue  # it has ended while another one's status was written
+                errors = self._create(pod)
+                if errors == told:
+                    continue
+                status = pod_status.tried_again(pod, before, errors=errors, now=clock.now())
+                if errors:
+                    self._uncreated[uid] = (pod, errors, status)
+                else:
                     del self._uncreated[uid]
-                    self._show()
-                    qos_class = str((pod.get("status") or {}).get("qosClass") or "")
-                    await self._persist(self._write_status, pod, self._started(pod, {}, qos_class))
+                self._show()
+                await self._persist(self._write_status, pod, status)
 
     async def _write_status(self, pod: Mapping[str, Any], status: Mapping[str, Any]) -> None:
         metadata = pod["metadata"]

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from numazones.pod import Pod
-from numazones.policies.topology_aware.admission import admit, remove
+from numazones.policies.topology_aware.admission import create_missing, remove
 from numazones.policies.topology_aware.config import DEFAULTS, Configuration
 from numazones.policies.topology_aware.hardware import Hardware
 from numazones.policies.topology_aware.node import Node
@@ -22,29 +22,16 @@ class TopologyAwarePlugin:
         """What sits where."""
 
     def create(self, body: Mapping[str, Any]) -> dict[str, str]:
-        """Create a pod's containers; return container → the runtime's message where it is rejected.
+        """Create the containers of a pod that are missing; return container → the runtime's message.
+
+        These are all of a new pod, and those that were rejected, or wait for one that was, of another.
 
         Raises:
             NumazonesError: the pod is none, or the policy's answer is not modelled.
         """
-        admission = admit(self.node, Pod.from_api(body))
+        admission = create_missing(self.node, Pod.from_api(body))
         self.node = admission.node
         return {name: f"NRI plugin topology-aware: {message}" for name, message in admission.rejected.items()}
-
-    def create_again(self, body: Mapping[str, Any]) -> bool:
-        """Try a pod again that has rejected containers; return whether all of them could be created.
-
-        If not, nothing has changed: the runtime creates container by container, and one that is rejected
-        again moves none of those that run.
-
-        Raises:
-            NumazonesError: as ``create``.
-        """
-        before = self.node
-        created = not self.create(body)
-        if not created:
-            self.node = before
-        return created
 
     def remove(self, uid: str) -> None:
         """A pod has ended."""

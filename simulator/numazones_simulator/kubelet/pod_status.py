@@ -96,16 +96,17 @@ def not_created(
         now: time as the API writes it.
     """
     status = running(pod, qos_class=qos_class, host_ip=host_ip, pod_ip=pod_ip, now=now)
-    blocked = any(item["name"] in errors for item in status.get("initContainerStatuses", ()))
+    blocked = False
     for part in ("initContainerStatuses", "containerStatuses"):
-        status[part] = [
-            _waiting(item, "CreateContainerError", errors[item["name"]])
-            if item["name"] in errors
-            else _waiting(item, "PodInitializing")
-            if blocked and part == "containerStatuses"
-            else item
-            for item in status.get(part, ())
-        ]
+        items = []
+        for item in status.get(part, ()):
+            refused = item["name"] in errors
+            if refused:
+                items.append(_waiting(item, "CreateContainerError", errors[item["name"]]))
+            else:
+                items.append(_waiting(item, "PodInitializing") if blocked else item)
+            blocked |= refused and part == "initContainerStatuses"
+        status[part] = items
     conditions = [
         {**item, "status": "False"} if item["type"] in {"Ready", "ContainersReady"} else item
         for item in status["conditions"]
@@ -113,9 +114,35 @@ def not_created(
     return {**status, "phase": "Pending", "conditions": conditions}
 
 
+def tried_again(pod: Body, before: Body, *, errors: Mapping[str, str], now: str) -> dict[str, Any]:
+    """The status after another attempt at the containers of a pod that wait.
+
+    What the kubelet had told before of others, and of the pod, stays.
+
+    Args:
+        pod: the pod as the API server has it.
+        before: the status until then.
+        errors: container → what the runtime said now; empty: all have been created.
+        now: time as the API writes it.
+    """
+    about = {
+        "qos_class": before["qosClass"],
+        "host_ip": before["hostIP"],
+        "pod_ip": before["podIP"],
+        "now": now,
+    }
+    status = not_created(pod, errors=errors, **about) if errors else running(pod, **about)
+    for part in ("initContainerStatuses", "containerStatuses"):
+        told = {item["name"]: item for item in before.get(part, ()) if "waiting" not in item["state"]}
+        if part in status:
+            status[part] = [told.get(item["name"], item) for item in status[part]]
+    return {**status, "startTime": before["startTime"]}
+
+
 def _waiting(container: Body, reason: str, message: str = "") -> dict[str, Any]:
     state = {"waiting": {"reason": reason, **({"message": message} if message else {})}}
-    return {**container, "state": state, "ready": False, "started": False}
+    known = {name: container[name] for name in container if name != "containerID"}
+    return {**known, "state": state, "ready": False, "started": False}
 
 
 def _container(pod: Body, container: Body, now: str, *, ended: bool = False) -> dict[str, Any]:

@@ -76,7 +76,7 @@ async def running(fleet_of: list[NodeSpec], directory: Path | None = None) -> As
                 )
             ]
             try:
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(120):
                     while len(await client.list(NODES)) < len(fleet_of):  # noqa: ASYNC110
                         await asyncio.sleep(0.02)
                 yield Cluster(client, fleet, server)
@@ -94,8 +94,13 @@ async def test_nodes_register_with_lease_and_configuration() -> None:
         node = await cluster.client.get(NODES, "n1")
         assert node["status"]["allocatable"]["cpu"] == "14"
         assert node["status"]["conditions"][0]["type"] == "Ready"
-        lease = await cluster.client.get(LEASES, "n1", namespace="kube-node-lease")
-        assert lease["spec"]["holderIdentity"] == "n1"
+        async with asyncio.timeout(120):
+            while len(leases := await cluster.client.list(LEASES, namespace="kube-node-lease")) < 2:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        assert [(one["metadata"]["name"], one["spec"]["holderIdentity"]) for one in leases] == [
+            ("n0", "n0"),
+            ("n1", "n1"),
+        ]
         configz = await cluster.client.get_raw("/api/v1/nodes/n1/proxy/configz")
         assert b'"topologyManagerPolicy":"single-numa-node"' in configz.replace(b": ", b":")
 
@@ -275,7 +280,7 @@ async def test_deployments_keep_the_pods_of_their_latest_template() -> None:
         )
         assert {item["metadata"]["labels"]["release"] for item in second} == {"2"}
         await cluster.until(lambda pods: set(phases(pods).values()) == {"Running"})
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(120):
             while await ready_replicas(cluster.client) != 2:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
         await cluster.client.delete(DEPLOYMENTS, "web", namespace="default")

@@ -143,6 +143,26 @@ def pod(
     return Pod.from_manifest({"metadata": metadata, "spec": spec})
 
 
+def several(name: str, *init: tuple[str, str, bool], **containers: str) -> Pod:
+    """A Guaranteed pod of containers by their CPUs, after init ones: name, CPUs, whether it is a sidecar."""
+
+    def container(of: str, cpu: str) -> dict[str, object]:
+        return {"name": of, "resources": {"limits": {"cpu": cpu, "memory": "64Mi"}}}
+
+    return Pod.from_manifest(
+        {
+            "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}"},
+            "spec": {
+                "initContainers": [
+                    {**container(of, cpu), **({"restartPolicy": "Always"} if sidecar else {})}
+                    for of, cpu, sidecar in init
+                ],
+                "containers": [container(of, cpu) for of, cpu in containers.items()],
+            },
+        }
+    )
+
+
 def guaranteed(name: str, cpu: str, memory: str = "128Mi", **others: object) -> Pod:
     """A Guaranteed pod."""
     return pod(name, {}, {"cpu": cpu, "memory": memory}, **others)  # type: ignore[arg-type]

@@ -7,15 +7,16 @@ from numazones.errors import UnmodelledFeature
 from numazones.kubelet.rejection import CREATE_CONTAINER_ERROR
 from numazones.machine import CPU, Machine, NUMANode
 from numazones.pod import Pod
-from numazones.policies.topology_aware.admission import admit, overlay, remove
+from numazones.policies.topology_aware.admission import admit, create_missing, overlay, remove
+from numazones.policies.topology_aware.events import resize
 from numazones.policies.topology_aware.explanation import explain
 from numazones.policies.topology_aware.hardware import Hardware
 from numazones.policies.topology_aware.node import Node
 from numazones.policies.topology_aware.rejection import StartFailed
-from numazones.policies.topology_aware.sandbox import PodDevice
+from numazones.policies.topology_aware.sandbox import CGroup, PodDevice
 from numazones.policies.topology_aware.topology import Topology
 
-from .machines import GIB, configuration, guaranteed, hardware, pod
+from .machines import GIB, configuration, guaranteed, hardware, pod, several
 
 
 def node(**changes: object) -> Node:
@@ -90,6 +91,79 @@ def test_init_containers_give_back_what_they_had_before_the_next_starts() -> Non
 def test_nothing_starts_after_a_failed_init_container() -> None:
     admission = admit(node(), guaranteed("a", "64", init=True))
     assert set(admission.outcomes) == set(admission.rejected) == {"i"}
+
+
+def test_nothing_starts_after_a_failed_sidecar() -> None:
+    admission = admit(node(), several("a", ("s", "64", True), c="1"))
+    assert set(admission.outcomes) == set(admission.rejected) == {"s"}
+
+
+def full(*cpus: str) -> Node:
+    """A node with ``filler``, and after it pods of so many CPUs."""
+    filled = admit(node(), guaranteed("filler", "3")).node
+    for number, amount in enumerate(cpus):
+        filled = admit(filled, guaranteed(f"p{number}", amount)).node
+    return filled
+
+
+def test_another_attempt_creates_what_is_missing_and_moves_no_container_that_runs() -> None:
+    two = several("two", big="4", small="1")
+    first = admit(full("3", "3", "3"), two)
+    assert (set(first.rejected), set(first.containers)) == ({"big"}, {"small"})
+    room = remove(first.node, "uid-filler")
+    again = create_missing(room, two)
+    assert (again.admitted, set(again.outcomes)) == (True, {"big"})
+    assert again.node.grants["uid-two/small"] == first.node.grants["uid-two/small"]
+    # Placed anew, the small one would have come after the big one, and so elsewhere.
+    assert admit(room, two).node.grants["uid-two/small"] != first.node.grants["uid-two/small"]
+
+
+def test_another_attempt_may_create_some_of_the_missing_containers() -> None:
+    two = several("two", big="8", small="3")
+    first = admit(full("3", "3", "3", "3"), two)
+    assert set(first.rejected) == {"big", "small"}
+    again = create_missing(remove(first.node, "uid-filler"), two)
+    assert (set(again.rejected), set(again.containers)) == ({"big"}, {"small"})
+    assert set(create_missing(again.node, two).outcomes) == {"big"}
+
+
+@pytest.mark.parametrize(
+    ("init", "rejected", "created"),
+    [
+        ([("i", "3", False)], "i", ["i", "c"]),
+        ([("ended", "1", False), ("i", "3", False)], "i", ["i", "c"]),
+        ([("s", "1", True), ("ended", "1", False), ("i", "3", False)], "i", ["i", "c"]),
+        ([("ended", "1", False), ("s", "3", True)], "s", ["s", "c"]),
+        ([("ended", "1", False), ("s", "1", True)], "c", ["c"]),
+    ],
+)
+def test_another_attempt_goes_on_at_the_container_that_was_rejected(
+    init: list[tuple[str, str, bool]], rejected: str, created: list[str]
+) -> None:
+    one = several("one", *init, c="3" if rejected == "c" else "500m")
+    first = admit(full("3", "3", "3", "1"), one)
+    assert list(first.rejected) == [rejected]
+    again = create_missing(remove(first.node, "uid-filler"), one)
+    assert (again.admitted, list(again.outcomes)) == (True, created)
+
+
+def test_a_container_whose_resize_failed_runs_and_is_not_created_again() -> None:
+    one = guaranteed("one", "2")
+    created = admit(full("3", "3", "3"), one).node
+    resized = resize(created, "uid-one/c", CGroup(shares=8192, quota=800_000, period=100_000))
+    assert resized.error is not None
+    assert "uid-one/c" not in resized.node.grants
+    assert create_missing(resized.node, one).node is resized.node
+
+
+def test_a_container_that_the_status_calls_uncreated_gets_nothing() -> None:
+    two = several("two", ("i", "1", False), a="1", b="2")
+    found = create_missing(node(), two, uncreated=["a"])
+    assert (set(found.containers), set(found.rejected), found.admitted) == ({"i", "b"}, {"a"}, False)
+    assert {name for name in found.node.grants if name.startswith("uid-two/")} == {"uid-two/b"}
+    blocked = create_missing(node(), two, uncreated=["i"])
+    assert (set(blocked.containers), set(blocked.rejected)) == (set(), {"i"})
+    assert set(create_missing(blocked.node, two).containers) == {"i", "a", "b"}
 
 
 def test_removing_a_pod_restores_the_node() -> None:

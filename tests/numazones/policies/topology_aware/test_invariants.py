@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numazones.pod import Pod
-from numazones.policies.topology_aware.admission import admit, remove
+from numazones.policies.topology_aware.admission import admit, create_missing, remove
 from numazones.policies.topology_aware.cpu_allocator import CPUAllocator
 from numazones.policies.topology_aware.cpu_priority import Priority
 from numazones.policies.topology_aware.events import create, resize, run_pod
@@ -14,7 +14,7 @@ from numazones.policies.topology_aware.reconfiguration import reconfigure
 from numazones.policies.topology_aware.sandbox import CGroup, ContainerSpec, Sandbox
 from numazones.policies.topology_aware.topology import Topology
 
-from .machines import configuration, machines, pod
+from .machines import configuration, machines, pod, several
 
 ANNOTATIONS = st.fixed_dictionaries(
     {},
@@ -65,6 +65,54 @@ def nodes(draw: st.DrawFn) -> tuple[Node, Node, list[str]]:
         node = admit(node, one).node
         uids.append(one.uid)
     return fresh, node, uids
+
+
+@st.composite
+def pods_of_several(draw: st.DrawFn) -> Pod:
+    cpus = st.sampled_from(["300m", "1", "1500m", "2", "3"])
+    init = [("i", draw(cpus), False), ("s", draw(cpus), True)][: draw(st.integers(0, 2))]
+    names = ["a", "b", "c"][: draw(st.integers(1, 3))]
+    return several("several", *init, **{name: draw(cpus) for name in names})
+
+
+@given(nodes(), pods_of_several())
+def test_another_attempt_at_a_pod_without_missing_containers_changes_nothing(
+    case: tuple[Node, Node, list[str]], one: Pod
+) -> None:
+    admission = admit(case[1], one)
+    again = create_missing(admission.node, one)
+    assert set(again.outcomes).isdisjoint(admission.containers)
+    if admission.admitted:
+        assert again.node is admission.node
+
+
+@given(nodes(), pods_of_several())
+def test_creating_the_last_container_in_another_attempt_is_creating_it_at_once(
+    case: tuple[Node, Node, list[str]], one: Pod
+) -> None:
+    _, node, _ = case
+    at_once = admit(node, one)
+    last = one.containers[-1].name
+    if last in at_once.containers:
+        without = create_missing(node, one, uncreated=[last])
+        assert without.containers == {name: at_once.containers[name] for name in without.containers}
+        later = create_missing(without.node, one, uncreated=at_once.rejected)
+        assert later.containers[last] == at_once.containers[last]
+        assert later.node.grants == at_once.node.grants
+        assert later.node.cpus == at_once.node.cpus
+
+
+@given(nodes(), pods_of_several(), st.data())
+def test_another_attempt_moves_nothing_that_runs(
+    case: tuple[Node, Node, list[str]], one: Pod, data: st.DataObject
+) -> None:
+    _, node, uids = case
+    first = admit(node, one)
+    after = remove(first.node, data.draw(st.sampled_from(uids)))
+    again = create_missing(after, one)
+    for name, grant in after.grants.items():
+        held = again.node.grants[name]
+        assert (held.pool, held.exclusive, held.shared) == (grant.pool, grant.exclusive, grant.shared)
 
 
 def numas_in_one_die(node: Node) -> bool:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from numazones import cpuset
 from numazones.errors import UnmodelledFeature
-from numazones.policies.topology_aware.admission import admit
+from numazones.policies.topology_aware.admission import admit, remove
 from numazones.policies.topology_aware.hardware import Hardware
 from numazones.policies.topology_aware.live import (
     InvalidTopology,
@@ -23,7 +23,7 @@ from numazones.policies.topology_aware.node import Node
 from numazones.policies.topology_aware.pools import PoolKind
 from numazones.policies.topology_aware.publishing import topology_of
 
-from .machines import GIB, configuration, guaranteed, hardware, machines, pod
+from .machines import GIB, configuration, guaranteed, hardware, machines, pod, several
 
 PODS = (
     guaranteed("a", "1500m"),
@@ -76,6 +76,19 @@ def test_the_policy_s_own_form_of_the_zones_is_written() -> None:
     assert zone["type"] == "numa node"
     assert {one["name"] for one in zone["attributes"]} == {"memory set", "shared cpuset", "reserved cpuset"}
     assert {one["name"]: one["capacity"] for one in zone["resources"]} == {"cpu": "4", "memory": str(2 * GIB)}
+
+
+def test_containers_that_could_not_be_created_hold_nothing_of_a_node_that_is_read_anew() -> None:
+    leaver, two = guaranteed("leaver", "10"), several("two", big="6", small="1")
+    node = admit(Node.fresh(hardware(), configuration()), leaver).node
+    first = admit(node, two)
+    assert set(first.rejected) == {"big"}
+    node = remove(first.node, leaver.uid)
+    with pytest.raises(UnmodelledFeature, match="as published, but not by the pods"):
+        node_from_cluster(hardware(), node.policy.config, published(node), [two])
+    missing = {two.uid: ("big",)}
+    found = node_from_cluster(hardware(), node.policy.config, published(node), [two], uncreated=missing)
+    assert set(found.grants) == {"uid-two/small"}
 
 
 def test_pods_that_don_t_explain_the_pools_make_the_node_unknown() -> None:
