@@ -76,9 +76,10 @@ class Leadership:
         renewed = 0.0
         try:
             while True:
+                asked = self._clock()
                 held = await self._try(renewed)
                 if held:
-                    renewed = self._clock()
+                    renewed = asked  # others may have seen the write at once, however late its answer came
                     self._begin()
                 elif held is False or self._clock() - renewed >= self._term.renew_deadline:
                     await self._end()

@@ -50,7 +50,7 @@ async def _follow(memo: handlers.Memo, spawned: Callable[[], None]) -> None:
     """List everything, then run kopf's operator until one of its tasks fails, or until cancelled."""
     await memo.intent.read()
     identity: Any = memo.identity  # kopf has a name of its own for this kind of str, and keeps it private
-    async with offspring():
+    async with offspring(last=_closes_connections):
         tasks = await kopf.spawn_tasks(
             settings=kopf.OperatorSettings(),
             # Left to itself, kopf asks for the user's name, and a container's user has none.
@@ -65,8 +65,14 @@ async def _follow(memo: handlers.Memo, spawned: Callable[[], None]) -> None:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
             memo.intent.followed.clear()
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
     for task in done:
         task.result()
+
+
+def _closes_connections(task: asyncio.Task[Any]) -> bool:
+    """Whether it is the one of kopf's tasks that closes its connections when kopf's other tasks have ended.
+
+    It doesn't know of the tasks that those have begotten. A request of theirs that finds the connections
+    closed is an error to kopf, and would be tried again.
+    """
+    return task.get_name() == "startup/cleanup activities"

@@ -8,7 +8,7 @@ end all tasks of a loop, whoever's they are.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -27,10 +27,11 @@ _log = logging.getLogger(__name__)
 
 
 @asynccontextmanager
-async def offspring() -> AsyncIterator[None]:
+async def offspring(*, last: Callable[[Task], bool] = lambda _: False) -> AsyncIterator[None]:
     """Cancel at the end of the block every task that it has begotten, and wait until they are gone.
 
-    A task is cancelled when whoever started it has ended: until then it is somebody's to end.
+    A task is cancelled when whoever started it has ended: until then it is somebody's to end. Those that
+    are to be the last are cancelled when all others are gone.
     """
     loop = asyncio.get_running_loop()
     if loop.get_task_factory() is None:
@@ -41,17 +42,24 @@ async def offspring() -> AsyncIterator[None]:
         yield
     finally:
         _parents.reset(token)
-        end = loop.time() + _MOST_PATIENCE
-        cancelled: set[Task] = set()
-        while (alive := _alive(parents)) and loop.time() < end:
-            for task in alive:
-                parent = parents[task]
-                if task not in cancelled and (parent is None or parent.done() or parent not in parents):
-                    cancelled.add(task)
-                    task.cancel()
-            await asyncio.wait(alive, timeout=end - loop.time(), return_when=asyncio.FIRST_COMPLETED)
-        for task in alive:
+        await _end(parents, spared=last)
+        await _end(parents)
+        for task in _alive(parents):
             _log.warning("task %s does not end", task.get_name())
+
+
+async def _end(parents: Parents, *, spared: Callable[[Task], bool] = lambda _: False) -> None:
+    """Cancel all that are not spared, and wait for them as long as patience lasts."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + _MOST_PATIENCE
+    cancelled: set[Task] = set()
+    while (alive := [task for task in _alive(parents) if not spared(task)]) and loop.time() < end:
+        for task in alive:
+            parent = parents[task]
+            if task not in cancelled and (parent is None or parent.done() or parent not in parents):
+                cancelled.add(task)
+                task.cancel()
+        await asyncio.wait(alive, timeout=end - loop.time(), return_when=asyncio.FIRST_COMPLETED)
 
 
 def _alive(parents: Parents) -> list[Task]:

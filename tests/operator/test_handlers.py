@@ -2,6 +2,7 @@
 
 import asyncio
 import getpass
+import json
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from numazones_client.resources import (
 )
 from numazones_operator import handlers
 from numazones_operator.admission_gates import OPT_IN
+from numazones_operator.leading import run_kopf
 from numazones_operator.process import Operator
 from numazones_operator.rebalance.intent import Intent
 from numazones_simulator import node_kinds
@@ -97,15 +99,20 @@ async def test_a_user_without_a_name_is_no_obstacle(tmp_path: Path, monkeypatch:
         await known(operator)
 
 
+async def hand_over(loop: Loop, holder: str) -> None:
+    """Give the leader's Lease to another, or to nobody."""
+    spec = {"holderIdentity": holder, "leaseDurationSeconds": 3600}
+    await loop.client.patch(LEASES, "numazones-operator", {"spec": spec}, namespace=OPTIONS.namespace)
+
+
 async def test_handlers_run_on_the_replica_that_leads_for_as_long_as_it_leads(tmp_path: Path) -> None:
     async with closed_loop(tmp_path) as loop:
         operator = await loop.start_operator()
+        await eventually(operator.intent.followed.is_set, what="kopf has started")
         await loop.client.create(REBALANCE_POLICIES, policy("before"))
         await known(operator, "before")
         assert kopf_tasks()
-        lease = await loop.client.get(LEASES, "numazones-operator", namespace=OPTIONS.namespace)
-        lease["spec"] |= {"holderIdentity": "another", "leaseDurationSeconds": 2}
-        await loop.client.replace(LEASES, lease, namespace=OPTIONS.namespace)
+        await hand_over(loop, "another")
         await eventually(lambda: not operator.leadership.leading)
         await eventually(lambda: not kopf_tasks())
         assert not operator.intent.followed.is_set()
@@ -113,12 +120,30 @@ async def test_handlers_run_on_the_replica_that_leads_for_as_long_as_it_leads(tm
         await loop.create_pod("meanwhile", cpu=2)
         await eventually(lambda: any(pod.name == "meanwhile" for pod in operator.pipeline.state.pods))
         await loop.client.delete(REBALANCE_POLICIES, "before")
+        await hand_over(loop, "")
         await eventually(lambda: operator.leadership.leading, what="it leads again")
         await eventually(operator.intent.followed.is_set)
         assert operator.intent.policies.get("before") is None
         await loop.client.create(REBALANCE_POLICIES, policy("after"))
         await known(operator, "after")
         assert not operator.failed
+
+
+async def test_kopf_ended_at_any_moment_of_its_start_complains_of_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its last task closes its connections: no other may want one then, whoever has begotten it."""
+    async with closed_loop(tmp_path) as loop:
+        intent = Intent(loop.client, made_for_changed=lambda _: None)
+        memo = handlers.Memo(loop.client.config, "x", intent, gates=False, rebalance=True)
+        for moment in range(30):
+            spawned = asyncio.Event()
+            running = asyncio.create_task(run_kopf(memo, spawned=spawned.set))
+            await spawned.wait()
+            await asyncio.sleep(moment / 1000)
+            running.cancel()
+            await asyncio.wait((running,))
+            assert [one.getMessage() for one in caplog.records if one.levelname == "ERROR"] == []
 
 
 @pytest.mark.parametrize("how", ["as an event", "as an answer"])
@@ -217,15 +242,22 @@ async def test_an_approval_is_answered_once(tmp_path: Path, mode: str, reason: s
         await loop.client.patch(REBALANCE_RECOMMENDATIONS, "keep-room-1", approve)
         (said,) = await eventually(lambda: told(loop, reason))
         assert message in said
+
+        async def noted() -> dict[str, Any]:
+            body = await loop.client.get(REBALANCE_RECOMMENDATIONS, "keep-room-1")
+            annotations = body["metadata"].get("annotations", {})
+            handled = json.loads(annotations.get("numazones.io/last-handled", "{}"))
+            return body if handled.get("spec", {}).get("approved") else {}
+
+        body = await eventually(noted, what="kopf has noted that it has answered")
+        assert "moves" not in body["metadata"]["annotations"]["numazones.io/last-handled"]
+        assert "finalizers" not in body["metadata"]
         # Whoever leads next has heard of it, and does not answer again.
         operator.stop()
         await loop.start_operator(leader_elect=False, rebalance=False, identity="next")
         await loop.client.create(REBALANCE_POLICIES, policy("later"))
         await eventually(lambda: condition(loop, "later"))
         assert len(await told(loop, reason)) == 1
-        body = await loop.client.get(REBALANCE_RECOMMENDATIONS, "keep-room-1")
-        assert "moves" not in body["metadata"]["annotations"]["numazones.io/last-handled"]
-        assert "finalizers" not in body["metadata"]
 
 
 async def test_a_policy_that_this_operator_does_not_follow_says_so(tmp_path: Path) -> None:

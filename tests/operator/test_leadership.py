@@ -1,6 +1,8 @@
 """Leader election: one leads, another takes over from a silent one, a cut-off leader steps down by itself."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from numazones_client.resources import LEASES
@@ -37,7 +39,11 @@ class Candidate(Leadership):
     async def _try(self, renewed: float) -> bool | None:
         held = await super()._try(renewed)
         self.attempts += 1
+        self.at_answer()
         return held
+
+    def at_answer(self) -> None:
+        """What happens while the answer to a try is under way."""
 
     async def _note(self) -> None:
         self.notes.append((self._identity, True))
@@ -47,40 +53,64 @@ class Candidate(Leadership):
             self.notes.append((self._identity, False))
 
 
+@asynccontextmanager
+async def campaigning(candidate: Candidate) -> AsyncIterator[None]:
+    """The candidate tries to lead, and leads, until the end of the block."""
+    task = asyncio.create_task(candidate.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait((task,))
+
+
 async def test_of_two_candidates_one_leads_and_hands_over_when_it_ends(tmp_path: Path) -> None:
-    async with closed_loop(tmp_path) as loop:
+    async with closed_loop(tmp_path) as loop, AsyncExitStack() as until_the_end:
         changes: list[tuple[str, bool]] = []
         first, second = Candidate(loop, "first", changes), Candidate(loop, "second", changes)
-        leading = asyncio.create_task(first.run())
-        await eventually(lambda: first.leading)
-        following = asyncio.create_task(second.run())
-        await second.tries()
-        assert not second.leading
-        leading.cancel()
-        await asyncio.gather(leading, return_exceptions=True)
-        await eventually(lambda: second.leading)  # given back, not run out: no time has passed
-        assert changes == [("first", True), ("first", False), ("second", True)]
+        async with campaigning(first):
+            await eventually(lambda: first.leading)
+            await until_the_end.enter_async_context(campaigning(second))
+            await second.tries()
+            assert not second.leading
+        # Given back, not run out: no time has passed.
+        await eventually(lambda: changes == [("first", True), ("first", False), ("second", True)])
         lease = await loop.client.get(LEASES, "leader", namespace=NAMESPACE)
         assert lease["spec"]["holderIdentity"] == "second"
-        following.cancel()
-        await asyncio.gather(following, return_exceptions=True)
 
 
 async def test_a_leader_that_cannot_renew_steps_down_before_others_may_take_over(tmp_path: Path) -> None:
     async with closed_loop(tmp_path) as loop:
         leader = Candidate(loop, "cut-off")
-        task = asyncio.create_task(leader.run())
-        await eventually(lambda: leader.leading)
-        fault = loop.server.faults.reset(resource="leases", count=None)
-        leader.now = TERM.renew_deadline - 0.1
-        await leader.tries()
-        assert leader.leading
-        leader.now = TERM.lease_duration - 0.1
-        await eventually(lambda: not leader.leading)
-        loop.server.faults.remove(fault)
-        await eventually(lambda: leader.leading)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        async with campaigning(leader):
+            await eventually(lambda: leader.leading)
+            fault = loop.server.faults.reset(resource="leases", count=None)
+            leader.now = TERM.renew_deadline - 0.1
+            await leader.tries()
+            assert leader.leading
+            leader.now = TERM.lease_duration - 0.1
+            await eventually(lambda: not leader.leading)
+            loop.server.faults.remove(fault)
+            await eventually(lambda: leader.leading)
+
+
+async def test_a_leader_counts_its_time_from_the_asking_as_others_may_from_the_write(tmp_path: Path) -> None:
+    async with closed_loop(tmp_path) as loop:
+
+        class Slow(Candidate):
+            """One whose first answer comes just within the deadline, and none after it."""
+
+            def at_answer(self) -> None:
+                if self.attempts == 1:
+                    self.now = TERM.renew_deadline - 0.1
+                    loop.server.faults.reset(resource="leases", count=None)
+
+        leader = Slow(loop, "slow")
+        async with campaigning(leader):
+            await leader.tries()
+            assert leader.leading
+            leader.now = TERM.lease_duration - 0.1
+            await eventually(lambda: not leader.leading)
 
 
 async def test_a_holder_that_went_silent_is_replaced_after_its_time(tmp_path: Path) -> None:
@@ -99,14 +129,12 @@ async def test_a_holder_that_went_silent_is_replaced_after_its_time(tmp_path: Pa
         }
         await loop.client.create(LEASES, body, namespace=NAMESPACE)
         heir = Candidate(loop, "heir")
-        task = asyncio.create_task(heir.run())
-        await heir.tries()
-        heir.now = 14.9
-        await heir.tries()
-        assert not heir.leading
-        heir.now = 15.0
-        await eventually(lambda: heir.leading)
+        async with campaigning(heir):
+            await heir.tries()
+            heir.now = 14.9
+            await heir.tries()
+            assert not heir.leading
+            heir.now = 15.0
+            await eventually(lambda: heir.leading)
         lease = await loop.client.get(LEASES, "leader", namespace=NAMESPACE)
         assert lease["spec"]["leaseTransitions"] == 5
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
