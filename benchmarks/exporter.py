@@ -3,8 +3,8 @@
 The real program runs against a simulated node of 8 NUMA nodes, 256 CPUs and 110 pods: a sysfs tree, the
 kubelet's state files, podresources on a unix socket, and the embedded API server with the node's pods. This
 process plays node and API server, so that only the exporter is measured. Idle cycles follow one another
-every ``--interval`` seconds instead of every minute. Afterwards a pod is admitted, to measure the time from
-the changed state file to the changed objects.
+every ``--interval`` seconds instead of every minute. Afterwards pods are admitted, to measure the time from
+the changed state file to the changed objects: of three, the shortest, to which others have added least.
 
     python benchmarks/exporter.py --json
 """
@@ -42,7 +42,7 @@ from numazones_simulator.kubelet.state_files import StateFiles
 
 NODE = "worker-0"
 SHAPE = machines.Shape(sockets=2, numa_per_socket=4, cores_per_numa=16)
-EXCLUSIVE_PODS, SHARED_PODS = 64, 46
+EXCLUSIVE_PODS, SHARED_PODS, LATE_PODS = 64, 46, 3
 GOALS = {"rss_mib": 60.0, "cpu_ms_per_idle_cycle": 50.0, "zone_writes": 0.0}
 
 
@@ -82,7 +82,9 @@ async def measure(*, cycles: int, interval: float) -> dict[str, Any]:
             async with exporter(folder, tree, server.url, interval) as (process, url):
                 await ready(http, url)
                 figures = await idle_figures(process, http, url, cycles=cycles, interval=interval)
-                latency = await latency_of_a_change(client, kubelet, files)
+                latency = min(
+                    [await latency_of_a_change(client, kubelet, files, number) for number in range(LATE_PODS)]
+                )
     return {
         "numa_nodes": len(kubelet.spec.machine.numa_nodes),
         "cpus": len(kubelet.spec.machine.cpus),
@@ -201,10 +203,12 @@ async def idle_figures(
 ) -> dict[str, Any]:
     await asyncio.sleep(max(2.0, 5 * interval))  # what follows the start is no steady state
     before, used = await samples(http, url), process.cpu_times()
-    await asyncio.sleep(cycles * interval)
-    times = process.cpu_times()
-    after = await samples(http, url)
-    done = after["cycles"] - before["cycles"]
+    done = 0.0
+    while done < cycles / 2:  # a busy machine needs longer
+        await asyncio.sleep(cycles * interval)
+        times = process.cpu_times()
+        after = await samples(http, url)
+        done = after["cycles"] - before["cycles"]
     seconds = times.user + times.system - used.user - used.system
     return {
         "idle_cycles": int(done),
@@ -216,13 +220,13 @@ async def idle_figures(
     }
 
 
-async def latency_of_a_change(client: Client, kubelet: Kubelet, files: StateFiles) -> float:
+async def latency_of_a_change(client: Client, kubelet: Kubelet, files: StateFiles, number: int) -> float:
     """Admit one more pod; seconds from the written state files until all zones show it."""
     before = {zone["status"]["snapshot"] for zone in await client.list(NUMAZONES)}
-    await admit(client, kubelet, pod(EXCLUSIVE_PODS + SHARED_PODS, exclusive=True))
+    await admit(client, kubelet, pod(EXCLUSIVE_PODS + SHARED_PODS + number, exclusive=True))
     files.write(kubelet.node)
     start = time.perf_counter()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(120):
         while True:
             snapshots = {zone["status"]["snapshot"] for zone in await client.list(NUMAZONES)}
             if len(snapshots) == 1 and snapshots != before:

@@ -81,5 +81,5 @@ async def server() -> AsyncIterator[ScriptedServer]:
 
 @pytest.fixture
 async def client(server: ScriptedServer) -> AsyncIterator[Client]:
-    async with Client(server.config(), retry=QUICK, timeout=5) as opened:
+    async with Client(server.config(), retry=QUICK) as opened:
         yield opened

@@ -37,6 +37,10 @@ def widget(name: str, version: int) -> dict[str, Any]:
     return {"metadata": {"name": name, "resourceVersion": str(version)}}
 
 
+def line_of(kind: str, body: dict[str, Any]) -> bytes:
+    return json.dumps({"type": kind, "object": body}).encode() + b"\n"
+
+
 class Server:
     """A scripted API server: lists as told, and streams whose lines the test writes."""
 
@@ -44,6 +48,8 @@ class Server:
         self.lists: list[tuple[list[dict[str, Any]], int]] = []
         self.asked: list[dict[str, str]] = []
         self.streams: list[asyncio.Queue[bytes | None]] = []
+        self.first_lines: dict[str, bytes] = {}
+        """Version → what a stream from there begins with."""
         self.list_status = 200
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
@@ -66,12 +72,14 @@ class Server:
         await response.prepare(request)
         queue: asyncio.Queue[bytes | None] = asyncio.Queue()
         self.streams.append(queue)
+        if first := self.first_lines.get(request.query["resourceVersion"]):
+            await response.write(first)
         while (line := await queue.get()) is not None:
             await response.write(line)
         return response
 
     def send(self, kind: str, body: dict[str, Any]) -> None:
-        self.streams[-1].put_nowait(json.dumps({"type": kind, "object": body}).encode() + b"\n")
+        self.streams[-1].put_nowait(line_of(kind, body))
 
     def end(self) -> None:
         self.streams[-1].put_nowait(None)
@@ -175,15 +183,12 @@ async def test_a_stream_that_falls_silent_is_opened_anew_without_complaint(
 ) -> None:
     server = Server()
     server.lists = [([], 1)]
-    async with mirrored(server, pace=Pace(silence=0.2)) as (mirror, table, _):
-        await eventually(lambda: len(server.streams) == 1)
-        server.send("ADDED", widget("a", 5))
-        await eventually(lambda: len(server.streams) == 2)
+    server.first_lines = {"1": line_of("ADDED", widget("a", 5))}
+    async with mirrored(server, pace=Pace(silence=0.5)) as (mirror, table, _):
+        await eventually(lambda: len(server.streams) >= 3)  # the second said nothing at all
         assert names(table) == {"a"}
-        assert server.asked[-1]["resourceVersion"] == "5"
-        await eventually(lambda: len(server.streams) == 3)  # the second said nothing at all
         assert not mirror.problem
-        assert server.asked[-1]["resourceVersion"] == "5"
+        assert [asked["resourceVersion"] for asked in server.asked[1:4]] == ["1", "5", "5"]
     assert "timed out" not in caplog.text
 
 

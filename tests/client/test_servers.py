@@ -92,7 +92,7 @@ async def test_lists_come_in_pages_and_watches_go_on_from_there(client: Client) 
         await client.apply(NODES, node("client-4", kind="paged", new="yes"), field_manager="test")
 
     watch = client.watch(
-        NODES, resource_version=pages[-1].resource_version, label_selector="kind=paged", duration=20
+        NODES, resource_version=pages[-1].resource_version, label_selector="kind=paged", duration=300
     )
     changing = asyncio.create_task(change())
     seen = []

@@ -265,8 +265,16 @@ async def test_a_node_and_its_zones_deleted_on_the_server_are_forgotten(tmp_path
         assert loop.fleet is not None
         loop.publishers["short-lived"].cancel()
         await loop.client.delete(NODES, "short-lived")
-        for zone in await loop.client.list(NUMAZONES):
-            await loop.client.delete(NUMAZONES, zone["metadata"]["name"])
-        await eventually(lambda: verdict("Unknown"))
-        assert (await loop.predictions())["a"]["reasons"][0]["reason"] == "NoNodes"
+
+        async def without_zones() -> bool:
+            return not await loop.client.list(NUMAZONES)
+
+        await eventually(without_zones, what="the cluster has collected them, too")
+
+        async def without_nodes() -> bool:
+            status = (await loop.predictions())["a"]
+            reasons = [one["reason"] for one in status.get("reasons", ())]
+            return (status["verdict"], reasons) == ("Unknown", ["NoNodes"])
+
+        await eventually(without_nodes)
         assert not operator.failed

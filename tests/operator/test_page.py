@@ -17,7 +17,7 @@ from numazones_operator.page.gathering import Gathering
 from numazones_operator.rebalance.intent import Intent
 from numazones_simulator import node_kinds
 
-from .closed_loop import Loop, closed_loop, eventually
+from .closed_loop import PATIENCE, Loop, closed_loop, eventually
 from .test_pipeline import Setting
 
 PAGE: dict[str, Any] = {"page_address": "127.0.0.1:0"}
@@ -45,7 +45,7 @@ class Viewer:
         self, key: str, holds: Callable[[dict[str, Any]], bool] = lambda _document: True
     ) -> dict[str, Any]:
         """Read on until a document holds what is wanted, and return it."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while key not in self.documents or not holds(self.documents[key]):
                 await self._event()
         found: dict[str, Any] = self.documents[key]
@@ -53,12 +53,12 @@ class Viewer:
 
     async def until_caught_up(self) -> None:
         self.last = ""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while not self.last:
                 await self._event()
 
     async def until_gone(self, key: str) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while key in self.documents:
                 await self._event()
 
@@ -283,7 +283,7 @@ async def test_news_are_told_when_they_are_announced() -> None:
     assert not waiting.done()
     assert not latecomer.done()
     board.announce()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         await asyncio.gather(waiting, latecomer, board.news(0))
 
 

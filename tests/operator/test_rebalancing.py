@@ -92,6 +92,15 @@ class Stage:
             raise AssertionError(f"{error}: {await self.recommendations()}") from error
         return found
 
+    async def prolonged(self, item: dict[str, Any]) -> None:
+        """Wait until a recommendation was found again."""
+
+        async def probe() -> bool:
+            (now,) = await self.recommendations()
+            return bool(now["spec"]["expires"] != item["spec"]["expires"])
+
+        await eventually(probe, what="the recommendation is prolonged")
+
     async def objection(self) -> str:
         """Wait until a recommendation says why it cannot be carried out."""
 
@@ -107,6 +116,11 @@ class Stage:
             for item in await self.client.list(PODS, namespace="default")
             if item["metadata"]["name"].startswith(f"{name}-")
         ]
+
+    async def one_runs(self, name: str) -> bool:
+        """Whether one pod of an owner runs; zones show it before its status does."""
+        phases = [(item.get("status") or {}).get("phase") for item in await self.pods_of(name)]
+        return phases.count("Running") == 1
 
     async def is_alive(self) -> bool:
         uids = {item["metadata"]["uid"] for item in await self.pods_of("mover")}
@@ -191,6 +205,7 @@ async def stage(directory: Path, *, gated: bool = False, other_node: bool = Fals
         await run_on(loop, pod["metadata"]["name"], "n1")
         if not other_node:
             await loop.client.delete(PODS, "hole", namespace="default")
+            await eventually(lambda: _left_no_trace(loop, "hole"))
         loop.start_scheduler()
         yield Stage(loop.client, pod, loop)
 
@@ -213,7 +228,7 @@ async def test_a_plan_is_recommended_and_nothing_is_touched(tmp_path: Path) -> N
         assert move["why"] == "the largest free zone of n1 grows from 20 to 30 CPUs"
         assert status["mode"] == "Recommend"
         assert {one["type"]: one["status"] for one in status["conditions"]} == {"Complete": "False"}
-        await asyncio.sleep(1.5)  # another search finds the same plan
+        await here.prolonged(item)  # another search finds the same plan
         assert len(await here.recommendations()) == 1
         assert await here.is_alive()
         counted = await metrics(operator)
@@ -330,7 +345,7 @@ async def crowded(directory: Path, **template: Any) -> AsyncIterator[Stage]:
             await loop.create_pod(name, cpu=cpu)
             await run_on(loop, name, "n1")
         await loop.client.delete(PODS, "stand-in", namespace="default")
-        await eventually(lambda: _is_gone(loop, "stand-in"))
+        await eventually(lambda: _left_no_trace(loop, "stand-in"))
         pod = await replica_set(loop, "mover", 10, **template)
         await release(loop, pod)
         await run_on(loop, pod["metadata"]["name"], "n1")
@@ -339,8 +354,14 @@ async def crowded(directory: Path, **template: Any) -> AsyncIterator[Stage]:
         yield Stage(loop.client, pod, loop)
 
 
-async def _is_gone(loop: Loop, name: str) -> bool:
-    return name not in {item["metadata"]["name"] for item in await loop.client.list(PODS)}
+async def _left_no_trace(loop: Loop, name: str) -> bool:
+    """Whether a pod is gone, and no zone shows it."""
+    held = {
+        one["pod"]
+        for zone in await loop.client.list(NUMAZONES)
+        for one in zone["status"].get("assignments", ())
+    }
+    return name not in held | {item["metadata"]["name"] for item in await loop.client.list(PODS)}
 
 
 async def status_of_policy(here: Stage) -> dict[str, Any]:
@@ -417,15 +438,21 @@ async def _searched(here: Stage) -> dict[str, Any]:
 async def test_a_policy_that_leaves_mode_auto_stops_before_the_next_eviction(tmp_path: Path) -> None:
     async with stage(tmp_path) as here:
         assert here.loop is not None
-        # Holds the step after the announcement of the eviction back until the policy is edited.
-        slow = here.loop.server.faults.delay(
-            2.0, verb="patch", resource="rebalancerecommendations", subresource="status", count=None
-        )
+        rebalancing = (await here.operator()).rebalancing
+        writes, announced, edited = rebalancing._write, asyncio.Event(), asyncio.Event()
+
+        async def hold_back(item: Any, policy: Any, advance: Any, **more: Any) -> Any:
+            done = await writes(item, policy, advance, **more)
+            if "Evicting" in {one.phase for one in advance.progress}:
+                announced.set()
+                await edited.wait()
+            return done
+
+        rebalancing._write = hold_back  # type: ignore[method-assign]
         await here.policy("Auto")
-        await here.operator()
-        await here.reach("Approved")
+        await eventually(announced.is_set, what="the eviction is announced")
         await here.client.patch(REBALANCE_POLICIES, "keep-room", {"spec": {"mode": "Recommend"}})
-        here.loop.server.faults.remove(slow)
+        edited.set()
         old = await here.reach("Superseded")
         assert "is in mode Recommend now" in old["status"]["message"]
         assert await here.is_alive()
@@ -512,9 +539,13 @@ async def test_a_stuck_pod_names_the_recommendation_made_for_it(tmp_path: Path) 
         status = (await loop.predictions())["big"]
         (holder, *_) = status["reasons"][0]["holders"]
         assert re.fullmatch(r"default/(mover-\w+|filler): 10 exclusive CPUs", holder), status["reasons"]
-        events = await here.client.list(EVENTS, namespace="default")
-        impossible = [one["message"] for one in events if one["reason"] == "AdmissionImpossible"]
-        assert any(f"held there by {holder}" in one for one in impossible), impossible
+
+        async def says_who_holds_it() -> bool:
+            events = await here.client.list(EVENTS, namespace="default")
+            impossible = [one["message"] for one in events if one["reason"] == "AdmissionImpossible"]
+            return any(f"held there by {holder}" in one for one in impossible)
+
+        await eventually(says_who_holds_it, what=f"an event names {holder}")
         await here.client.delete(REBALANCE_POLICIES, "keep-room")
         await eventually(lambda: named(""), what="a plan that has ended is named no more")
 
@@ -583,8 +614,7 @@ async def test_an_owner_whose_pods_are_rejected_in_a_loop_is_planned_for(tmp_pat
         gates = {"spec": {"template": {"spec": {"schedulingGates": [{"name": GATE}]}}}}
         await here.client.patch(REPLICA_SETS, "loop", gates, namespace="default")
         await here.reach("Succeeded")
-        phases = [(pod.get("status") or {}).get("phase") for pod in await here.pods_of("loop")]
-        assert phases.count("Running") == 1
+        await eventually(lambda: here.one_runs("loop"))
 
 
 async def test_an_owner_in_a_loop_gets_room_where_its_next_pod_may_come_at_any_time(tmp_path: Path) -> None:
@@ -602,8 +632,7 @@ async def test_an_owner_in_a_loop_gets_room_where_its_next_pod_may_come_at_any_t
         assert item["status"]["evictions"] == 1
         (placement,) = item["spec"]["placements"]
         assert placement["target"] == {"node": "n1", "numaIDs": [1]}
-        phases = [(pod.get("status") or {}).get("phase") for pod in await here.pods_of("loop")]
-        assert phases.count("Running") == 1
+        await eventually(lambda: here.one_runs("loop"))
         assert not await here.is_alive()
 
 
@@ -678,7 +707,6 @@ async def test_an_operator_that_dies_in_the_middle_evicts_nothing_twice(
     "Evicted, before writing" is the hard one: the pod is gone and nobody has noted it.
     """
     async with stage(tmp_path) as here:
-        await here.policy("Auto")
         first = await here.operator()
         writes, dead = first.rebalancing._write, asyncio.Event()
 
@@ -691,6 +719,7 @@ async def test_an_operator_that_dies_in_the_middle_evicts_nothing_twice(
             return done
 
         first.rebalancing._write = die_after  # type: ignore[method-assign]
+        await here.policy("Auto")
         await eventually(dead.is_set, what=f"dies at {phase}")
         await here.operator()
         done = await here.reach("Succeeded")
@@ -732,7 +761,7 @@ async def test_every_right_is_used_and_every_call_is_granted(
         await here.policy("Approve", cooldown="1s")
         await here.operator()
         item = await here.reach("Proposed")
-        await asyncio.sleep(1.5)  # found again, it is prolonged
+        await here.prolonged(item)
         name = item["metadata"]["name"]
         await here.client.patch(REBALANCE_RECOMMENDATIONS, name, {"spec": {"approved": True}})
 

@@ -194,12 +194,12 @@ def test_prometheus_scrapes_the_cluster_and_ends_with_it() -> None:
             len(re.findall(r"^Metrics of (operator|node-1) on http://\S+/metrics$", shown, re.MULTILINE)) == 2
         )
         question = f"{address[1]}/api/v1/query?query=count(numazones_zone_capacity{{node='node-1'}})"
-        deadline = time.monotonic() + 60
-        while not answered(question) and time.monotonic() < deadline:
+        deadline = time.monotonic() + 120
+        while not (found := answered(question)) and time.monotonic() < deadline:
             time.sleep(0.2)
-        assert answered(question)
+        assert found
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=120) == 0
     assert not answered(question)
 
 

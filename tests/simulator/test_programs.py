@@ -30,19 +30,19 @@ async def test_a_program_that_ended_is_reported_with_the_end_of_its_log(tmp_path
 
 
 async def _checked_until_one_fails(programs: Programs) -> None:
-    for _ in range(200):
-        await asyncio.sleep(0.05)
-        programs.check()
+    async with asyncio.timeout(120):
+        while True:
+            await asyncio.sleep(0.05)
+            programs.check()
 
 
 async def test_programs_get_the_environment_they_are_given(tmp_path: Path) -> None:
     script = "import os; print(os.environ['ZONE'], flush=True); import time; time.sleep(600)"
     async with Programs(tmp_path) as programs:
         await programs.start("reader", [PYTHON, "-c", script], environment={**os.environ, "ZONE": "seven"})
-        for _ in range(200):
-            await asyncio.sleep(0.05)
-            if (tmp_path / "reader.log").read_text():
-                break
+        async with asyncio.timeout(120):
+            while not (tmp_path / "reader.log").read_text():  # noqa: ASYNC110 - another process writes it
+                await asyncio.sleep(0.05)
         assert (tmp_path / "reader.log").read_text() == "seven\n"
 
 

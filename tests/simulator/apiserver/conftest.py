@@ -196,7 +196,7 @@ class Client:
 
     @asynccontextmanager
     async def watch(self, path: str, **query: Any) -> AsyncIterator[Watching]:
-        query = {"watch": "true", "timeoutSeconds": 20, **query}
+        query = {"watch": "true", "timeoutSeconds": 300, **query}
         headers = {"Accept": query.pop("accept", "application/json")}
         async with self.session.get(self.url + path, params=query, headers=headers) as response:
             yield Watching(response)
@@ -210,7 +210,7 @@ class Watching:
     seen: list[Any] = field(default_factory=list)
 
     async def next(self, *, bookmarks: bool = False) -> tuple[str, Any]:
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(120):
             while True:
                 line = await self.response.content.readline()
                 if not line:
@@ -262,13 +262,13 @@ async def _prepared(client: Client) -> Client:
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     created = await client.post(path, definition())
     assert created.code in (201, 409), created.body
-    for _ in range(100):
-        listed = await client.get(client.widgets)
-        document = await client.get(f"/openapi/v3/apis/{GROUP}/v1")
-        if listed.code == 200 and document.code == 200:
-            return client
-        await asyncio.sleep(0.1)
-    raise AssertionError("the custom resource is not served")
+    async with asyncio.timeout(120):
+        while True:
+            listed = await client.get(client.widgets)
+            document = await client.get(f"/openapi/v3/apis/{GROUP}/v1")
+            if listed.code == 200 and document.code == 200:
+                return client
+            await asyncio.sleep(0.1)
 
 
 @pytest.fixture

@@ -137,9 +137,16 @@ async def test_an_answer_can_be_late_or_never_come(embedded: Any) -> None:
     assert (await embedded.get(embedded.widgets)).code == 200
 
 
+async def served(embedded: Any) -> None:
+    """Wait until a watch is served, of which a client has only seen the answer's head."""
+    async with asyncio.timeout(120):
+        while not embedded.server.faults.watches:  # noqa: ASYNC110 - it has no event of its own
+            await asyncio.sleep(0.01)
+
+
 async def test_open_watches_can_be_dropped(embedded: Any) -> None:
     async with embedded.watch(embedded.widgets) as watching:
-        await asyncio.sleep(0.05)
+        await served(embedded)
         assert embedded.server.faults.drop_watches("pods") == 0
         assert embedded.server.faults.drop_watches("widgets") == 1
         with pytest.raises(aiohttp.ClientError):
@@ -148,7 +155,7 @@ async def test_open_watches_can_be_dropped(embedded: Any) -> None:
 
 async def test_open_watches_can_be_told_that_their_past_is_gone(embedded: Any) -> None:
     async with embedded.watch(embedded.widgets) as watching:
-        await asyncio.sleep(0.05)
+        await served(embedded)
         embedded.server.faults.drop_watches(compacted=True)
         kind, status = await watching.next()
         assert (kind, status["code"], status["reason"]) == ("ERROR", 410, "Expired")
@@ -198,7 +205,7 @@ async def test_history_is_bounded(tmp_path: Path) -> None:
 
 async def test_bookmarks_tell_how_far_the_stream_has_come(widget: Any) -> None:
     async with ApiServer(bookmark_seconds=0.1) as server, aiohttp.ClientSession() as session:
-        query = {"watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": "5"}
+        query = {"watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": "300"}
         async with session.get(f"{server.url}/api/v1/configmaps", params=query) as answer:
             event = json.loads(await answer.content.readline())
         assert event["type"] == "BOOKMARK"
