@@ -64,7 +64,7 @@ class Setting:
             self.told.append(found)
 
     def node(self, **labels: str) -> None:
-        allocatable = {"cpu": "16", "memory": "16Gi", "pods": "110"}
+        allocatable = {"cpu": "64", "memory": "16Gi", "pods": "110"}  # no kubelet says OutOfcpu first
         body = {"metadata": {"name": "n", "labels": labels}, "status": {"allocatable": allocatable}}
         self.state.nodes.put(ClusterNode.from_api(body))
 
@@ -508,15 +508,25 @@ def test_what_the_topology_aware_policy_does_shows_when_containers_are_created(
     setting: Setting, cpu: str, status: dict[str, Any], actual: str | None, *, hit: bool | None
 ) -> None:
     setting.topology_aware()
-    setting.node()
-    body = {
-        "metadata": {"name": "n"},
-        "status": {"allocatable": {"cpu": "64", "memory": "16Gi", "pods": "9"}},
-    }
-    setting.state.nodes.put(ClusterNode.from_api(body))
     setting.state.pods.put(setting.pod("a", cpu))
     setting.state.pods.put(setting.pod("a", cpu, **status))
     assert [(one.actual, one.hit) for one in setting.told] == ([] if actual is None else [(actual, hit)])
+
+
+def test_a_pod_bound_between_another_attempt_and_the_news_of_it_was_in_a_race(setting: Setting) -> None:
+    rejected_in_part(setting)
+    setting.end("third")
+    setting.publish()
+    assert held(setting.seen()) == held(setting.policy)
+    setting.place(setting.several())
+    setting.take(setting.pod("younger", "2"))
+    setting.state.pods.put(setting.pod("younger", "2", **refused("NRI plugin topology-aware: no room")))
+    assert [one.hit for one in setting.told] == [True, False]
+    assert setting.told[-1].expectation.predicted == "Admissible"
+    setting.state.pods.put(setting.several("middle"))
+    setting.publish()
+    assert held(setting.seen()) == held(setting.policy)
+    assert [one.accuracy for _, one in setting.truth.judge()] == [Accuracy.RACE]
 
 
 def test_a_mixed_cluster_predicts_with_each_nodes_model(setting: Setting) -> None:
