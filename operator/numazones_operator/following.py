@@ -8,6 +8,7 @@ state that the policy publishes is held against what was heard; where they diffe
 """
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -129,10 +130,12 @@ class _Search:
 
     def from_(self, states: list[Node]) -> Settled | None:
         """Return what was found, or None; ``states`` are those before and after each event, as heard."""
-        for ahead in range(_MOST_AHEAD + 1):
+        ways = [partial(self._at_once, 0, states[0])]
+        ways += [partial(self._told_late, 0, states, attempts) for attempts in range(1, _MOST_AHEAD + 1)]
+        for way in ways:
             self._left = _MOST_PLAYED
             try:
-                found = self._at_once(0, states[0]) if ahead == 0 else self._told_late(0, states, ahead)
+                found = way()
             except _GivenUp:
                 continue
             if found is not None:
