@@ -17,6 +17,7 @@ import click
 from kubectl_numazones import screen
 from kubectl_numazones.collecting import all_stays
 from kubectl_numazones.files import BadDump, Object, Objects, objects_of_files, taken
+from numazones.api.meta import NODE_LABEL
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.dump import Dump, nodes_of
 from numazones.errors import NumazonesError
@@ -43,6 +44,11 @@ _OWNERS = {
 }
 _MOST_NAMED = 5
 _SIZE_OF_PAGE = 500
+_ZONE = "NUMAZone"
+_LOOKS, _PAUSE = 5, 0.5
+"""So often, after so many seconds each, are zones listed again that were being written."""
+_MOST_SELECTED = 50
+"""Of more nodes than these all zones are listed again."""
 
 
 class NotThere(NumazonesError):
@@ -335,7 +341,39 @@ async def _listed(source: Source) -> list[Object]:
             screen.warn(f"{kind.kind} objects are left out: {error}")
 
     async with await connected(source) as client:
-        return [item async for item in listed(client, KINDS, left_out)]
+        return await _of_one_moment(client, [item async for item in listed(client, KINDS, left_out)])
+
+
+async def _of_one_moment(client: "Client", items: list[Object]) -> list[Object]:
+    """List zones again, a few times, where some of a node's were written already and others not yet."""
+    import asyncio  # noqa: PLC0415 - dumps need no event loop
+
+    from numazones_client.resources import NUMAZONES  # noqa: PLC0415
+
+    for _ in range(_LOOKS):
+        nodes = _being_written(items)
+        if not nodes:
+            break
+        await asyncio.sleep(_PAUSE)
+        selector = f"{NODE_LABEL} in ({','.join(sorted(nodes))})" if len(nodes) <= _MOST_SELECTED else ""
+        again = await client.list(NUMAZONES, label_selector=selector)
+        items = [item for item in items if item["kind"] != _ZONE or _node_of(item) not in nodes]
+        items += [{**zone, "kind": _ZONE} for zone in again if _node_of(zone) in nodes]
+    return items
+
+
+def _being_written(items: Iterable[Object]) -> set[str]:
+    """Nodes of which not all zones show the same moment."""
+    moments: dict[str, set[str]] = {}
+    for item in items:
+        if item["kind"] == _ZONE:
+            moment = (item.get("status") or {}).get("snapshot")
+            moments.setdefault(_node_of(item), set()).add(str(moment))
+    return {node for node, found in moments.items() if len(found) > 1}
+
+
+def _node_of(zone: Object) -> str:
+    return str((zone.get("spec") or {}).get("nodeName"))
 
 
 async def listed(

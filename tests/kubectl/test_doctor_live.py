@@ -3,9 +3,10 @@
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -51,9 +52,15 @@ async def test_a_cluster_is_examined_with_what_its_api_server_knows(tmp_path: Pa
 
 @asynccontextmanager
 async def serving(
-    directory: Path, denied: set[str], items: Iterable[Mapping[str, Any]] = ()
+    directory: Path,
+    denied: set[str],
+    items: Iterable[Mapping[str, Any]] = (),
+    later: Mapping[str, Sequence[Mapping[str, Any]]] = MappingProxyType({}),
 ) -> AsyncIterator[Path]:
-    """An API server that has the healthy cluster's objects, and denies reading some kinds."""
+    """An API server that has the healthy cluster's objects, and denies reading some kinds.
+
+    ``later``: resource → objects from the second list on.
+    """
     plurals = {"NUMAZone": "numazones", "NodeResourceTopology": "noderesourcetopologies"}
     objects: dict[str, list[Mapping[str, Any]]] = {}
     for item in items or healthy():
@@ -75,6 +82,7 @@ async def serving(
         if last in denied:
             return status(403, "Forbidden")
         body = {"kind": "List", "metadata": {"resourceVersion": "1"}, "items": objects.get(last, [])}
+        objects.update({resource: list(found) for resource, found in later.items() if resource == last})
         return web.json_response(body)
 
     app = web.Application()

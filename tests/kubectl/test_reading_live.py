@@ -1,0 +1,48 @@
+"""What commands read of a live cluster while it changes."""
+
+import asyncio
+import copy
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.kubectl.conftest import cluster
+from tests.kubectl.test_doctor_live import serving
+
+PROGRAM = Path(sys.executable).with_name("kubectl-numazones")
+
+
+async def who(node: str, kubeconfig: Path) -> tuple[int, str]:
+    process = await asyncio.create_subprocess_exec(
+        *(PROGRAM, "who", node, "--kubeconfig", kubeconfig),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    output, _ = await process.communicate()
+    return process.returncode or 0, output.decode()
+
+
+def half_written() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """A cluster of which one zone of worker-1 was not written yet, and its zones thereafter."""
+    items = cluster()
+    zones = [item for item in items if item["kind"] == "NUMAZone"]
+    written = copy.deepcopy(zones)
+    zones[0]["status"]["snapshot"] = "the one before"
+    return items, written
+
+
+async def test_zones_that_are_just_being_written_are_listed_again(tmp_path: Path) -> None:
+    items, written = half_written()
+    async with serving(tmp_path, set(), items, {"numazones": written}) as kubeconfig:
+        code, output = await who("worker-1", kubeconfig)
+    assert (code, "team/two" in output) == (0, True), output
+
+
+async def test_zones_that_stay_half_written_are_told(tmp_path: Path) -> None:
+    items, _ = half_written()
+    async with serving(tmp_path, set(), items) as kubeconfig:
+        code, output = await who("worker-1", kubeconfig)
+        assert code == 2
+        assert "the state of node worker-1 is unknown" in output
+        assert "its zones were written at different moments" in output
+        assert (await who("worker-2", kubeconfig))[0] == 0
