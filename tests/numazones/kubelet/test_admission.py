@@ -1,6 +1,7 @@
 """Whole decisions: laws that hold whatever the node, and the cases the laws leave out."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -13,6 +14,7 @@ from numazones.kubelet.node import Node
 from numazones.kubelet.rejection import KubeletHang
 from numazones.kubelet.versions import NEWEST, OLDEST, release
 from numazones.pod import Pod
+from numazones.quantity import parse
 
 from .building import GI, container, gpus, machine, node, pod, sidecar
 
@@ -72,11 +74,24 @@ def pods(draw: st.DrawFn, uid: str) -> Pod:
         {**one(f"i{number}"), **({"restartPolicy": "Always"} if draw(st.booleans()) else {})}
         for number in range(draw(st.integers(0, 2)))
     )
+    apps = [one(f"c{number}") for number in range(draw(st.integers(1, 2)))]
     whole = {}
-    if draw(st.booleans()):
-        amounts = {"cpu": draw(st.sampled_from(["8", "6500m"])), "memory": "12Gi"}
+    amounts = {"cpu": draw(st.sampled_from(["8", "6500m"])), "memory": "12Gi"}
+    if draw(st.booleans()) and fit((*inits, *apps), amounts):
         whole = {"resources": {"requests": amounts, "limits": amounts}}
-    return pod(uid, *(one(f"c{number}") for number in range(draw(st.integers(1, 2)))), init=inits, **whole)
+    return pod(uid, *apps, init=inits, **whole)
+
+
+def fit(containers: Sequence[Mapping[str, Any]], amounts: Mapping[str, str]) -> bool:
+    """Whether a pod may have these amounts as a whole: API servers refuse less than its containers ask for.
+
+    A kubelet that was told to divide less among them would keep the CPUs for ever.
+    """
+    asked = [container["resources"]["requests"] for container in containers]
+    return all(
+        sum(parse(one[kind]).milli() for one in asked) <= parse(whole).milli()
+        for kind, whole in amounts.items()
+    )
 
 
 @st.composite
