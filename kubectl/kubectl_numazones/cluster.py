@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from kubectl_numazones import screen
+from kubectl_numazones.bad_dump import MALFORMED, BadDump
 from kubectl_numazones.collecting import all_stays
-from kubectl_numazones.files import BadDump, Object, Objects, objects_of_files, taken
+from kubectl_numazones.files import Object, Objects, objects_of_files, taken
 from numazones.api.meta import NODE_LABEL
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.dump import Dump, nodes_of
@@ -101,7 +102,7 @@ _OPTIONS = (
         type=click.Path(path_type=Path),
         multiple=True,
         metavar="FILE",
-        help="Read this dump, file or directory, instead of the cluster; may be given several times.",
+        help="Read this dump (file or directory) or recording, not the cluster; may be given several times.",
     ),
     click.option("-n", "--namespace", default="", help="Namespace of names that have none."),
     click.option("--context", help="Context of the kubeconfig."),
@@ -279,10 +280,6 @@ def seen_in(items: Iterable[Object], now: datetime | None) -> Seen:
         tuple(dump.of_kind("RebalanceRecommendation")),
         dump.priority_classes,
     )
-
-
-MALFORMED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-"""What reading raises where an object has not the form that Kubernetes gives it."""
 
 
 def _malformed(source: Source, error: Exception) -> BadDump:

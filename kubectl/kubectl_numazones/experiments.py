@@ -15,6 +15,7 @@ import click
 from kubectl_numazones import kept_runs, recording, screen
 from kubectl_numazones.cluster import NotThere, Source, read, source_options
 from kubectl_numazones.execution import Dask, Executor, OneCore, Processes, execute
+from kubectl_numazones.recorded_files import is_recording
 from numazones.cluster import MIRROR, ClusterNode, ClusterPod
 from numazones.fragmentation import InvalidShape, Shape
 from numazones.label_selector import LabelSelector
@@ -219,7 +220,7 @@ def _scene(asked: Asked) -> _Scene:
     files = asked.source.files
     if asked.machine is not None:
         return _of_machine(asked, asked.machine, given)
-    if files and recording.is_recording(files[0]):
+    if files and is_recording(files[0]):
         return _of_recording(asked, files[0], given)
     cluster = read(asked.source).situation.cluster
     selector = LabelSelector.parse(asked.selector)

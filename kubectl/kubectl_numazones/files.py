@@ -1,8 +1,8 @@
 """Objects in files: what ``kubectl get … -o json|yaml`` prints, lists, single objects, YAML streams.
 
-A directory stands for the files in it. Of an object that is there several times the last one counts. Lists in
-JSON can be 100 MB: of these one object is read at a time, so that a reader who keeps little of each needs
-little memory, and time, beyond those of the file.
+A directory stands for the files in it, a recorded history for the cluster at its end. Of an object that
+is there several times the last one counts. Lists in JSON can be 100 MB: of these one object is read at a
+time, so that a reader who keeps little of each needs little memory, and time, beyond those of the file.
 """
 
 import json
@@ -17,9 +17,10 @@ import msgspec
 import orjson
 
 from kubectl_numazones import screen
+from kubectl_numazones.bad_dump import BadDump
 from kubectl_numazones.nesting import too_deep
+from kubectl_numazones.recorded_files import is_history
 from numazones.api.meta import API_VERSION, GROUP
-from numazones.errors import NumazonesError
 from numazones.wording import counted, first_of
 
 Object = Mapping[str, Any]
@@ -29,10 +30,6 @@ _POD = "Pod"
 _SUFFIXES = (".json", ".yaml", ".yml")
 # kubectl writes these two first. Where they are, nothing else of an object needs to be read to know its kind.
 _HEAD = re.compile(rb'\{\s*"apiVersion":\s*"([^"\\]*)",\s*"kind":\s*"([^"\\]*)"')
-
-
-class BadDump(NumazonesError):
-    """A file holds no objects that can be used; the message names it, and the cure."""
 
 
 class _Twice(Exception):
@@ -203,7 +200,22 @@ def _entries(paths: Iterable[Path]) -> list[_Entry]:
     Raises:
         BadDump: a file cannot be read, or holds something else.
     """
-    return [entry for path in paths for file in _files(path) for entry in _entries_of(file)]
+    return [
+        entry
+        for path in paths
+        for entry in (
+            _entries_of_recording(path)
+            if is_history(path)
+            else (entry for file in _files(path) for entry in _entries_of(file))
+        )
+    ]
+
+
+def _entries_of_recording(path: Path) -> Iterator[_Entry]:
+    from kubectl_numazones.recorded_cluster import objects_at_end  # noqa: PLC0415 - few read one
+
+    for item in objects_at_end(path):
+        yield _of_list(path, "", item)
 
 
 def _entries_of(path: Path) -> Iterator[_Entry]:

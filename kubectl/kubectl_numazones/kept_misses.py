@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from kubectl_numazones.asking import asked
+from kubectl_numazones.bad_dump import BadDump
 from kubectl_numazones.cluster import NotThere, Source, connected
-from kubectl_numazones.files import BadDump, objects_of_files
+from kubectl_numazones.files import objects_of_files
 from numazones.whatif.miss import Miss, read
 
 _NAME = "numazones-operator-misses"

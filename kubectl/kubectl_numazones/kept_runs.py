@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from kubectl_numazones.files import BadDump
+from kubectl_numazones.bad_dump import BadDump
 from numazones.whatif.experiment import Experiment, Run, make_runs
 from numazones.whatif.trial import Outcome
 

@@ -10,14 +10,15 @@ import tarfile
 import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import yaml
 
-from kubectl_numazones.cluster import MALFORMED
-from kubectl_numazones.files import BadDump
+from kubectl_numazones.bad_dump import MALFORMED, BadDump
+from kubectl_numazones.recorded_files import CONFIGURATION, HISTORY, NODE, PLUGINS, TREE, ZONES
 from numazones import cpuset
 from numazones.api.numazone import NUMAZone
 from numazones.api.zones import node_from_zones
@@ -49,10 +50,6 @@ from numazones.whatif.history import (
 from numazones.whatif.workload import Event, Leaving
 from numazones_exporter.sources.sysfs import SysfsReader
 
-HISTORY = "replay.jsonl"
-TREE = "sys.tar.gz"
-ZONES = "numazones.json"
-"""The node's zones when the recording began, of a recording that begins with pods."""
 SNAPSHOT, HELD, REJECTED = "snapshot", "hold", "reject"
 """Operations of such recordings: the node was read; a pod was there; one was rejected before."""
 _ENDED = frozenset({"Succeeded", "Failed"})
@@ -89,7 +86,7 @@ def compare(directory: Path) -> Report:
     Raises:
         BadDump: the directory is no recording, or a file of it is damaged.
     """
-    lines = list(_lines(directory / HISTORY))
+    lines = list(operations(directory))
     nodes = sorted({line["node"] for line in lines if line.get("node")})
     outcomes: list[tuple[str, Outcome]] = []
     for name in nodes:
@@ -98,16 +95,22 @@ def compare(directory: Path) -> Report:
         here = [line for line in lines if line.get("node") == name]
         if any(line["op"] == SNAPSHOT for line in here):
             state = _as_found(directory / name / ZONES, state)
-        operations = _operations(directory, here)
+        happened = _operations(directory, here)
         outcomes += (
             (name, outcome)
-            for outcome in replay(node.info(state, beside=""), devices, operations, preference=preference)
+            for outcome in replay(node.info(state, beside=""), devices, happened, preference=preference)
         )
     outside = tuple(_read_each(directory, lines, _outside))
     return Report(tuple(outcomes), outside, any(line["op"] == SNAPSHOT for line in lines))
 
 
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
+def operations(directory: Path) -> Iterator[dict[str, Any]]:
+    """Yield what happened, as recorded.
+
+    Raises:
+        BadDump: the directory is no recording, or its history is damaged.
+    """
+    path = directory / HISTORY
     try:
         with path.open(encoding="utf-8") as file:
             for number, text in enumerate(file, 1):
@@ -124,11 +127,6 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
         raise BadDump(f"{path}: {error.strerror or error}; a recording has a {HISTORY}") from error
 
 
-def is_recording(path: Path) -> bool:
-    """Whether a path is a recorded cluster."""
-    return (path / HISTORY).is_file()
-
-
 def history(directory: Path) -> tuple[list[ClusterNode], list[Event]]:
     """Return a recording's nodes before the first operation, and which pods came to them and left.
 
@@ -137,7 +135,7 @@ def history(directory: Path) -> tuple[list[ClusterNode], list[Event]]:
     Raises:
         BadDump: as ``compare``.
     """
-    lines = [line for line in _lines(directory / HISTORY) if line.get("node")]
+    lines = [line for line in operations(directory) if line.get("node")]
     nodes = []
     for name in sorted({line["node"] for line in lines}):
         node, state, _ = _node(directory / name, None)
@@ -194,19 +192,21 @@ def _node(
     directory: Path, preference: Preference | None
 ) -> tuple[ClusterNode, Node, dict[str, tuple[Device, ...]]]:
     """The node before the first operation: no pods, all devices as its plugins announced them."""
+    with usable(directory):
+        found = RecordedNode.read(directory)
+        state = Node.fresh(found.machine, found.config, found.devices, preferred_allocation=preference)
+        return ClusterNode.from_api(found.body), state, found.devices
+
+
+@contextmanager
+def usable(directory: Path) -> Iterator[None]:
+    """Name the node whose files cannot be used.
+
+    Raises:
+        BadDump: that is so.
+    """
     try:
-        machine = _machine(directory / TREE)
-        configuration = yaml.safe_load((directory / "kubelet-config.yaml").read_text(encoding="utf-8"))
-        body = json.loads((directory / "node.json").read_text(encoding="utf-8"))
-        plugins = json.loads((directory / "device_plugins.json").read_text(encoding="utf-8"))
-        devices = {
-            plugin["resource"]: tuple(Device(item["id"], tuple(item["numa"])) for item in plugin["devices"])
-            for plugin in plugins.values()
-        }
-        version = body["status"]["nodeInfo"]["kubeletVersion"]
-        config = KubeletConfiguration.from_api(configuration, version=version)
-        state = Node.fresh(machine, config, devices, preferred_allocation=preference)
-        return ClusterNode.from_api(body), state, devices
+        yield
     except (
         OSError,
         EOFError,
@@ -218,6 +218,38 @@ def _node(
         NumazonesError,
     ) as error:
         raise BadDump(f"{directory}: this recorded node cannot be used: {error!r}") from error
+
+
+class RecordedNode(NamedTuple):
+    """What stays the same of a recorded node."""
+
+    body: dict[str, Any]
+    """Its Node object."""
+    version: str
+    machine: Machine
+    config: KubeletConfiguration
+    devices: dict[str, tuple[Device, ...]]
+    """Resource → devices as its plugins announce them."""
+
+    @classmethod
+    def read(cls, directory: Path) -> Self:
+        """Read a node's directory; what it raises is for ``usable``."""
+        body = json.loads((directory / NODE).read_text(encoding="utf-8"))
+        version = body["status"]["nodeInfo"]["kubeletVersion"]
+        configuration = yaml.safe_load((directory / CONFIGURATION).read_text(encoding="utf-8"))
+        plugins = json.loads((directory / PLUGINS).read_text(encoding="utf-8"))
+        return cls(
+            body,
+            version,
+            _machine(directory / TREE),
+            KubeletConfiguration.from_api(configuration, version=version),
+            {
+                plugin["resource"]: tuple(
+                    Device(item["id"], tuple(item["numa"])) for item in plugin["devices"]
+                )
+                for plugin in plugins.values()
+            },
+        )
 
 
 def _machine(packed: Path) -> Machine:

@@ -10,8 +10,8 @@ import pytest
 import yaml
 from click.testing import Result
 
+from kubectl_numazones.bad_dump import BadDump
 from kubectl_numazones.cluster import NotThere
-from kubectl_numazones.files import BadDump
 from kubectl_numazones.main import main
 from numazones.errors import NumazonesError
 from tests.kubectl.conftest import TIME, cluster, written

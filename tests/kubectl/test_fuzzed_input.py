@@ -22,7 +22,7 @@ import yaml
 from click.testing import Result
 
 from kubectl_numazones import recording
-from kubectl_numazones.files import BadDump
+from kubectl_numazones.bad_dump import BadDump
 from numazones.errors import NumazonesError
 from tests.kubectl.conftest import written
 from tests.kubectl.test_doctor import healthy

@@ -15,7 +15,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from kubectl_numazones.files import BadDump
+from kubectl_numazones.bad_dump import BadDump
 from kubectl_numazones.record import pseudonyms, writing
 from kubectl_numazones.record.found import Found, node_of, pod_of
 from numazones_client.resources import CONFIG_MAPS, PODS

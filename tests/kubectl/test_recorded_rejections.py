@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from kubectl_numazones import recording
+from kubectl_numazones import recorded_files, recording
 from numazones import cpuset
 from numazones.advice import Change, advise
 from numazones.api.zones import zones_from_node
@@ -59,7 +59,7 @@ def replayed(shared: Path) -> dict[Path, dict[str, list[Decided]]]:
     found: dict[Path, dict[str, list[Decided]]] = {}
     with pytest.MonkeyPatch.context() as patch:
         for path in sorted((shared / "recordings").iterdir()):
-            if not recording.is_recording(path):
+            if not recorded_files.is_recording(path):
                 continue
             lines = {line["uid"]: line for line in raw_cluster.history(path) if line["op"] == "create"}
             nodes = found.setdefault(path, {})

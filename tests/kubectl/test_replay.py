@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from kubectl_numazones.files import BadDump
+from kubectl_numazones.bad_dump import BadDump
 from numazones.whatif.miss import Answer, BadMiss, write
 from tests.kubectl.conftest import written
 from tests.numazones.whatif.test_miss import missed

@@ -14,9 +14,9 @@ import pytest
 from click.testing import Result
 
 from kubectl_numazones import execution
+from kubectl_numazones.bad_dump import BadDump
 from kubectl_numazones.cluster import NotThere
 from kubectl_numazones.execution import CannotExecute, Chunk, OneCore
-from kubectl_numazones.files import BadDump
 from numazones.errors import NumazonesError
 from numazones.kubelet.config import InvalidConfiguration
 from numazones.whatif.experiment import Experiment, Run, Variant, make_runs

@@ -5,8 +5,9 @@ from pathlib import Path
 import click
 
 from kubectl_numazones import answers, screen
-from kubectl_numazones.cluster import MALFORMED, Source, read, source_options
-from kubectl_numazones.files import BadDump, documents
+from kubectl_numazones.bad_dump import MALFORMED, BadDump
+from kubectl_numazones.cluster import Source, read, source_options
+from kubectl_numazones.files import documents
 from numazones import cpuset, placement
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.defaulting import created_spec

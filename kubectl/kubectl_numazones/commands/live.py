@@ -4,8 +4,8 @@ import sys
 
 import click
 
+from kubectl_numazones.bad_dump import BadDump
 from kubectl_numazones.cluster import Source, read, source_options
-from kubectl_numazones.files import BadDump
 
 _EPILOG = """
 \b

@@ -9,8 +9,8 @@ import click
 import yaml
 
 from kubectl_numazones import screen
+from kubectl_numazones.bad_dump import BadDump
 from kubectl_numazones.cluster import NotThere, Seen, Source, read, source_options
-from kubectl_numazones.files import BadDump
 from numazones.api.rebalance import RebalancePolicy
 from numazones.fragmentation import InvalidShape, Shape
 from numazones.rebalance.candidates import why_not

@@ -6,8 +6,8 @@ import click
 
 from kubectl_numazones import screen
 from kubectl_numazones.asking import asked
+from kubectl_numazones.bad_dump import BadDump
 from kubectl_numazones.cluster import Source, source_options
-from kubectl_numazones.files import BadDump
 from kubectl_numazones.record import pseudonyms, writing
 from kubectl_numazones.record.fetching import fetch
 from numazones.wording import counted

@@ -8,9 +8,9 @@ from typing import Any
 import click
 
 from kubectl_numazones import answers, screen
+from kubectl_numazones.bad_dump import BadDump
 from kubectl_numazones.cluster import Seen, Source, read, source_options
 from kubectl_numazones.experiments import label
-from kubectl_numazones.files import BadDump
 from kubectl_numazones.files import documents as documents_of
 from numazones import timestamp
 from numazones.api.rebalance import (

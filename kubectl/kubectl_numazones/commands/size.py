@@ -9,7 +9,8 @@ import click
 from kubectl_numazones import screen
 from kubectl_numazones.cluster import NotThere, Source, read, source_options
 from kubectl_numazones.experiments import with_settings
-from kubectl_numazones.recording import history, is_recording
+from kubectl_numazones.recorded_files import is_recording
+from kubectl_numazones.recording import history
 from numazones.whatif import settings as kubelet_settings
 from numazones.whatif.blueprint import Blueprint, started
 from numazones.whatif.machine_type import blueprint

@@ -11,8 +11,8 @@ from pathlib import Path
 import click
 
 from kubectl_numazones import plots, screen
+from kubectl_numazones.bad_dump import BadDump
 from kubectl_numazones.experiments import Asked, experiment_of, experiment_options, perform, told
-from kubectl_numazones.files import BadDump
 from numazones.whatif import settings as kubelet_settings
 from numazones.whatif.experiment import Compared, Comparison
 from numazones.whatif.settings import Settings

@@ -9,9 +9,18 @@ from typing import Any
 
 import yaml
 
-from kubectl_numazones.files import BadDump
+from kubectl_numazones.bad_dump import BadDump
 from kubectl_numazones.record.found import Body, Found
-from kubectl_numazones.recording import HELD, HISTORY, REJECTED, SNAPSHOT, TREE, ZONES
+from kubectl_numazones.recorded_files import (
+    CONFIGURATION,
+    HISTORY,
+    NODE,
+    OBJECTS,
+    PLUGINS,
+    TREE,
+    ZONES,
+)
+from kubectl_numazones.recording import HELD, REJECTED, SNAPSHOT
 from numazones.cluster import ClusterPod
 from numazones.kubelet.rejection import STATUS_PREFIX
 from numazones_program.recordings import packed
@@ -48,7 +57,7 @@ def write(found: Found, directory: Path) -> None:
 
 def _fill(directory: Path, found: Found) -> None:
     objects = [found.node, *found.zones, *found.pods, *found.events]
-    _json(directory / "objects.json", _list(objects))
+    _json(directory / OBJECTS, _list(objects))
     lines = "".join(f"{json.dumps(line)}\n" for line in _operations(found))
     (directory / HISTORY).write_text(lines, encoding="utf-8")
     place = directory / found.name
@@ -56,9 +65,9 @@ def _fill(directory: Path, found: Found) -> None:
     (place / TREE).write_bytes(packed(found.tree))
     if found.configuration is not None:
         text = yaml.safe_dump(dict(found.configuration), sort_keys=True)
-        (place / "kubelet-config.yaml").write_text(text, encoding="utf-8")
-    _json(place / "node.json", found.node)
-    _json(place / "device_plugins.json", found.devices)
+        (place / CONFIGURATION).write_text(text, encoding="utf-8")
+    _json(place / NODE, found.node)
+    _json(place / PLUGINS, found.devices)
     _json(place / ZONES, _list(found.zones))
     _json(place / "podresources.json", found.podresources)
     _json(place / "problems.json", found.problems)
