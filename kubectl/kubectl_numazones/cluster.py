@@ -328,6 +328,9 @@ async def connected(source: Source) -> "Client":
 
 
 async def _listed(source: Source) -> list[Object]:
+    """List all objects, and zones that are just being written again, a few times."""
+    import asyncio  # noqa: PLC0415 - dumps need no event loop
+
     from kubectl_numazones.kinds import KINDS  # noqa: PLC0415
     from numazones_client import NotFound  # noqa: PLC0415 - dumps need no client
 
@@ -338,29 +341,21 @@ async def _listed(source: Source) -> list[Object]:
             screen.warn(f"{kind.kind} objects are left out: {error}")
 
     async with await connected(source) as client:
-        return await _of_one_moment(client, [item async for item in listed(client, KINDS, left_out)])
-
-
-async def _of_one_moment(client: "Client", items: list[Object]) -> list[Object]:
-    """List zones again, a few times, where some of a node's were written already and others not yet."""
-    import asyncio  # noqa: PLC0415 - dumps need no event loop
-
-    from numazones_client.resources import NUMAZONES  # noqa: PLC0415
-
-    for _ in range(_LOOKS):
-        nodes = _being_written(items)
-        if not nodes:
-            break
-        await asyncio.sleep(_PAUSE)
-        selector = f"{NODE_LABEL} in ({','.join(sorted(nodes))})" if len(nodes) <= _MOST_SELECTED else ""
-        again = await client.list(NUMAZONES, label_selector=selector)
-        items = [item for item in items if item["kind"] != _ZONE or _node_of(item) not in nodes]
-        items += [{**zone, "kind": _ZONE} for zone in again if _node_of(zone) in nodes]
-    return items
+        items = [item async for item in listed(client, KINDS, left_out)]
+        for _ in range(_LOOKS):
+            nodes = _being_written(items)
+            if not nodes:
+                break
+            await asyncio.sleep(_PAUSE)
+            selector = f"{NODE_LABEL} in ({','.join(sorted(nodes))})" if len(nodes) <= _MOST_SELECTED else ""
+            zones = [kind._replace(selector=selector) for kind in KINDS if kind.kind == _ZONE]
+            again = [zone async for zone in listed(client, zones, left_out) if _node_of(zone) in nodes]
+            items = [item for item in items if item["kind"] != _ZONE or _node_of(item) not in nodes] + again
+        return items
 
 
 def _being_written(items: Iterable[Object]) -> set[str]:
-    """Nodes of which not all zones show the same moment."""
+    """Nodes of which some zones were written already, and others not yet."""
     moments: dict[str, set[str]] = {}
     for item in items:
         if item["kind"] == _ZONE:

@@ -200,22 +200,18 @@ def _entries(paths: Iterable[Path]) -> list[_Entry]:
     Raises:
         BadDump: a file cannot be read, or holds something else.
     """
-    return [
-        entry
-        for path in paths
-        for entry in (
-            _entries_of_recording(path)
-            if is_history(path)
-            else (entry for file in _files(path) for entry in _entries_of(file))
-        )
-    ]
+    return [entry for path in paths for entry in _entries_at(path)]
 
 
-def _entries_of_recording(path: Path) -> Iterator[_Entry]:
-    from kubectl_numazones.recorded_cluster import objects_at_end  # noqa: PLC0415 - few read one
+def _entries_at(path: Path) -> Iterator[_Entry]:
+    if is_history(path):
+        from kubectl_numazones.recorded_cluster import objects_at_end  # noqa: PLC0415 - few read one
 
-    for item in objects_at_end(path):
-        yield _of_list(path, "", item)
+        for item in objects_at_end(path):
+            yield from _of_document(path, item)
+    else:
+        for file in _files(path):
+            yield from _entries_of(file)
 
 
 def _entries_of(path: Path) -> Iterator[_Entry]:

@@ -8,13 +8,13 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from kubectl_numazones.bad_dump import MALFORMED, BadDump
 from kubectl_numazones.recorded_files import PODS
-from kubectl_numazones.recording import RecordedNode, operations, usable
+from kubectl_numazones.recording import RecordedNode, recorded_lines, usable
 from numazones.api.zones import zones_from_node
 from numazones.cluster import ClusterPod
+from numazones.dump import Object
 from numazones.errors import NumazonesError
 from numazones.kubelet.admission import remove
 from numazones.kubelet.checkpoints import (
@@ -29,8 +29,6 @@ from numazones.kubelet.device_manager import Device
 from numazones.kubelet.node import Node
 from numazones.kubelet.restart import node_from_checkpoints
 
-Object = Mapping[str, Any]
-
 
 def objects_at_end(directory: Path) -> Iterator[Object]:
     """Yield a recorded history's pods, nodes and their zones.
@@ -38,7 +36,7 @@ def objects_at_end(directory: Path) -> Iterator[Object]:
     Raises:
         BadDump: a file of it is missing or damaged.
     """
-    lines = list(operations(directory))
+    lines = list(recorded_lines(directory))
     bodies, pods = _pods(directory / PODS)
     yield from bodies
     for name in sorted({line["node"] for line in lines if line.get("node")}):
@@ -48,7 +46,7 @@ def objects_at_end(directory: Path) -> Iterator[Object]:
                 pod.kubelet_uid: (pod.namespace, pod.name) for pod in pods if pod.active and pod.node == name
             }
             health = {
-                line["device"]: line["health"] == "Healthy"
+                (line["resource"], line["device"]): line["health"] == "Healthy"
                 for line in lines
                 if line["op"] == "device-health" and line["node"] == name
             }
@@ -69,9 +67,9 @@ def _pods(path: Path) -> tuple[list[Object], list[ClusterPod]]:
         raise BadDump(f"{path}: the pods at the recording's end cannot be read: {error!r}") from error
 
 
-def _state(directory: Path, found: RecordedNode, health: Mapping[str, bool]) -> Node:
+def _state(directory: Path, found: RecordedNode, health: Mapping[tuple[str, str], bool]) -> Node:
     devices: dict[str, list[Device]] = {
-        resource: [replace(device, healthy=health.get(device.id, True)) for device in announced]
+        resource: [replace(device, healthy=health.get((resource, device.id), True)) for device in announced]
         for resource, announced in found.devices.items()
     }
     return node_from_checkpoints(

@@ -86,7 +86,7 @@ def compare(directory: Path) -> Report:
     Raises:
         BadDump: the directory is no recording, or a file of it is damaged.
     """
-    lines = list(operations(directory))
+    lines = list(recorded_lines(directory))
     nodes = sorted({line["node"] for line in lines if line.get("node")})
     outcomes: list[tuple[str, Outcome]] = []
     for name in nodes:
@@ -95,16 +95,16 @@ def compare(directory: Path) -> Report:
         here = [line for line in lines if line.get("node") == name]
         if any(line["op"] == SNAPSHOT for line in here):
             state = _as_found(directory / name / ZONES, state)
-        happened = _operations(directory, here)
+        operations = _operations(directory, here)
         outcomes += (
             (name, outcome)
-            for outcome in replay(node.info(state, beside=""), devices, happened, preference=preference)
+            for outcome in replay(node.info(state, beside=""), devices, operations, preference=preference)
         )
     outside = tuple(_read_each(directory, lines, _outside))
     return Report(tuple(outcomes), outside, any(line["op"] == SNAPSHOT for line in lines))
 
 
-def operations(directory: Path) -> Iterator[dict[str, Any]]:
+def recorded_lines(directory: Path) -> Iterator[dict[str, Any]]:
     """Yield what happened, as recorded.
 
     Raises:
@@ -135,7 +135,7 @@ def history(directory: Path) -> tuple[list[ClusterNode], list[Event]]:
     Raises:
         BadDump: as ``compare``.
     """
-    lines = [line for line in operations(directory) if line.get("node")]
+    lines = [line for line in recorded_lines(directory) if line.get("node")]
     nodes = []
     for name in sorted({line["node"] for line in lines}):
         node, state, _ = _node(directory / name, None)

@@ -118,8 +118,14 @@ def test_a_device_that_failed_is_not_free(tmp_path: Path) -> None:
     before = healthy()
     plugins = json.loads((history / "rig-b/device_plugins.json").read_text()).values()
     device = next(one["devices"][-1]["id"] for one in plugins if one["resource"] == "vendor.example/gpu")
-    with (history / "replay.jsonl").open("a") as file:
-        file.write(json.dumps({**broken, "device": device}) + "\n")
+
+    def happens(operation: dict[str, str]) -> None:
+        with (history / "replay.jsonl").open("a") as file:
+            file.write(json.dumps(operation) + "\n")
+
+    happens({**broken, "device": device, "resource": "vendor.example/nic"})  # of the same address
+    assert healthy() == before
+    happens({**broken, "device": device})
     assert healthy() == before - 1
 
 
