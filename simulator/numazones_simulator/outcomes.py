@@ -4,24 +4,17 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-import aiohttp
-
-from numazones.errors import NumazonesError
 from numazones.wording import counted
+from numazones_simulator import operators
 
 _SAMPLE = re.compile(r"^(numazones_prediction_\w+)\{([^}]*)\} (\S+)", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
-_OK = 200
 
 _RIGHT, _NOT_MADE = "right", "unknown"
 ADMISSIBLE, INADMISSIBLE, ADMITTED = "Admissible", "Inadmissible", "Admitted"
 
 Outcomes = Mapping[tuple[str, str], int]
 """(predicted, actual) → pods."""
-
-
-class NoMetrics(NumazonesError):
-    """The operator's metrics cannot be read; the message names the address."""
 
 
 async def fetch(address: str) -> Outcomes:
@@ -31,29 +24,20 @@ async def fetch(address: str) -> Outcomes:
         address: such as ``http://127.0.0.1:9407``.
 
     Raises:
-        NoMetrics: nobody answers there.
+        NoAnswer: nobody answers there.
     """
-    return parse(await _metrics(address))
+    return parse(await operators.ask(f"{address}/metrics"))
 
 
 async def fetch_models(address: str) -> Mapping[tuple[str, str], int]:
     """Return (model, accuracy) → pods, as an operator has counted them.
 
     Raises:
-        NoMetrics: nobody answers there.
+        NoAnswer: nobody answers there.
     """
-    return _read(await _metrics(address), "numazones_prediction_accuracy_total", "model", "accuracy")
-
-
-async def _metrics(address: str) -> str:
-    try:
-        async with aiohttp.ClientSession() as session, session.get(f"{address}/metrics") as answer:
-            text = await answer.text()
-            if answer.status != _OK:
-                raise NoMetrics(f"{address}/metrics answered with status {answer.status}")
-    except aiohttp.ClientError as error:
-        raise NoMetrics(f"{address}/metrics: {error}") from error
-    return text
+    return _read(
+        await operators.ask(f"{address}/metrics"), "numazones_prediction_accuracy_total", "model", "accuracy"
+    )
 
 
 def parse(text: str) -> Outcomes:

@@ -15,9 +15,9 @@ from typing import Any
 
 from numazones.placement import Model
 from numazones_client.resources import NODES
-from numazones_simulator import exporters, other_models, prometheus
+from numazones_simulator import exporters, operators, other_models, prometheus
 from numazones_simulator.background import background
-from numazones_simulator.control_plane import NAMESPACE, ControlPlane, control_plane
+from numazones_simulator.control_plane import ControlPlane, control_plane
 from numazones_simulator.deployments import Deployments
 from numazones_simulator.koord_scheduler import KoordScheduler, books
 from numazones_simulator.kubelet.fleet import Fleet
@@ -75,7 +75,7 @@ async def running(
     operator: Sequence[str] | None = (),
     recreate_pause: float = 1.0,
 ) -> AsyncIterator[SimulatedCluster]:
-    """Run a cluster while the context is open; it is complete, with all zones published, when it opens.
+    """Run a cluster while the context is open; then all zones are published and the operator is ready.
 
     Args:
         specs: the nodes.
@@ -87,7 +87,7 @@ async def running(
         recreate_pause: seconds between two rounds of replacing failed replicas.
 
     Raises:
-        NotPublished, ProgramFailed: a program did not do its part; the message quotes its log.
+        NotPublished, NotReady, ProgramFailed: a program did not do its part; the message quotes its log.
     """
     publishing = publishing or (Publishing.EXPORTERS if len(specs) <= MOST_EXPORTERS else Publishing.DIRECT)
     with_files = publishing is Publishing.EXPORTERS
@@ -124,13 +124,13 @@ async def running(
             metrics = ""
             if operator is not None:
                 screen.progress("starting the operator")
-                metrics = prometheus.free_address()
-                await programs.start("operator", _operator_command(plane, metrics, operator))
+                metrics = await operators.start(plane.kubeconfig, programs, further=operator)
             screen.progress("waiting for the zones")
             await exporters.wait_for_zones(plane.client, {spec.name for spec in specs}, programs)
-            yield SimulatedCluster(
-                plane, fleet, programs, operator=metrics and f"http://{metrics}", exporters=scraped
-            )
+            if metrics:
+                screen.progress("waiting for the operator")
+                await operators.wait_until_ready(metrics, len(specs), programs)
+            yield SimulatedCluster(plane, fleet, programs, operator=metrics, exporters=scraped)
 
 
 async def _until_registered(plane: ControlPlane, count: int) -> None:
@@ -144,15 +144,3 @@ async def _start_exporter(name: str, directory: Path, plane: ControlPlane, progr
     command = exporters.command(name, directories, server=plane.server.url, metrics=metrics)
     await programs.start(f"exporter-{name}", command)
     return f"http://{metrics}"
-
-
-def _operator_command(plane: ControlPlane, metrics: str, further: Sequence[str]) -> list[str]:
-    return [
-        "numazones-operator",
-        f"--kubeconfig={plane.kubeconfig}",
-        f"--namespace={NAMESPACE}",
-        f"--metrics-address={metrics}",
-        "--log-format=text",
-        "--no-leader-elect",
-        *further,
-    ]

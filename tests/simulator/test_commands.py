@@ -121,7 +121,7 @@ def test_predictions_of_the_operator_equal_what_kubelets_do() -> None:
     assert any(predicted == "Inadmissible" for predicted, _ in outcomes)
     for predicted, actual in outcomes:
         assert (predicted == "Admissible") == (actual == "Admitted"), shown.stdout
-        assert predicted != "Unknown"
+        assert predicted != "Unknown", shown.stdout
 
 
 def test_a_cluster_without_operator_shows_its_zones() -> None:

@@ -1,7 +1,7 @@
 import pytest
 
 from numazones_simulator import outcomes
-from numazones_simulator.outcomes import NoMetrics
+from numazones_simulator.operators import NoAnswer
 
 METRICS = """\
 # TYPE numazones_prediction_outcomes_total counter
@@ -34,5 +34,5 @@ def test_outcomes_are_laid_out() -> None:
 
 
 async def test_an_operator_that_does_not_answer_is_named() -> None:
-    with pytest.raises(NoMetrics, match=r"http://127\.0\.0\.1:1/metrics"):
+    with pytest.raises(NoAnswer, match=r"http://127\.0\.0\.1:1/metrics"):
         await outcomes.fetch("http://127.0.0.1:1")

@@ -1,0 +1,108 @@
+"""Starts a real operator, waits until it knows the cluster, and asks it."""
+
+import asyncio
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import aiohttp
+
+from numazones.errors import NumazonesError
+from numazones_simulator.control_plane import NAMESPACE
+from numazones_simulator.programs import Programs
+from numazones_simulator.prometheus import free_address
+
+_POLL = 0.1
+_OK = 200
+_NODES = re.compile(r"^numazones_(nodes|stale_nodes)(?:\{[^}]*\})? (\S+)$", re.MULTILINE)
+
+
+class NoAnswer(NumazonesError):
+    """An operator does not answer as it should; the message names the address."""
+
+
+class NotReady(NumazonesError):
+    """An operator did not get to know the cluster in time; the message says what it lacks."""
+
+
+async def start(kubeconfig: Path, programs: Programs, *, further: Sequence[str] = ()) -> str:
+    """Start the operator of a simulated cluster; return where it will answer, ``http://127.0.0.1:PORT``.
+
+    Args:
+        kubeconfig: of the cluster.
+        programs: which it joins.
+        further: more arguments.
+
+    Raises:
+        ProgramFailed: it is not installed.
+    """
+    metrics = free_address()
+    command = [
+        "numazones-operator",
+        f"--kubeconfig={kubeconfig}",
+        f"--namespace={NAMESPACE}",
+        f"--metrics-address={metrics}",
+        "--log-format=text",
+        "--no-leader-elect",
+        *further,
+    ]
+    await programs.start("operator", command)
+    return f"http://{metrics}"
+
+
+async def ask(url: str) -> str:
+    """Return what an operator answers, such as its metrics.
+
+    Raises:
+        NoAnswer: nobody is there, or the status is not 200.
+    """
+    try:
+        async with aiohttp.ClientSession() as session, session.get(url) as answer:
+            text = await answer.text()
+    except aiohttp.ClientError as error:
+        raise NoAnswer(f"{url}: {error}") from error
+    if answer.status != _OK:
+        raise NoAnswer(f"{url} answered with status {answer.status}: {text.strip()}")
+    return text
+
+
+async def wait_until_ready(address: str, nodes: int, programs: Programs, *, patience: float = 300.0) -> None:
+    """Wait until an operator has listed everything and knows the state of every node.
+
+    Of pods that are bound before that, it predicts nothing.
+
+    Args:
+        address: where it serves its metrics, such as ``http://127.0.0.1:9407``.
+        nodes: how many there are.
+        programs: the operator is one of them.
+        patience: seconds.
+
+    Raises:
+        NotReady: it does not, after ``patience``.
+        ProgramFailed: it ended.
+    """
+    lacking = "it does not answer"
+    try:
+        async with asyncio.timeout(patience):
+            while lacking := await _lacking(address, nodes):
+                await asyncio.sleep(_POLL)
+                programs.check()
+    except TimeoutError:
+        raise NotReady(
+            f"the operator is not ready after {patience:g} s: {lacking}; its log is in "
+            f"{programs.log_directory}"
+        ) from None
+
+
+async def _lacking(address: str, nodes: int) -> str:
+    """What an operator lacks; empty once it is ready."""
+    try:
+        await ask(f"{address}/readyz")
+        metrics = await ask(f"{address}/metrics")
+    except NoAnswer as error:
+        return str(error)
+    counted = {"nodes": 0, "stale_nodes": 0}
+    for which, value in _NODES.findall(metrics):
+        counted[which] += int(float(value))
+    known = counted["nodes"] - counted["stale_nodes"]
+    return "" if known == nodes else f"it knows the state of {known} of {nodes} nodes"
