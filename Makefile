@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 SOURCES := numazones client program exporter operator kubectl simulator tests benchmarks dashboards examples scripts images hatch_build.py
 PRESENT := $(wildcard $(SOURCES))
 
-.PHONY: help venv lock lint format types imports test coverage demo docs crds dashboards reference version images compiled plugin clean
+.PHONY: help venv lock lint format types imports test laws coverage demo docs crds dashboards reference version images compiled plugin clean
 
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,6 +42,9 @@ imports: venv
 test: lint  ## lint, then every test
 	scripts/test-tools $(CURDIR)/.cache
 	PATH="$(CURDIR)/.cache/tools/bin:$$PATH" $(BIN)/pytest -n 4 --dist worksteal $(ARGS)
+
+laws: venv  ## look for counterexamples to the laws, with other random examples each time
+	$(BIN)/pytest -n 4 -m hypothesis --hypothesis-profile=laws $(ARGS)
 
 coverage: venv  ## branches of the library that its own tests run, at least 97 %
 	$(BIN)/coverage run -m pytest -q tests/numazones tests/scripts
