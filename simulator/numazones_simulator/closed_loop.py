@@ -66,7 +66,7 @@ _CIRCLES = 3
 _QUESTIONS = 8
 """How often why is asked until it finds advice."""
 _ADVICE = "What would help:"
-_PATIENCE = 90.0
+_PATIENCE = 300.0
 _POLL = 0.1
 
 Body = dict[str, Any]

@@ -52,7 +52,7 @@ def command(
 
 
 async def wait_for_zones(
-    client: Client, nodes: set[str], programs: Programs, *, patience: float = 60.0
+    client: Client, nodes: set[str], programs: Programs, *, patience: float = 300.0
 ) -> None:
     """Wait until every node has a complete set of zones.
 

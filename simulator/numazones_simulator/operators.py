@@ -59,6 +59,8 @@ async def ask(url: str) -> str:
     try:
         async with aiohttp.ClientSession() as session, session.get(url) as answer:
             text = await answer.text()
+    except TimeoutError:
+        raise NoAnswer(f"{url} does not answer") from None
     except aiohttp.ClientError as error:
         raise NoAnswer(f"{url}: {error}") from error
     if answer.status != _OK:
@@ -81,17 +83,16 @@ async def wait_until_ready(address: str, nodes: int, programs: Programs, *, pati
         NotReady: it does not, after ``patience``.
         ProgramFailed: it ended.
     """
-    lacking = "it does not answer"
-    try:
-        async with asyncio.timeout(patience):
-            while lacking := await _lacking(address, nodes):
-                await asyncio.sleep(_POLL)
-                programs.check()
-    except TimeoutError:
-        raise NotReady(
-            f"the operator is not ready after {patience:g} s: {lacking}; its log is in "
-            f"{programs.log_directory}"
-        ) from None
+    clock = asyncio.get_running_loop().time
+    until = clock() + patience
+    while lacking := await _lacking(address, nodes):
+        if clock() >= until:
+            raise NotReady(
+                f"the operator is not ready after {patience:g} s: {lacking}; its log is in "
+                f"{programs.log_directory}"
+            )
+        await asyncio.sleep(_POLL)
+        programs.check()
 
 
 async def _lacking(address: str, nodes: int) -> str:

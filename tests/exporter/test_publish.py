@@ -96,7 +96,7 @@ def metrics() -> Metrics:
 
 def client(url: str, *, retry: RetryPolicy = NO_RETRY, credentials: TokenSource | None = None) -> Client:
     config = ClusterConfig(url) if credentials is None else ClusterConfig(url, credentials=credentials)
-    return Client(config, retry=retry, timeout=5)
+    return Client(config, retry=retry, timeout=120)
 
 
 @pytest.fixture

@@ -37,7 +37,7 @@ async def server() -> AsyncIterator[ApiServer]:
 
 @pytest.fixture
 async def client(server: ApiServer) -> AsyncIterator[Client]:
-    async with Client(ClusterConfig(server.url), retry=NO_RETRY, timeout=5) as opened:
+    async with Client(ClusterConfig(server.url), retry=NO_RETRY, timeout=120) as opened:
         yield opened
 
 
@@ -164,7 +164,7 @@ async def test_a_token_that_cannot_be_read_breaks_the_watch_only_until_it_can(
 ) -> None:
     token = tmp_path / "token"
     config = ClusterConfig(server.url, credentials=FileToken(token))
-    async with Client(config, retry=NO_RETRY, timeout=5) as client:
+    async with Client(config, retry=NO_RETRY, timeout=120) as client:
         watched = WatchedPods(client, NODE, wakeups, otherwise=APIPodsReader(LazyClient(None, client), NODE))
         task = asyncio.create_task(watched.run())
         with pytest.raises(ConfigError, match="mount a service account token there"):

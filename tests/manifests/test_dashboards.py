@@ -288,7 +288,7 @@ async def test_every_query_returns_data(tmp_path: Path, monkeypatch: pytest.Monk
         await client.create(REBALANCE_POLICIES, policy)
         url = await cluster.start_prometheus(tmp_path, rules=[rules])
         left, number = questions(), 0
-        for _ in range(90):
+        for _ in range(300):
             # Pods that are admitted, pods that are rejected, and pods that no node can take.
             for cpu in (3, 14, 2, 200):
                 number += 1

@@ -80,13 +80,13 @@ async def test_what_an_operator_lacks_is_told(
     status: int, text: str, metrics: str, told: str, tmp_path: Path
 ) -> None:
     async with answering((status, text, metrics)) as address:
-        with pytest.raises(NotReady, match=rf"not ready after 1 s: {told}; its log is in {tmp_path}"):
-            await operators.wait_until_ready(address, 3, Programs(tmp_path), patience=1)
+        with pytest.raises(NotReady, match=rf"not ready after 0 s: {told}; its log is in {tmp_path}"):
+            await operators.wait_until_ready(address, 3, Programs(tmp_path), patience=0)
 
 
 async def test_an_operator_that_nobody_can_reach_is_told(tmp_path: Path) -> None:
     with pytest.raises(NotReady, match=r"http://127\.0\.0\.1:1/readyz: "):
-        await operators.wait_until_ready("http://127.0.0.1:1", 3, Programs(tmp_path), patience=0.5)
+        await operators.wait_until_ready("http://127.0.0.1:1", 3, Programs(tmp_path), patience=0)
 
 
 async def test_an_operator_that_ends_is_not_waited_for(tmp_path: Path) -> None:

@@ -182,7 +182,7 @@ async def test_an_unreachable_api_server_is_said_without_waiting_for_retries(
     content = yaml.safe_load(kubeconfig.read_text())
     content["clusters"][0]["cluster"]["server"] = "http://127.0.0.1:1"
     kubeconfig.write_text(yaml.safe_dump(content))
-    found = await read(replace(options, source_timeout=5.0))
+    found = await read(replace(options, source_timeout=120.0))
     assert {problem(found, source).reason for source in (NODE, PODS, KUBELET_CONFIG)} == {"Unreachable"}
 
 
