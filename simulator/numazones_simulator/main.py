@@ -29,9 +29,9 @@ from numazones_simulator import (
     simulated_cluster,
     tables,
 )
+from numazones_simulator.addresses import free_address
 from numazones_simulator.apiserver.__main__ import main as apiserver
 from numazones_simulator.control_plane import ControlPlane
-from numazones_simulator.prometheus import free_address
 from numazones_simulator.screen import Screen
 from numazones_simulator.simulated_cluster import Publishing, SimulatedCluster
 from numazones_simulator.turnover import Turnover

@@ -8,9 +8,9 @@ from pathlib import Path
 import aiohttp
 
 from numazones.errors import NumazonesError
+from numazones_simulator.addresses import free_address
 from numazones_simulator.control_plane import NAMESPACE
 from numazones_simulator.programs import Programs
-from numazones_simulator.prometheus import free_address
 
 _POLL = 0.1
 _OK = 200

@@ -1,12 +1,12 @@
 """A Prometheus beside a simulated cluster, scraping operator and exporters; it ends as they do."""
 
 import shutil
-import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import yaml
 
+from numazones_simulator.addresses import free_address
 from numazones_simulator.programs import ProgramFailed, Programs
 
 
@@ -47,13 +47,6 @@ async def start(
     ]
     await programs.start("prometheus", command)
     return f"http://{address}"
-
-
-def free_address() -> str:
-    """Return an address of this machine on which nothing listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{probe.getsockname()[1]}"
 
 
 def _configuration(operator: str, exporters: Mapping[str, str], rules: Sequence[Path]) -> dict[str, object]:

@@ -16,6 +16,7 @@ from typing import Any
 from numazones.placement import Model
 from numazones_client.resources import NODES
 from numazones_simulator import exporters, operators, other_models, prometheus
+from numazones_simulator.addresses import free_address
 from numazones_simulator.background import background
 from numazones_simulator.control_plane import ControlPlane, control_plane
 from numazones_simulator.deployments import Deployments
@@ -140,7 +141,7 @@ async def _until_registered(plane: ControlPlane, count: int) -> None:
 
 async def _start_exporter(name: str, directory: Path, plane: ControlPlane, programs: Programs) -> str:
     directories = NodeDirectories(directory / "sys", directory / "proc", directory / "kubelet")
-    metrics = prometheus.free_address()
+    metrics = free_address()
     command = exporters.command(name, directories, server=plane.server.url, metrics=metrics)
     await programs.start(f"exporter-{name}", command)
     return f"http://{metrics}"

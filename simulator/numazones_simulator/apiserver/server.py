@@ -23,6 +23,7 @@ from aiohttp import web
 
 from numazones.defaulting import Defaults
 from numazones.errors import NumazonesError
+from numazones_simulator import addresses
 from numazones_simulator.apiserver import (
     custom_kinds,
     discovery,
@@ -159,8 +160,7 @@ class ApiServer:
             app, access_log=None, handler_cancellation=True, shutdown_timeout=0.1, keepalive_timeout=300
         )
         await self._runner.setup()
-        family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
-        self._listening = socket.create_server((self._host, self._port), family=family)
+        self._listening = addresses.listening(self._host, self._port)
         self._port = self._listening.getsockname()[1]
         await web.SockSite(self._runner, self._listening).start()
         self._controlling = asyncio.create_task(self._controllers.run(), name="apiserver-controllers")
