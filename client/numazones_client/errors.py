@@ -81,6 +81,12 @@ class Forbidden(APIError):
         return f"grant {verb} on {self.request.resource} to the service account (see manifests/)"
 
 
+class NamespaceTerminating(APIError):
+    """403: nothing is created any more in a namespace that is being deleted."""
+
+    cure = "nothing is left to be done: its namespace is being deleted"
+
+
 class NotFound(APIError):
     """404: the object does not exist."""
 
@@ -179,7 +185,7 @@ def from_status(
     causes = tuple(
         str(cause.get("reason") or "") for cause in details.get("causes") or () if isinstance(cause, Mapping)
     )
-    return _kind(request, code, reason, details)(
+    return _kind(request, code, reason, details, causes)(
         request,
         str(status.get("message") or reason or f"the server answered {code}"),
         code=code,
@@ -189,8 +195,12 @@ def from_status(
     )
 
 
-def _kind(request: Request, code: int, reason: str, details: Mapping[str, Any]) -> type[APIError]:
+def _kind(
+    request: Request, code: int, reason: str, details: Mapping[str, Any], causes: tuple[str, ...]
+) -> type[APIError]:
     kind = _BY_REASON.get(reason) or _BY_CODE.get(code)
+    if kind is Forbidden and "NamespaceTerminating" in causes:
+        return NamespaceTerminating
     if kind is None:
         return ServerError if code >= _SERVER_ERROR else APIError
     # An unknown type is rejected before any object is looked up, so the answer cannot name one.

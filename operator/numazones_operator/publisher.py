@@ -16,7 +16,16 @@ from typing import Any
 from numazones import timestamp
 from numazones.cluster import ClusterPod
 from numazones.prediction import Prediction
-from numazones_client import AlreadyExists, APIError, Client, Forbidden, Invalid, NotFound, Unreachable
+from numazones_client import (
+    AlreadyExists,
+    APIError,
+    Client,
+    Forbidden,
+    Invalid,
+    NamespaceTerminating,
+    NotFound,
+    Unreachable,
+)
 from numazones_client.reflector import Backoff
 from numazones_client.resources import ADMISSION_PREDICTIONS
 from numazones_client.table import Table
@@ -352,7 +361,7 @@ class Publisher:
         order.tries += 1
         hopeless = isinstance(error, Invalid | Forbidden) or order.tries >= _TRIES
         waiting = key in self._urgent or key in self._normal
-        if waiting or not self._wanted(order.pod):
+        if waiting or isinstance(error, NamespaceTerminating) or not self._wanted(order.pod):
             return
         if hopeless and not isinstance(error, Unreachable):
             _log.warning("the prediction for pod %s could not be written: %s", key, error)

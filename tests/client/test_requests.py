@@ -1,6 +1,7 @@
 """What the client asks for, and what it makes of the answers."""
 
 import json
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -14,6 +15,7 @@ from numazones_client import (
     Forbidden,
     Gone,
     Invalid,
+    NamespaceTerminating,
     NotFound,
     Resource,
     ServerError,
@@ -24,6 +26,8 @@ from numazones_client import (
 from numazones_client.resources import LEASES, NODE_RESOURCE_TOPOLOGIES, NODES, NUMAZONES, PODS
 
 from .conftest import ScriptedServer, status
+
+TERMINATING = {"causes": [{"reason": "NamespaceTerminating", "message": "namespace x is being terminated"}]}
 
 
 @pytest.mark.parametrize(
@@ -105,6 +109,7 @@ async def test_a_budget_that_forbids_an_eviction_is_told_at_once(
     [
         (400, "BadRequest", {}, BadRequest, "fault of the program"),
         (403, "Forbidden", {}, Forbidden, "grant get on numazones.numazones.io"),
+        (403, "Forbidden", TERMINATING, NamespaceTerminating, "its namespace is being deleted"),
         (404, "NotFound", {"name": "z"}, NotFound, "does not exist, or no longer"),
         (404, "NotFound", {}, UnknownResource, r"kubectl apply -k crds"),
         (409, "Conflict", {}, Conflict, "read it again"),
@@ -121,7 +126,7 @@ async def test_failures_become_exceptions_that_name_object_and_cure(
     *,
     code: int,
     reason: str,
-    details: dict[str, str],
+    details: dict[str, Any],
     kind: type[APIError],
     cure: str,
 ) -> None:

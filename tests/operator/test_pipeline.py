@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from numazones.api.zones import zones_from_node
 from numazones.cluster import ClusterNode, ClusterPod
-from numazones_client import Forbidden, NotFound, Unreachable
+from numazones_client import Forbidden, NamespaceTerminating, NotFound, Unreachable
 from numazones_client.errors import Request
 from numazones_operator.admission_predictions import Published
 from numazones_operator.decoding import Heartbeat, ZoneReport
@@ -326,23 +326,25 @@ async def test_a_pod_of_the_same_name_gets_an_object_of_its_own(setting: Setting
 
 
 @pytest.mark.parametrize(
-    ("failures", "written"),
+    ("failure", "written", "warnings"),
     [
-        ([Unreachable(REQUEST, "away", sent=False)], True),
-        ([NotFound(REQUEST, "deleted by somebody")], True),
-        ([Forbidden(REQUEST, "no right")], False),
+        (Unreachable(REQUEST, "away", sent=False), True, 0),
+        (NotFound(REQUEST, "deleted by somebody"), True, 0),
+        (Forbidden(REQUEST, "no right"), False, 1),
+        (NamespaceTerminating(REQUEST, "going"), False, 0),
     ],
 )
 async def test_a_write_that_fails_is_tried_again_unless_that_is_hopeless(
-    setting: Setting, failures: list[Exception], *, written: bool
+    setting: Setting, caplog: pytest.LogCaptureFixture, failure: Exception, *, written: bool, warnings: int
 ) -> None:
-    setting.server.failures = failures
+    setting.server.failures = [failure]
     async with writing(setting):
         setting.pod("a")
         await setting.renew()
         await eventually(lambda: not setting.server.failures)
         await eventually(lambda: not setting.pipeline.publisher.depth)
         assert setting.server.verdict("a") == ("Admissible" if written else "")
+        assert len([record for record in caplog.records if record.levelname == "WARNING"]) == warnings
 
 
 async def test_a_pod_that_is_gone_is_not_written_about(setting: Setting) -> None:
