@@ -6,7 +6,6 @@ only; the server makes its own certificate, admission plugins are Kubernetes' de
 
 import os
 import secrets
-import socket
 import subprocess
 import time
 import urllib.error
@@ -19,6 +18,8 @@ from ssl import create_default_context
 
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
+
+from numazones_simulator.addresses import listening
 
 ASSETS = os.environ.get("KUBEBUILDER_ASSETS", "")
 _START_SECONDS = 120
@@ -143,9 +144,7 @@ def _wait_until_ready(url: str, authority: Path, token: str, log: Path) -> None:
 
 def _free_ports(count: int) -> list[int]:
     with ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
+        sockets = [held.enter_context(listening("127.0.0.1")) for _ in range(count)]
         return [each.getsockname()[1] for each in sockets]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from numazones import machines
-from numazones_simulator import machine_tree
+from numazones_simulator import addresses, machine_tree
 from numazones_simulator.kubelet.kubelet import Kubelet
 from numazones_simulator.kubelet.node_spec import NodeSpec, configuration, node_object
 from numazones_simulator.kubelet.podresources import PodResourcesServer
@@ -54,7 +54,7 @@ def outward_address() -> str:
 
 
 def free_port(address: str) -> int:
-    with socket.create_server((address, 0)) as held:
+    with addresses.listening(address) as held:
         return int(held.getsockname()[1])
 
 
@@ -185,10 +185,11 @@ async def test_nothing_is_written_when_nothing_changed_not_even_after_restarts(n
 
 
 async def test_a_change_is_published(node: Node) -> None:
+    held = 2 * len(node.kubelet.pods)  # those of the tests before it, in whichever process they ran
     async with node.exporting():
-        await asyncio.sleep(2)
+        await node.assigned(held)
         node.admit("second", cpus=2)
-        await node.assigned(4)
+        await node.assigned(held + 2)
 
 
 async def test_the_exporter_of_one_node_cannot_publish_another(node: Node) -> None:

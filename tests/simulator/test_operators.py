@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from numazones_simulator import node_kinds, operators, simulated_cluster
 from numazones_simulator.operators import NotReady
@@ -38,14 +39,8 @@ async def answering(*answers: tuple[int, str, str]) -> AsyncIterator[str]:
 
     app = web.Application()
     app.add_routes([web.get("/readyz", readyz), web.get("/metrics", metrics)])
-    runner = web.AppRunner(app)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    try:
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-    finally:
-        await runner.cleanup()
+    async with TestServer(app) as server:
+        yield str(server.make_url("")).rstrip("/")
 
 
 async def test_a_cluster_opens_when_its_operator_can_predict(tmp_path: Path) -> None:
