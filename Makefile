@@ -4,10 +4,10 @@ SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-SOURCES := numazones client program exporter operator kubectl simulator tests benchmarks dashboards examples scripts images hatch_build.py
+SOURCES := numazones client program exporter operator kubectl apiserver simulator models tests benchmarks dashboards examples scripts images
 PRESENT := $(wildcard $(SOURCES))
 
-.PHONY: help venv lock lint format types imports test laws coverage demo docs crds dashboards reference version images compiled plugin clean
+.PHONY: help venv lock lint format types imports test laws coverage demo docs crds dashboards reference version images plugin clean
 
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -73,9 +73,6 @@ version:  ## make VERSION that of project, chart and manifests
 
 images: venv  ## build the images of exporter, operator and simulator; needs buildah and mmdebstrap
 	images/build
-
-compiled: venv  ## build a wheel for this platform with the core compiled, in dist/; needs a C compiler
-	HATCH_BUILD_HOOK_ENABLE_CUSTOM=true $(BIN)/python -m hatchling build --target wheel
 
 plugin: venv  ## kubectl numazones for krew, in .cache/krew: archive and manifest; ARGS="--uri … --homepage …" for a release
 	$(BIN)/python -m scripts.krew.build .cache/krew $(ARGS)

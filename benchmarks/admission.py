@@ -16,9 +16,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from numazones.conformance import scenario as reading
 from numazones.kubelet.admission import admit
 from numazones.pod import Pod
+from tests.conformance import scenario as reading
 
 MOST_RUNS = 2000
 

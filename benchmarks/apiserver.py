@@ -14,7 +14,7 @@ from typing import Any
 
 import aiohttp
 
-from numazones_simulator.apiserver import ApiServer, WriteOptions
+from numazones_apiserver import ApiServer, WriteOptions
 
 
 def _pod(number: int, size: int) -> dict[str, Any]:

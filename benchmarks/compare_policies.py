@@ -19,18 +19,18 @@ from numazones.errors import NumazonesError
 from numazones.fragmentation import Shape
 from numazones.machine import Machine
 from numazones.placement import DECIDERS, Model
-from numazones.policies.koordinator.annotations import NODE_RESERVATION, QOS_CLASS
-from numazones.policies.koordinator.node import Node as KoordinatorNode
-from numazones.policies.topology_aware.config import DEFAULTS, Configuration
-from numazones.policies.topology_aware.hardware import Hardware
-from numazones.policies.topology_aware.node import Node as TopologyAwareNode
 from numazones.quantity import format_milli
 from numazones.whatif import machine_type
 from numazones.whatif.draws import Draws
 from numazones.whatif.experiment import Experiment, Variant, make_runs
 from numazones.whatif.trial import UNSCHEDULABLE, Outcome
 from numazones.whatif.workload import Event, Group, Leaving, Recipe
+from numazones_koordinator.annotations import NODE_RESERVATION, QOS_CLASS
+from numazones_koordinator.node import Node as KoordinatorNode
 from numazones_simulator.kubelet.koordlet import topology_of
+from numazones_topology_aware.config import DEFAULTS, Configuration
+from numazones_topology_aware.hardware import Hardware
+from numazones_topology_aware.node import Node as TopologyAwareNode
 
 NODES, RUNS, CHURN = 2, 3, 60
 KUBELETS = (

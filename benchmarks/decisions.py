@@ -34,10 +34,10 @@ PARTS = ("nodes", "pods", "decisions")
 
 def measured(scenarios: list[dict[str, Any]]) -> dict[str, float]:
     """One round: CPU seconds per part, and how many pods were decided on."""
-    from numazones.conformance import scenario as reading  # noqa: PLC0415 - of the tree under test
     from numazones.errors import NumazonesError  # noqa: PLC0415
     from numazones.kubelet.admission import admit, remove  # noqa: PLC0415
     from numazones.pod import Pod  # noqa: PLC0415
+    from tests.conformance import scenario as reading  # noqa: PLC0415 - of the tree under test
 
     clock = time.process_time
     taken = dict.fromkeys(PARTS, 0.0)
@@ -137,9 +137,7 @@ def main() -> None:
     parser.add_argument(
         "--scenarios", type=Path, required=True, help="reference scenarios, JSON lines, .gz too"
     )
-    parser.add_argument(
-        "--tree", type=Path, default=ROOT, help="where the library is, such as a compiled one (this tree)"
-    )
+    parser.add_argument("--tree", type=Path, default=ROOT, help="where the library is (this tree)")
     parser.add_argument("--against", default=BASELINE, help="the commit to compare with (%(default)s)")
     parser.add_argument("--rounds", type=int, default=5, help="rounds per tree (%(default)s)")
     parser.add_argument("--json", action="store_true", help="print JSON instead of lines")

@@ -31,10 +31,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from numazones import machines
 from numazones.kubelet.device_manager import Device
+from numazones_apiserver import ApiServer
 from numazones_client import Client, ClusterConfig
 from numazones_client.resources import DEFINITIONS, NAMESPACES, NODES, NUMAZONES, PODS
 from numazones_simulator import clock, machine_tree
-from numazones_simulator.apiserver import ApiServer
 from numazones_simulator.kubelet.kubelet import Kubelet
 from numazones_simulator.kubelet.node_spec import NodeSpec, configuration, node_object
 from numazones_simulator.kubelet.podresources import PodResourcesServer

@@ -21,14 +21,14 @@ from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.node import Node as KubeletNode
 from numazones.machine import CPU, Machine, NUMANode
 from numazones.pod import Pod
-from numazones.policies.koordinator import admission as koordinator
-from numazones.policies.koordinator.annotations import NUMA_TOPOLOGY_SPEC, QOS_CLASS
-from numazones.policies.koordinator.node import Node as KoordinatorNode
-from numazones.policies.topology_aware import admission as topology_aware
-from numazones.policies.topology_aware.config import DEFAULTS, Configuration
-from numazones.policies.topology_aware.hardware import Hardware
-from numazones.policies.topology_aware.node import Node as TopologyAwareNode
+from numazones_koordinator import admission as koordinator
+from numazones_koordinator.annotations import NUMA_TOPOLOGY_SPEC, QOS_CLASS
+from numazones_koordinator.node import Node as KoordinatorNode
 from numazones_simulator.kubelet.koordlet import topology_of
+from numazones_topology_aware import admission as topology_aware
+from numazones_topology_aware.config import DEFAULTS, Configuration
+from numazones_topology_aware.hardware import Hardware
+from numazones_topology_aware.node import Node as TopologyAwareNode
 
 GIB = 1 << 30
 SIZES = (2, 4, 8)

@@ -23,8 +23,8 @@ from numazones.kubelet.rejection import CREATE_CONTAINER_ERROR, STATUS_PREFIX
 from numazones.pod import Pod
 
 if TYPE_CHECKING:  # the other placement models; who needs one has loaded it
-    from numazones.policies.koordinator.node import Node as KoordinatorNode
-    from numazones.policies.topology_aware.node import Node as TopologyAwareNode
+    from numazones_koordinator.node import Node as KoordinatorNode
+    from numazones_topology_aware.node import Node as TopologyAwareNode
 
 MIRROR = "kubernetes.io/config.mirror"
 """Annotation of a static pod's image in the API; its value is the UID that the kubelet knows the pod by."""

@@ -15,7 +15,7 @@ from prometheus_client.metrics import MetricWrapperBase
 
 from numazones_client import ClusterConfig
 from numazones_exporter.metrics import Metrics as ExporterMetrics
-from numazones_operator.metrics import FiguresCollector
+from numazones_operator.metrics.registry import FiguresCollector
 from numazones_operator.options import Options
 from numazones_operator.process import Operator
 

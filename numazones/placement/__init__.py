@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         schedulers,
         zones_of,
     )
-    from numazones.policies.koordinator.scheduler import Scheduler
+    from numazones_koordinator.scheduler import Scheduler
 
 __all__ = [
     "DECIDERS",
@@ -87,7 +87,7 @@ def model_of(node: "KubeletNode | PolicyNode") -> Model:
     """Whose node it is."""
     if isinstance(node, KubeletNode):
         return Model.KUBELET
-    from numazones.policies.koordinator.node import Node as KoordinatorNode  # noqa: PLC0415 - see the docstring above
+    from numazones_koordinator.node import Node as KoordinatorNode  # noqa: PLC0415 - see the docstring above
 
     return Model.KOORDINATOR if isinstance(node, KoordinatorNode) else Model.TOPOLOGY_AWARE
 
@@ -103,7 +103,7 @@ def shown(node: Mapping[str, Any], topology: Mapping[str, Any] | None) -> Model:
     marks = [key for key in (*labels, *notes) if str(key).startswith(_KOORDINATOR_PREFIXES)]
     policy = None
     if topology is not None:
-        from numazones.policies.topology_aware.live import policy_of  # noqa: PLC0415 - see the docstring above
+        from numazones_topology_aware.live import policy_of  # noqa: PLC0415 - see the docstring above
 
         policy = policy_of(topology)
     if marks and policy is not None:

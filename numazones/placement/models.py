@@ -15,21 +15,21 @@ from numazones.kubelet.config import BEST_EFFORT, POLICY_NONE
 from numazones.kubelet.node import Node as KubeletNode
 from numazones.placement import DECIDERS, Model, UnreadableNode
 from numazones.pod import Pod
-from numazones.policies.koordinator import admission as koordinator
-from numazones.policies.koordinator import explanation as koordinator_explanation
-from numazones.policies.koordinator.amounts import milli, whole
-from numazones.policies.koordinator.node import Node as KoordinatorNode
-from numazones.policies.koordinator.scheduler import Scheduler
-from numazones.policies.topology_aware import admission as topology_aware
-from numazones.policies.topology_aware import explanation as topology_aware_explanation
-from numazones.policies.topology_aware.hardware import Hardware
-from numazones.policies.topology_aware.live import (
+from numazones.resources import CPU, MEMORY
+from numazones_koordinator import admission as koordinator
+from numazones_koordinator import explanation as koordinator_explanation
+from numazones_koordinator.amounts import milli, whole
+from numazones_koordinator.node import Node as KoordinatorNode
+from numazones_koordinator.scheduler import Scheduler
+from numazones_topology_aware import admission as topology_aware
+from numazones_topology_aware import explanation as topology_aware_explanation
+from numazones_topology_aware.hardware import Hardware
+from numazones_topology_aware.live import (
     configuration_of,
     node_from_cluster,
     published_pools,
 )
-from numazones.policies.topology_aware.node import Node as TopologyAwareNode
-from numazones.resources import CPU, MEMORY
+from numazones_topology_aware.node import Node as TopologyAwareNode
 
 _MILLI = 1000
 

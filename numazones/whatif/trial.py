@@ -22,9 +22,9 @@ from numazones.kubelet.node import Node
 from numazones.kubelet.node_admission import admit_to_node
 from numazones.kubelet.node_info import NodeInfo
 from numazones.pod import Pod
-from numazones.policies.koordinator.node import Node as KoordinatorNode
 from numazones.resources import CPU, MEMORY
 from numazones.whatif.workload import Event, Leaving
+from numazones_koordinator.node import Node as KoordinatorNode
 
 UNSCHEDULABLE = "Unschedulable"
 """Reason of a pod for which the scheduler finds no node."""

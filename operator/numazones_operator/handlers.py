@@ -29,9 +29,9 @@ import kopf
 from numazones.api.meta import API_VERSION
 from numazones_client import ClusterConfig
 from numazones_client.resources import REBALANCE_POLICIES, REBALANCE_RECOMMENDATIONS
-from numazones_operator.admission_gates import GATE, OPT_IN, SWITCHED_OFF
-from numazones_operator.announcements import COMPONENT
-from numazones_operator.decoding import NamespaceLabels
+from numazones_operator.mirror.decoding import NamespaceLabels
+from numazones_operator.placement.admission_gates import GATE, OPT_IN, SWITCHED_OFF
+from numazones_operator.predictions.events import COMPONENT
 from numazones_operator.rebalance.intent import Intent
 from numazones_operator.rebalance.objects import APPROVE, PolicyObject, Recommendation, condition
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from numazones.fragmentation import Shape
-from numazones.policies.koordinator.scheduler import SCHEDULER_NAME
+from numazones_koordinator.scheduler import SCHEDULER_NAME
 from numazones_program.settings import InvalidSetting
 
 

@@ -14,18 +14,18 @@ import time
 from collections.abc import Callable
 
 from numazones.cluster import ClusterPod
-from numazones.policies.koordinator.scheduler import Scheduler
 from numazones.prediction import Prediction
 from numazones_client import Client
-from numazones_operator.admission_predictions import holders_of
-from numazones_operator.announcements import Announcements
-from numazones_operator.cluster_state import Clock, ClusterState
-from numazones_operator.live_forecasts import LiveForecasts
-from numazones_operator.metrics import Metrics
-from numazones_operator.misses import Misses
+from numazones_koordinator.scheduler import Scheduler
+from numazones_operator.metrics.registry import Metrics
+from numazones_operator.mirror.cluster_state import Clock, ClusterState
 from numazones_operator.options import Options
-from numazones_operator.publisher import Publisher
-from numazones_operator.truth import Expectation, Truth
+from numazones_operator.predictions.admission_predictions import holders_of
+from numazones_operator.predictions.events import Announcements
+from numazones_operator.predictions.live_forecasts import LiveForecasts
+from numazones_operator.predictions.publisher import Publisher
+from numazones_operator.verification.misses import Misses
+from numazones_operator.verification.verifier import Expectation, Truth
 
 
 class Pipeline:

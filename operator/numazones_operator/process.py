@@ -32,25 +32,25 @@ from numazones_client.resources import (
     TOPOLOGY_AWARE_POLICIES,
     Resource,
 )
-from numazones_operator import decoding
-from numazones_operator.admission_gates import AdmissionGates
-from numazones_operator.admission_predictions import Published
-from numazones_operator.cluster_figures import ClusterFigures
 from numazones_operator.handlers import Memo
+from numazones_operator.kopf_operator import run_kopf
 from numazones_operator.leadership import Leadership, Term
-from numazones_operator.leading import run_kopf
-from numazones_operator.metrics import FiguresCollector, Metrics
+from numazones_operator.metrics.cluster_gauges import ClusterFigures
+from numazones_operator.metrics.registry import FiguresCollector, Metrics
+from numazones_operator.metrics.work_gauges import GateFigures, PredictionFigures, QueueFigures
+from numazones_operator.mirror import decoding
+from numazones_operator.mirror.stale_exporters import Silences
+from numazones_operator.mirror.unreadable_objects import UnreadableObjects
 from numazones_operator.options import Options
 from numazones_operator.page.gathering import Gathering
 from numazones_operator.page.server import LivePage
 from numazones_operator.pipeline import Pipeline
+from numazones_operator.placement.admission_gates import AdmissionGates
+from numazones_operator.predictions.admission_predictions import Published
 from numazones_operator.rebalance.controller import Rebalancing
 from numazones_operator.rebalance.inputs import Inputs
 from numazones_operator.rebalance.intent import Intent
 from numazones_operator.rebalance.metrics import RebalanceFigures, RebalanceMetrics
-from numazones_operator.silences import Silences
-from numazones_operator.unreadable import UnreadableObjects
-from numazones_operator.work_figures import GateFigures, PredictionFigures, QueueFigures
 from numazones_program import logs, probes
 from numazones_program.signals import ending_signals
 

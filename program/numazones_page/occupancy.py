@@ -13,10 +13,10 @@ from numazones.cluster import ClusterNode
 from numazones.cpuset import CPUSet
 from numazones.kubelet.node import Node as KubeletNode
 from numazones.machine import CPU, Machine
-from numazones.policies.koordinator.amounts import milli
-from numazones.policies.koordinator.node import Node as KoordinatorNode
-from numazones.policies.topology_aware.node import Node as TopologyAwareNode
 from numazones.resources import MEMORY
+from numazones_koordinator.amounts import milli
+from numazones_koordinator.node import Node as KoordinatorNode
+from numazones_topology_aware.node import Node as TopologyAwareNode
 
 _MILLI = 1000
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from numazones.api import crd
+from numazones_apiserver import ApiServer
+from numazones_apiserver.server import NodeProxy
 from numazones_client import AlreadyExists, Client, ClusterConfig, Resource
 from numazones_client.resources import DEFINITIONS, NAMESPACES
-from numazones_simulator.apiserver import ApiServer
-from numazones_simulator.apiserver.server import NodeProxy
 
 NAMESPACE = "numazones-system"
 

@@ -12,11 +12,11 @@ from numazones.cluster import ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
 from numazones.placement import Model
 from numazones.pod import Pod
-from numazones.policies.koordinator.admission import Admission, admit
-from numazones.policies.koordinator.node import Node
-from numazones.policies.koordinator.scheduler import SCHEDULER_NAME
 from numazones_client import APIError, Client
 from numazones_client.resources import PODS
+from numazones_koordinator.admission import Admission, admit
+from numazones_koordinator.node import Node
+from numazones_koordinator.scheduler import SCHEDULER_NAME
 from numazones_simulator.kubelet import koordlet
 from numazones_simulator.kubelet.node_spec import NodeSpec, node_object
 from numazones_simulator.mirror import Body

@@ -17,6 +17,7 @@ import click
 
 from numazones.errors import NumazonesError
 from numazones.wording import counted
+from numazones_apiserver.__main__ import main as apiserver
 from numazones_program.signals import ending_signals
 from numazones_simulator import (
     animation,
@@ -30,7 +31,6 @@ from numazones_simulator import (
     tables,
 )
 from numazones_simulator.addresses import free_address
-from numazones_simulator.apiserver.__main__ import main as apiserver
 from numazones_simulator.control_plane import ControlPlane
 from numazones_simulator.screen import Screen
 from numazones_simulator.simulated_cluster import Publishing, SimulatedCluster

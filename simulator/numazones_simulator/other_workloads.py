@@ -10,8 +10,8 @@ from itertools import count
 from typing import Any
 
 from numazones.placement import Model
-from numazones.policies.koordinator.annotations import NUMA_TOPOLOGY_SPEC, QOS_CLASS
-from numazones.policies.koordinator.scheduler import SCHEDULER_NAME
+from numazones_koordinator.annotations import NUMA_TOPOLOGY_SPEC, QOS_CLASS
+from numazones_koordinator.scheduler import SCHEDULER_NAME
 from numazones_simulator.node_kinds import KOORDINATOR_GPU, MODEL_LABEL
 from numazones_simulator.workload import best_effort, container, manifest
 

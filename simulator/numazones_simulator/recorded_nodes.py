@@ -8,8 +8,8 @@ from typing import Any
 
 import yaml
 
+from numazones_apiserver import ApiError, ApiServer
 from numazones_simulator import exporters, recordings
-from numazones_simulator.apiserver import ApiError, ApiServer
 from numazones_simulator.control_plane import ControlPlane, control_plane, create_namespace
 from numazones_simulator.programs import Programs
 from numazones_simulator.recordings import Recording

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from numazones_apiserver import ApiServer
 from numazones_client import (
     AlreadyExists,
     Client,
@@ -20,7 +21,6 @@ from numazones_client import (
 )
 from numazones_client.config import StaticToken
 from numazones_client.resources import LEASES, NODES
-from numazones_simulator.apiserver import ApiServer
 
 
 @pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.real_apiserver)])

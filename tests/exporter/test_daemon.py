@@ -17,13 +17,13 @@ from aiohttp import ClientSession, web
 from prometheus_client import CollectorRegistry
 
 from numazones import machines
+from numazones_apiserver import ApiServer
+from numazones_apiserver.requests import RequestInfo
 from numazones_client import Client, ClusterConfig, RetryPolicy
 from numazones_client.resources import DEFINITIONS, LEASES, NAMESPACES, NODES, NUMAZONES, PODS
 from numazones_exporter import daemon, health
 from numazones_exporter.options import Options
 from numazones_simulator import machine_tree
-from numazones_simulator.apiserver import ApiServer
-from numazones_simulator.apiserver.requests import RequestInfo
 from numazones_simulator.kubelet.kubelet import Kubelet
 from numazones_simulator.kubelet.node_spec import NodeSpec, configuration, node_object
 from numazones_simulator.kubelet.podresources import PodResourcesServer

@@ -8,12 +8,12 @@ from prometheus_client import CollectorRegistry
 
 from numazones.api.meta import ObjectMeta, OwnerReference
 from numazones.api.numazone import NUMAZone, NUMAZoneSpec, NUMAZoneStatus, Resource, zone_name
+from numazones_apiserver import ApiServer
 from numazones_client import NO_RETRY, Client, ClusterConfig, ServerError, UnknownResource
 from numazones_client.resources import DEFINITIONS, NODE_RESOURCE_TOPOLOGIES
 from numazones_exporter.metrics import Metrics
 from numazones_exporter.noderesourcetopology import NodeResourceTopologyPublisher
 from numazones_exporter.publish import RESYNC_SECONDS, Writer
-from numazones_simulator.apiserver import ApiServer
 
 from .fake_api import FakeAPI
 from .topologies import TOPOLOGIES

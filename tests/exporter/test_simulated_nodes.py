@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from numazones.api.zones import node_from_zones
-from numazones.conformance import scenario as reading
 from numazones.errors import NumazonesError
 from numazones.kubelet.admission import admit, remove
 from numazones.kubelet.node import Node
@@ -24,6 +23,7 @@ from numazones_exporter.sources.reading import Sources, observe
 from numazones_simulator import machine_tree
 from numazones_simulator.kubelet.podresources import allocatable, listed
 from numazones_simulator.kubelet.state_files import StateFiles
+from tests.conformance import scenario as reading
 
 VECTORS = Path(__file__).parents[1] / "data" / "conformance"
 COPIED = (

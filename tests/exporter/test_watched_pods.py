@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from numazones_apiserver import ApiServer
 from numazones_client import NO_RETRY, Client, ClusterConfig, ConfigError, Unreachable
 from numazones_client.config import FileToken
 from numazones_client.resources import PODS
@@ -14,7 +15,6 @@ from numazones_exporter.sources.api import APIPodsReader, LazyClient
 from numazones_exporter.triggers import INTERVAL, Wakeups
 from numazones_exporter.triggers import PODS as PODS_CHANGED
 from numazones_exporter.watched_pods import WatchedPods
-from numazones_simulator.apiserver import ApiServer
 
 NODE = "worker-3"
 

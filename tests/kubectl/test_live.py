@@ -15,10 +15,10 @@ from kubectl_numazones.cluster import Source, read
 from kubectl_numazones.kinds import KINDS
 from kubectl_numazones.live.app import Live
 from kubectl_numazones.live.lines import forbidden
+from numazones_apiserver.errors import ApiError
+from numazones_apiserver.faults import Fault
 from numazones_client.resources import PODS
 from numazones_simulator import node_kinds
-from numazones_simulator.apiserver.errors import ApiError
-from numazones_simulator.apiserver.faults import Fault
 from tests.kubectl.conftest import cluster, node_body, pod_body, written
 from tests.operator.closed_loop import closed_loop, eventually
 

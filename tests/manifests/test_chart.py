@@ -14,10 +14,10 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from numazones_apiserver.server import ApiServer
 from numazones_client import Client, ClusterConfig
 from numazones_client.errors import NotFound
 from numazones_client.resources import DEFINITIONS, DEPLOYMENTS
-from numazones_simulator.apiserver.server import ApiServer
 
 from .. import real_apiserver  # noqa: TID252 - test folders are not packages
 from .kustomizations import COMPONENTS, ROOT, composition, facts, rendered

@@ -10,10 +10,10 @@ import pytest
 from numazones import advice
 from numazones.advice import Change
 from numazones.cluster import ClusterNode, ClusterPod
-from numazones.conformance import scenario as scenarios
 from numazones.kubelet.admission import Admission, admit
 from numazones.kubelet.node import Node
 from numazones.pod import Pod
+from tests.conformance import scenario as scenarios
 
 from .kubelet import building
 

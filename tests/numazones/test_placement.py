@@ -14,11 +14,6 @@ from numazones.dump import Dump
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.node import Node as KubeletNode
 from numazones.placement import DECIDERS, Model, PolicyNode, UnreadableNode, model_of, seen, shown
-from numazones.policies.koordinator.annotations import NODE_NUMA_TOPOLOGY_POLICY, NUMA_TOPOLOGY_SPEC
-from numazones.policies.koordinator.scheduler import SCHEDULER_NAME
-from numazones.policies.topology_aware.hardware import Hardware
-from numazones.policies.topology_aware.node import Node as TopologyAwareNode
-from numazones.policies.topology_aware.publishing import topology_of
 from numazones.prediction import (
     ADMISSIBLE,
     INADMISSIBLE,
@@ -38,9 +33,14 @@ from numazones.rebalance.filter import Surroundings
 from numazones.rebalance.goals import is_known
 from numazones.rebalance.moves import place
 from numazones.rebalance.policy import Policy
+from numazones_koordinator.annotations import NODE_NUMA_TOPOLOGY_POLICY, NUMA_TOPOLOGY_SPEC
+from numazones_koordinator.scheduler import SCHEDULER_NAME
+from numazones_topology_aware.hardware import Hardware
+from numazones_topology_aware.node import Node as TopologyAwareNode
+from numazones_topology_aware.publishing import topology_of
+from tests.models.koordinator import building as koordinator
+from tests.models.topology_aware.machines import configuration, hardware
 from tests.numazones.kubelet import building as kubelet
-from tests.numazones.policies.koordinator import building as koordinator
-from tests.numazones.policies.topology_aware.machines import configuration, hardware
 
 GIB = 2**30
 NOW = datetime(2026, 11, 22, tzinfo=UTC)

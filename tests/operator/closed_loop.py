@@ -11,12 +11,12 @@ from typing import Any
 import aiohttp
 
 from numazones.api.meta import NODE_LABEL
+from numazones_apiserver import ApiServer
 from numazones_client import Client, ClusterConfig
 from numazones_client.resources import ADMISSION_PREDICTIONS, LEASES, NUMAZONES, PODS
 from numazones_operator.options import Options
 from numazones_operator.process import Operator
 from numazones_simulator import other_models
-from numazones_simulator.apiserver import ApiServer
 from numazones_simulator.control_plane import control_plane
 from numazones_simulator.koord_scheduler import KoordScheduler, books
 from numazones_simulator.kubelet.agent import Agent

@@ -12,18 +12,18 @@ import pytest
 from numazones.api.meta import NODE_LABEL
 from numazones_client import Client, ClusterConfig, from_kubeconfig
 from numazones_client.resources import ADMISSION_PREDICTIONS, LEASES, NAMESPACES, NODES, NUMAZONES, PODS
-from numazones_operator import silences
-from numazones_operator.admission_gates import GATE, OPT_IN
+from numazones_operator.mirror import stale_exporters
+from numazones_operator.placement.admission_gates import GATE, OPT_IN
 from numazones_operator.process import Operator
 from numazones_simulator import node_kinds
 from numazones_simulator.kubelet.fleet import Fleet
 from numazones_simulator.kubelet.zone_publisher import ZonePublisher
+from tests.operator.verification.test_misses import Erring, config_map, kept
 
 from ..manifests.kustomizations import composition  # noqa: TID252 - test folders are not packages
 from ..real_apiserver import RealAPIServer  # noqa: TID252
 from .closed_loop import OPTIONS, Loop, closed_loop, eventually, metrics, pod_body
 from .rights import granted, note_rights
-from .test_misses import Erring, config_map, kept
 
 ROOT = Path(__file__).resolve().parents[2]
 MANIFESTS = ROOT / "manifests"
@@ -99,7 +99,7 @@ async def exercise(loop: Loop, operator: Operator) -> None:
 async def test_every_right_is_used_and_every_call_is_granted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(silences, "_PERIOD", 0.1)
+    monkeypatch.setattr(stale_exporters, "_PERIOD", 0.1)
     used = note_rights(monkeypatch)
     async with closed_loop(tmp_path) as loop:
         await loop.start_nodes(node_kinds.mixed(2))

@@ -15,9 +15,9 @@ from numazones.kubelet.node import Node
 from numazones.prediction import Prediction
 from numazones_client import Unreadable
 from numazones_client.resources import NODES, NUMAZONES
-from numazones_operator import decoding
-from numazones_operator.decoding import Heartbeat, ZoneReport
-from numazones_operator.metrics import Metrics
+from numazones_operator.metrics.registry import Metrics
+from numazones_operator.mirror import decoding
+from numazones_operator.mirror.decoding import Heartbeat, ZoneReport
 from numazones_operator.options import Options
 from numazones_operator.pipeline import Pipeline
 from numazones_simulator import node_kinds

@@ -14,14 +14,14 @@ import pytest
 from numazones import prediction
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.placement import Model
-from numazones.policies.topology_aware.node import Node as TopologyAwareNode
 from numazones_client import NotFound
 from numazones_client.resources import PODS
 from numazones_operator.process import Operator
-from numazones_operator.truth import Expectation, Truth, Verification, outcome
+from numazones_operator.verification.verifier import Expectation, Truth, Verification, outcome
 from numazones_simulator import node_kinds, other_workloads
 from numazones_simulator.kubelet.nri import TopologyAwarePlugin
 from numazones_simulator.workload import Workload
+from numazones_topology_aware.node import Node as TopologyAwareNode
 
 from .closed_loop import PATIENCE, Loop, closed_loop, eventually, metrics
 

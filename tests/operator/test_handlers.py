@@ -21,8 +21,8 @@ from numazones_client.resources import (
     REBALANCE_RECOMMENDATIONS,
 )
 from numazones_operator import handlers
-from numazones_operator.admission_gates import OPT_IN
-from numazones_operator.leading import run_kopf
+from numazones_operator.kopf_operator import run_kopf
+from numazones_operator.placement.admission_gates import OPT_IN
 from numazones_operator.process import Operator
 from numazones_operator.rebalance.intent import Intent
 from numazones_simulator import node_kinds

@@ -13,11 +13,11 @@ from numazones.api.zones import zones_from_node
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones_client import Forbidden, NamespaceTerminating, NotFound, Unreachable
 from numazones_client.errors import Request
-from numazones_operator.admission_predictions import Published
-from numazones_operator.decoding import Heartbeat, ZoneReport
-from numazones_operator.metrics import Metrics
+from numazones_operator.metrics.registry import Metrics
+from numazones_operator.mirror.decoding import Heartbeat, ZoneReport
 from numazones_operator.options import Options
 from numazones_operator.pipeline import Pipeline
+from numazones_operator.predictions.admission_predictions import Published
 from numazones_simulator import node_kinds
 from numazones_simulator.kubelet.node_spec import node_object
 

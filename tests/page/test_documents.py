@@ -14,11 +14,9 @@ from numazones.dump import Dump
 from numazones.fragmentation import Shape, exclusive_cpus, room
 from numazones.kubelet.admission import admit
 from numazones.pod import Pod
-from numazones.policies.koordinator.node import Node as KoordinatorNode
-from numazones.policies.topology_aware.admission import admit as admit_topology_aware
-from numazones.policies.topology_aware.node import Node as TopologyAwareNode
 from numazones.prediction import predict
 from numazones.rebalance.dump import situation_of
+from numazones_koordinator.node import Node as KoordinatorNode
 from numazones_page import html
 from numazones_page.documents import (
     Waiting,
@@ -28,10 +26,12 @@ from numazones_page.documents import (
     waiting_documents,
 )
 from numazones_page.occupancy import Occupancy, occupancy_of
+from numazones_topology_aware.admission import admit as admit_topology_aware
+from numazones_topology_aware.node import Node as TopologyAwareNode
 from tests.kubectl.conftest import pod_body
 from tests.kubectl.guide_cluster import guide_cluster
+from tests.models.topology_aware.machines import configuration, guaranteed, hardware
 from tests.numazones.kubelet import building
-from tests.numazones.policies.topology_aware.machines import configuration, guaranteed, hardware
 from tests.page.clusters import dump
 
 SHAPES = (Shape.parse("cpu=4"), Shape.parse("cpu=16"))

@@ -28,12 +28,12 @@ from cryptography.x509.oid import NameOID
 from grpclib.const import Cardinality, Handler
 from grpclib.server import Server, Stream
 
+from numazones_apiserver import ApiServer
 from numazones_client import Client, ClusterConfig
 from numazones_client.config import StaticToken
 from numazones_client.resources import ADMISSION_PREDICTIONS, NUMAZONES, PODS
 from numazones_exporter import podresources_pb2 as pb
 from numazones_simulator import recorded_nodes, recordings
-from numazones_simulator.apiserver import ApiServer
 from numazones_simulator.control_plane import ControlPlane
 from numazones_simulator.recordings import Recording
 

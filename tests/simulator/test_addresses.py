@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
+from numazones_apiserver.server import ApiServer
 from numazones_simulator import addresses
 from numazones_simulator.addresses import free_address
-from numazones_simulator.apiserver.server import ApiServer
 
 
 def port_of(address: str) -> int:

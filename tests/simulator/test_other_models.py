@@ -9,17 +9,17 @@ import pytest
 
 from numazones.cluster import ClusterPod
 from numazones.placement import Model
-from numazones.policies.koordinator.annotations import RESOURCE_STATUS
-from numazones.policies.topology_aware.live import published_pools
 from numazones_client.resources import (
     KOORDINATOR_DEVICES,
     NODE_RESOURCE_TOPOLOGIES,
     PODS,
     TOPOLOGY_AWARE_POLICIES,
 )
+from numazones_koordinator.annotations import RESOURCE_STATUS
 from numazones_simulator import node_kinds, other_workloads
 from numazones_simulator.kubelet import agent
 from numazones_simulator.node_kinds import MODEL_LABEL
+from numazones_topology_aware.live import published_pools
 
 from ..operator.closed_loop import Loop, closed_loop, eventually, pod_body  # noqa: TID252
 

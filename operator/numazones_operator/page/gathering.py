@@ -19,8 +19,8 @@ from numazones import prediction
 from numazones.advice import advise_on
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.prediction import Prediction
-from numazones_operator.cluster_state import Clock
-from numazones_operator.metrics import Metrics
+from numazones_operator.metrics.registry import Metrics
+from numazones_operator.mirror.cluster_state import Clock
 from numazones_operator.options import Options
 from numazones_operator.page.board import Board
 from numazones_operator.pipeline import Pipeline

@@ -30,9 +30,9 @@ from numazones.rebalance.whatif import unmovable_by_rule
 from numazones.wording import counted
 from numazones_client import APIError, Client, Conflict, NotFound
 from numazones_client.resources import EVENTS, REBALANCE_POLICIES, REBALANCE_RECOMMENDATIONS
-from numazones_operator.announcements import event
-from numazones_operator.cluster_state import ClusterState
-from numazones_operator.live_forecasts import LiveForecasts
+from numazones_operator.mirror.cluster_state import ClusterState
+from numazones_operator.predictions.events import event
+from numazones_operator.predictions.live_forecasts import LiveForecasts
 from numazones_operator.rebalance.execution import Advance, Execution
 from numazones_operator.rebalance.inputs import Inputs
 from numazones_operator.rebalance.metrics import RebalanceMetrics
@@ -54,7 +54,7 @@ from numazones_operator.rebalance.objects import (
     recommendation_body,
     was_evicted,
 )
-from numazones_operator.rebalance.wishes import is_wish
+from numazones_operator.rebalance.rejected_pods import is_wish
 
 _JUDGEMENT = timedelta(seconds=10)
 """Proposals are judged no more often than this: on large clusters it takes a while."""

@@ -22,8 +22,8 @@ from numazones.fragmentation import zones_of
 from numazones.rebalance.moves import Plan
 from numazones.rebalance.policy import Policy
 from numazones_client import APIError, Client, Conflict, Forbidden, NotFound, TooManyRequests
-from numazones_operator.admission_gates import GATE, OPT_IN
-from numazones_operator.cluster_state import ClusterState
+from numazones_operator.mirror.cluster_state import ClusterState
+from numazones_operator.placement.admission_gates import GATE, OPT_IN
 from numazones_operator.rebalance.inputs import Inputs
 from numazones_operator.rebalance.objects import (
     EVICTED,
@@ -42,7 +42,8 @@ from numazones_operator.rebalance.objects import (
     Recommendation,
     read,
 )
-from numazones_operator.rebalance.reality import (
+from numazones_operator.rebalance.rejected_pods import is_wish, wishes
+from numazones_operator.rebalance.remaining_plan import (
     goal_of,
     objection,
     realized,
@@ -50,7 +51,6 @@ from numazones_operator.rebalance.reality import (
     running,
     waiting_pods,
 )
-from numazones_operator.rebalance.wishes import is_wish, wishes
 
 _log = logging.getLogger(__name__)
 

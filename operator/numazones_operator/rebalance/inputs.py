@@ -18,7 +18,7 @@ from numazones_client.resources import BUDGETS, CLAIMS, JOBS, PRIORITY_CLASSES, 
 from numazones_client.table import Table
 from numazones_operator.rebalance.intent import Intent
 from numazones_operator.rebalance.objects import FAILED, GONE, PENDING, read
-from numazones_operator.rebalance.wishes import with_wishes
+from numazones_operator.rebalance.rejected_pods import with_wishes
 
 OWNERS = (REPLICA_SETS, STATEFUL_SETS, JOBS)
 """Kinds that make pods from a template of their own."""

@@ -16,7 +16,7 @@ from numazones.errors import NumazonesError
 from numazones_client import Client, Resource, UnknownResource
 from numazones_client.resources import NAMESPACES, REBALANCE_POLICIES, REBALANCE_RECOMMENDATIONS
 from numazones_client.table import Table
-from numazones_operator.decoding import NamespaceLabels
+from numazones_operator.mirror.decoding import NamespaceLabels
 from numazones_operator.rebalance.objects import PolicyObject, Recommendation
 
 T = TypeVar("T")

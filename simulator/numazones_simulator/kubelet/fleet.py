@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from numazones.errors import NumazonesError
+from numazones_apiserver import ApiError
 from numazones_client import Client
 from numazones_client.resources import PODS
-from numazones_simulator.apiserver import ApiError
 from numazones_simulator.kubelet.agent import Agent
 from numazones_simulator.kubelet.kubelet import Kubelet
 from numazones_simulator.kubelet.node_spec import NodeSpec

@@ -4,8 +4,8 @@ import json
 from typing import Any
 
 from numazones.machine import Machine
-from numazones.policies.koordinator.annotations import CPU_TOPOLOGY
 from numazones_client.resources import KOORDINATOR_DEVICES, NODE_RESOURCE_TOPOLOGIES
+from numazones_koordinator.annotations import CPU_TOPOLOGY
 from numazones_simulator.kubelet.node_spec import NodeSpec
 
 _GPU = {

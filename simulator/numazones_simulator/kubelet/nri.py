@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from numazones.pod import Pod
-from numazones.policies.topology_aware.admission import create_missing, remove
-from numazones.policies.topology_aware.config import DEFAULTS, Configuration
-from numazones.policies.topology_aware.hardware import Hardware
-from numazones.policies.topology_aware.node import Node
 from numazones_simulator.kubelet.node_spec import NodeSpec
+from numazones_topology_aware.admission import create_missing, remove
+from numazones_topology_aware.config import DEFAULTS, Configuration
+from numazones_topology_aware.hardware import Hardware
+from numazones_topology_aware.node import Node
 
 CONFIGURATION: Mapping[str, Any] = {**DEFAULTS, "reservedResources": {"cpu": "750m"}}
 """Spec of the TopologyAwarePolicy resource that all simulated nodes use."""

@@ -13,13 +13,13 @@ from typing import Any
 from numazones.api.meta import NODE_LABEL
 from numazones.api.zones import zones_from_node
 from numazones.placement import Model
-from numazones.policies.topology_aware.publishing import topology_of
 from numazones_client import APIError, Client, Resource
 from numazones_client.resources import KOORDINATOR_DEVICES, LEASES, NODE_RESOURCE_TOPOLOGIES, NUMAZONES
 from numazones_simulator import clock
 from numazones_simulator.control_plane import NAMESPACE
 from numazones_simulator.kubelet import koordlet
 from numazones_simulator.kubelet.agent import Agent
+from numazones_topology_aware.publishing import topology_of
 
 FIELD_MANAGER = "numazones-exporter"
 _LEASE_SECONDS = 180

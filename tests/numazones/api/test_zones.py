@@ -22,7 +22,6 @@ from numazones.api.zones import (
     node_from_zones,
     zones_from_node,
 )
-from numazones.conformance import scenario as vectors
 from numazones.errors import NumazonesError
 from numazones.kubelet.admission import admit, remove
 from numazones.kubelet.config import InvalidConfiguration, KubeletConfiguration, MemoryReservation
@@ -33,6 +32,7 @@ from numazones.kubelet.versions import UnsupportedVersion
 from numazones.machine import CPU, Machine, NUMANode
 from numazones.pod import Pod
 from numazones.sharing import Sharing
+from tests.conformance import scenario as vectors
 
 from .nodes import GIB, NIC, TPM, amounts, nodes, pod
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from numazones.conformance import scenario as reading
 from numazones.kubelet import checkpoints
 from numazones.kubelet.admission import admit, remove
 from numazones.kubelet.checkpoint_values import (
@@ -21,6 +20,7 @@ from numazones.kubelet.node import InvalidNodeState, Node
 from numazones.kubelet.restart import node_from_checkpoints
 from numazones.pod import Pod
 from numazones_simulator.kubelet import state_files
+from tests.conformance import scenario as reading
 
 SAMPLE = Path(__file__).resolve().parents[2] / "data" / "conformance"
 

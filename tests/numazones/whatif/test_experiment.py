@@ -14,7 +14,7 @@ from numazones.whatif.machine_type import blueprint
 from numazones.whatif.settings import parse
 from numazones.whatif.trial import Outcome
 from numazones.whatif.workload import Group, Recipe
-from tests.numazones.policies.koordinator import building as koordinator
+from tests.models.koordinator import building as koordinator
 
 MACHINE = "sockets=2,numa=2,cores=16,threads=2,memory=64Gi"
 

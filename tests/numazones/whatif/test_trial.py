@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.fragmentation import Shape
 from numazones.placement import DECIDERS, PolicyNode, model_of
-from numazones.policies.topology_aware.node import Node as TopologyAwareNode
 from numazones.whatif import trial
 from numazones.whatif.blueprint import started
 from numazones.whatif.draws import Draws
@@ -16,8 +15,9 @@ from numazones.whatif.machine_type import blueprint
 from numazones.whatif.settings import parse
 from numazones.whatif.trial import Outcome
 from numazones.whatif.workload import Event, Group, Leaving, Recipe
-from tests.numazones.policies.koordinator import building as koordinator
-from tests.numazones.policies.topology_aware.machines import configuration, hardware
+from numazones_topology_aware.node import Node as TopologyAwareNode
+from tests.models.koordinator import building as koordinator
+from tests.models.topology_aware.machines import configuration, hardware
 
 # 16 CPUs on each of two NUMA nodes; CPUs 0 and 16 are reserved.
 MACHINE = "sockets=2,numa=2,cores=16,threads=2,memory=64Gi,x.example/nic@1=2"

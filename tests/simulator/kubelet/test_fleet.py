@@ -11,10 +11,10 @@ import pytest
 from numazones import machines
 from numazones.kubelet import checkpoints
 from numazones.machines import Shape
+from numazones_apiserver import ApiServer
 from numazones_client import Client, ClusterConfig
 from numazones_client.resources import DEPLOYMENTS, LEASES, NODES, PODS, REPLICA_SETS
 from numazones_exporter.sources.podresources import SocketReader
-from numazones_simulator.apiserver import ApiServer
 from numazones_simulator.deployments import Deployments
 from numazones_simulator.kubelet.fleet import Fleet, SocketPathTooLong
 from numazones_simulator.kubelet.node_spec import NodeSpec, configuration

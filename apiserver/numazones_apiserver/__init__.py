@@ -1,0 +1,21 @@
+"""A Kubernetes API server embedded in a process: for tests, for the demo, for the simulator.
+
+`kubectl`, kopf and the `kubernetes` client take it for a real one as far as nodes, workloads and
+custom resources go; docs/reference/embedded-api-server.md says what it does and what it does not.
+"""
+
+from numazones_apiserver.errors import ApiError
+from numazones_apiserver.faults import Fault, Faults
+from numazones_apiserver.server import ApiServer, NodeProxy, NotLoopbackError
+from numazones_apiserver.writes import DeleteOptions, WriteOptions
+
+__all__ = [
+    "ApiError",
+    "ApiServer",
+    "DeleteOptions",
+    "Fault",
+    "Faults",
+    "NodeProxy",
+    "NotLoopbackError",
+    "WriteOptions",
+]

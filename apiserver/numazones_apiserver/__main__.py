@@ -1,0 +1,64 @@
+"""Runs the embedded API server by itself: `python -m numazones_apiserver`."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import click
+
+from numazones_apiserver.server import ApiServer, NotLoopbackError
+from numazones_program.signals import ending_signals
+
+
+async def _serve(host: str, port: int, token: str, kubeconfig: Path | None) -> None:
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in ending_signals():
+        loop.add_signal_handler(number, ended.set)
+    async with ApiServer(host=host, port=port, token=token) as server:
+        click.echo(f"Serving the Kubernetes API on {server.url}")
+        if kubeconfig is not None:
+            click.echo(f"kubectl --kubeconfig {server.kubeconfig(kubeconfig)} get nodes")
+        await ended.wait()
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option("--host", default="127.0.0.1", show_default=True, help="Loopback address to listen on.")
+@click.option(
+    "--port",
+    default=0,
+    show_default=True,
+    type=click.IntRange(0, 65535),
+    help="Port to listen on; 0 takes a free one.",
+)
+@click.option(
+    "--token", default="", help="Bearer token that requests must carry; without it everybody is let in."
+)
+@click.option(
+    "--kubeconfig",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write a kubeconfig for the server to this file.",
+)
+def main(host: str, port: int, token: str, kubeconfig: Path | None) -> None:
+    """Serve a Kubernetes API from memory, until interrupted.
+
+    It takes custom resource definitions, nodes, pods and workloads, but runs nothing: no kubelet, no
+    scheduler. Every object is gone when it ends. Try it:
+
+    \b
+      python -m numazones_apiserver --kubeconfig /tmp/kubeconfig &
+      kubectl --kubeconfig /tmp/kubeconfig create namespace demo
+      kubectl --kubeconfig /tmp/kubeconfig get namespaces
+
+    It listens on loopback only and grants every request: use it for trying things out and for tests,
+    never as a cluster.
+    """
+    try:
+        asyncio.run(_serve(host, port, token, kubeconfig))
+    except (NotLoopbackError, ValueError, OSError) as error:
+        raise click.ClickException(str(error)) from error
+
+
+if __name__ == "__main__":
+    main()

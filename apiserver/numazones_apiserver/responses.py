@@ -1,0 +1,92 @@
+"""Answers in the form that the client asked for: objects, tables, or metadata alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import orjson
+from aiohttp import web
+from multidict import CIMultiDict
+
+from numazones_apiserver import tables
+from numazones_apiserver.errors import ApiError, Object
+from numazones_apiserver.kinds import Kind
+from numazones_apiserver.watches import Rendering
+
+JSON: Final = "application/json"
+
+
+def cut(request: web.Request) -> web.Response:
+    """Cut the connection instead of answering."""
+    if request.transport is not None:
+        request.transport.abort()
+    return web.Response()
+
+
+def json_answer(
+    document: Object | bytes | Mapping[str, Any], code: int = 200, headers: Mapping[str, str] | None = None
+) -> web.Response:
+    """A JSON document, or one that is encoded already."""
+    body = document if isinstance(document, bytes) else orjson.dumps(document)
+    return web.Response(body=body, status=code, headers={"Content-Type": JSON, **(headers or {})})
+
+
+def form_of(request: web.Request) -> str:
+    """What the Accept header asks for: "Table", "Partial" for metadata only, or "" for whole objects."""
+    for part in request.headers.get("Accept", "").split(","):
+        media, *parameters = (one.strip() for one in part.split(";"))
+        wanted = dict(one.partition("=")[::2] for one in parameters)
+        if (
+            wanted.get("as") in ("Table", "PartialObjectMetadata", "PartialObjectMetadataList")
+            and media == JSON
+        ):
+            if wanted.get("v") == "v1" and wanted.get("g") == "meta.k8s.io":
+                return "Table" if wanted["as"] == "Table" else "Partial"
+        elif media in (JSON, "application/*", "*/*", "application/yaml", "") and "as" not in wanted:
+            return ""
+    if request.headers.get("Accept"):
+        message = f"406: Not Acceptable\n\nAvailable representations: {JSON}, {JSON};stream=watch"
+        raise ApiError(406, "NotAcceptable", message, details={})
+    return ""
+
+
+def rendering(request: web.Request, kind: Kind) -> Rendering | None:
+    """How a watch shows objects; None for objects as they are. A table's first event has its heads."""
+    form = form_of(request)
+    if form == "Partial":
+        return tables.partial
+    if form == "":
+        return None
+    include = request.query.get("includeObject", "Metadata")
+    told = False
+
+    def row(obj: Object) -> Object:
+        nonlocal told
+        heads, told = not told, True
+        metadata = {"resourceVersion": obj["metadata"]["resourceVersion"]}
+        if len(obj) == 3:  # noqa: PLR2004 - a bookmark: kind, apiVersion, metadata
+            return tables.table(kind.columns, (), metadata, heads=heads)
+        return tables.table(kind.columns, (obj,), metadata, include=include, heads=heads)
+
+    return row
+
+
+def respond(request: web.Request, kind: Kind, obj: Object, code: int, warnings: list[str]) -> web.Response:
+    """One object in the form that the client asked for, with warnings as headers."""
+    headers = [("Content-Type", JSON)]
+    headers += [("Warning", f'299 - "{_escaped(text)}"') for text in warnings]
+    form = form_of(request)
+    if obj.get("kind") == kind.kind and form:
+        metadata = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
+        include = request.query.get("includeObject", "Metadata")
+        obj = (
+            tables.table(kind.columns, (obj,), metadata, include=include)
+            if form == "Table"
+            else tables.partial(obj)
+        )
+    return web.Response(body=orjson.dumps(obj), status=code, headers=CIMultiDict(headers))
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ").replace("\r", " ")

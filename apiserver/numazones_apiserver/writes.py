@@ -1,0 +1,488 @@
+"""Creating, replacing, patching, applying and deleting objects.
+
+Everything here is synchronous and therefore atomic: the server is one thread, and a write reads,
+decides and stores before anything else runs. HTTP and waiting are elsewhere.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from numazones import timestamp
+from numazones_apiserver import custom_kinds, errors, fieldsets, ownership, patches
+from numazones_apiserver.errors import ApiError, Object
+from numazones_apiserver.kinds import Kind, Registry, name_of
+from numazones_apiserver.objects import Validation, checked, decoded, generated_name, now
+from numazones_apiserver.ownership import Change, Ownership, Writer
+from numazones_apiserver.store import Shelf, Store, Version
+
+FOREGROUND: Final = "foregroundDeletion"
+ORPHAN: Final = "orphan"
+_SERVER_OWNED: Final = (
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "generation",
+)
+# Groups whose objects may only be updated by somebody who says which version he has seen.
+_CONDITIONAL: Final = (
+    "coordination.k8s.io",
+    "policy",
+    "apiextensions.k8s.io",
+    "admissionregistration.k8s.io",
+)
+_RETURNED: Final = ("pods", "serviceaccounts", "services", "persistentvolumes", "persistentvolumeclaims")
+_PERMANENT: Final = ("default", "kube-system", "kube-public")
+_STATUS_RESET: Final = frozenset({("f:spec",)})
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """What the query of a write says."""
+
+    manager: str = "unknown"
+    subresource: str = ""
+    dry_run: bool = False
+    force: bool = False
+    validation: Validation = field(default_factory=Validation)
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOptions:
+    """The body or query of a delete."""
+
+    grace: int | None = None
+    propagation: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    dry_run: bool = False
+
+
+class Writes:
+    """All changes of the store that clients may ask for."""
+
+    def __init__(self, store: Store, registry: Registry) -> None:
+        self.store = store
+        self.registry = registry
+
+    # --- reading what is to be written --------------------------------------------------------
+
+    def shelf(self, kind: Kind) -> Shelf:
+        """Where objects of a kind are kept."""
+        return self.store.shelf(*kind.shelf)
+
+    def live(self, kind: Kind, namespace: str, name: str) -> Version:
+        """The stored object; raises ApiError 404."""
+        found = self.shelf(kind).objects.get((namespace, name))
+        if found is None:
+            raise errors.not_found(kind.group, kind.plural, name)
+        return found
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Object:
+        """The object in the form of the kind's version; raises ApiError 404."""
+        stored = self.live(kind, namespace, name).object
+        return kind.from_storage(stored) if kind.from_storage is not None else stored
+
+    # --- create -------------------------------------------------------------------------------
+
+    def create(self, kind: Kind, namespace: str, obj: Any, options: WriteOptions) -> Object:
+        """Store a new object; raises ApiError 400, 403, 404, 409 or 422."""
+        obj = self._identified(kind, namespace, obj)
+        metadata = obj["metadata"]
+        if metadata.get("resourceVersion"):
+            raise errors.internal("resourceVersion should not be set on objects to be created")
+        tries = 8 if not metadata.get("name") and metadata.get("generateName") else 1
+        for left in range(tries - 1, -1, -1):
+            named = obj
+            if tries > 1:
+                named = {**obj, "metadata": {**metadata, "name": generated_name(metadata["generateName"])}}
+            try:
+                return self._create(kind, namespace, named, options, None)
+            except ApiError as error:
+                if error.reason != "AlreadyExists" or not left:
+                    raise
+        raise AssertionError("unreachable: the last try returns or raises")
+
+    def _create(
+        self, kind: Kind, namespace: str, obj: Object, options: WriteOptions, owners: Ownership | None
+    ) -> Object:
+        metadata = {
+            key: value
+            for key, value in obj["metadata"].items()
+            if key not in (*_SERVER_OWNED, "resourceVersion", "selfLink", "managedFields")
+        }
+        metadata["uid"] = str(uuid.uuid4())
+        metadata["creationTimestamp"] = now()
+        if kind.generations:
+            metadata["generation"] = 1
+        obj = decoded(kind, {**obj, "metadata": metadata}, options.validation)
+        obj = kind.strategy.for_create(obj)
+        self._namespace_accepts(kind, namespace, name_of(obj))
+        checked(kind, obj, None)
+        if (namespace, name_of(obj)) in self.shelf(kind).objects:
+            raise errors.already_exists(kind.group, kind.plural, name_of(obj))
+        if owners is None:
+            writer = Writer(options.manager, "Update", kind.api_version, options.subresource)
+            owners = ownership.update(None, obj, writer, {}, self._change(kind, options.subresource))
+        obj = _owned(obj, owners)
+        return self._stored(kind, obj, options)
+
+    def _namespace_accepts(self, kind: Kind, namespace: str, name: str) -> None:
+        if not kind.namespaced:
+            return
+        found = self.store.shelf("", "namespaces").objects.get(("", namespace))
+        if found is None:
+            raise errors.not_found("", "namespaces", namespace)
+        if found.object["metadata"].get("deletionTimestamp"):
+            why = f"unable to create new content in namespace {namespace} because it is being terminated"
+            error = errors.forbidden(kind.group, kind.plural, name, why)
+            cause = {
+                "reason": "NamespaceTerminating",
+                "message": f"namespace {namespace} is being terminated",
+                "field": "metadata.namespace",
+            }
+            error.details = {**(error.details or {}), "causes": [cause]}
+            raise error
+
+    def _identified(self, kind: Kind, namespace: str, obj: Any, name: str = "") -> Object:
+        """The object once its kind, version, namespace and name agree with the request's path."""
+        if not isinstance(obj, dict):
+            raise errors.bad_request("the body of the request is not an object")
+        said = (obj.get("apiVersion") or kind.api_version, obj.get("kind") or kind.kind)
+        if said != (kind.api_version, kind.kind) and not kind.custom:
+            version = said[0].rpartition("/")[2]
+            raise errors.bad_request(
+                f'{said[1]} in version "{version}" cannot be handled as a {kind.kind}: '
+                f'no kind "{said[1]}" is registered for version "{said[0]}"'
+            )
+        if said != (kind.api_version, kind.kind):
+            raise errors.bad_request(
+                f"the API version in the data ({said[0]}, Kind={said[1]}) does not match the expected "
+                f"API version ({kind.api_version}, Kind={kind.kind})"
+            )
+        metadata = obj.get("metadata") or {}
+        if not isinstance(metadata, dict):
+            raise errors.bad_request("metadata is not an object")
+        metadata = dict(metadata)
+        if kind.namespaced:
+            if metadata.get("namespace") not in (None, "", namespace):
+                raise errors.bad_request(
+                    "the namespace of the provided object does not match the namespace sent on the request"
+                )
+            metadata["namespace"] = namespace
+        else:
+            metadata.pop("namespace", None)
+        if name:
+            if metadata.get("name") not in (None, "", name):
+                raise errors.bad_request(
+                    f"the name of the object ({metadata['name']}) does not match the name on the URL ({name})"
+                )
+            metadata["name"] = name
+        return {**obj, "apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
+
+    # --- replace, patch, apply ----------------------------------------------------------------
+
+    def replace(self, kind: Kind, namespace: str, name: str, obj: Any, options: WriteOptions) -> Object:
+        """Replace an object, or its status; raises ApiError 404, 409 or 422."""
+        live = self.get(kind, namespace, name)
+        obj = self._identified(kind, namespace, obj, name)
+        metadata = obj["metadata"]
+        if not metadata.get("resourceVersion"):
+            if kind.custom or kind.group in _CONDITIONAL:
+                detail = "must be specified for an update"
+                error = errors.FieldError(
+                    "FieldValueInvalid", "metadata.resourceVersion", f"Invalid value: 0x0: {detail}"
+                )
+                raise errors.invalid(kind.group, kind.kind, name, [error])
+            metadata["resourceVersion"] = live["metadata"]["resourceVersion"]
+        return self._update(kind, live, obj, options)
+
+    def patch(
+        self, kind: Kind, namespace: str, name: str, content_type: str, body: Any, options: WriteOptions
+    ) -> Object:
+        """Change an object by a JSON, merge or strategic merge patch."""
+        live = self.get(kind, namespace, name)
+        if content_type == patches.JSON:
+            patched = patches.json_patch(live, body)
+        elif not isinstance(body, dict):
+            raise errors.bad_request("the patch is not an object")
+        elif content_type == patches.MERGE:
+            patched = patches.merge(live, body)
+        else:
+            patched = patches.strategic_merge(live, body, kind.schema)
+        if not isinstance(patched, dict) or not isinstance(patched.get("metadata"), dict):
+            raise errors.bad_request("the patch leaves no object")
+        metadata = dict(patched["metadata"])
+        metadata.setdefault("resourceVersion", live["metadata"]["resourceVersion"])
+        patched = {**patched, "apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
+        return self._update(kind, live, patched, options)
+
+    def _update(self, kind: Kind, live: Object, obj: Object, options: WriteOptions) -> Object:
+        before, metadata = live["metadata"], dict(obj["metadata"])
+        if metadata.get("uid") not in (None, "", before["uid"]):
+            given, stored = metadata["uid"], before["uid"]
+            why = f"Precondition failed: UID in precondition: {given}, UID in object meta: {stored}"
+            raise errors.conflict(kind.group, kind.plural, before["name"], why)
+        if metadata["resourceVersion"] != before["resourceVersion"]:
+            raise errors.conflict(kind.group, kind.plural, before["name"])
+        said = metadata.pop("managedFields", None)
+        forgets = ownership.is_reset(said)
+        new = self._prepared(kind, live, {**obj, "metadata": metadata}, options)
+        if _same(new, live) and (not said or said == before.get("managedFields")):
+            return live
+        owners: Ownership = {}
+        if not forgets:
+            known = ownership.read(said or before.get("managedFields"))
+            writer = Writer(options.manager, "Update", kind.api_version, options.subresource)
+            owners = ownership.update(live, new, writer, known, self._change(kind, options.subresource))
+        return self._stored(kind, _owned(new, owners), options)
+
+    def apply(
+        self, kind: Kind, namespace: str, name: str, config: Any, options: WriteOptions
+    ) -> tuple[Object, bool]:
+        """Server-side apply: the object, and whether it was created. Raises ApiError 409 on conflicts."""
+        if not isinstance(config, dict) or not config.get("apiVersion") or not config.get("kind"):
+            said = config if isinstance(config, dict) else {}
+            group, _, version = str(said.get("apiVersion", "")).rpartition("/")
+            raise errors.bad_request(f"invalid object type: {group}/{version}, Kind={said.get('kind', '')}")
+        place = f"{(config.get('metadata') or {}).get('namespace', '')}/{name}"
+        config = self._identified(kind, namespace, config, name)
+        if config["metadata"].get("managedFields"):
+            raise errors.bad_request("metadata.managedFields must be nil")
+        config = self._applied(kind, config, place)
+        writer = Writer(options.manager, "Apply", kind.api_version, options.subresource)
+        change = self._change(kind, options.subresource)
+        if (namespace, name) not in self.shelf(kind).objects:
+            if options.subresource:
+                raise errors.not_found(kind.group, kind.plural, name)
+            if config["metadata"].get("uid"):
+                uid = config["metadata"]["uid"]
+                why = (
+                    f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+                )
+                raise errors.conflict(kind.group, kind.plural, name, why)
+            _, owners = ownership.apply({}, config, writer, {}, change, force=options.force)
+            return self._create(kind, namespace, config, options, owners), True
+        live = self.get(kind, namespace, name)
+        version = config["metadata"].get("resourceVersion")
+        if version and version != live["metadata"]["resourceVersion"]:
+            raise errors.conflict(kind.group, kind.plural, name)
+        known = ownership.read(live["metadata"].get("managedFields"))
+        bare = {
+            **live,
+            "metadata": {key: value for key, value in live["metadata"].items() if key != "managedFields"},
+        }
+        merged, owners = ownership.apply(bare, config, writer, known, change, force=options.force)
+        new = self._prepared(kind, live, merged, options)
+        if _same(new, live) and owners == known:
+            return live, False
+        return self._stored(kind, _owned(new, owners), options), False
+
+    def _applied(self, kind: Kind, config: Object, place: str) -> Object:
+        """The configuration, rejected where it names fields that do not exist."""
+        unknown = Validation("Warn")
+        known = decoded(kind, config, unknown, defaults=False)
+        if unknown.fields:
+            listing = "\n".join(f".{path}: field not declared in schema" for path in unknown.fields)
+            what = f"{kind.group}/{kind.version}, Kind={kind.kind}"
+            raise errors.internal(f"failed to create typed patch object ({place}; {what}): {listing}")
+        return known
+
+    def _prepared(self, kind: Kind, live: Object, obj: Object, options: WriteOptions) -> Object:
+        """The object as it would be stored, save for its ownership; raises ApiError 400 or 422."""
+        before, metadata = live["metadata"], dict(obj["metadata"])
+        metadata.pop("selfLink", None)
+        for name in (*_SERVER_OWNED, "resourceVersion"):
+            metadata.pop(name, None)
+            if name in before:
+                metadata[name] = before[name]
+        obj = decoded(kind, {**obj, "metadata": metadata}, options.validation)
+        status = options.subresource == "status"
+        new = kind.strategy.for_status(obj, live) if status else kind.strategy.for_update(obj, live)
+        checked(kind, new, live)
+        if kind.generations and _desired(kind, new) != _desired(kind, live):
+            new = {**new, "metadata": {**new["metadata"], "generation": before.get("generation", 0) + 1}}
+        return new
+
+    def _change(self, kind: Kind, subresource: str) -> Change:
+        reset = fieldsets.EMPTY
+        if subresource == "status":
+            reset = _STATUS_RESET | ({("f:metadata",)} if kind.custom else frozenset())
+        elif "status" in kind.subresources:
+            reset = frozenset({("f:status",)})
+        return Change(kind.schema, now(), reset)
+
+    def _stored(self, kind: Kind, obj: Object, options: WriteOptions) -> Object:
+        """Put the object where it belongs, or take it away when this write ended its deletion."""
+        if options.dry_run:
+            return obj
+        shelf = self.shelf(kind)
+        stored = kind.to_storage(obj) if kind.to_storage is not None else obj
+        metadata = stored["metadata"]
+        key = (metadata.get("namespace", ""), metadata["name"])
+        if key in shelf.objects and _may_go(stored):
+            version = self.store.delete(shelf, key, stored)
+        else:
+            version = self.store.put(shelf, stored)
+        return kind.from_storage(version.object) if kind.from_storage is not None else version.object
+
+    def edit(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        change: Callable[[Object], Object],
+        *,
+        manager: str,
+        subresource: str = "",
+    ) -> Object:
+        """Change the current object as a controller does; nothing is written when nothing changed."""
+        live = self.get(kind, namespace, name)
+        changed = change(live)
+        return self._update(
+            kind, live, {**changed, "metadata": dict(changed["metadata"])}, WriteOptions(manager, subresource)
+        )
+
+    def bind(
+        self, namespace: str, name: str, change: Callable[[Object], Object], options: WriteOptions
+    ) -> None:
+        """Store what `pods.bound` made of a pod: binding is the one way to change a pod's node."""
+        kind = self.registry.find("", "v1", "pods")
+        assert kind is not None  # noqa: S101 - the table of built-in kinds has pods
+        live = self.live(kind, namespace, name).object
+        new = change(live)
+        writer = Writer(options.manager, "Update", "v1", "binding")
+        known = ownership.read(live["metadata"].get("managedFields"))
+        owners = ownership.update(live, new, writer, known, Change(kind.schema, now()))
+        self._stored(kind, _owned(new, owners), options)
+
+    def finalize(self, kind: Kind, name: str) -> None:
+        """Let a namespace that is being deleted and empty go."""
+        live = self.live(kind, "", name).object
+        self._stored(kind, {**live, "spec": {**(live.get("spec") or {}), "finalizers": []}}, WriteOptions())
+
+    # --- delete -------------------------------------------------------------------------------
+
+    def delete(self, kind: Kind, namespace: str, name: str, options: DeleteOptions) -> Object:
+        """Delete an object, or begin to; the answer is the object or a `Status`."""
+        live = self.live(kind, namespace, name).object
+        metadata = live["metadata"]
+        if kind.plural == "namespaces" and not kind.group and name in _PERMANENT:
+            raise errors.forbidden("", "namespaces", name, "this namespace may not be deleted")
+        check_preconditions(kind, metadata, options)
+        dying = _dying(kind, live, options)
+        if dying is live:
+            return live
+        if _may_go(dying):
+            if not options.dry_run:
+                dying = self.store.delete(self.shelf(kind), (namespace, name), dying).object
+            return dying if kind.plural in _RETURNED and not kind.custom else _deleted(kind, dying)
+        if options.dry_run:
+            return dying
+        stored = self.store.put(self.shelf(kind), dying).object
+        return kind.from_storage(stored) if kind.from_storage is not None else stored
+
+
+def check_preconditions(kind: Kind, metadata: Object, options: DeleteOptions) -> None:
+    """Raise ApiError 409 unless the object is the one, and the version of it, that is to be deleted."""
+    if options.uid and options.uid != metadata["uid"]:
+        why = (
+            f"the UID in the precondition ({options.uid}) does not match the UID in record "
+            f"({metadata['uid']}). The object might have been deleted and then recreated"
+        )
+        raise errors.conflict(kind.group, kind.kind, metadata["name"], why)
+    if options.resource_version and options.resource_version != metadata["resourceVersion"]:
+        why = (
+            f"the ResourceVersion in the precondition ({options.resource_version}) does not match the "
+            f"ResourceVersion in record ({metadata['resourceVersion']}). The object might have been modified"
+        )
+        raise errors.conflict(kind.group, kind.kind, metadata["name"], why)
+
+
+def _owned(obj: Object, owners: Ownership) -> Object:
+    metadata = {key: value for key, value in obj["metadata"].items() if key != "managedFields"}
+    if owners:
+        metadata["managedFields"] = ownership.write(owners)
+    return {**obj, "metadata": metadata}
+
+
+def _same(new: Object, live: Object) -> bool:
+    """Whether nothing changed but, perhaps, who owns what."""
+    if new.keys() != live.keys():
+        return False
+    for key, value in new.items():
+        if key != "metadata" and value != live[key]:
+            return False
+    ignored = ("managedFields", "resourceVersion")
+    return {key: value for key, value in new["metadata"].items() if key not in ignored} == {
+        key: value for key, value in live["metadata"].items() if key not in ignored
+    }
+
+
+def _desired(kind: Kind, obj: Object) -> Object:
+    """What generation counts changes of."""
+    ignored = ("metadata", "status") if "status" in kind.subresources else ("metadata",)
+    return {key: value for key, value in obj.items() if key not in ignored}
+
+
+def _may_go(obj: Object) -> bool:
+    """Whether a deletion has nothing left to wait for."""
+    metadata = obj["metadata"]
+    if not metadata.get("deletionTimestamp") or metadata.get("finalizers"):
+        return False
+    if obj["kind"] == "Namespace" and (obj.get("spec") or {}).get("finalizers"):
+        return False
+    return not metadata.get("deletionGracePeriodSeconds")
+
+
+def _dying(kind: Kind, live: Object, options: DeleteOptions) -> Object:
+    """The object with its deletion begun or hastened; the same object when there is nothing to change."""
+    metadata = dict(live["metadata"])
+    grace = _grace(kind, live, options)
+    begun = metadata.get("deletionTimestamp")
+    if begun and grace >= metadata.get("deletionGracePeriodSeconds", 0) and not _may_go(live):
+        return live
+    at = datetime.now(UTC) + timedelta(seconds=grace)
+    if not begun or grace < metadata.get("deletionGracePeriodSeconds", 0):
+        metadata["deletionTimestamp"] = timestamp.format(at)
+    metadata["deletionGracePeriodSeconds"] = grace
+    if metadata.get("generation") and not begun:
+        metadata["generation"] += 1
+    finalizers = [one for one in metadata.get("finalizers") or () if one not in (FOREGROUND, ORPHAN)]
+    if options.propagation == "Foreground":
+        finalizers.append(FOREGROUND)
+    elif options.propagation == "Orphan":
+        finalizers.append(ORPHAN)
+    elif not options.propagation:
+        finalizers = list(metadata.get("finalizers") or ())
+    metadata.pop("finalizers", None)
+    if finalizers:
+        metadata["finalizers"] = finalizers
+    dying = {**live, "metadata": metadata}
+    if kind.plural == "namespaces" and not kind.group:
+        dying["status"] = {**(live.get("status") or {}), "phase": "Terminating"}
+    if kind.plural == "customresourcedefinitions" and custom_kinds.CLEANUP not in finalizers:
+        metadata["finalizers"] = [*finalizers, custom_kinds.CLEANUP]
+    return dying
+
+
+def _grace(kind: Kind, live: Object, options: DeleteOptions) -> int:
+    """Seconds until a pod's end: none when no kubelet has it or nothing of it runs."""
+    if kind.plural != "pods" or kind.group:
+        return 0
+    spec = live.get("spec") or {}
+    if not spec.get("nodeName") or (live.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+        return 0
+    return options.grace if options.grace is not None else int(spec.get("terminationGracePeriodSeconds", 30))
+
+
+def _deleted(kind: Kind, obj: Object) -> Object:
+    details: Object = {"name": name_of(obj), "kind": kind.plural, "uid": obj["metadata"]["uid"]}
+    if kind.group:
+        details["group"] = kind.group
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}

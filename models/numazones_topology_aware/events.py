@@ -1,0 +1,318 @@
+"""What happens to a node: pods and containers come, are resized, and go.
+
+Each event answers with what the runtime is told. An event that fails tells nothing, but what it had
+already prepared for other containers is not lost: it is told with the next successful one.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from numazones.cpuset import CPUSet
+from numazones_topology_aware import requirements, topology_hints
+from numazones_topology_aware.cpu_state import CPUBooks, Grant
+from numazones_topology_aware.memory import NoMemory
+from numazones_topology_aware.memory_types import DRAM, PRESERVE
+from numazones_topology_aware.node import Known, Node, Told, followed_cpus, visible_cpus
+from numazones_topology_aware.placement import Assessment, Placement, is_idle
+from numazones_topology_aware.rejection import Rejection
+from numazones_topology_aware.request import CPUType
+from numazones_topology_aware.requirements import shares_of_milli
+from numazones_topology_aware.sandbox import CGroup, ContainerSpec, Sandbox
+
+_MILLI = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The answer to an event."""
+
+    node: Node
+    """The node afterwards."""
+    error: Rejection | None = None
+    own: Told | None = None
+    """What a new container is created with; None unless one was."""
+    told: Mapping[str, Told] = field(default_factory=dict)
+    """Container id → changes, except those of containers that merely follow their pools."""
+    followers: bool = False
+    """All containers that run on their pools' sharable CPUs are told these again."""
+    subject: str = ""
+    """The container that the event was about."""
+    assessment: Assessment | None = None
+    """Of the container that was to be placed, as far as the policy got."""
+
+    @property
+    def updates(self) -> dict[str, Told]:
+        """Container id → everything it is told, a newly created one excepted."""
+        updates = dict(self.told)
+        if self.followers:
+            for name, cpus in _followed(self.node, self.subject).items():
+                updates[name] = updates.get(name, Told()).then(Told(cpus=cpus))
+        return updates
+
+
+def _followed(node: Node, subject: str) -> dict[str, CPUSet]:
+    """CPUs of all containers that follow their pools, the subject excepted."""
+    policy, containers = node.policy, node.containers
+    return {
+        name: followed_cpus(policy, node.cpus, containers[name], grant)
+        for name, grant in node.grants.items()
+        if grant.follows_pool and name != subject
+    }
+
+
+def run_pod(node: Node, sandbox: Sandbox) -> Node:
+    """The node after a pod's sandbox started."""
+    return replace(node, sandboxes={**node.sandboxes, sandbox.id: sandbox})
+
+
+def remove_pod(node: Node, sandbox: str) -> Node:
+    """The node after a pod's sandbox was removed; its containers are to be stopped before."""
+    left = {name: one for name, one in node.sandboxes.items() if name != sandbox}
+    kept = {
+        name: known
+        for name, known in node.containers.items()
+        if known.sandbox.id != sandbox or name in node.grants
+    }
+    return replace(node, sandboxes=left, containers=kept)
+
+
+def create(node: Node, sandbox: str, spec: ContainerSpec) -> Outcome:
+    """Create a container and start it; an older one of the same name is released first.
+
+    Raises:
+        UnmodelledFeature, PluginCrash: the plugin's answer is not known, or there is none.
+    """
+    change = Change(node, spec.id)
+    known = change.learn(node.sandboxes[sandbox], spec)
+    old = change.names.pop(known.full_name, None)
+    if old is not None:
+        change.release(old)
+    try:
+        change.place(known)
+    except Rejection as rejection:
+        return change.failed(rejection)
+    change.names[known.full_name] = spec.id
+    own = change.told.pop(spec.id, Told())
+    return replace(change.done(), own=own)
+
+
+def resize(node: Node, container: str, update: CGroup) -> Outcome:
+    """Change a running container's resources; amounts of 0 keep what was.
+
+    A resize that fails costs the container its grant: the old one is released first and not restored.
+
+    Raises:
+        UnmodelledFeature, PluginCrash: as ``create``.
+    """
+    known = node.containers.get(container)
+    if known is None:
+        return Outcome(node)
+    change = Change(node, container)
+    merged = known.cgroup.updated(update)
+    capacity = node.policy.topology.memory_capacity
+    wants = requirements.estimated(merged, known.sandbox.qos, memory_capacity=capacity)
+    if wants.adds_nothing_to(known.wants):
+        change.repeat(replace(known, resized=wants))
+        return change.done()
+    before = node.grants.get(container)
+    known = replace(known, resized=wants)
+    change.containers[container] = known
+    change.release(container)
+    try:
+        change.place(known, hinted_pool=None if before is None else node.pools[before.pool].name)
+    except Rejection as rejection:
+        return change.failed(rejection)
+    return change.done()
+
+
+def stop(node: Node, container: str) -> Outcome:
+    """Stop a container and remove it; unknown ones change nothing."""
+    known = node.containers.get(container)
+    if known is None:
+        return Outcome(node)
+    change = Change(node, container)
+    if change.names.get(known.full_name) == container:
+        del change.names[known.full_name]
+    change.release(container)
+    del change.containers[container]
+    change.told.pop(container, None)
+    return change.done()
+
+
+def finish_cold_start(node: Node, container: str) -> Outcome:
+    """End a container's cold start: it may use DRAM, and memory near it, as well.
+
+    The released daemon loses this event, so that a cold start never ends.
+    """
+    change = Change(node, container)
+    grant = change.books.grants.get(container)
+    if grant is None:
+        return replace(
+            change.done(), error=Rejection(f"container {container} holds nothing", code="no-grant")
+        )
+    memory = node.policy.memory
+    types = memory.types_of(grant.zone) | DRAM
+    try:
+        zones, change.memory = memory.widen(node.memory, container, types)
+    except NoMemory:
+        return change.done()
+    change.move_memory(zones)
+    return change.done()
+
+
+class Change:
+    """A node while an event changes it."""
+
+    def __init__(self, node: Node, subject: str) -> None:
+        self.before = node
+        self.policy = node.policy
+        self.subject = subject
+        self.books = CPUBooks(node.policy.tree, node.cpus, dict(node.grants))
+        self.memory = node.memory
+        self.containers = dict(node.containers)
+        self.names = dict(node.names)
+        self.told = dict(node.pending)
+        self.followers = False
+        self.assessment: Assessment | None = None
+
+    def learn(self, sandbox: Sandbox, spec: ContainerSpec) -> Known:
+        """Remember a new container."""
+        wants = requirements.annotated(sandbox, spec.name) or requirements.estimated(
+            spec.cgroup, sandbox.qos, memory_capacity=self.policy.topology.memory_capacity
+        )
+        hints = topology_hints.of_container(sandbox, spec, self.policy.topology)
+        known = Known(sandbox, spec, hints, wants, spec.cgroup)
+        self.containers[spec.id] = known
+        return known
+
+    def place(self, known: Known, hinted_pool: str | None = None) -> Grant:
+        """Grant a container something and note what that changes for it and for others.
+
+        Raises:
+            Rejection: nothing is granted.
+        """
+        placement = Placement(self.policy, self.books, self.memory, self.containers, known)
+        try:
+            grant, zones = placement.place(hinted_pool)
+        finally:
+            self.memory, self.assessment = placement.memory, placement.assessment
+        self.move_memory(zones)
+        self.apply(grant)
+        self.followers |= grant.kind is not CPUType.RESERVED
+        return grant
+
+    def release(self, container: str) -> None:
+        """Take back what a container holds."""
+        self.freeze(container)
+        grant = self.books.remove(container)
+        if grant is not None:
+            self.memory = self.policy.memory.release(self.memory, container)
+            self.followers |= grant.kind is not CPUType.RESERVED
+
+    def freeze(self, container: str) -> None:
+        """Note the CPUs that a container was last told, before it stops following its pool."""
+        if container in self.books.grants:
+            known = self.containers[container]
+            self.containers[container] = replace(known, cpus=self.before.cpus_of(container))
+
+    def move_memory(self, zones: Mapping[str, int]) -> None:
+        """Give containers other memory zones."""
+        for name, zone in zones.items():
+            grant = self.books.grants.get(name)
+            if grant is not None:
+                self.books.exchange(replace(grant, zone=zone))
+                if self.policy.config.pin_memory:
+                    self.tell(name, Told(mems=zone))
+
+    def apply(self, grant: Grant) -> None:
+        """Pin a container to what it was granted."""
+        config = self.policy.config
+        known = self.containers[grant.container]
+        told = Told()
+        if config.pin_cpu:
+            told = Told(cpus=self._pinned(known, grant), shares=shares_of_milli(_weight(grant)))
+        if grant.memory_types != PRESERVE:
+            told = replace(told, mems=grant.zone if config.pin_memory else 0)
+        self.tell(grant.container, told)
+
+    def _pinned(self, known: Known, grant: Grant) -> CPUSet | None:
+        if grant.kind is CPUType.PRESERVE:
+            return None
+        if grant.kind is CPUType.RESERVED:
+            return visible_cpus(self.policy, known, self.policy.tree.pools[grant.pool].reserved)
+        if grant.follows_pool:
+            return followed_cpus(self.policy, self.books.state, known, grant)
+        return visible_cpus(self.policy, known, grant.exclusive)
+
+    def repeat(self, known: Known) -> None:
+        """Answer an identical resize: every value that the container has is sent again."""
+        name = known.spec.id
+        self.containers[name] = known
+        grant = self.books.grants.get(name)
+        if grant is not None:
+            self.books.exchange(replace(grant, idle=is_idle(known, grant.kind)))
+        cgroup = known.cgroup
+        self.tell(
+            name,
+            Told(
+                cpus=self.before.cpus_of(name) or None,
+                mems=known.mems or None,
+                shares=cgroup.shares or None,
+                quota=cgroup.quota or None,
+                period=cgroup.period or None,
+                memory_limit=cgroup.memory_limit or None,
+            ),
+        )
+
+    def tell(self, container: str, told: Told) -> None:
+        """Note what a container is told, and remember it as the container's values."""
+        if told == Told():
+            return
+        self.told[container] = self.told.get(container, Told()).then(told)
+        known = self.containers[container]
+        self.containers[container] = replace(
+            known,
+            cpus=known.cpus if told.cpus is None else told.cpus,
+            mems=known.mems if told.mems is None else told.mems,
+            cgroup=known.cgroup if told.shares is None else replace(known.cgroup, shares=told.shares),
+        )
+
+    def node(self, pending: Mapping[str, Told]) -> Node:
+        """The node with what has changed so far."""
+        return Node(
+            policy=self.policy,
+            cpus=self.books.state,
+            memory=self.memory,
+            sandboxes=self.before.sandboxes,
+            containers=self.containers,
+            grants=self.books.grants,
+            names=self.names,
+            pending=pending,
+        )
+
+    def done(self) -> Outcome:
+        """The answer to an event that succeeded."""
+        return Outcome(
+            node=self.node({}),
+            told=self.told,
+            followers=self.followers and self.policy.config.pin_cpu,
+            subject=self.subject,
+            assessment=self.assessment,
+        )
+
+    def failed(self, rejection: Rejection) -> Outcome:
+        """The answer to an event that failed."""
+        left = self.done()
+        pending = left.updates if left.followers else self.told
+        return Outcome(
+            replace(left.node, pending=pending),
+            error=rejection,
+            subject=self.subject,
+            assessment=self.assessment,
+        )
+
+
+def _weight(grant: Grant) -> int:
+    """Milli-CPU by which a container is weighted: its shared part, or else its exclusive CPUs."""
+    portion = grant.reserved if grant.kind is CPUType.RESERVED else grant.shared
+    return portion or _MILLI * grant.exclusive.bit_count()

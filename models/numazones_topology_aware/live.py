@@ -1,0 +1,264 @@
+"""Reading a node of a running cluster: its NodeResourceTopology, the configuration resource, its pods.
+
+The plugin publishes one zone per pool: type, parent, CPU and memory amounts, shared, reserved and isolated
+CPUs. Who sits in which pool is not published. So the node's containers are placed once more, in the order
+in which their pods were created, except those that could not be created by their pods' statuses, and the
+outcome is held against the published pools: a node whose pools come out differently is *unknown*, never
+guessed at. The same goes for a cold start that may be going on.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from numazones import cpuset, quantity
+from numazones.cpuset import CPUSet, InvalidCPUSet
+from numazones.errors import NumazonesError, UnmodelledFeature
+from numazones.pod import Pod
+from numazones.quantity import InvalidQuantity
+from numazones_topology_aware.admission import create_missing
+from numazones_topology_aware.config import Configuration, select
+from numazones_topology_aware.hardware import CPUDetails, Hardware
+from numazones_topology_aware.node import Node
+from numazones_topology_aware.pools import Pool, PoolKind
+from numazones_topology_aware.sandbox import PodDevice
+
+TOPOLOGY_AWARE = "topology-aware"
+BALLOONS = "balloons"
+_POLICY = "TopologyPolicy"
+_CONFIGURATION_KIND = "TopologyAwarePolicy"
+_MILLI = 1000
+
+Devices = Mapping[str, Mapping[str, Iterable[PodDevice]]]
+"""Pod uid → container → what the kubelet's pod-resources service lists."""
+
+
+class InvalidTopology(NumazonesError):
+    """An object is not a NodeResourceTopology of the policy; the message names the zone and the field."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedPool:
+    """One zone of the policy's NodeResourceTopology."""
+
+    name: str
+    kind: PoolKind
+    parent: str
+    """Empty: the root."""
+    cpu_capacity: int
+    """Milli-CPU of sharable and reserved CPUs; isolated ones don't count."""
+    cpu_available: int
+    """Milli-CPU of free shared capacity."""
+    memory_capacity: int
+    """Bytes."""
+    memory_available: int
+    memory_nodes: int
+    """Mask of NUMA nodes."""
+    shared: CPUSet
+    """Shared CPUs left."""
+    reserved: CPUSet
+    isolated: CPUSet
+    """All isolated CPUs, but only while one of them is free; else none."""
+
+
+def policy_of(topology: Mapping[str, Any]) -> str | None:
+    """Which policy maintains a NodeResourceTopology: ``topology-aware``, ``balloons``; None: neither."""
+    attributes = _attributes(topology)
+    name = attributes.get(_POLICY)
+    return name if name in {TOPOLOGY_AWARE, BALLOONS} else None
+
+
+def published_pools(topology: Mapping[str, Any]) -> tuple[PublishedPool, ...]:
+    """The pools of a NodeResourceTopology, in the policy's own order: children before their parents.
+
+    Raises:
+        InvalidTopology: the object is not the topology-aware policy's.
+        UnmodelledFeature: it is the balloons policy's.
+    """
+    policy = policy_of(topology)
+    if policy == BALLOONS:
+        raise UnmodelledFeature(
+            "the node's CPUs are placed by the balloons policy, which is not modelled yet: "
+            "what would happen to a pod here is not known"
+        )
+    if policy is None:
+        raise InvalidTopology(
+            f"the NodeResourceTopology has no attribute {_POLICY}: {TOPOLOGY_AWARE}; "
+            "another exporter maintains it"
+        )
+    return tuple(_pool(zone) for zone in _items(topology, "zones"))
+
+
+def configuration_of(
+    resources: Iterable[Mapping[str, Any]], *, node: str, labels: Mapping[str, str]
+) -> Configuration:
+    """The configuration that a node's plugin uses, out of all TopologyAwarePolicy resources of its namespace.
+
+    Raises:
+        StartFailed: the resource has an invalid field; the message has its path.
+        UnmodelledFeature: there is no resource for the node, and so the plugin does not run there, or waits.
+    """
+    chosen = select(resources, node=node, labels=labels)
+    if chosen is None:
+        raise UnmodelledFeature(
+            f"there is no {_CONFIGURATION_KIND} for node {node} (node.{node}, its group's, or default if it "
+            "has no group): what the plugin does there is not known"
+        )
+    name = (chosen.get("metadata") or {}).get("name")
+    return Configuration.from_spec(chosen.get("spec") or {}, path=f"{_CONFIGURATION_KIND} {name}: spec")
+
+
+def node_from_cluster(
+    hardware: Hardware,
+    config: Configuration,
+    topology: Mapping[str, Any],
+    pods: Iterable[Pod],
+    devices: Devices | None = None,
+    *,
+    uncreated: Mapping[str, Collection[str]] | None = None,
+) -> Node:
+    """The node as its published pools and its pods say.
+
+    Args:
+        hardware: the machine. Isolated CPUs that the topology names are added, and clusters where it has
+            pools of dies. Which memory is movable is the caller's to say.
+        config: the plugin's configuration.
+        topology: the node's NodeResourceTopology.
+        pods: the pods that run on the node.
+        devices: which devices they got; None: not known.
+        uncreated: pod uid → containers that the runtime could not create so far.
+
+    Raises:
+        StartFailed: the plugin would not start with this configuration on this machine.
+        InvalidTopology: the object is not the policy's.
+        UnmodelledFeature: balloons; or the node is in a state that its pods don't explain, and where.
+    """
+    published = published_pools(topology)
+    node = Node.fresh(_completed(hardware, published), config)
+    _check_tree(node, published)
+    for pod in sorted(pods, key=lambda pod: (pod.created, pod.namespace, pod.name)):
+        known = None if devices is None else devices.get(pod.uid, {})
+        node = create_missing(node, pod, known, uncreated=(uncreated or {}).get(pod.uid, ())).node
+    check_published(node, published)
+    return node
+
+
+def check_published(node: Node, published: Iterable[PublishedPool]) -> None:
+    """Hold a node against the pools that are published of it.
+
+    Raises:
+        UnmodelledFeature: they differ, and where; or a cold start may be going on.
+    """
+    _check_cold_starts(node)
+    _check_pools(node, tuple(published))
+
+
+def _completed(hardware: Hardware, published: tuple[PublishedPool, ...]) -> Hardware:
+    """The hardware with what the published pools tell of it."""
+    isolated = hardware.isolated
+    for pool in published:
+        isolated |= pool.isolated
+    details = hardware.details
+    if not details and any(pool.kind is PoolKind.DIE for pool in published):
+        # Dies are pools where one has several clusters; which, matters on hybrid machines only.
+        details = {cpu.id: CPUDetails(cluster=cpu.core) for cpu in hardware.machine.cpus}
+    return Hardware(
+        machine=hardware.machine,
+        details=details,
+        caches=hardware.caches,
+        present=hardware.present,
+        isolated=isolated,
+        efficient=hardware.efficient,
+        movable=hardware.movable,
+        devices=hardware.devices,
+    )
+
+
+def _check_tree(node: Node, published: tuple[PublishedPool, ...]) -> None:
+    """The pools that follow from machine and configuration must be those that are published."""
+    names = [pool.name for pool in node.pools]
+    if names != [pool.name for pool in published]:
+        raise UnmodelledFeature(
+            f"the policy publishes the pools {', '.join(pool.name for pool in published) or '(none)'}, the "
+            f"machine gives {', '.join(names)}: its dies, clusters or L3 caches are not known well enough"
+        )
+    for pool, zone in zip(node.pools, published, strict=True):
+        capacity = _MILLI * (pool.sharable | pool.reserved).bit_count()
+        if capacity != zone.cpu_capacity or pool.reserved != zone.reserved:
+            raise UnmodelledFeature(
+                f"pool {pool.name} has {zone.cpu_capacity}m of CPU and the reserved CPUs "
+                f"{cpuset.format(zone.reserved) or '(none)'} as published, {capacity}m and "
+                f"{cpuset.format(pool.reserved) or '(none)'} by machine and configuration: isolated or "
+                "available CPUs differ from what is known"
+            )
+
+
+def _check_cold_starts(node: Node) -> None:
+    for name, grant in node.grants.items():
+        if grant.cold_start:
+            raise UnmodelledFeature(
+                f"container {node.containers[name].full_name} has a cold start; whether that is going on, "
+                "and so where its memory is, can't be seen from outside"
+            )
+
+
+def _check_pools(node: Node, published: tuple[PublishedPool, ...]) -> None:
+    for pool, zone in zip(node.pools, published, strict=True):
+        if (differing := _difference(node, pool, zone)) is not None:
+            raise UnmodelledFeature(
+                f"{differing} as published, but not by the pods that run here, placed in the order of their "
+                "creation: containers came and went in another order, failed to be resized, or are not known"
+            )
+
+
+def _difference(node: Node, pool: Pool, zone: PublishedPool) -> str | None:
+    shared = node.cpus.sharable[pool.id]
+    if shared != zone.shared:
+        return f"pool {pool.name} has the shared CPUs {cpuset.format(zone.shared) or '(none)'}"
+    if node.cpus.free(pool) != zone.cpu_available:
+        return f"pool {pool.name} has {zone.cpu_available}m of CPU available"
+    if node.free_memory(pool) != zone.memory_available:
+        return f"pool {pool.name} has {quantity.format_bytes(zone.memory_available)} of memory available"
+    return None
+
+
+def _pool(zone: Mapping[str, Any]) -> PublishedPool:
+    name = str(zone.get("name") or "")
+    try:
+        kind = PoolKind(str(zone.get("type")))
+    except ValueError as error:
+        raise InvalidTopology(
+            f"zone {name!r} has the type {zone.get('type')!r}, which is no pool's"
+        ) from error
+    attributes = _attributes(zone)
+    amounts = {str(item.get("name")): item for item in _items(zone, "resources")}
+    cpu, memory = amounts.get("cpu") or {}, amounts.get("memory") or {}
+    try:
+        return PublishedPool(
+            name=name,
+            kind=kind,
+            parent=str(zone.get("parent") or ""),
+            cpu_capacity=quantity.parse(cpu["capacity"]).milli(),
+            cpu_available=quantity.parse(cpu["available"]).milli(),
+            memory_capacity=quantity.parse(memory["capacity"]).value(),
+            memory_available=quantity.parse(memory["available"]).value(),
+            memory_nodes=cpuset.parse(attributes.get("memory set", "")),
+            shared=cpuset.parse(attributes.get("shared cpuset", "")),
+            reserved=cpuset.parse(attributes.get("reserved cpuset", "")),
+            isolated=cpuset.parse(attributes.get("isolated cpuset", "")),
+        )
+    except KeyError as error:
+        raise InvalidTopology(f"zone {name!r} lacks an amount of cpu or memory: {error.args[0]}") from error
+    except (InvalidCPUSet, InvalidQuantity) as error:
+        raise InvalidTopology(f"zone {name!r}: {error}") from error
+
+
+def _attributes(owner: Mapping[str, Any]) -> dict[str, str]:
+    return {str(item.get("name")): str(item.get("value") or "") for item in _items(owner, "attributes")}
+
+
+def _items(owner: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
+    items = owner.get(key) or []
+    if not isinstance(items, list) or not all(isinstance(item, Mapping) for item in items):
+        raise InvalidTopology(f"{key} of a NodeResourceTopology is not a list of mappings: {items!r:.80}")
+    return items

@@ -1,1 +1,0 @@
-"""Placement models beside the kubelet: who else decides where a node's containers run."""

@@ -1,0 +1,186 @@
+"""What the cluster's zones hold, as gauges: amounts, headroom, spread, fragmentation, stale nodes.
+
+Figures of a node are worked out once after it has changed, when Prometheus asks, and kept.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from prometheus_client.core import GaugeMetricFamily
+
+from numazones import fragmentation
+from numazones.cluster import ClusterNode
+from numazones.fragmentation import Fragmentation, Shape
+from numazones.kubelet.node import Node
+from numazones.resources import CPU
+from numazones_operator.mirror.cluster_state import ClusterState
+from numazones_program.gauges import gauge, zone_gauges
+
+AMOUNTS = {
+    "capacity": "What the hardware of the zone has.",
+    "reserved": "What the kubelet keeps from pods in the zone.",
+    "allocatable": "What pods can be given exclusively in the zone.",
+    "assigned": "What pods hold exclusively in the zone, those just bound included.",
+    "available": "What the zone could still give.",
+}
+_OF_ZONES = {
+    "cpu_manager_numa_allocation_spread": "CPUs that pods hold exclusively, by NUMA node (KEP-2902).",
+    "numazones_zone_largest_request_cpus": (
+        "The most exclusive CPUs that one container could still get in the zone."
+    ),
+    "numazones_zone_largest_request_full_core_cpus": "The same, counting whole physical cores only.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ZoneFigures:
+    """Amounts of one resource in one zone, in base units."""
+
+    numa_id: int
+    resource: str
+    capacity: int
+    reserved: int
+    allocatable: int
+    assigned: int
+
+    @property
+    def available(self) -> int:
+        """What the zone could still give."""
+        return self.allocatable - self.assigned
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFigures:
+    """What is shown of one node."""
+
+    zones: tuple[ZoneFigures, ...] = ()
+    of_zones: tuple[Mapping[int, int], ...] = ()
+    """NUMA id → CPUs, for each of ``_OF_ZONES``."""
+    shapes: tuple[Fragmentation, ...] = ()
+    stale: str = ""
+    """Why the state is unknown; empty where it is known."""
+
+
+class ClusterFigures:
+    """Gauges of the cluster, renewed node by node."""
+
+    def __init__(self, state: ClusterState, shapes: tuple[Shape, ...]) -> None:
+        self._state = state
+        self._shapes = shapes
+        self._seen: dict[str, ClusterNode] = {}
+        self._figures: dict[str, NodeFigures] = {}
+        self._shown: Mapping[str, NodeFigures] = {}
+
+    def renew(self) -> None:
+        """Bring the figures of changed nodes up to date."""
+        present = set()
+        for node in self._state.all_nodes():
+            present.add(node.name)
+            seen = self._seen.get(node.name)
+            if seen is None or seen.state is not node.state or seen.unknown != node.unknown:
+                self._figures[node.name] = figures_of(node, self._shapes)
+            self._seen[node.name] = node
+        for name in self._seen.keys() - present:
+            del self._seen[name]
+            del self._figures[name]
+        self._shown = dict(self._figures)
+
+    def families(self) -> Iterator[GaugeMetricFamily]:
+        """Yield the gauges as they were renewed last."""
+        figures = self._shown
+        zones = (
+            (name, zone.numa_id, zone.resource, zone) for name, node in figures.items() for zone in node.zones
+        )
+        yield from zone_gauges("numazones_cluster_zone", AMOUNTS, zones)
+        for position, (metric, text) in enumerate(_OF_ZONES.items()):
+            cpus_of_zones = (
+                ((name, str(numa)), cpus)
+                for name, node in figures.items()
+                if node.of_zones
+                for numa, cpus in node.of_zones[position].items()
+            )
+            yield gauge(metric, text, ("node", "numa_node"), cpus_of_zones)
+        yield from self._shape_families(figures)
+        yield gauge("numazones_nodes", "Nodes in the cluster.", (), [((), len(figures))])
+        stale = {"NoZones": 0} | Counter(node.stale for node in figures.values() if node.stale)
+        yield gauge(
+            "numazones_stale_nodes",
+            "Nodes whose admission state is unknown, by reason.",
+            ("reason",),
+            (((reason,), count) for reason, count in sorted(stale.items())),
+        )
+
+    def _shape_families(self, figures: Mapping[str, NodeFigures]) -> Iterator[GaugeMetricFamily]:
+        whole = {
+            (str(shape),): fragmentation.total(
+                node.shapes[position] for node in figures.values() if node.shapes
+            )
+            for position, shape in enumerate(self._shapes)
+        }
+        yield gauge(
+            "numazones_fragmentation_ratio",
+            "Share of the cluster's free exclusive CPUs that no further pod of the shape could use.",
+            ("shape",),
+            ((shape, found.share) for shape, found in whole.items()),
+        )
+        yield gauge(
+            "numazones_shape_fitting_pods",
+            "How many further pods of the shape fit, each on one NUMA node.",
+            ("shape",),
+            ((shape, found.fitting) for shape, found in whole.items()),
+        )
+
+
+def figures_of(node: ClusterNode, shapes: tuple[Shape, ...]) -> NodeFigures:
+    """Work out what is shown of a node."""
+    state = node.state
+    if node.policy_state is not None:
+        return NodeFigures()  # known, but not as amounts that the kubelet binds
+    if state is None:
+        return NodeFigures(stale=node.unknown.reason if node.unknown is not None else "Unknown")
+    cores = fragmentation.full_core_cpus(state)
+    cpus = fragmentation.room(state).get(CPU, {})
+    return NodeFigures(
+        zones=tuple(_zones(state)),
+        of_zones=(fragmentation.exclusive_cpus(state), cpus, {numa: cores[numa] for numa in cpus}),
+        shapes=tuple(fragmentation.fragmentation(state, shape) for shape in shapes),
+    )
+
+
+def _zones(node: Node) -> Iterator[ZoneFigures]:
+    kubelet = node.kubelet
+    assigned = node.cpus.assigned()
+    for numa, cpus in node.machine.cpus_of_numa.items():
+        reserved = kubelet.cpus.reserved & cpus
+        yield ZoneFigures(
+            numa,
+            "cpu",
+            capacity=cpus.bit_count(),
+            reserved=reserved.bit_count(),
+            allocatable=(cpus & ~reserved).bit_count(),
+            assigned=(assigned & cpus).bit_count(),
+        )
+    for position, numa in enumerate(kubelet.memory.numas):
+        for kind, column in kubelet.memory.allocatable.items():
+            yield ZoneFigures(
+                numa,
+                kind,
+                capacity=kubelet.memory.capacity[kind][position],
+                reserved=kubelet.memory.system_reserved[kind][position],
+                allocatable=column[position],
+                assigned=column[position] - node.memory.free[kind][position],
+            )
+    for name, resource in kubelet.devices.resources.items():
+        held = node.devices.allocated.get(name, 0)
+        for numa in node.machine.by_numa:
+            here = resource.touching(1 << numa)
+            if here:
+                yield ZoneFigures(
+                    numa,
+                    name,
+                    capacity=here.bit_count(),
+                    reserved=0,
+                    allocatable=(here & resource.healthy).bit_count(),
+                    assigned=(here & resource.healthy & held).bit_count(),
+                )

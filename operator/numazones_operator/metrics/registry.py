@@ -1,0 +1,180 @@
+"""Every metric of the operator, in one registry that is handed in.
+
+Names begin with ``numazones_``, units are base units, nothing is labelled by pod. The one exception is
+``cpu_manager_numa_allocation_spread``, which KEP-2902 names; ``numazones_topology_manager_admission_*`` and
+``numazones_container_aligned_compute_resources_*`` mirror the kubelet's metrics of these names for the
+admissions that the model makes. What the cluster holds is reported by the leader alone, so that sums over
+replicas count nothing twice; ``docs/reference/metrics.md`` lists everything.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Protocol
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from numazones.placement import Model
+from numazones_client import APIError, Resource, Unreachable
+from numazones_operator.verification.causes import Accuracy
+from numazones_operator.verification.owner_rejections import OwnerRejections
+from numazones_program import self_metrics
+
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+# The kubelet's own buckets for an admission, doubling from 50 µs.
+_ADMISSION_SECONDS = tuple(0.00005 * 2**power for power in range(15))
+
+
+class Metrics:
+    """The operator's counters and histograms; gauges about the cluster come from collectors."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.registry = registry
+        self_metrics.register(registry, prefix="numazones_operator")
+        counter = partial(Counter, registry=registry)
+        histogram = partial(Histogram, buckets=_SECONDS, registry=registry)
+        self.leader = Gauge(
+            "numazones_operator_leader", "1 on the replica that writes, 0 on the others.", registry=registry
+        )
+        self.watch_restarts = counter(
+            "numazones_operator_watch_restarts_total",
+            "Watches that ended, by resource and reason: ended (by the server, as agreed), broken, expired "
+            "(410 Gone), rejected, unreachable.",
+            ("resource", "reason"),
+        )
+        self.list_seconds = histogram(
+            "numazones_operator_list_duration_seconds",
+            "Time to list all objects of a resource.",
+            ("resource",),
+        )
+        self.api_writes = counter(
+            "numazones_operator_api_writes_total",
+            "Writes to the API server, by resource and result: ok, or the HTTP status of a failure, "
+            "or unreachable.",
+            ("resource", "result"),
+        )
+        self.events_dropped = counter(
+            "numazones_operator_events_dropped_total",
+            "Events on pods that were not posted, to keep within the rate.",
+        )
+        self.lag_seconds = histogram(
+            "numazones_operator_lag_seconds",
+            "Time from the change that was seen to the prediction that was published for it.",
+        )
+        self.compute_seconds = histogram(
+            "numazones_operator_compute_duration_seconds",
+            "Time to renew all predictions after a batch of changes.",
+        )
+        self.outcomes = counter(
+            "numazones_prediction_outcomes_total",
+            "Pods that got a node, by what was predicted for that node and what its kubelet did: Admitted, "
+            "or the reason of the rejection.",
+            ("predicted", "actual"),
+        )
+        self.accuracy = counter(
+            "numazones_prediction_accuracy_total",
+            "The same pods by how right the prediction was: right; wrong because of a race (pods came or "
+            "went, and the kubelet knew first), of stale zones, or of the model; unknown: nothing was "
+            "predicted; and by who places pods on the node: kubelet, koordinator, topology-aware, or "
+            "unknown. Told up to 30 s later.",
+            ("accuracy", "model"),
+        )
+        self.gates_released = counter(
+            "numazones_admission_gates_released_total",
+            "Pods whose scheduling gate was taken away, by reason: admissible, unconcerned (by NUMA "
+            "placement), or timeout.",
+            ("reason",),
+        )
+        self._begin()
+        self.owner_rejections = OwnerRejections(registry)
+        self._admission_metrics(registry)
+
+    def _begin(self) -> None:
+        """Show as 0 what may come: of a series that begins at 1, no rate shows the first."""
+        for model in Model:
+            for accuracy in Accuracy:
+                self.accuracy.labels(accuracy.lower(), model)
+        for reason in ("admissible", "unconcerned", "timeout"):
+            self.gates_released.labels(reason)
+
+    def _admission_metrics(self, registry: CollectorRegistry) -> None:
+        counter = partial(Counter, registry=registry)
+        self.admission_requests = counter(
+            "numazones_topology_manager_admission_requests_total",
+            "Admissions of pods to the nodes they were bound to, as the model played them.",
+        )
+        self.admission_errors = counter(
+            "numazones_topology_manager_admission_errors_total",
+            "Those that the model rejected, by the kubelet's reason.",
+            ("reason",),
+        )
+        self.admission_seconds = Histogram(
+            "numazones_topology_manager_admission_duration_seconds",
+            "Time the model took for one of them.",
+            buckets=_ADMISSION_SECONDS,
+            registry=registry,
+        )
+        self.aligned = counter(
+            "numazones_container_aligned_compute_resources_count",
+            "Containers, or whole pods, that the model aligned; scope and boundary as the kubelet has them.",
+            ("scope", "boundary"),
+        )
+        self.unaligned = counter(
+            "numazones_container_aligned_compute_resources_failure_count",
+            "Those that it could not align, so that the pod was rejected.",
+            ("scope", "boundary"),
+        )
+
+    def judged(self, accuracy: str, model: str | None) -> None:
+        """Count a prediction by how right it was."""
+        self.accuracy.labels(accuracy.lower(), model or "unknown").inc()
+
+    def restarted(self, resource: str, reason: str) -> None:
+        """Count the end of a watch."""
+        self.watch_restarts.labels(resource, reason).inc()
+
+    def wrote(self, resource: Resource, error: APIError | None = None) -> None:
+        """Count a write, or what came of it instead."""
+        result = "ok" if error is None else str(error.code)
+        if isinstance(error, Unreachable):
+            result = "unreachable"
+        self.api_writes.labels(resource.plural, result).inc()
+
+    def listed(self, resource: str, seconds: float) -> None:
+        """Take the time of a whole list."""
+        self.list_seconds.labels(resource).observe(seconds)
+
+
+class Figures(Protocol):
+    """What gauges are made of when Prometheus asks."""
+
+    def renew(self) -> None:
+        """Take the figures of this moment; called on the event loop, so it has to be quick."""
+
+    def families(self) -> Iterator[GaugeMetricFamily]:
+        """Yield the gauges of that moment; called from another thread."""
+
+
+class FiguresCollector(Collector):
+    """Shows figures, those about the cluster only while this replica leads."""
+
+    def __init__(self, figures: Figures, *, shown: Callable[[], bool] = lambda: True) -> None:
+        self.figures = figures
+        self._shown = shown
+        self._visible = False
+
+    def renew(self) -> None:
+        """Take the figures of this moment, on the event loop."""
+        self._visible = self._shown()
+        if self._visible:
+            self.figures.renew()
+
+    def describe(self) -> list[Metric]:
+        """Return nothing: what there is to show is known when it is shown."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the gauges as they were renewed last, in whatever thread writes them out."""
+        if self._visible:
+            yield from self.figures.families()

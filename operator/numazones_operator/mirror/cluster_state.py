@@ -1,0 +1,354 @@
+"""The one in-memory cluster: fed by reflectors, asked by everything else.
+
+Tables hold what was read; this module keeps, per node, what it means (``NodeRecord``), and remembers which
+nodes and pods have changed and since when, for those who make predictions of it. It runs on one event loop
+and waits for nothing.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+
+from numazones import prediction
+from numazones.cluster import Cluster, ClusterNode, ClusterPod
+from numazones.sharing import Sharing
+from numazones_client.table import Change, Table
+from numazones_koordinator.scheduler import Scheduler
+from numazones_operator.mirror.decoding import (
+    Configured,
+    DeviceReport,
+    Heartbeat,
+    TopologyReport,
+    ZoneReport,
+    shows_another_model,
+)
+from numazones_operator.mirror.node_record import NodeRecord, Pulse
+from numazones_operator.mirror.other_models import Surroundings
+from numazones_operator.mirror.topologies import approximate
+from numazones_operator.verification.causes import Fates
+from numazones_topology_aware.live import policy_of
+
+Clock = Callable[[], float]
+
+
+class ClusterState:
+    """Nodes and pods as the API server last told of them."""
+
+    def __init__(
+        self,
+        *,
+        settle: float,
+        pod_changed: Change[ClusterPod],
+        scheduler: Scheduler | None = None,
+        clock: Clock = time.monotonic,
+        wall: Clock = time.time,
+    ) -> None:
+        """Know nothing yet.
+
+        ``settle``: how long zones may contradict each other, seconds; ``pod_changed`` is told of pods;
+        ``scheduler``: how koord-scheduler is set up.
+        """
+        self._settle = settle
+        self._clock = clock
+        self._wall = wall
+        self.sharing = Sharing()
+        self._topology_aware: set[str] = set()
+        """Names of the nodes that the topology-aware policy publishes pools of."""
+        self._beyond = Surroundings(scheduler=scheduler or Scheduler())
+        self._records: dict[str, NodeRecord] = {}
+        self._current: dict[str, ClusterNode] = {}
+        self._sequence = 0
+        self.pending: dict[str, ClusterPod] = {}
+        """UID → pod without a node that NUMA placement concerns."""
+        self.gated: dict[str, ClusterPod] = {}
+        """UID → pod without a node that some scheduling gate holds back, whatever it asks for."""
+        self.changed_nodes: dict[str, float] = {}
+        """Name → when it first changed since somebody looked; monotonic seconds."""
+        self.changed_pods: dict[str, float] = {}
+        """The same for pods without a node, by UID."""
+        self.changed = asyncio.Event()
+        """Set with every change of the two; cleared by who looks at them."""
+        self.pods: Table[ClusterPod] = Table(lambda pod: pod.uid, pod_changed)
+        self.nodes: Table[ClusterNode] = Table(lambda node: node.name, self._node_changed)
+        self.zones: Table[ZoneReport] = Table(
+            lambda zone: zone.name, self._zone_changed, kept=lambda zone: replace(zone, body=None)
+        )
+        self.heartbeats: Table[Heartbeat] = Table(lambda beat: beat.node, self._heartbeat_changed)
+        self.topologies: Table[TopologyReport] = Table(
+            lambda report: report.node, self._topology_changed, kept=lambda report: replace(report, body={})
+        )
+        self.devices: Table[DeviceReport] = Table(lambda report: report.node, self._device_changed)
+        self.configurations: Table[Configured] = Table(lambda item: item.key, self._configuration_changed)
+
+    # Asking
+
+    def node(self, name: str) -> ClusterNode | None:
+        """Return a node as predictions take it; None if there is no such Node."""
+        known = self._current.get(name)
+        if known is None:
+            record = self._records.get(name)
+            if record is not None:
+                known = record.current(self._clock(), settle=self._settle, beyond=self._beyond)
+            if known is not None:
+                self._current[name] = known
+        return known
+
+    def as_found(self, name: str) -> ClusterNode | None:
+        """Return a node as its kubelet most likely finds it now; None if there is no such Node.
+
+        Unlike ``node``, what pods that are being deleted hold is taken to be free again: no promise to
+        others may rest on that.
+        """
+        record = self._records.get(name)
+        return (
+            None
+            if record is None
+            else record.as_found(self._clock(), settle=self._settle, beyond=self._beyond)
+        )
+
+    def fates(self, node: str, uids: Iterable[str]) -> Fates:
+        """Return what is known now of pods that were on a node, by their UIDs as the kubelet knows them."""
+        record = self._records.get(node)
+        if record is None:
+            return Fates(gone=frozenset(uids))
+        here = {pod.kubelet_uid: pod for pod in record.pods.values()}
+        return Fates(
+            gone=frozenset(uid for uid in uids if uid not in here or here[uid].deleting),
+            running=frozenset(uid for uid in uids if uid in here and here[uid].acknowledged),
+            zones=record.state,
+            states=tuple(record.other.recent),
+        )
+
+    def all_nodes(self) -> Iterator[ClusterNode]:
+        """Yield every node."""
+        for name in list(self._records):
+            node = self.node(name)
+            if node is not None:
+                yield node
+
+    def cluster(self) -> Cluster:
+        """Return everything as one value."""
+        return Cluster(
+            nodes={node.name: node for node in self.all_nodes()},
+            pending={pod.uid: pod for pod in self.pods if not pod.node and not pod.terminal},
+        )
+
+    def name_of(self, node: str, uid: str) -> str:
+        """Return namespace/name of a pod on a node by the UID that its kubelet knows; empty if it is gone."""
+        record = self._records.get(node)
+        pods = {} if record is None else record.pods
+        found = pods.get(uid) or next((pod for pod in pods.values() if pod.kubelet_uid == uid), None)
+        return "" if found is None else found.full_name
+
+    def silent(self, name: str) -> bool:
+        """Whether the exporter on a node gives no sign of life."""
+        record = self._records.get(name)
+        return record is None or record.pulse is None or self._clock() >= record.pulse.until
+
+    @property
+    def namespaces_matter(self) -> bool:
+        """Whether a node is the topology-aware policy's, which treats namespaces differently."""
+        return bool(self._topology_aware)
+
+    def record(self, name: str) -> NodeRecord | None:
+        """Return what is known about a node."""
+        return self._records.get(name)
+
+    def expire(self) -> None:
+        """Notice what time alone has changed: Leases that ran out, contradictions that lasted too long."""
+        now = self._clock()
+        for name, record in self._records.items():
+            if record.other.contradicted(now, settle=self._settle):
+                self._touch(name)
+            current = self._current.get(name)
+            if current is None or current.state is None:
+                continue
+            if not current.approximate and record.doubt(now, settle=self._settle) is not None:
+                self._touch(name)
+
+    # Taking in
+
+    def _record_of(self, name: str) -> NodeRecord:
+        record = self._records.get(name)
+        if record is None:
+            record = self._records[name] = NodeRecord(name)
+        return record
+
+    def _touch(self, name: str) -> None:
+        self._current.pop(name, None)
+        record = self._records.get(name)
+        if record is not None and not record.known:
+            del self._records[name]
+        self.changed_nodes.setdefault(name, self._clock())
+        self.changed.set()
+
+    def _node_changed(self, old: ClusterNode | None, new: ClusterNode | None) -> None:
+        if new is None:
+            if old is not None:
+                self._record_of(old.name).node = None
+                self._touch(old.name)
+            return
+        self._record_of(new.name).node = new
+        if old != new:  # a node's heartbeat changes nothing that is kept
+            self._touch(new.name)
+
+    def _zone_changed(self, old: ZoneReport | None, new: ZoneReport | None) -> None:
+        if old is not None and (new is None or new.node != old.node):
+            record = self._record_of(old.node)
+            record.reports.pop(old.numa_id, None)
+            self._judge(record)
+        if new is not None:
+            record = self._record_of(new.node)
+            judged = old is not None and old.snapshot == new.snapshot == record.snapshot
+            if judged and new.numa_id in record.reports:
+                return  # listed again, or rewritten for reasons that do not concern admission
+            record.reports[new.numa_id] = new
+            self._judge(record)
+
+    def _judge(self, record: NodeRecord) -> None:
+        before = (record.state, record.trouble)
+        record.read_zones(self._clock(), self.sharing)
+        if record.state is not before[0] or (record.trouble != before[1] and record.state is None):
+            self._touch(record.name)
+
+    def _heartbeat_changed(self, old: Heartbeat | None, new: Heartbeat | None) -> None:
+        now = self._clock()
+        if new is None:
+            if old is not None:
+                self._record_of(old.node).pulse = None
+                self._touch(old.node)
+            return
+        record = self._record_of(new.node)
+        dead = record.pulse is None or now >= record.pulse.until
+        if record.pulse is None:
+            record.pulse = Pulse.first(new, now=now, wall=self._wall())
+        else:
+            record.pulse = record.pulse.next(new, now=now)
+        if dead and now < record.pulse.until:
+            self._touch(new.node)
+
+    def _topology_changed(self, old: TopologyReport | None, new: TopologyReport | None) -> None:
+        report = new or old
+        if report is None:
+            return
+        record = self._record_of(report.node)
+        before = record.other.topology
+        record.topology = record.topology_trouble = record.other.topology = None
+        if new is not None and shows_another_model(new.body):
+            record.other.topology = new.body
+        elif new is not None:
+            record.topology, record.topology_trouble = approximate(new.body)
+        if record.other.topology is not None and policy_of(record.other.topology) is not None:
+            self._topology_aware.add(report.node)
+        else:
+            self._topology_aware.discard(report.node)
+        if record.state is None or before is not None or record.other.topology is not None:
+            self._touch(report.node)
+
+    def _device_changed(self, old: DeviceReport | None, new: DeviceReport | None) -> None:
+        report = new or old
+        if report is not None:
+            self._record_of(report.node).other.device = None if new is None else new.body
+            self._touch(report.node)
+
+    def _configuration_changed(self, _old: Configured | None, _new: Configured | None) -> None:
+        self._beyond = replace(self._beyond, configurations=tuple(one.body for one in self.configurations))
+        for name, record in list(self._records.items()):
+            if record.other.topology is not None:
+                self._touch(name)
+
+    # Taking in pods, in this order (``pipeline``)
+
+    def let_go(self, old: ClusterPod | None, new: ClusterPod | None) -> None:
+        """Take a pod off the node that it ended on or vanished from.
+
+        A mirror pod that somebody deletes changes nothing for its kubelet, which makes another one.
+        """
+        if old is not None and old.active and (new is None or not new.active or new.node != old.node):
+            if new is not None or not self._record_of(old.node).keep_unmirrored(old):
+                self._leave(old)
+        elif old is None and new is not None and new.active:
+            self._record_of(new.node).mirrored_anew(new)
+
+    def is_binding(self, pod: ClusterPod) -> bool:
+        """Whether a pod has a node that does not count it yet."""
+        return pod.active and pod.uid not in self._record_of(pod.node).pods
+
+    def record_pod(self, old: ClusterPod | None, new: ClusterPod | None, *, rejected: bool) -> None:
+        """Count a pod on its node, or among those that wait; ``rejected`` by the model when it was bound."""
+        if new is not None and new.active:
+            self._enter(old, new, rejected=rejected)
+        self._wait(old, new)
+
+    def _leave(self, pod: ClusterPod) -> None:
+        record = self._record_of(pod.node)
+        record.pods.pop(pod.uid, None)
+        record.other.ended(pod.kubelet_uid)
+        record.rejected.discard(pod.kubelet_uid)
+        record.vanished.discard(pod.kubelet_uid)
+        record.since.left(pod)
+        if prediction.relevant(pod):
+            self._sequence += 1
+            record.since.ended(pod, sequence=self._sequence, now=self._clock())
+            record.since.settle(record.state, self._clock())
+        self._touch(pod.node)
+
+    def _enter(self, old: ClusterPod | None, new: ClusterPod, *, rejected: bool) -> None:
+        record = self._record_of(new.node)
+        known = record.pods.get(new.uid)
+        # Of a pod that is being deleted, containers that never were end up as terminated.
+        created = known is not None and not new.deleting and not set(known.uncreated) <= set(new.uncreated)
+        if known is None:
+            # Pods found together, as in a list, count as bound together: creation time decides among them.
+            self._sequence += old is not None
+            if rejected:
+                record.rejected.add(new.kubelet_uid)
+            else:
+                record.other.bound(new)
+            if prediction.relevant(new):
+                record.since.bound(new, sequence=self._sequence, rejected=rejected, now=self._clock())
+        elif created:
+            record.other.bound(new)
+        elif new.acknowledged and not known.acknowledged:
+            if new.kubelet_uid in record.rejected:
+                record.other.bound(new)
+            record.since.admitted_after_all(new)
+            record.rejected.discard(new.kubelet_uid)
+        if known is not None and new.deleting and not known.deleting and not new.mirrors:
+            self._sequence += 1
+            record.since.leaves(new, sequence=self._sequence, now=self._clock())
+        record.pods[new.uid] = new
+        changed = known is None or known.requests != new.requests or known.admission != new.admission
+        if changed or created:
+            self._touch(new.node)
+        else:
+            self._current.pop(new.node, None)
+
+    def _wait(self, old: ClusterPod | None, new: ClusterPod | None) -> None:
+        """Keep the pods that wait for a node, and note those whose prediction may change."""
+        waits = new is not None and not new.node and not new.terminal and not new.deleting
+        if new is not None and waits and new.constraints.scheduling_gates:
+            self.gated[new.uid] = new
+        elif (gone := new or old) is not None:
+            self.gated.pop(gone.uid, None)
+        if new is not None and waits and prediction.relevant(new):
+            self.pending[new.uid] = new
+            if old is None or _asks_differently(old, new):
+                self.changed_pods.setdefault(new.uid, self._clock())
+                self.changed.set()
+        else:
+            pod = new or old
+            if pod is not None and self.pending.pop(pod.uid, None) is not None:
+                self.changed_pods.setdefault(pod.uid, self._clock())
+                self.changed.set()
+
+
+def _asks_differently(old: ClusterPod, new: ClusterPod) -> bool:
+    return (old.constraints, old.admission, old.requests, old.problem, old.node) != (
+        new.constraints,
+        new.admission,
+        new.requests,
+        new.problem,
+        new.node,
+    )

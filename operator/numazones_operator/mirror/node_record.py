@@ -1,0 +1,241 @@
+"""What the operator knows about one node, and the admission state that follows from it.
+
+Zones are written one after another, pods are bound before any zone shows them, and end before the zones let
+them go. The state of a node is therefore the last complete and agreeing snapshot of its zones, with what has
+happened since (``since_snapshot``) played over it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from numazones import timestamp
+from numazones.api.numazone import NUMAZone
+from numazones.api.zones import node_from_zones
+from numazones.cluster import NO_ZONES, UNDECIDED, ClusterNode, ClusterPod, Unknown
+from numazones.errors import NumazonesError
+from numazones.kubelet.admission import remove
+from numazones.kubelet.node import Node
+from numazones.placement import DECIDERS, model_of
+from numazones.sharing import Sharing
+from numazones.wording import counted
+from numazones_operator.mirror.decoding import Heartbeat, ZoneReport
+from numazones_operator.mirror.other_models import OtherModel, Surroundings
+from numazones_operator.mirror.since_snapshot import SinceSnapshot
+
+ZONES_DISAGREE = "ZonesDisagree"
+ZONES_UNREADABLE = "ZonesUnreadable"
+LEASE_EXPIRED = "LeaseExpired"
+NO_LEASE = "NoLease"
+
+
+@dataclass(slots=True)
+class Pulse:
+    """Whether the node's exporter is alive, by its Lease and our own clock."""
+
+    heartbeat: Heartbeat
+    until: float
+    """Monotonic time up to which the zones hold."""
+
+    @classmethod
+    def first(cls, heartbeat: Heartbeat, *, now: float, wall: float) -> "Pulse":
+        """Judge a Lease seen for the first time by the wall clock; it cannot have longer than it lasts."""
+        age = max(0.0, wall - _timestamp(heartbeat.renewed))
+        return cls(heartbeat, now + heartbeat.duration - min(age, heartbeat.duration))
+
+    def next(self, heartbeat: Heartbeat, *, now: float) -> "Pulse":
+        """Take in a later Lease: a renewal counts from when it is seen, so clocks need not agree."""
+        if heartbeat == self.heartbeat:
+            return self
+        return Pulse(heartbeat, now + heartbeat.duration)
+
+
+@dataclass(slots=True)
+class NodeRecord:
+    """Everything known about one node."""
+
+    name: str
+    node: ClusterNode | None = None
+    """Labels, taints, allocatable; None while there is no such Node object."""
+    reports: dict[int, ZoneReport] = field(default_factory=dict)
+    state: Node | None = None
+    """From the last complete and agreeing snapshot."""
+    snapshot: str = ""
+    trouble: Unknown | None = NO_ZONES
+    """Why the current zones give no state."""
+    judgement: Unknown | None = None
+    """Why the last complete snapshot gave no state."""
+    troubled_since: float | None = None
+    topology: Node | None = None
+    """Approximation from a NodeResourceTopology."""
+    topology_trouble: Unknown | None = None
+    other: OtherModel = field(default_factory=OtherModel)
+    """Where another model than the kubelet places pods: what is known of that."""
+    pulse: Pulse | None = None
+    pods: dict[str, ClusterPod] = field(default_factory=dict)
+    """UID → pod that is bound here and has not ended."""
+    rejected: set[str] = field(default_factory=set)
+    """UIDs, as the kubelet knows them, of pods that the model rejected and whose status is silent yet."""
+    vanished: set[str] = field(default_factory=set)
+    """UIDs, as the kubelet knows them, of pods that zones have shown and show no more: they have ended."""
+    unmirrored: set[str] = field(default_factory=set)
+    """UIDs of deleted mirror pods of static pods that zones still show: these run, and are mirrored anew."""
+    since: SinceSnapshot = field(default_factory=SinceSnapshot)
+    """What the snapshot may not show yet."""
+
+    @property
+    def known(self) -> bool:
+        """Whether anything about the node is left."""
+        return bool(self.node or self.reports or self.topology or self.other.known or self.pods or self.pulse)
+
+    def read_zones(self, now: float, sharing: Sharing) -> None:
+        """Judge the zones as they are now; an earlier state stays while they contradict each other."""
+        reports = list(self.reports.values())
+        if not reports:
+            self.state, self.snapshot, self.trouble = None, "", NO_ZONES
+            self._drop_unmirrored()
+            return
+        snapshots = {report.snapshot for report in reports}
+        if len(snapshots) > 1 or len(reports) != reports[0].zones:
+            self.trouble = Unknown(
+                ZONES_DISAGREE,
+                f"{len(reports)} of {counted(reports[0].zones, 'zone')} published, from "
+                f"{counted(len(snapshots), 'snapshot')}; if this lasts, see the log of the exporter on "
+                f"{self.name}",
+            )
+            self.troubled_since = now if self.troubled_since is None else self.troubled_since
+            return
+        self.troubled_since = None
+        if self.snapshot != reports[0].snapshot:
+            self._take(reports, now, sharing)
+        self.trouble = self.judgement
+
+    def _take(self, reports: list[ZoneReport], now: float, sharing: Sharing) -> None:
+        before = self.state
+        try:
+            self.state = node_from_zones(
+                [NUMAZone.from_api(report.body) for report in reports if report.body is not None],
+                remember=sharing.made,
+            )
+            self.judgement = None
+        except NumazonesError as error:
+            self.state = None
+            self.judgement = Unknown(ZONES_UNREADABLE, str(error))
+        self.snapshot = reports[0].snapshot
+        for numa, report in self.reports.items():
+            self.reports[numa] = replace(report, body=None)
+        if self.state is not None:
+            self.since.settle(self.state, now)
+            # Zones show what the kubelet runs, and what it has let go, long before its statuses do.
+            self.rejected = {uid for uid in self.rejected if not self.state.holds(uid)}
+            uids = [pod.kubelet_uid for pod in self.pods.values()]
+            shown = {uid for uid in uids if before is not None and before.holds(uid)} | self.vanished
+            self.vanished = {uid for uid in shown if not self.state.holds(uid)}
+            self._drop_unmirrored()
+
+    def keep_unmirrored(self, pod: ClusterPod) -> bool:
+        """Go on counting a deleted mirror pod's static pod where zones show it; return whether they do."""
+        if not pod.mirrors or self.state is None or not self.state.holds(pod.kubelet_uid):
+            return False
+        self.unmirrored.add(pod.uid)
+        return True
+
+    def mirrored_anew(self, pod: ClusterPod) -> None:
+        """Let a new mirror pod take the place of the one that was deleted."""
+        self._forget_unmirrored(lambda uid: uid == pod.kubelet_uid)
+
+    def _drop_unmirrored(self) -> None:
+        """Forget the static pods without mirror that zones show no more: their files are gone."""
+        state = self.state
+        self._forget_unmirrored(lambda uid: state is None or not state.holds(uid))
+
+    def _forget_unmirrored(self, is_meant: Callable[[str], bool]) -> None:
+        """Forget static pods without mirror, told by their UIDs as the kubelet knows them."""
+        for uid in [uid for uid in self.unmirrored if is_meant(self.pods[uid].kubelet_uid)]:
+            self.unmirrored.remove(uid)
+            del self.pods[uid]
+
+    def doubt(self, now: float, *, settle: float) -> Unknown | None:
+        """Return why the zones cannot be relied on at this moment, or None; ``settle`` in seconds."""
+        if self.trouble is not None:
+            settling = self.troubled_since is not None and now - self.troubled_since < settle
+            if self.state is None or not settling:
+                return self.trouble
+        if self.pulse is None:
+            return Unknown(
+                NO_LEASE,
+                f"there is no Lease of the exporter on {self.name}, so its zones may be long out of date; "
+                "see whether it runs there",
+            )
+        if now >= self.pulse.until:
+            return Unknown(
+                LEASE_EXPIRED,
+                f"the exporter on {self.name} has not renewed its Lease since "
+                f"{self.pulse.heartbeat.renewed}; see whether it runs",
+            )
+        return None
+
+    def current(self, now: float, *, settle: float, beyond: Surroundings) -> ClusterNode | None:
+        """Return the node as predictions take it; None while there is no Node object."""
+        return self._as_known(now, settle=settle, beyond=beyond, leavers=frozenset())
+
+    def as_found(self, now: float, *, settle: float, beyond: Surroundings) -> ClusterNode | None:
+        """Return the node as its kubelet most likely finds it now.
+
+        That is without pods that leave, that zones show no more, or that are rejected. What a rejected pod
+        was given stays in zones until the next admission, which frees it first.
+        """
+        leavers = self.since.leavers(self.state, now) | self.vanished | self.rejected
+        return self._as_known(now, settle=settle, beyond=beyond, leavers=leavers)
+
+    def _as_known(
+        self, now: float, *, settle: float, beyond: Surroundings, leavers: frozenset[str]
+    ) -> ClusterNode | None:
+        if self.node is None:
+            return None
+        node = self.node.with_pods(pod for pod in self.pods.values() if pod.kubelet_uid not in leavers)
+        doubt = self.doubt(now, settle=settle)
+        if self.other.shown_by(node):
+            beneath = None
+            if doubt is None and self.state is not None:
+                beneath = self._with_events(node, self.state, leavers, approximate=False).state
+            return self._with_other_model(node, beneath, now, settle=settle, beyond=beyond)
+        if doubt is None and self.state is not None:
+            return self._with_events(node, self.state, leavers, approximate=False)
+        if self.topology is not None:
+            return self._with_events(node, self.topology, leavers, approximate=True)
+        if not self.reports and self.topology_trouble is not None:
+            return node.with_unknown_state(self.topology_trouble)
+        return node.with_unknown_state(doubt or NO_ZONES)
+
+    def _with_other_model(
+        self, node: ClusterNode, beneath: Node | None, now: float, *, settle: float, beyond: Surroundings
+    ) -> ClusterNode:
+        """The node where another model than the kubelet decides.
+
+        The machine, and that the kubelet leaves placement alone, are taken from old zones as well.
+        """
+        try:
+            pods = tuple(node.pods.values())
+            state = self.other.state(node, self.state, pods, beyond, now=now, settle=settle)
+        except NumazonesError as error:
+            return node.with_unknown_state(Unknown(UNDECIDED, str(error)))
+        return node.with_policy_state(state, DECIDERS[model_of(state)], beneath=beneath)
+
+    def _with_events(
+        self, node: ClusterNode, state: Node, leavers: frozenset[str], *, approximate: bool
+    ) -> ClusterNode:
+        try:
+            state = self.since.replay(state, leavers=leavers)
+            for uid in sorted(self.rejected):
+                state = remove(state, uid)
+            return node.with_state(state, approximate=approximate)
+        except NumazonesError as error:
+            return node.with_unknown_state(Unknown(UNDECIDED, str(error)))
+
+
+def _timestamp(text: str) -> float:
+    """Read a MicroTime; one that cannot be read is as old as can be."""
+    try:
+        return timestamp.parse(text).timestamp()
+    except timestamp.InvalidTimestamp:
+        return 0.0

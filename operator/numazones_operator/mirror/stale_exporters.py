@@ -1,0 +1,122 @@
+"""Says on the zones of a silent exporter that nobody vouches for them any more.
+
+Zones stay as their exporter left them, Ready included, when its pod is gone: whoever looks with kubectl would
+believe them for ever. The exporter's Lease knows better, so the replica that leads writes ``status.silence``
+once the Lease has run out, and takes it back once it is renewed. That field is the operator's alone (its own
+field manager; an admission policy holds it to that), so exporter and operator never overwrite each other.
+What the zones carry is known from their watch: a write is made only where that differs from what the Lease
+says, and no faster than ``_RATE``, however many exporters vanish at once.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from numazones import timestamp
+from numazones.api.meta import API_VERSION
+from numazones.api.numazone import NUMAZONE, Silence
+from numazones_client import APIError, Client, NotFound
+from numazones_client.resources import LEASES, NUMAZONES
+from numazones_operator.metrics.registry import Metrics
+from numazones_operator.mirror.cluster_state import ClusterState
+from numazones_operator.mirror.decoding import Heartbeat
+from numazones_operator.predictions.events import COMPONENT
+from numazones_operator.rate_limit import TokenBucket
+
+_PERIOD = 5.0
+_RATE = 25.0
+"""Zones per second."""
+
+_log = logging.getLogger(__name__)
+
+
+class Silences:
+    """Keeps ``status.silence`` of all zones equal to what the Leases say."""
+
+    def __init__(
+        self,
+        client: Client,
+        state: ClusterState,
+        *,
+        namespace: str,
+        metrics: Metrics,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        """``namespace`` of the exporters' Leases; ``now`` tells since when where no Lease does."""
+        self._client = client
+        self._state = state
+        self._namespace = namespace
+        self._metrics = metrics
+        self._now = now
+        self._bucket = TokenBucket(_RATE, _RATE)
+        self._suspects: frozenset[str] = frozenset()
+        """Nodes that were silent at the last look, too; an exporter that begins writes its zones first."""
+
+    async def run(self) -> None:
+        """Look now and then, until cancelled."""
+        while True:
+            await self.look()
+            await asyncio.sleep(_PERIOD)
+
+    async def look(self) -> None:
+        """Write what has to be written now; what fails is tried again at the next look."""
+        silent: dict[str, list[str]] = {}
+        heard: list[str] = []
+        for zone in self._state.zones:
+            if self._state.silent(zone.node):
+                silent.setdefault(zone.node, []).extend(() if zone.silent else (zone.name,))
+            elif zone.silent:
+                heard.append(zone.name)
+        suspects, self._suspects = self._suspects, frozenset(silent)
+        for name in heard:
+            await self._write(name, None)
+        for node, names in silent.items():
+            silence = await self._silence(node) if names and node in suspects else None
+            for name in names if silence is not None else ():
+                await self._write(name, silence)
+
+    async def _silence(self, node: str) -> Silence | None:
+        """What to say of a node; None where the API server knows a later Lease than the watch has told of."""
+        known = self._state.heartbeats.get(node)
+        renewed: str | None = None
+        try:
+            lease = await self._client.get(LEASES, f"numazones-exporter-{node}", namespace=self._namespace)
+            renewed = (lease.get("spec") or {}).get("renewTime") or ""
+        except NotFound:
+            pass
+        except APIError as error:
+            _log.info("the Lease of the exporter on %s could not be read: %s", node, error)
+            return None
+        if renewed != (None if known is None else known.renewed):
+            return None
+        since = _moment(known) or self._now()
+        told = (
+            "has no Lease" if known is None else f"has not renewed its Lease since {timestamp.format(since)}"
+        )
+        return Silence(
+            ready="Unknown",
+            since=timestamp.format(since),
+            message=f"the exporter on {node} {told}, so the zone is as it was left then; "
+            f"see whether its pod runs: kubectl -n {self._namespace} get pods -o wide",
+        )
+
+    async def _write(self, name: str, silence: Silence | None) -> None:
+        await self._bucket.wait()
+        status: dict[str, Any] = {} if silence is None else {"silence": silence.to_api()}
+        metadata = {"name": name}
+        body = {"apiVersion": API_VERSION, "kind": NUMAZONE.kind, "metadata": metadata, "status": status}
+        try:
+            await self._client.apply(NUMAZONES, body, field_manager=COMPONENT, subresource="status")
+            self._metrics.wrote(NUMAZONES)
+        except APIError as error:
+            self._metrics.wrote(NUMAZONES, error)
+            _log.info("whether the exporter is silent could not be written to %s: %s", name, error)
+
+
+def _moment(heartbeat: Heartbeat | None) -> datetime | None:
+    try:
+        return None if heartbeat is None else timestamp.parse(heartbeat.renewed)
+    except timestamp.InvalidTimestamp:
+        return None

@@ -1,0 +1,1 @@
+"""What is foreseen for pods that wait: forecasts, AdmissionPredictions, events."""

@@ -1,0 +1,196 @@
+"""Keeps a forecast per kind of pod that waits for a node, and renews what changes touch.
+
+Pods of one template share a forecast. Changes are collected for a moment, then each forecast asks the
+nodes that changed, and only those. Asking five thousand nodes for a new kind takes a while, so the work
+is cut into slices between which the loop serves everybody else; what changes meanwhile belongs to the next
+batch.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+
+from numazones import prediction
+from numazones.cluster import ClusterNode, ClusterPod
+from numazones.prediction import Forecast, Kind, Prediction
+from numazones_operator.metrics.registry import Metrics
+from numazones_operator.mirror.cluster_state import ClusterState
+
+_SLICE = 0.02
+_IDLE_KINDS = 32
+"""Forecasts kept for kinds of which no pod waits just now: a Deployment's next pod comes soon."""
+
+News = tuple[ClusterPod, Prediction, float]
+"""A pod, its prediction, and since when the cause of a change was known (monotonic seconds)."""
+
+
+@dataclass(slots=True)
+class _LiveKind:
+    """One kind of pod and its forecast."""
+
+    forecast: Forecast
+    pods: dict[str, None] = field(default_factory=dict)
+    last: Prediction | None = None
+    behind: dict[str, None] | None = None
+    """Nodes that changed since nobody waits; None: everything has to be asked."""
+
+
+class LiveForecasts:
+    """Predictions for all pods without a node, as current as the last batch of changes."""
+
+    def __init__(self, state: ClusterState, *, metrics: Metrics, candidates: int) -> None:
+        """``candidates``: how many of the best nodes a prediction names."""
+        self._state = state
+        self._metrics = metrics
+        self._candidates = candidates
+        self._kinds: dict[Kind, _LiveKind] = {}
+        self._kind_of: dict[str, Kind] = {}
+        self._unreadable: dict[str, ClusterPod] = {}
+        self._slice_started = 0.0
+        self._by_namespace = False
+
+    @property
+    def backlog(self) -> int:
+        """How many changed nodes and pods wait to be looked at."""
+        return len(self._state.changed_nodes) + len(self._state.changed_pods)
+
+    def prediction_of(self, uid: str) -> Prediction | None:
+        """Return the latest prediction for a waiting pod; None if it does not wait or is new."""
+        kind = self._kind_of.get(uid)
+        return None if kind is None else self._kinds[kind].last
+
+    def forecast_of(self, uid: str) -> Forecast | None:
+        """Return the forecast that a waiting pod shares."""
+        kind = self._kind_of.get(uid)
+        return None if kind is None else self._kinds[kind].forecast
+
+    def verdicts(self) -> dict[str, int]:
+        """Return verdict → number of waiting pods."""
+        counts = dict.fromkeys((prediction.ADMISSIBLE, prediction.INADMISSIBLE, prediction.UNKNOWN), 0)
+        for live in self._kinds.values():
+            if live.last is not None:
+                counts[live.last.verdict] += len(live.pods)
+        counts[prediction.UNKNOWN] += len(self._unreadable)
+        return counts
+
+    def blocked_by(self) -> dict[tuple[str, str], int]:
+        """Return (source, reason) → number of inadmissible pods for which it is the first reason."""
+        counts: dict[tuple[str, str], int] = {}
+        for live in self._kinds.values():
+            if live.pods and live.last is not None and live.last.verdict == prediction.INADMISSIBLE:
+                first = live.last.reasons[0]
+                key = (str(first.source), first.reason)
+                counts[key] = counts.get(key, 0) + len(live.pods)
+        return counts
+
+    def blocked_pods(self) -> Iterator[tuple[ClusterPod, str]]:
+        """Yield each inadmissible pod and the first reason."""
+        for live in self._kinds.values():
+            if live.last is not None and live.last.verdict == prediction.INADMISSIBLE:
+                for uid in live.pods:
+                    pod = self._state.pending.get(uid)
+                    if pod is not None:
+                        yield pod, live.last.reasons[0].reason
+
+    async def renew(self) -> AsyncIterator[News]:
+        """Look at everything that has changed so far; yield every prediction that is new or has changed."""
+        started = self._slice_started = time.monotonic()
+        nodes, self._state.changed_nodes = self._state.changed_nodes, {}
+        pods, self._state.changed_pods = self._state.changed_pods, {}
+        if self._by_namespace != self._state.namespaces_matter:
+            self._by_namespace = self._state.namespaces_matter
+            pods = {**dict.fromkeys(self._state.pending, started), **pods}
+        added = self._regroup(pods)
+        for live in list(self._kinds.values()):
+            if not live.pods:
+                if live.behind is not None:
+                    live.behind.update(dict.fromkeys(nodes))
+                continue
+            if await self._renew_kind(live, nodes):
+                since = min(nodes.values(), default=time.monotonic())
+                for uid in live.pods:
+                    for news in self._news(uid, since):
+                        yield news
+                await self._breathe()
+        for uid, since in added.items():
+            for news in self._news(uid, since):
+                yield news
+        self._forget_idle_kinds()
+        self._metrics.compute_seconds.observe(time.monotonic() - started)
+
+    def _regroup(self, changed: dict[str, float]) -> dict[str, float]:
+        """Put pods with their kinds; return those that wait and have to be told about."""
+        added: dict[str, float] = {}
+        for uid, since in changed.items():
+            self._unreadable.pop(uid, None)
+            pod = self._state.pending.get(uid)
+            kind = None if pod is None else Kind.of(pod, by_namespace=self._by_namespace)
+            before = self._kind_of.pop(uid, None)
+            if before is not None and before != kind:
+                del self._kinds[before].pods[uid]
+            if pod is None:
+                if before is not None and before == kind:
+                    del self._kinds[before].pods[uid]
+                continue
+            added[uid] = since
+            if kind is None:
+                self._unreadable[uid] = pod
+                continue
+            live = self._kinds.get(kind)
+            if live is None:
+                live = self._kinds[kind] = _LiveKind(Forecast(kind))
+            self._kind_of[uid] = live.forecast.kind
+            live.pods[uid] = None
+        return added
+
+    async def _renew_kind(self, live: _LiveKind, nodes: dict[str, float]) -> bool:
+        """Ask the nodes that changed; return whether the prediction is another one now."""
+        if live.last is None and live.behind is None:
+            changed = await self._ask_all(live.forecast)
+        else:
+            changed = await self._ask(live.forecast, {**(live.behind or {}), **nodes})
+        live.behind = {}
+        if not changed and live.last is not None:
+            return False
+        latest = live.forecast.prediction(candidates=self._candidates)
+        if latest == live.last:
+            return False
+        live.last = latest
+        return True
+
+    async def _ask_all(self, forecast: Forecast) -> bool:
+        for node in self._state.all_nodes():
+            forecast.renew((node,))
+            await self._breathe()
+        return True
+
+    async def _ask(self, forecast: Forecast, names: dict[str, float | None] | dict[str, float]) -> bool:
+        changed = False
+        for name in names:
+            node: ClusterNode | None = self._state.node(name)
+            changed |= forecast.forget(name) if node is None else forecast.renew((node,))
+            await self._breathe()
+        return changed
+
+    async def _breathe(self) -> None:
+        """Let others run if this has gone on for a while."""
+        if time.monotonic() - self._slice_started > _SLICE:
+            await asyncio.sleep(0)
+            self._slice_started = time.monotonic()
+
+    def _news(self, uid: str, since: float) -> Iterator[News]:
+        pod = self._state.pending.get(uid)
+        if pod is None:
+            return
+        if uid in self._unreadable:
+            yield pod, prediction.unreadable(pod), since
+            return
+        latest = self.prediction_of(uid)
+        if latest is not None:
+            yield pod, latest, since
+
+    def _forget_idle_kinds(self) -> None:
+        idle = [kind for kind, live in self._kinds.items() if not live.pods]
+        for kind in idle[:-_IDLE_KINDS]:
+            del self._kinds[kind]

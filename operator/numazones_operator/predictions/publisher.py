@@ -1,0 +1,373 @@
+"""Writes AdmissionPredictions: only what changed, only while leading, no faster than agreed.
+
+Of several predictions for one pod that wait to be written, the latest is written and the others never are.
+Changes of verdict go before changes of mere numbers. What the API server holds is known from a watch, so
+that a replica that takes over writes only what differs, and what somebody else changed is put right.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from numazones import timestamp
+from numazones.cluster import ClusterPod
+from numazones.prediction import Prediction
+from numazones_client import (
+    AlreadyExists,
+    APIError,
+    Client,
+    Forbidden,
+    Invalid,
+    NamespaceTerminating,
+    NotFound,
+    Unreachable,
+)
+from numazones_client.reflector import Backoff
+from numazones_client.resources import ADMISSION_PREDICTIONS
+from numazones_client.table import Table
+from numazones_operator.metrics.registry import Metrics
+from numazones_operator.predictions.admission_predictions import (
+    NameOf,
+    Published,
+    digest,
+    object_of,
+    status_of,
+    with_outcome,
+    with_status,
+)
+from numazones_operator.predictions.events import COMPONENT, Announcements
+from numazones_operator.rate_limit import TokenBucket
+from numazones_operator.verification.causes import ADMITTED
+from numazones_operator.verification.rejection_advice import advice_of, explanation_of
+from numazones_operator.verification.verifier import Verification, outcome
+
+_WORKERS = 16
+_ADVICE_RATE = 2.0
+"""Rejections per second for which advice is worked out, which takes some hundredths of a second."""
+_TRIES = 5
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Order:
+    """What is to be written for one pod."""
+
+    pod: ClusterPod
+    prediction: Prediction | None
+    status: dict[str, Any]
+    """Empty: what is published already, with the pod's outcome."""
+    since: float
+    tries: int = 0
+
+
+class Publisher:
+    """Keeps the API server's AdmissionPredictions equal to the predictions."""
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        rate: float,
+        metrics: Metrics,
+        announcements: Announcements,
+        pod_of: Callable[[str], ClusterPod | None],
+        expects: Callable[[str], bool] = lambda _uid: False,
+        name_of: NameOf = lambda _node, _uid: "",
+        recommended: Callable[[str], str] = lambda _uid: "",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``rate`` in writes per second; ``pod_of`` gives the pod of a UID, if it is still there.
+
+        ``expects`` tells whether a pod's outcome is waited for, so that ``verified`` will be told;
+        ``recommended`` names the recommendation in force that makes room for the pod of a UID.
+        """
+        self._client = client
+        self._writes = False
+        self._bucket = TokenBucket(rate, 2 * rate, clock=clock)
+        self._metrics = metrics
+        self._announcements = announcements
+        self._advice = TokenBucket(_ADVICE_RATE, 10 * _ADVICE_RATE, clock=clock)
+        self._pod_of = pod_of
+        self._expects = expects
+        self._name_of = name_of
+        self._recommended = recommended
+        self._clock = clock
+        self._urgent: dict[str, _Order] = {}
+        self._normal: dict[str, _Order] = {}
+        self._writing: dict[str, str] = {}
+        """Key → UID of the pod that is being written about."""
+        self._latest: dict[str, tuple[ClusterPod, Prediction]] = {}
+        """Key → the pod that waits, and what is to be read there."""
+        self._unjudged: dict[str, Prediction | None] = {}
+        """UID → what was told of a pod of which the prediction was wrong, until it is known why."""
+        self._outcomes: set[str] = set()
+        """UIDs of pods of which is written, or about to be, what became of them."""
+        self._waiting = asyncio.Event()
+        self.published: Table[Published] = Table(
+            lambda item: item.key,
+            self._observed,
+            outdated=lambda known, item: item.version < known.version,
+        )
+
+    @property
+    def depth(self) -> int:
+        """How many objects wait to be written or are being written."""
+        return len(self._urgent) + len(self._normal) + len(self._writing)
+
+    def offer(self, pod: ClusterPod, prediction: Prediction, since: float) -> None:
+        """Take the latest prediction for a pod; ``since`` when its cause was seen, monotonic seconds."""
+        self._latest[pod.full_name] = (pod, prediction)
+        if self._writes:
+            self._enqueue(_Order(pod, prediction, self._status(pod, prediction), since))
+
+    def refresh(self, uid: str) -> None:
+        """Write again about a pod that waits, for which a recommendation was made or has ended."""
+        pod = self._pod_of(uid)
+        latest = None if pod is None else self._latest.get(pod.full_name)
+        if latest is not None and latest[0].uid == uid:
+            self.offer(*latest, self._clock())
+
+    def verified(self, pod: ClusterPod, verification: Verification) -> None:
+        """Take the outcome of a prediction. Pods that were never told about are, if all is not well."""
+        waited, prediction = self._latest.pop(pod.full_name, (pod, None))
+        if waited.uid != pod.uid:
+            prediction = None
+        if self._writes and verification.actual == ADMITTED and pod.uid not in self._unjudged:
+            self._announcements.admitted(pod)
+        prediction = self._unjudged.pop(pod.uid, prediction)
+        if verification.accuracy is None:  # another one follows, which says why
+            self._unjudged[pod.uid] = prediction
+        if not self._writes:
+            return
+        if verification.actual == ADMITTED and not self._told(pod):
+            self._drop_order(pod)
+            return
+        self._outcomes.add(pod.uid)
+        advice: tuple[str, ...] = ()
+        if verification.actual != ADMITTED and self._advice.take():
+            advice = advice_of(verification)
+        why = explanation_of(verification)
+        if why:
+            self._announcements.rejected(pod, verification.actual, why=why[-1], advice=next(iter(advice), ""))
+        status = status_of(prediction, verification, advice=advice, name_of=self._name_of)
+        self._enqueue(_Order(pod, prediction, status, self._clock()))
+
+    def settle(self, pod: ClusterPod) -> None:
+        """Tell what became of a pod that was predicted for but not seen to be bound; call it on changes."""
+        known = self.published.get(pod.full_name)
+        if not self._writes or known is None or known.pod_uid != pod.uid or known.settled:
+            return
+        actual = outcome(pod)
+        if actual is None or pod.uid in self._outcomes or self._expects(pod.uid):
+            return
+        self._outcomes.add(pod.uid)
+        if actual == ADMITTED:
+            self._announcements.admitted(pod)
+        waited, prediction = self._latest.pop(pod.full_name, (pod, None))
+        if waited.uid != pod.uid:
+            prediction = None
+        status = {} if prediction is None else with_outcome(status_of(prediction), pod, actual)
+        self._enqueue(_Order(pod, None, status, self._clock()))
+
+    def forget(self, pod: ClusterPod) -> None:
+        """Drop everything about a pod that is gone."""
+        key = pod.full_name
+        latest = self._latest.get(key)
+        if latest is not None and latest[0].uid == pod.uid:
+            del self._latest[key]
+        self._drop_order(pod)
+        self._unjudged.pop(pod.uid, None)
+        self._outcomes.discard(pod.uid)
+        self._announcements.forget(pod.uid)
+
+    async def run(self) -> None:
+        """Write what differs and what is offered until cancelled, when another replica writes."""
+        self._writes = True
+        now = self._clock()
+        for pod, prediction in list(self._latest.values()):
+            if self._waits(pod):  # of the others an earlier leader may have told what became of them
+                self._enqueue(_Order(pod, prediction, self._status(pod, prediction), now))
+        for item in self.published:
+            self._settle_published(item)
+        try:
+            async with asyncio.TaskGroup() as workers:
+                for number in range(_WORKERS):
+                    workers.create_task(self._work(), name=f"writer {number}")
+        finally:
+            self._writes = False
+            self._urgent.clear()
+            self._normal.clear()
+            self._outcomes.clear()
+
+    async def drained(self, patience: float) -> None:
+        """Wait until everything is written, for ``patience`` seconds at most."""
+        deadline = self._clock() + patience
+        # Several queues and workers have to be idle at once, so looking now and then is simplest.
+        while self.depth and self._writes and self._clock() < deadline:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+    def _enqueue(self, order: _Order) -> None:
+        key = order.pod.full_name
+        known = self.published.get(key)
+        waiting = self._urgent.get(key) or self._normal.get(key)
+        same = known is not None and known.pod_uid == order.pod.uid and known.digest == digest(order.status)
+        if same and waiting is None and key not in self._writing:
+            return
+        if waiting is not None and waiting.pod.uid == order.pod.uid:
+            order.since = min(order.since, waiting.since)
+        urgent = known is None or known.verdict != order.status.get("verdict") or "outcome" in order.status
+        self._urgent.pop(key, None)
+        self._normal.pop(key, None)
+        (self._urgent if urgent else self._normal)[key] = order
+        self._waiting.set()
+
+    def _observed(self, old: Published | None, new: Published | None) -> None:
+        """Put right what somebody else has changed or deleted."""
+        if new is not None and not new.settled:
+            self._settle_published(new)
+        item = new or old
+        latest = None if item is None else self._latest.get(item.key)
+        if latest is None or not self._writes:
+            return
+        pod, prediction = latest
+        status = self._status(pod, prediction)
+        if (new is None or new.digest != digest(status)) and self._waits(pod):
+            self._enqueue(_Order(pod, prediction, status, self._clock()))
+
+    def _status(self, pod: ClusterPod, prediction: Prediction) -> dict[str, Any]:
+        return status_of(prediction, name_of=self._name_of, recommendation=self._recommended(pod.uid))
+
+    def _settle_published(self, item: Published) -> None:
+        pod = self._pod_of(item.pod_uid)
+        if pod is not None:
+            self.settle(pod)
+
+    def _told(self, pod: ClusterPod) -> bool:
+        """Whether a prediction for a pod is published, or about to be."""
+        known = self.published.get(pod.full_name)
+        published = known is not None and known.pod_uid == pod.uid
+        return published or self._writing.get(pod.full_name) == pod.uid
+
+    def _drop_order(self, pod: ClusterPod) -> None:
+        for queue in (self._urgent, self._normal):
+            order = queue.get(pod.full_name)
+            if order is not None and order.pod.uid == pod.uid:
+                del queue[pod.full_name]
+
+    def _wanted(self, pod: ClusterPod) -> bool:
+        return self._pod_of(pod.uid) is not None
+
+    def _waits(self, pod: ClusterPod) -> bool:
+        """Whether a pod that a prediction was made for has no node even now."""
+        now = self._pod_of(pod.uid)
+        return now is not None and not now.node
+
+    def _next(self) -> tuple[str, _Order] | None:
+        """Take the first order whose object nobody is writing."""
+        for queue in (self._urgent, self._normal):
+            for key in queue:
+                if key not in self._writing:
+                    return key, queue.pop(key)
+        return None
+
+    async def _work(self) -> None:
+        backoff = Backoff()
+        while True:
+            found = self._next()
+            if found is None:
+                self._waiting.clear()
+                await self._waiting.wait()
+                continue
+            key, order = found
+            self._writing[key] = order.pod.uid
+            try:
+                await self._bucket.wait()
+                await self._write(key, order)
+                backoff.reset()
+            except APIError as error:
+                self._metrics.wrote(ADMISSION_PREDICTIONS, error)
+                self._retry(key, order, error)
+                await asyncio.sleep(max(backoff.delay(), error.retry_after or 0.0))
+            finally:
+                del self._writing[key]
+                if self._urgent or self._normal:
+                    self._waiting.set()
+
+    async def _write(self, key: str, order: _Order) -> None:
+        if not self._wanted(order.pod):
+            return
+        if not order.status:
+            order.status = await self._completed(order.pod)
+        known = self.published.get(key)
+        if known is not None and known.pod_uid == order.pod.uid and known.digest == digest(order.status):
+            return
+        if known is None or known.pod_uid != order.pod.uid:
+            await self._create(order, known)
+            known = None
+        verdict = str(order.status.get("verdict") or "")
+        same_verdict = known is not None and known.verdict == verdict and known.changed
+        changed = known.changed if known is not None and same_verdict else _now()
+        written = await self._client.apply(
+            ADMISSION_PREDICTIONS,
+            with_status(order.pod, {**order.status, "changed": changed}),
+            field_manager=COMPONENT,
+            namespace=order.pod.namespace,
+            subresource="status",
+        )
+        self._metrics.wrote(ADMISSION_PREDICTIONS)
+        self._metrics.lag_seconds.observe(self._clock() - order.since)
+        self.published.put(Published.from_api(written))
+        if order.prediction is not None and order.pod.uid not in self._outcomes:
+            before = "" if known is None else known.verdict
+            self._announcements.verdict(order.pod, order.prediction, before=before)
+
+    async def _completed(self, pod: ClusterPod) -> dict[str, Any]:
+        """What an earlier leader has published, with the outcome."""
+        body = await self._client.get(ADMISSION_PREDICTIONS, pod.name, namespace=pod.namespace)
+        return with_outcome(body.get("status") or {}, pod, outcome(pod) or ADMITTED)
+
+    async def _create(self, order: _Order, known: Published | None) -> None:
+        """Create the object; one of an earlier pod of the same name makes way."""
+        pod = order.pod
+        if known is not None:
+            await self._make_way(pod)
+        try:
+            await self._client.create(ADMISSION_PREDICTIONS, object_of(pod), namespace=pod.namespace)
+            self._metrics.wrote(ADMISSION_PREDICTIONS)
+        except AlreadyExists:
+            found = Published.from_api(
+                await self._client.get(ADMISSION_PREDICTIONS, pod.name, namespace=pod.namespace)
+            )
+            if found.pod_uid != pod.uid:
+                await self._make_way(pod)
+                await self._client.create(ADMISSION_PREDICTIONS, object_of(pod), namespace=pod.namespace)
+
+    async def _make_way(self, pod: ClusterPod) -> None:
+        try:
+            await self._client.delete(ADMISSION_PREDICTIONS, pod.name, namespace=pod.namespace)
+        except NotFound:
+            return
+
+    def _retry(self, key: str, order: _Order, error: APIError) -> None:
+        """Try again later, unless the pod or its namespace is gone, or a newer order waits."""
+        known = self.published.get(key)
+        if isinstance(error, NotFound) and known is not None:
+            self.published.remove(known)  # somebody deleted the object; it is made again
+        order.tries += 1
+        hopeless = isinstance(error, Invalid | Forbidden) or order.tries >= _TRIES
+        waiting = key in self._urgent or key in self._normal
+        if waiting or isinstance(error, NamespaceTerminating) or not self._wanted(order.pod):
+            return
+        if hopeless and not isinstance(error, Unreachable):
+            _log.warning("the prediction for pod %s could not be written: %s", key, error)
+            return
+        self._normal[key] = order
+
+
+def _now() -> str:
+    return timestamp.format(datetime.now(UTC))

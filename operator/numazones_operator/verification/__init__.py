@@ -1,0 +1,1 @@
+"""Whether predictions were right: what was expected beside what the kubelets did."""

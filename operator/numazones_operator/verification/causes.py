@@ -1,0 +1,163 @@
+"""How right a prediction was, judged with what is known later.
+
+What a kubelet found when it decided cannot be seen, only what the API server and the zones tell of it, late
+and in no common order: a pod's share is free before the API says that it ended, a pod runs long before its
+status says so. So a prediction that was wrong is made again on what the kubelet may have found. Where that
+gives the kubelet's answer, it was a race; where the zones that came later give it, the zones were stale; what
+nothing explains is held against the model.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from itertools import chain, combinations
+
+from numazones import cpuset, placement
+from numazones.errors import NumazonesError
+from numazones.kubelet.admission import admit, remove
+from numazones.kubelet.node import Node
+from numazones.kubelet.node_admission import admit_to_node
+from numazones.kubelet.node_info import NodeInfo, PodInfo
+from numazones.placement import PolicyAdmission, PolicyNode
+from numazones.pod import Pod
+from numazones_koordinator.admission import Admission as Koordinated
+from numazones_koordinator.annotations import resource_status
+
+ADMITTED = "Admitted"
+
+_MOST_COMBINED = 4
+"""More pods that went are only tried one by one, and all together."""
+
+
+class Accuracy(StrEnum):
+    """How right a prediction was."""
+
+    RIGHT = "Right"
+    RACE = "Race"
+    """Wrong: pods came or went, and the kubelet knew before the API server told."""
+    STALE = "Stale"
+    """Wrong: the zones were older than the kubelet's decision."""
+    MODEL = "Model"
+    """Wrong, and nothing that became known explains it."""
+    UNKNOWN = "Unknown"
+    """Nothing was predicted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fates:
+    """What is known now about the pods that were on a node when another was bound to it."""
+
+    gone: frozenset[str] = frozenset()
+    """UIDs of those that have ended, were rejected, or are being deleted."""
+    running: frozenset[str] = frozenset()
+    """UIDs of those that their kubelet says it runs."""
+    zones: Node | None = field(default=None, repr=False)
+    """What the node's zones say now."""
+    states: tuple[PolicyNode, ...] = field(default=(), repr=False)
+    """Where another model places pods: what it has decided from lately, as far as that was known."""
+
+
+def cause(
+    pod: PodInfo, actual: str, *, found: NodeInfo, otherwise: NodeInfo | None, fates: Fates
+) -> Accuracy:
+    """Say why a prediction was wrong.
+
+    Args:
+        pod: the pod that was bound.
+        actual: what its kubelet did: Admitted, or the reason of the rejection.
+        found: the node as it was believed to be.
+        otherwise: the node with the pods that were believed to have gone, or to be rejected.
+        fates: what became of the pods on it.
+    """
+    for info in _possibilities(found, otherwise, fates):
+        if _answer(info, pod) == actual:
+            return Accuracy.RACE
+    if fates.zones is not None:
+        later = replace(found, state=remove(fates.zones, pod.pod.uid))
+        if _answer(later, pod) == actual:
+            return Accuracy.STALE
+    return Accuracy.MODEL
+
+
+def cause_elsewhere(pod: Pod, done: str, states: Iterable[PolicyNode]) -> Accuracy:
+    """Say why a prediction for a node of another model than the kubelet was wrong.
+
+    Args:
+        pod: the pod that was bound.
+        done: what became of it, as ``answer`` has it.
+        states: what the model may have decided from.
+    """
+    for state in states:
+        try:
+            if answer(placement.admit(placement.remove(state, pod.uid), pod)) == done:
+                return Accuracy.RACE
+        except NumazonesError:
+            continue
+    return Accuracy.MODEL
+
+
+def answer(admission: PolicyAdmission) -> str:
+    """Return a decision as far as it shows on the pod: Admitted or the reason; what Koordinator writes."""
+    if not admission.admitted:
+        return admission.reason
+    return done(ADMITTED, dict(admission.annotations) if isinstance(admission, Koordinated) else {})
+
+
+def done(actual: str, annotations: Mapping[str, str]) -> str:
+    """Return what became of a pod: Admitted or the reason, and what Koordinator wrote that it gave it."""
+    try:
+        status = resource_status(annotations)
+    except NumazonesError:
+        return actual
+    numas = ", ".join(str(numa) for numa, _ in status.numa_resources)
+    given = [f"CPUs {cpuset.format(status.cpus)}"] if status.cpus else []
+    given += [f"amounts of NUMA nodes {numas}"] if numas else []
+    return f"{actual}: {' and '.join(given)}" if given else actual
+
+
+def _possibilities(found: NodeInfo, otherwise: NodeInfo | None, fates: Fates) -> Iterator[NodeInfo]:
+    """Yield the node as the kubelet may have found it."""
+    known: Mapping[str, PodInfo] = found.pods if otherwise is None else otherwise.pods
+    for info in (found,) if otherwise is None else (found, otherwise):
+        came = {
+            uid: other for uid, other in known.items() if uid in fates.running and not info.state.holds(uid)
+        }
+        went = [uid for uid in info.pods if uid in fates.gone]
+        for left in _choices(went):
+            fewer = _without(info, left)
+            yield fewer
+            if came:
+                yield _with(fewer, came)
+
+
+def _choices(uids: list[str]) -> Iterable[tuple[str, ...]]:
+    if len(uids) <= _MOST_COMBINED:
+        return chain.from_iterable(combinations(uids, size) for size in range(len(uids) + 1))
+    return ((), *((uid,) for uid in uids), tuple(uids))
+
+
+def _without(info: NodeInfo, uids: Iterable[str]) -> NodeInfo:
+    state, pods = info.state, dict(info.pods)
+    for uid in uids:
+        state = remove(state, uid)
+        pods.pop(uid, None)
+    return replace(info, state=state, pods=pods)
+
+
+def _with(info: NodeInfo, others: Mapping[str, PodInfo]) -> NodeInfo:
+    state = info.state
+    for other in others.values():
+        try:
+            state = admit(state, other.pod).node
+        except NumazonesError:
+            continue
+    return replace(info, state=state, pods={**info.pods, **others})
+
+
+def _answer(info: NodeInfo, pod: PodInfo) -> str:
+    """What the node says; empty where the model does not know."""
+    try:
+        verdict = admit_to_node(info, pod)
+    except NumazonesError:
+        return ""
+    return ADMITTED if verdict.admitted else verdict.reason

@@ -1,0 +1,95 @@
+"""Keeps what the model got wrong, so that anybody can replay it (``numazones.whatif.miss``).
+
+Misses are few, and each is worth a bug report, so they are kept in a ConfigMap beside the operator, the
+latest ones up to a number and a size. The manifests create it: the operator may
+change this one, and no other.
+"""
+
+import asyncio
+import base64
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from importlib.metadata import version
+from itertools import accumulate
+
+from numazones import timestamp
+from numazones.whatif import miss
+from numazones.whatif.miss import Answer, Miss
+from numazones_client import APIError, Client, Forbidden, NotFound
+from numazones_client.resources import CONFIG_MAPS
+from numazones_operator.verification.causes import ADMITTED, Accuracy
+from numazones_operator.verification.verifier import Verification
+
+NAME = "numazones-operator-misses"
+
+_MOST = 20
+"""Misses that are kept."""
+_MOST_BYTES = 512 * 1024
+"""Of all of them, as the API server stores them; an object may have about 1 MiB."""
+
+_log = logging.getLogger(__name__)
+
+
+class Misses:
+    """Takes wrong predictions that nothing explains, and writes them one by one."""
+
+    def __init__(self, client: Client, *, namespace: str, wall: Callable[[], float]) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._wall = wall
+        self._waiting: deque[Miss] = deque(maxlen=_MOST)
+        self._any = asyncio.Event()
+
+    def take(self, verification: Verification) -> None:
+        """Take a prediction that was judged; only those held against the model are kept."""
+        expectation = verification.expectation
+        if verification.accuracy is not Accuracy.MODEL or expectation.found is None:
+            return
+        self._waiting.append(
+            Miss(
+                pod=expectation.pod.info,
+                node=expectation.found,
+                predicted=Answer(expectation.reason or ADMITTED, expectation.message),
+                actual=Answer(verification.actual, verification.message),
+                time=timestamp.format(datetime.fromtimestamp(self._wall(), UTC)),
+                version=version("numazones"),
+            )
+        )
+        self._any.set()
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        while True:
+            await self._any.wait()
+            self._any.clear()
+            while self._waiting:
+                await self._keep(self._waiting.popleft())
+
+    async def _keep(self, one: Miss) -> None:
+        data = base64.b64encode(miss.write(one)).decode()
+        key = f"{one.time.replace(':', '')}-{one.pod.pod.namespace}.{one.pod.pod.name}"[:245] + ".json.gz"
+        if len(data) > _MOST_BYTES:
+            _log.warning("a wrong prediction is not kept for replay: %s has %d bytes", key, len(data))
+            return
+        try:
+            body = await self._client.get(CONFIG_MAPS, NAME, namespace=self._namespace)
+            kept = {**(body.get("binaryData") or {}), key: data}
+            changes = {key: data, **dict.fromkeys(_superfluous(kept))}
+            await self._client.patch(CONFIG_MAPS, NAME, {"binaryData": changes}, namespace=self._namespace)
+        except (NotFound, Forbidden) as error:
+            cure = "apply manifests/operator, which has it and the right to change it"
+            _log.warning("a wrong prediction is not kept for replay: %s; %s", error, cure)
+        except APIError as error:
+            _log.warning("a wrong prediction is not kept for replay: %s", error)
+        else:
+            _log.info("kept as %s in ConfigMap %s/%s", key, self._namespace, NAME)
+
+
+def _superfluous(kept: Mapping[str, str]) -> list[str]:
+    """Return the keys to drop, so that the latest are kept; they begin with the time."""
+    latest = sorted(kept, reverse=True)
+    sizes = accumulate(len(kept[key]) for key in latest)
+    counted = enumerate(zip(latest, sizes, strict=True))
+    return [key for number, (key, size) in counted if number >= _MOST or size > _MOST_BYTES]

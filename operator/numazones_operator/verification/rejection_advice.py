@@ -1,0 +1,71 @@
+"""What a rejected pod should be told, of which its kubelet says little.
+
+Most pods are bound before anybody could predict for them. Their rejection is explained after the fact, for
+the node as it was when they came: hints, the rule that decided, who held what was missing, the nearest miss
+in plain words, and what would help. Where nothing was predicted, because the rejection was there first or the
+node was not known yet, that is worked out for the node as it is then. Only rejections that the model foresaw,
+or understands afterwards, are explained: of others it would not know why.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from numazones import cpuset, placement
+from numazones.advice import advise
+from numazones.kubelet.explanation import Explanation, explain
+from numazones.kubelet.shortfall import name_numas
+from numazones.wording import some_of
+from numazones_operator.verification.verifier import Expectation, Verification
+
+_MOST_ADVICE = 3
+_MOST_HOLDERS = 5
+_LATE = "nothing was predicted; this is worked out for the node as it was when the rejection was seen"
+
+
+def explanation_of(verification: Verification) -> tuple[str, ...]:
+    """Return why the pod was rejected, the plainest sentence last; nothing where the model does not know."""
+    expectation = verification.expectation
+    if verification.hit and expectation.policy is not None and not expectation.policy.admitted:
+        return placement.explain(expectation.policy)
+    verdict = expectation.verdict
+    if verification.hit is False or verdict is None or verdict.admitted:
+        return ()
+    lines = [] if verification.hit else [_LATE]
+    if verdict.managers is not None:
+        found = explain(verdict.managers)
+        lines += found.lines()
+        last = [lines.pop()] if found.shortfall else []
+        lines += [*_holders(found, _names(expectation)), *last]
+    if verdict.sentence:
+        lines.append(verdict.sentence)
+    return tuple(lines)
+
+
+def brief_of(verification: Verification) -> str:
+    """Return in few words what was missing; empty where the model does not know."""
+    expectation = verification.expectation
+    if not verification.hit or expectation.admission is None or expectation.admission.admitted:
+        return ""
+    found = explain(expectation.admission)
+    return "; ".join(map(str, found.shortages)) or found.shortfall
+
+
+def advice_of(verification: Verification) -> tuple[str, ...]:
+    """Return what would have let the pod in; it takes some hundredths of a second to work out."""
+    expectation, rejection = verification.expectation, verification.expectation.admission
+    if verification.hit is False or rejection is None or rejection.admitted:
+        return ()
+    return tuple(one.sentence for one in advise(rejection, _names(expectation)))[:_MOST_ADVICE]
+
+
+def _names(expectation: Expectation) -> dict[str, str]:
+    """Return UID → namespace/name of the pods that were on the node."""
+    pods = {} if expectation.found is None else expectation.found.pods
+    return {uid: f"{info.pod.namespace}/{info.pod.name}" for uid, info in pods.items()}
+
+
+def _holders(found: Explanation, names: Mapping[str, str]) -> Iterator[str]:
+    """Say who held what was missing, where the pod came nearest."""
+    most = [f"{names.get(uid, uid)} ({amount})" for uid, amount in found.holders]
+    if most:
+        where = name_numas(cpuset.of(found.shortages[0].numas))
+        yield f"on {where} it is held by {some_of(most, most=_MOST_HOLDERS)}"

@@ -1,0 +1,354 @@
+"""Was the prediction right? Compares what was predicted for a pod's node with what its kubelet did.
+
+The prediction is made at the moment the binding is seen, from the state in which the kubelet will find the
+node; the outcome is what the kubelet writes into the pod's status. A miss is either a fact the model does
+not know or a bug, so it is logged with the model's whole explanation.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from numazones import placement, prediction
+from numazones.cluster import UNDECIDED, ClusterNode, ClusterPod, Unknown
+from numazones.errors import NumazonesError
+from numazones.kubelet.admission import Admission, remove
+from numazones.kubelet.config import SCOPE_POD, SINGLE_NUMA_NODE
+from numazones.kubelet.explanation import explain
+from numazones.kubelet.node import Node as KubeletNode
+from numazones.kubelet.node_admission import NodeAdmission, admit_to_node
+from numazones.kubelet.node_info import NodeInfo
+from numazones.kubelet.rejection import (
+    CREATE_CONTAINER_ERROR,
+    SMT_ALIGNMENT,
+    STATUS_PREFIX,
+    TOPOLOGY_AFFINITY,
+)
+from numazones.placement import Model, PolicyAdmission, PolicyNode
+from numazones.pod import Pod
+from numazones_operator.metrics.registry import Metrics
+from numazones_operator.verification import causes
+from numazones_operator.verification.causes import ADMITTED, Accuracy, Fates
+
+NO_NODE = "NoNode"
+TOO_LATE = "TooLate"
+APPROXIMATE = Unknown(
+    "Approximate", "the node publishes no NUMAZones, only a NodeResourceTopology, which is not exact"
+)
+
+_WORDS_OF_THE_POLICY = ("topology-aware", "nri")
+"""What the runtime's message says where the policy's plugin made it refuse a container."""
+_PATIENCE = 30.0
+"""Seconds for which facts that explain a wrong prediction may arrive; statuses take up to 15."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """What was predicted for a pod on the node that it was bound to."""
+
+    pod: ClusterPod
+    predicted: str
+    """Admissible, Inadmissible or Unknown."""
+    reason: str = ""
+    """The kubelet's reason for a predicted rejection, or why nothing could be predicted."""
+    message: str = ""
+    verdict: NodeAdmission | None = field(default=None, repr=False)
+    found: NodeInfo | None = field(default=None, repr=False)
+    """The node that was decided on; None where nothing could be predicted."""
+    otherwise: NodeInfo | None = field(default=None, repr=False)
+    """The same with the pods that were believed to have gone, or to be rejected."""
+    model: Model | None = None
+    """Who places pods on the node; None where nothing could be predicted."""
+    policy: PolicyAdmission | None = field(default=None, repr=False)
+    """What another model than the kubelet decided."""
+
+    @property
+    def rejected(self) -> bool:
+        """Whether the kubelet rejects the pod, so that its node holds nothing for it."""
+        return self.predicted == prediction.INADMISSIBLE and self.policy is None
+
+    @property
+    def answer(self) -> str:
+        """What would become of the pod, as far as that shows; empty where nothing could be predicted."""
+        if self.policy is not None:
+            return causes.answer(self.policy)
+        return {prediction.ADMISSIBLE: ADMITTED, prediction.INADMISSIBLE: self.reason}.get(self.predicted, "")
+
+    @property
+    def admission(self) -> Admission | None:
+        """What the resource managers decided; None where the pod did not come so far, or nobody knows."""
+        return None if self.verdict is None else self.verdict.managers
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """A prediction beside its outcome."""
+
+    expectation: Expectation
+    actual: str
+    """Admitted, or the reason in the pod's status."""
+    message: str = ""
+    accuracy: Accuracy | None = None
+    """None: the prediction was wrong, and it is not known yet why."""
+    done: str = ""
+    """What became of the pod: ``actual``, and what Koordinator wrote that it gave it."""
+
+    @property
+    def hit(self) -> bool | None:
+        """Whether the prediction was right; None if there was none."""
+        return self.done == self.expectation.answer if self.expectation.answer else None
+
+
+class Truth:
+    """Holds expectations until their outcome is seen."""
+
+    def __init__(
+        self,
+        *,
+        metrics: Metrics,
+        counts: Callable[[], bool] = lambda: True,
+        fates: Callable[[str, Iterable[str]], Fates] = lambda _node, _uids: Fates(),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Expect nothing yet.
+
+        ``counts``: whether this replica is the one that counts and tells; all of them expect. ``fates``: what
+        is known now of the pods of these UIDs on a node.
+        """
+        self._metrics = metrics
+        self._counts = counts
+        self._fates = fates
+        self._clock = clock
+        self._expectations: dict[str, Expectation] = {}
+        self._wrong: dict[str, tuple[ClusterPod, Verification, float]] = {}
+        """UID → pod, wrong prediction, until when it may be explained."""
+
+    def bound(
+        self, pod: ClusterPod, node: ClusterNode | None, otherwise: ClusterNode | None = None
+    ) -> Expectation | None:
+        """Predict for a pod that was just seen to get a node; None if its outcome is known already.
+
+        ``node`` as its kubelet most likely finds it, ``otherwise`` with all pods that it may still have.
+        """
+        if outcome(pod) is not None or pod.phase != "Pending":
+            return None
+        expectation = self._predict(pod, node, otherwise)
+        # Pods that NUMA placement does not concern fill nodes, too, but nobody is told about them; the
+        # topology-aware policy places every pod.
+        if prediction.relevant(pod) or expectation.model is Model.TOPOLOGY_AWARE:
+            self._expectations[pod.uid] = expectation
+        return expectation
+
+    def expects(self, uid: str) -> bool:
+        """Whether the outcome of a pod is waited for."""
+        return uid in self._expectations
+
+    def forget(self, uid: str) -> None:
+        """Drop the expectation about a pod that is gone."""
+        self._expectations.pop(uid, None)
+
+    def compare(
+        self, new: ClusterPod, *, news: bool = False, node: Callable[[], ClusterNode | None] = lambda: None
+    ) -> Verification | None:
+        """Hold what was expected of a pod against its outcome; None while there is none, or it was told.
+
+        ``news``: whether a status like this was not seen before; ``node``: as its kubelet most likely has it
+        now, for a rejection that nothing was predicted of.
+        """
+        expectation = self._expectations.get(new.uid)
+        if expectation is None and news and prediction.relevant(new) and outcome(new) not in {None, ADMITTED}:
+            expectation = Expectation(new, prediction.UNKNOWN, TOO_LATE, "its binding was not seen before")
+        actual = None if expectation is None else outcome(new, expectation.model)
+        if actual is None or expectation is None:
+            return None
+        self._expectations.pop(new.uid, None)
+        if not self._counts():
+            return None
+        if expectation.predicted == prediction.UNKNOWN and actual != ADMITTED:
+            expectation = self._after_the_fact(expectation, actual, node())
+        self._metrics.outcomes.labels(expectation.predicted, actual).inc()
+        if actual != ADMITTED:
+            self._metrics.owner_rejections.count(new, actual)
+        by_koordinator = expectation.policy is not None and expectation.model is Model.KOORDINATOR
+        done = causes.done(actual, new.annotations if by_koordinator else {})
+        message = new.create_error or new.message.removeprefix(STATUS_PREFIX)
+        verification = Verification(expectation, actual, message, done=done)
+        if verification.hit is False:
+            self._wrong[new.uid] = (new, verification, self._clock() + _PATIENCE)
+            return verification
+        accuracy = Accuracy.UNKNOWN if verification.hit is None else Accuracy.RIGHT
+        self._metrics.judged(accuracy, expectation.model)
+        return replace(verification, accuracy=accuracy)
+
+    def judge(self) -> Iterator[tuple[ClusterPod, Verification]]:
+        """Yield the wrong predictions of which the reason has become known, or will not any more."""
+        now = self._clock()
+        for uid, (pod, verification, until) in list(self._wrong.items()):
+            expectation = verification.expectation
+            why = self._cause(expectation, verification)
+            if why is Accuracy.MODEL and now < until:
+                continue
+            del self._wrong[uid]
+            judged = replace(verification, accuracy=why)
+            self._metrics.judged(why, expectation.model)
+            level = logging.WARNING if why is Accuracy.MODEL else logging.INFO
+            fields = {"miss": True, "accuracy": why.value, "pod": pod.full_name}
+            _log.log(level, "%s", miss_report(judged), extra={"fields": fields})
+            yield pod, judged
+
+    def _cause(self, expectation: Expectation, verification: Verification) -> Accuracy:
+        pod = expectation.pod
+        if expectation.policy is not None:
+            states = self._fates(pod.node, ()).states
+            why = causes.cause_elsewhere(pod.info.pod, verification.done, states)
+            # Koordinator admitted it, as foreseen; who came or went while it did changed but the CPUs.
+            as_foreseen = expectation.policy.admitted and verification.actual == ADMITTED
+            return Accuracy.RIGHT if why is Accuracy.RACE and as_foreseen else why
+        if expectation.found is None:
+            return Accuracy.MODEL
+        known = expectation.otherwise or expectation.found
+        return causes.cause(
+            pod.info,
+            verification.actual,
+            found=expectation.found,
+            otherwise=expectation.otherwise,
+            fates=self._fates(pod.node, known.pods),
+        )
+
+    def _after_the_fact(self, expectation: Expectation, actual: str, node: ClusterNode | None) -> Expectation:
+        """The expectation with what the model says now, where that is what the kubelet said."""
+        late = self._predict(expectation.pod, node, None)
+        if late.policy is not None or late.answer != actual:
+            return expectation
+        return replace(expectation, verdict=late.verdict, found=late.found, model=late.model)
+
+    def _predict(
+        self, pod: ClusterPod, node: ClusterNode | None, otherwise: ClusterNode | None
+    ) -> Expectation:
+        if pod.admission is None:
+            return Expectation(pod, prediction.UNKNOWN, prediction.UNREADABLE_POD, pod.problem)
+        if node is None:
+            return Expectation(pod, prediction.UNKNOWN, NO_NODE, f"there is no Node {pod.node}")
+        state = prediction.deciding(pod.constraints, node)
+        if isinstance(state, Unknown) or node.approximate:
+            unknown = state if isinstance(state, Unknown) else APPROXIMATE
+            return Expectation(pod, prediction.UNKNOWN, unknown.reason, unknown.message)
+        try:
+            if not isinstance(state, KubeletNode):
+                return self._predict_elsewhere(pod, pod.admission, node, state)
+            return self._predict_by_kubelet(pod, node, state, otherwise)
+        except NumazonesError as error:
+            return Expectation(pod, prediction.UNKNOWN, UNDECIDED, str(error))
+
+    def _predict_elsewhere(
+        self, pod: ClusterPod, admission: Pod, node: ClusterNode, state: PolicyNode
+    ) -> Expectation:
+        """Decide as another placement model than the kubelet, after the kubelet's own checks where known."""
+        model = placement.model_of(state)
+        if node.beneath is not None:
+            by_kubelet = self._predict_by_kubelet(pod, node, node.beneath, None)
+            if by_kubelet.rejected:
+                return replace(by_kubelet, model=model)
+        decided = placement.admit(placement.remove(state, pod.kubelet_uid), admission)
+        predicted = prediction.ADMISSIBLE if decided.admitted else prediction.INADMISSIBLE
+        return Expectation(pod, predicted, decided.reason, decided.message, model=model, policy=decided)
+
+    def _predict_by_kubelet(
+        self, pod: ClusterPod, node: ClusterNode, state: KubeletNode, otherwise: ClusterNode | None
+    ) -> Expectation:
+        started = time.perf_counter()
+        # Zones that came sooner than the binding may show the pod already.
+        found = node.info(remove(state, pod.kubelet_uid), beside=pod.uid)
+        verdict = admit_to_node(found, pod.info)
+        if verdict.managers is not None and prediction.relevant(pod):
+            self._count(verdict.managers, time.perf_counter() - started)
+        beside = None
+        if otherwise is not None and otherwise.state is not None:
+            beside = otherwise.info(remove(otherwise.state, pod.kubelet_uid), beside=pod.uid)
+        predicted = prediction.ADMISSIBLE if verdict.admitted else prediction.INADMISSIBLE
+        return Expectation(
+            pod, predicted, verdict.reason, verdict.message, verdict, found, beside, Model.KUBELET
+        )
+
+    def _count(self, admission: Admission, seconds: float) -> None:
+        if not self._counts():
+            return
+        self._metrics.admission_seconds.observe(seconds)
+        self._metrics.admission_requests.inc()
+        if not admission.admitted:
+            self._metrics.admission_errors.labels(admission.reason).inc()
+        aligned, failed = alignment(admission)
+        for scope, boundary in aligned:
+            self._metrics.aligned.labels(scope, boundary).inc()
+        for scope, boundary in failed:
+            self._metrics.unaligned.labels(scope, boundary).inc()
+
+
+def outcome(pod: ClusterPod, model: Model | None = None) -> str | None:
+    """Return what the kubelet did: Admitted, or its reason for a rejection; None while that is unknown.
+
+    The topology-aware policy (``model``) decides later, when containers are created: one that it rejects
+    waits, and says so; another reason to wait for ever, such as a mount that fails, tells nothing about it.
+    """
+    if pod.phase == "Failed" and pod.reason and not pod.acknowledged:
+        return pod.reason
+    if model is Model.TOPOLOGY_AWARE:
+        if pod.create_error:
+            by_policy = any(word in pod.create_error.lower() for word in _WORDS_OF_THE_POLICY)
+            return CREATE_CONTAINER_ERROR if by_policy else None
+        return ADMITTED if pod.node and pod.phase != "Pending" else None
+    if pod.node and (pod.acknowledged or pod.phase in {"Running", "Succeeded"}):
+        return ADMITTED
+    return None
+
+
+def alignment(admission: Admission) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """Return what the kubelet would count as aligned and as not, as (scope, boundary) pairs.
+
+    As kubelet 1.36 counts: boundary numa_node under single-numa-node, once per pod or per container by
+    scope; physical_cpu under full-pcpus-only and uncore_cache wherever a grant lies within one cache, once
+    per container with exclusive CPUs.
+    """
+    kubelet = admission.before.kubelet
+    scope = admission.before.config.topology_manager_scope
+    single = admission.before.config.topology_manager_policy == SINGLE_NUMA_NODE
+    if not admission.admitted:
+        failed = []
+        if single and admission.reason == TOPOLOGY_AFFINITY:
+            failed.append((scope, "numa_node"))
+        if kubelet.cpus.full_cores_only and admission.reason == SMT_ALIGNMENT:
+            failed.append(("container", "physical_cpu"))
+        return [], failed
+    times = 1 if scope == SCOPE_POD else len(admission.containers)
+    aligned = [(scope, "numa_node")] * times if single else []
+    caches = kubelet.cpus.topology.uncores.values()
+    for container in admission.containers.values():
+        if not container.cpus:
+            continue
+        if kubelet.cpus.full_cores_only:
+            aligned.append(("container", "physical_cpu"))
+        if any(container.cpus & ~cache == 0 for cache in caches):
+            aligned.append(("container", "uncore_cache"))
+    return aligned, []
+
+
+def miss_report(verification: Verification) -> str:
+    """Tell everything that helps to find out why a prediction was wrong."""
+    expectation = verification.expectation
+    pod = expectation.pod
+    lines = [
+        f"pod {pod.full_name} on node {pod.node}: predicted {expectation.predicted}"
+        + (f" ({expectation.reason}: {expectation.message})" if expectation.reason else "")
+        + f", but it was {verification.actual}"
+        + (f" ({verification.message})" if verification.message else "")
+        + (f"; {verification.accuracy.lower()}" if verification.accuracy else "")
+    ]
+    if expectation.admission is not None:
+        lines.extend(explain(expectation.admission).lines())
+    if expectation.policy is not None:
+        lines.append(f"predicted: {expectation.answer}; seen: {verification.done}")
+        lines.extend(placement.explain(expectation.policy))
+    return "\n".join(lines)

@@ -1,0 +1,269 @@
+"""The rules behind the server, by themselves: ages, JSONPath, quantities, field sets, ownership, patches."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numazones_apiserver import fieldsets, jsonpath, ownership, patches, tables
+from numazones_apiserver.ownership import Change, Writer
+from numazones_apiserver.quantities import canonical
+from numazones_apiserver.schema import Schema, apply_defaults, compile_schema, prune, validate
+from numazones_apiserver.selectors import parse_labels
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (-5, "<invalid>"),
+        (0, "0s"),
+        (119, "119s"),
+        (120, "2m"),
+        (599, "9m59s"),
+        (600, "10m"),
+        (3 * 3600 - 1, "179m"),
+        (3 * 3600, "3h"),
+        (5 * 3600 + 60, "5h1m"),
+        (8 * 3600, "8h"),
+        (47 * 3600, "47h"),
+        (2 * 86400, "2d"),
+        (3 * 86400 + 3600, "3d1h"),
+        (8 * 86400, "8d"),
+        (800 * 86400, "2y70d"),
+        (9 * 365 * 86400, "9y"),
+    ],
+)
+def test_ages_are_written_as_kubectl_writes_them(seconds: float, text: str) -> None:
+    assert tables.human_duration(seconds) == text
+
+
+OBJECT = {
+    "spec": {"a.b": 1, "list": [{"n": "x", "v": 1}, {"n": "y", "v": 2}], "text": "t"},
+    "status": {"conditions": [{"type": "Ready", "status": "True"}, {"type": "Other", "status": "False"}]},
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        (".spec.text", ["t"]),
+        ("{.spec.text}", ["t"]),
+        (".spec.absent", []),
+        (".spec.a\\.b", [1]),
+        (".spec['a.b']", [1]),
+        (".spec['absent', 'text']", ["t"]),
+        (".spec['text','a.b']", ["t", 1]),
+        (".spec.list[0].n", ["x"]),
+        (".spec.list[-1].n", ["y"]),
+        (".spec.list[9].n", []),
+        (".spec.list[*].n", ["x", "y"]),
+        (".spec.list[0:1].v", [1]),
+        ('.status.conditions[?(@.type=="Ready")].status', ["True"]),
+        (".status.conditions[?(@.type=='Other')].status", ["False"]),
+        (".spec.list[?(@.v>1)].n", ["y"]),
+        (".spec.list[?(@.absent)].n", []),
+        (".", [OBJECT]),
+    ],
+)
+def test_json_paths(path: str, found: list[Any]) -> None:
+    assert jsonpath.find(OBJECT, path) == found
+
+
+@pytest.mark.parametrize("path", ["spec", ".spec[", ".spec.list[?(@.a==b)]", ".a..b"])
+def test_what_is_no_json_path_is_told(path: str) -> None:
+    with pytest.raises(jsonpath.InvalidJSONPath, match="JSONPath"):
+        jsonpath.find(OBJECT, path)
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("1000m", "1"),
+        ("1500m", "1500m"),
+        (0.5, "500m"),
+        (3, "3"),
+        ("1024Mi", "1Gi"),
+        ("1536Mi", "1536Mi"),
+        ("0.5Gi", "512Mi"),
+        ("512Ki", "512Ki"),
+        ("1000k", "1M"),
+        ("1e3", "1e3"),
+        ("0", "0"),
+        ("0Mi", "0"),
+        ("100n", "100n"),
+    ],
+)
+def test_quantities_are_canonical(text: Any, written: str) -> None:
+    assert canonical(text) == written
+
+
+# --- laws ------------------------------------------------------------------------------------
+
+SCHEMA = compile_schema(
+    {
+        "type": "object",
+        "properties": {
+            "text": {"type": "string"},
+            "free": {"type": "object", "additionalProperties": {"type": "string"}},
+            "set": {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"},
+            "plain": {"type": "array", "items": {"type": "string"}},
+            "map": {
+                "type": "array",
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["name"],
+                "items": {
+                    "type": "object",
+                    "required": ["name"],
+                    "properties": {"name": {"type": "string"}, "value": {"type": "string"}},
+                },
+            },
+        },
+    }
+)
+
+_words = st.sampled_from(["a", "b", "c"])
+_items = st.lists(
+    st.fixed_dictionaries({"name": _words}, optional={"value": _words}),
+    max_size=3,
+    unique_by=lambda item: item["name"],
+)
+_configs = st.fixed_dictionaries(
+    {},
+    optional={
+        "text": _words,
+        # Applying an empty map over one with keys names nothing: the keys are others'.
+        "free": st.dictionaries(_words, _words, min_size=1, max_size=2),
+        "set": st.lists(_words, max_size=3, unique=True),
+        "plain": st.lists(_words, max_size=2),
+        "map": _items,
+    },
+)
+_CHANGE = Change(SCHEMA, "now")
+_ONE, _TWO = Writer("one", "Apply", "v1"), Writer("two", "Apply", "v1")
+
+
+@given(_configs)
+def test_a_field_set_survives_its_notation(config: Any) -> None:
+    fields = fieldsets.fields_of(config, SCHEMA)
+    assert fieldsets.from_fields_v1(fieldsets.to_fields_v1(fields)) == fields
+
+
+@given(_configs, _configs)
+def test_comparison_tells_equality(one: Any, two: Any) -> None:
+    difference = fieldsets.compare(one, two, SCHEMA)
+    same = not (difference.added or difference.removed or difference.modified)
+    assert not same or one == two or _sorted(one) == _sorted(two)
+    assert same or one != two
+
+
+def _sorted(config: Any) -> Any:
+    """Order in sets and list maps is nobody's field."""
+    result = copy.deepcopy(config)
+    for name in ("set", "map"):
+        if name in result:
+            result[name] = sorted(result[name], key=str)
+    return result
+
+
+@given(_configs, _configs)
+def test_applying_twice_is_applying_once(one: Any, two: Any) -> None:
+    first, owners = ownership.apply({}, one, _ONE, {}, _CHANGE, force=True)
+    second, owners = ownership.apply(first, two, _TWO, owners, _CHANGE, force=True)
+    third, after = ownership.apply(second, two, _TWO, owners, _CHANGE, force=True)
+    assert third == second
+    assert after == owners
+
+
+@given(_configs, _configs)
+def test_the_last_configuration_of_a_lone_manager_is_the_object(one: Any, two: Any) -> None:
+    first, owners = ownership.apply({}, one, _ONE, {}, _CHANGE, force=False)
+    second, _ = ownership.apply(first, two, _ONE, owners, _CHANGE, force=False)
+    named = fieldsets.fields_of(two, SCHEMA)
+    assert fieldsets.fields_of(second, SCHEMA) == named
+
+
+@given(_configs, _configs)
+def test_what_is_applied_is_there(one: Any, two: Any) -> None:
+    first, owners = ownership.apply({}, one, _ONE, {}, _CHANGE, force=True)
+    second, _ = ownership.apply(first, two, _TWO, owners, _CHANGE, force=True)
+    assert fieldsets.fields_of(two, SCHEMA) <= fieldsets.fields_of(second, SCHEMA)
+
+
+@given(_configs, _configs)
+def test_a_merge_patch_of_the_result_is_the_result(one: Any, two: Any) -> None:
+    merged = patches.merge(one, two)
+    assert patches.merge(merged, two) == merged
+    assert patches.merge(one, {}) == one
+
+
+@given(_configs)
+def test_what_the_schema_knows_is_neither_pruned_nor_invalid(config: Any) -> None:
+    unknown: list[str] = []
+    assert prune(config, SCHEMA, unknown) == config
+    assert unknown == []
+    assert list(validate(config, SCHEMA)) == []
+    assert apply_defaults(config, SCHEMA) == config
+
+
+@given(st.dictionaries(_words, _words, max_size=3))
+def test_a_selector_and_its_negation_divide_all_labels(labels: dict[str, str]) -> None:
+    for selector, negation in (("a=b", "a!=b"), ("a in (a,b)", "a notin (a,b)"), ("a", "!a")):
+        assert parse_labels(selector).matches(labels) is not parse_labels(negation).matches(labels)
+
+
+UUID = "0b5e71fc-0000-0000-0000-000000000000"
+
+# --- schema corners --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("source", "good", "bad", "message"),
+    [
+        ({"type": "integer", "multipleOf": 4}, 8, 6, "should be a multiple of 4"),
+        ({"type": "number", "minimum": 0, "exclusiveMinimum": True}, 0.1, 0, "should be greater than 0"),
+        ({"type": "integer", "format": "int32"}, 1, 2**31, "must be of type int32"),
+        ({"type": "integer"}, 3.0, 3.5, "must be of type integer"),
+        (
+            {"type": "array", "items": {"type": "string"}, "minItems": 1},
+            ["a"],
+            [],
+            "should have at least 1 items",
+        ),
+        ({"type": "object", "maxProperties": 1}, {"a": 1}, {"a": 1, "b": 2}, "must have at most 1 items"),
+        ({"type": "object", "minProperties": 1}, {"a": 1}, {}, "should have at least 1 properties"),
+        ({"type": "string", "format": "byte"}, "YQ==", "?", "must be of type byte"),
+        (
+            {"type": "string", "format": "uuid"},
+            "0b5e71fc-0000-0000-0000-000000000000",
+            "x",
+            "must be of type uuid",
+        ),
+        ({"anyOf": [{"type": "string"}, {"type": "integer"}]}, 1, [], "at least one schema (anyOf)"),
+        ({"oneOf": [{"minimum": 5}, {"maximum": 3}]}, 9, 4, "Found none valid"),
+        ({"allOf": [{"minimum": 5}]}, 5, 4, "greater than or equal to 5"),
+        ({"not": {"enum": ["x"]}}, "y", "x", "must not validate the schema (not)"),
+        ({"type": "boolean"}, True, 1, "must be of type boolean"),
+        ({"type": "string", "nullable": True}, None, 1, "must be of type string"),
+    ],
+)
+def test_schemas(source: Any, good: Any, bad: Any, message: str) -> None:
+    schema = compile_schema(source)
+    assert list(validate(good, schema, "f")) == []
+    assert message in " ".join(str(error) for error in validate(bad, schema, "f"))
+
+
+def test_what_did_not_change_is_not_complained_about_again() -> None:
+    schema = compile_schema(
+        {"type": "object", "properties": {"a": {"type": "integer", "maximum": 3}, "b": {"type": "string"}}}
+    )
+    assert list(validate({"a": 9, "b": "y"}, schema, "", {"a": 9, "b": "x"})) == []
+    assert list(validate({"a": 8, "b": "x"}, schema, "", {"a": 9, "b": "x"})) != []
+
+
+def test_unknown_types_are_merged_by_what_they_look_like() -> None:
+    merged = fieldsets.merge({"a": {"b": 1}, "l": [1]}, {"a": {"c": 2}, "l": [2]}, Schema(preserve=True))
+    assert merged == {"a": {"b": 1, "c": 2}, "l": [2]}

@@ -1,0 +1,61 @@
+"""Objects that cannot be read say so themselves, and count as gone."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from numazones_client import Unreadable
+from numazones_client.resources import EVENTS, NODES
+from numazones_operator.mirror import decoding
+from numazones_operator.mirror.unreadable_objects import UnreadableObjects
+from tests.operator.closed_loop import Loop, closed_loop, eventually
+
+
+async def told(loop: Loop) -> list[dict[str, Any]]:
+    return [item for item in await loop.client.list(EVENTS) if item["reason"] == "Unreadable"]
+
+
+async def test_a_node_that_cannot_be_read_says_so_in_an_event_and_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """API servers of today let no such node pass; one of tomorrow may."""
+    read = decoding.NODES._keep
+
+    def picky(body: dict[str, Any]) -> Any:
+        return read({**body, "status": {"allocatable": {"cpu": "many"}}} if odd(body) else body)
+
+    def odd(body: dict[str, Any]) -> bool:
+        return bool(body["metadata"].get("labels", {}).get("odd"))
+
+    monkeypatch.setattr(decoding.NODES, "_keep", picky)
+    async with closed_loop(tmp_path) as loop:
+        operator = await loop.start_operator(leader_elect=False)
+        body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "odd"}}
+        await loop.client.create(NODES, body)
+        await eventually(lambda: operator.pipeline.state.nodes.get("odd"))
+        await loop.client.patch(NODES, "odd", {"metadata": {"labels": {"odd": "yes"}}})
+        (event,) = await eventually(lambda: told(loop), what="the node is told")
+        assert event["involvedObject"] == {"apiVersion": "v1", "kind": "Node", "name": "odd", "uid": "odd"}
+        assert event["message"].startswith("it cannot be read and counts as gone: ")
+        assert "many" in event["message"]
+        assert operator.pipeline.state.nodes.get("odd") is None
+
+
+async def test_each_problem_is_told_once_and_by_who_leads(tmp_path: Path) -> None:
+    async with closed_loop(tmp_path) as loop:
+        objects = UnreadableObjects(loop.client, identity="test")
+        for problem in ("bad", "bad", "worse"):
+            metadata = {"namespace": "default", "name": "rs", "uid": "u"}
+            objects.take(Unreadable("u", metadata, problem, "ReplicaSet", "apps/v1"))
+        assert not await told(loop)  # it does not lead yet
+        loop.tasks.create_task(objects.run())
+        (event,) = await eventually(lambda: told(loop))
+        assert event["message"].endswith(": worse")
+        objects.take(Unreadable("u", metadata, "worse", "ReplicaSet", "apps/v1"))
+        objects.take(Unreadable("v", {**metadata, "name": "other"}, "bad", "ReplicaSet", "apps/v1"))
+        await eventually(lambda: _are(loop, 2))
+
+
+async def _are(loop: Loop, number: int) -> bool:
+    return len(await told(loop)) == number

@@ -1,0 +1,899 @@
+"""RebalancePolicies followed on the embedded API server: recommend, approve, carry out, survive a crash."""
+
+import asyncio
+import re
+import sys
+from asyncio.subprocess import DEVNULL
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from numazones_apiserver.errors import ApiError
+from numazones_apiserver.faults import Fault
+from numazones_client import Client, Invalid
+from numazones_client.resources import (
+    BUDGETS,
+    EVENTS,
+    NAMESPACES,
+    NODES,
+    NUMAZONES,
+    PODS,
+    REBALANCE_POLICIES,
+    REBALANCE_RECOMMENDATIONS,
+    REPLICA_SETS,
+)
+from numazones_operator.placement.admission_gates import GATE, OPT_IN
+from numazones_operator.process import Operator
+from numazones_simulator import node_kinds
+from numazones_simulator.kubelet.fleet import Fleet
+from numazones_simulator.kubelet.zone_publisher import ZonePublisher
+from numazones_simulator.replica_sets import ReplicaSets
+from numazones_simulator.scheduler import Scheduler
+from tests.operator.closed_loop import OPTIONS, Loop, closed_loop, eventually, metrics, pod_body
+from tests.operator.rights import granted, note_rights
+from tests.operator.test_access import cluster_on
+from tests.real_apiserver import RealAPIServer
+
+ROOT = Path(__file__).resolve().parents[3]
+LARGE = {"name": "large", "resources": {"cpu": "30", "memory": "1Gi"}, "count": 1}
+
+
+@dataclass
+class Stage:
+    """One node whose zones have 10 and 20 of 30 CPUs free; one pod of 10 CPUs stands in the way of 30."""
+
+    client: Client
+    pod: dict[str, Any]
+    loop: Loop | None = None
+
+    async def policy(self, mode: str, **spec: Any) -> None:
+        body = {
+            "apiVersion": "numazones.io/v1alpha1",
+            "kind": "RebalancePolicy",
+            "metadata": {"name": "keep-room"},
+            "spec": {
+                "mode": mode,
+                "goals": {"shapes": [LARGE]},
+                "limits": {"evictSingleReplicas": True},
+                "schedule": {"interval": "1s"},
+                **spec,
+            },
+        }
+        await self.client.create(REBALANCE_POLICIES, body)
+
+    async def operator(self, **options: Any) -> Operator:
+        assert self.loop is not None
+        return await self.loop.start_operator(
+            rebalance=True, rebalance_period=0.05, admission_gate=True, leader_elect=False, **options
+        )
+
+    async def recommendations(self) -> list[dict[str, Any]]:
+        found = await self.client.list(REBALANCE_RECOMMENDATIONS)
+        return sorted(found, key=lambda item: str(item["metadata"]["name"]))
+
+    async def reach(self, phase: str) -> dict[str, Any]:
+        """Wait until a recommendation is in a phase."""
+
+        async def probe() -> dict[str, Any]:
+            for item in await self.recommendations():
+                if (item.get("status") or {}).get("phase") == phase:
+                    return dict(item)
+            return {}
+
+        try:
+            found: dict[str, Any] = await eventually(probe, what=f"a recommendation is {phase}")
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {await self.recommendations()}") from error
+        return found
+
+    async def prolonged(self, item: dict[str, Any]) -> None:
+        """Wait until a recommendation was found again."""
+
+        async def probe() -> bool:
+            (now,) = await self.recommendations()
+            return bool(now["spec"]["expires"] != item["spec"]["expires"])
+
+        await eventually(probe, what="the recommendation is prolonged")
+
+    async def objection(self) -> str:
+        """Wait until a recommendation says why it cannot be carried out."""
+
+        async def told() -> str:
+            found = [(item.get("status") or {}).get("message", "") for item in await self.recommendations()]
+            return next((str(text) for text in found if "cannot be carried out" in text), "")
+
+        return str(await eventually(told))
+
+    async def pods_of(self, name: str) -> list[dict[str, Any]]:
+        return [
+            item
+            for item in await self.client.list(PODS, namespace="default")
+            if item["metadata"]["name"].startswith(f"{name}-")
+        ]
+
+    async def one_runs(self, name: str) -> bool:
+        """Whether one pod of an owner runs; zones show it before its status does."""
+        phases = [(item.get("status") or {}).get("phase") for item in await self.pods_of(name)]
+        return phases.count("Running") == 1
+
+    async def is_alive(self) -> bool:
+        uids = {item["metadata"]["uid"] for item in await self.pods_of("mover")}
+        return self.pod["metadata"]["uid"] in uids
+
+
+async def replica_set(loop: Loop, name: str, cpu: int, **spec: Any) -> dict[str, Any]:
+    """Create a ReplicaSet of one pod and return that pod."""
+    template = pod_body(name, cpu=cpu, labels={"app": name}, **spec)
+    body = {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {"metadata": {"labels": {"app": name}}, "spec": template["spec"]},
+        },
+    }
+    await loop.client.create(REPLICA_SETS, body, namespace="default")
+
+    async def made() -> dict[str, Any]:
+        for item in await loop.client.list(PODS, namespace="default"):
+            if item["metadata"]["name"].startswith(f"{name}-"):
+                return dict(item)
+        return {}
+
+    found: dict[str, Any] = await eventually(made)
+    return found
+
+
+def budget(app: str) -> dict[str, Any]:
+    """A PodDisruptionBudget that lets no pod of an app go."""
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": app, "namespace": "default"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": app}}},
+    }
+
+
+async def run_on(loop: Loop, name: str, node: str) -> None:
+    """Bind a pod and wait until it runs."""
+    await loop.bind(name, node)
+
+    async def runs() -> bool:
+        body = await loop.client.get(PODS, name, namespace="default")
+        return bool((body.get("status") or {}).get("phase") == "Running")
+
+    await eventually(runs, what=f"{name} runs")
+
+
+async def release(loop: Loop, pod: dict[str, Any]) -> None:
+    """Take a gate away without asking anybody."""
+    if pod["spec"].get("schedulingGates"):
+        await loop.client.patch(
+            PODS,
+            pod["metadata"]["name"],
+            [{"op": "remove", "path": "/spec/schedulingGates"}],
+            namespace="default",
+            media_type="application/json-patch+json",
+        )
+
+
+@asynccontextmanager
+async def stage(directory: Path, *, gated: bool = False, other_node: bool = False) -> AsyncIterator[Stage]:
+    """Lay the pods out; with another node, the free block of 10 CPUs is there and not beside the pod."""
+    async with closed_loop(directory) as loop:
+        specs = [node_kinds.single_numa_node("n1", "10.0.0.1")]
+        specs += [node_kinds.single_numa_node("n2", "10.0.0.2")] if other_node else []
+        await loop.start_nodes(specs)
+        await loop.client.patch(NAMESPACES, "default", {"metadata": {"labels": {OPT_IN[0]: OPT_IN[1]}}})
+        loop.tasks.create_task(ReplicaSets(loop.client, pause=0.05).run())
+        filled = [("fill-0", 20, "n1"), ("hole", 10, "n1")]
+        filled += [("fill-2", 20, "n2"), ("fill-3", 30, "n2")] if other_node else []
+        for name, cpu, node in filled:
+            await loop.create_pod(name, cpu=cpu)
+            await run_on(loop, name, node)
+        gates = {"schedulingGates": [{"name": GATE}]} if gated else {}
+        pod = await replica_set(loop, "mover", 10, **gates)
+        await release(loop, pod)
+        await run_on(loop, pod["metadata"]["name"], "n1")
+        if not other_node:
+            await loop.client.delete(PODS, "hole", namespace="default")
+            await eventually(lambda: _left_no_trace(loop, "hole"))
+        loop.start_scheduler()
+        yield Stage(loop.client, pod, loop)
+
+
+async def test_a_plan_is_recommended_and_nothing_is_touched(tmp_path: Path) -> None:
+    async with stage(tmp_path) as here:
+        await here.policy("Recommend")
+        operator = await here.operator()
+        item = await here.reach("Proposed")
+        spec, status = item["spec"], item["status"]
+        (move,) = spec["moves"]
+        assert spec["goal"] == "shape large x1"
+        assert spec["gain"] == {"before": 0, "after": 1, "total": 1, "minimal": True}
+        assert move["pod"]["uid"] == here.pod["metadata"]["uid"]
+        assert move["owner"]["name"] == "mover"
+        assert (move["source"], move["target"]) == (
+            {"node": "n1", "numaIDs": [1]},
+            {"node": "n1", "numaIDs": [0]},
+        )
+        assert move["why"] == "the largest free zone of n1 grows from 20 to 30 CPUs"
+        assert status["mode"] == "Recommend"
+        assert {one["type"]: one["status"] for one in status["conditions"]} == {"Complete": "False"}
+        await here.prolonged(item)  # another search finds the same plan
+        assert len(await here.recommendations()) == 1
+        assert await here.is_alive()
+        counted = await metrics(operator)
+        series = 'numazones_rebalance_moves_total{mode="Recommend",policy="keep-room",result="recommended"}'
+        assert counted[series] == 1
+        labels = 'mode="Recommend",policy="keep-room"'
+        assert counted[f"numazones_rebalance_policy_ready{{{labels}}}"] == 1
+        assert [
+            counted[
+                f'numazones_rebalance_active_plans{{mode="Recommend",phase="{phase}",policy="keep-room"}}'
+            ]
+            for phase in ("Proposed", "Approved", "Executing")
+        ] == [1, 0, 0]
+        # What has not happened yet is there as 0, so that a rate shows the first time.
+        assert counted[f"numazones_rebalance_gain_total{{{labels}}}"] == 0
+        labels = 'mode="Recommend",namespace="default",node="n1",policy="keep-room",result="success"'
+        assert counted[f"numazones_rebalance_pods_evicted_total{{{labels}}}"] == 0
+        policy = await here.client.get(REBALANCE_POLICIES, "keep-room")
+        assert policy["status"]["recommendation"] == item["metadata"]["name"]
+        (ready,) = policy["status"]["conditions"]
+        assert ready["status"] == "True"
+        assert "protections in force: PodsWithLocalStorage" in ready["message"]
+
+
+async def test_a_status_that_an_annotation_of_kopf_forestalls_is_written_after_all(tmp_path: Path) -> None:
+    async with stage(tmp_path) as here:
+        assert here.loop is not None
+        forestalled = ApiError(409, "Conflict", "the object has been modified")
+        here.loop.server.faults.add(
+            Fault(verb="patch", resource="rebalancerecommendations", subresource="status", error=forestalled)
+        )
+        await here.policy("Recommend")
+        await here.operator()
+        item = await here.reach("Proposed")
+        assert item["status"]["message"] == "proven by simulation"
+        assert [one["phase"] for one in item["status"]["progress"]] == ["Pending"]
+
+
+async def test_an_approved_plan_is_carried_out_and_confirmed_by_zones(tmp_path: Path) -> None:
+    async with stage(tmp_path) as here:
+        await here.policy("Approve")
+        operator = await here.operator()
+        item = await here.reach("Proposed")
+        await asyncio.sleep(0.3)
+        assert await here.is_alive()
+        await here.client.patch(
+            REBALANCE_RECOMMENDATIONS, item["metadata"]["name"], {"spec": {"approved": True}}
+        )
+        done = await here.reach("Succeeded")
+        assert done["status"]["evictions"] == 1
+        assert done["status"]["realized"] == 1
+        (progress,) = done["status"]["progress"]
+        assert progress["phase"] == "Verified"
+        assert progress["message"] == "runs on n1 zone 0"
+        assert not await here.is_alive()
+        (again,) = await here.pods_of("mover")
+        assert progress["replacement"]["uid"] == again["metadata"]["uid"]
+        counted = await metrics(operator)
+        labels = 'mode="Approve",namespace="default",node="n1",policy="keep-room",result="success"'
+        assert counted[f"numazones_rebalance_pods_evicted_total{{{labels}}}"] == 1
+        events = await here.client.list(EVENTS, namespace="default")
+        (told,) = [one["message"] for one in events if one["reason"] == "Rebalanced"]
+        assert told.startswith("evicted to rebalance (mode Approve, keep-room-")
+
+
+async def test_auto_goes_on_by_itself_and_then_rests(tmp_path: Path) -> None:
+    async with stage(tmp_path) as here:
+        await here.policy("Auto")
+        await here.operator()
+        await here.reach("Succeeded")
+        await asyncio.sleep(1.5)
+        assert [item["status"]["phase"] for item in await here.recommendations()] == ["Succeeded"]
+
+
+async def test_a_replacement_is_confined_to_its_node_by_the_gate(tmp_path: Path) -> None:
+    async with stage(tmp_path, gated=True, other_node=True) as here:
+        await here.policy("Auto")
+        await here.operator()
+        done = await here.reach("Succeeded")
+        (move,) = done["spec"]["moves"]
+        assert move["affinity"] == ["n2"]
+        (again,) = await here.pods_of("mover")
+        assert again["spec"]["nodeName"] == "n2"
+
+
+async def test_without_a_way_to_confine_the_replacement_auto_only_recommends(tmp_path: Path) -> None:
+    async with stage(tmp_path, other_node=True) as here:
+        await here.policy("Auto")
+        await here.operator()
+
+        async def told() -> str:
+            for item in await here.recommendations():
+                message = str((item.get("status") or {}).get("message", ""))
+                if "cannot be carried out" in message:
+                    return message
+            return ""
+
+        message = await eventually(told)
+        assert "scheduling gate numazones.io/admission" in message
+        assert await here.is_alive()
+
+
+@asynccontextmanager
+async def crowded(directory: Path, **template: Any) -> AsyncIterator[Stage]:
+    """One node with 20 of 30 CPUs free in each zone, and a gated pod of 25; the mover alone sits in zone 0.
+
+    Restarted first, the mover would take zone 0 again: the pending pod has to come before it.
+    """
+    async with closed_loop(directory) as loop:
+        await loop.start_nodes([node_kinds.single_numa_node("n1", "10.0.0.1")])
+        await loop.client.patch(NAMESPACES, "default", {"metadata": {"labels": {OPT_IN[0]: OPT_IN[1]}}})
+        loop.tasks.create_task(ReplicaSets(loop.client, pause=0.05).run())
+        for name, cpu in (("stand-in", 25), ("filler", 10)):
+            await loop.create_pod(name, cpu=cpu)
+            await run_on(loop, name, "n1")
+        await loop.client.delete(PODS, "stand-in", namespace="default")
+        await eventually(lambda: _left_no_trace(loop, "stand-in"))
+        pod = await replica_set(loop, "mover", 10, **template)
+        await release(loop, pod)
+        await run_on(loop, pod["metadata"]["name"], "n1")
+        loop.start_scheduler()
+        await loop.create_pod("big", cpu=25, schedulingGates=[{"name": GATE}])
+        yield Stage(loop.client, pod, loop)
+
+
+async def _left_no_trace(loop: Loop, name: str) -> bool:
+    """Whether a pod is gone, and no zone shows it."""
+    held = {
+        one["pod"]
+        for zone in await loop.client.list(NUMAZONES)
+        for one in zone["status"].get("assignments", ())
+    }
+    return name not in held | {item["metadata"]["name"] for item in await loop.client.list(PODS)}
+
+
+async def status_of_policy(here: Stage) -> dict[str, Any]:
+    policy = await here.client.get(REBALANCE_POLICIES, "keep-room")
+    return dict(policy.get("status") or {})
+
+
+async def test_a_policy_says_why_nothing_is_recommended_with_counts(tmp_path: Path) -> None:
+    async with stage(tmp_path) as here:
+        await here.policy("Auto", limits={"evictSingleReplicas": False})
+        await here.operator()
+
+        async def told() -> dict[str, Any]:
+            status = await status_of_policy(here)
+            return status if status.get("message") else {}
+
+        status = await eventually(told)
+        assert status["message"].startswith("shape large x1: ")
+        assert status["movable"] >= 0
+        rules = {one["rule"]: one["pods"] for one in status["unmovable"]}
+        assert rules["FailedBarePods"] == 1  # fill-0 has no owner that would replace it
+        assert (status["movable"], rules["Limits"]) == (0, 1)
+        assert await here.recommendations() == []
+
+
+async def test_a_shape_of_no_quantity_is_refused_by_the_api_server(tmp_path: Path) -> None:
+    async with closed_loop(tmp_path) as loop:
+        here = Stage(loop.client, {}, loop)
+        nonsense = {"name": "x", "resources": {"cpu": "x"}}
+        with pytest.raises(Invalid, match="cpu"):
+            await here.policy("Recommend", goals={"shapes": [nonsense]})
+        await here.policy("Recommend", goals={"shapes": [{"name": "x", "resources": {"cpu": 4}}]})
+
+
+async def test_an_edited_policy_is_searched_for_at_once(tmp_path: Path) -> None:
+    async with stage(tmp_path) as here:
+        impossible = {"name": "huge", "resources": {"cpu": "99"}, "count": 1}
+        await here.policy("Recommend", goals={"shapes": [impossible]}, schedule={"interval": "24h"})
+        await here.operator()
+        await eventually(lambda: status_of_policy(here))
+        await here.client.patch(REBALANCE_POLICIES, "keep-room", {"spec": {"goals": {"shapes": [LARGE]}}})
+        item = await here.reach("Proposed")
+        status = await status_of_policy(here)
+        assert status["recommendation"] == item["metadata"]["name"]
+        assert status["message"] == f"{item['metadata']['name']}: 1 move gain 1"
+        # Deleted and created again under the same name, it is another policy.
+        await here.client.delete(REBALANCE_RECOMMENDATIONS, item["metadata"]["name"])
+        await here.client.delete(REBALANCE_POLICIES, "keep-room")
+        await here.policy("Recommend", schedule={"interval": "24h"})
+        await here.reach("Proposed")
+
+
+async def test_a_pod_that_is_newly_stuck_is_searched_for_soon_however_long_the_interval(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("numazones_operator.rebalance.controller._NEWS", timedelta(0))
+    async with crowded(tmp_path, schedulingGates=[{"name": GATE}]) as here:
+        assert here.loop is not None
+        await here.client.delete(PODS, "big", namespace="default")
+        await here.policy("Recommend", goals={"pendingPods": True}, schedule={"interval": "24h"})
+        await here.operator()
+        status = await eventually(lambda: _searched(here))
+        assert status["message"] == "no goal of the policy needs a plan now"
+        await here.loop.create_pod("later", cpu=25, schedulingGates=[{"name": GATE}])
+        item = await here.reach("Proposed")
+        assert item["spec"]["goal"] == "pod default/later"
+
+
+async def _searched(here: Stage) -> dict[str, Any]:
+    status = await status_of_policy(here)
+    return status if status.get("lastSearch") else {}
+
+
+async def test_a_policy_that_leaves_mode_auto_stops_before_the_next_eviction(tmp_path: Path) -> None:
+    async with stage(tmp_path) as here:
+        assert here.loop is not None
+        rebalancing = (await here.operator()).rebalancing
+        writes, announced, edited = rebalancing._write, asyncio.Event(), asyncio.Event()
+
+        async def hold_back(item: Any, policy: Any, advance: Any, **more: Any) -> Any:
+            done = await writes(item, policy, advance, **more)
+            if "Evicting" in {one.phase for one in advance.progress}:
+                announced.set()
+                await edited.wait()
+            return done
+
+        rebalancing._write = hold_back  # type: ignore[method-assign]
+        await here.policy("Auto")
+        await eventually(announced.is_set, what="the eviction is announced")
+        await here.client.patch(REBALANCE_POLICIES, "keep-room", {"spec": {"mode": "Recommend"}})
+        edited.set()
+        old = await here.reach("Superseded")
+        assert "is in mode Recommend now" in old["status"]["message"]
+        assert await here.is_alive()
+
+
+UNUSABLE = {"spec": {"protections": {"priorityThreshold": {"name": "gone"}}}}
+"""Makes a policy refer to a PriorityClass that does not exist: read without trouble, and invalid."""
+
+
+async def test_a_plan_in_execution_whose_policy_becomes_invalid_ends_and_says_why(tmp_path: Path) -> None:
+    async with stage(tmp_path) as here:
+        await here.policy("Approve")
+        operator = await here.operator()
+        item = await here.reach("Proposed")
+        await here.client.create(BUDGETS, budget("mover"), namespace="default")
+        approved = {"spec": {"approved": True}}
+        await here.client.patch(REBALANCE_RECOMMENDATIONS, item["metadata"]["name"], approved)
+        await here.reach("Executing")
+        await here.client.patch(REBALANCE_POLICIES, "keep-room", UNUSABLE)
+        old = await here.reach("Superseded")
+        why = "priorityThreshold: no PriorityClass gone exists; create or correct it"
+        assert old["status"]["message"] == f"policy keep-room is invalid ({why}): no pod is evicted"
+        (complete,) = old["status"]["conditions"]
+        assert (complete["type"], complete["status"], complete["reason"]) == (
+            "Complete",
+            "True",
+            "Superseded",
+        )
+        assert old["status"]["evictions"] == 0
+        await here.client.delete(BUDGETS, "mover", namespace="default")
+        assert await here.is_alive()
+        counted = await metrics(operator)
+        labels = 'mode="Approve",phase="Executing",policy="keep-room"'
+        assert counted[f"numazones_rebalance_active_plans{{{labels}}}"] == 0
+
+
+async def test_a_plan_that_has_evicted_fails_with_its_policy_and_lets_the_replacement_go(
+    tmp_path: Path,
+) -> None:
+    async with stage(tmp_path, gated=True, other_node=True) as here:
+        assert here.loop is not None
+        # Holds the replacement back at its gate, so that the plan waits for it.
+        shut = here.loop.server.faults.server_error(verb="patch", resource="pods", subresource="", count=None)
+        await here.policy("Auto")
+        await here.operator()
+        await eventually(lambda: shut.struck, what="the replacement is to be released")
+        await here.client.patch(REBALANCE_POLICIES, "keep-room", UNUSABLE)
+        failed = await here.reach("Failed")
+        assert failed["status"]["message"].startswith("policy keep-room is invalid (priorityThreshold: ")
+        assert failed["status"]["message"].endswith("): no further pod is evicted")
+        assert failed["status"]["evictions"] == 1
+        here.loop.server.faults.remove(shut)
+
+        async def runs() -> bool:
+            pods = await here.pods_of("mover")
+            return [(pod.get("status") or {}).get("phase") for pod in pods] == ["Running"]
+
+        await eventually(runs, what="the replacement runs")
+
+
+async def test_a_stuck_pod_names_the_recommendation_made_for_it(tmp_path: Path) -> None:
+    async with crowded(tmp_path, schedulingGates=[{"name": GATE}]) as here:
+        await here.policy("Approve", goals={"pendingPods": True})
+        await here.operator()
+        item = await here.reach("Proposed")
+
+        async def told() -> str:
+            events = await here.client.list(EVENTS, namespace="default")
+            about = [one for one in events if one["involvedObject"]["name"] == "big"]
+            return next((one["message"] for one in about if one["reason"] == "RebalanceRecommended"), "")
+
+        message = await eventually(told)
+        name = item["metadata"]["name"]
+        assert message.startswith(f"{name} would make room for it by 1 eviction; approve it: kubectl patch")
+
+        loop = here.loop
+        assert loop is not None
+
+        async def named(wanted: str) -> bool:
+            return bool((await loop.predictions())["big"].get("recommendation", "") == wanted)
+
+        await eventually(lambda: named(name), what="the AdmissionPrediction names the recommendation")
+        # And the pods that hold what is missing, in the event that says so, too.
+        status = (await loop.predictions())["big"]
+        (holder, *_) = status["reasons"][0]["holders"]
+        assert re.fullmatch(r"default/(mover-\w+|filler): 10 exclusive CPUs", holder), status["reasons"]
+
+        async def says_who_holds_it() -> bool:
+            events = await here.client.list(EVENTS, namespace="default")
+            impossible = [one["message"] for one in events if one["reason"] == "AdmissionImpossible"]
+            return any(f"held there by {holder}" in one for one in impossible)
+
+        await eventually(says_who_holds_it, what=f"an event names {holder}")
+        await here.client.delete(REBALANCE_POLICIES, "keep-room")
+        await eventually(lambda: named(""), what="a plan that has ended is named no more")
+
+
+async def test_nobody_is_evicted_for_a_pending_pod_that_the_replacement_could_forestall(
+    tmp_path: Path,
+) -> None:
+    async with crowded(tmp_path) as here:
+        await here.policy("Auto", goals={"pendingPods": True})
+        await here.operator()
+        message = await here.objection()
+        assert "must wait for the pending pods, and nothing holds it back" in message
+        assert f"give the pods' templates the scheduling gate {GATE}" in message
+        (item,) = await here.recommendations()
+        assert item["status"]["phase"] == "Proposed"
+        assert await here.is_alive()
+
+
+async def test_a_gated_replacement_comes_after_the_pending_pod(tmp_path: Path) -> None:
+    async with crowded(tmp_path, schedulingGates=[{"name": GATE}]) as here:
+        await here.policy("Auto", goals={"pendingPods": True})
+        await here.operator()
+        done = await here.reach("Succeeded")
+        assert done["spec"]["moves"][0]["afterPending"] is True
+        big = await here.client.get(PODS, "big", namespace="default")
+        assert big["status"]["phase"] == "Running"
+        assert len(await here.pods_of("mover")) == 1
+
+
+async def test_nobody_is_evicted_for_a_pending_pod_that_is_gone(tmp_path: Path) -> None:
+    async with crowded(tmp_path, schedulingGates=[{"name": GATE}]) as here:
+        await here.policy("Approve", goals={"pendingPods": True})
+        await here.operator()
+        item = await here.reach("Proposed")
+        await here.client.delete(PODS, "big", namespace="default")
+        await here.client.patch(
+            REBALANCE_RECOMMENDATIONS, item["metadata"]["name"], {"spec": {"approved": True}}
+        )
+        old = await here.reach("Superseded")
+        assert "default/big does not wait any more" in old["status"]["message"]
+        assert await here.is_alive()
+
+
+async def test_an_owner_whose_pods_are_rejected_in_a_loop_is_planned_for(tmp_path: Path) -> None:
+    async with crowded(tmp_path, schedulingGates=[{"name": GATE}]) as here:
+        assert here.loop is not None
+        await here.client.delete(PODS, "big", namespace="default")
+        await replica_set(here.loop, "loop", 25)
+
+        async def rejected() -> bool:
+            return len(await here.pods_of("loop")) > 1
+
+        await eventually(rejected, what="a second pod is made")
+        await here.policy("Auto", goals={"pendingPods": True})
+        await here.operator()
+        message = await here.objection()
+        assert "pods of ReplicaSet default/loop are bound and rejected one after the other" in message
+        assert f"give the pods' templates the scheduling gate {GATE}" in message
+        item = await here.reach("Proposed")
+        assert item["spec"]["moves"][0]["owner"]["name"] == "mover"
+        (placement,) = item["spec"]["placements"]
+        assert placement["pod"]["name"].startswith("loop-")
+        assert placement["target"] == {"node": "n1", "numaIDs": [0]}
+        assert await here.is_alive()
+        # The cure that the message names: from now on the pods wait, and the plan is carried out.
+        gates = {"spec": {"template": {"spec": {"schedulingGates": [{"name": GATE}]}}}}
+        await here.client.patch(REPLICA_SETS, "loop", gates, namespace="default")
+        await here.reach("Succeeded")
+        await eventually(lambda: here.one_runs("loop"))
+
+
+async def test_an_owner_in_a_loop_gets_room_where_its_next_pod_may_come_at_any_time(tmp_path: Path) -> None:
+    async with stage(tmp_path) as here:
+        assert here.loop is not None
+        await replica_set(here.loop, "loop", 30)
+
+        async def rejected() -> bool:
+            return len(await here.pods_of("loop")) > 1
+
+        await eventually(rejected, what="a second pod is made")
+        await here.policy("Auto", goals={"pendingPods": True})
+        await here.operator()
+        item = await here.reach("Succeeded")
+        assert item["status"]["evictions"] == 1
+        (placement,) = item["spec"]["placements"]
+        assert placement["target"] == {"node": "n1", "numaIDs": [1]}
+        await eventually(lambda: here.one_runs("loop"))
+        assert not await here.is_alive()
+
+
+async def test_a_budget_at_its_limit_is_waited_for(tmp_path: Path) -> None:
+    async with stage(tmp_path) as here:
+        await here.policy("Approve")
+        await here.operator()
+        item = await here.reach("Proposed")
+        name = item["metadata"]["name"]
+        await here.client.create(BUDGETS, budget("mover"), namespace="default")
+        await here.client.patch(REBALANCE_RECOMMENDATIONS, name, {"spec": {"approved": True}})
+
+        async def waits() -> bool:
+            (now,) = await here.recommendations()
+            return "waits: " in now["status"].get("message", "")
+
+        await eventually(waits)
+        assert await here.is_alive()
+        await here.client.delete(BUDGETS, "mover", namespace="default")
+        await here.reach("Succeeded")
+
+
+async def test_a_plan_that_the_cluster_has_overtaken_is_superseded(tmp_path: Path) -> None:
+    async with stage(tmp_path) as here:
+        await here.policy("Approve")
+        await here.operator()
+        item = await here.reach("Proposed")
+        await here.client.create(PODS, pod_body("newcomer", cpu=10), namespace="default")
+        old = await here.reach("Superseded")
+        assert old["metadata"]["name"] == item["metadata"]["name"]
+        assert old["status"]["message"].startswith("the cluster moved on: ")
+        assert await here.is_alive()
+
+
+async def test_nothing_is_moved_for_what_is_there_already(tmp_path: Path) -> None:
+    async with stage(tmp_path) as here:
+        await here.policy("Approve")
+        await here.operator()
+        await here.reach("Proposed")
+        await here.client.delete(PODS, "fill-0", namespace="default")
+        old = await here.reach("Superseded")
+        assert old["status"]["message"] == "the cluster moved on: nothing needs to be moved any more"
+        assert await here.is_alive()
+
+
+async def test_a_policy_that_makes_no_sense_says_so(tmp_path: Path) -> None:
+    async with stage(tmp_path) as here:
+        await here.policy("Auto", protections={"priorityThreshold": {"name": "gone"}})
+        await here.operator()
+
+        async def reason() -> str:
+            policy = await here.client.get(REBALANCE_POLICIES, "keep-room")
+            conditions = (policy.get("status") or {}).get("conditions") or ()
+            return next((one["message"] for one in conditions if one["status"] == "False"), "")
+
+        assert (
+            await eventually(reason)
+            == "priorityThreshold: no PriorityClass gone exists; create or correct it"
+        )
+        assert await here.is_alive()
+
+
+@pytest.mark.parametrize("written", [True, False], ids=["after writing", "before writing"])
+@pytest.mark.parametrize("phase", ["Approved", "Executing", "Evicting", "Evicted", "Placed", "Verified"])
+async def test_an_operator_that_dies_in_the_middle_evicts_nothing_twice(
+    tmp_path: Path,
+    phase: str,
+    written: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    """The operator stops for good at some step, before or after the API server hears of it.
+
+    "Evicted, before writing" is the hard one: the pod is gone and nobody has noted it.
+    """
+    async with stage(tmp_path) as here:
+        first = await here.operator()
+        writes, dead = first.rebalancing._write, asyncio.Event()
+
+        async def die_after(item: Any, policy: Any, advance: Any, **more: Any) -> Any:
+            dies = phase in {advance.phase, *(one.phase for one in advance.progress)}
+            done = await writes(item, policy, advance, **more) if written or not dies else None
+            if dies:
+                dead.set()
+                await asyncio.Event().wait()
+            return done
+
+        first.rebalancing._write = die_after  # type: ignore[method-assign]
+        await here.policy("Auto")
+        await eventually(dead.is_set, what=f"dies at {phase}")
+        await here.operator()
+        done = await here.reach("Succeeded")
+        assert done["status"]["evictions"] == 1
+        assert len(await here.pods_of("mover")) == 1
+        assert len(await here.recommendations()) == 1
+        created = [
+            event
+            for event in await here.client.list(EVENTS, namespace="default")
+            if event["reason"] == "Rebalanced"
+        ]
+        assert len(created) <= 1
+
+
+async def test_an_operator_that_may_not_evict_says_what_to_do(tmp_path: Path) -> None:
+    async with stage(tmp_path) as here:
+        await here.policy("Auto")
+        forbidden = ApiError(403, "Forbidden", "the operator cannot create resource pods/eviction")
+        assert here.loop is not None
+        here.loop.server.faults.add(
+            Fault(verb="create", resource="pods", subresource="eviction", count=None, error=forbidden)
+        )
+        await here.operator()
+        failed = await here.reach("Failed")
+        assert "apply manifests/components/operator-eviction" in failed["status"]["message"]
+        assert failed["status"]["evictions"] == 0
+        assert await here.is_alive()
+        await asyncio.sleep(1.5)
+        digests = [item["spec"]["digest"] for item in await here.recommendations()]
+        assert len(set(digests)) == len(digests), "a plan that failed is not proposed again unchanged"
+
+
+async def test_every_right_is_used_and_every_call_is_granted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used = note_rights(monkeypatch)
+    monkeypatch.setattr("numazones_operator.rebalance.controller._KEPT", 0)
+    async with stage(tmp_path) as here:
+        await here.policy("Approve", cooldown="1s")
+        await here.operator()
+        item = await here.reach("Proposed")
+        await here.prolonged(item)
+        name = item["metadata"]["name"]
+        await here.client.patch(REBALANCE_RECOMMENDATIONS, name, {"spec": {"approved": True}})
+
+        async def forgotten() -> bool:
+            return name not in {one["metadata"]["name"] for one in await here.recommendations()}
+
+        await eventually(forgotten, what="the finished recommendation is deleted")
+    # Asked for; the embedded API server doesn't have them, which counts as a cluster without any.
+    used |= {("", "limitranges", "watch"), ("node.k8s.io", "runtimeclasses", "watch")}
+    needed = granted("operator", role="numazones-operator-rebalance") | granted(
+        "components/operator-eviction"
+    )
+    assert needed - used == set(), "rights without a call"
+    assert used - granted("operator", "components/operator-eviction") == set(), "calls without a right"
+
+
+@pytest.mark.real_apiserver
+@pytest.mark.slow
+async def test_a_plan_is_carried_out_on_a_real_api_server_with_just_the_rights_of_the_manifests(
+    real_apiserver: RealAPIServer, tmp_path: Path
+) -> None:
+    async with cluster_on(real_apiserver, tmp_path) as (client, config), asyncio.TaskGroup() as tasks:
+        eviction = ROOT / "manifests" / "components" / "operator-eviction"
+        real_apiserver.kubectl("apply", "--server-side", "--force-conflicts", "-k", str(eviction))
+        for resource in (NUMAZONES, NODES):  # what other tests have left
+            for item in await client.list(resource):
+                await client.delete(resource, item["metadata"]["name"])
+        fleet = Fleet(client, [node_kinds.single_numa_node("n1", "10.0.0.1")])
+        parts = [fleet.run(), Scheduler(client).run(), ReplicaSets(client, pause=0.05).run()]
+        parts += [ZonePublisher(agent, client).run() for agent in fleet.agents.values()]
+        running = [tasks.create_task(part) for part in parts]
+        options = replace(OPTIONS, namespace="numazones-operator", leader_elect=False, rebalance_period=0.1)
+        operator = Operator(replace(options, metrics_address="127.0.0.1:0"), config)
+        ended = asyncio.create_task(asyncio.to_thread(asyncio.run, operator.run()))
+        try:
+            here = await lay_out_on_one_node(client)
+            await here.policy("Approve")
+            item = await here.reach("Proposed")
+            name = item["metadata"]["name"]
+            spec = {"gain": {"before": 0, "after": 9, "total": 9}}
+            with pytest.raises(Invalid):
+                await client.patch(REBALANCE_RECOMMENDATIONS, name, {"spec": spec})
+            await client.patch(REBALANCE_RECOMMENDATIONS, name, {"spec": {"approved": True}})
+            done = await here.reach("Succeeded")
+            assert done["status"]["realized"] == 1
+            table = real_apiserver.kubectl("get", "rebalancerecommendations", "-o", "wide")
+            assert table.split("\n")[0].split()[:6] == ["NAME", "GOAL", "MOVES", "EVICTIONS", "GAIN", "PHASE"]
+        finally:
+            operator.stop()
+            await ended
+            for task in running:
+                task.cancel()
+        assert not operator.failed
+
+
+async def lay_out_on_one_node(client: Client) -> Stage:
+    """The stage of one node, made by hand where there is no ``Loop``."""
+    for name, cpu in (("fill-0", 20), ("hole", 10)):
+        await client.create(PODS, pod_body(name, cpu=cpu, nodeName="n1"), namespace="default")
+        await eventually(lambda: _runs(client, name))  # noqa: B023
+    # The API server taints new nodes, and nobody is here to see that this one is ready.
+    await client.patch(NODES, "n1", {"spec": {"taints": None}})
+    template = pod_body("mover", cpu=10, labels={"app": "mover"}, nodeName="n1")
+    body = {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {"name": "mover", "namespace": "default"},
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": {"app": "mover"}},
+            "template": {
+                "metadata": {"labels": {"app": "mover"}},
+                "spec": {**template["spec"], "nodeName": ""},
+            },
+        },
+    }
+    await client.create(REPLICA_SETS, body, namespace="default")
+
+    async def mover() -> dict[str, Any]:
+        for item in await client.list(PODS, namespace="default", label_selector="app=mover"):
+            if (item.get("status") or {}).get("phase") == "Running":
+                return dict(item)
+        return {}
+
+    pod = await eventually(mover)
+    await client.delete(PODS, "hole", namespace="default")
+    return Stage(client, pod)
+
+
+async def _runs(client: Client, name: str) -> bool:
+    body = await client.get(PODS, name, namespace="default")
+    return bool((body.get("status") or {}).get("phase") == "Running")
+
+
+@asynccontextmanager
+async def operator_process(loop: Loop) -> AsyncIterator[asyncio.subprocess.Process]:
+    """The operator as people run it; killed, not stopped, when the context ends."""
+    command = [str(Path(sys.executable).parent / "numazones-operator"), f"--kubeconfig={loop.kubeconfig}"]
+    command += ["--no-leader-elect", "--metrics-address=127.0.0.1:0", "--rebalance-period=300ms"]
+    process = await asyncio.create_subprocess_exec(*command, stdout=DEVNULL, stderr=DEVNULL)
+    try:
+        yield process
+    finally:
+        process.kill()
+        await process.wait()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("phase", ["Evicting", "Evicted", "Placed"])
+async def test_a_process_that_is_killed_in_the_middle_is_replaced_by_one_that_goes_on(
+    tmp_path: Path, phase: str
+) -> None:
+    async with stage(tmp_path) as here:
+        assert here.loop is not None
+        # Each phase lasts for as long as the next one takes to be written.
+        here.loop.server.faults.delay(
+            1.0, verb="patch", resource="rebalancerecommendations", subresource="status", count=None
+        )
+        await here.policy("Auto")
+
+        async def is_in_the_middle() -> bool:
+            progress = [
+                one["phase"]
+                for item in await here.recommendations()
+                for one in (item.get("status") or {}).get("progress") or ()
+            ]
+            return phase in progress
+
+        async with operator_process(here.loop):
+            await eventually(is_in_the_middle, what=f"the move is {phase}")
+        await asyncio.sleep(0.5)
+        async with operator_process(here.loop):
+            done = await here.reach("Succeeded")
+        assert done["status"]["evictions"] == 1
+        assert len(await here.pods_of("mover")) == 1
+        assert len(await here.recommendations()) == 1

@@ -1,0 +1,105 @@
+"""What owners want whose pods kubelets reject one after the other."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from numazones.cluster import Cluster, ClusterNode, ClusterPod
+from numazones.kubelet.config import KubeletConfiguration
+from numazones.kubelet.node import Node
+from numazones.machine import CPU, Machine, NUMANode
+from numazones_operator.placement.admission_gates import GATE
+from numazones_operator.rebalance.rejected_pods import is_wish, wishes, with_wishes
+
+NOW = datetime(2026, 1, 31, 9, tzinfo=UTC)
+OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "rs", "controller": True}
+REJECTED = {"phase": "Failed", "reason": "TopologyAffinityError", "message": "Pod was rejected: no"}
+RUNS = {"phase": "Running", "containerStatuses": [{"name": "main"}]}
+WAITS = {"phase": "Pending"}
+MACHINE = Machine((CPU(id=0, core=0, socket=0, die=0, numa=0),), (NUMANode(0, 1 << 30),))
+
+
+def pod(name: str, *, ago: float, status: dict[str, Any], gates: tuple[str, ...] = ()) -> ClusterPod:
+    """A pod of the owner, created some seconds ago."""
+    created = (NOW - timedelta(seconds=ago)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    amounts = {"cpu": "4", "memory": "1Gi"}
+    return ClusterPod.from_api(
+        {
+            "metadata": {
+                "namespace": "default",
+                "name": name,
+                "uid": f"uid-{name}",
+                "creationTimestamp": created,
+                "ownerReferences": [OWNER],
+            },
+            "spec": {
+                "nodeName": "" if status is WAITS else "n1",
+                "schedulingGates": [{"name": gate} for gate in gates],
+                "containers": [{"name": "main", "resources": {"requests": amounts, "limits": amounts}}],
+            },
+            "status": status,
+        }
+    )
+
+
+TEMPLATE = pod("template", ago=0, status=WAITS)
+
+
+def wanted(*pods: ClusterPod, template: ClusterPod | None = TEMPLATE) -> dict[str, ClusterPod]:
+    return wishes(pods, lambda _uid: template, NOW)
+
+
+def test_an_owner_whose_newest_pod_was_rejected_wants_another() -> None:
+    older = pod("a", ago=60, status=RUNS)
+    (wish,) = wanted(older, pod("b", ago=5, status=REJECTED), pod("c", ago=1, status=WAITS)).values()
+    assert (wish.uid, wish.name, wish.node, wish.phase) == ("rs", "b", "", "Pending")
+    assert is_wish(wish)
+    assert not is_wish(older)
+
+
+@pytest.mark.parametrize(
+    ("pods", "template"),
+    [
+        pytest.param(
+            [pod("a", ago=5, status=REJECTED), pod("b", ago=1, status=RUNS)], TEMPLATE, id="admitted"
+        ),
+        pytest.param([pod("a", ago=601, status=REJECTED)], TEMPLATE, id="long ago"),
+        pytest.param([pod("a", ago=5, status=REJECTED)], None, id="owner gone"),
+        pytest.param(
+            [pod("a", ago=5, status=REJECTED)],
+            pod("template", ago=0, status=WAITS, gates=(GATE,)),
+            id="held back from now on",
+        ),
+        pytest.param([pod("a", ago=5, status=WAITS)], TEMPLATE, id="waits"),
+    ],
+)
+def test_otherwise_nothing_is_wanted(pods: list[ClusterPod], template: ClusterPod | None) -> None:
+    assert wanted(*pods, template=template) == {}
+
+
+def test_of_pods_made_in_one_second_the_rejected_one_counts() -> None:
+    assert wanted(pod("z", ago=5, status=RUNS), pod("a", ago=5, status=REJECTED))
+
+
+def test_pods_of_the_loop_that_a_kubelet_is_about_to_reject_take_no_room_in_plans() -> None:
+    decided, passing = pod("a", ago=9, status=RUNS), replace(pod("b", ago=1, status=WAITS), node="n1")
+    node = ClusterNode.from_api({"metadata": {"name": "n1"}}).with_pods((decided, passing))
+    wish = wanted(decided, pod("c", ago=2, status=REJECTED))
+    unknown = with_wishes(Cluster({"n1": node}), wish)
+    assert list(unknown.nodes["n1"].pods) == ["uid-a", "uid-b"]
+    empty = Node.fresh(MACHINE, KubeletConfiguration.from_api({}))
+    assert list(with_wishes(Cluster({"n1": node.with_state(empty)}), wish).nodes["n1"].pods) == ["uid-a"]
+
+
+def test_what_is_wanted_stands_in_for_the_owners_pods_of_the_moment() -> None:
+    passing, other = (
+        pod("b", ago=1, status=WAITS),
+        ClusterPod.from_api(
+            {"metadata": {"namespace": "default", "name": "o", "uid": "o"}, "spec": {"containers": []}}
+        ),
+    )
+    waiting = {one.uid: one for one in (passing, other)}
+    found = with_wishes(Cluster(pending=waiting), wanted(pod("a", ago=5, status=REJECTED)))
+    assert list(found.pending) == ["o", "rs"]

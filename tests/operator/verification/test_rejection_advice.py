@@ -1,0 +1,84 @@
+"""Rejections that nothing was predicted of are explained all the same, where the model understands them."""
+
+from typing import Any
+
+import pytest
+
+from numazones.cluster import ClusterPod
+from numazones_operator.verification.causes import Accuracy
+from numazones_operator.verification.rejection_advice import advice_of, explanation_of
+from numazones_operator.verification.verifier import Verification
+from tests.operator.mirror.test_leaving_pods import RUNNING, pod, zones_show
+from tests.operator.test_bad_input import Setting
+
+REJECTED: dict[str, Any] = {"phase": "Failed", "reason": "TopologyAffinityError"}
+
+
+class Told:
+    """A full node, and what the publisher is told."""
+
+    def __init__(self) -> None:
+        self.setting = Setting()
+        self.setting.add_node()
+        self.setting.pipeline.synced = True
+        self.said: list[Verification] = []
+        self.setting.pipeline.publisher.verified = self.verified  # type: ignore[method-assign]
+        for name in ("first", "second"):
+            self.setting.state.pods.put(pod(name, **RUNNING))
+        zones_show(self.setting, "first", "second")
+
+    def verified(self, pod: ClusterPod, verification: Verification) -> None:
+        assert pod.name == "late"
+        self.said.append(verification)
+
+
+@pytest.fixture
+def full() -> Told:
+    return Told()
+
+
+async def test_a_rejection_that_was_there_before_the_binding_is_explained(full: Told) -> None:
+    full.setting.state.pods.put(pod("late", **REJECTED))
+    (verification,) = full.said
+    assert (verification.expectation.predicted, verification.accuracy) == ("Unknown", Accuracy.UNKNOWN)
+    lines = explanation_of(verification)
+    assert lines[0].startswith("nothing was predicted; this is worked out for the node as it was")
+    assert any("it is held by default/first (30 exclusive CPUs)" in line for line in lines)
+    assert lines[-1].startswith("needs 30 exclusive CPUs on one NUMA node")
+    assert advice_of(verification)
+    # Told once, whatever is written on the pod later.
+    full.setting.state.pods.put(pod("late", **REJECTED, message="Pod was rejected: again"))
+    assert len(full.said) == 1
+
+
+async def test_a_rejection_on_a_node_that_was_unknown_when_the_pod_came_is_explained(full: Told) -> None:
+    full.setting.clock.now += 61.0  # the exporter's Lease has run out
+    full.setting.state.pods.put(pod("late"))
+    full.setting.beat()
+    full.setting.state.pods.put(pod("late", **REJECTED))
+    (verification,) = full.said
+    assert verification.expectation.reason == "LeaseExpired"
+    assert explanation_of(verification)[-1].startswith("needs 30 exclusive CPUs on one NUMA node")
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        {"phase": "Failed", "reason": "NodeShutdown"},  # nothing that the model says
+        {**REJECTED, "reason": "SMTAlignmentError"},
+    ],
+)
+async def test_what_the_model_would_not_have_said_is_not_explained(
+    full: Told, status: dict[str, Any]
+) -> None:
+    full.setting.state.pods.put(pod("late", **status))
+    (verification,) = full.said
+    assert explanation_of(verification) == advice_of(verification) == ()
+
+
+async def test_what_has_ended_before_the_operator_began_is_not_told(full: Told) -> None:
+    full.setting.pipeline.synced = False
+    full.setting.state.pods.put(pod("old", **REJECTED))
+    full.setting.pipeline.synced = True
+    full.setting.state.pods.put(pod("old", **REJECTED, message="Pod was rejected: x"))
+    assert full.said == []
