@@ -26,6 +26,7 @@ from numazones.kubelet.config import (
 from numazones.kubelet.explanation import explain
 from numazones.kubelet.node import Node
 from numazones.kubelet.topology_manager import TopologyManager
+from numazones.placement import Unknown
 from numazones.pod import Pod
 from numazones.prediction import deciding, newcomer
 from numazones.resources import CPU, MEMORY, is_memory
@@ -78,8 +79,9 @@ def advise(rejection: Admission, names: Mapping[str, str]) -> tuple[Advice, ...]
 
 def advise_on(pod: ClusterPod, node: ClusterNode) -> tuple[Advice, ...]:
     """Return the changes that would let a pod in on a node; nothing where its kubelet does not reject it."""
-    state = deciding(pod.constraints, node)
-    if pod.admission is None or not isinstance(state, Node):
+    placement = deciding(pod.constraints, node)
+    state = None if isinstance(placement, Unknown) else placement.kubelet
+    if pod.admission is None or state is None:
         return ()
     try:
         decision = admit(state, newcomer(pod.admission))

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 from numazones import advice, cpuset, placement, scheduling
 from numazones.advice import Advice
-from numazones.cluster import ClusterNode, ClusterPod, Unknown
+from numazones.cluster import ClusterNode, ClusterPod
+from numazones.placement import Unknown
 from numazones.errors import NumazonesError
 from numazones.kubelet.admission import Admission, admit
 from numazones.kubelet.explanation import explain

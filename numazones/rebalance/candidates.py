@@ -89,7 +89,8 @@ def _unknown(pod: ClusterPod, situation: Situation) -> Iterator[Objection]:
     if node is None:
         yield Objection("NodeState", f"the state of node {pod.node or '(none)'} is not known for certain")
     elif not is_known(node):
-        yield Objection("NodeState" if node.policy_state is None else OTHER_MODEL, doubt(node))
+        why = node.why_no_state
+        yield Objection("NodeState" if why is None or why.reason != OTHER_MODEL else OTHER_MODEL, doubt(node))
     owner = pod.controller
     if pod.owners and owner is None:
         yield Objection("Replacement", "no owner of the pod is its controller, so nothing would replace it")

@@ -203,7 +203,7 @@ def measure(goal: Goal, cluster: Cluster) -> int:
 
 def is_known(node: ClusterNode) -> bool:
     """Whether answers about the node can be relied on."""
-    return node.ready and node.state is not None and not node.approximate
+    return node.ready and node.movable
 
 
 def _belongs_to_node(pod: ClusterPod) -> bool:

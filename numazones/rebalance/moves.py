@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from numazones import fragmentation, scheduling
-from numazones.cluster import ClusterNode, ClusterPod
+from numazones.cluster import OTHER_MODEL, ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
 from numazones.kubelet.admission import admit, remove
 from numazones.rebalance.filter import PREFER_NO_EVICTION, eviction_cost, qos_rank
@@ -181,9 +181,10 @@ def place(node: ClusterNode, pod: ClusterPod) -> Placed:
 
 def doubt(node: ClusterNode) -> str:
     """Say why no pod is moved from or to a node of which ``is_known`` is not true."""
-    if node.policy_state is None or node.unknown is None:
+    why = node.why_no_state
+    if why is None or why.reason != OTHER_MODEL:
         return f"the state of node {node.name} is not known for certain"
-    return f"pods are not moved from or to node {node.name} yet: {node.unknown.message}"
+    return f"pods are not moved from or to node {node.name} yet: {why.message}"
 
 
 def zones_of(node: ClusterNode, pod: ClusterPod) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Self
 
-from numazones.cluster import ClusterNode
+from numazones.cluster import NO_ZONES, ClusterNode
 from numazones.errors import NumazonesError
 from numazones.kubelet import go
 from numazones.kubelet.config import InvalidConfiguration, KubeletConfiguration
@@ -43,11 +43,11 @@ class Blueprint:
             UnknownNode: the kubelet's state is not known, or another model places pods there.
         """
         if node.state is None or node.approximate:
-            why = "known from amounts alone" if node.unknown is None else node.unknown.message
+            why = "known from amounts alone" if node.why_no_state is None else node.why_no_state.message
             raise UnknownNode(f"node {node.name}: {why}")
         devices = node.state.kubelet.devices.resources
         announced = {name: item.devices for name, item in devices.items() if item.registered}
-        bare = replace(node, state=None, pods={}, requested={})
+        bare = replace(node, placement=NO_ZONES, pods={}, requested={})
         return cls(bare, node.state.machine, node.state.config, announced)
 
     def with_settings(self, settings: Settings) -> "Blueprint":

@@ -6,16 +6,8 @@ from typing import Any
 
 import pytest
 
-from numazones.cluster import (
-    Cluster,
-    ClusterNode,
-    ClusterPod,
-    NoSuchNode,
-    Owner,
-    Template,
-    Unknown,
-    template_key,
-)
+from numazones.cluster import Cluster, ClusterNode, ClusterPod, NoSuchNode, Owner, Template, template_key
+from numazones.placement import Unknown
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.node import Node
 from numazones.machine import CPU, Machine, NUMANode

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numazones import cpuset, prediction
-from numazones.cluster import ClusterNode, ClusterPod, Unknown
+from numazones.cluster import ClusterNode, ClusterPod
+from numazones.placement import Unknown
 from numazones.constraints import Taint
 from numazones.kubelet.admission import admit
 from numazones.kubelet.config import KubeletConfiguration

@@ -9,7 +9,8 @@ import pytest
 
 from numazones import cpuset
 from numazones.api.rebalance import RebalanceRecommendationSpec, RebalanceRecommendationStatus
-from numazones.cluster import ClusterNode, ClusterPod, Unknown
+from numazones.cluster import ClusterNode, ClusterPod
+from numazones.placement import Unknown
 from numazones.dump import Dump
 from numazones.fragmentation import Shape, exclusive_cpus, room
 from numazones.kubelet.admission import admit

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from numazones import timestamp
 from numazones.api.numazone import NUMAZone
 from numazones.api.zones import node_from_zones
-from numazones.cluster import NO_ZONES, UNDECIDED, ClusterNode, ClusterPod, Unknown
+from numazones.cluster import NO_ZONES, UNDECIDED, ClusterNode, ClusterPod
+from numazones.placement import Unknown
 from numazones.errors import NumazonesError
 from numazones.kubelet.admission import remove
 from numazones.kubelet.node import Node

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from numazones.api.noderesourcetopology import node_from_topology
-from numazones.cluster import Unknown
+from numazones.placement import Unknown
 from numazones.errors import NumazonesError
 from numazones.kubelet.node import Node
 

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from numazones import placement, prediction
-from numazones.cluster import UNDECIDED, ClusterNode, ClusterPod, Unknown
+from numazones.cluster import UNDECIDED, ClusterNode, ClusterPod
+from numazones.placement import Unknown
 from numazones.errors import NumazonesError
 from numazones.kubelet.admission import Admission, remove
 from numazones.kubelet.config import SCOPE_POD, SINGLE_NUMA_NODE

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from numazones.cluster import ClusterNode, Unknown
+from numazones.cluster import ClusterNode
+from numazones.placement import Unknown
 from numazones.fragmentation import Shape
 from numazones.rebalance.goals import FitMore, InvalidGoal, Vacate, Wanted, pending
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from numazones import fragmentation
-from numazones.cluster import Cluster, Unknown
+from numazones.cluster import Cluster
+from numazones.placement import Unknown
 from numazones.fragmentation import Shape
 from numazones.rebalance.budgets import Budget, Headroom
 from numazones.rebalance.candidates import why_not

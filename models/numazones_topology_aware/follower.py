@@ -10,13 +10,17 @@ state that the policy publishes is held against what was heard; where they diffe
 from collections.abc import Iterator, Mapping
 from functools import partial
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 from numazones.errors import NumazonesError, UnmodelledFeature
+from numazones.placement.kubelet import KubeletPlacement
+from numazones.placement.models import NodeObjects, PodEvent
 from numazones.pod import Pod
 from numazones_topology_aware.admission import create_missing, missing, remove
 from numazones_topology_aware.live import PublishedPool, check_published, published_pools
+from numazones_topology_aware.model import POLICIES
 from numazones_topology_aware.node import Node
+from numazones_topology_aware.node_placement import TopologyAwarePlacement, read
 
 _MOST_EVENTS = 256
 """So many are followed ahead of what the policy's pools show."""
@@ -30,29 +34,25 @@ Settled = tuple[int, Node]
 """How many events the published pools show, and the state after them."""
 
 
-class Event(NamedTuple):
-    """What has happened to a pod."""
-
-    uid: str
-    pod: Pod | None
-    """Bound, or its missing containers were created; None: it has ended."""
-    uncreated: tuple[str, ...] = ()
-    """Containers that are still missing, by its status."""
-
-
-class Followed:
+class Follower:
     """The state that the policy published last, and what has happened since."""
 
-    def __init__(self, published: Node) -> None:
-        self._events: list[Event] = []
+    def __init__(self, objects: NodeObjects) -> None:
+        """Read the node as it is published now.
+
+        Raises:
+            NumazonesError: the objects don't tell, or contradict each other.
+        """
+        self._read_from = _sources(objects)
+        self._events: list[PodEvent] = []
         """What the published pools do not show."""
-        self._states = [published]
+        self._states = [read(objects).node]
         """The published one, then that after each of the events."""
         self._published: Body | None = None
         self._contradicted: float | None = None
         self._tried: tuple[Body | None, int] = (None, 0)
 
-    def take(self, event: Event) -> None:
+    def take(self, event: PodEvent) -> None:
         """Take in what has happened to a pod.
 
         Raises:
@@ -99,21 +99,28 @@ class Followed:
             return False
         return True
 
-    def _restart(self, state: Node, events: list[Event]) -> None:
+    def _restart(self, state: Node, events: list[PodEvent]) -> None:
         self._events, self._states = [], [state]
         for event in events:
             self.take(event)
 
-    def since(self, now: float) -> float:
+    def outdated(self, objects: NodeObjects) -> bool:
+        """Whether what is read but once has changed: pools change with every pod, and are held against it."""
+        new = _sources(objects)
+        return len(new) != len(self._read_from) or any(
+            now is not then and now != then for now, then in zip(new, self._read_from, strict=True)
+        )
+
+    def contradicted_since(self, now: float) -> float:
         """Return since when pools contradict what was seen; ``now`` while they do not."""
         return now if self._contradicted is None else self._contradicted
 
-    def state(self, pods: Mapping[str, Pod]) -> Node:
+    def placement(self, pods: Mapping[str, Pod], kubelet: KubeletPlacement | None) -> TopologyAwarePlacement:
         """Return the node after all that has happened, without pods that are not among these (by uid)."""
-        state = self._states[-1]
-        for uid in state.sandboxes.keys() - pods.keys():
-            state = remove(state, uid)
-        return state
+        node = self._states[-1]
+        for uid in node.sandboxes.keys() - pods.keys():
+            node = remove(node, uid)
+        return TopologyAwarePlacement(node, kubelet)
 
 
 class _GivenUp(Exception):
@@ -123,7 +130,7 @@ class _GivenUp(Exception):
 class _Search:
     """Looks for an order in which events may have happened, so that pools come out as published."""
 
-    def __init__(self, events: list[Event], pools: tuple[PublishedPool, ...]) -> None:
+    def __init__(self, events: list[PodEvent], pools: tuple[PublishedPool, ...]) -> None:
         self._events = events
         self._pools = pools
         self._left = 0
@@ -196,7 +203,7 @@ class _Search:
                 return
             yield state
 
-    def _played(self, state: Node, event: Event) -> Node:
+    def _played(self, state: Node, event: PodEvent) -> Node:
         self._count()
         return _after(state, event)
 
@@ -206,7 +213,7 @@ class _Search:
             raise _GivenUp
 
 
-def _as_heard(batch: list[Event]) -> list[Event]:
+def _as_heard(batch: list[PodEvent]) -> list[PodEvent]:
     """The events in the order of a kubelet that hears of them at once: what is gone first, then by creation.
 
     What came and went meanwhile it never sees.
@@ -219,7 +226,7 @@ def _as_heard(batch: list[Event]) -> list[Event]:
     ]
 
 
-def _after(state: Node, event: Event) -> Node:
+def _after(state: Node, event: PodEvent) -> Node:
     if event.pod is None:
         return remove(state, event.uid)
     return create_missing(state, event.pod, uncreated=event.uncreated).node
@@ -231,3 +238,8 @@ def _shows(pools: tuple[PublishedPool, ...], state: Node) -> bool:
     except NumazonesError:
         return False
     return True
+
+
+def _sources(objects: NodeObjects) -> tuple[Any, ...]:
+    machine = None if objects.kubelet is None else objects.kubelet.kubelet
+    return (objects.node, machine, tuple(objects.others.get(POLICIES.kind, ())))
