@@ -7,8 +7,7 @@ kubelets alone.
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from numazones.placement import ADMITTED
-from numazones.placement.models import BoundPod, NodeObjects, Object, ObjectKind, rejected_by_kubelet
+from numazones.placement.models import BoundPod, NodeObjects, Object, ObjectKind, kubelet_verdict
 
 if TYPE_CHECKING:
     from numazones_koordinator.follower import Follower
@@ -72,10 +71,7 @@ class Koordinator:
 
     def verdict(self, pod: BoundPod) -> str | None:
         """Return what the kubelet did with a pod that the scheduler placed; None while that is unknown."""
-        rejection = rejected_by_kubelet(pod)
-        if rejection:
-            return rejection
-        return ADMITTED if pod.node and (pod.acknowledged or pod.phase in {"Running", "Succeeded"}) else None
+        return kubelet_verdict(pod)
 
     def outcome(self, verdict: str, pod: BoundPod) -> str:
         """Return the verdict, and what the scheduler wrote on the pod that it gave it."""

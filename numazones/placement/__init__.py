@@ -250,7 +250,7 @@ class Placement(Protocol):
         """Return the placement after a pod ended or was deleted; unknown pods change nothing."""
 
     def fragmentation(self, shape: Shape) -> Fragmentation:
-        """Return what is free, and how much of it further pods of a shape would use, each on one NUMA node."""
+        """Return what is free, and what further pods of a shape would use of it, each on one NUMA node."""
 
     def occupancy(self, names: Mapping[str, str]) -> Occupancy | None:
         """Return what each NUMA node has and who holds what; None where nothing tells which CPUs there are.

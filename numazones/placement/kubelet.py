@@ -251,7 +251,7 @@ class KubeletBoundDecision:
 
     @property
     def spans(self) -> bool:
-        """Whether an admitted pod has a container whose CPUs, memory and devices are on several NUMA nodes."""
+        """Whether an admitted pod has a container with something of several NUMA nodes."""
         managers = self.by_kubelet.managers
         if managers is None or not self.admitted:
             return False

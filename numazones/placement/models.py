@@ -176,7 +176,7 @@ class Model(Protocol):
 
     @property
     def pod_annotations(self) -> Sequence[str]:
-        """Beginnings of the annotations that are needed of pods beside what decides (``Pod`` has them all)."""
+        """Beginnings of the annotations of pods that tell what became of them."""
 
     @property
     def pod_marks(self) -> Sequence[str]:
@@ -212,7 +212,7 @@ class Model(Protocol):
         """
 
     def verdict(self, pod: BoundPod) -> str | None:
-        """Return what the status of a pod says: Admitted, or the reason of the rejection; None: nothing yet."""
+        """Return what a pod's status says: Admitted, or the reason of the rejection; None: nothing yet."""
 
     def outcome(self, verdict: str, pod: BoundPod) -> str:
         """Return what became of a pod as ``Decision.outcome`` tells it: the verdict, and what is written."""
@@ -255,13 +255,8 @@ class _Kubelet:
         raise UnreadableNode("the kubelet's state is what the NUMAZones tell")
 
     def verdict(self, pod: BoundPod) -> str | None:
-        """Return what the kubelet did: Admitted, or its reason for a rejection; None while that is unknown."""
-        rejection = rejected_by_kubelet(pod)
-        if rejection:
-            return rejection
-        if pod.node and (pod.acknowledged or pod.phase in {"Running", "Succeeded"}):
-            return ADMITTED
-        return None
+        """Return what the kubelet did: Admitted, or the reason of its rejection; None: not known yet."""
+        return kubelet_verdict(pod)
 
     def outcome(self, verdict: str, _pod: BoundPod) -> str:
         """Return the verdict: a kubelet writes nothing else."""
@@ -273,6 +268,16 @@ class _Kubelet:
 
 
 _THE_KUBELET: Model = _Kubelet()
+
+
+def kubelet_verdict(pod: BoundPod) -> str | None:
+    """Return what the kubelet did: Admitted, or its reason for a rejection; None while that is unknown."""
+    rejection = rejected_by_kubelet(pod)
+    if rejection:
+        return rejection
+    if pod.node and (pod.acknowledged or pod.phase in {"Running", "Succeeded"}):
+        return ADMITTED
+    return None
 
 
 def rejected_by_kubelet(pod: BoundPod) -> str:

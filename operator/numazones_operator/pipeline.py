@@ -16,7 +16,6 @@ from collections.abc import Callable
 from numazones.cluster import ClusterPod
 from numazones.prediction import Prediction
 from numazones_client import Client
-from numazones_koordinator.scheduler import Scheduler
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror.cluster_state import Clock, ClusterState
 from numazones_operator.options import Options
@@ -52,7 +51,7 @@ class Pipeline:
         self.state = ClusterState(
             settle=options.settle,
             pod_changed=self.pod_changed,
-            scheduler=Scheduler(names=frozenset({options.koordinator_scheduler})),
+            settings=options.settings_of_models,
             clock=clock,
             wall=wall,
         )

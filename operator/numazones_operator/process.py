@@ -23,13 +23,11 @@ from numazones.api.meta import NODE_LABEL
 from numazones_client import Client, ClusterConfig, Decoder, Pace, Reflector, RetryPolicy, by_uid, load
 from numazones_client.resources import (
     ADMISSION_PREDICTIONS,
-    KOORDINATOR_DEVICES,
     LEASES,
     NODE_RESOURCE_TOPOLOGIES,
     NODES,
     NUMAZONES,
     PODS,
-    TOPOLOGY_AWARE_POLICIES,
     Resource,
 )
 from numazones_operator.handlers import Memo
@@ -288,10 +286,13 @@ class Operator:
         )
         yield self._reflector(NUMAZONES, decoding.ZONES, state.zones)
         yield self._reflector(NODE_RESOURCE_TOPOLOGIES, decoding.TOPOLOGIES, state.topologies, optional=True)
-        yield self._reflector(KOORDINATOR_DEVICES, decoding.DEVICES, state.devices, optional=True)
-        yield self._reflector(
-            TOPOLOGY_AWARE_POLICIES, decoding.CONFIGURATIONS, state.configurations, optional=True
-        )
+        for kind, table in state.model_objects.items():
+            yield self._reflector(
+                Resource(kind.group, kind.version, kind.plural, namespaced=kind.namespaced),
+                decoding.MODEL_OBJECTS,
+                table,
+                optional=True,
+            )
         yield self._reflector(PODS, pods, state.pods)
         yield self._reflector(ADMISSION_PREDICTIONS, published, self.pipeline.publisher.published)
         if self.options.rebalance:

@@ -17,7 +17,8 @@ from numazones.placement import Model
 from numazones_client import NotFound
 from numazones_client.resources import PODS
 from numazones_operator.process import Operator
-from numazones_operator.verification.verifier import Expectation, Truth, Verification, outcome
+from numazones_operator.verification.verifier import Expectation, Truth, Verification
+from numazones.placement.models import kubelet_verdict
 from numazones_simulator import node_kinds, other_workloads
 from numazones_simulator.kubelet.nri import TopologyAwarePlugin
 from numazones_simulator.workload import Workload
@@ -112,9 +113,9 @@ class Witness:
 
 
 async def undecided(loop: Loop) -> list[str]:
-    """Pods that have a node but no outcome yet."""
+    """Pods that have a node but no kubelet_verdict yet."""
     pods = [ClusterPod.from_api(body) for body in await loop.client.list(PODS)]
-    return [pod.name for pod in pods if pod.node and prediction.relevant(pod) and outcome(pod) is None]
+    return [pod.name for pod in pods if pod.node and prediction.relevant(pod) and kubelet_verdict(pod) is None]
 
 
 def outcomes(series: dict[str, float]) -> dict[tuple[str, str], float]:

@@ -135,7 +135,7 @@ class ClusterFigures:
 def figures_of(node: ClusterNode, shapes: tuple[Shape, ...]) -> NodeFigures:
     """Work out what is shown of a node."""
     state = node.state
-    if node.policy_state is not None:
+    if node.known is not None and state is None:
         return NodeFigures()  # known, but not as amounts that the kubelet binds
     if state is None:
         return NodeFigures(stale=node.unknown.reason if node.unknown is not None else "Unknown")

@@ -15,7 +15,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from numazones.placement import Model
+from numazones.placement import models
+from numazones.placement.kubelet import KUBELET
 from numazones_client import APIError, Resource, Unreachable
 from numazones_operator.verification.causes import Accuracy
 from numazones_operator.verification.owner_rejections import OwnerRejections
@@ -76,7 +77,7 @@ class Metrics:
             "numazones_prediction_accuracy_total",
             "The same pods by how right the prediction was: right; wrong because of a race (pods came or "
             "went, and the kubelet knew first), of stale zones, or of the model; unknown: nothing was "
-            "predicted; and by who places pods on the node: kubelet, koordinator, topology-aware, or "
+            "predicted; and by who places pods on the node: kubelet, another placement model by its name, or "
             "unknown. Told up to 30 s later.",
             ("accuracy", "model"),
         )
@@ -92,7 +93,7 @@ class Metrics:
 
     def _begin(self) -> None:
         """Show as 0 what may come: of a series that begins at 1, no rate shows the first."""
-        for model in Model:
+        for model in (KUBELET, *models.models()):
             for accuracy in Accuracy:
                 self.accuracy.labels(accuracy.lower(), model)
         for reason in ("admissible", "unconcerned", "timeout"):

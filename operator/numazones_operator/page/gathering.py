@@ -217,7 +217,7 @@ class Gathering:
         """The node whose kubelet comes nearest to taking a pod that fits nowhere."""
         if found.verdict != prediction.INADMISSIBLE:
             return None
-        kubelets = (reason for reason in found.reasons if reason.source is prediction.Source.KUBELET)
+        kubelets = (reason for reason in found.reasons if reason.source == SOURCE)
         first = next(kubelets, None)
         return None if first is None else self._pipeline.state.node(first.node)
 

@@ -22,9 +22,10 @@ from numazones.api.prediction import (
     PredictionSummary,
 )
 from numazones.cluster import ClusterPod
+from numazones.placement import ADMITTED
 from numazones.prediction import UNKNOWN, Prediction, Reason
 from numazones.wording import shortened
-from numazones_operator.verification.causes import ADMITTED, Accuracy
+from numazones_operator.verification.causes import Accuracy
 from numazones_operator.verification.rejection_advice import brief_of, explanation_of
 from numazones_operator.verification.verifier import Verification
 

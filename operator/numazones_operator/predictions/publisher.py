@@ -15,6 +15,8 @@ from typing import Any
 
 from numazones import timestamp
 from numazones.cluster import ClusterPod
+from numazones.placement import ADMITTED
+from numazones.placement.models import kubelet_verdict
 from numazones.prediction import Prediction
 from numazones_client import (
     AlreadyExists,
@@ -41,9 +43,8 @@ from numazones_operator.predictions.admission_predictions import (
 )
 from numazones_operator.predictions.events import COMPONENT, Announcements
 from numazones_operator.rate_limit import TokenBucket
-from numazones_operator.verification.causes import ADMITTED
 from numazones_operator.verification.rejection_advice import advice_of, explanation_of
-from numazones_operator.verification.verifier import Verification, outcome
+from numazones_operator.verification.verifier import Verification
 
 _WORKERS = 16
 _ADVICE_RATE = 2.0
@@ -60,7 +61,7 @@ class _Order:
     pod: ClusterPod
     prediction: Prediction | None
     status: dict[str, Any]
-    """Empty: what is published already, with the pod's outcome."""
+    """Empty: what is published already, with the pod's kubelet_verdict."""
     since: float
     tries: int = 0
 
@@ -83,7 +84,7 @@ class Publisher:
     ) -> None:
         """``rate`` in writes per second; ``pod_of`` gives the pod of a UID, if it is still there.
 
-        ``expects`` tells whether a pod's outcome is waited for, so that ``verified`` will be told;
+        ``expects`` tells whether a pod's kubelet_verdict is waited for, so that ``verified`` will be told;
         ``recommended`` names the recommendation in force that makes room for the pod of a UID.
         """
         self._client = client
@@ -133,7 +134,7 @@ class Publisher:
             self.offer(*latest, self._clock())
 
     def verified(self, pod: ClusterPod, verification: Verification) -> None:
-        """Take the outcome of a prediction. Pods that were never told about are, if all is not well."""
+        """Take the kubelet_verdict of a prediction. Pods that were never told about are, if all is not well."""
         waited, prediction = self._latest.pop(pod.full_name, (pod, None))
         if waited.uid != pod.uid:
             prediction = None
@@ -162,7 +163,7 @@ class Publisher:
         known = self.published.get(pod.full_name)
         if not self._writes or known is None or known.pod_uid != pod.uid or known.settled:
             return
-        actual = outcome(pod)
+        actual = kubelet_verdict(pod)
         if actual is None or pod.uid in self._outcomes or self._expects(pod.uid):
             return
         self._outcomes.add(pod.uid)
@@ -220,7 +221,9 @@ class Publisher:
             return
         if waiting is not None and waiting.pod.uid == order.pod.uid:
             order.since = min(order.since, waiting.since)
-        urgent = known is None or known.verdict != order.status.get("verdict") or "outcome" in order.status
+        urgent = (
+            known is None or known.verdict != order.status.get("verdict") or "kubelet_verdict" in order.status
+        )
         self._urgent.pop(key, None)
         self._normal.pop(key, None)
         (self._urgent if urgent else self._normal)[key] = order
@@ -327,9 +330,9 @@ class Publisher:
             self._announcements.verdict(order.pod, order.prediction, before=before)
 
     async def _completed(self, pod: ClusterPod) -> dict[str, Any]:
-        """What an earlier leader has published, with the outcome."""
+        """What an earlier leader has published, with the kubelet_verdict."""
         body = await self._client.get(ADMISSION_PREDICTIONS, pod.name, namespace=pod.namespace)
-        return with_outcome(body.get("status") or {}, pod, outcome(pod) or ADMITTED)
+        return with_outcome(body.get("status") or {}, pod, kubelet_verdict(pod) or ADMITTED)
 
     async def _create(self, order: _Order, known: Published | None) -> None:
         """Create the object; one of an earlier pod of the same name makes way."""

@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 
 from numazones.api.rebalance import RecommendedMove
 from numazones.cluster import Cluster, ClusterPod
+from numazones.placement import ADMITTED
+from numazones.placement.models import kubelet_verdict
 from numazones.rebalance.budgets import Headroom
 from numazones.rebalance.candidates import Situation
 from numazones.rebalance.custom_resources import standing_goals, title
@@ -17,8 +19,6 @@ from numazones.rebalance.moves import Move, Placement, Plan, replacement, zones_
 from numazones.rebalance.policy import Policy
 from numazones.rebalance.proof import prove
 from numazones_operator.rebalance.objects import VERIFIED, PolicyObject, Recommendation, read
-from numazones_operator.verification.causes import ADMITTED
-from numazones_operator.verification.verifier import outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ def realized(item: Recommendation, goal: Goal | None, cluster: Cluster) -> int:
 def _fulfils(pod: ClusterPod, uid: str, item: Recommendation) -> bool:
     """Whether a pod is what an owner in a loop of rejections wanted: one that was admitted since."""
     owner = pod.controller
-    if owner is None or owner.uid != uid or outcome(pod) != ADMITTED:
+    if owner is None or owner.uid != uid or kubelet_verdict(pod) != ADMITTED:
         return False
     made, proposed = read(pod.created), read(item.created)
     return made is not None and proposed is not None and made >= proposed

@@ -15,11 +15,12 @@ from importlib.metadata import version
 from itertools import accumulate
 
 from numazones import timestamp
+from numazones.placement import ADMITTED
 from numazones.whatif import miss
 from numazones.whatif.miss import Answer, Miss
 from numazones_client import APIError, Client, Forbidden, NotFound
 from numazones_client.resources import CONFIG_MAPS
-from numazones_operator.verification.causes import ADMITTED, Accuracy
+from numazones_operator.verification.causes import Accuracy
 from numazones_operator.verification.verifier import Verification
 
 NAME = "numazones-operator-misses"

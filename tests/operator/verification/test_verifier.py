@@ -1,4 +1,4 @@
-"""What counts as an outcome, what as a miss, and what admissions add to the kubelet-like counters."""
+"""What counts as an kubelet_verdict, what as a miss, and what admissions add to the kubelet-like counters."""
 
 import logging
 from typing import Any
@@ -13,7 +13,8 @@ from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror.since_snapshot import SinceSnapshot
 from numazones_operator.verification.causes import Accuracy
 from numazones_operator.verification.rejection_advice import advice_of, explanation_of
-from numazones_operator.verification.verifier import Truth, Verification, alignment, outcome
+from numazones_operator.verification.verifier import Truth, Verification, alignment
+from numazones.placement.models import kubelet_verdict
 from numazones_simulator import node_kinds
 from tests.operator.closed_loop import pod_body
 
@@ -55,7 +56,7 @@ UNREADY = {"type": "Ready", "status": "False", "reason": "ContainersNotReady"}
     ],
 )
 def test_what_the_kubelet_did_is_read_from_the_status(status: dict[str, Any], expected: str | None) -> None:
-    assert outcome(pod(**status)) == expected
+    assert kubelet_verdict(pod(**status)) == expected
 
 
 class Watched:
