@@ -11,7 +11,7 @@ Other admission checks of the kubelet, such as the node-resources check that fol
 here; ``allocatable`` amounts of a node are the scheduler's business.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
@@ -101,15 +101,6 @@ class Admission:
         return None if cpus is None and memory is None else PodAllocation(cpus or 0, memory or ())
 
 
-@dataclass(frozen=True, slots=True)
-class Overlay:
-    """A node with more pods on it."""
-
-    node: Node
-    admissions: tuple[Admission, ...]
-    """One per pod that the snapshot did not know, in order."""
-
-
 Observer = Callable[[str, Sequence[ResourceHints], Hint, bool], None]
 """Told about every merge: container (empty: the pod as a whole), hints, merged hint, admitted."""
 
@@ -150,20 +141,6 @@ def all_started(node: Node, pod: Pod) -> Node:
     return Node(
         node.kubelet, node.cpus, node.kubelet.memory.release(node.memory, pod.uid, inits), node.devices
     )
-
-
-def overlay(node: Node, pods: Iterable[Pod]) -> Overlay:
-    """Add pods that are bound to a node but not yet in its snapshot, in the order of their creation.
-
-    Pods that hold something on the node already are skipped.
-    """
-    admissions = []
-    for pod in sorted(pods, key=lambda pod: pod.created):
-        if not node.holds(pod.uid):
-            admission = admit(node, pod)
-            admissions.append(admission)
-            node = admission.node
-    return Overlay(node, tuple(admissions))
 
 
 def _allocation(node: Node, uid: str, container: str, affinity: Hint) -> ContainerAllocation:

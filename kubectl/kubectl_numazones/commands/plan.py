@@ -80,7 +80,7 @@ def command(
     """
     seen = read(source)
     body = _DEFAULT_POLICY if policy_file is None else _policy_body(policy_file)
-    spec = RebalancePolicy.from_api(body).spec
+    spec = RebalancePolicy.from_api(body, strict=policy_file is not None).spec
     policy = policy_of(spec, seen.priority_classes)
     if movable is not None:
         return _why_not(seen, source, policy, movable)
