@@ -20,7 +20,6 @@ from numazones.cluster import MIRROR, ClusterNode, ClusterPod
 from numazones.fragmentation import InvalidShape, Shape
 from numazones.label_selector import LabelSelector
 from numazones.whatif import settings as kubelet_settings
-from numazones.whatif.blueprint import Blueprint, UnknownNode
 from numazones.whatif.experiment import (
     EXCLUSIVE,
     REJECTED,
@@ -31,7 +30,8 @@ from numazones.whatif.experiment import (
     compare,
     shape_of,
 )
-from numazones.whatif.machine_type import blueprint
+from numazones.whatif.machine_type import node_template
+from numazones.whatif.node_template import NodeTemplate, UnknownNode
 from numazones.whatif.settings import Settings
 from numazones.whatif.workload import Group, History, Recipe, Workload
 from numazones.wording import counted
@@ -141,7 +141,7 @@ _OPTIONS = (
 class _Scene:
     """Where things happen and what happens."""
 
-    nodes: tuple[Blueprint, ...]
+    nodes: tuple[NodeTemplate, ...]
     workload: Workload
     examples: Sequence[ClusterPod]
     """Pods that show what is asked for."""
@@ -198,7 +198,7 @@ def _keeping(path: Path | None) -> Callable[[Mapping[int, Run]], None]:
     return (lambda _: None) if path is None else partial(kept_runs.append, path)
 
 
-def _variant(nodes: Sequence[Blueprint], settings: Settings) -> Variant:
+def _variant(nodes: Sequence[NodeTemplate], settings: Settings) -> Variant:
     """The nodes under some settings, with the gates that their options need on any of them."""
     whole: dict[str, str] = dict(settings)
     for node in nodes:
@@ -242,14 +242,14 @@ def _of_machine(asked: Asked, machine: str, given: Settings) -> _Scene:
         raise click.UsageError("--machine stands for the nodes; leave -f and --nodes away")
     if not asked.groups:
         raise click.UsageError("say which pods arrive at the machine: --pods 20xcpu=4,memory=8Gi")
-    made = with_settings(blueprint(machine, name="machine-1"), given)
+    made = with_settings(node_template(machine, name="machine-1"), given)
     nodes = (
         replace(made, node=replace(made.node, name=f"machine-{n}")) for n in range(1, asked.machines + 1)
     )
     return _drawn(asked, tuple(nodes))
 
 
-def _drawn(asked: Asked, nodes: tuple[Blueprint, ...]) -> _Scene:
+def _drawn(asked: Asked, nodes: tuple[NodeTemplate, ...]) -> _Scene:
     """Pods by recipe."""
     groups = tuple(map(Group.parse, asked.groups))
     recipe = _recipe(asked, groups)
@@ -279,12 +279,12 @@ def _of_recording(asked: Asked, directory: Path, given: Settings) -> _Scene:
     return _Scene(_known(nodes, given), History(tuple(events)), pods, words, random=False)
 
 
-def _known(nodes: Sequence[ClusterNode], given: Settings) -> tuple[Blueprint, ...]:
+def _known(nodes: Sequence[ClusterNode], given: Settings) -> tuple[NodeTemplate, ...]:
     """The nodes whose kubelets' settings decide; the others are named, and left out."""
     found, left_out = [], []
     for node in nodes:
         try:
-            found.append(with_settings(Blueprint.of(node), given))
+            found.append(with_settings(NodeTemplate.of(node), given))
         except UnknownNode as error:
             left_out.append(str(error))
     if left_out:
@@ -295,7 +295,7 @@ def _known(nodes: Sequence[ClusterNode], given: Settings) -> tuple[Blueprint, ..
     return tuple(found)
 
 
-def with_settings(node: Blueprint, given: Settings) -> Blueprint:
+def with_settings(node: NodeTemplate, given: Settings) -> NodeTemplate:
     """Return the node with settings, and the gates that their options need."""
     return node.with_settings(kubelet_settings.with_needed_gates(node.config, given)) if given else node
 

@@ -15,7 +15,7 @@ from numazones.machine import Machine
 from numazones.machines import Shape, build
 from numazones.quantity import Quantity
 from numazones.resources import CPU, MEMORY
-from numazones.whatif.blueprint import Blueprint, memory_left
+from numazones.whatif.node_template import NodeTemplate, allocatable_memory
 
 _DEFAULTS = {"sockets": 1, "numa": 1, "threads": 2}
 _COUNTS = (*_DEFAULTS, "cores")
@@ -29,7 +29,7 @@ class InvalidMachineType(NumazonesError):
     """A text describes no machine; the message quotes what is wrong with it."""
 
 
-def blueprint(text: str, *, name: str) -> Blueprint:
+def node_template(text: str, *, name: str) -> NodeTemplate:
     """Return a node of the machine type.
 
     Its kubelet has static CPU and memory managers and the policy single-numa-node, and keeps the first core
@@ -51,10 +51,10 @@ def blueprint(text: str, *, name: str) -> Blueprint:
         }
     )
     free = machine.all_cpus & ~first_core(machine)
-    amounts = {CPU: _MILLI * free.bit_count(), **memory_left(machine, config)}
+    amounts = {CPU: _MILLI * free.bit_count(), **allocatable_memory(machine, config)}
     counts = {resource: len(items) for resource, items in devices.items()}
     node = ClusterNode(name, allocatable={**amounts, **counts}, pod_slots=_POD_SLOTS)
-    return Blueprint(node, machine, config, devices)
+    return NodeTemplate(node, machine, config, devices)
 
 
 def first_core(machine: Machine) -> int:

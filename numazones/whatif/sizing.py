@@ -19,9 +19,9 @@ from numazones.kubelet.explanation import explain
 from numazones.machine import Machine
 from numazones.prediction import beside
 from numazones.resources import CPU
-from numazones.whatif.blueprint import Blueprint, started
-from numazones.whatif.draws import Draws
 from numazones.whatif.experiment import shape_of_pod
+from numazones.whatif.node_template import NodeTemplate, start_nodes
+from numazones.whatif.random_numbers import RandomNumbers
 from numazones.whatif.settings import Settings
 from numazones.whatif.trial import Outcome, run
 from numazones.whatif.workload import Group
@@ -45,13 +45,13 @@ class Size:
     """Why there is none: a pod that not even an empty machine takes; the figures are then of no pods."""
 
 
-def size(machine: Blueprint, groups: Sequence[Group], settings: Settings) -> Size:
+def size(machine: NodeTemplate, groups: Sequence[Group], settings: Settings) -> Size:
     """Say how many machines hold all pods under some settings.
 
     Raises:
         InvalidConfiguration: the kubelet would not start; the message is its own.
     """
-    (empty,) = started([machine.with_settings(settings)])
+    (empty,) = start_nodes([machine.with_settings(settings)])
     ordered = sorted(groups, key=lambda group: -_share(group.largest, empty))
     shapes = [shape for group in groups if (shape := shape_of_pod(group.largest)) is not None]
     smallest = min(shapes, key=lambda shape: shape.cpus, default=None)
@@ -92,7 +92,7 @@ def _first_fit(empty: ClusterNode, groups: Iterable[Group]) -> tuple[list[Cluste
     placed: list[ClusterPod] = []
     for group in groups:
         first = 0  # nobody leaves: what has rejected a pod of the group would reject the next one too
-        for pod in group.pods(Draws(0, 0), len(placed)):
+        for pod in group.pods(RandomNumbers(0, 0), len(placed)):
             while (taken := _taken(pod, machines, first, empty)) is None:
                 first += 1
             machines[first : first + 1] = [taken]
@@ -146,7 +146,7 @@ POLICIES = ("single-numa-node", "restricted", "best-effort", "none")
 """Strictest first: what promises more is preferred where it costs nothing."""
 
 
-def choices(machine: Blueprint, reserved: int) -> list[Settings]:
+def choices(machine: NodeTemplate, reserved: int) -> list[Settings]:
     """Return the settings worth comparing: every policy, the reserved CPUs in one place or spread.
 
     ``reserved`` CPUs are whole cores as far as it goes: those with the lowest CPUs of the first NUMA node, or

@@ -8,7 +8,7 @@ import click
 from kubectl_numazones import kept_misses, recording, screen
 from kubectl_numazones.cluster import Source, source_options
 from numazones.whatif.history import Outcome
-from numazones.whatif.miss import Answer, replay
+from numazones.whatif.wrong_prediction import Answer, replay
 from numazones.wording import counted
 
 _EPILOG = """
