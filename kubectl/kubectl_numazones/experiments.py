@@ -34,7 +34,7 @@ from numazones.whatif.machine_type import node_template
 from numazones.whatif.node_template import NodeTemplate, UnknownNode
 from numazones.whatif.settings import Settings
 from numazones.whatif.workload import Group, History, Recipe, Workload
-from numazones.wording import counted
+from numazones.wording import pluralize
 
 _ENOUGH_RUNS = 30
 _BOUND_BY_OWNER = frozenset({"DaemonSet", "Node"})
@@ -162,7 +162,7 @@ def experiment_of(asked: Asked, variants: Iterable[Settings]) -> tuple[Experimen
     shape = _shape(asked, scene)
     experiment = Experiment(made, scene.workload, asked.seed, shape)
     experiment.check()
-    return experiment, f"{scene.pods} on {counted(len(scene.nodes), 'node')}", scene.random
+    return experiment, f"{scene.pods} on {pluralize(len(scene.nodes), 'node')}", scene.random
 
 
 def perform(asked: Asked, experiment: Experiment, *, random: bool) -> Comparison:
@@ -234,7 +234,7 @@ def _scene(asked: Asked) -> _Scene:
     if not pods:
         raise NotThere("no pod is on these nodes or waits; say which ones arrive: --pods 20xcpu=4,memory=8Gi")
     recipe = _recipe(asked, (pods,))
-    return _Scene(nodes, recipe, recipe.examples(), _words(asked, counted(len(pods), "pod")), random=True)
+    return _Scene(nodes, recipe, recipe.examples(), _words(asked, pluralize(len(pods), "pod")), random=True)
 
 
 def _of_machine(asked: Asked, machine: str, given: Settings) -> _Scene:
@@ -275,7 +275,7 @@ def _of_recording(asked: Asked, directory: Path, given: Settings) -> _Scene:
         raise click.UsageError("a recording has pods and order of its own: leave --pods and the like away")
     nodes, events = recording.history(directory)
     pods = [event for event in events if isinstance(event, ClusterPod)]
-    words = f"{counted(len(pods), 'pod')} as recorded"
+    words = f"{pluralize(len(pods), 'pod')} as recorded"
     return _Scene(_known(nodes, given), History(tuple(events)), pods, words, random=False)
 
 
@@ -288,7 +288,7 @@ def _known(nodes: Sequence[ClusterNode], given: Settings) -> tuple[NodeTemplate,
         except UnknownNode as error:
             left_out.append(str(error))
     if left_out:
-        more = f", and {counted(len(left_out) - 1, 'other')}" if len(left_out) > 1 else ""
+        more = f", and {pluralize(len(left_out) - 1, 'other')}" if len(left_out) > 1 else ""
         screen.warn(f"left out: {left_out[0]}{more}")
     if not found:
         raise NotThere("there is no node whose state is known, and on which the kubelet places pods")
@@ -331,6 +331,6 @@ def label(name: str, shape: Shape | None) -> str:
 
 def told(comparison: Comparison, happens: str) -> str:
     """Say what was done."""
-    runs = counted(comparison.runs, "run")
+    runs = pluralize(comparison.runs, "run")
     rough = "; below 30, intervals are too narrow" if 1 < comparison.runs < _ENOUGH_RUNS else ""
     return f"{happens}; {runs} with seed {comparison.seed}{rough}"

@@ -34,7 +34,7 @@ from numazones.kubelet.startup import Kubelet as Started
 from numazones.kubelet.versions import release
 from numazones.machine import CPU, Machine, NUMANode
 from numazones.resources import HUGEPAGES, MEMORY, is_device, is_memory, page_kib
-from numazones.wording import counted
+from numazones.wording import pluralize
 
 __all__ = [
     "IncompleteZones",
@@ -202,7 +202,7 @@ def _agreeing(zones: Iterable[NUMAZone]) -> dict[int, NUMAZoneStatus]:
         raise IncompleteZones(f"node {name}: its zones were written at different moments; wait for the rest")
     if first.zones != len(known):
         raise IncompleteZones(
-            f"node {name}: {len(known)} of {counted(first.zones, 'zone')} published so far; wait for the rest"
+            f"node {name}: {len(known)} of {pluralize(first.zones, 'zone')} published so far; wait for the rest"
         )
     return known
 

@@ -26,7 +26,7 @@ from numazones.kubelet.preemption import PODS, NoVictims, victims_for
 from numazones.kubelet.rejection import UNEXPECTED
 from numazones.pod import Pod
 from numazones.resources import CPU, MEMORY, STORAGE, figures, is_memory
-from numazones.wording import counted
+from numazones.wording import pluralize
 
 EVICTED = "Evicted"
 OUT_OF = "OutOf"
@@ -151,7 +151,7 @@ class _Insufficient:
     @property
     def sentence(self) -> str:
         if self.resource == PODS:
-            return f"the node runs {counted(self.used, 'pod')} and takes {self.capacity}"
+            return f"the node runs {pluralize(self.used, 'pod')} and takes {self.capacity}"
         asked, used, capacity = figures(self.resource, self.requested, self.used, self.capacity)
         return f"asks for {asked} {self.resource}; pods on the node have asked for {used} of its {capacity}"
 

@@ -15,7 +15,7 @@ from numazones.kubelet.hints import masks_of_size
 from numazones.kubelet.node import Node
 from numazones.kubelet.rejection import EMPTY_POD_SHARED_POOL, SMT_ALIGNMENT, TOPOLOGY_AFFINITY, Rejection
 from numazones.resources import CPU, figures, is_memory
-from numazones.wording import counted, enumerated
+from numazones.wording import enumeration, pluralize
 
 # With more NUMA nodes than the kubelet takes by default, not all their sets are looked at.
 _MANY = 8
@@ -125,7 +125,7 @@ class _Inspection:
         shortages = tuple(short for short in shortages if pinned or not is_memory(short.resource))
         if not shortages:
             return Shortfall(rejection.message)
-        return Shortfall(f"needs {enumerated(self._left(short) for short in shortages)}", shortages)
+        return Shortfall(f"needs {enumeration(self._left(short) for short in shortages)}", shortages)
 
     def _needs(self, demand: Demand) -> list[_Need]:
         attempt, kubelet = self.attempt, self.kubelet
@@ -173,13 +173,15 @@ class _Inspection:
         manager = self.kubelet.cpus
         wanted, per_core = self.attempt.demand.cpus, manager.topology.cpus_per_core
         if wanted % per_core:
-            return Shortfall(f"asks for {counted(wanted, 'CPU')}, no multiple of a core's {per_core} threads")
+            return Shortfall(
+                f"asks for {pluralize(wanted, 'CPU')}, no multiple of a core's {per_core} threads"
+            )
         whole = (self.attempt.cpus.default & ~manager.reserved_physical).bit_count()
         possible = (manager.topology.all_cpus & ~manager.reserved_physical).bit_count() >= wanted
         shortage = Shortage(CPU, wanted, whole, tuple(cpuset.ids(self.kubelet.machine.numa_mask)), possible)
         return Shortfall(
             f"needs {_amount(CPU, wanted)} in whole cores; "
-            f"{counted(whole, 'CPU')} {'is' if whole == 1 else 'are'} left on cores without reserved CPUs",
+            f"{pluralize(whole, 'CPU')} {'is' if whole == 1 else 'are'} left on cores without reserved CPUs",
             (shortage,),
         )
 
@@ -203,7 +205,7 @@ class _Inspection:
             for mask, _ in masks_of_size(manager.numa_mask, size)
             if affinity & ~mask == 0 and not manager.blocked(attempt.memory, mask)
         }
-        amounts = enumerated(_amount(need.resource, need.amount) for need in needs)
+        amounts = enumeration(_amount(need.resource, need.amount) for need in needs)
         needs_words = f"needs {amounts}"
         if affinity:
             needs_words = (
@@ -217,7 +219,7 @@ class _Inspection:
         )
         if not per_mask[nearest]:
             return Shortfall(f"{needs_words}; {self._groups() or rejection.message}")
-        offers = enumerated(_amount(short.resource, short.offered) for short in per_mask[nearest])
+        offers = enumeration(_amount(short.resource, short.offered) for short in per_mask[nearest])
         why = f" ({self._groups()})" if self._groups() else ""
         most = f"at most {offers} can be had, on {name_numas(nearest)}"
         return Shortfall(f"{needs_words}; {most}{why}", per_mask[nearest])
@@ -258,7 +260,7 @@ class _Inspection:
         nearest = min(masks, key=lambda mask: (len(per_mask[mask]), _gap(per_mask[mask]), mask))
         if not per_mask[nearest]:
             return Shortfall(self._groups() or "no set of NUMA nodes suits all resources at once")
-        lacks = enumerated(
+        lacks = enumeration(
             f"{_figures(short.resource, short.needed - short.offered)[0]} of the "
             f"{_amount(short.resource, short.needed)}"
             for short in per_mask[nearest]
@@ -270,7 +272,7 @@ class _Inspection:
     def _different_widths(self, needs: Sequence[_Need], widths: Sequence[int]) -> Shortfall:
         """Resources that take different numbers of NUMA nodes even when empty; and which is short now."""
         narrow, wide = (
-            enumerated(need.resource for need in needs if need.width == width)
+            enumeration(need.resource for need in needs if need.width == width)
             for width in (widths[0], widths[-1])
         )
         sentence = (
@@ -280,7 +282,7 @@ class _Inspection:
         short = tuple(best for need in needs if (best := self._best(need)) is not None)
         if not short:
             return Shortfall(sentence)
-        now = enumerated(
+        now = enumeration(
             f"{offered} of {needed} {_noun(one.resource, one.needed)} on {name_numas(cpuset.of(one.numas))}"
             for one in short
             for needed, offered in [_figures(one.resource, one.needed, one.offered)]
@@ -342,7 +344,7 @@ class _Inspection:
         groups = sorted({group for group, users in zip(memory.groups, memory.users, strict=True) if users})
         if not groups:
             return ""
-        bound = enumerated(
+        bound = enumeration(
             f"{name_numas(group)} {'by itself' if group.bit_count() == 1 else 'together'}" for group in groups
         )
         return f"memory in use binds {bound}, and others may use memory there only in the same way"

@@ -15,7 +15,7 @@ from numazones.cluster import MIRROR, Cluster, ClusterPod
 from numazones.rebalance import protections as names
 from numazones.rebalance.budgets import Headroom
 from numazones.rebalance.protections import Protections
-from numazones.wording import counted
+from numazones.wording import pluralize
 
 EVICT = "descheduler.alpha.kubernetes.io/evict"
 PREFER_NO_EVICTION = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
@@ -194,7 +194,7 @@ def _protected_by_age_or_number(
         if number < protections.min_replicas:
             yield Objection(
                 "MinReplicas",
-                f"owner has {counted(number, 'replica')} which is less than "
+                f"owner has {pluralize(number, 'replica')} which is less than "
                 f"minReplicas of {protections.min_replicas}",
             )
     age = protections.min_pod_age

@@ -20,7 +20,7 @@ from numazones.rebalance.moves import Disruption, Move, Placement, Plan, evict, 
 from numazones.rebalance.policy import Policy
 from numazones.rebalance.proof import Proof, prove
 from numazones.rebalance.search import Breadth, Expired, Found, Search, Step
-from numazones.wording import counted
+from numazones.wording import pluralize
 
 _Item = TypeVar("_Item")
 
@@ -85,9 +85,9 @@ class _Planning:
     def _why_nothing(self) -> str:
         if not self._movable:
             return "no pod may be moved"
-        within = counted(self._policy.max_evictions, "eviction")
+        within = pluralize(self._policy.max_evictions, "eviction")
         late = " before time was up" if self._expired() else ""
-        barred = counted(len(self._barred), "move")
+        barred = pluralize(len(self._barred), "move")
         besides = f" besides {barred} of plans that failed, barred for the cooldown" if self._barred else ""
         return f"no plan was found within {within}{besides}{late}"
 

@@ -15,7 +15,7 @@ from numazones.rebalance.goals import FitMore, Goal, measure
 from numazones.rebalance.moves import Plan, evict, place
 from numazones.rebalance.planner import plan
 from numazones.rebalance.policy import Policy
-from numazones.wording import counted
+from numazones.wording import pluralize
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ def what_if(
     before, movable = measure(goal, situation.cluster), len(candidates(situation, policy))
     plans: list[Plan] = []
     settled = 0
-    reason = f"after {counted(most_plans, 'plan')} no more were sought"
+    reason = f"after {pluralize(most_plans, 'plan')} no more were sought"
     while len(plans) < most_plans:
         outcome = plan(goal, situation, policy, expired=Effort(effort))
         if outcome.plan is None:

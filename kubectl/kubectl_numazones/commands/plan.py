@@ -19,7 +19,7 @@ from numazones.rebalance.goals import FitMore, Goal, Wanted, pending
 from numazones.rebalance.moves import Move
 from numazones.rebalance.policy import Policy
 from numazones.rebalance.whatif import Report, what_if
-from numazones.wording import counted
+from numazones.wording import pluralize
 
 _DEFAULT_POLICY = {
     "apiVersion": "numazones.io/v1alpha1",
@@ -126,7 +126,7 @@ def _policy_body(path: Path) -> dict[str, Any]:
 
 
 def _tell(goal: Goal, item: Report) -> None:
-    made = f"{counted(len(item.plans), 'plan')} with {counted(item.evictions, 'eviction')}"
+    made = f"{pluralize(len(item.plans), 'plan')} with {pluralize(item.evictions, 'eviction')}"
     click.echo(f"{title(goal)}: {item.before} now, {item.after} after {made}")
     rows = [_row(number, move) for number, made in enumerate(item.plans, 1) for move in made.moves]
     if rows:
@@ -135,7 +135,7 @@ def _tell(goal: Goal, item: Report) -> None:
         click.echo(f"  no further: {item.reason}")
         for rule, count in sorted(item.unmovable.items(), key=lambda entry: -entry[1]):
             click.echo(
-                f"  {counted(count, 'pod')} {'stays' if count == 1 else 'stay'} because of rule {rule}"
+                f"  {pluralize(count, 'pod')} {'stays' if count == 1 else 'stay'} because of rule {rule}"
             )
 
 

@@ -25,7 +25,7 @@ from numazones.prediction import ADMISSIBLE, INADMISSIBLE, Forecast, Kind, relev
 from numazones.rebalance.custom_resources import policy_of, title
 from numazones.rebalance.goals import pending
 from numazones.rebalance.whatif import carried_out, what_if
-from numazones.wording import counted, first_of
+from numazones.wording import first_of, pluralize
 from numazones_page import html
 from numazones_page.documents import (
     Documents,
@@ -127,7 +127,11 @@ def command(
         output.write_text(page, encoding="utf-8")
     except OSError as error:
         raise click.UsageError(f"{output} cannot be written: {error.strerror or error}") from error
-    figures = (counted(len(nodes), "node"), counted(len(waiting), "waiting pod"), counted(len(made), "plan"))
+    figures = (
+        pluralize(len(nodes), "node"),
+        pluralize(len(waiting), "waiting pod"),
+        pluralize(len(made), "plan"),
+    )
     click.echo(f"{output}: {', '.join(figures)}")
     return 0
 
@@ -235,7 +239,7 @@ def _table(name: str, document: Mapping[str, Any]) -> Documents:
             [says, *(f"{item['measures'][measure]['mean']:.2f}" for measure in measures)]
             for says, item in zip(names, variants, strict=True)
         ]
-    note = f"{counted(int(document['runs']), 'run')} with seed {document['seed']}: means"
+    note = f"{pluralize(int(document['runs']), 'run')} with seed {document['seed']}: means"
     if len(variants) <= _FEW:
         note += ", with their 95 % intervals; then the difference to the first column within the same run"
     return table_document(name, title="Kubelet settings compared", columns=columns, rows=rows, note=note)

@@ -16,7 +16,7 @@ from numazones.whatif.machine_type import node_template
 from numazones.whatif.node_template import NodeTemplate, start_nodes
 from numazones.whatif.sizing import Size, best, choices, size
 from numazones.whatif.workload import Group
-from numazones.wording import counted
+from numazones.wording import pluralize
 
 _EPILOG = """
 \b
@@ -98,7 +98,7 @@ def _reserved(base: NodeTemplate) -> int:
 
 
 def _tell(sizes: Sequence[Size], found: Size | None, wanted: Sequence[Group]) -> None:
-    pods = counted(sum(group.count for group in wanted), "pod")
+    pods = pluralize(sum(group.count for group in wanted), "pod")
     if found is None:
         click.echo(f"{pods}: on no number of such machines")
     else:
@@ -108,7 +108,7 @@ def _tell(sizes: Sequence[Size], found: Size | None, wanted: Sequence[Group]) ->
             if found.machines == found.at_least
             else f"at least {found.at_least} are needed"
         )
-        click.echo(f"{pods} on {counted(found.machines, 'machine')}, {least}; with {settings}")
+        click.echo(f"{pods} on {pluralize(found.machines, 'machine')}, {least}; with {settings}")
     click.echo()
     heads = _HEADS if any(one.misfit for one in sizes) else _HEADS[:-1]
     screen.print_table(heads, [_row(one)[: len(heads)] for one in sizes], right=_HEADS[2:7])

@@ -16,7 +16,7 @@ from numazones.pod import Pod
 from numazones.quantity import format_bytes
 from numazones.resources import CPU, is_memory
 from numazones.scheduling import placement_obstacles
-from numazones.wording import counted, some_of
+from numazones.wording import pluralize, some_of
 
 _DISTRIBUTE = "distribute-cpus-across-numa"
 
@@ -102,7 +102,7 @@ def _misfit(pod: ClusterPod, node: str, miss: alignment.Misfit) -> Finding:
 
     def told(*amounts: int) -> str:
         *others, last = amounts
-        what = counted(last, "CPU") if miss.resource == CPU else f"{figure(last)} {miss.resource}"
+        what = pluralize(last, "CPU") if miss.resource == CPU else f"{figure(last)} {miss.resource}"
         return " or ".join((*map(figure, others), what))
 
     if miss.granule:
@@ -148,8 +148,8 @@ def stranded(evidence: Evidence) -> Iterator[Finding]:
             short = "they ask for more CPUs" if zone.lacking == CPU else f"too little {zone.lacking} is left"
             yield hint(
                 f"{node.name} zone {zone.numa}",
-                f"{counted(zone.cpus, 'CPU')} {'is' if zone.cpus == 1 else 'are'} free that no pod of the "
-                f"{counted(len(shapes[level]), 'shape')} seen here can use within the zone: {short}",
+                f"{pluralize(zone.cpus, 'CPU')} {'is' if zone.cpus == 1 else 'are'} free that no pod of the "
+                f"{pluralize(len(shapes[level]), 'shape')} seen here can use within the zone: {short}",
                 "ask what moves would help: kubectl numazones plan --shape cpu=…; or size pods so that CPUs, "
                 "memory and devices run out together",
             )

@@ -27,7 +27,7 @@ from numazones.rebalance.moves import Plan
 from numazones.rebalance.planner import Outcome, plan
 from numazones.rebalance.policy import Policy
 from numazones.rebalance.whatif import unmovable_by_rule
-from numazones.wording import counted
+from numazones.wording import pluralize
 from numazones_client import APIError, Client, Conflict, NotFound
 from numazones_client.resources import EVENTS, REBALANCE_POLICIES, REBALANCE_RECOMMENDATIONS
 from numazones_operator.mirror.cluster_state import ClusterState
@@ -297,7 +297,7 @@ class Rebalancing:
             policy.name,
             policy.spec.mode,
             outcome.reason
-            or f"found a plan of {counted(len(outcome.plan.moves) if outcome.plan else 0, 'move')}",
+            or f"found a plan of {pluralize(len(outcome.plan.moves) if outcome.plan else 0, 'move')}",
         )
         return outcome
 
