@@ -140,7 +140,7 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class VariantMeasures:
     """A variant's measures."""
 
     settings: Settings
@@ -159,7 +159,7 @@ class Comparison:
     asked: int
     """Runs that were to be made."""
     shape: Shape | None
-    variants: tuple[Compared, ...]
+    variants: tuple[VariantMeasures, ...]
 
     def document(self) -> dict[str, Any]:
         """Return it as JSON has it."""
@@ -171,9 +171,9 @@ class Comparison:
             "variants": [
                 {
                     "settings": dict(variant.settings),
-                    "measures": {name: _listed(value) for name, value in variant.measures.items()},
+                    "measures": {name: _estimate_document(value) for name, value in variant.measures.items()},
                     "differences": {
-                        name: {**_listed(value.estimate), "more": value.more, "less": value.less}
+                        name: {**_estimate_document(value.estimate), "more": value.more, "less": value.less}
                         for name, value in variant.differences.items()
                     },
                 }
@@ -182,7 +182,7 @@ class Comparison:
         }
 
 
-def _listed(estimate: Estimate) -> dict[str, float]:
+def _estimate_document(estimate: Estimate) -> dict[str, float]:
     return {"mean": estimate.mean, "low": estimate.low, "high": estimate.high}
 
 
@@ -198,7 +198,7 @@ def compare(experiment: Experiment, runs: Sequence[Run], *, asked: int) -> Compa
     for variant, column in zip(experiment.variants, columns, strict=True):
         measures = {name: Estimate.of([row[name] for row in column]) for name in column[0]}
         differences = {} if column is first else {name: _difference(name, first, column) for name in measures}
-        compared.append(Compared(dict(variant.settings), measures, differences))
+        compared.append(VariantMeasures(dict(variant.settings), measures, differences))
     return Comparison(experiment.seed, len(runs), asked, experiment.shape, tuple(compared))
 
 

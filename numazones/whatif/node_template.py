@@ -16,7 +16,7 @@ from numazones.kubelet.device_manager import Device
 from numazones.kubelet.node import Node
 from numazones.machine import Machine
 from numazones.resources import CPU, MEMORY, hugepage_type
-from numazones.whatif.settings import RESERVED_CPUS, RESERVED_MEMORY, Settings, applied
+from numazones.whatif.settings import RESERVED_CPUS, RESERVED_MEMORY, Settings, apply
 
 _MILLI, _KIB = 1000, 1024
 
@@ -56,7 +56,7 @@ class NodeTemplate:
         Raises:
             InvalidSetting: a setting has no say in admission.
         """
-        config = applied(self.config, settings)
+        config = apply(self.config, settings)
         allocatable = {**self.node.allocatable, **_after_reservations(self.machine, config, settings)}
         return replace(self, config=config, node=replace(self.node, allocatable=allocatable))
 

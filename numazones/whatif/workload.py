@@ -99,13 +99,13 @@ class Group:
         """Yield its pods, numbered from ``first`` in the run."""
         templates: dict[tuple[tuple[str, str], ...], ClusterPod] = {}
         for index in range(first, first + self.count):
-            amounts = self._drawn(random, index)
+            amounts = self._amounts_of(random, index)
             key = tuple(amounts.items())
             if key not in templates:
                 templates[key] = _pod(amounts)
-            yield _named(templates[key], f"pod-{index}")
+            yield _with_name(templates[key], f"pod-{index}")
 
-    def _drawn(self, random: RandomNumbers, index: int) -> Mapping[str, str]:
+    def _amounts_of(self, random: RandomNumbers, index: int) -> Mapping[str, str]:
         """Resource → amount of the pod with this number in the run."""
         drawn = {}
         for name, amount in self.amounts:
@@ -165,7 +165,7 @@ class Recipe:
 
     def events(self, random: RandomNumbers) -> Iterator[Event]:
         """Yield what happens in one run."""
-        pods = list(self._arriving(random))
+        pods = list(self._arrivals(random))
         yield from pods
         everybody, away = len(pods), deque[ClusterPod]()
         for step in range(self.churn if everybody > self.away else 0):
@@ -180,7 +180,7 @@ class Recipe:
                 yield pod
                 everybody += 1
 
-    def _arriving(self, random: RandomNumbers) -> Iterator[ClusterPod]:
+    def _arrivals(self, random: RandomNumbers) -> Iterator[ClusterPod]:
         pods: list[ClusterPod] = []
         for number, group in enumerate(self.groups):
             if isinstance(group, Group):
@@ -198,7 +198,7 @@ class Recipe:
         ]
 
 
-def _named(pod: ClusterPod, name: str) -> ClusterPod:
+def _with_name(pod: ClusterPod, name: str) -> ClusterPod:
     admission = pod.admission
     named = (
         None if admission is None else admission.named({"name": name, "namespace": "default", "uid": name})

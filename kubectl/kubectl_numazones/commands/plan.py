@@ -15,7 +15,7 @@ from numazones.api.rebalance import RebalancePolicy
 from numazones.fragmentation import InvalidShape, Shape
 from numazones.rebalance.candidates import why_not
 from numazones.rebalance.custom_resources import policy_of, standing_goals, title
-from numazones.rebalance.goals import FitMore, Goal, Wanted, pending
+from numazones.rebalance.goals import FitMore, Goal, Wanted, pending_goals
 from numazones.rebalance.moves import Move
 from numazones.rebalance.policy import Policy
 from numazones.rebalance.whatif import Report, what_if
@@ -85,7 +85,9 @@ def command(
     if movable is not None:
         return _why_not(seen, source, policy, movable)
     goals = (
-        [*pending(seen.situation.cluster.pending.values()), *standing_goals(spec.goals)] if not shapes else []
+        [*pending_goals(seen.situation.cluster.pending.values()), *standing_goals(spec.goals)]
+        if not shapes
+        else []
     )
     goals += [_shape_goal(text) for text in shapes]
     found = [(goal, what_if(goal, seen.situation, policy, effort=effort)) for goal in goals]

@@ -59,6 +59,7 @@ def command(source: Source, node: str, output: Path, *, renames: bool) -> int:
             screen.warn(f"left out, for no name in it can be changed: {why}")
     writing.write(found, output)
     click.echo(
-        f"{output}: {pluralize(len(found.pods), 'pod')}, {pluralize(len(found.zones), 'zone')} of {found.name}"
+        f"{output}: {pluralize(len(found.pods), 'pod')}, {pluralize(len(found.zones), 'zone')} "
+        f"of {found.name}"
     )
     return 0

@@ -23,8 +23,8 @@ from numazones.errors import NumazonesError
 from numazones.fragmentation import InvalidShape, Shape
 from numazones.prediction import ADMISSIBLE, INADMISSIBLE, Forecast, Kind, relevant, unreadable
 from numazones.rebalance.custom_resources import policy_of, title
-from numazones.rebalance.goals import pending
-from numazones.rebalance.whatif import carried_out, what_if
+from numazones.rebalance.goals import pending_goals
+from numazones.rebalance.whatif import situation_after, what_if
 from numazones.wording import first_of, pluralize
 from numazones_page import html
 from numazones_page.documents import (
@@ -194,12 +194,12 @@ def _planned(seen: Seen, stuck: Iterable[ClusterPod], effort: int) -> Documents:
     """Plans for pods that fit nowhere, each made on the cluster as the one before leaves it."""
     documents: Documents = {}
     policy = policy_of(RebalancePolicySpec(), {})
-    for goal in pending(stuck):
+    for goal in pending_goals(stuck):
         situation = seen.situation
         for made in what_if(goal, situation, policy, effort=effort).plans:
             name = f"proposal-{len(documents) + 1}"
             documents |= planned_document(title(goal), made, situation.cluster.nodes, name=name)
-            situation = carried_out(made, situation)
+            situation = situation_after(made, situation)
     return documents
 
 

@@ -114,7 +114,7 @@ class NodeRecord:
         try:
             self.state = node_from_zones(
                 [NUMAZone.from_api(report.body) for report in reports if report.body is not None],
-                remember=sharing.made,
+                remember=sharing.remember,
             )
             self.judgement = None
         except NumazonesError as error:

@@ -22,7 +22,7 @@ from numazones.cluster import ClusterPod
 from numazones.errors import NumazonesError
 from numazones.rebalance.candidates import Situation, candidates
 from numazones.rebalance.custom_resources import policy_of, standing_goals, title
-from numazones.rebalance.goals import Goal, pending
+from numazones.rebalance.goals import Goal, pending_goals
 from numazones.rebalance.moves import Plan
 from numazones.rebalance.planner import Outcome, plan
 from numazones.rebalance.policy import Policy
@@ -533,7 +533,7 @@ def _found(made: Plan, name: str, now: datetime) -> dict[str, Any]:
 
 def _goals(policy: PolicyObject, situation: Situation, stuck: frozenset[str]) -> Iterator[Goal]:
     waiting = situation.cluster.pending
-    yield from pending(pod for uid, pod in waiting.items() if uid in stuck)
+    yield from pending_goals(pod for uid, pod in waiting.items() if uid in stuck)
     yield from standing_goals(policy.spec.goals)
 
 

@@ -6,7 +6,7 @@ from numazones.cluster import ClusterNode
 from numazones.kubelet.config import InvalidConfiguration, KubeletConfiguration
 from numazones.whatif.machine_type import node_template
 from numazones.whatif.node_template import NodeTemplate, UnknownNode, start_nodes
-from numazones.whatif.settings import InvalidSetting, applied, parse, with_needed_gates
+from numazones.whatif.settings import InvalidSetting, apply, parse, with_needed_gates
 from tests.numazones.kubelet import building
 
 MACHINE = "sockets=2,numa=2,cores=16,threads=2,memory=64Gi"
@@ -15,7 +15,7 @@ ALPHA = "featureGates.TopologyManagerPolicyAlphaOptions"
 
 
 def changed(*texts: str) -> KubeletConfiguration:
-    return applied(building.configuration(cpu_options={"full-pcpus-only": "true"}, gates={}), parse(texts))
+    return apply(building.configuration(cpu_options={"full-pcpus-only": "true"}, gates={}), parse(texts))
 
 
 @pytest.mark.parametrize(
