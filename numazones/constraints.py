@@ -193,7 +193,7 @@ class Constraints:
             scheduler_name=spec.get("schedulerName") or "default-scheduler",
             host_ports=tuple(_host_ports(spec)),
             os=(spec.get("os") or {}).get("name") or "",
-            beyond=tuple(_beyond(spec)),
+            beyond=tuple(_unmodelled(spec)),
         )
 
     def tolerates(self, taint: Taint) -> bool:
@@ -224,7 +224,7 @@ def _integer(text: str) -> int | None:
     return number if -(2**63) <= number < 2**63 else None
 
 
-def _beyond(spec: Mapping[str, Any]) -> Iterator[str]:
+def _unmodelled(spec: Mapping[str, Any]) -> Iterator[str]:
     affinity = spec.get("affinity") or {}
     for kind in ("podAffinity", "podAntiAffinity"):
         if (affinity.get(kind) or {}).get("requiredDuringSchedulingIgnoredDuringExecution"):

@@ -33,11 +33,11 @@ def parse(text: str) -> CPUSet:
         InvalidCPUSet: the text is not in the list format, or a range runs backwards.
     """
     stripped = text.strip()
-    return _parsed(stripped) if stripped else 0
+    return _parse_list(stripped) if stripped else 0
 
 
 @lru_cache(maxsize=4096)  # the same few lists come again and again, with every node of a model
-def _parsed(text: str) -> CPUSet:
+def _parse_list(text: str) -> CPUSet:
     cpus = 0
     for part in text.split(","):
         match = _RANGE.fullmatch(part.strip())
@@ -96,7 +96,7 @@ def ids(cpus: CPUSet) -> Iterator[int]:
         cpus ^= lowest
 
 
-def grouped(pairs: Iterable[tuple[_Key, int]]) -> dict[_Key, CPUSet]:
+def sets_by_key(pairs: Iterable[tuple[_Key, int]]) -> dict[_Key, CPUSet]:
     """Gather (key, CPU) pairs into a set for each key."""
     groups: dict[_Key, CPUSet] = {}
     for key, cpu in pairs:

@@ -159,7 +159,7 @@ def _with_zones(node: ClusterNode, zones: Sequence[NUMAZone], sharing: Sharing) 
         if zone.status is not None and zone.status.silence is not None:
             return node.with_placement(Unknown("ExporterSilent", zone.status.silence.message))
     try:
-        return node.with_state(node_from_zones(zones, remember=sharing.made))
+        return node.with_state(node_from_zones(zones, remember=sharing.remember))
     except NumazonesError as error:
         return node.with_placement(Unknown("ZonesUnreadable", str(error)))
 

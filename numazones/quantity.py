@@ -101,11 +101,11 @@ def parse(text: object) -> Quantity:
     Raises:
         InvalidQuantity: the text is not a number with an optional known suffix.
     """
-    return _parsed(text if isinstance(text, str) else str(text))
+    return _parse_text(text if isinstance(text, str) else str(text))
 
 
 @lru_cache(maxsize=4096)  # the same few amounts come again and again, with every pod of a template
-def _parsed(text: str) -> Quantity:
+def _parse_text(text: str) -> Quantity:
     match = _TEXT.fullmatch(text.strip())
     if match is None or not (match[2] or match[3]):
         raise InvalidQuantity(

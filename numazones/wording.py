@@ -6,12 +6,12 @@ One place, so that no message says "1 pods".
 from collections.abc import Iterable, Sequence
 
 
-def counted(number: int, noun: str) -> str:
+def pluralize(number: int, noun: str) -> str:
     """``1 pod``, ``0 pods``, ``2 pods``; for nouns whose plural ends in s alone."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def shortened(text: str, length: int) -> str:
+def shorten(text: str, length: int) -> str:
     """Cut a text to some characters, at a word, and show that by an ellipsis."""
     if len(text) <= length:
         return text
@@ -30,7 +30,7 @@ def first_of(items: Sequence[str]) -> str:
     return f"{items[0]} (and {len(items) - 1} more)" if len(items) > 1 else items[0]
 
 
-def enumerated(parts: Iterable[str]) -> str:
+def enumeration(parts: Iterable[str]) -> str:
     """``a``, ``a and b``, ``a, b and c``; each once."""
     listed = list(dict.fromkeys(parts))
     return listed[0] if len(listed) == 1 else f"{', '.join(listed[:-1])} and {listed[-1]}"

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from numazones.api.meta import Condition
 from numazones.api.numazone import READY
-from numazones.wording import shortened
+from numazones.wording import shorten
 from numazones_exporter.observation import (
     CPU_MANAGER_STATE,
     DEVICE_CHECKPOINT,
@@ -44,14 +44,14 @@ def _ready(observation: Observation, gaps: list[Problem], disagreements: list[Pr
     if not _sees_kubelet(observation):
         message = f"no kubelet was found, so only the hardware is shown: {_messages(gaps)}"
         return Condition(
-            type=READY, status="False", reason="KubeletNotFound", message=shortened(message, _LONGEST_MESSAGE)
+            type=READY, status="False", reason="KubeletNotFound", message=shorten(message, _LONGEST_MESSAGE)
         )
     if gaps:
         return Condition(
             type=READY,
             status="Unknown",
             reason=gaps[0].reason,
-            message=shortened(_messages(gaps), _LONGEST_MESSAGE),
+            message=shorten(_messages(gaps), _LONGEST_MESSAGE),
         )
     if disagreements:
         message = f"sources contradict each other, see the condition {CONSISTENT}"
@@ -66,7 +66,7 @@ def _consistent(disagreements: list[Problem]) -> Condition:
         type=CONSISTENT,
         status="False",
         reason=DISAGREE,
-        message=shortened(_messages(disagreements), _LONGEST_MESSAGE),
+        message=shorten(_messages(disagreements), _LONGEST_MESSAGE),
     )
 
 

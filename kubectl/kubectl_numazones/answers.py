@@ -123,7 +123,7 @@ def advice_for(
 
 
 def _advice_on(pod: ClusterPod, node: ClusterNode) -> tuple[Advice, ...]:
-    away = advice.unlock(pod, node)
+    away = advice.advise_on_scheduling(pod, node)
     if away is not None:
         return (away,)
     if scheduler_obstacles(pod, node):

@@ -52,7 +52,7 @@ _ZONE_TYPE = "Node"
 _ZONE_PREFIX = "node-"
 _KIB = 1024
 _DEFAULT_MAX_NUMA_NODES = 8
-_SOMEBODY = "somebody"
+_UNKNOWN_POD = "somebody"
 """Uid and container of whoever holds what is not available."""
 
 _LEGACY_NAMES = {SINGLE_NUMA_NODE: "SingleNUMANode", RESTRICTED: "Restricted", BEST_EFFORT: "BestEffort"}
@@ -114,7 +114,7 @@ class NodeResourceTopology(APIModel):
         """
         zones = body.get("zones")
         if isinstance(zones, list):
-            body = {**body, "zones": [_without_strange_content(zone) for zone in zones]}
+            body = {**body, "zones": [_without_other_content(zone) for zone in zones]}
         try:
             return cls.model_validate(body)
         except ValidationError as error:
@@ -134,7 +134,7 @@ class NodeResourceTopology(APIModel):
         return next((entry.value for entry in self.attributes if entry.name == name), "")
 
 
-def _without_strange_content(zone: Any) -> Any:
+def _without_other_content(zone: Any) -> Any:
     kind = zone.get("type") if isinstance(zone, Mapping) else None
     if not isinstance(kind, str) or kind == _ZONE_TYPE:
         return zone
@@ -254,7 +254,7 @@ def node_from_topology(body: Mapping[str, Any]) -> Node:
             f"{KIND} {topology.metadata.name} has no zones of type {_ZONE_TYPE}, but {others}; "
             "whatever writes it does not tell what the kubelet's NUMA nodes have"
         )
-    imagined = _Imagined(zones)
+    imagined = _ApproximateState(zones)
     static_memory = any(MEMORY in infos for infos in zones.values())
     config = KubeletConfiguration(
         cpu_manager_policy=STATIC_CPUS if imagined.reserved else NO_CPUS,
@@ -275,9 +275,11 @@ def node_from_topology(body: Mapping[str, Any]) -> Node:
     )
     return Node.restore(
         Started.start(config, machine, imagined.devices),
-        cpu_assignments={_SOMEBODY: {_SOMEBODY: imagined.held_cpus}} if imagined.held_cpus else {},
+        cpu_assignments={_UNKNOWN_POD: {_UNKNOWN_POD: imagined.held_cpus}} if imagined.held_cpus else {},
         machine_state=imagined.memory_state if static_memory else None,
-        device_assignments={_SOMEBODY: {_SOMEBODY: imagined.held_devices}} if imagined.held_devices else {},
+        device_assignments={_UNKNOWN_POD: {_UNKNOWN_POD: imagined.held_devices}}
+        if imagined.held_devices
+        else {},
     )
 
 
@@ -313,7 +315,7 @@ def _distances(topology: NodeResourceTopology, numas: Sequence[int]) -> dict[int
     }
 
 
-class _Imagined:
+class _ApproximateState:
     """A machine and its state, made up from amounts."""
 
     def __init__(self, zones: Mapping[int, Mapping[str, ResourceInfo]]) -> None:

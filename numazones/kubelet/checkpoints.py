@@ -335,7 +335,7 @@ def _sorted_maps(document: Mapping[str, Any]) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for key, value in document.items():
         if key in _MAPS:
-            result[key] = _sorted(value, depth=2 if key == "entries" else 1)
+            result[key] = _sort_maps(value, depth=2 if key == "entries" else 1)
         elif key == "Data":
             result[key] = _sorted_maps(value)
         elif key == "PodDeviceEntries":
@@ -345,9 +345,9 @@ def _sorted_maps(document: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
-def _sorted(value: Mapping[str, Any], *, depth: int) -> dict[str, Any]:
+def _sort_maps(value: Mapping[str, Any], *, depth: int) -> dict[str, Any]:
     return {
-        key: _sorted(value[key], depth=depth - 1) if depth > 1 else value[key]
+        key: _sort_maps(value[key], depth=depth - 1) if depth > 1 else value[key]
         for key in sorted(value, key=str.encode)
     }
 
@@ -389,13 +389,13 @@ class _Reader:
         return {key.lower(): item for key, item in self.mapping(value, where).items()}
 
     def mapping(self, value: Any, where: str) -> dict[str, Any]:
-        return self._typed(value, dict, {}, where, "an object")
+        return self._require_type(value, dict, {}, where, "an object")
 
     def sequence(self, value: Any, where: str) -> list[Any]:
-        return self._typed(value, list, [], where, "a list")
+        return self._require_type(value, list, [], where, "a list")
 
     def text(self, value: Any, where: str) -> str:
-        return self._typed(value, str, "", where, "a string")
+        return self._require_type(value, str, "", where, "a string")
 
     def texts(self, value: Any, where: str) -> tuple[str, ...]:
         return tuple(
@@ -403,7 +403,7 @@ class _Reader:
         )
 
     def integer(self, value: Any, where: str) -> int:
-        number = self._typed(value, int, 0, where, "an integer")
+        number = self._require_type(value, int, 0, where, "an integer")
         if isinstance(value, bool) or not 0 <= number < _UINT64:
             raise InvalidCheckpoint(self._file, f"{where} must be an unsigned 64-bit integer, not {value}")
         return number
@@ -457,7 +457,7 @@ class _Reader:
         if not policy:
             raise InvalidCheckpoint(self._file, "policyName is missing")
 
-    def _typed(self, value: Any, kind: type[_T], absent: _T, where: str, noun: str) -> _T:
+    def _require_type(self, value: Any, kind: type[_T], absent: _T, where: str, noun: str) -> _T:
         if value is None:
             return absent
         if not isinstance(value, kind):

@@ -187,7 +187,7 @@ class CPUManager:
             self._check_cores(state, request)
         if container in state.assignments.get(uid, {}):
             return state
-        return state.assign(uid, container, self._taken(state, request, affinity, reusable))
+        return state.assign(uid, container, self._choose(state, request, affinity, reusable))
 
     def allocate_pod(self, state: CPUState, uid: str, *, request: int, affinity: int | None) -> CPUState:
         """Give a pod that is served as a whole its CPUs, undivided.
@@ -198,9 +198,9 @@ class CPUManager:
         """
         if self.full_cores_only:
             self._check_cores(state, request)
-        return state.assign_pod(uid, self._taken(state, request, affinity, 0))
+        return state.assign_pod(uid, self._choose(state, request, affinity, 0))
 
-    def _taken(self, state: CPUState, request: int, affinity: int | None, reusable: CPUSet) -> CPUSet:
+    def _choose(self, state: CPUState, request: int, affinity: int | None, reusable: CPUSet) -> CPUSet:
         """CPUs for a request, those of the affinity first."""
         allocatable = self.available(state) | reusable
         taken = 0
@@ -274,12 +274,12 @@ class CPUManager:
         if not self.align_by_socket:
             return ResourceHints("cpu", narrowest, others)
         wider = others()
-        aligned = tuple(mask for mask in wider if self._socket_aligned(mask, fewest))
+        aligned = tuple(mask for mask in wider if self._is_socket_aligned(mask, fewest))
         return ResourceHints(
             "cpu", narrowest + aligned, lambda: tuple(mask for mask in wider if mask not in aligned)
         )
 
-    def _socket_aligned(self, mask: int, fewest: int) -> bool:
+    def _is_socket_aligned(self, mask: int, fewest: int) -> bool:
         topology = self.topology
         per_socket = len(topology.numas) // len(topology.sockets)
         if per_socket == 0:

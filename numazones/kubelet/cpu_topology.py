@@ -85,12 +85,12 @@ class CPUTopology:
     @cached_property
     def cores_of_numa(self) -> dict[int, tuple[Part, ...]]:
         """NUMA id → its cores, by id."""
-        return _gathered((numa, cpus) for (numa, _, _), cpus in self.machine.cpus_of_core.items())
+        return _cores_by_part((numa, cpus) for (numa, _, _), cpus in self.machine.cpus_of_core.items())
 
     @cached_property
     def cores_of_socket(self) -> dict[int, tuple[Part, ...]]:
         """Socket id → its cores, by id."""
-        return _gathered((socket, cpus) for (_, socket, _), cpus in self.machine.cpus_of_core.items())
+        return _cores_by_part((socket, cpus) for (_, socket, _), cpus in self.machine.cpus_of_core.items())
 
     @cached_property
     def cpus_per_core(self) -> int:
@@ -133,7 +133,7 @@ class CPUTopology:
         return min(cpus.bit_count() for cpus in self.cores.values())
 
     @cached_property
-    def _sockets_touched(self) -> tuple[tuple[int, int], ...]:
+    def _sockets_by_numa(self) -> tuple[tuple[int, int], ...]:
         """(NUMA id, mask of the positions of the sockets that share CPUs with it)."""
         sockets = self.sockets.values()
         return tuple(
@@ -165,7 +165,7 @@ class CPUTopology:
     def socket_count(self, numa_mask: int) -> int:
         """How many sockets the NUMA nodes of a mask share CPUs with."""
         touched = 0
-        for numa, sockets in self._sockets_touched:
+        for numa, sockets in self._sockets_by_numa:
             if numa_mask >> numa & 1:
                 touched |= sockets
         return touched.bit_count()
@@ -177,7 +177,7 @@ def _within(outer: dict[int, CPUSet], inner: dict[int, CPUSet]) -> dict[int, tup
     return {key: tuple([part for part in parts if part[1] & cpus]) for key, cpus in outer.items()}
 
 
-def _gathered(cores: Iterable[tuple[int, CPUSet]]) -> dict[int, tuple[Part, ...]]:
+def _cores_by_part(cores: Iterable[tuple[int, CPUSet]]) -> dict[int, tuple[Part, ...]]:
     """Cores by what they are in, in the order given."""
     groups: dict[int, list[Part]] = {}
     for key, cpus in cores:

@@ -340,15 +340,15 @@ class DeviceManager:
             aligned = resource.touching(affinity) & available
             unaligned = available & ~aligned & ~resource.without_topology
         if count - taken.bit_count() < aligned.bit_count():
-            preferred = self._preferred(resource, aligned | taken, taken, count) & aligned
+            preferred = self._plugin_choice(resource, aligned | taken, taken, count) & aligned
             return _fill(taken, count, preferred, aligned)
         with_aligned = taken | aligned
         if with_aligned.bit_count() == count:
             return with_aligned
-        preferred = self._preferred(resource, available | with_aligned, with_aligned, count) & available
+        preferred = self._plugin_choice(resource, available | with_aligned, with_aligned, count) & available
         return _fill(with_aligned, count, preferred, unaligned, available)
 
-    def _preferred(self, resource: DeviceResource, available: int, must_include: int, count: int) -> int:
+    def _plugin_choice(self, resource: DeviceResource, available: int, must_include: int, count: int) -> int:
         if self.preferred_allocation is None:
             return 0
         chosen = self.preferred_allocation(

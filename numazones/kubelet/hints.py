@@ -15,7 +15,7 @@ from numazones import cpuset
 from numazones.kubelet.rejection import KubeletHang
 
 # More sets of NUMA nodes than this can be walked neither here nor by the kubelet.
-_MOST_SETS = 1 << 20
+_MAX_SETS = 1 << 20
 
 
 class Hint(NamedTuple):
@@ -65,7 +65,7 @@ def masks_of_size(numa_mask: int, size: int) -> tuple[tuple[int, tuple[int, ...]
         KubeletHang: there are too many.
     """
     ids = tuple(cpuset.ids(numa_mask))
-    if comb(len(ids), size) > _MOST_SETS:
+    if comb(len(ids), size) > _MAX_SETS:
         raise KubeletHang(
             f"the kubelet would not finish: it walks over all sets of {len(ids)} NUMA nodes; "
             "use Topology Manager policy none on this machine"

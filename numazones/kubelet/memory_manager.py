@@ -102,8 +102,8 @@ class MemoryManager:
             raise InvalidConfiguration('policy "BestEffort" is not available for platform "linux"')
         if policy != STATIC:
             raise InvalidConfiguration(f"unknown policy: {go.quote(policy)}")
-        _check_reserved(config, machine)
-        reserved = _converted(config.reserved_memory)
+        _check_reservations(config, machine)
+        reserved = _reserved_bytes(config.reserved_memory)
         if not sum(amount for (_, kind), amount in reserved.items() if kind == MEMORY) & _U64:
             raise InvalidConfiguration("[memorymanager] you should specify the system reserved memory")
         return cls._static(machine, reserved, checks_groups=config.release.checks_memory_groups)
@@ -159,7 +159,7 @@ class MemoryManager:
         """Hints for a container of a Guaranteed pod, one list per type."""
         blocks = state.assignments.get(uid, {}).get(container)
         if blocks is not None:
-            return _regenerated(blocks, requests)
+            return _regenerated_hints(blocks, requests)
         return self._per_type(state, requests, reusable)
 
     def pod_hints(
@@ -173,7 +173,7 @@ class MemoryManager:
         recorded = state.assignments.get(uid, {})
         for container in containers:
             if container in recorded and total:
-                return _regenerated(recorded[container], total)
+                return _regenerated_hints(recorded[container], total)
         return self._per_type(state, total, {})
 
     def _per_type(
@@ -245,7 +245,7 @@ class MemoryManager:
         charges = [(kind, max(0, amount - reusable.get((affinity, kind), 0))) for kind, amount in requests]
         blocks = tuple([Block(affinity, kind, amount) for kind, amount in requests])
         containers = {**state.assignments.get(uid, {}), container: blocks}
-        return self._charged(state, affinity, charges, {**state.assignments, uid: containers})
+        return self._charge(state, affinity, charges, {**state.assignments, uid: containers})
 
     def allocate_pod(self, state: MemoryState, *, requests: Requests, hint: Hint) -> tuple[MemoryState, int]:
         """Charge the memory of a pod that is served as a whole; return where it is from, too.
@@ -255,7 +255,7 @@ class MemoryManager:
             KubeletCrash: a hugepage size that the machine lacks.
         """
         affinity = self._usable_affinity(state, requests, hint, {})
-        return self._charged(state, affinity, requests, state.assignments), affinity
+        return self._charge(state, affinity, requests, state.assignments), affinity
 
     def _usable_affinity(self, state: MemoryState, requests: Requests, hint: Hint, reusable: Reusable) -> int:
         """The hint's affinity, widened where it does not hold enough."""
@@ -288,7 +288,7 @@ class MemoryManager:
     def _positions(self, mask: int) -> tuple[int, ...]:
         return positions_in(self.numa_mask, mask)
 
-    def _charged(
+    def _charge(
         self,
         state: MemoryState,
         affinity: int,
@@ -331,9 +331,9 @@ class MemoryManager:
             del assignments[uid]
             if uid in pods:
                 pods = {other: blocks for other, blocks in pods.items() if other != uid}
-        return MemoryState(*self._discharged(state, freed), assignments, pods)
+        return MemoryState(*self._discharge(state, freed), assignments, pods)
 
-    def _discharged(
+    def _discharge(
         self, state: MemoryState, blocks: Iterable[Block]
     ) -> tuple[tuple[int, ...], tuple[int, ...], _Columns, _Columns]:
         """Users, groups, free and reserved bytes once blocks are freed; each drains its nodes in order."""
@@ -451,7 +451,7 @@ class _Candidate(NamedTuple):
     preferred: bool
 
 
-def _regenerated(blocks: tuple[Block, ...], requests: Requests) -> tuple[ResourceHints, ...]:
+def _regenerated_hints(blocks: tuple[Block, ...], requests: Requests) -> tuple[ResourceHints, ...]:
     """Hints that lead to the memory a container has already; indifferent where it is not as requested."""
     wanted = dict(requests)
     if len(blocks) != len(wanted) or any(wanted.get(block.type) != block.size for block in blocks):
@@ -466,7 +466,7 @@ def _regenerated(blocks: tuple[Block, ...], requests: Requests) -> tuple[Resourc
     )
 
 
-def _check_reserved(config: KubeletConfiguration, machine: Machine) -> None:
+def _check_reservations(config: KubeletConfiguration, machine: Machine) -> None:
     totals: dict[str, Quantity] = {}
     for reservation in config.reserved_memory:
         if reservation.numa not in machine.by_numa:
@@ -488,7 +488,7 @@ def _check_reserved(config: KubeletConfiguration, machine: Machine) -> None:
             )
 
 
-def _converted(reservations: tuple[MemoryReservation, ...]) -> dict[tuple[int, str], int]:
+def _reserved_bytes(reservations: tuple[MemoryReservation, ...]) -> dict[tuple[int, str], int]:
     converted = {}
     for reservation in reservations:
         for kind, amount in reservation.limits:

@@ -98,7 +98,7 @@ class Node:
             }
             for uid, containers in (device_assignments or {}).items()
         }
-        manager = _with_unannounced(kubelet.devices, held)
+        manager = _with_unannounced_devices(kubelet.devices, held)
         return cls(
             kubelet if manager is kubelet.devices else replace(kubelet, devices=manager),
             _cpu_state(kubelet, default_cpus, cpu_assignments or {}, cpu_pods or {}),
@@ -121,7 +121,7 @@ class Node:
             skips_claimed=before.skips_claimed,
             preferred_allocation=before.preferred_allocation,
         )
-        manager = _with_unannounced(manager, held)
+        manager = _with_unannounced_devices(manager, held)
         return replace(
             self, kubelet=replace(self.kubelet, devices=manager), devices=_device_state(manager, held)
         )
@@ -331,7 +331,7 @@ def _check_machine_state(manager: MemoryManager, numa: int, machine: MachineStat
                 )
 
 
-def _with_unannounced(
+def _with_unannounced_devices(
     manager: DeviceManager, held: Mapping[str, Mapping[str, Mapping[str, tuple[str, ...]]]]
 ) -> DeviceManager:
     """Add devices that containers hold although no plugin announces them now."""

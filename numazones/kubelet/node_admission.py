@@ -26,7 +26,7 @@ from numazones.kubelet.preemption import PODS, NoVictims, victims_for
 from numazones.kubelet.rejection import UNEXPECTED
 from numazones.pod import Pod
 from numazones.resources import CPU, MEMORY, STORAGE, figures, is_memory
-from numazones.wording import counted
+from numazones.wording import pluralize
 
 EVICTED = "Evicted"
 OUT_OF = "OutOf"
@@ -75,7 +75,7 @@ def admit_to_node(node: NodeInfo, pod: PodInfo) -> NodeAdmission:
     pressure = _pressure(node, pod)
     if pressure is not None:
         return NodeAdmission(False, *pressure, None, node.state, node.state)
-    before = _without(node.state, node.ended)
+    before = _remove_all(node.state, node.ended)
     managers = admit(before, pod.pod)
     if not managers.admitted:
         return NodeAdmission(
@@ -86,7 +86,7 @@ def admit_to_node(node: NodeInfo, pod: PodInfo) -> NodeAdmission:
     if not objections:
         return NodeAdmission(True, "", "", "", managers, granted, granted)
     if pod.critical and all(isinstance(one, _Insufficient) for one in objections):
-        return _made_room(node, pod, managers, [one for one in objections if isinstance(one, _Insufficient)])
+        return _preempt(node, pod, managers, [one for one in objections if isinstance(one, _Insufficient)])
     if pod.critical:
         objections = [one for one in objections if not isinstance(one, _Insufficient)]
     first = objections[0]
@@ -95,7 +95,7 @@ def admit_to_node(node: NodeInfo, pod: PodInfo) -> NodeAdmission:
     )
 
 
-def _without(state: Node, uids: Iterable[str]) -> Node:
+def _remove_all(state: Node, uids: Iterable[str]) -> Node:
     for uid in sorted(uids):
         state = remove(state, uid)
     return state
@@ -151,7 +151,7 @@ class _Insufficient:
     @property
     def sentence(self) -> str:
         if self.resource == PODS:
-            return f"the node runs {counted(self.used, 'pod')} and takes {self.capacity}"
+            return f"the node runs {pluralize(self.used, 'pod')} and takes {self.capacity}"
         asked, used, capacity = figures(self.resource, self.requested, self.used, self.capacity)
         return f"asks for {asked} {self.resource}; pods on the node have asked for {used} of its {capacity}"
 
@@ -172,7 +172,7 @@ def _objections(node: NodeInfo, pod: PodInfo, granted: Node) -> Iterator[_AnyObj
     yield from _insufficient(node, pod, granted)
     if not pod.constraints.selects(node.name, node.labels):
         yield _predicate(NODE_AFFINITY, "node(s) didn't match Pod's node affinity/selector")
-    if _ports_taken(node, pod):
+    if _has_port_conflict(node, pod):
         yield _predicate(NODE_PORTS, "node(s) didn't have free ports for the requested pod ports")
     evicting = [taint for taint in node.taints if taint.effect == "NoExecute"]
     if not pod.static and not all(pod.constraints.tolerates(taint) for taint in evicting):
@@ -205,7 +205,7 @@ def _insufficient(node: NodeInfo, pod: PodInfo, granted: Node) -> Iterator[_Insu
     if len(node.pods) + 1 > node.pod_slots:
         yield _Insufficient(PODS, 1, len(node.pods), node.pod_slots)
     allocatable = _with_held_devices(node.allocatable, granted, pod.pod.uid)
-    requests = requested(pod.pod, granted.config)
+    requests = counted_requests(pod.pod, granted.config)
     for resource in (*_FIRST, *sorted(requests.keys() - set(_FIRST))):
         amount, capacity = requests.get(resource, 0), allocatable.get(resource, 0)
         # Extended resources that the node does not know are taken to be cluster-wide.
@@ -227,7 +227,7 @@ def _is_extended(resource: str) -> bool:
     return "/" in resource and _NATIVE_DOMAIN not in resource
 
 
-def requested(pod: Pod, config: KubeletConfiguration) -> dict[str, int]:
+def counted_requests(pod: Pod, config: KubeletConfiguration) -> dict[str, int]:
     """What a pod counts for when it is admitted; cpu in milli-CPUs, others in whole units."""
     claimed = pod.claimed_resources if config.skips_claimed_devices else frozenset()
     totals = dict(
@@ -255,7 +255,7 @@ def requested(pod: Pod, config: KubeletConfiguration) -> dict[str, int]:
     }
 
 
-def _ports_taken(node: NodeInfo, pod: PodInfo) -> bool:
+def _has_port_conflict(node: NodeInfo, pod: PodInfo) -> bool:
     wanted = pod.constraints.host_ports
     if not wanted:
         return False
@@ -263,7 +263,7 @@ def _ports_taken(node: NodeInfo, pod: PodInfo) -> bool:
     return any(one.collides(other) for one in wanted for other in taken)
 
 
-def _made_room(
+def _preempt(
     node: NodeInfo, pod: PodInfo, managers: Admission, lacking: list[_Insufficient]
 ) -> NodeAdmission:
     """Preempt others for a critical pod; rejected only where all of them together would not be enough."""
@@ -274,4 +274,4 @@ def _made_room(
         message = f"Unexpected error while attempting to recover from admission failure: {error}"
         after = remove(granted, pod.pod.uid)
         return NodeAdmission(False, UNEXPECTED, message, lacking[0].sentence, managers, after, granted)
-    return NodeAdmission(True, "", "", "", managers, _without(granted, victims), granted, victims)
+    return NodeAdmission(True, "", "", "", managers, _remove_all(granted, victims), granted, victims)

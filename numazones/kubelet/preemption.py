@@ -63,7 +63,8 @@ class _Search:
         """What is missing still when pods are gone."""
         gone = list(uids)
         left = (
-            (resource, amount - sum(self._asked(uid, resource) for uid in gone)) for resource, amount in needs
+            (resource, amount - sum(self._request(uid, resource) for uid in gone))
+            for resource, amount in needs
         )
         return tuple((resource, amount) for resource, amount in left if amount > 0)
 
@@ -86,11 +87,11 @@ class _Search:
         return mine < theirs or (mine == theirs and self._size(uid) <= self._size(other))
 
     def _distance(self, uid: str, needs: Needs) -> float:
-        remains = ((amount - self._asked(uid, resource), amount) for resource, amount in needs)
+        remains = ((amount - self._request(uid, resource), amount) for resource, amount in needs)
         return sum((left / amount) ** 2 for left, amount in remains if left > 0)
 
     def _size(self, uid: str) -> tuple[int, int]:
-        return self._asked(uid, MEMORY), self._asked(uid, CPU)
+        return self._request(uid, MEMORY), self._request(uid, CPU)
 
-    def _asked(self, uid: str, resource: str) -> int:
+    def _request(self, uid: str, resource: str) -> int:
         return 1 if resource == PODS else self._pods[uid].requests.get(resource, 0)

@@ -15,10 +15,10 @@ from numazones.kubelet.hints import masks_of_size
 from numazones.kubelet.node import Node
 from numazones.kubelet.rejection import EMPTY_POD_SHARED_POOL, SMT_ALIGNMENT, TOPOLOGY_AFFINITY, Rejection
 from numazones.resources import CPU, figures, is_memory
-from numazones.wording import counted, enumerated
+from numazones.wording import enumeration, pluralize
 
 # With more NUMA nodes than the kubelet takes by default, not all their sets are looked at.
-_MANY = 8
+_MAX_NUMAS_SEARCHED = 8
 _COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
 
@@ -108,7 +108,7 @@ class _Inspection:
 
     def shortfall(self, rejection: Rejection) -> Shortfall:
         """What was short, and the sentence about it."""
-        emptied = self.attempt.emptied
+        emptied = self.attempt.empty_pool
         if emptied is not None and rejection.reason in {TOPOLOGY_AFFINITY, EMPTY_POD_SHARED_POOL}:
             return Shortfall(emptied.sentence)
         if rejection.reason == SMT_ALIGNMENT:
@@ -125,7 +125,7 @@ class _Inspection:
         shortages = tuple(short for short in shortages if pinned or not is_memory(short.resource))
         if not shortages:
             return Shortfall(rejection.message)
-        return Shortfall(f"needs {enumerated(self._left(short) for short in shortages)}", shortages)
+        return Shortfall(f"needs {enumeration(self._free_text(short) for short in shortages)}", shortages)
 
     def _needs(self, demand: Demand) -> list[_Need]:
         attempt, kubelet = self.attempt, self.kubelet
@@ -173,13 +173,15 @@ class _Inspection:
         manager = self.kubelet.cpus
         wanted, per_core = self.attempt.demand.cpus, manager.topology.cpus_per_core
         if wanted % per_core:
-            return Shortfall(f"asks for {counted(wanted, 'CPU')}, no multiple of a core's {per_core} threads")
+            return Shortfall(
+                f"asks for {pluralize(wanted, 'CPU')}, no multiple of a core's {per_core} threads"
+            )
         whole = (self.attempt.cpus.default & ~manager.reserved_physical).bit_count()
         possible = (manager.topology.all_cpus & ~manager.reserved_physical).bit_count() >= wanted
         shortage = Shortage(CPU, wanted, whole, tuple(cpuset.ids(self.kubelet.machine.numa_mask)), possible)
         return Shortfall(
             f"needs {_amount(CPU, wanted)} in whole cores; "
-            f"{counted(whole, 'CPU')} {'is' if whole == 1 else 'are'} left on cores without reserved CPUs",
+            f"{pluralize(whole, 'CPU')} {'is' if whole == 1 else 'are'} left on cores without reserved CPUs",
             (shortage,),
         )
 
@@ -191,7 +193,7 @@ class _Inspection:
         affinity = self._affinity()
         if not attempt.demand.memory:
             if affinity:
-                return Shortfall(f"is to use {name_numas(affinity)} together; {self._groups()}")
+                return Shortfall(f"is to use {name_numas(affinity)} together; {self._groups_text()}")
             return Shortfall(
                 "asks for no memory of its own, which the static Memory Manager accepts only where other "
                 "resources bind the container to NUMA nodes"
@@ -203,7 +205,7 @@ class _Inspection:
             for mask, _ in masks_of_size(manager.numa_mask, size)
             if affinity & ~mask == 0 and not manager.blocked(attempt.memory, mask)
         }
-        amounts = enumerated(_amount(need.resource, need.amount) for need in needs)
+        amounts = enumeration(_amount(need.resource, need.amount) for need in needs)
         needs_words = f"needs {amounts}"
         if affinity:
             needs_words = (
@@ -211,14 +213,14 @@ class _Inspection:
                 "there, even together with other NUMA nodes"
             )
         if not per_mask:
-            return Shortfall(f"{needs_words}; {self._groups()}")
+            return Shortfall(f"{needs_words}; {self._groups_text()}")
         nearest = min(
             per_mask, key=lambda mask: (len(per_mask[mask]), _gap(per_mask[mask]), mask.bit_count(), mask)
         )
         if not per_mask[nearest]:
-            return Shortfall(f"{needs_words}; {self._groups() or rejection.message}")
-        offers = enumerated(_amount(short.resource, short.offered) for short in per_mask[nearest])
-        why = f" ({self._groups()})" if self._groups() else ""
+            return Shortfall(f"{needs_words}; {self._groups_text() or rejection.message}")
+        offers = enumeration(_amount(short.resource, short.offered) for short in per_mask[nearest])
+        why = f" ({self._groups_text()})" if self._groups_text() else ""
         most = f"at most {offers} can be had, on {name_numas(nearest)}"
         return Shortfall(f"{needs_words}; {most}{why}", per_mask[nearest])
 
@@ -231,7 +233,7 @@ class _Inspection:
     def _sizes(self) -> Sequence[int]:
         """How many NUMA nodes to look at together; not every number where there are many."""
         count = len(self.kubelet.memory.numas)
-        return range(1, count + 1) if count <= _MANY else (1, count)
+        return range(1, count + 1) if count <= _MAX_NUMAS_SEARCHED else (1, count)
 
     def _alignment(self) -> Shortfall:
         """No set of NUMA nodes is preferred by all resources: the nearest one, and what it lacks."""
@@ -257,8 +259,8 @@ class _Inspection:
                 return self._fullest(lacking, width, bound)
         nearest = min(masks, key=lambda mask: (len(per_mask[mask]), _gap(per_mask[mask]), mask))
         if not per_mask[nearest]:
-            return Shortfall(self._groups() or "no set of NUMA nodes suits all resources at once")
-        lacks = enumerated(
+            return Shortfall(self._groups_text() or "no set of NUMA nodes suits all resources at once")
+        lacks = enumeration(
             f"{_figures(short.resource, short.needed - short.offered)[0]} of the "
             f"{_amount(short.resource, short.needed)}"
             for short in per_mask[nearest]
@@ -270,7 +272,7 @@ class _Inspection:
     def _different_widths(self, needs: Sequence[_Need], widths: Sequence[int]) -> Shortfall:
         """Resources that take different numbers of NUMA nodes even when empty; and which is short now."""
         narrow, wide = (
-            enumerated(need.resource for need in needs if need.width == width)
+            enumeration(need.resource for need in needs if need.width == width)
             for width in (widths[0], widths[-1])
         )
         sentence = (
@@ -280,7 +282,7 @@ class _Inspection:
         short = tuple(best for need in needs if (best := self._best(need)) is not None)
         if not short:
             return Shortfall(sentence)
-        now = enumerated(
+        now = enumeration(
             f"{offered} of {needed} {_noun(one.resource, one.needed)} on {name_numas(cpuset.of(one.numas))}"
             for one in short
             for needed, offered in [_figures(one.resource, one.needed, one.offered)]
@@ -327,22 +329,22 @@ class _Inspection:
         if not any(self._possible(need, mask) for mask, _ in everywhere):
             sentence += ", more than any holds even when empty"
         if best.offered == 0:
-            blocked = f" ({self._groups()})" if is_memory(best.resource) and self._groups() else ""
+            blocked = f" ({self._groups_text()})" if is_memory(best.resource) and self._groups_text() else ""
             return Shortfall(f"{sentence}; nothing is left on any{blocked}", (best,))
         offer = f"{offered}, on {name_numas(cpuset.of(best.numas))}"
         return Shortfall(f"{sentence}; the fullest offer is {offer}{bound}", (best,))
 
-    def _left(self, short: Shortage) -> str:
+    def _free_text(self, short: Shortage) -> str:
         needed, offered = _figures(short.resource, short.needed, short.offered)
         return f"{needed} {_noun(short.resource, short.needed)}, of which {offered} could be had"
 
-    def _groups(self) -> str:
+    def _groups_text(self) -> str:
         """How memory in use binds NUMA nodes; empty if none is in use."""
         memory = self.attempt.memory
         groups = sorted({group for group, users in zip(memory.groups, memory.users, strict=True) if users})
         if not groups:
             return ""
-        bound = enumerated(
+        bound = enumeration(
             f"{name_numas(group)} {'by itself' if group.bit_count() == 1 else 'together'}" for group in groups
         )
         return f"memory in use binds {bound}, and others may use memory there only in the same way"

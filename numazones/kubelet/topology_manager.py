@@ -97,7 +97,7 @@ class TopologyManager:
             KubeletHang: there are too many NUMA nodes to walk over their sets.
         """
         single = self.policy == SINGLE_NUMA_NODE
-        candidates = self._preferred(hints, single=single)
+        candidates = self._preferred_masks(hints, single=single)
         if candidates is None:
             return Hint(None if single else self.numa_mask, True), True
         if candidates:
@@ -109,7 +109,7 @@ class TopologyManager:
             return self.merge_non_preferred(hints), True
         return Hint(None, False), False
 
-    def _preferred(self, hints: Iterable[ResourceHints], *, single: bool) -> set[int] | None:
+    def _preferred_masks(self, hints: Iterable[ResourceHints], *, single: bool) -> set[int] | None:
         """Masks that every resource prefers; None: no resource cares."""
         common: set[int] | None = None
         for resource in hints:
@@ -129,7 +129,7 @@ class TopologyManager:
         if len(candidates) == 1:
             return next(iter(candidates))
         if self.prefer_most_allocated and tie_breaker is not None:
-            return _one_pass(candidates, tie_breaker)
+            return _best_in_one_pass(candidates, tie_breaker)
         if not self.prefer_closest:
             return min(candidates, key=lambda mask: (mask.bit_count(), mask))
         self._check_distances(candidates)
@@ -219,16 +219,16 @@ class TopologyManager:
             if listed is None:
                 sums[masks] = listed = [0] * len(ways)
                 for mask in masks:
-                    listed[mask if dense else _compressed(mask, ids)] += 1
+                    listed[mask if dense else _compress(mask, ids)] += 1
                 _superset_sums(listed)
             ways = list(map(mul, ways, listed))
         _superset_sums(ways, undo=True)
         return [
-            index if dense else _expanded(index, ids) for index, count in enumerate(ways) if index and count
+            index if dense else _expand(index, ids) for index, count in enumerate(ways) if index and count
         ]
 
 
-def _one_pass(candidates: Iterable[int], tie_breaker: TieBreaker) -> int:
+def _best_in_one_pass(candidates: Iterable[int], tie_breaker: TieBreaker) -> int:
     """Best so far against next candidate, by increasing NUMA id; ties stay with the lower id."""
     ordered = sorted(candidates)
     best = ordered[0]
@@ -248,11 +248,11 @@ def _superset_sums(counts: list[int], *, undo: bool = False) -> None:
         step *= 2
 
 
-def _compressed(mask: int, ids: tuple[int, ...]) -> int:
+def _compress(mask: int, ids: tuple[int, ...]) -> int:
     return sum(1 << position for position, numa in enumerate(ids) if mask >> numa & 1)
 
 
-def _expanded(index: int, ids: tuple[int, ...]) -> int:
+def _expand(index: int, ids: tuple[int, ...]) -> int:
     return sum(1 << numa for position, numa in enumerate(ids) if index >> position & 1)
 
 

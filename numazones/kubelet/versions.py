@@ -116,14 +116,14 @@ class Release:
     @property
     def cpu_options(self) -> dict[str, Maturity]:
         """The CPU Manager's policy options."""
-        return self._reached(_CPU_OPTION_HISTORY)
+        return self._maturities(_CPU_OPTION_HISTORY)
 
     @property
     def topology_options(self) -> dict[str, Maturity]:
         """The Topology Manager's policy options."""
-        return self._reached(_TOPOLOGY_OPTION_HISTORY)
+        return self._maturities(_TOPOLOGY_OPTION_HISTORY)
 
-    def _reached(self, histories: Mapping[str, _History]) -> dict[str, Maturity]:
+    def _maturities(self, histories: Mapping[str, _History]) -> dict[str, Maturity]:
         known = {}
         for option, history in histories.items():
             reached = [maturity for since, maturity in history if since <= self.minor]

@@ -55,7 +55,7 @@ class Budget:
         selector = self.selector if pod.namespace == self.namespace else None
         return selector is not None and selector.matches(pod.labels)
 
-    def spares(self, pod: ClusterPod) -> bool:
+    def ignores(self, pod: ClusterPod) -> bool:
         """Whether an eviction of the pod would not count, because the pod is unhealthy."""
         if pod.ready:
             return False
@@ -101,7 +101,7 @@ class Headroom:
             grouped[budget.namespace] = (*grouped.get(budget.namespace, ()), budget)
         return cls(grouped)
 
-    def selecting(self, pod: ClusterPod) -> tuple[Budget, ...]:
+    def budgets_of(self, pod: ClusterPod) -> tuple[Budget, ...]:
         """The budgets that protect the pod."""
         return tuple(budget for budget in self.budgets.get(pod.namespace, ()) if budget.selects(pod))
 
@@ -109,12 +109,12 @@ class Headroom:
         """Why the API server would not evict the pod now; empty if it would not."""
         if _ignores_budgets(pod):
             return ""
-        selecting = self.selecting(pod)
+        selecting = self.budgets_of(pod)
         if len(selecting) > 1:
             names = ", ".join(f"{budget.namespace}/{budget.name}" for budget in selecting)
             return f"more than one PodDisruptionBudget selects the pod, which the API server rejects: {names}"
         for budget in selecting:
-            if not budget.spares(pod):
+            if not budget.ignores(pod):
                 return budget.rejection(used=self.used.get((budget.namespace, budget.name), 0))
         return ""
 
@@ -123,8 +123,8 @@ class Headroom:
         if _ignores_budgets(pod):
             return self
         used = dict(self.used)
-        for budget in self.selecting(pod):
-            if not budget.spares(pod):
+        for budget in self.budgets_of(pod):
+            if not budget.ignores(pod):
                 key = (budget.namespace, budget.name)
                 used[key] = used.get(key, 0) + 1
         return Headroom(self.budgets, used) if used != self.used else self

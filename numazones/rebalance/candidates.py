@@ -16,7 +16,7 @@ from numazones.rebalance.filter import Objection, Surroundings
 from numazones.rebalance.goals import is_known
 from numazones.rebalance.history import History
 from numazones.rebalance.limits import ONLY_REPLICA, Tally
-from numazones.rebalance.moves import Disruption, doubt, replacement
+from numazones.rebalance.moves import Disruption, replacement, why_not_known
 from numazones.rebalance.policy import Policy, Target
 
 
@@ -63,10 +63,10 @@ def why_not(pod: ClusterPod, situation: Situation, policy: Policy) -> tuple[Obje
     found = rules.objections(pod, policy.protections, situation.surroundings, cluster=situation.cluster)
     return (
         *found,
-        *_unknown(pod, situation),
+        *_unknown_state(pod, situation),
         *_unforeseeable(pod, situation, policy),
-        *_recent(pod, situation, policy),
-        *_limited(pod, situation, policy),
+        *_recent_move(pod, situation, policy),
+        *_limit_objections(pod, situation, policy),
     )
 
 
@@ -82,7 +82,7 @@ def _unforeseeable(pod: ClusterPod, situation: Situation, policy: Policy) -> Ite
         yield Objection("Unforeseeable", f"volumes may bind it to nodes (PVC {claims}); target Same moves it")
 
 
-def _unknown(pod: ClusterPod, situation: Situation) -> Iterator[Objection]:
+def _unknown_state(pod: ClusterPod, situation: Situation) -> Iterator[Objection]:
     if pod.phase != "Running":
         yield Objection("Phase", f"pod is {pod.phase}, not Running")
     node = situation.cluster.nodes.get(pod.node)
@@ -90,7 +90,7 @@ def _unknown(pod: ClusterPod, situation: Situation) -> Iterator[Objection]:
         yield Objection("NodeState", f"the state of node {pod.node or '(none)'} is not known for certain")
     elif not is_known(node):
         why = node.why_no_state
-        yield Objection("NodeState" if why is None or why.reason != OTHER_MODEL else OTHER_MODEL, doubt(node))
+        yield Objection("NodeState" if why is None or why.reason != OTHER_MODEL else OTHER_MODEL, why_not_known(node))
     owner = pod.controller
     if pod.owners and owner is None:
         yield Objection("Replacement", "no owner of the pod is its controller, so nothing would replace it")
@@ -101,7 +101,7 @@ def _unknown(pod: ClusterPod, situation: Situation) -> Iterator[Objection]:
         yield Objection("Replacement", f"template of {owner.kind} {owner.name} cannot be read: {problem}")
 
 
-def _limited(pod: ClusterPod, situation: Situation, policy: Policy) -> Iterator[Objection]:
+def _limit_objections(pod: ClusterPod, situation: Situation, policy: Policy) -> Iterator[Objection]:
     """What allows no eviction of the pod, even without any other."""
     surroundings = situation.surroundings
     rejection = Tally(policy.limits, surroundings.replicas).rejection(pod)
@@ -113,7 +113,7 @@ def _limited(pod: ClusterPod, situation: Situation, policy: Policy) -> Iterator[
         yield Objection("PodDisruptionBudget", rejection)
 
 
-def _recent(pod: ClusterPod, situation: Situation, policy: Policy) -> Iterator[Objection]:
+def _recent_move(pod: ClusterPod, situation: Situation, policy: Policy) -> Iterator[Objection]:
     until = situation.history.cooling_until(pod, policy.cooldown)
     if until is not None and situation.surroundings.now < until:
         yield Objection(

@@ -15,7 +15,7 @@ from numazones.cluster import MIRROR, Cluster, ClusterPod
 from numazones.rebalance import protections as names
 from numazones.rebalance.budgets import Headroom
 from numazones.rebalance.protections import Protections
-from numazones.wording import counted
+from numazones.wording import pluralize
 
 EVICT = "descheduler.alpha.kubernetes.io/evict"
 PREFER_NO_EVICTION = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
@@ -68,11 +68,11 @@ def objections(
     """
     found = list(_unmovable(pod))
     if EVICT not in pod.annotations:
-        found += _protected(pod, protections)
-        found += _protected_by_storage(pod, protections, surroundings)
-        found += _protected_by_selection(pod, protections)
-        found += _protected_by_age_or_number(pod, protections, surroundings)
-    found += _protected_before_eviction(pod, protections, surroundings, cluster)
+        found += _protection_objections(pod, protections)
+        found += _storage_objections(pod, protections, surroundings)
+        found += _selection_objections(pod, protections)
+        found += _age_and_number_objections(pod, protections, surroundings)
+    found += _pre_eviction_objections(pod, protections, surroundings, cluster)
     return tuple(found)
 
 
@@ -117,13 +117,13 @@ def _unmovable(pod: ClusterPod) -> Iterator[Objection]:
         yield Objection("TerminatingPods", "pod is terminating")
 
 
-def _protected(pod: ClusterPod, protections: Protections) -> Iterator[Objection]:
+def _protection_objections(pod: ClusterPod, protections: Protections) -> Iterator[Objection]:
     if PREFER_NO_EVICTION in pod.annotations and protections.no_eviction_policy == names.MANDATORY:
         yield Objection("PreferNoEviction", "pod asks not to be evicted and the policy makes that mandatory")
     if eviction_cost(pod) == NEVER:
         yield Objection("EvictionCost", "pod has the highest eviction cost, which means never")
     if names.SYSTEM_CRITICAL in protections:
-        yield from _protected_by_priority(pod, protections)
+        yield from _priority_objections(pod, protections)
     if not pod.owners:
         if names.BARE in protections:
             yield Objection(names.BARE, "pod does not have any ownerRefs")
@@ -135,7 +135,7 @@ def _protected(pod: ClusterPod, protections: Protections) -> Iterator[Objection]
         yield Objection(names.RESOURCE_CLAIMS, "pod has ResourceClaims and is protected against eviction")
 
 
-def _protected_by_priority(pod: ClusterPod, protections: Protections) -> Iterator[Objection]:
+def _priority_objections(pod: ClusterPod, protections: Protections) -> Iterator[Objection]:
     if pod.priority is None:
         return
     if pod.priority >= names.HIGHEST_USER_PRIORITY:
@@ -150,21 +150,21 @@ def _protected_by_priority(pod: ClusterPod, protections: Protections) -> Iterato
         )
 
 
-def _protected_by_storage(
+def _storage_objections(
     pod: ClusterPod, protections: Protections, surroundings: Surroundings
 ) -> Iterator[Objection]:
     if names.LOCAL_STORAGE in protections and pod.local_storage:
         yield Objection(names.LOCAL_STORAGE, "pod has local storage and is protected against eviction")
     if names.PVC in protections:
         for claim in pod.volume_claims:
-            yield from _protected_by_claim(pod, claim, protections, surroundings)
-    if names.WITHOUT_PDB in protections and not surroundings.headroom.selecting(pod):
+            yield from _claim_objections(pod, claim, protections, surroundings)
+    if names.WITHOUT_PDB in protections and not surroundings.headroom.budgets_of(pod):
         yield Objection(
             names.WITHOUT_PDB, "pod does not have a PodDisruptionBudget and is protected against eviction"
         )
 
 
-def _protected_by_claim(
+def _claim_objections(
     pod: ClusterPod, claim: str, protections: Protections, surroundings: Surroundings
 ) -> Iterator[Objection]:
     if not protections.storage_classes:
@@ -177,7 +177,7 @@ def _protected_by_claim(
         yield Objection(names.PVC, f"pod using protected storage class {storage_class} (PVC {claim})")
 
 
-def _protected_by_selection(pod: ClusterPod, protections: Protections) -> Iterator[Objection]:
+def _selection_objections(pod: ClusterPod, protections: Protections) -> Iterator[Objection]:
     selector = protections.label_selector
     if selector is not None and not selector.matches(pod.labels):
         yield Objection("LabelSelector", "pod labels do not match the labelSelector of the policy")
@@ -186,7 +186,7 @@ def _protected_by_selection(pod: ClusterPod, protections: Protections) -> Iterat
         yield Objection("Namespaces", f"namespace {pod.namespace} is outside the policy")
 
 
-def _protected_by_age_or_number(
+def _age_and_number_objections(
     pod: ClusterPod, protections: Protections, surroundings: Surroundings
 ) -> Iterator[Objection]:
     if protections.min_replicas > 1 and len(pod.owners) == 1:
@@ -194,7 +194,7 @@ def _protected_by_age_or_number(
         if number < protections.min_replicas:
             yield Objection(
                 "MinReplicas",
-                f"owner has {counted(number, 'replica')} which is less than "
+                f"owner has {pluralize(number, 'replica')} which is less than "
                 f"minReplicas of {protections.min_replicas}",
             )
     age = protections.min_pod_age
@@ -202,7 +202,7 @@ def _protected_by_age_or_number(
         yield Objection("MinPodAge", f"pod age is not older than MinPodAge: {age}")
 
 
-def _protected_before_eviction(
+def _pre_eviction_objections(
     pod: ClusterPod, protections: Protections, surroundings: Surroundings, cluster: Cluster | None
 ) -> Iterator[Objection]:
     selector = protections.namespace_label_selector

@@ -32,7 +32,7 @@ class History:
         ]
         return max(times) + cooldown if times else None
 
-    def barred(self, now: datetime, cooldown: timedelta) -> frozenset[Relocation]:
+    def forbidden_moves(self, now: datetime, cooldown: timedelta) -> frozenset[Relocation]:
         """The moves that are not to be made now, because they were of no use before."""
         return frozenset(move for move, failed in self.failed.items() if now < failed + cooldown)
 

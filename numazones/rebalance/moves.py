@@ -116,7 +116,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlacementResult:
     """What became of a pod on a node: the node with it, or why it is not there."""
 
     node: ClusterNode | None
@@ -161,25 +161,25 @@ def evict(node: ClusterNode, pod: ClusterPod) -> ClusterNode:
     return without if node.state is None else without.with_state(remove(node.state, pod.kubelet_uid))
 
 
-def place(node: ClusterNode, pod: ClusterPod) -> Placed:
+def place(node: ClusterNode, pod: ClusterPod) -> PlacementResult:
     """Return the node with the pod, if the scheduler could choose it and the kubelet admits the pod."""
     if not is_known(node) or node.state is None:
-        return Placed(None, (doubt(node),))
+        return PlacementResult(None, (why_not_known(node),))
     if pod.admission is None:
-        return Placed(None, (pod.problem or "the pod cannot be read",))
+        return PlacementResult(None, (pod.problem or "the pod cannot be read",))
     obstacles = scheduling.obstacles(pod.constraints, pod.requests, node)
     if obstacles:
-        return Placed(None, obstacles)
+        return PlacementResult(None, obstacles)
     try:
         admission = admit(node.state, pod.admission)
     except NumazonesError as error:
-        return Placed(None, (str(error),))
+        return PlacementResult(None, (str(error),))
     if not admission.admitted:
-        return Placed(None, (f"{admission.reason}: {admission.message}",))
-    return Placed(node.with_state(admission.node).with_pod(pod.placed(node.name)))
+        return PlacementResult(None, (f"{admission.reason}: {admission.message}",))
+    return PlacementResult(node.with_state(admission.node).with_pod(pod.placed(node.name)))
 
 
-def doubt(node: ClusterNode) -> str:
+def why_not_known(node: ClusterNode) -> str:
     """Say why no pod is moved from or to a node of which ``is_known`` is not true."""
     why = node.why_no_state
     if why is None or why.reason != OTHER_MODEL:

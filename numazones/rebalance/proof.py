@@ -62,7 +62,7 @@ class _Play:
         self._goal = goal
         self._situation = situation
         self._policy = policy
-        self._barred = situation.history.barred(situation.surroundings.now, policy.cooldown)
+        self._forbidden = situation.history.forbidden_moves(situation.surroundings.now, policy.cooldown)
         self._base = situation.cluster.nodes
         self._counts: dict[str, Counts] = {}
         self.courses = 0
@@ -148,7 +148,7 @@ class _Play:
                 f"the replacement of {move.pod.full_name} may be put on node {node.name}, "
                 f"but the policy's target is {self._policy.target}"
             )
-        if relocation(move.pod, node.name) in self._barred:
+        if relocation(move.pod, node.name) in self._forbidden:
             raise Disproved(
                 f"the replacement of {move.pod.full_name} may be put on node {node.name}, but a plan that "
                 f"moved a pod of the same owner from {move.pod.node} to there failed within the cooldown"
@@ -190,11 +190,11 @@ class _Play:
             self._place(index + 1, cluster.with_node(placed.node))
 
     def _check_count(self, cluster: Cluster) -> None:
-        total = self._goal.total(self._summed(cluster))
+        total = self._goal.total(self._counts_of(cluster))
         if total < self._plan.after:
             raise Disproved(f"the goal would count {total}, not {self._plan.after}")
 
-    def _summed(self, cluster: Cluster) -> Counts:
+    def _counts_of(self, cluster: Cluster) -> Counts:
         columns = [
             self._base_worth(name) if self._base[name] is node else self._goal.worth(node)
             for name, node in cluster.nodes.items()

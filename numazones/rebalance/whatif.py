@@ -15,7 +15,7 @@ from numazones.rebalance.goals import FitMore, Goal, measure
 from numazones.rebalance.moves import Plan, evict, place
 from numazones.rebalance.planner import plan
 from numazones.rebalance.policy import Policy
-from numazones.wording import counted
+from numazones.wording import pluralize
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,16 +87,16 @@ def what_if(
     before, movable = measure(goal, situation.cluster), len(candidates(situation, policy))
     plans: list[Plan] = []
     settled = 0
-    reason = f"after {counted(most_plans, 'plan')} no more were sought"
+    reason = f"after {pluralize(most_plans, 'plan')} no more were sought"
     while len(plans) < most_plans:
         outcome = plan(goal, situation, policy, expired=Effort(effort))
         if outcome.plan is None:
-            reason = f"after {_counted(plans)}, {outcome.reason}" if plans else outcome.reason
+            reason = f"after {_plans_text(plans)}, {outcome.reason}" if plans else outcome.reason
             break
         plans.append(outcome.plan)
-        situation = carried_out(outcome.plan, situation)
+        situation = situation_after(outcome.plan, situation)
         settled += len(outcome.plan.placements)
-        goal = _left_of(goal, outcome.plan)
+        goal = _remaining_goal(goal, outcome.plan)
     after = settled + measure(goal, situation.cluster)
     return Report(before, after, tuple(plans), reason, movable, unmovable)
 
@@ -111,11 +111,11 @@ def unmovable_by_rule(situation: Situation, policy: Policy) -> dict[str, int]:
     return unmovable
 
 
-def _counted(plans: Sequence[Plan]) -> str:
+def _plans_text(plans: Sequence[Plan]) -> str:
     return "this plan" if len(plans) == 1 else f"these {len(plans)} plans"
 
 
-def _left_of(goal: Goal, made: Plan) -> Goal:
+def _remaining_goal(goal: Goal, made: Plan) -> Goal:
     """The goal without the pending pods that a plan places: they have what they waited for."""
     if not isinstance(goal, FitMore):
         return goal
@@ -128,7 +128,7 @@ def _left_of(goal: Goal, made: Plan) -> Goal:
     return FitMore(tuple(wanted))
 
 
-def carried_out(made: Plan, situation: Situation) -> Situation:
+def situation_after(made: Plan, situation: Situation) -> Situation:
     """Return the situation after a plan: the pods moved, running again, and resting for the cooldown."""
     cluster, history = situation.cluster, situation.history
     for move in made.moves:

@@ -107,7 +107,7 @@ def _reservation(key: str, value: str) -> tuple[int, str, quantity.Quantity]:
         raise InvalidSetting(f"{key}: {error}") from error
 
 
-def applied(config: KubeletConfiguration, settings: Settings) -> KubeletConfiguration:
+def apply(config: KubeletConfiguration, settings: Settings) -> KubeletConfiguration:
     """Return the configuration with settings changed; an empty value takes an option away.
 
     Raises:

@@ -17,7 +17,7 @@ from typing import Any
 from numazones.api.rebalance import ENDED
 from numazones.errors import NumazonesError
 from numazones.kubelet.node import Node
-from numazones.wording import counted
+from numazones.wording import pluralize
 from numazones_client import NotFound, Resource
 from numazones_client.resources import (
     ADMISSION_PREDICTIONS,
@@ -109,7 +109,7 @@ class ClosedLoop:
         room = sum(free // _WORKER_CPUS for _, free in free_cpus(self._stage()))
         for number in range(room):
             name, replicas = ("web", "batch")[number % 2], number // 2 + 1
-            self.screen.progress(f"{name} grows to {counted(replicas, 'replica')}")
+            self.screen.progress(f"{name} grows to {pluralize(replicas, 'replica')}")
             patch = {"spec": {"replicas": replicas}}
             await self.cluster.plane.client.patch(REPLICA_SETS, name, patch, namespace="shop")
             await self._until(

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import click
 
 from numazones.errors import NumazonesError
-from numazones.wording import counted
+from numazones.wording import pluralize
 from numazones_apiserver.__main__ import main as apiserver
 from numazones_program.signals import ending_signals
 from numazones_simulator import (
@@ -272,7 +272,7 @@ async def _show_cluster(screen: Screen, scratch: Path, settings: _ClusterSetting
             turnover = Turnover(running.plane.client, arrivals, crowd=settings.crowd)
             fates = await turnover.run(settings.pods, progress=_counted(screen, settings.pods))
             running.programs.check()
-            screen.title(f"{counted(fates.total, 'pod')} in all")
+            screen.title(f"{pluralize(fates.total, 'pod')} in all")
             screen.say(str(fates))
         if settings.pods and settings.operator:
             compared = await outcomes.fetch(running.operator)

@@ -12,9 +12,9 @@ import pytest
 from click.testing import Result
 
 from kubectl_numazones.bad_dump import BadDump
-from numazones.whatif.miss import Answer, BadMiss, write
+from numazones.whatif.wrong_prediction import Answer, InvalidRecord, write
 from tests.kubectl.conftest import written
-from tests.numazones.whatif.test_miss import missed
+from tests.numazones.whatif.test_wrong_prediction import missed
 
 Run = Callable[..., Result]
 
@@ -134,4 +134,4 @@ def test_a_miss_is_found_in_the_operators_config_map(run: Run, tmp_path: Path) -
 def test_a_file_that_is_no_miss_is_named(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "miss.json"
     path.write_text("[]")
-    assert isinstance(run("replay", path).exception, BadMiss)
+    assert isinstance(run("replay", path).exception, InvalidRecord)

@@ -18,7 +18,7 @@ from numazones.kubelet.node import Node
 from numazones.placement import Unknown
 from numazones.placement.kubelet import KubeletPlacement
 from numazones.sharing import Sharing
-from numazones.wording import counted
+from numazones.wording import pluralize
 from numazones_operator.mirror.decoding import Heartbeat, ZoneReport
 from numazones_operator.mirror.node_placement import NodePlacement, Surroundings
 from numazones_operator.mirror.since_snapshot import SinceSnapshot
@@ -99,8 +99,8 @@ class NodeRecord:
         if len(snapshots) > 1 or len(reports) != reports[0].zones:
             self.trouble = Unknown(
                 ZONES_DISAGREE,
-                f"{len(reports)} of {counted(reports[0].zones, 'zone')} published, from "
-                f"{counted(len(snapshots), 'snapshot')}; if this lasts, see the log of the exporter on "
+                f"{len(reports)} of {pluralize(reports[0].zones, 'zone')} published, from "
+                f"{pluralize(len(snapshots), 'snapshot')}; if this lasts, see the log of the exporter on "
                 f"{self.name}",
             )
             self.troubled_since = now if self.troubled_since is None else self.troubled_since
@@ -115,7 +115,7 @@ class NodeRecord:
         try:
             self.state = node_from_zones(
                 [NUMAZone.from_api(report.body) for report in reports if report.body is not None],
-                remember=sharing.made,
+                remember=sharing.remember,
             )
             self.judgement = None
         except NumazonesError as error:

@@ -18,6 +18,7 @@ from importlib.metadata import version
 from numazones import prediction
 from numazones.advice import advise_on
 from numazones.cluster import ClusterNode, ClusterPod
+from numazones.placement.kubelet import SOURCE
 from numazones.prediction import Prediction
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror.cluster_state import Clock

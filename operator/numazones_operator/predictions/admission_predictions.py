@@ -24,7 +24,7 @@ from numazones.api.prediction import (
 from numazones.cluster import ClusterPod
 from numazones.placement import ADMITTED
 from numazones.prediction import UNKNOWN, Prediction, Reason
-from numazones.wording import shortened
+from numazones.wording import shorten
 from numazones_operator.verification.causes import Accuracy
 from numazones_operator.verification.rejection_advice import brief_of, explanation_of
 from numazones_operator.verification.verifier import Verification
@@ -197,7 +197,7 @@ def _predicted(prediction: Prediction, name_of: NameOf) -> AdmissionPredictionSt
 def _best(prediction: Prediction | None) -> dict[str, str]:
     """Where a waiting pod would go, and what stands in its way."""
     if prediction is None or not prediction.candidates:
-        why = "" if prediction is None else shortened(prediction.brief, _LONGEST_CELL)
+        why = "" if prediction is None else shorten(prediction.brief, _LONGEST_CELL)
         return {"node": _NONE, "numa_nodes": _NONE, "why": why}
     best = prediction.candidates[0]
     return {"node": best.node, "numa_nodes": cpuset.format(cpuset.of(best.zones)) or _NONE}
@@ -214,7 +214,7 @@ def _seen(verification: Verification) -> dict[str, str]:
         "actual": REJECTED if rejected else ADMITTED,
         "node": expectation.pod.node,
         "numa_nodes": cpuset.format(cpuset.of(numas)) or _NONE,
-        "why": shortened(brief_of(verification) or verification.actual, _LONGEST_CELL) if rejected else "",
+        "why": shorten(brief_of(verification) or verification.actual, _LONGEST_CELL) if rejected else "",
     }
 
 

@@ -22,12 +22,12 @@ from numazones.cluster import ClusterPod
 from numazones.errors import NumazonesError
 from numazones.rebalance.candidates import Situation, candidates
 from numazones.rebalance.custom_resources import policy_of, standing_goals, title
-from numazones.rebalance.goals import Goal, pending
+from numazones.rebalance.goals import Goal, pending_goals
 from numazones.rebalance.moves import Plan
 from numazones.rebalance.planner import Outcome, plan
 from numazones.rebalance.policy import Policy
 from numazones.rebalance.whatif import unmovable_by_rule
-from numazones.wording import counted
+from numazones.wording import pluralize
 from numazones_client import APIError, Client, Conflict, NotFound
 from numazones_client.resources import EVENTS, REBALANCE_POLICIES, REBALANCE_RECOMMENDATIONS
 from numazones_operator.mirror.cluster_state import ClusterState
@@ -297,7 +297,7 @@ class Rebalancing:
             policy.name,
             policy.spec.mode,
             outcome.reason
-            or f"found a plan of {counted(len(outcome.plan.moves) if outcome.plan else 0, 'move')}",
+            or f"found a plan of {pluralize(len(outcome.plan.moves) if outcome.plan else 0, 'move')}",
         )
         return outcome
 
@@ -533,7 +533,7 @@ def _found(made: Plan, name: str, now: datetime) -> dict[str, Any]:
 
 def _goals(policy: PolicyObject, situation: Situation, stuck: frozenset[str]) -> Iterator[Goal]:
     waiting = situation.cluster.pending
-    yield from pending(pod for uid, pod in waiting.items() if uid in stuck)
+    yield from pending_goals(pod for uid, pod in waiting.items() if uid in stuck)
     yield from standing_goals(policy.spec.goals)
 
 

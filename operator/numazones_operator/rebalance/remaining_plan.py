@@ -14,7 +14,7 @@ from numazones.placement.models import kubelet_verdict
 from numazones.rebalance.budgets import Headroom
 from numazones.rebalance.candidates import Situation
 from numazones.rebalance.custom_resources import standing_goals, title
-from numazones.rebalance.goals import Goal, measure, pending
+from numazones.rebalance.goals import Goal, measure, pending_goals
 from numazones.rebalance.moves import Move, Placement, Plan, replacement, zones_of
 from numazones.rebalance.policy import Policy
 from numazones.rebalance.proof import prove
@@ -80,7 +80,7 @@ def objection(rest: Rest, situation: Situation, policy: Policy) -> str:
 def goal_of(item: Recommendation, policy: PolicyObject, waiting: Iterable[ClusterPod]) -> Goal | None:
     """Return the goal that a recommendation is for, as the policy has it now."""
     if item.spec.placements:
-        goals = pending(waiting)
+        goals = pending_goals(waiting)
         return goals[0] if goals else None
     titled = ((title(goal), goal) for goal in standing_goals(policy.spec.goals))
     return next((goal for name, goal in titled if name == item.spec.goal), None)

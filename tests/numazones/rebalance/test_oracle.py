@@ -17,7 +17,7 @@ from numazones import scheduling
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.fragmentation import Shape, zones_of
 from numazones.kubelet.admission import admit, remove
-from numazones.rebalance.goals import FitMore, Goal, Vacate, Wanted, measure, pending
+from numazones.rebalance.goals import FitMore, Goal, Vacate, Wanted, measure, pending_goals
 from numazones.rebalance.limits import Limits
 from numazones.rebalance.moves import Plan
 from numazones.rebalance.planner import plan
@@ -180,7 +180,7 @@ def task(draw: random.Random, nodes: Nodes, build: Any) -> Task:
     cpus = draw.choice([3, 3, 4, 5])
     if kind == "pending":
         pod = replace(build.pod("big", cpus), phase="Pending")
-        return Task(pending([pod])[0], lambda node: with_pod(node, pod) is not None, 1, pod)
+        return Task(pending_goals([pod])[0], lambda node: with_pod(node, pod) is not None, 1, pod)
     if kind == "shape":
         wanted = Wanted.shape("big", Shape.parse(f"cpu={cpus},memory=1Gi"))
         aim = sum(number_that_fit(node, wanted.example) for node in nodes) + draw.choice([1, 1, 2])

@@ -9,9 +9,9 @@ from numazones.cluster import ClusterNode, ClusterPod
 from numazones.fragmentation import Shape
 from numazones.placement import DECIDERS, PolicyNode, model_of
 from numazones.whatif import trial
-from numazones.whatif.blueprint import started
-from numazones.whatif.draws import Draws
-from numazones.whatif.machine_type import blueprint
+from numazones.whatif.machine_type import node_template
+from numazones.whatif.node_template import start_nodes
+from numazones.whatif.random_numbers import RandomNumbers
 from numazones.whatif.settings import parse
 from numazones.whatif.trial import Outcome
 from numazones.whatif.workload import Event, Group, Leaving, Recipe
@@ -24,13 +24,13 @@ MACHINE = "sockets=2,numa=2,cores=16,threads=2,memory=64Gi,x.example/nic@1=2"
 
 
 def nodes(*given: str, count: int = 1) -> list[ClusterNode]:
-    return started(
-        blueprint(MACHINE, name=f"m{number}").with_settings(parse(given)) for number in range(count)
+    return start_nodes(
+        node_template(MACHINE, name=f"m{number}").with_settings(parse(given)) for number in range(count)
     )
 
 
 def pods(*groups: str) -> list[ClusterPod]:
-    arriving = Recipe(tuple(map(Group.parse, groups))).events(Draws(1, 0))
+    arriving = Recipe(tuple(map(Group.parse, groups))).events(RandomNumbers(1, 0))
     return [event for event in arriving if isinstance(event, ClusterPod)]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from numazones.whatif import miss
+from numazones.whatif import wrong_prediction
 from numazones_client.resources import CONFIG_MAPS
 from numazones_operator.verification.misses import NAME, Misses
 from tests.operator.closed_loop import OPTIONS, Loop, closed_loop, eventually
@@ -58,13 +58,13 @@ async def test_a_wrong_prediction_is_kept_with_all_that_a_replay_needs(tmp_path:
         ((key, data),) = (await eventually(lambda: kept(loop), what="a miss is kept")).items()
         writing.cancel()
     assert key == "1970-01-01T001711Z-default.late.json.gz"
-    found = miss.read(base64.b64decode(data))
+    found = wrong_prediction.read(base64.b64decode(data))
     assert (found.pod.pod.name, found.node.name) == ("late", "node")
     assert (found.predicted.reason, found.actual) == (
         "Admitted",
-        miss.Answer("TopologyAffinityError", "no room"),
+        wrong_prediction.Answer("TopologyAffinityError", "no room"),
     )
-    assert miss.replay(found) == found.predicted
+    assert wrong_prediction.replay(found) == found.predicted
 
 
 async def test_what_was_right_is_not_kept(tmp_path: Path) -> None:

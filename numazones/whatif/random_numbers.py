@@ -15,7 +15,7 @@ _BITS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Draws:
+class RandomNumbers:
     """The random numbers of one run."""
 
     seed: int
@@ -25,7 +25,7 @@ class Draws:
         """Return a whole number from 0 to ``bound`` - 1."""
         return self._number(*place) * bound >> _BITS
 
-    def shuffled(self, items: Sequence[_T], *place: int | str) -> list[_T]:
+    def permutation(self, items: Sequence[_T], *place: int | str) -> list[_T]:
         """Return the items in random order."""
         order = sorted(range(len(items)), key=lambda index: (self._number(*place, index), index))
         return [items[index] for index in order]

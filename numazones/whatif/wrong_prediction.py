@@ -1,6 +1,6 @@
 """A wrong prediction that nothing explained, kept whole: replayed, it shows whether the model still errs.
 
-A kept miss is JSON, gzipped or not. The state of the managers is in it as the node's NUMAZones; what the
+What is kept is JSON, gzipped or not. The state of the managers is in it as the node's NUMAZones; what the
 kubelet's other checks look at (the node's allocatable amounts, labels and taints, the requests of the pods on
 it) and the pod itself are the library's values, field by field. Of labels and annotations nothing is kept
 that admission doesn't read, for they may hold anything.
@@ -31,8 +31,8 @@ _READ_BY_ADMISSION = "kubernetes.io/config."
 """Prefix of the annotations that tell static and mirror pods."""
 
 
-class BadMiss(NumazonesError):
-    """Something is not a kept miss; the message says why."""
+class InvalidRecord(NumazonesError):
+    """Data that is no kept wrong prediction; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Miss:
+class WrongPrediction:
     """A wrong prediction with all that it was made of."""
 
     pod: PodInfo
@@ -60,20 +60,20 @@ class Miss:
     """Release of numazones that made the prediction."""
 
 
-def write(miss: Miss) -> bytes:
-    """Return the miss as gzipped JSON."""
-    names = {uid: (info.pod.namespace, info.pod.name) for uid, info in miss.node.pods.items()}
-    zones = zones_from_node(miss.node.state, node_name=miss.node.name, pods=names)
-    pods = {uid: _lean(info) for uid, info in miss.node.pods.items()}
+def write(wrong: WrongPrediction) -> bytes:
+    """Return a wrong prediction as gzipped JSON."""
+    names = {uid: (info.pod.namespace, info.pod.name) for uid, info in wrong.node.pods.items()}
+    zones = zones_from_node(wrong.node.state, node_name=wrong.node.name, pods=names)
+    pods = {uid: _lean(info) for uid, info in wrong.node.pods.items()}
     document = {
         "format": FORMAT,
-        "version": miss.version,
-        "time": miss.time,
-        "predicted": _plain(Answer, miss.predicted),
-        "actual": _plain(Answer, miss.actual),
-        "pod": _plain(PodInfo, _lean(miss.pod)),
+        "version": wrong.version,
+        "time": wrong.time,
+        "predicted": _plain(Answer, wrong.predicted),
+        "actual": _plain(Answer, wrong.actual),
+        "pod": _plain(PodInfo, _lean(wrong.pod)),
         "node": {
-            name: _plain(kind, pods if name == "pods" else getattr(miss.node, name))
+            name: _plain(kind, pods if name == "pods" else getattr(wrong.node, name))
             for name, kind in _surroundings().items()
         },
         "zones": [zone.to_api() for zone in zones],
@@ -81,23 +81,27 @@ def write(miss: Miss) -> bytes:
     return gzip.compress(json.dumps(document, separators=(",", ":")).encode(), mtime=0)
 
 
-def read(data: bytes) -> Miss:
-    """Read a miss, gzipped or not.
+def read(data: bytes) -> WrongPrediction:
+    """Read a wrong prediction, gzipped or not.
 
     Raises:
-        BadMiss: the data is no miss, is damaged, or has another format.
+        InvalidRecord: the data is none, is damaged, or has another format.
     """
     try:
         document = json.loads(gzip.decompress(data) if data.startswith(_GZIP) else data)
     except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
-        raise BadMiss(f"not a kept miss: {error}; give one as the operator's ConfigMap has it") from error
+        raise InvalidRecord(
+            f"not a kept wrong prediction: {error}; give one as the operator's ConfigMap has it"
+        ) from error
     found = document.get("format") if isinstance(document, Mapping) else None
     if found != FORMAT:
-        raise BadMiss(f"not a kept miss of format {FORMAT} but of {found!r}; replay it with its own release")
+        raise InvalidRecord(
+            f"not a kept wrong prediction of format {FORMAT} but of {found!r}; replay it with its own release"
+        )
     try:
         zones = [NUMAZone.from_api(zone) for zone in document["zones"]]
         around = {name: _value(kind, document["node"][name]) for name, kind in _surroundings().items()}
-        return Miss(
+        return WrongPrediction(
             pod=_value(PodInfo, document["pod"]),
             node=NodeInfo(node_from_zones(zones), **around),
             predicted=_value(Answer, document["predicted"]),
@@ -113,23 +117,23 @@ def read(data: bytes) -> Miss:
         raise _damaged(str(error)) from error
 
 
-def _damaged(why: str) -> BadMiss:
-    return BadMiss(f"the miss is damaged: {why}; replay it with its own release")
+def _damaged(why: str) -> InvalidRecord:
+    return InvalidRecord(f"the kept prediction is damaged: {why}; replay it with its own release")
 
 
-def decide(miss: Miss) -> NodeAdmission:
+def decide(wrong: WrongPrediction) -> NodeAdmission:
     """Decide about the pod again, with the model as it is now.
 
     Raises:
         NumazonesError: the model gives no verdict.
     """
-    return admit_to_node(miss.node, miss.pod)
+    return admit_to_node(wrong.node, wrong.pod)
 
 
-def replay(miss: Miss) -> Answer:
+def replay(wrong: WrongPrediction) -> Answer:
     """Say what the model as it is now predicts."""
     try:
-        verdict = decide(miss)
+        verdict = decide(wrong)
     except NumazonesError as error:
         return Answer("Unknown", str(error))
     return Answer(ADMITTED) if verdict.admitted else Answer(verdict.reason, verdict.message)

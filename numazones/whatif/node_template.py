@@ -1,7 +1,7 @@
 """Nodes before their kubelets start: what a trial needs of a node, under whatever settings.
 
-A blueprint is small and can be sent to another process; ``started`` makes of it the node without pods that a
-trial begins with. What is allocatable follows the reservations.
+A template is small and can be sent to another process; ``start_nodes`` makes of it the node without pods
+that a trial begins with. What is allocatable follows the reservations.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,7 +16,7 @@ from numazones.kubelet.device_manager import Device
 from numazones.kubelet.node import Node
 from numazones.machine import Machine
 from numazones.resources import CPU, MEMORY, hugepage_type
-from numazones.whatif.settings import RESERVED_CPUS, RESERVED_MEMORY, Settings, applied
+from numazones.whatif.settings import RESERVED_CPUS, RESERVED_MEMORY, Settings, apply
 
 _MILLI, _KIB = 1000, 1024
 
@@ -26,7 +26,7 @@ class UnknownNode(NumazonesError):
 
 
 @dataclass(frozen=True, slots=True)
-class Blueprint:
+class NodeTemplate:
     """A node without pods."""
 
     node: ClusterNode
@@ -50,13 +50,13 @@ class Blueprint:
         bare = replace(node, placement=NO_ZONES, pods={}, requested={})
         return cls(bare, node.state.machine, node.state.config, announced)
 
-    def with_settings(self, settings: Settings) -> "Blueprint":
-        """The node with settings of its kubelet changed; whether that starts, ``started`` finds out.
+    def with_settings(self, settings: Settings) -> "NodeTemplate":
+        """The node with settings of its kubelet changed; whether that starts, ``start_nodes`` finds out.
 
         Raises:
             InvalidSetting: a setting has no say in admission.
         """
-        config = applied(self.config, settings)
+        config = apply(self.config, settings)
         allocatable = {**self.node.allocatable, **_after_reservations(self.machine, config, settings)}
         return replace(self, config=config, node=replace(self.node, allocatable=allocatable))
 
@@ -71,11 +71,11 @@ def _after_reservations(machine: Machine, config: KubeletConfiguration, settings
             return left  # the kubelet will not start
         left[CPU] = _MILLI * (machine.all_cpus & ~reserved).bit_count()
     if any(key.startswith(RESERVED_MEMORY) for key in settings):
-        left |= memory_left(machine, config)
+        left |= allocatable_memory(machine, config)
     return left
 
 
-def memory_left(machine: Machine, config: KubeletConfiguration) -> dict[str, int]:
+def allocatable_memory(machine: Machine, config: KubeletConfiguration) -> dict[str, int]:
     """Return memory and hugepages in bytes that ``reservedMemory`` leaves; memory lacks all hugepages."""
     left = {MEMORY: sum(node.memory for node in machine.numa_nodes)}
     for node in machine.numa_nodes:
@@ -89,7 +89,7 @@ def memory_left(machine: Machine, config: KubeletConfiguration) -> dict[str, int
     return left
 
 
-def started(blueprints: Iterable[Blueprint]) -> list[ClusterNode]:
+def start_nodes(templates: Iterable[NodeTemplate]) -> list[ClusterNode]:
     """Start the kubelets of nodes without pods; equal ones are started once.
 
     Raises:
@@ -97,14 +97,14 @@ def started(blueprints: Iterable[Blueprint]) -> list[ClusterNode]:
     """
     states: dict[tuple[object, ...], Node] = {}
     nodes = []
-    for blueprint in blueprints:
-        key = (blueprint.machine, blueprint.config, tuple(blueprint.devices.items()))
+    for template in templates:
+        key = (template.machine, template.config, tuple(template.devices.items()))
         if key not in states:
             try:
-                states[key] = Node.fresh(blueprint.machine, blueprint.config, blueprint.devices)
+                states[key] = Node.fresh(template.machine, template.config, template.devices)
             except InvalidConfiguration as error:
                 raise InvalidConfiguration(
-                    f"the kubelet of {blueprint.node.name} would not start: {error}"
+                    f"the kubelet of {template.node.name} would not start: {error}"
                 ) from error
-        nodes.append(blueprint.node.with_state(states[key]))
+        nodes.append(template.node.with_state(states[key]))
     return nodes

@@ -1,4 +1,4 @@
-"""Kept misses: what is written is read again and decided alike; what is no miss is named."""
+"""Kept wrong predictions: what is written is read again and decided alike; other data is named."""
 
 import gzip
 import json
@@ -10,7 +10,15 @@ from numazones.cluster import ClusterPod
 from numazones.constraints import Taint
 from numazones.kubelet.admission import admit
 from numazones.kubelet.node_info import NodeInfo
-from numazones.whatif.miss import Answer, BadMiss, Miss, decide, read, replay, write
+from numazones.whatif.wrong_prediction import (
+    Answer,
+    InvalidRecord,
+    WrongPrediction,
+    decide,
+    read,
+    replay,
+    write,
+)
 from numazones_simulator import node_kinds
 
 
@@ -33,7 +41,7 @@ def pod(name: str, *, cpu: int, **metadata: Any) -> ClusterPod:
     return ClusterPod.from_api({"metadata": metadata, "spec": spec, "status": {"phase": "Pending"}})
 
 
-def missed(*, cpu: int, **around: Any) -> Miss:
+def missed(*, cpu: int, **around: Any) -> WrongPrediction:
     """A pod that came to a node of two zones, of which one pod has taken 20 of 30 CPUs."""
     first = pod("first", cpu=20)
     assert first.admission is not None
@@ -42,7 +50,9 @@ def missed(*, cpu: int, **around: Any) -> Miss:
     usual = {"allocatable": amounts, "labels": {"zone": "a"}, "pods": {"uid-first": first.info}}
     node = NodeInfo(state, name="node", **{**usual, **around})
     wrong = Answer("Admitted")
-    return Miss(pod("late", cpu=cpu).info, node, wrong, Answer("Other"), "2026-01-31T12:00:00Z", "0.3.0")
+    return WrongPrediction(
+        pod("late", cpu=cpu).info, node, wrong, Answer("Other"), "2026-01-31T12:00:00Z", "0.3.0"
+    )
 
 
 @pytest.mark.parametrize(
@@ -75,27 +85,27 @@ def test_a_miss_that_was_kept_is_decided_as_it_was(cpu: int, around: dict[str, A
 def test_nothing_of_labels_and_annotations_is_kept_that_admission_does_not_read() -> None:
     kept = missed(cpu=4)
     secret = pod("late", cpu=4, labels={"a": "secret"}, annotations={"b": "secret"}).info
-    data = write(Miss(secret, kept.node, kept.predicted, kept.actual, kept.time, kept.version))
+    data = write(WrongPrediction(secret, kept.node, kept.predicted, kept.actual, kept.time, kept.version))
     assert b"secret" not in gzip.decompress(data)
 
 
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (b"", "not a kept miss"),
-        (b"\x1f\x8bnonsense", "not a kept miss"),
-        (b"{}", "not a kept miss of format numazones-miss/1 but of None"),
+        (b"", "not a kept wrong prediction"),
+        (b"\x1f\x8bnonsense", "not a kept wrong prediction"),
+        (b"{}", "not a kept wrong prediction of format numazones-miss/1 but of None"),
         (b'{"format": "numazones-miss/9"}', "replay it with its own release"),
-        (b'{"format": "numazones-miss/1"}', "the miss is damaged: 'zones'"),
+        (b'{"format": "numazones-miss/1"}', "the kept prediction is damaged: 'zones'"),
     ],
 )
 def test_what_is_no_miss_is_named(data: bytes, said: str) -> None:
-    with pytest.raises(BadMiss, match=said):
+    with pytest.raises(InvalidRecord, match=said):
         read(data)
 
 
 def test_a_miss_that_was_edited_is_named() -> None:
     document = json.loads(gzip.decompress(write(missed(cpu=4))))
     document["pod"]["pod"]["containers"] = "none"
-    with pytest.raises(BadMiss, match=r"damaged: pod\.containers: Input should be a valid tuple"):
+    with pytest.raises(InvalidRecord, match=r"damaged: pod\.containers: Input should be a valid tuple"):
         read(json.dumps(document).encode())
