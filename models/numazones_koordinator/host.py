@@ -43,14 +43,14 @@ _LARGEST = float(2**62)
 _ZONE_TYPE = "Node"
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 
-# The only names that released code knows.
-_RELEASED_POLICIES = {
+# The only names of kubelets' policies that the scheduler knows.
+_KNOWN_POLICIES = {
     "BestEffort": TopologyPolicy.BEST_EFFORT,
     "Restricted": TopologyPolicy.RESTRICTED,
     "SingleNUMANodePodLevel": TopologyPolicy.SINGLE_NUMA_NODE,
 }
-# What koordlet reports of kubelets, and what the design says it stands for.
-_REPORTED_POLICIES = _RELEASED_POLICIES | {
+# What koordlet reports beside them, and what the design says it stands for.
+_IGNORED_POLICIES = {
     "SingleNUMANodeContainerLevel": TopologyPolicy.SINGLE_NUMA_NODE,
     "RestrictedContainerLevel": TopologyPolicy.RESTRICTED,
     "RestrictedPodLevel": TopologyPolicy.RESTRICTED,
@@ -208,17 +208,14 @@ class Host:
         )
 
     def _policy(self, reported: list[str], warnings: list[str]) -> str:
-        """The node's topology policy: released code asks the label first, the design the kubelet."""
-        known = _REPORTED_POLICIES if self.scheduler.published else _RELEASED_POLICIES
-        mapped = next((known[policy] for policy in reported if policy in known), "")
+        """The node's topology policy: the label goes before what is reported of the kubelet."""
+        mapped = next((_KNOWN_POLICIES[policy] for policy in reported if policy in _KNOWN_POLICIES), "")
         warnings.extend(
             f"koord-scheduler ignores the topology policy {policy} of the NodeResourceTopology, "
-            f"which stands for {_REPORTED_POLICIES[policy]}"
+            f"which stands for {_IGNORED_POLICIES[policy]}"
             for policy in reported
-            if policy not in known and policy in _REPORTED_POLICIES
+            if policy in _IGNORED_POLICIES
         )
-        if self.scheduler.published:
-            return mapped or self.topology_policy
         return self.topology_policy or mapped
 
     @property

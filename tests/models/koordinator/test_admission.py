@@ -250,8 +250,6 @@ def test_arguments_that_the_scheduler_would_not_start_with_are_rejected(
     with pytest.raises(InvalidConfiguration) as rejected:
         Scheduler.from_args(arguments)
     assert message in str(rejected.value)
-    with pytest.raises(InvalidConfiguration, match="neither upstream nor published"):
-        Scheduler.from_args(rules="draft")
     with pytest.raises(InvalidConfiguration, match="disableDeviceNUMATopologyAlignment"):
         Scheduler.from_args(device={"disableDeviceNUMATopologyAlignment": True})
 

@@ -19,6 +19,7 @@ from numazones_koordinator.annotations import (
     NODE_CPU_BIND_POLICY,
     NODE_NUMA_ALLOCATE_STRATEGY,
     NODE_RESERVATION,
+    NUMA_TOPOLOGY_SPEC,
     POD_CPU_ALLOCS,
     SYSTEM_QOS_RESOURCE,
     NodeCPUBindPolicy,
@@ -252,6 +253,7 @@ KEYS = [
     CPU_TOPOLOGY,
     KUBELET_CPU_MANAGER_POLICY,
     NODE_RESERVATION,
+    NUMA_TOPOLOGY_SPEC,
     POD_CPU_ALLOCS,
     SYSTEM_QOS_RESOURCE,
 ]
@@ -317,3 +319,8 @@ def test_ratios_beyond_all_bounds_are_unreadable_or_bounded() -> None:
         assert "cannot unmarshal number" in Node.read(huge, nrt(detail(), ZONES)).host.ratio_error
     large = node_object(annotations={AMPLIFICATION_RATIO: '{"cpu":1e300}'})
     assert Node.read(large, nrt(detail(), ZONES)).available()[0]["cpu"] > 0
+
+
+def test_a_running_pod_holds_its_cpus_whatever_its_topology_spec_says() -> None:
+    object_ = pod_object("a", status={"cpuset": "0-3"}, annotations={NUMA_TOPOLOGY_SPEC: "{"}, cpu="4")
+    assert node().bind(Pod.from_api(object_)).used_cpus == 0b1111
