@@ -18,10 +18,10 @@ from numazones_koordinator.amounts import (
     plus,
     requests,
 )
+from numazones_koordinator.annotation_json import UnreadableAnnotation
 from numazones_koordinator.books import Allocation, Books, Use
 from numazones_koordinator.cpu_topology import CPUTopology
 from numazones_koordinator.device_books import DeviceAllocation, DeviceBooks
-from numazones_koordinator.go_json import GoJSONError
 from numazones_koordinator.host import Host, amplify
 from numazones_koordinator.scheduler import Scheduler
 
@@ -99,11 +99,11 @@ class Node:
             if status.cpus or status.numa_resources:
                 given = Allocation(status.cpus, status.numa_resources, spec.exclusive_policy)
                 node = node.record(pod.uid, given)
-        except GoJSONError:
+        except UnreadableAnnotation:
             pass
         try:
             devices = api.device_allocations(annotations)
-        except GoJSONError:
+        except UnreadableAnnotation:
             return node
         return node.record_devices(pod, devices)
 

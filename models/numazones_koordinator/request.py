@@ -16,6 +16,7 @@ from numazones_koordinator.amounts import (
     nothing,
     requests,
 )
+from numazones_koordinator.annotation_json import UnreadableAnnotation
 from numazones_koordinator.annotations import (
     CPUBindPolicy,
     Exclusive,
@@ -23,7 +24,6 @@ from numazones_koordinator.annotations import (
     ResourceSpec,
 )
 from numazones_koordinator.device_request import DeviceRequest, device_request
-from numazones_koordinator.go_json import GoJSONError
 from numazones_koordinator.scheduler import Scheduler
 from numazones_koordinator.status import SKIP, SUCCESS, Code, Rejected, Status, unresolvable
 
@@ -85,7 +85,7 @@ class Request:
         try:
             spec = api.resource_spec(annotations)
             numa = api.numa_topology_spec(annotations)
-        except GoJSONError as error:
+        except UnreadableAnnotation as error:
             return cls(pod, Status(Code.ERROR, (str(error),)))
         if scheduler.device_share:
             try:

@@ -64,8 +64,7 @@ class Scheduler:
             bind_policy = CPUBindPolicy.FULL_PCPUS
         if bind_policy not in ("", CPUBindPolicy.FULL_PCPUS, CPUBindPolicy.SPREAD_BY_PCPUS):
             raise InvalidConfiguration(
-                f"defaultCPUBindPolicy: Invalid value: {bind_policy!r}: "
-                "must specified CPU bind policy FullPCPUs or SpreadByPCPUs"
+                f"defaultCPUBindPolicy is {bind_policy!r}; use FullPCPUs or SpreadByPCPUs"
             )
         if device.get("disableDeviceNUMATopologyAlignment"):
             raise InvalidConfiguration(
@@ -92,14 +91,16 @@ def _strategy(arguments: Mapping[str, Any], name: str, default: ScoringStrategy)
         raise InvalidConfiguration(f"{name} is not a mapping but {type(given).__name__}")
     type_ = given.get("type", "")
     if type_ not in (LEAST_ALLOCATED, MOST_ALLOCATED):
-        raise InvalidConfiguration(f"{name}.type: scoring strategy {type_} is not supported")
+        raise InvalidConfiguration(
+            f"{name}.type is {type_!r}, which is not supported; use {LEAST_ALLOCATED} or {MOST_ALLOCATED}"
+        )
     weights = {}
     for index, item in enumerate(items(given, "resources", InvalidConfiguration)):
         weight = item.get("weight", 0)
         if isinstance(weight, bool) or not isinstance(weight, int) or not 0 < weight <= _LARGEST_WEIGHT:
             raise InvalidConfiguration(
-                f"{name}.resources[{index}].weight: Invalid value: {weight}: "
-                f"resource weight of {item.get('name')} not in valid range (0, 100]"
+                f"{name}.resources[{index}].weight of {item.get('name')} is {weight!r:.50}; "
+                f"use a number from 1 to {_LARGEST_WEIGHT}"
             )
         weights[str(item.get("name", ""))] = weight
     return ScoringStrategy(type_ == MOST_ALLOCATED, tuple(weights.items()))
