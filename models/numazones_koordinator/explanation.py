@@ -5,7 +5,7 @@ merge made of them, exclusivity, what the pod gets. Defects are named only where
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from numazones import cpuset
 from numazones_koordinator.admission import Admission, Stage
@@ -14,7 +14,6 @@ from numazones_koordinator.annotations import Exclusive, TopologyPolicy
 from numazones_koordinator.books import Use
 from numazones_koordinator.cycle import NOT_MATCHING, Candidate
 from numazones_koordinator.hints import masks
-from numazones_koordinator.scheduler import Rules
 from numazones_koordinator.status import Code, Rejected
 from numazones_koordinator.topology_manager import Hint, Hints
 from numazones_koordinator.trial import Trials
@@ -153,8 +152,6 @@ def _verdict(admission: Admission) -> str:
 def _defects(admission: Admission, candidate: Candidate) -> Iterator[str]:
     """What of the released code's known defects decided here."""
     node, outcome = admission.before, admission.outcome
-    if node.host.scheduler.published:
-        return
     yield from (f"node {node.name}: {warning}" for warning in node.host.warnings)
     if outcome.stage is Stage.FILTER and admission.message == NOT_MATCHING:
         return
@@ -186,10 +183,9 @@ def _fits_if_spread_well(candidate: Candidate) -> bool:
     node = candidate.node
     if not 1 < len(node.host.zones) <= _MOST_NUMA_NODES:
         return False
-    meant = replace(node.host.scheduler, rules=Rules.PUBLISHED)
     try:
         released = candidate.trials
-        sorted_ = Trials(replace(node, host=replace(node.host, scheduler=meant)), candidate.request)
+        sorted_ = Trials(node, candidate.request, sorted_spread=True)
     except Rejected:
         return False
     return any(sorted_.fits(numas) and not released.fits(numas) for numas in masks(node.host.numa_ids))
