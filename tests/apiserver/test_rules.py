@@ -13,7 +13,7 @@ from numazones_apiserver import fieldsets, jsonpath, ownership, patches, tables
 from numazones_apiserver.ownership import Change, Writer
 from numazones_apiserver.quantities import canonical
 from numazones_apiserver.schema import Schema, apply_defaults, compile_schema, prune, validate
-from numazones_apiserver.selectors import parse_labels
+from numazones_apiserver.selectors import parse_labels, selector_text
 
 
 @pytest.mark.parametrize(
@@ -213,6 +213,21 @@ def test_what_the_schema_knows_is_neither_pruned_nor_invalid(config: Any) -> Non
 def test_a_selector_and_its_negation_divide_all_labels(labels: dict[str, str]) -> None:
     for selector, negation in (("a=b", "a!=b"), ("a in (a,b)", "a notin (a,b)"), ("a", "!a")):
         assert parse_labels(selector).matches(labels) is not parse_labels(negation).matches(labels)
+
+
+@pytest.mark.parametrize(
+    ("selector", "text"),
+    [
+        ({"matchLabels": {"b": "2", "a": "1"}}, "a=1,b=2"),
+        ({"matchExpressions": [{"key": "a", "operator": "In", "values": ["y", "x"]}]}, "a in (x,y)"),
+        ({"matchExpressions": [{"key": "a", "operator": "Near"}]}, "<error>"),
+        ({"b": "2", "a": "1"}, "a=1,b=2"),
+        ({}, ""),
+        ("a=1", "a=1"),
+    ],
+)
+def test_stored_selectors_are_written_as_people_read_them(selector: Any, text: str) -> None:
+    assert selector_text(selector) == text
 
 
 UUID = "0b5e71fc-0000-0000-0000-000000000000"
