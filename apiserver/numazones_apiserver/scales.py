@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from numazones_apiserver import errors, jsonpath
+from numazones import jsonpath
+from numazones_apiserver import errors
 from numazones_apiserver.errors import Object
 from numazones_apiserver.kinds import Kind
 from numazones_apiserver.selectors import selector_text

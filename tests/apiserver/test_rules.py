@@ -1,4 +1,4 @@
-"""The rules behind the server, by themselves: ages, JSONPath, quantities, field sets, ownership, patches."""
+"""The rules behind the server, by themselves: ages, selectors, quantities, field sets, ownership, patches."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numazones_apiserver import fieldsets, jsonpath, ownership, patches, tables
+from numazones_apiserver import fieldsets, ownership, patches, tables
 from numazones_apiserver.ownership import Change, Writer
 from numazones_apiserver.quantities import canonical
 from numazones_apiserver.schema import Schema, apply_defaults, compile_schema, prune, validate
@@ -39,44 +39,6 @@ from numazones_apiserver.selectors import parse_labels, selector_text
 )
 def test_ages_are_written_as_kubectl_writes_them(seconds: float, text: str) -> None:
     assert tables.human_duration(seconds) == text
-
-
-OBJECT = {
-    "spec": {"a.b": 1, "list": [{"n": "x", "v": 1}, {"n": "y", "v": 2}], "text": "t"},
-    "status": {"conditions": [{"type": "Ready", "status": "True"}, {"type": "Other", "status": "False"}]},
-}
-
-
-@pytest.mark.parametrize(
-    ("path", "found"),
-    [
-        (".spec.text", ["t"]),
-        ("{.spec.text}", ["t"]),
-        (".spec.absent", []),
-        (".spec.a\\.b", [1]),
-        (".spec['a.b']", [1]),
-        (".spec['absent', 'text']", ["t"]),
-        (".spec['text','a.b']", ["t", 1]),
-        (".spec.list[0].n", ["x"]),
-        (".spec.list[-1].n", ["y"]),
-        (".spec.list[9].n", []),
-        (".spec.list[*].n", ["x", "y"]),
-        (".spec.list[0:1].v", [1]),
-        ('.status.conditions[?(@.type=="Ready")].status', ["True"]),
-        (".status.conditions[?(@.type=='Other')].status", ["False"]),
-        (".spec.list[?(@.v>1)].n", ["y"]),
-        (".spec.list[?(@.absent)].n", []),
-        (".", [OBJECT]),
-    ],
-)
-def test_json_paths(path: str, found: list[Any]) -> None:
-    assert jsonpath.find(OBJECT, path) == found
-
-
-@pytest.mark.parametrize("path", ["spec", ".spec[", ".spec.list[?(@.a==b)]", ".a..b"])
-def test_what_is_no_json_path_is_told(path: str) -> None:
-    with pytest.raises(jsonpath.InvalidJSONPath, match="JSONPath"):
-        jsonpath.find(OBJECT, path)
 
 
 @pytest.mark.parametrize(
