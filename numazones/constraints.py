@@ -6,13 +6,13 @@ ask the same questions with the same code (``component-helpers/scheduling/corev1
 Everything here is hashable, so that pods of one template share one value.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
+from numazones.label_selector import Requirement, integer
+
 _ANY = "0.0.0.0"  # noqa: S104 - what an empty hostIP stands for
-_INTEGER = re.compile(r"[+-]?[0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,66 +61,6 @@ class Toleration:
 
 
 @dataclass(frozen=True, slots=True)
-class Requirement:
-    """One condition on a label or field of a node."""
-
-    key: str
-    operator: str
-    """In, NotIn, Exists, DoesNotExist, Gt or Lt."""
-    values: tuple[str, ...] = ()
-
-    @classmethod
-    def from_api(cls, body: Mapping[str, Any]) -> Self:
-        """Read a NodeSelectorRequirement."""
-        return cls(
-            body.get("key", ""), body.get("operator", ""), tuple(str(v) for v in body.get("values") or ())
-        )
-
-    def well_formed(self) -> bool:
-        """Return whether it can be read; a term with one that cannot selects nothing."""
-        match self.operator:
-            case "In" | "NotIn":
-                return bool(self.values)
-            case "Exists" | "DoesNotExist":
-                return not self.values
-            case "Gt" | "Lt":
-                return len(self.values) == 1 and _integer(self.values[0]) is not None
-            case _:
-                return False
-
-    def holds_for_label(self, labels: Mapping[str, str]) -> bool:
-        """Return whether it holds for a node's labels."""
-        value = labels.get(self.key)
-        match self.operator:
-            case "In":
-                return value is not None and value in self.values
-            case "NotIn":
-                return value is None or value not in self.values
-            case "Exists":
-                return value is not None
-            case "DoesNotExist":
-                return value is None
-            case _:
-                return self._compares(value)
-
-    def _compares(self, value: str | None) -> bool:
-        actual = None if value is None else _integer(value)
-        bound = _integer(self.values[0])
-        if actual is None or bound is None:
-            return False
-        return actual > bound if self.operator == "Gt" else actual < bound
-
-    def holds_for_field(self, name: str) -> bool:
-        """Return whether it holds for the fields of a node of this name."""
-        value = name if self.key == "metadata.name" else ""
-        if len(self.values) != 1:
-            return False
-        if self.operator == "In":
-            return value == self.values[0]
-        return self.operator == "NotIn" and value != self.values[0]
-
-
-@dataclass(frozen=True, slots=True)
 class SelectorTerm:
     """Conditions that must all hold; a term without any selects no node."""
 
@@ -138,10 +78,10 @@ class SelectorTerm:
         """Return whether the term selects a node of this name and these labels."""
         if not self.expressions and not self.fields:
             return False
-        if not all(requirement.well_formed() for requirement in self.expressions):
+        if not all(_is_well_formed(requirement) for requirement in self.expressions):
             return False
-        return all(requirement.holds_for_label(labels) for requirement in self.expressions) and all(
-            requirement.holds_for_field(name) for requirement in self.fields
+        return all(requirement.matches(labels) for requirement in self.expressions) and all(
+            _holds_for_field(requirement, name) for requirement in self.fields
         )
 
 
@@ -217,13 +157,6 @@ def _host_ports(spec: Mapping[str, Any]) -> Iterator[HostPort]:
                 yield HostPort(port["hostPort"], protocol, address)
 
 
-def _integer(text: str) -> int | None:
-    if _INTEGER.fullmatch(text) is None:
-        return None
-    number = int(text)
-    return number if -(2**63) <= number < 2**63 else None
-
-
 def _unmodelled(spec: Mapping[str, Any]) -> Iterator[str]:
     affinity = spec.get("affinity") or {}
     for kind in ("podAffinity", "podAntiAffinity"):
@@ -238,4 +171,35 @@ def _unmodelled(spec: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _requirements(bodies: Iterable[Mapping[str, Any]] | None) -> tuple[Requirement, ...]:
-    return tuple(Requirement.from_api(body) for body in bodies or ())
+    """Read NodeSelectorRequirements, also those that no node can meet."""
+    return tuple(
+        Requirement(
+            body.get("key", ""),
+            body.get("operator", ""),
+            tuple(str(value) for value in body.get("values") or ()),
+        )
+        for body in bodies or ()
+    )
+
+
+def _is_well_formed(requirement: Requirement) -> bool:
+    """Return whether it can be read; a term with one that cannot selects nothing."""
+    match requirement.operator:
+        case "In" | "NotIn":
+            return bool(requirement.values)
+        case "Exists" | "DoesNotExist":
+            return not requirement.values
+        case "Gt" | "Lt":
+            return len(requirement.values) == 1 and integer(requirement.values[0]) is not None
+        case _:
+            return False
+
+
+def _holds_for_field(requirement: Requirement, name: str) -> bool:
+    """Return whether it holds for the fields of a node of this name."""
+    value = name if requirement.key == "metadata.name" else ""
+    if len(requirement.values) != 1:
+        return False
+    if requirement.operator == "In":
+        return value == requirement.values[0]
+    return requirement.operator == "NotIn" and value != requirement.values[0]

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from numazones_apiserver.errors import Object
 from numazones_apiserver.kinds import Column
+from numazones_apiserver.selectors import selector_text
 from numazones_apiserver.tables import (
     NONE,
     UNKNOWN,
@@ -45,27 +46,8 @@ def _field(*path: str, default: Any = "") -> Cell:
     return lambda obj: get(obj, *path, default=default)
 
 
-def _selector_text(selector: Any) -> str:
-    if not selector:
-        return NONE
-    labels = selector.get("matchLabels", selector) if isinstance(selector, Mapping) else {}
-    parts = [f"{key}={value}" for key, value in sorted(labels.items()) if isinstance(value, str)]
-    for one in selector.get("matchExpressions") or ():
-        values = ",".join(sorted(one.get("values") or ()))
-        match one["operator"]:
-            case "In":
-                parts.append(f"{one['key']} in ({values})")
-            case "NotIn":
-                parts.append(f"{one['key']} notin ({values})")
-            case "Exists":
-                parts.append(one["key"])
-            case _:
-                parts.append(f"!{one['key']}")
-    return ",".join(parts) or NONE
-
-
 def _selector(*path: str) -> Cell:
-    return lambda obj: _selector_text(get(obj, *path))
+    return lambda obj: selector_text(get(obj, *path, default={})) or NONE
 
 
 def _joined(*path: str, keys: tuple[str, ...], default: str) -> Cell:

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from numazones_apiserver import definitions, errors, jsonpath
+from numazones import jsonpath
+from numazones_apiserver import definitions, errors
 from numazones_apiserver.builtin_kinds import metadata_fields
 from numazones_apiserver.errors import FieldError, Object
 from numazones_apiserver.kinds import Kind

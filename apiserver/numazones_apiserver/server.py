@@ -52,13 +52,13 @@ from numazones_apiserver.faults import ConnectionBroken, Faults, OpenWatch
 from numazones_apiserver.kinds import Kind, Registry
 from numazones_apiserver.objects import now
 from numazones_apiserver.openapi import OpenAPI
+from numazones_apiserver.ports import listening_socket
 from numazones_apiserver.requests import RequestInfo, number
 from numazones_apiserver.responses import JSON, cut, form_of, json_answer, rendering, respond
 from numazones_apiserver.selectors import Selection
 from numazones_apiserver.store import Store
 from numazones_apiserver.watches import Watch
 from numazones_apiserver.writes import DeleteOptions, WriteOptions, Writes
-from numazones_simulator import addresses
 
 NodeProxy = Callable[[str, str], Awaitable[Object]]
 """Answers GET nodes/NAME/proxy/PATH, as the node's kubelet would: takes the node's name and the path."""
@@ -70,7 +70,7 @@ _log = logging.getLogger(__name__)
 VERSION: Final = {
     "major": "1",
     "minor": "36",
-    "gitVersion": "v1.36.0+numazones-simulator",
+    "gitVersion": "v1.36.0+numazones-apiserver",
     "gitCommit": "",
     "gitTreeState": "clean",
     "buildDate": "2026-01-01T00:00:00Z",
@@ -160,7 +160,7 @@ class ApiServer:
             app, access_log=None, handler_cancellation=True, shutdown_timeout=0.1, keepalive_timeout=300
         )
         await self._runner.setup()
-        self._listening = addresses.listening(self._host, self._port)
+        self._listening = listening_socket(self._host, self._port)
         self._port = self._listening.getsockname()[1]
         await web.SockSite(self._runner, self._listening).start()
         self._controlling = asyncio.create_task(self._controllers.run(), name="apiserver-controllers")

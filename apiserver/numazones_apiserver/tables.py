@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import orjson
 
-from numazones_apiserver import jsonpath
+from numazones import jsonpath
 from numazones_apiserver.errors import Object
 from numazones_apiserver.kinds import Column
 

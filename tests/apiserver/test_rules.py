@@ -1,4 +1,4 @@
-"""The rules behind the server, by themselves: ages, JSONPath, quantities, field sets, ownership, patches."""
+"""The rules behind the server, by themselves: ages, selectors, quantities, field sets, ownership, patches."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numazones_apiserver import fieldsets, jsonpath, ownership, patches, tables
+from numazones_apiserver import fieldsets, ownership, patches, tables
 from numazones_apiserver.ownership import Change, Writer
 from numazones_apiserver.quantities import canonical
 from numazones_apiserver.schema import Schema, apply_defaults, compile_schema, prune, validate
-from numazones_apiserver.selectors import parse_labels
+from numazones_apiserver.selectors import parse_labels, selector_text
 
 
 @pytest.mark.parametrize(
@@ -39,44 +39,6 @@ from numazones_apiserver.selectors import parse_labels
 )
 def test_ages_are_written_as_kubectl_writes_them(seconds: float, text: str) -> None:
     assert tables.human_duration(seconds) == text
-
-
-OBJECT = {
-    "spec": {"a.b": 1, "list": [{"n": "x", "v": 1}, {"n": "y", "v": 2}], "text": "t"},
-    "status": {"conditions": [{"type": "Ready", "status": "True"}, {"type": "Other", "status": "False"}]},
-}
-
-
-@pytest.mark.parametrize(
-    ("path", "found"),
-    [
-        (".spec.text", ["t"]),
-        ("{.spec.text}", ["t"]),
-        (".spec.absent", []),
-        (".spec.a\\.b", [1]),
-        (".spec['a.b']", [1]),
-        (".spec['absent', 'text']", ["t"]),
-        (".spec['text','a.b']", ["t", 1]),
-        (".spec.list[0].n", ["x"]),
-        (".spec.list[-1].n", ["y"]),
-        (".spec.list[9].n", []),
-        (".spec.list[*].n", ["x", "y"]),
-        (".spec.list[0:1].v", [1]),
-        ('.status.conditions[?(@.type=="Ready")].status', ["True"]),
-        (".status.conditions[?(@.type=='Other')].status", ["False"]),
-        (".spec.list[?(@.v>1)].n", ["y"]),
-        (".spec.list[?(@.absent)].n", []),
-        (".", [OBJECT]),
-    ],
-)
-def test_json_paths(path: str, found: list[Any]) -> None:
-    assert jsonpath.find(OBJECT, path) == found
-
-
-@pytest.mark.parametrize("path", ["spec", ".spec[", ".spec.list[?(@.a==b)]", ".a..b"])
-def test_what_is_no_json_path_is_told(path: str) -> None:
-    with pytest.raises(jsonpath.InvalidJSONPath, match="JSONPath"):
-        jsonpath.find(OBJECT, path)
 
 
 @pytest.mark.parametrize(
@@ -213,6 +175,21 @@ def test_what_the_schema_knows_is_neither_pruned_nor_invalid(config: Any) -> Non
 def test_a_selector_and_its_negation_divide_all_labels(labels: dict[str, str]) -> None:
     for selector, negation in (("a=b", "a!=b"), ("a in (a,b)", "a notin (a,b)"), ("a", "!a")):
         assert parse_labels(selector).matches(labels) is not parse_labels(negation).matches(labels)
+
+
+@pytest.mark.parametrize(
+    ("selector", "text"),
+    [
+        ({"matchLabels": {"b": "2", "a": "1"}}, "a=1,b=2"),
+        ({"matchExpressions": [{"key": "a", "operator": "In", "values": ["y", "x"]}]}, "a in (x,y)"),
+        ({"matchExpressions": [{"key": "a", "operator": "Near"}]}, "<error>"),
+        ({"b": "2", "a": "1"}, "a=1,b=2"),
+        ({}, ""),
+        ("a=1", "a=1"),
+    ],
+)
+def test_stored_selectors_are_written_as_people_read_them(selector: Any, text: str) -> None:
+    assert selector_text(selector) == text
 
 
 UUID = "0b5e71fc-0000-0000-0000-000000000000"

@@ -3,8 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from numazones_apiserver.server import ApiServer
-from numazones_simulator import addresses
+from numazones_apiserver import ApiServer, ports
 from numazones_simulator.addresses import free_address
 
 
@@ -29,7 +28,7 @@ def test_an_address_has_a_port_that_no_outgoing_connection_gets(local_ports: Pat
 def test_an_address_that_is_taken_is_not_given(local_ports: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        monkeypatch.setattr(addresses, "_LOWEST", port)
+        monkeypatch.setattr(ports, "_LOWEST", port)
         local_ports.write_text(f"{port + 2} 65535\n")
         assert port not in {port_of(free_address(local_ports)) for _ in range(50)}
 

@@ -1,24 +1,22 @@
-"""The JSONPath that printer columns and custom-resource selectors are written in.
+"""The JSONPath that printer columns and selectable fields of custom resources are written in.
 
-Kubernetes' dialect (client-go's util/jsonpath) as far as `additionalPrinterColumns` admits it:
+Kubernetes' dialect (client-go's ``util/jsonpath``) as far as ``additionalPrinterColumns`` admits it:
 fields, quoted fields and unions of them, indexes, slices, wildcards and equality or order filters.
+A path begins with a dot instead of ``$``, and a backslash quotes a dot within a field's name.
 """
 
-from __future__ import annotations
-
+import json
 import operator
 import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import Any, Final
-
-import orjson
+from typing import Any
 
 from numazones.errors import NumazonesError
 
 Step = Callable[[Any], Iterator[Any]]
 
-_TOKEN = re.compile(
+_STEP = re.compile(
     r"""
       \.(?P<field>(?:\\.|[^.\[\]\\'"()@\s])+)
     | \[\s*'(?P<quoted>[^']*)'\s*\]
@@ -32,7 +30,7 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _FILTER = re.compile(r"""^@(?P<path>[^=!<>]*?)\s*(?:(?P<op>==|!=|<=|>=|<|>)\s*(?P<value>.+))?$""")
-_COMPARISONS: Final[dict[str, Callable[[Any, Any], bool]]] = {
+_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq,
     "!=": operator.ne,
     "<": operator.lt,
@@ -48,12 +46,16 @@ class InvalidJSONPath(NumazonesError):
 
 @lru_cache(maxsize=4096)
 def compile_path(text: str) -> tuple[Step, ...]:
-    """The steps of a path such as `.status.conditions[?(@.type=="Ready")].status`."""
+    """Return the steps of a path such as ``.status.conditions[?(@.type=="Ready")].status``.
+
+    Raises:
+        InvalidJSONPath: the path uses more of JSONPath than columns may, or is none.
+    """
     path = text.strip().removeprefix("{").removesuffix("}").removeprefix("$")
     steps: list[Step] = []
     at = 0
     while at < len(path):
-        match = _TOKEN.match(path, at)
+        match = _STEP.match(path, at)
         if match is None:
             if path == ".":
                 return ()
@@ -64,7 +66,11 @@ def compile_path(text: str) -> tuple[Step, ...]:
 
 
 def find(value: Any, path: str) -> list[Any]:
-    """Everything the path leads to, in order."""
+    """Return everything that the path leads to, in order.
+
+    Raises:
+        InvalidJSONPath: as for ``compile_path``.
+    """
     found = [value]
     for step in compile_path(path):
         found = [item for one in found for item in step(one)]
@@ -128,6 +134,6 @@ def _literal(text: str) -> Any:
     if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
         return text[1:-1]
     try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError as error:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
         raise InvalidJSONPath(f"{text!r} in a JSONPath filter is not a string, number or boolean") from error
