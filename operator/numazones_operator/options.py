@@ -15,7 +15,7 @@ import click
 from numazones.fragmentation import InvalidShape, Shape
 from numazones_koordinator.scheduler import SCHEDULER_NAME
 from numazones_program.addresses import Address
-from numazones_program.settings import DURATION, PATH, InvalidSetting, Kind, setting
+from numazones_program.settings import DURATION, PATH, Duration, InvalidSetting, Kind, setting
 
 
 class _Shapes(Kind):
@@ -111,7 +111,7 @@ class Options:
         300.0,
         "When a gated pod is released of which nobody knows whether a node would admit it, as when exporters "
         "are down; 0s: never. Pods that are known to be inadmissible wait.",
-        kind=DURATION,
+        kind=Duration(zero=True),
     )
     rebalance: bool = setting(
         True, "Follow RebalancePolicies: find plans, publish them, carry them out where a policy says so."

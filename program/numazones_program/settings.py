@@ -43,9 +43,13 @@ class Kind(click.ParamType):  # type: ignore[type-arg] # generic in new releases
 
 
 class Duration(Kind):
-    """Seconds, written as 60s, 1m30s, 500ms."""
+    """Seconds, written as 60s, 1m30s, 500ms; also 0s where that means something."""
 
     name = "duration"
+
+    def __init__(self, *, zero: bool = False) -> None:
+        """Accept positive durations, and none at all if ``zero``."""
+        self._zero = zero
 
     def text(self, value: Any) -> str:
         """Write seconds as people do."""
@@ -54,7 +58,7 @@ class Duration(Kind):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Read the text; a bad one ends the command with a usage error."""
         try:
-            return parse_duration(value)
+            return parse_duration(value, zero=self._zero)
         except InvalidSetting as error:
             self.fail(str(error), param, ctx)
 
@@ -132,11 +136,11 @@ def _option(field: Any, environment_prefix: str) -> Callable[[_Command], _Comman
     )
 
 
-def parse_duration(text: str | float) -> float:
-    """Read seconds from ``90``, ``90s``, ``1m30s``, ``500ms`` or ``2h``.
+def parse_duration(text: str | float, *, zero: bool = False) -> float:
+    """Read seconds from ``90``, ``90s``, ``1m30s``, ``500ms`` or ``2h``; from ``0s`` only if ``zero``.
 
     Raises:
-        InvalidSetting: the text is not a positive duration.
+        InvalidSetting: the text is not such a duration.
     """
     stripped = str(text).strip()
     try:
@@ -145,10 +149,11 @@ def parse_duration(text: str | float) -> float:
         try:
             seconds = duration.parse(stripped).total_seconds()
         except duration.InvalidDuration:
-            seconds = 0.0
-    if not 0 < seconds < float("inf"):
-        raise InvalidSetting(f"{text!r} is not a duration; write a positive time such as 60s, 1m30s or 500ms")
-    return seconds
+            seconds = -1.0
+    if 0 < seconds < float("inf") or (zero and seconds == 0):
+        return seconds
+    kind = "time" if zero else "positive time"
+    raise InvalidSetting(f"{text!r} is not a duration; write a {kind} such as 60s, 1m30s or 500ms")
 
 
 def format_duration(seconds: float) -> str:

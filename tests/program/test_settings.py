@@ -126,3 +126,9 @@ def test_durations_are_read_and_written(text: str | float, seconds: float) -> No
 def test_what_is_no_duration_is_rejected(text: str | float) -> None:
     with pytest.raises(InvalidSetting):
         parse_duration(text)
+
+
+def test_no_time_at_all_is_read_where_it_means_something() -> None:
+    assert parse_duration("0s", zero=True) == 0
+    with pytest.raises(InvalidSetting, match="is not a duration; write a time such as 60s"):
+        parse_duration("-1s", zero=True)
