@@ -75,9 +75,9 @@ def main(ctx: click.Context, /, *, dump_config: bool, **_settings: Any) -> None:
 
 def _run(options: Options) -> int:
     if options.once:
-        from numazones_exporter import once  # noqa: PLC0415 - only one of the two is needed
+        from numazones_exporter.printing import print_zones  # noqa: PLC0415 - only one of the two is needed
 
-        return asyncio.run(once.run(options, out=sys.stdout, err=sys.stderr))
+        return asyncio.run(print_zones(options, out=sys.stdout, err=sys.stderr))
     from numazones_exporter import daemon  # noqa: PLC0415
 
     return daemon.run(options)
