@@ -125,10 +125,10 @@ class Operator:
         async with AsyncExitStack() as resources:
             self._answer_signals()
             answer = probes.application(
-                sick=_asked_on_loop(self._sick),
-                unready=_asked_on_loop(self._unready),
+                health_problems=_asked_on_loop(self._sick),
+                readiness_problems=_asked_on_loop(self._unready),
                 registry=self.registry,
-                renew=_asked_on_loop(self._renew_figures),
+                refresh=_asked_on_loop(self._renew_figures),
             )
             self.port = resources.enter_context(probes.serve(self.options.metrics_address, answer))
             await self._open_page(resources)

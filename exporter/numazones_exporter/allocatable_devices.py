@@ -15,7 +15,7 @@ from numazones_exporter.triggers import DEVICE_PLUGINS, Wakeups
 PAUSE_SECONDS = 5.0
 
 
-class DeviceOffers:
+class AllocatableDevicesWatch:
     """Wakes when the devices that the kubelet offers have changed."""
 
     def __init__(self, ask: Callable[[], Awaitable[tuple[KnownDevice, ...]]], wakeups: Wakeups) -> None:

@@ -10,7 +10,7 @@ from numazones_exporter.options import Options, Output
 from numazones_exporter.sources.reading import Sources, observe
 
 
-async def run(options: Options, *, out: TextIO, err: TextIO) -> int:
+async def print_zones(options: Options, *, out: TextIO, err: TextIO) -> int:
     """Print the zones as ``options.output`` asks; the exit status is 1 where there are none to print."""
     sources = Sources(options)
     try:
@@ -19,14 +19,14 @@ async def run(options: Options, *, out: TextIO, err: TextIO) -> int:
         await sources.close()
     snapshot = zones.snapshot_of(observation)
     found = [] if snapshot is None else zones.build(snapshot)
-    err.writelines(f"numazones-exporter: {line}\n" for line in _told(observation, found))
+    err.writelines(f"numazones-exporter: {line}\n" for line in _error_lines(observation, found))
     if not found:
         return 1
     out.write(render(found, options.output))
     return 0
 
 
-def _told(observation: Observation, found: list[NUMAZone]) -> list[str]:
+def _error_lines(observation: Observation, found: list[NUMAZone]) -> list[str]:
     """What went wrong, each thing once, and what the zones' conditions make of it."""
     sources: dict[str, list[str]] = {}
     for problem in zones.problems_of(observation):

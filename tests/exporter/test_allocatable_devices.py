@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from numazones.api.snapshot import KnownDevice
-from numazones_exporter.device_offers import PAUSE_SECONDS, DeviceOffers
+from numazones_exporter.allocatable_devices import PAUSE_SECONDS, AllocatableDevicesWatch
 from numazones_exporter.sources.problems import SourceError
 from numazones_exporter.triggers import DEVICE_PLUGINS, INTERVAL, Wakeups
 
@@ -32,7 +32,7 @@ class Kubelet:
 @asynccontextmanager
 async def watched(kubelet: Kubelet) -> AsyncIterator[Wakeups]:
     wakeups = Wakeups()
-    task = asyncio.create_task(DeviceOffers(kubelet.ask, wakeups).run())
+    task = asyncio.create_task(AllocatableDevicesWatch(kubelet.ask, wakeups).run())
     yield wakeups
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)

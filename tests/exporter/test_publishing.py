@@ -29,9 +29,8 @@ from numazones_client import (
 )
 from numazones_client.config import FileToken, TokenSource
 from numazones_exporter.metrics import Metrics
-from numazones_exporter.publish import RESYNC_SECONDS, MissingOwner, Writer, ZonePublisher
-
-from .fake_api import ZONES, FakeAPI
+from numazones_exporter.publishing import RESYNC_SECONDS, MissingOwner, Writer, ZonePublisher
+from tests.exporter.fake_api import ZONES, FakeAPI
 
 NODE = "worker-3"
 OWNER = OwnerReference(api_version="v1", kind="Node", name=NODE, uid="node-uid")

@@ -4,7 +4,7 @@ import tarfile
 from dataclasses import dataclass
 from pathlib import Path
 
-SAMPLE = Path(__file__).parents[1] / "data" / "recordings" / "one-node"
+SAMPLE = Path(__file__).parent / "data" / "recordings" / "one-node"
 SHARED = "recordings/four-nodes"
 
 MOMENTS = ("", "mid")

@@ -12,9 +12,8 @@ from click.testing import CliRunner, Result
 
 from numazones.api.numazone import NUMAZone
 from numazones_exporter.main import main
-
-from .recorded import Recorded
-from .sources.sysfs_tree import NODE, Tree
+from tests.exporter.sources.sysfs_tree import NODE, Tree
+from tests.recorded_nodes import Recorded
 
 GOLDEN = Path(__file__).parents[1] / "data" / "golden" / "exporter"
 REWRITE = "NUMAZONES_REWRITE_GOLDEN"

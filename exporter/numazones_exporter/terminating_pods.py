@@ -10,36 +10,36 @@ short pauses; and while a kubelet that was restarted has not heard of its pods, 
 from numazones_exporter.observation import Observation
 
 FIRST_PAUSE = 0.2
-LONGEST_PAUSE = 2.0
+MAX_PAUSE = 2.0
 _GROWTH = 1.5
 
 
-class Departures:
+class TerminatingPods:
     """Says after which pause to read the node again."""
 
     def __init__(self) -> None:
         """Nobody leaves."""
-        self._leaving: frozenset[str] = frozenset()
+        self._terminating: frozenset[str] = frozenset()
         self._pause = FIRST_PAUSE
 
-    def look_again(self, observation: Observation) -> float | None:
+    def pause_after(self, observation: Observation) -> float | None:
         """Return the pause in seconds; None while no pod leaves. It grows until another pod sets out."""
-        leaving = _leaving(observation)
-        newcomers = leaving - self._leaving
-        self._leaving = leaving
-        if not leaving:
+        terminating = _terminating(observation)
+        new = terminating - self._terminating
+        self._terminating = terminating
+        if not terminating:
             return None
-        self._pause = FIRST_PAUSE if newcomers else min(self._pause * _GROWTH, LONGEST_PAUSE)
+        self._pause = FIRST_PAUSE if new else min(self._pause * _GROWTH, MAX_PAUSE)
         return self._pause
 
 
-def _leaving(observation: Observation) -> frozenset[str]:
+def _terminating(observation: Observation) -> frozenset[str]:
     """UIDs of the pods that are being deleted and that the kubelet still takes for active, or may take."""
     if observation.pods is None or observation.podresources is None:
         return frozenset()
-    if observation.listed is None:
+    if observation.listed_pods is None:
         return frozenset(pod.uid for pod in observation.pods if pod.active)
-    listed = {(pod.namespace, pod.name) for pod in observation.listed}
+    listed = {(pod.namespace, pod.name) for pod in observation.listed_pods}
     return frozenset(
         pod.uid
         for pod in observation.pods

@@ -34,7 +34,7 @@ from numazones_exporter.metrics import Metrics
 FIELD_MANAGER = "numazones-exporter"
 RESYNC_SECONDS = 600.0
 _SILENCE = "silence"
-_AT_ONCE = 16
+_MAX_CONCURRENT_WRITES = 16
 """Zones that are written at the same time; each takes a connection."""
 
 _log = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ class Publisher(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _PublishedZone:
     """What the API server holds of one zone, as far as this program writes it."""
 
     identity: str
@@ -140,9 +140,9 @@ class ZonePublisher:
         self._node_name = node_name
         self._now = now
         self._clock = clock
-        self._held: dict[str, _Held] | None = None
+        self._published: dict[str, _PublishedZone] | None = None
         self._listed_at = 0.0
-        self._began: float | None = None
+        self._first_listed_at: float | None = None
 
     async def publish(self, zones: Sequence[NUMAZone]) -> int:
         """Write what differs, delete zones that vanished; return the number of writes.
@@ -151,10 +151,12 @@ class ZonePublisher:
             MissingOwner: a zone has no owner reference.
             APIError: a request failed; what was written stays, the next call completes it.
         """
-        if self._held is None or self._clock() - self._listed_at >= RESYNC_SECONDS:
-            self._held = await self._list()
+        if self._published is None or self._clock() - self._listed_at >= RESYNC_SECONDS:
+            self._published = await self._list()
             self._listed_at = self._clock()
-            self._began = self._listed_at if self._began is None else self._began
+            self._first_listed_at = (
+                self._listed_at if self._first_listed_at is None else self._first_listed_at
+            )
         for zone in zones:
             if not zone.metadata.owner_references:
                 raise MissingOwner(
@@ -162,64 +164,64 @@ class ZonePublisher:
                     f"{self._node_name}; check --node-name against kubectl get nodes"
                 )
         try:
-            return await self._apply_all(zones, self._held)
+            return await self._apply_all(zones, self._published)
         except BaseException:
             # What the server made of the request is unknown, so it is asked before the next attempt.
-            self._held = None
+            self._published = None
             raise
 
-    async def _list(self) -> dict[str, _Held]:
+    async def _list(self) -> dict[str, _PublishedZone]:
         items = await self._writer.client.list(NUMAZONES, label_selector=f"{NODE_LABEL}={self._node_name}")
-        return {item["metadata"]["name"]: _held(item) for item in items}
+        return {item["metadata"]["name"]: _published_zone(item) for item in items}
 
-    async def _apply_all(self, zones: Sequence[NUMAZone], held: dict[str, _Held]) -> int:
-        slots = asyncio.Semaphore(_AT_ONCE)
+    async def _apply_all(self, zones: Sequence[NUMAZone], published: dict[str, _PublishedZone]) -> int:
+        slots = asyncio.Semaphore(_MAX_CONCURRENT_WRITES)
 
-        async def bring(zone: NUMAZone) -> int:
+        async def apply_zone(zone: NUMAZone) -> int:
             async with slots:
-                return await self._apply_zone(zone, held)
+                return await self._apply_zone(zone, published)
 
         # All requests are let come to their end: what has arrived need not be written again.
-        results = await asyncio.gather(*map(bring, zones), return_exceptions=True)
+        results = await asyncio.gather(*map(apply_zone, zones), return_exceptions=True)
         writes = 0
         for result in results:
             if isinstance(result, BaseException):
                 raise result
             writes += result
-        for name in sorted(held.keys() - {zone.metadata.name for zone in zones}):
+        for name in sorted(published.keys() - {zone.metadata.name for zone in zones}):
             await self._writer.delete("NUMAZone", NUMAZONES, name)
-            del held[name]
+            del published[name]
             writes += 1
         return writes
 
-    async def _apply_zone(self, zone: NUMAZone, held: dict[str, _Held]) -> int:
+    async def _apply_zone(self, zone: NUMAZone, published: dict[str, _PublishedZone]) -> int:
         body = zone.to_api()
         name = zone.metadata.name
         status = body.pop("status", {})
-        before = held.get(name)
-        wanted = _held({**body, "status": status})
+        before = published.get(name)
+        desired = _published_zone({**body, "status": status})
         writes = 0
-        if before is None or before.identity != wanted.identity:
+        if before is None or before.identity != desired.identity:
             await self._writer.apply("NUMAZone", NUMAZONES, body)
             writes += 1
-        if before is None or before.status != wanted.status:
+        if before is None or before.status != desired.status:
             since = self._stamp(status, before.since if before is not None else {})
             head = {"apiVersion": body["apiVersion"], "kind": body["kind"], "metadata": {"name": name}}
             await self._writer.apply("NUMAZone", NUMAZONES, {**head, "status": status}, subresource="status")
-            wanted = replace(wanted, since=since, silent=before is not None and before.silent)
+            desired = replace(desired, since=since, silent=before is not None and before.silent)
             writes += 1
         elif before is not None:
-            wanted = before
+            desired = before
         if before is not None and before.silent and self._is_settled():
             await self._writer.remove("NUMAZone", NUMAZONES, name, _SILENCE)
-            wanted = replace(wanted, silent=False)
+            desired = replace(desired, silent=False)
             writes += 1
-        held[name] = wanted
+        published[name] = desired
         return writes
 
     def _is_settled(self) -> bool:
         """Whether an operator would have taken its mark back long since, so that there is none any more."""
-        return self._began is not None and self._clock() - self._began >= RESYNC_SECONDS
+        return self._first_listed_at is not None and self._clock() - self._first_listed_at >= RESYNC_SECONDS
 
     def _stamp(
         self, status: Mapping[str, Any], since: Mapping[str, tuple[str, str]]
@@ -240,7 +242,7 @@ def canonical(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
-def _held(body: Mapping[str, Any]) -> _Held:
+def _published_zone(body: Mapping[str, Any]) -> _PublishedZone:
     metadata = body["metadata"]
     status = dict(body.get("status") or {})
     silence = status.pop(_SILENCE, None)
@@ -250,7 +252,7 @@ def _held(body: Mapping[str, Any]) -> _Held:
             {key: value for key, value in condition.items() if key != "lastTransitionTime"}
             for condition in conditions
         ]
-    return _Held(
+    return _PublishedZone(
         identity=canonical(
             [
                 (metadata.get("labels") or {}).get(NODE_LABEL),
