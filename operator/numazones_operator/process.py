@@ -35,9 +35,9 @@ from numazones_client.resources import (
 from numazones_operator.handlers import Memo
 from numazones_operator.kopf_operator import run_kopf
 from numazones_operator.leadership import Leadership, Term
-from numazones_operator.metrics.cluster_gauges import ClusterFigures
-from numazones_operator.metrics.registry import FiguresCollector, Metrics
-from numazones_operator.metrics.work_gauges import GateFigures, PredictionFigures, QueueFigures
+from numazones_operator.metrics.cluster_gauges import ClusterGauges
+from numazones_operator.metrics.registry import GaugeCollector, Metrics
+from numazones_operator.metrics.work_gauges import GateGauges, PredictionGauges, QueueGauges
 from numazones_operator.mirror import decoding
 from numazones_operator.mirror.stale_exporters import Silences
 from numazones_operator.mirror.unreadable_objects import UnreadableObjects
@@ -50,7 +50,7 @@ from numazones_operator.predictions.admission_predictions import Published
 from numazones_operator.rebalance.controller import Rebalancing
 from numazones_operator.rebalance.inputs import Inputs
 from numazones_operator.rebalance.intent import Intent
-from numazones_operator.rebalance.metrics import RebalanceFigures, RebalanceMetrics
+from numazones_operator.rebalance.metrics import RebalanceGauges, RebalanceMetrics
 from numazones_program import logs, probes
 from numazones_program.signals import ending_signals
 
@@ -130,7 +130,7 @@ class Operator:
                 sick=_asked_on_loop(self._sick),
                 unready=_asked_on_loop(self._unready),
                 registry=self.registry,
-                renew=_asked_on_loop(self._renew_figures),
+                renew=_asked_on_loop(self._renew_gauges),
             )
             self.port = resources.enter_context(probes.serve(self.options.metrics_address, answer))
             await self._open_page(resources)
@@ -311,14 +311,14 @@ class Operator:
             **values,
         )
 
-    def _collectors(self) -> tuple[FiguresCollector, ...]:
+    def _collectors(self) -> tuple[GaugeCollector, ...]:
         pipeline = self.pipeline
         return (
-            FiguresCollector(ClusterFigures(pipeline.state, self.options.target_shapes), shown=self._leads),
-            FiguresCollector(PredictionFigures(pipeline.forecasts), shown=self._leads),
-            FiguresCollector(GateFigures(self.gates), shown=self._leads),
-            FiguresCollector(RebalanceFigures(self.intent), shown=self._leads),
-            FiguresCollector(QueueFigures(pipeline.forecasts, pipeline.publisher)),
+            GaugeCollector(ClusterGauges(pipeline.state, self.options.target_shapes), visible=self._leads),
+            GaugeCollector(PredictionGauges(pipeline.forecasts), visible=self._leads),
+            GaugeCollector(GateGauges(self.gates), visible=self._leads),
+            GaugeCollector(RebalanceGauges(self.intent), visible=self._leads),
+            GaugeCollector(QueueGauges(pipeline.forecasts, pipeline.publisher)),
         )
 
     def _leads(self) -> bool:
@@ -352,7 +352,7 @@ class Operator:
         _log.critical("%s; the operator stops", self.failed, exc_info=error)
         self._stop.set()
 
-    async def _renew_figures(self) -> None:
+    async def _renew_gauges(self) -> None:
         for collector in self.collectors:
             collector.renew()
 

@@ -109,9 +109,9 @@ class Silences:
         body = {"apiVersion": API_VERSION, "kind": NUMAZONE.kind, "metadata": metadata, "status": status}
         try:
             await self._client.apply(NUMAZONES, body, field_manager=COMPONENT, subresource="status")
-            self._metrics.wrote(NUMAZONES)
+            self._metrics.count_write(NUMAZONES)
         except APIError as error:
-            self._metrics.wrote(NUMAZONES, error)
+            self._metrics.count_write(NUMAZONES, error)
             _log.info("whether the exporter is silent could not be written to %s: %s", name, error)
 
 

@@ -227,13 +227,13 @@ class AdmissionGates:
                 await self._client.patch(
                     PODS, pod.name, patch, namespace=pod.namespace, media_type=JSON_PATCH
                 )
-                self._metrics.wrote(PODS)
+                self._metrics.count_write(PODS)
         except (NotFound, Conflict, Invalid) as error:
-            self._metrics.wrote(PODS, error)
+            self._metrics.count_write(PODS, error)
             _log.info("pod %s/%s was not released: %s", pod.namespace, pod.name, error)
             return
         except APIError as error:
-            self._metrics.wrote(PODS, error)
+            self._metrics.count_write(PODS, error)
             raise
         self._released[pod.uid] = (pod, nodes, self._wall())
         self._metrics.gates_released.labels(reason).inc()

@@ -145,9 +145,9 @@ class Announcements:
     async def _post(self, body: dict[str, Any]) -> None:
         try:
             await self._client.create(EVENTS, body, namespace=body["metadata"]["namespace"])
-            self._metrics.wrote(EVENTS)
+            self._metrics.count_write(EVENTS)
         except APIError as error:
-            self._metrics.wrote(EVENTS, error)
+            self._metrics.count_write(EVENTS, error)
             _log.info("an event was lost: %s", error)
 
     def _hold(self, pod: ClusterPod, prediction: Prediction) -> None:

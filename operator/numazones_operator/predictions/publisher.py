@@ -290,7 +290,7 @@ class Publisher:
                 await self._write(key, order)
                 backoff.reset()
             except APIError as error:
-                self._metrics.wrote(ADMISSION_PREDICTIONS, error)
+                self._metrics.count_write(ADMISSION_PREDICTIONS, error)
                 self._retry(key, order, error)
                 await asyncio.sleep(max(backoff.delay(), error.retry_after or 0.0))
             finally:
@@ -319,7 +319,7 @@ class Publisher:
             namespace=order.pod.namespace,
             subresource="status",
         )
-        self._metrics.wrote(ADMISSION_PREDICTIONS)
+        self._metrics.count_write(ADMISSION_PREDICTIONS)
         self._metrics.lag_seconds.observe(self._clock() - order.since)
         self.published.put(Published.from_api(written))
         if order.prediction is not None and order.pod.uid not in self._outcomes:
@@ -338,7 +338,7 @@ class Publisher:
             await self._make_way(pod)
         try:
             await self._client.create(ADMISSION_PREDICTIONS, object_of(pod), namespace=pod.namespace)
-            self._metrics.wrote(ADMISSION_PREDICTIONS)
+            self._metrics.count_write(ADMISSION_PREDICTIONS)
         except AlreadyExists:
             found = Published.from_api(
                 await self._client.get(ADMISSION_PREDICTIONS, pod.name, namespace=pod.namespace)
