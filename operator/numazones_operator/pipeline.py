@@ -25,7 +25,7 @@ from numazones_operator.predictions.events import Announcements
 from numazones_operator.predictions.live_forecasts import LiveForecasts
 from numazones_operator.predictions.publisher import Publisher
 from numazones_operator.verification.misses import Misses
-from numazones_operator.verification.verifier import Expectation, Truth
+from numazones_operator.verification.verifier import Expectation, Verifier
 
 
 class Pipeline:
@@ -56,7 +56,7 @@ class Pipeline:
             clock=clock,
             wall=wall,
         )
-        self.truth = Truth(metrics=metrics, counts=counts, fates=self.state.fates, clock=clock)
+        self.verifier = Verifier(metrics=metrics, counts=counts, fates=self.state.fates, clock=clock)
         self.forecasts = LiveForecasts(self.state, metrics=metrics, candidates=options.candidates)
         self.announcements = Announcements(
             client,
@@ -73,7 +73,7 @@ class Pipeline:
             metrics=metrics,
             announcements=self.announcements,
             pod_of=self.state.pods.get,
-            expects=self.truth.expects,
+            expects=self.verifier.expects,
             name_of=self.state.name_of,
             recommended=recommended,
             clock=clock,
@@ -103,19 +103,19 @@ class Pipeline:
         if new is not None:
             self._compare(old, new)
         elif old is not None:
-            self.truth.forget(old.uid)
+            self.verifier.forget(old.uid)
             self.publisher.forget(old)
 
     def _predict_binding(self, pod: ClusterPod) -> Expectation | None:
         """Predict what the kubelet will do with a pod that just got its node."""
         if not self.synced or not self.state.is_binding(pod):
             return None
-        return self.truth.bound(pod, self.state.as_found(pod.node), self.state.node(pod.node))
+        return self.verifier.bound(pod, self.state.as_found(pod.node), self.state.node(pod.node))
 
     def _compare(self, old: ClusterPod | None, pod: ClusterPod) -> None:
         """Publish a prediction's outcome as soon as the kubelet has written it."""
         news = self.synced and (old is None or not old.terminal)
-        verification = self.truth.compare(pod, news=news, node=lambda: self.state.as_found(pod.node))
+        verification = self.verifier.compare(pod, news=news, node=lambda: self.state.as_found(pod.node))
         if verification is not None:
             self.publisher.verified(pod, verification)
         elif pod.node:
@@ -123,7 +123,7 @@ class Pipeline:
 
     def look_back(self) -> None:
         """Publish why predictions were wrong, where that has become known; call it now and then."""
-        for pod, verification in self.truth.judge():
+        for pod, verification in self.verifier.judge():
             self.publisher.verified(pod, verification)
             self.misses.take(verification)
 

@@ -39,7 +39,7 @@ from numazones_operator.metrics.cluster_gauges import ClusterGauges
 from numazones_operator.metrics.registry import GaugeCollector, Metrics
 from numazones_operator.metrics.work_gauges import GateGauges, PredictionGauges, QueueGauges
 from numazones_operator.mirror import decoding
-from numazones_operator.mirror.stale_exporters import Silences
+from numazones_operator.mirror.stale_exporters import StaleExporters
 from numazones_operator.mirror.unreadable_objects import UnreadableObjects
 from numazones_operator.options import Options
 from numazones_operator.page.gathering import Gathering
@@ -203,7 +203,7 @@ class Operator:
 
     def _duties(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
         yield "publisher", self.pipeline.publisher.run()
-        yield "silences", self._silences().run()
+        yield "stale exporters", self._stale_exporters().run()
         yield "announcements", self.pipeline.announcements.run()
         yield "misses", self.pipeline.misses.run()
         yield "unreadable objects", self.unreadable.run()
@@ -212,8 +212,8 @@ class Operator:
         if self.options.rebalance:
             yield "rebalancing", self.rebalancing.run()
 
-    def _silences(self) -> Silences:
-        return Silences(
+    def _stale_exporters(self) -> StaleExporters:
+        return StaleExporters(
             self._client,
             self.pipeline.state,
             namespace=self.options.exporter_namespace,

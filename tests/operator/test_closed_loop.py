@@ -17,7 +17,7 @@ from numazones.placement import Model
 from numazones_client import NotFound
 from numazones_client.resources import PODS
 from numazones_operator.process import Operator
-from numazones_operator.verification.verifier import Expectation, Truth, Verification, outcome
+from numazones_operator.verification.verifier import Expectation, Verification, Verifier, outcome
 from numazones_simulator import node_kinds, other_workloads
 from numazones_simulator.kubelet.nri import TopologyAwarePlugin
 from numazones_simulator.workload import Workload
@@ -75,10 +75,10 @@ class Witness:
         """UID of a pod that was bound → containers with a grant, and those told not to be created."""
         self._found: dict[str, set[str]] = {}
         """UID of a pod → containers with a grant when its own were first asked for."""
-        bound, compare, create = Truth.bound, Truth.compare, TopologyAwarePlugin.create
+        bound, compare, create = Verifier.bound, Verifier.compare, TopologyAwarePlugin.create
 
-        def expected(truth: Truth, pod: ClusterPod, *nodes: ClusterNode | None) -> Expectation | None:
-            expectation = bound(truth, pod, *nodes)
+        def expected(verifier: Verifier, pod: ClusterPod, *nodes: ClusterNode | None) -> Expectation | None:
+            expectation = bound(verifier, pod, *nodes)
             if expectation is not None and expectation.predicted == prediction.UNKNOWN:
                 self.unknown.append(f"{pod.name} on {pod.node}: {expectation.reason}: {expectation.message}")
             node = nodes[0]
@@ -89,8 +89,8 @@ class Witness:
                 self._foreseen[pod.kubelet_uid] = set(node.policy_state.grants), told
             return expectation
 
-        def compared(truth: Truth, pod: ClusterPod, **how: Any) -> Verification | None:
-            verification = compare(truth, pod, **how)
+        def compared(verifier: Verifier, pod: ClusterPod, **how: Any) -> Verification | None:
+            verification = compare(verifier, pod, **how)
             if verification is None or verification.expectation.model is not Model.TOPOLOGY_AWARE:
                 return verification
             if verification.hit is False:
@@ -101,8 +101,8 @@ class Witness:
             self._found.setdefault(body["metadata"]["uid"], set(plugin.node.grants))
             return create(plugin, body)
 
-        monkeypatch.setattr(Truth, "bound", expected)
-        monkeypatch.setattr(Truth, "compare", compared)
+        monkeypatch.setattr(Verifier, "bound", expected)
+        monkeypatch.setattr(Verifier, "compare", compared)
         monkeypatch.setattr(TopologyAwarePlugin, "create", created)
 
     def overtaken(self, pod: ClusterPod) -> bool:

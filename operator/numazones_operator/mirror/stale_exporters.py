@@ -32,7 +32,7 @@ _RATE = 25.0
 _log = logging.getLogger(__name__)
 
 
-class Silences:
+class StaleExporters:
     """Keeps ``status.silence`` of all zones equal to what the Leases say."""
 
     def __init__(

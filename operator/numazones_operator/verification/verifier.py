@@ -102,7 +102,7 @@ class Verification:
         return self.done == self.expectation.answer if self.expectation.answer else None
 
 
-class Truth:
+class Verifier:
     """Holds expectations until their outcome is seen."""
 
     def __init__(

@@ -68,7 +68,7 @@ async def test_a_replica_that_stands_by_shows_nothing_about_the_cluster(tmp_path
             return (await metrics(leader)).get(outcome) == 1
 
         await eventually(counted)
-        await eventually(lambda: not follower.pipeline.truth._expectations)
+        await eventually(lambda: not follower.pipeline.verifier._expectations)
         assert outcome not in await metrics(follower)
         assert "numazones_nodes" in shown(await metrics(leader))
 
