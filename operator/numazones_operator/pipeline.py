@@ -17,13 +17,14 @@ from numazones.cluster import ClusterPod
 from numazones.prediction import Prediction
 from numazones_client import Client
 from numazones_koordinator.scheduler import Scheduler
+from numazones_operator.events import EventPoster
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror.cluster_state import Clock, ClusterState
 from numazones_operator.options import Options
 from numazones_operator.predictions.admission_predictions import holders_of
-from numazones_operator.predictions.events import Announcements
 from numazones_operator.predictions.live_forecasts import LiveForecasts
 from numazones_operator.predictions.publisher import Publisher
+from numazones_operator.predictions.verdict_events import VerdictEvents
 from numazones_operator.verification.misses import Misses
 from numazones_operator.verification.verifier import Expectation, Verifier
 
@@ -36,7 +37,7 @@ class Pipeline:
         client: Client,
         options: Options,
         *,
-        identity: str,
+        events: EventPoster,
         metrics: Metrics,
         counts: Callable[[], bool] = lambda: True,
         recommended: Callable[[str], str] = lambda _uid: "",
@@ -58,20 +59,14 @@ class Pipeline:
         )
         self.verifier = Verifier(metrics=metrics, counts=counts, fates=self.state.fates, clock=clock)
         self.forecasts = LiveForecasts(self.state, metrics=metrics, candidates=options.candidates)
-        self.announcements = Announcements(
-            client,
-            identity=identity,
-            rate=options.event_rate,
-            interval=options.event_interval,
-            metrics=metrics,
-            aside=self._aside,
-            clock=clock,
+        self.verdict_events = VerdictEvents(
+            events, interval=options.event_interval, detail=self._detail, clock=clock
         )
         self.publisher = Publisher(
             client,
             rate=options.write_rate,
             metrics=metrics,
-            announcements=self.announcements,
+            verdict_events=self.verdict_events,
             pod_of=self.state.pods.get,
             expects=self.verifier.expects,
             name_of=self.state.name_of,
@@ -87,7 +82,7 @@ class Pipeline:
         self.renewed = asyncio.Event()
         """Set after each batch of forecasts; cleared by who waits for it."""
 
-    def _aside(self, pod: ClusterPod, prediction: Prediction) -> str:
+    def _detail(self, pod: ClusterPod, prediction: Prediction) -> str:
         """Who holds what a pod lacks, and the recommendation that would make room for it."""
         held = [name for reason in prediction.reasons[:1] for name in holders_of(reason, self.state.name_of)]
         recommendation = self._recommended(pod.uid)

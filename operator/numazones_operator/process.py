@@ -32,6 +32,7 @@ from numazones_client.resources import (
     TOPOLOGY_AWARE_POLICIES,
     Resource,
 )
+from numazones_operator.events import EventPoster
 from numazones_operator.handlers import Memo
 from numazones_operator.kopf_operator import run_kopf
 from numazones_operator.leadership import Leadership, Term
@@ -98,11 +99,14 @@ class Operator:
         self._stop = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._client = Client(config, user_agent="numazones-operator", retry=RetryPolicy())
+        self.events = EventPoster(
+            self._client, identity=self.identity, rate=options.event_rate, metrics=self.metrics
+        )
         self.leadership = self._leadership()
         self.pipeline = Pipeline(
             self._client,
             options,
-            identity=self.identity,
+            events=self.events,
             metrics=self.metrics,
             counts=lambda: self.leadership.leading,
             recommended=lambda uid: self.intent.made_for.get(uid, ""),
@@ -111,7 +115,7 @@ class Operator:
         self.inputs = Inputs(self.intent)
         self.rebalancing = self._rebalancing()
         self.gates = self._gates()
-        self.unreadable = UnreadableObjects(self._client, identity=self.identity)
+        self.unreadable = UnreadableObjects(self.events)
         self.reflectors = tuple(self._reflectors())
         self.collectors = self._collectors()
         for collector in self.collectors:
@@ -204,7 +208,8 @@ class Operator:
     def _duties(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
         yield "publisher", self.pipeline.publisher.run()
         yield "stale exporters", self._stale_exporters().run()
-        yield "announcements", self.pipeline.announcements.run()
+        yield "events", self.events.run()
+        yield "verdict events", self.pipeline.verdict_events.run()
         yield "misses", self.pipeline.misses.run()
         yield "unreadable objects", self.unreadable.run()
         yield "kopf", run_kopf(self._memo(), spawned=self._answer_signals)
@@ -224,6 +229,7 @@ class Operator:
         return Memo(
             config=self.config,
             identity=self.identity,
+            events=self.events,
             intent=self.intent,
             gates=self.options.admission_gate,
             rebalance=self.options.rebalance,
@@ -253,7 +259,7 @@ class Operator:
             self.pipeline.state,
             self.pipeline.forecasts,
             self.inputs,
-            identity=self.identity,
+            events=self.events,
             metrics=RebalanceMetrics(self.registry),
             gates=options.admission_gate,
             period=options.rebalance_period,
@@ -266,7 +272,7 @@ class Operator:
             self.pipeline.state,
             self.pipeline.forecasts,
             self.intent.namespaces,
-            self.pipeline.announcements,
+            self.events,
             enabled=self.options.admission_gate,
             may_go=self.rebalancing.execution.may_go,
             changed=self.pipeline.renewed,

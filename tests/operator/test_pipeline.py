@@ -13,6 +13,7 @@ from numazones.api.zones import zones_from_node
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones_client import Forbidden, NamespaceTerminating, NotFound, Unreachable
 from numazones_client.errors import Request
+from numazones_operator.events import EventPoster
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror.decoding import Heartbeat, ZoneReport
 from numazones_operator.options import Options
@@ -76,10 +77,17 @@ class Setting:
         self.server = server or Server()
         self.leads = True
         self.metrics = Metrics(CollectorRegistry())
+        self.events = EventPoster(
+            self.server,  # type: ignore[arg-type]
+            identity="test",
+            rate=5.0,
+            metrics=self.metrics,
+            clock=lambda: self.now,
+        )
         self.pipeline = Pipeline(
             self.server,  # type: ignore[arg-type]
             Options(debounce=0.0, write_rate=1e6),
-            identity="test",
+            events=self.events,
             metrics=self.metrics,
             counts=lambda: self.leads,
             clock=lambda: self.now,

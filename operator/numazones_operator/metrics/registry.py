@@ -56,7 +56,7 @@ class Metrics:
         )
         self.events_dropped = counter(
             "numazones_operator_events_dropped_total",
-            "Events on pods that were not posted, to keep within the rate.",
+            "Events that were not posted, to keep within the rate.",
         )
         self.lag_seconds = histogram(
             "numazones_operator_lag_seconds",

@@ -19,10 +19,10 @@ from numazones.api.meta import API_VERSION
 from numazones.api.numazone import NUMAZONE, Silence
 from numazones_client import APIError, Client, NotFound
 from numazones_client.resources import LEASES, NUMAZONES
+from numazones_operator.events import COMPONENT
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror.cluster_state import ClusterState
 from numazones_operator.mirror.decoding import Heartbeat
-from numazones_operator.predictions.events import COMPONENT
 from numazones_operator.rate_limit import TokenBucket
 
 _PERIOD = 5.0

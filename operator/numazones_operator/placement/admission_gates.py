@@ -26,10 +26,10 @@ from numazones_client import APIError, Client, Conflict, Invalid, NotFound
 from numazones_client.client import JSON_PATCH
 from numazones_client.resources import PODS
 from numazones_client.table import Table
+from numazones_operator.events import WARNING, EventPoster, pod_reference
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror.cluster_state import ClusterState
 from numazones_operator.mirror.decoding import NamespaceLabels
-from numazones_operator.predictions.events import Announcements
 from numazones_operator.predictions.live_forecasts import LiveForecasts
 
 GATE = "numazones.io/admission"
@@ -60,7 +60,7 @@ class AdmissionGates:
         state: ClusterState,
         forecasts: LiveForecasts,
         namespaces: Table[NamespaceLabels],
-        announcements: Announcements,
+        events: EventPoster,
         *,
         enabled: bool,
         may_go: Callable[[ClusterPod, str], bool],
@@ -76,7 +76,7 @@ class AdmissionGates:
             state: the cluster.
             forecasts: where each waiting pod would be admitted.
             namespaces: which of them opt in.
-            announcements: how pods are told.
+            events: where events on pods are posted.
             enabled: whether pods are released at all; told that they are not, they are in any case.
             may_go: asked whether a pod may be released to a node; a plan may keep it for another pod.
             changed: set when forecasts have changed; cleared here.
@@ -88,7 +88,7 @@ class AdmissionGates:
         self._state = state
         self._forecasts = forecasts
         self._namespaces = namespaces
-        self._announcements = announcements
+        self._events = events
         self._enabled = enabled
         self._may_go = may_go
         self._changed = changed
@@ -172,8 +172,8 @@ class AdmissionGates:
             objection = self._objection(pod)
             if objection and self._told.get(pod.uid) != objection:
                 message = f"nobody takes its scheduling gate {GATE} away: {objection}"
-                if self._announcements.tell(
-                    pod, kind="Warning", reason="AdmissionGateNotServed", message=message
+                if self._events.post(
+                    pod_reference(pod), type=WARNING, reason="AdmissionGateNotServed", message=message
                 ):
                     self._told[pod.uid] = objection
 
@@ -238,9 +238,9 @@ class AdmissionGates:
         self._released[pod.uid] = (pod, nodes, self._wall())
         self._metrics.gates_released.labels(reason).inc()
         if reason == "timeout":
-            self._announcements.tell(
-                pod,
-                kind="Warning",
+            self._events.post(
+                pod_reference(pod),
+                type=WARNING,
                 reason="AdmissionGateTimeout",
                 message="released by --admission-gate-timeout: nobody knows whether a node would admit it",
             )

@@ -29,6 +29,7 @@ from numazones_client import (
 from numazones_client.reflector import Backoff
 from numazones_client.resources import ADMISSION_PREDICTIONS
 from numazones_client.table import Table
+from numazones_operator.events import COMPONENT
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.predictions.admission_predictions import (
     NameOf,
@@ -39,7 +40,7 @@ from numazones_operator.predictions.admission_predictions import (
     with_outcome,
     with_status,
 )
-from numazones_operator.predictions.events import COMPONENT, Announcements
+from numazones_operator.predictions.verdict_events import VerdictEvents
 from numazones_operator.rate_limit import TokenBucket
 from numazones_operator.verification.causes import ADMITTED
 from numazones_operator.verification.rejection_advice import advice_of, explanation_of
@@ -74,7 +75,7 @@ class Publisher:
         *,
         rate: float,
         metrics: Metrics,
-        announcements: Announcements,
+        verdict_events: VerdictEvents,
         pod_of: Callable[[str], ClusterPod | None],
         expects: Callable[[str], bool] = lambda _uid: False,
         name_of: NameOf = lambda _node, _uid: "",
@@ -90,7 +91,7 @@ class Publisher:
         self._writes = False
         self._bucket = TokenBucket(rate, 2 * rate, clock=clock)
         self._metrics = metrics
-        self._announcements = announcements
+        self._verdict_events = verdict_events
         self._advice = TokenBucket(_ADVICE_RATE, 10 * _ADVICE_RATE, clock=clock)
         self._pod_of = pod_of
         self._expects = expects
@@ -138,7 +139,7 @@ class Publisher:
         if waited.uid != pod.uid:
             prediction = None
         if self._writes and verification.actual == ADMITTED and pod.uid not in self._unjudged:
-            self._announcements.admitted(pod)
+            self._verdict_events.take_admission(pod)
         prediction = self._unjudged.pop(pod.uid, prediction)
         if verification.accuracy is None:  # another one follows, which says why
             self._unjudged[pod.uid] = prediction
@@ -153,7 +154,9 @@ class Publisher:
             advice = advice_of(verification)
         why = explanation_of(verification)
         if why:
-            self._announcements.rejected(pod, verification.actual, why=why[-1], advice=next(iter(advice), ""))
+            self._verdict_events.take_rejection(
+                pod, verification.actual, why=why[-1], advice=next(iter(advice), "")
+            )
         status = status_of(prediction, verification, advice=advice, name_of=self._name_of)
         self._enqueue(_Order(pod, prediction, status, self._clock()))
 
@@ -167,7 +170,7 @@ class Publisher:
             return
         self._outcomes.add(pod.uid)
         if actual == ADMITTED:
-            self._announcements.admitted(pod)
+            self._verdict_events.take_admission(pod)
         waited, prediction = self._latest.pop(pod.full_name, (pod, None))
         if waited.uid != pod.uid:
             prediction = None
@@ -183,7 +186,7 @@ class Publisher:
         self._drop_order(pod)
         self._unjudged.pop(pod.uid, None)
         self._outcomes.discard(pod.uid)
-        self._announcements.forget(pod.uid)
+        self._verdict_events.forget(pod.uid)
 
     async def run(self) -> None:
         """Write what differs and what is offered until cancelled, when another replica writes."""
@@ -324,7 +327,7 @@ class Publisher:
         self.published.put(Published.from_api(written))
         if order.prediction is not None and order.pod.uid not in self._outcomes:
             before = "" if known is None else known.verdict
-            self._announcements.verdict(order.pod, order.prediction, before=before)
+            self._verdict_events.take_verdict(order.pod, order.prediction, before=before)
 
     async def _completed(self, pod: ClusterPod) -> dict[str, Any]:
         """What an earlier leader has published, with the outcome."""
