@@ -43,8 +43,8 @@ from numazones_operator.mirror import decoding
 from numazones_operator.mirror.stale_exporters import StaleExporters
 from numazones_operator.mirror.unreadable_objects import UnreadableObjects
 from numazones_operator.options import Options
-from numazones_operator.page.gathering import Gathering
 from numazones_operator.page.server import LivePage
+from numazones_operator.page.updater import PageUpdater
 from numazones_operator.pipeline import Pipeline
 from numazones_operator.placement.admission_gates import AdmissionGates
 from numazones_operator.predictions.admission_predictions import Published
@@ -153,12 +153,12 @@ class Operator:
         options = self.options
         if not options.page_address:
             return
-        gathering = Gathering(
+        updater = PageUpdater(
             self.pipeline, self.intent, options=options, metrics=self.metrics, identity=self.identity
         )
-        page = LivePage(gathering, viewers=options.page_viewers, title=f"{self.identity} · numazones")
-        self.page_port = await resources.enter_async_context(page.serving(options.page_address))
-        self.start_task(gathering.run(), name="page")
+        page = LivePage(updater, viewers=options.page_viewers, title=f"{self.identity} · numazones")
+        self.page_port = await resources.enter_async_context(page.serve(options.page_address))
+        self.start_task(updater.run(), name="page")
 
     def stop(self) -> None:
         """Let ``run`` end, gracefully."""
