@@ -13,7 +13,7 @@ import click
 
 from numazones.errors import NumazonesError
 from numazones.fragmentation import InvalidShape, Shape
-from numazones_operator.options import Options, declared
+from numazones_operator.options import Options, setting_fields
 from numazones_program import settings
 from numazones_program.addresses import Address
 from numazones_program.settings import InvalidSetting
@@ -66,7 +66,7 @@ def _flag(item: Any) -> Callable[[Any], Any]:
         options["show_default"] = True
     else:
         options |= {"type": _kind(kind, default), "metavar": item.metadata["metavar"]}
-        options["default"] = _written(kind, default)
+        options["default"] = _default_value(kind, default)
         options["show_default"] = bool(default)
     if name == "namespace":
         options["envvar"] = [f"{ENVIRONMENT_PREFIX}_NAMESPACE", _NAMESPACE_VARIABLE]
@@ -89,7 +89,7 @@ def _kind(kind: str, default: Any) -> Any:
             return click.Choice(kind.split("|"))
 
 
-def _written(kind: str, default: Any) -> Any:
+def _default_value(kind: str, default: Any) -> Any:
     if kind == "duration":
         return settings.format_duration(default)
     return " ".join(default) if kind == "shapes" else default
@@ -119,7 +119,7 @@ def main(ctx: click.Context, /, *, dump_config: bool, **_settings: Any) -> None:
         ctx.exit(2 if isinstance(error, InvalidSetting) else 1)
 
 
-for _item in declared():
+for _item in setting_fields():
     main = _flag(_item)(main)
 # Flags in the order of the fields, after --config and before --dump-config.
 main.params.sort(key=lambda param: (param.name == "dump_config", param.name == "version"))

@@ -145,6 +145,6 @@ class Options:
         return tuple(Shape.parse(text) for text in self.shapes)
 
 
-def declared() -> list[Any]:
+def setting_fields() -> list[Any]:
     """Return the fields that are settings, in order."""
     return [item for item in fields(Options) if item.name != "origins"]

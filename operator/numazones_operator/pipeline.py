@@ -40,16 +40,16 @@ class Pipeline:
         events: EventPoster,
         metrics: Metrics,
         counts: Callable[[], bool] = lambda: True,
-        recommended: Callable[[str], str] = lambda _uid: "",
+        recommendation_for: Callable[[str], str] = lambda _uid: "",
         clock: Clock = time.monotonic,
         wall: Clock = time.time,
     ) -> None:
         """``counts``: whether this replica is the one that counts outcomes; all of them expect them.
 
-        ``recommended`` names the recommendation in force that makes room for the waiting pod of a UID.
+        ``recommendation_for`` names the recommendation in force that makes room for the waiting pod of a UID.
         """
         self._debounce = options.debounce
-        self._recommended = recommended
+        self._recommendation_for = recommendation_for
         self.state = ClusterState(
             settle=options.settle,
             pod_changed=self.pod_changed,
@@ -70,7 +70,7 @@ class Pipeline:
             pod_of=self.state.pods.get,
             expects=self.verifier.expects,
             name_of=self.state.name_of,
-            recommended=recommended,
+            recommendation_for=recommendation_for,
             clock=clock,
         )
         self.misses = Misses(client, namespace=options.namespace, wall=wall)
@@ -85,7 +85,7 @@ class Pipeline:
     def _detail(self, pod: ClusterPod, prediction: Prediction) -> str:
         """Who holds what a pod lacks, and the recommendation that would make room for it."""
         held = [name for reason in prediction.reasons[:1] for name in holders_of(reason, self.state.name_of)]
-        recommendation = self._recommended(pod.uid)
+        recommendation = self._recommendation_for(pod.uid)
         return (f"; held there by {', '.join(held)}" if held else "") + (
             f"; RebalanceRecommendation {recommendation} would make room for it" if recommendation else ""
         )
@@ -112,14 +112,14 @@ class Pipeline:
         news = self.synced and (old is None or not old.terminal)
         verification = self.verifier.compare(pod, news=news, node=lambda: self.state.as_found(pod.node))
         if verification is not None:
-            self.publisher.verified(pod, verification)
+            self.publisher.take_outcome(pod, verification)
         elif pod.node:
-            self.publisher.settle(pod)
+            self.publisher.complete(pod)
 
-    def look_back(self) -> None:
+    def explain_misses(self) -> None:
         """Publish why predictions were wrong, where that has become known; call it now and then."""
         for pod, verification in self.verifier.judge():
-            self.publisher.verified(pod, verification)
+            self.publisher.take_outcome(pod, verification)
             self.misses.take(verification)
 
     async def run(self) -> None:

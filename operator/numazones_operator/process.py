@@ -47,7 +47,7 @@ from numazones_operator.page.server import LivePage
 from numazones_operator.page.updater import PageUpdater
 from numazones_operator.pipeline import Pipeline
 from numazones_operator.placement.admission_gates import AdmissionGates
-from numazones_operator.predictions.admission_predictions import Published
+from numazones_operator.predictions.admission_predictions import PublishedPrediction
 from numazones_operator.rebalance.controller import Rebalancing
 from numazones_operator.rebalance.inputs import Inputs
 from numazones_operator.rebalance.intent import Intent
@@ -109,7 +109,7 @@ class Operator:
             events=self.events,
             metrics=self.metrics,
             counts=lambda: self.leadership.leading,
-            recommended=lambda uid: self.intent.made_for.get(uid, ""),
+            recommendation_for=lambda uid: self.intent.made_for.get(uid, ""),
         )
         self.intent = Intent(self._client, made_for_changed=self.pipeline.publisher.refresh)
         self.inputs = Inputs(self.intent)
@@ -191,7 +191,7 @@ class Operator:
         while True:
             await asyncio.sleep(_EXPIRY_PERIOD)
             self.pipeline.state.expire()
-            self.pipeline.look_back()
+            self.pipeline.explain_misses()
 
     # What the leader does
 
@@ -283,7 +283,7 @@ class Operator:
     def _reflectors(self) -> Iterator[Reflector[Any]]:
         state = self.pipeline.state
         pods = Decoder(state.sharing.pod, key=by_uid)
-        published = Decoder(Published.from_api)
+        published = Decoder(PublishedPrediction.from_api)
         yield self._reflector(NODES, decoding.NODES, state.nodes)
         yield self._reflector(
             LEASES,
@@ -342,7 +342,7 @@ class Operator:
     async def _end(self) -> None:
         """Write what waits, give the leader's Lease back."""
         if self.leadership.leading:
-            await self.pipeline.publisher.drained(_SHUTDOWN_PATIENCE)
+            await self.pipeline.publisher.wait_until_written(_SHUTDOWN_PATIENCE)
         for task in self._tasks:
             task.remove_done_callback(self._ended)
             task.cancel()

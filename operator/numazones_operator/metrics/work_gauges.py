@@ -66,7 +66,7 @@ class GateGauges:
 
     def renew(self) -> None:
         """Count."""
-        self._waiting, self._unserved = self._gates.waiting()
+        self._waiting, self._unserved = self._gates.gated_pod_counts()
 
     def families(self) -> Iterator[GaugeMetricFamily]:
         """Yield the gauge as it was renewed last."""
