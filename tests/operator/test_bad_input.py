@@ -15,6 +15,7 @@ from numazones.kubelet.node import Node
 from numazones.prediction import Prediction
 from numazones_client import Unreadable
 from numazones_client.resources import NODES, NUMAZONES
+from numazones_operator.events import EventPoster
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror import decoding
 from numazones_operator.mirror.decoding import Heartbeat, ZoneReport
@@ -69,10 +70,17 @@ class Setting:
         self.clock = Clock()
         self.metrics = Metrics(CollectorRegistry())
         self.writes = Writes()
+        self.events = EventPoster(
+            self.writes,  # type: ignore[arg-type]
+            identity="test",
+            rate=5.0,
+            metrics=self.metrics,
+            clock=self.clock,
+        )
         self.pipeline = Pipeline(
             self.writes,  # type: ignore[arg-type]
             Options(settle=SETTLE, debounce=0.0, candidates=3, write_rate=1e6),
-            identity="test",
+            events=self.events,
             metrics=self.metrics,
             clock=self.clock,
             wall=self.clock,

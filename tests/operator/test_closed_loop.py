@@ -17,7 +17,7 @@ from numazones.placement import Model
 from numazones_client import NotFound
 from numazones_client.resources import PODS
 from numazones_operator.process import Operator
-from numazones_operator.verification.verifier import Expectation, Truth, Verification
+from numazones_operator.verification.verifier import Expectation, Verification, Verifier
 from numazones.placement.models import kubelet_verdict
 from numazones_simulator import node_kinds, other_workloads
 from numazones_simulator.kubelet.nri import TopologyAwarePlugin
@@ -76,10 +76,10 @@ class Witness:
         """UID of a pod that was bound → containers with a grant, and those told not to be created."""
         self._found: dict[str, set[str]] = {}
         """UID of a pod → containers with a grant when its own were first asked for."""
-        bound, compare, create = Truth.bound, Truth.compare, TopologyAwarePlugin.create
+        bound, compare, create = Verifier.bound, Verifier.compare, TopologyAwarePlugin.create
 
-        def expected(truth: Truth, pod: ClusterPod, *nodes: ClusterNode | None) -> Expectation | None:
-            expectation = bound(truth, pod, *nodes)
+        def expected(verifier: Verifier, pod: ClusterPod, *nodes: ClusterNode | None) -> Expectation | None:
+            expectation = bound(verifier, pod, *nodes)
             if expectation is not None and expectation.predicted == prediction.UNKNOWN:
                 self.unknown.append(f"{pod.name} on {pod.node}: {expectation.reason}: {expectation.message}")
             node = nodes[0]
@@ -90,8 +90,8 @@ class Witness:
                 self._foreseen[pod.kubelet_uid] = set(node.policy_state.grants), told
             return expectation
 
-        def compared(truth: Truth, pod: ClusterPod, **how: Any) -> Verification | None:
-            verification = compare(truth, pod, **how)
+        def compared(verifier: Verifier, pod: ClusterPod, **how: Any) -> Verification | None:
+            verification = compare(verifier, pod, **how)
             if verification is None or verification.expectation.model is not Model.TOPOLOGY_AWARE:
                 return verification
             if verification.hit is False:
@@ -102,8 +102,8 @@ class Witness:
             self._found.setdefault(body["metadata"]["uid"], set(plugin.node.grants))
             return create(plugin, body)
 
-        monkeypatch.setattr(Truth, "bound", expected)
-        monkeypatch.setattr(Truth, "compare", compared)
+        monkeypatch.setattr(Verifier, "bound", expected)
+        monkeypatch.setattr(Verifier, "compare", compared)
         monkeypatch.setattr(TopologyAwarePlugin, "create", created)
 
     def overtaken(self, pod: ClusterPod) -> bool:
@@ -113,7 +113,7 @@ class Witness:
 
 
 async def undecided(loop: Loop) -> list[str]:
-    """Pods that have a node but no kubelet_verdict yet."""
+    """Pods that have a node but no outcome yet."""
     pods = [ClusterPod.from_api(body) for body in await loop.client.list(PODS)]
     return [pod.name for pod in pods if pod.node and prediction.relevant(pod) and kubelet_verdict(pod) is None]
 

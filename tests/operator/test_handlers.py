@@ -9,6 +9,7 @@ from typing import Any
 import kopf
 import pytest
 from kopf.testing import KopfRunner
+from prometheus_client import CollectorRegistry
 
 from numazones.api import crd
 from numazones_client import ClusterConfig
@@ -21,7 +22,9 @@ from numazones_client.resources import (
     REBALANCE_RECOMMENDATIONS,
 )
 from numazones_operator import handlers
+from numazones_operator.events import EventPoster
 from numazones_operator.kopf_operator import run_kopf
+from numazones_operator.metrics.registry import Metrics
 from numazones_operator.placement.admission_gates import OPT_IN
 from numazones_operator.process import Operator
 from numazones_operator.rebalance.intent import Intent
@@ -135,7 +138,8 @@ async def test_kopf_ended_at_any_moment_of_its_start_complains_of_nothing(
     """Its last task closes its connections: no other may want one then, whoever has begotten it."""
     async with closed_loop(tmp_path) as loop:
         intent = Intent(loop.client, made_for_changed=lambda _: None)
-        memo = handlers.Memo(loop.client.config, "x", intent, gates=False, rebalance=True)
+        events = EventPoster(loop.client, identity="x", rate=1.0, metrics=Metrics(CollectorRegistry()))
+        memo = handlers.Memo(loop.client.config, "x", events, intent, gates=False, rebalance=True)
         for moment in range(30):
             spawned = asyncio.Event()
             running = asyncio.create_task(run_kopf(memo, spawned=spawned.set))
@@ -286,10 +290,11 @@ async def test_they_are_ordinary_handlers_that_kopf_run_serves(tmp_path: Path) -
     async with closed_loop(tmp_path) as loop:
         config = ClusterConfig(server=loop.server.url)
         intent = Intent(loop.client)
+        events = EventPoster(loop.client, identity="runner", rate=1.0, metrics=Metrics(CollectorRegistry()))
 
         async def lend(memo: kopf.Memo, **_: Any) -> None:
-            memo |= {"config": config, "identity": "runner", "intent": intent, "gates": True}
-            memo |= {"rebalance": True, "told": set()}
+            memo |= {"config": config, "identity": "runner", "events": events, "intent": intent}
+            memo |= {"gates": True, "rebalance": True, "told": set()}
 
         registry = kopf.get_default_registry()
         kopf.on.startup(registry=registry, id="lend")(lend)

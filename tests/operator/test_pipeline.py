@@ -13,11 +13,12 @@ from numazones.api.zones import zones_from_node
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones_client import Forbidden, NamespaceTerminating, NotFound, Unreachable
 from numazones_client.errors import Request
+from numazones_operator.events import EventPoster
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror.decoding import Heartbeat, ZoneReport
 from numazones_operator.options import Options
 from numazones_operator.pipeline import Pipeline
-from numazones_operator.predictions.admission_predictions import Published
+from numazones_operator.predictions.admission_predictions import PublishedPrediction
 from numazones_simulator import node_kinds
 from numazones_simulator.kubelet.node_spec import node_object
 
@@ -76,10 +77,17 @@ class Setting:
         self.server = server or Server()
         self.leads = True
         self.metrics = Metrics(CollectorRegistry())
+        self.events = EventPoster(
+            self.server,  # type: ignore[arg-type]
+            identity="test",
+            rate=5.0,
+            metrics=self.metrics,
+            clock=lambda: self.now,
+        )
         self.pipeline = Pipeline(
             self.server,  # type: ignore[arg-type]
             Options(debounce=0.0, write_rate=1e6),
-            identity="test",
+            events=self.events,
             metrics=self.metrics,
             counts=lambda: self.leads,
             clock=lambda: self.now,
@@ -253,7 +261,7 @@ async def test_a_replica_that_takes_over_leaves_the_outcomes_that_another_has_to
         await eventually(lambda: "outcome" in setting.server.objects["a"]["status"])
     told = setting.server.objects["a"]
     assert told["status"]["outcome"]["accuracy"] == "Right"
-    follower.pipeline.publisher.published.put(Published.from_api(told))
+    follower.pipeline.publisher.published.put(PublishedPrediction.from_api(told))
     follower.leads = True
     async with writing(follower):
         follower.pod("b")
@@ -261,7 +269,7 @@ async def test_a_replica_that_takes_over_leaves_the_outcomes_that_another_has_to
         await published(follower, "b", "Admissible")
         # Nor does a watch that tells of it again change anything.
         follower.pipeline.publisher.published.put(
-            replace(Published.from_api(told), version=1000, digest="other")
+            replace(PublishedPrediction.from_api(told), version=1000, digest="other")
         )
         follower.pod("c")
         await follower.renew()
@@ -305,7 +313,7 @@ async def test_of_a_pod_that_runs_before_its_prediction_is_written_nothing_is_wr
 async def test_a_replica_that_takes_over_tells_the_outcomes_that_another_did_not(setting: Setting) -> None:
     async with writing(setting):
         follower = await standing_by(setting)
-    follower.pipeline.publisher.published.put(Published.from_api(setting.server.objects["a"]))
+    follower.pipeline.publisher.published.put(PublishedPrediction.from_api(setting.server.objects["a"]))
     follower.pod("a", node="node")
     follower.pod("a", node="node", phase="Running", containerStatuses=STARTED)
     follower.leads = True

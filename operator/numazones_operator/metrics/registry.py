@@ -57,7 +57,7 @@ class Metrics:
         )
         self.events_dropped = counter(
             "numazones_operator_events_dropped_total",
-            "Events on pods that were not posted, to keep within the rate.",
+            "Events that were not posted, to keep within the rate.",
         )
         self.lag_seconds = histogram(
             "numazones_operator_lag_seconds",
@@ -87,12 +87,12 @@ class Metrics:
             "placement), or timeout.",
             ("reason",),
         )
-        self._begin()
+        self._start_at_zero()
         self.owner_rejections = OwnerRejections(registry)
         self._admission_metrics(registry)
 
-    def _begin(self) -> None:
-        """Show as 0 what may come: of a series that begins at 1, no rate shows the first."""
+    def _start_at_zero(self) -> None:
+        """Start series at 0 before they are counted: of one that begins at 1, no rate shows the first."""
         for model in (KUBELET, *models.models()):
             for accuracy in Accuracy:
                 self.accuracy.labels(accuracy.lower(), model)
@@ -127,7 +127,7 @@ class Metrics:
             ("scope", "boundary"),
         )
 
-    def judged(self, accuracy: str, model: str | None) -> None:
+    def count_accuracy(self, accuracy: str, model: str | None) -> None:
         """Count a prediction by how right it was."""
         self.accuracy.labels(accuracy.lower(), model or "unknown").inc()
 
@@ -135,7 +135,7 @@ class Metrics:
         """Count the end of a watch."""
         self.watch_restarts.labels(resource, reason).inc()
 
-    def wrote(self, resource: Resource, error: APIError | None = None) -> None:
+    def count_write(self, resource: Resource, error: APIError | None = None) -> None:
         """Count a write, or what came of it instead."""
         result = "ok" if error is None else str(error.code)
         if isinstance(error, Unreachable):
@@ -147,29 +147,29 @@ class Metrics:
         self.list_seconds.labels(resource).observe(seconds)
 
 
-class Figures(Protocol):
-    """What gauges are made of when Prometheus asks."""
+class Gauges(Protocol):
+    """Gauges that are worked out when Prometheus asks."""
 
     def renew(self) -> None:
-        """Take the figures of this moment; called on the event loop, so it has to be quick."""
+        """Take the values of this moment; called on the event loop, so it has to be quick."""
 
     def families(self) -> Iterator[GaugeMetricFamily]:
         """Yield the gauges of that moment; called from another thread."""
 
 
-class FiguresCollector(Collector):
-    """Shows figures, those about the cluster only while this replica leads."""
+class GaugeCollector(Collector):
+    """Shows gauges, those about the cluster only while this replica leads."""
 
-    def __init__(self, figures: Figures, *, shown: Callable[[], bool] = lambda: True) -> None:
-        self.figures = figures
-        self._shown = shown
+    def __init__(self, gauges: Gauges, *, visible: Callable[[], bool] = lambda: True) -> None:
+        self.gauges = gauges
+        self._is_visible = visible
         self._visible = False
 
     def renew(self) -> None:
-        """Take the figures of this moment, on the event loop."""
-        self._visible = self._shown()
+        """Take the values of this moment, on the event loop."""
+        self._visible = self._is_visible()
         if self._visible:
-            self.figures.renew()
+            self.gauges.renew()
 
     def describe(self) -> list[Metric]:
         """Return nothing: what there is to show is known when it is shown."""
@@ -178,4 +178,4 @@ class FiguresCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield the gauges as they were renewed last, in whatever thread writes them out."""
         if self._visible:
-            yield from self.figures.families()
+            yield from self.gauges.families()

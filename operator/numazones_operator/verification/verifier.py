@@ -101,7 +101,7 @@ class Verification:
         return self.done == self.expectation.answer if self.expectation.answer else None
 
 
-class Truth:
+class Verifier:
     """Holds expectations until their outcome is seen."""
 
     def __init__(
@@ -182,7 +182,7 @@ class Truth:
             self._wrong[new.uid] = (new, verification, self._clock() + _PATIENCE)
             return verification
         accuracy = Accuracy.UNKNOWN if verification.hit is None else Accuracy.RIGHT
-        self._metrics.judged(accuracy, expectation.model)
+        self._metrics.count_accuracy(accuracy, expectation.model)
         return replace(verification, accuracy=accuracy)
 
     def judge(self) -> Iterator[tuple[ClusterPod, Verification]]:
@@ -195,7 +195,7 @@ class Truth:
                 continue
             del self._wrong[uid]
             judged = replace(verification, accuracy=why)
-            self._metrics.judged(why, expectation.model)
+            self._metrics.count_accuracy(why, expectation.model)
             level = logging.WARNING if why is Accuracy.MODEL else logging.INFO
             fields = {"miss": True, "accuracy": why.value, "pod": pod.full_name}
             _log.log(level, "%s", miss_report(judged), extra={"fields": fields})

@@ -6,7 +6,7 @@ from typing import Any
 
 from numazones.cluster import ClusterNode
 from numazones_client.resources import PODS
-from numazones_operator.metrics.cluster_gauges import figures_of
+from numazones_operator.metrics.cluster_gauges import node_gauges
 from numazones_simulator import node_kinds
 from tests.operator.closed_loop import closed_loop, eventually, metrics, pod_body
 
@@ -68,7 +68,7 @@ async def test_a_replica_that_stands_by_shows_nothing_about_the_cluster(tmp_path
             return (await metrics(leader)).get(outcome) == 1
 
         await eventually(counted)
-        await eventually(lambda: not follower.pipeline.truth._expectations)
+        await eventually(lambda: not follower.pipeline.verifier._expectations)
         assert outcome not in await metrics(follower)
         assert "numazones_nodes" in shown(await metrics(leader))
 
@@ -92,5 +92,5 @@ async def test_the_spread_follows_the_pods(tmp_path: Path) -> None:
 
 def test_a_node_on_which_another_model_decides_is_not_stale() -> None:
     state: Any = object()
-    assert figures_of(ClusterNode("a").with_policy_state(state, "Koordinator"), ()).stale == ""
-    assert figures_of(ClusterNode("a"), ()).stale == "NoZones"
+    assert node_gauges(ClusterNode("a").with_policy_state(state, "Koordinator"), ()).stale == ""
+    assert node_gauges(ClusterNode("a"), ()).stale == "NoZones"

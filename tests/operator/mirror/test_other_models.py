@@ -21,7 +21,7 @@ from numazones_operator.mirror.cluster_state import ClusterState
 from numazones_operator.mirror.decoding import Configured, DeviceReport, Heartbeat, TopologyReport, ZoneReport
 from numazones_operator.predictions.live_forecasts import LiveForecasts
 from numazones_operator.verification.causes import Accuracy
-from numazones_operator.verification.verifier import Truth, Verification
+from numazones_operator.verification.verifier import Verification, Verifier
 from numazones_topology_aware.admission import admit, create_missing, remove
 from numazones_topology_aware.hardware import Hardware
 from numazones_topology_aware.node import Node as TopologyAwareNode
@@ -47,7 +47,7 @@ class Setting:
             settle=SETTLE, pod_changed=self._pod_changed, clock=lambda: self.now, wall=lambda: self.now
         )
         self.metrics = Metrics(CollectorRegistry())
-        self.truth = Truth(metrics=self.metrics, fates=self.state.fates, clock=lambda: self.now)
+        self.verifier = Verifier(metrics=self.metrics, fates=self.state.fates, clock=lambda: self.now)
         self.told: list[Verification] = []
         self.bare = KubeletNode.fresh(hardware().machine, KubeletConfiguration.from_api({}))
         self.policy = TopologyAwareNode.fresh(
@@ -57,9 +57,9 @@ class Setting:
     def _pod_changed(self, old: ClusterPod | None, new: ClusterPod | None) -> None:
         self.state.let_go(old, new)
         if new is not None and self.state.is_binding(new):
-            self.truth.bound(new, self.state.as_found(new.node), self.state.node(new.node))
+            self.verifier.bound(new, self.state.as_found(new.node), self.state.node(new.node))
         self.state.record_pod(old, new, rejected=False)
-        if new is not None and (found := self.truth.compare(new)) is not None:
+        if new is not None and (found := self.verifier.compare(new)) is not None:
             self.told.append(found)
 
     def node(self, **labels: str) -> None:
@@ -482,7 +482,7 @@ def test_what_koordinator_writes_on_the_pod_is_the_outcome(
     assert (found.expectation.predicted, found.actual, found.hit) == ("Admissible", "Admitted", hit)
     assert found.done == f"Admitted: CPUs {given} and amounts of NUMA nodes 0"
     setting.now += 60
-    judged = [one.accuracy for _, one in setting.truth.judge()]
+    judged = [one.accuracy for _, one in setting.verifier.judge()]
     assert (judged or [found.accuracy]) == [accuracy]
     labels = (accuracy.lower(), "koordinator")
     assert setting.metrics.accuracy.labels(*labels)._value.get() == 1
@@ -525,7 +525,7 @@ def test_a_pod_bound_between_another_attempt_and_the_news_of_it_was_in_a_race(se
     setting.state.pods.put(setting.several("middle"))
     setting.publish()
     assert held(setting.seen()) == held(setting.policy)
-    assert [one.accuracy for _, one in setting.truth.judge()] == [Accuracy.RACE]
+    assert [one.accuracy for _, one in setting.verifier.judge()] == [Accuracy.RACE]
 
 
 def test_a_mixed_cluster_predicts_with_each_nodes_model(setting: Setting) -> None:

@@ -1,12 +1,16 @@
 """Objects that cannot be read say so themselves, and count as gone."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from numazones_client import Unreadable
 from numazones_client.resources import EVENTS, NODES
+from numazones_operator.events import EventPoster
+from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror import decoding
 from numazones_operator.mirror.unreadable_objects import UnreadableObjects
 from tests.operator.closed_loop import Loop, closed_loop, eventually
@@ -44,7 +48,9 @@ async def test_a_node_that_cannot_be_read_says_so_in_an_event_and_is_gone(
 
 async def test_each_problem_is_told_once_and_by_who_leads(tmp_path: Path) -> None:
     async with closed_loop(tmp_path) as loop:
-        objects = UnreadableObjects(loop.client, identity="test")
+        events = EventPoster(loop.client, identity="test", rate=5.0, metrics=Metrics(CollectorRegistry()))
+        loop.tasks.create_task(events.run())
+        objects = UnreadableObjects(events)
         for problem in ("bad", "bad", "worse"):
             metadata = {"namespace": "default", "name": "rs", "uid": "u"}
             objects.take(Unreadable("u", metadata, problem, "ReplicaSet", "apps/v1"))
@@ -59,3 +65,27 @@ async def test_each_problem_is_told_once_and_by_who_leads(tmp_path: Path) -> Non
 
 async def _are(loop: Loop, number: int) -> bool:
     return len(await told(loop)) == number
+
+
+async def test_what_exceeds_the_rate_of_events_is_told_later() -> None:
+    class Poster:
+        def __init__(self) -> None:
+            self.rest = 2
+            self.names: list[str] = []
+
+        def post(self, about: dict[str, str], **_: Any) -> bool:
+            if not self.rest:
+                return False
+            self.rest -= 1
+            self.names.append(about["name"])
+            return True
+
+    poster = Poster()
+    objects = UnreadableObjects(poster)  # type: ignore[arg-type]
+    for name in ("a", "b", "c"):
+        objects.take(Unreadable(name, {"name": name, "uid": name}, "bad", "Node", "v1"))
+    task = asyncio.create_task(objects.run())
+    await eventually(lambda: poster.names == ["a", "b"])
+    poster.rest = 2
+    await eventually(lambda: poster.names == ["a", "b", "c"])
+    task.cancel()

@@ -22,7 +22,7 @@ def pod(name: str, **status: Any) -> ClusterPod:
 
 
 def accuracy(setting: Setting) -> dict[str, float]:
-    setting.pipeline.look_back()
+    setting.pipeline.explain_misses()
     return {
         sample.labels["accuracy"]: sample.value
         for metric in setting.metrics.accuracy.collect()

@@ -43,7 +43,7 @@ class Erring:
         self.setting.state.pods.put(pod(name))
         self.setting.state.pods.put(pod(name, **status))
         self.setting.clock.now += 31.0
-        self.setting.pipeline.look_back()
+        self.setting.pipeline.explain_misses()
 
 
 REJECTED = {"phase": "Failed", "reason": "TopologyAffinityError", "message": "Pod was rejected: no room"}

@@ -22,7 +22,7 @@ class Told:
         self.setting.add_node()
         self.setting.pipeline.synced = True
         self.said: list[Verification] = []
-        self.setting.pipeline.publisher.verified = self.verified  # type: ignore[method-assign]
+        self.setting.pipeline.publisher.take_outcome = self.verified  # type: ignore[method-assign]
         for name in ("first", "second"):
             self.setting.state.pods.put(pod(name, **RUNNING))
         zones_show(self.setting, "first", "second")

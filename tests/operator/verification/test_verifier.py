@@ -1,4 +1,4 @@
-"""What counts as an kubelet_verdict, what as a miss, and what admissions add to the kubelet-like counters."""
+"""What counts as an outcome, what as a miss, and what admissions add to the kubelet-like counters."""
 
 import logging
 from typing import Any
@@ -13,7 +13,7 @@ from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror.since_snapshot import SinceSnapshot
 from numazones_operator.verification.causes import Accuracy
 from numazones_operator.verification.rejection_advice import advice_of, explanation_of
-from numazones_operator.verification.verifier import Truth, Verification, alignment
+from numazones_operator.verification.verifier import Verification, Verifier, alignment
 from numazones.placement.models import kubelet_verdict
 from numazones_simulator import node_kinds
 from tests.operator.closed_loop import pod_body
@@ -60,17 +60,17 @@ def test_what_the_kubelet_did_is_read_from_the_status(status: dict[str, Any], ex
 
 
 class Watched:
-    """A Truth that remembers what it verified."""
+    """A Verifier that remembers what it verified."""
 
     def __init__(self) -> None:
         self.metrics = Metrics(CollectorRegistry())
         self.now = 0.0
-        self.truth = Truth(metrics=self.metrics, clock=lambda: self.now)
+        self.verifier = Verifier(metrics=self.metrics, clock=lambda: self.now)
 
     def play(self, node: ClusterNode, *, cpu: int, **status: Any) -> Verification:
         bound = pod(cpu=cpu)
-        self.truth.bound(bound, node)
-        verification = self.truth.compare(pod(cpu=cpu, **status))
+        self.verifier.bound(bound, node)
+        verification = self.verifier.compare(pod(cpu=cpu, **status))
         assert verification is not None
         return verification
 
@@ -91,9 +91,9 @@ def test_predictions_are_held_against_outcomes(
     watched = Watched()
     verification = watched.play(NODE.with_state(STRICT), cpu=cpu, **status)
     with caplog.at_level(logging.WARNING):
-        assert not list(watched.truth.judge())  # an explanation may still come
+        assert not list(watched.verifier.judge())  # an explanation may still come
         watched.now += 60.0
-        judged = [found.accuracy for _, found in watched.truth.judge()]
+        judged = [found.accuracy for _, found in watched.verifier.judge()]
     assert judged == ([] if hit else [Accuracy.MODEL])
     assert (verification.accuracy is Accuracy.RIGHT) is hit
     assert verification.expectation.predicted == predicted
@@ -121,11 +121,11 @@ def test_on_an_unknown_node_nothing_is_predicted_and_nothing_is_a_miss() -> None
 def test_pods_that_numa_placement_does_not_concern_or_that_came_too_late_are_not_judged() -> None:
     watched = Watched()
     node = NODE.with_state(STRICT)
-    assert watched.truth.bound(pod(phase="Running", **STARTED), node) is None
-    assert watched.truth.compare(pod(phase="Running", **STARTED)) is None
-    watched.truth.bound(pod("gone"), node)
-    watched.truth.forget("uid-gone")
-    assert watched.truth.compare(pod("gone", phase="Running", **STARTED)) is None
+    assert watched.verifier.bound(pod(phase="Running", **STARTED), node) is None
+    assert watched.verifier.compare(pod(phase="Running", **STARTED)) is None
+    watched.verifier.bound(pod("gone"), node)
+    watched.verifier.forget("uid-gone")
+    assert watched.verifier.compare(pod("gone", phase="Running", **STARTED)) is None
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,10 @@
-"""What the page shows, gathered from the operator's parts, about once a second while somebody looks.
+"""Keeps the page's documents equal to the operator's state, about once a second while somebody looks.
 
-Nothing is gathered, nor kept, for nobody. Only what changed is written anew: of nodes the objects themselves
-tell, since the mirror makes new ones for every change. Predicting and publishing have the right of way: the
+While nobody looks, nothing is worked out, nor kept. Only what changed is written anew: of nodes the objects
+themselves tell, since the mirror makes new ones for every change. Predicting and publishing come first: the
 work is cut into slices, each followed by a longer rest, so that much to show makes a round longer and
-nobody's wait. Advice, which is dear, is asked for one pod a round, in a thread, and holds as long as the node
-that it is about stays as it is.
+nobody's wait. Advice, which is expensive, is worked out for one pod a round, in a thread, and holds as long
+as the node that it is about stays as it is.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from numazones.prediction import Prediction
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror.cluster_state import Clock
 from numazones_operator.options import Options
-from numazones_operator.page.board import Board
+from numazones_operator.page.versioned_documents import VersionedDocuments
 from numazones_operator.pipeline import Pipeline
 from numazones_operator.rebalance.intent import Intent
 from numazones_operator.rebalance.objects import Recommendation
@@ -41,7 +41,7 @@ _PERIOD = 1.0
 _SLICE = 0.002
 _REST = 0.008
 """Seconds that the page does nothing after a slice; as many on a busy machine, where slices take longer."""
-_COURTESY = 1.0
+_MAX_WAIT = 1.0
 """Seconds that a slice waits for predictions, before it is the page's turn all the same."""
 _ENDED_PLANS = 10
 
@@ -56,8 +56,8 @@ class _Advice:
     sentences: tuple[tuple[str, str], ...]
 
 
-class Gathering:
-    """Keeps a board up to date for those who look at it."""
+class PageUpdater:
+    """Keeps documents up to date for those who look at them."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Gathering:
         clock: Clock = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self.board = Board()
+        self.documents = VersionedDocuments()
         self.viewers = 0
         self._pipeline = pipeline
         self._intent = intent
@@ -79,12 +79,12 @@ class Gathering:
         self._identity = identity
         self._clock = clock
         self._sleep = sleep
-        self._watched = asyncio.Event()
+        self._has_viewers = asyncio.Event()
         self._nodes: dict[str, tuple[ClusterNode, tuple[str, ...]]] = {}
         """Name → the node as it is shown, and the key of its machine, if that is known."""
         self._machines: set[str] = set()
         """Keys of the machines that are shown."""
-        self._listed: dict[str, set[str]] = {}
+        self._keys: dict[str, set[str]] = {}
         """Kind of document → the keys of those that are shown."""
         self._plans: dict[str, Document] = {}
         """UID of a recommendation → its document as it was first shown, with the zones as they were then."""
@@ -92,47 +92,47 @@ class Gathering:
         """UID of an owner, or of a pod without one → what is known to help."""
         self._rounds = 0
         self._slice_started = 0.0
-        self._announced = 0.0
+        self._notified_at = 0.0
 
     @asynccontextmanager
-    async def looking(self) -> AsyncIterator[None]:
+    async def viewer(self) -> AsyncIterator[None]:
         """Count a viewer for as long as it looks."""
         self.viewers += 1
-        self._watched.set()
+        self._has_viewers.set()
         try:
             yield
         finally:
             self.viewers -= 1
             if not self.viewers:
-                self._watched.clear()
+                self._has_viewers.clear()
 
     async def run(self) -> None:
-        """Gather until cancelled."""
+        """Update until cancelled."""
         while True:
             if not self.viewers:
                 self._forget()
-                await self._watched.wait()
+                await self._has_viewers.wait()
             try:
-                await self._gather()
+                await self._update()
             except Exception:  # noqa: BLE001 - whatever is wrong with a page, predicting goes on
                 _log.exception("the page could not be brought up to date")
-            self._announce()
+            self._notify()
             await self._sleep(_PERIOD)
 
     def _forget(self) -> None:
-        self.board.wipe()
+        self.documents.clear()
         self._nodes.clear()
         self._machines.clear()
-        self._listed.clear()
+        self._keys.clear()
         self._advice.clear()
 
-    def _announce(self) -> None:
-        self._announced = self._clock()
-        self.board.announce()
+    def _notify(self) -> None:
+        self._notified_at = self._clock()
+        self.documents.notify()
 
-    async def _gather(self) -> None:
+    async def _update(self) -> None:
         self._slice_started = self._clock()
-        self.board.show(
+        self.documents.put(
             cluster_document(
                 source=self._identity,
                 shapes=self._shapes,
@@ -144,9 +144,9 @@ class Gathering:
         await self._show_waiting()
         await self._show_plans()
         if self._intent.followed.is_set():
-            self.board.show(accuracy_document(self._accuracy(), note="since this replica started"))
+            self.documents.put(accuracy_document(self._accuracy(), note="since this replica started"))
         else:
-            self.board.take_down(["accuracy/"])
+            self.documents.remove(["accuracy/"])
 
     def _note(self) -> str:
         if not self._pipeline.synced:
@@ -165,18 +165,18 @@ class Gathering:
             if self._nodes.get(node.name, (None,))[0] is not node:
                 self._show_node(node)
             used.update(self._nodes[node.name][1])
-            await self._breathe()
+            await self._rest_when_due()
         for name in self._nodes.keys() - present:
             del self._nodes[name]
-            self.board.take_down([f"node/{name}"])
-        self.board.take_down(self._machines - used)
+            self.documents.remove([f"node/{name}"])
+        self.documents.remove(self._machines - used)
         self._machines &= used
 
     def _show_node(self, node: ClusterNode) -> None:
         documents = node_documents(node, self._shapes)
         machine = tuple(key for key in documents if key.startswith("machine/"))
         # Its key is made of what it says.
-        self.board.show({key: item for key, item in documents.items() if key not in self._machines})
+        self.documents.put({key: item for key, item in documents.items() if key not in self._machines})
         self._nodes[node.name] = (node, machine)
         self._machines.update(machine)
 
@@ -192,15 +192,15 @@ class Gathering:
                 continue
             known = self._advice.get(_owner(pod))
             nearest = self._nearest(found)
-            if known is not None and nearest is not None and self._stands(known):
+            if known is not None and nearest is not None and self._is_valid(known):
                 advice[_owner(pod)] = known
             elif nearest is not None:
                 unadvised.append((pod, nearest))
             waiting.append(
                 Waiting(pod, found, advice[_owner(pod)].sentences if _owner(pod) in advice else ())
             )
-            await self._breathe()
-        await self._list("waiting", waiting_documents(waiting, plans=self._placed()))
+            await self._rest_when_due()
+        await self._show_kind("waiting", waiting_documents(waiting, plans=self._plans_of_pods()))
         self._advice = advice
         if unadvised:
             self._rounds += 1
@@ -222,17 +222,17 @@ class Gathering:
         first = next(kubelets, None)
         return None if first is None else self._pipeline.state.node(first.node)
 
-    def _stands(self, known: _Advice) -> bool:
+    def _is_valid(self, known: _Advice) -> bool:
         node = self._pipeline.state.node(known.node.name)
         return node is not None and node.state is known.node.state
 
     # Plans
 
     async def _show_plans(self) -> None:
-        shown = _worth_showing(self._intent.recommendations)
+        shown = _plans_to_show(self._intent.recommendations)
         uids = {item.uid for item in shown}
         self._plans = {uid: first for uid, first in self._plans.items() if uid in uids}
-        await self._list("plan", map(self._plan, shown))
+        await self._show_kind("plan", map(self._plan, shown))
 
     def _plan(self, item: Recommendation) -> tuple[str, Document]:
         state = self._pipeline.state
@@ -243,7 +243,7 @@ class Gathering:
         self._plans.setdefault(item.uid, document)
         return key, document
 
-    def _placed(self) -> dict[str, list[str]]:
+    def _plans_of_pods(self) -> dict[str, list[str]]:
         """NAMESPACE/NAME of a waiting pod → the plans in force that place it."""
         found: dict[str, list[str]] = {}
         for item in self._intent.recommendations:
@@ -266,34 +266,34 @@ class Gathering:
 
     # One slice after the other
 
-    async def _list(self, kind: str, documents: Iterable[tuple[str, Document]]) -> None:
+    async def _show_kind(self, kind: str, documents: Iterable[tuple[str, Document]]) -> None:
         """Show the documents of a kind, and no others of it any longer."""
-        listed = self._listed.setdefault(kind, set())
+        listed = self._keys.setdefault(kind, set())
         current = set()
         for key, document in documents:
             current.add(key)
             listed.add(key)
-            self.board.show({key: document})
-            await self._breathe()
+            self.documents.put({key: document})
+            await self._rest_when_due()
         gone = listed - current
-        self.board.take_down(gone)
+        self.documents.remove(gone)
         listed -= gone
 
-    async def _breathe(self) -> None:
+    async def _rest_when_due(self) -> None:
         """Rest if this has gone on for a while, and let predictions go first, for a second at most."""
         now = self._clock()
         if now - self._slice_started < _SLICE:
             return
-        if now - self._announced > _PERIOD:
-            self._announce()
+        if now - self._notified_at > _PERIOD:
+            self._notify()
         await self._sleep(_REST)
         with suppress(TimeoutError):
-            async with asyncio.timeout(_COURTESY):
+            async with asyncio.timeout(_MAX_WAIT):
                 await self._pipeline.idle.wait()
         self._slice_started = self._clock()
 
 
-def _worth_showing(items: Iterable[Recommendation]) -> list[Recommendation]:
+def _plans_to_show(items: Iterable[Recommendation]) -> list[Recommendation]:
     """Plans in force, and the latest that have ended."""
     latest = sorted(items, key=lambda item: item.created, reverse=True)
     ended = [item for item in latest if not item.active]
