@@ -40,7 +40,7 @@ imports: venv
 
 # Four at a time, even on two cores: half of their time tests wait for other processes and for the clock.
 test: lint  ## lint, then every test
-	scripts/test-tools $(CURDIR)/.cache
+	scripts/test-tools "$(CURDIR)/.cache"
 	PATH="$(CURDIR)/.cache/tools/bin:$$PATH" $(BIN)/pytest -n 4 --dist worksteal $(ARGS)
 
 laws: venv  ## look for counterexamples to the laws, with other random examples each time

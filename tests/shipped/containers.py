@@ -248,8 +248,10 @@ def confined(
     """What ``enter.py`` is told, with the mounts that every container has; makes the mount points."""
     every = [*files.binds, *((f"/dev/{name}", f"/dev/{name}", True) for name in DEVICES)]
     every += [("/proc", "/proc", True), *binds]
-    for source, target, _ in every:
-        point = files.root / target.lstrip("/")
+    # A mount hides what was mounted in its folder before it: a checkout in /tmp comes after /tmp.
+    every.sort(key=lambda mount: len(Path(mount[1]).parts))
+    for number, (source, target, _) in enumerate(every):
+        point = _beneath(files.root, every[:number], Path(target))
         if not point.exists():
             point.parent.mkdir(parents=True, exist_ok=True)
             point.mkdir() if Path(source).is_dir() else point.touch()
@@ -261,6 +263,15 @@ def confined(
         "environment": {**files.environment, **environment},
         "command": command,
     }
+
+
+def _beneath(root: Path, mounts: Iterable[tuple[str, str, bool]], target: Path) -> Path:
+    """Where a container's path lies on this machine, with some of its mounts made."""
+    folder, place = "/", root
+    for source, mounted, _ in mounts:
+        if target.is_relative_to(mounted):
+            folder, place = mounted, Path(source)
+    return place / target.relative_to(folder)
 
 
 async def start(spec: Mapping[str, Any], network: Network, output: Path) -> subprocess.Popen[bytes]:
