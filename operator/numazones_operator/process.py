@@ -132,7 +132,7 @@ class Operator:
                 health_problems=_asked_on_loop(self._sick),
                 readiness_problems=_asked_on_loop(self._unready),
                 registry=self.registry,
-                renew=_asked_on_loop(self._renew_gauges),
+                refresh=_asked_on_loop(self._renew_gauges),
             )
             self.port = resources.enter_context(probes.serve(self.options.metrics_address, answer))
             await self._open_page(resources)
