@@ -27,7 +27,7 @@ from numazones.whatif.trial import UNSCHEDULABLE, Outcome
 from numazones.whatif.workload import Event, Group, Leaving, Recipe
 from numazones_koordinator.annotations import NODE_RESERVATION, QOS_CLASS
 from numazones_koordinator.node import Node as KoordinatorNode
-from numazones_simulator.kubelet.koordlet import topology_of
+from numazones_koordinator.simulation.koordlet import topology_of
 from numazones_topology_aware.config import DEFAULTS, Configuration
 from numazones_topology_aware.hardware import Hardware
 from numazones_topology_aware.node import Node as TopologyAwareNode

@@ -58,7 +58,7 @@ def _ended_uids(
 def _matched_by_content(
     observation: Observation, listed: tuple[PodResources, ...], assignments: Assignments
 ) -> AssignedPods:
-    """Match assignments with listed pods; a record without match has ended, unless init containers explain it."""
+    """Match assignments with listed pods; one without match has ended, unless init containers explain it."""
     names: dict[str, tuple[str, str]] = {}
     ended: set[str] = set()
     holding = [pod for pod in listed if any(map(_holds_something, pod.containers))]

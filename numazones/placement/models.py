@@ -250,7 +250,7 @@ class _Kubelet:
             raise UnreadableNode("no NUMAZones that can be read have been published for the node")
         return KubeletPlacement(objects.kubelet)
 
-    def follow(self, objects: NodeObjects) -> Follower:
+    def follow(self, _objects: NodeObjects) -> Follower:
         """Nobody follows a kubelet's node by events alone: zones tell its state."""
         raise UnreadableNode("the kubelet's state is what the NUMAZones tell")
 
@@ -386,7 +386,7 @@ def check_kubelet(node: Node | None, decider: str) -> None:
         )
 
 
-def setting(settings: Mapping[str, str], text: str) -> dict[str, str]:
+def with_setting(settings: Mapping[str, str], text: str) -> dict[str, str]:
     """Return settings with one more, written MODEL.NAME=VALUE.
 
     Raises:

@@ -90,7 +90,9 @@ def _unknown_state(pod: ClusterPod, situation: Situation) -> Iterator[Objection]
         yield Objection("NodeState", f"the state of node {pod.node or '(none)'} is not known for certain")
     elif not is_known(node):
         why = node.why_no_state
-        yield Objection("NodeState" if why is None or why.reason != OTHER_MODEL else OTHER_MODEL, why_not_known(node))
+        yield Objection(
+            "NodeState" if why is None or why.reason != OTHER_MODEL else OTHER_MODEL, why_not_known(node)
+        )
     owner = pod.controller
     if pod.owners and owner is None:
         yield Objection("Replacement", "no owner of the pod is its controller, so nothing would replace it")

@@ -5,15 +5,16 @@
 
 # ruff: noqa: RUF009 - a setting is declared by a call, as with dataclasses.field itself
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import click
 
+from numazones.errors import NumazonesError
 from numazones.fragmentation import InvalidShape, Shape
-from numazones_koordinator.scheduler import SCHEDULER_NAME
+from numazones.placement import models
 from numazones_program.addresses import Address
 from numazones_program.settings import DURATION, PATH, Duration, InvalidSetting, Kind, setting
 
@@ -34,6 +35,40 @@ class _Shapes(Kind):
 
     def text(self, value: Any) -> str:
         return " ".join(value)
+
+
+class _ModelSettings(Kind):
+    """MODEL.NAME=VALUE, separated by blanks, or a list in the file."""
+
+    name = "settings"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        texts = value.split() if isinstance(value, str) else [str(item) for item in value]
+        try:
+            _settings(texts)
+        except NumazonesError as error:
+            self.fail(str(error), param, ctx)
+        return tuple(texts)
+
+    def text(self, value: Any) -> str:
+        return " ".join(value)
+
+
+def _settings(texts: Iterable[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for text in texts:
+        found = models.with_setting(found, text)
+    return found
+
+
+def _known_settings() -> str:
+    return "; ".join(
+        f"{model.name}.{name}: {text}"
+        for model in models.models().values()
+        for name, text in model.settings.items()
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +124,12 @@ class Options:
         kind=DURATION,
     )
     candidates: int = setting(5, "How many of the best nodes a prediction names.")
-    koordinator_scheduler: str = setting(
-        SCHEDULER_NAME,
-        "spec.schedulerName of the pods that Koordinator's scheduler places; about others its nodes' "
-        "kubelets are asked.",
-        metavar="NAME",
+    model_settings: tuple[str, ...] = setting(
+        (),
+        "What placement models other than the kubelet's have to be told, as MODEL.NAME=VALUE; several are "
+        "separated by blanks.  " + _known_settings(),
+        kind=_ModelSettings(),
+        metavar="NAME=VALUE…",
     )
     write_rate: float = setting(
         100.0, "Most writes to the API server per second; a burst of twice as many is let through."
@@ -158,3 +194,8 @@ class Options:
     def target_shapes(self) -> tuple[Shape, ...]:
         """The shapes, read."""
         return tuple(Shape.parse(text) for text in self.shapes)
+
+    @property
+    def settings_of_models(self) -> dict[str, str]:
+        """The settings of placement models, by MODEL.NAME."""
+        return _settings(self.model_settings)

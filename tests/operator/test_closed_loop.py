@@ -19,8 +19,9 @@ from numazones_client.resources import PODS
 from numazones_operator.process import Operator
 from numazones_operator.verification.verifier import Expectation, Verification, Verifier
 from numazones.placement.models import kubelet_verdict
-from numazones_simulator import node_kinds, other_workloads
-from numazones_simulator.kubelet.nri import TopologyAwarePlugin
+from numazones_simulator import node_kinds
+from numazones_simulator import model_workloads
+from numazones_topology_aware.simulation.plugin import TopologyAwarePlugin
 from numazones_simulator.workload import Workload
 from numazones_topology_aware.node import Node as TopologyAwareNode
 
@@ -40,7 +41,7 @@ class Churn:
     def __init__(self, loop: Loop, *, seed: int) -> None:
         self._loop = loop
         self._draw = random.Random(seed)
-        self._pods = other_workloads.of_all_models(seed, Workload(seed).pods())
+        self._pods = model_workloads.of_all_models(seed, Workload(seed).pods())
         self.alive: list[str] = []
         self.created = 0
 

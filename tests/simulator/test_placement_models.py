@@ -16,12 +16,13 @@ from numazones_client.resources import (
     TOPOLOGY_AWARE_POLICIES,
 )
 from numazones_koordinator.annotations import RESOURCE_STATUS
-from numazones_simulator import node_kinds, other_workloads
+from numazones_simulator import node_kinds
+from numazones_simulator import model_workloads
 from numazones_simulator.kubelet import agent
 from numazones_simulator.node_kinds import MODEL_LABEL
 from numazones_topology_aware.live import published_pools
 
-from ..operator.closed_loop import Loop, closed_loop, eventually, pod_body  # noqa: TID252
+from tests.operator.closed_loop import Loop, closed_loop, eventually, pod_body  # noqa: TID252
 
 
 @pytest.fixture
@@ -116,7 +117,7 @@ async def test_another_attempt_changes_the_status_of_waiting_containers_alone(lo
 
 
 def test_the_same_seed_draws_the_same_pods_for_each_model() -> None:
-    for draw in (other_workloads.koordinator_pods, other_workloads.topology_aware_pods):
+    for draw in (model_workloads.koordinator_pods, model_workloads.topology_aware_pods):
         first, again = draw(3), draw(3)
         pods = [next(first) for _ in range(60)]
         assert pods == [next(again) for _ in range(60)]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from numazones_simulator import node_kinds
-from numazones_simulator.kubelet.nri import TopologyAwarePlugin
+from numazones_topology_aware.simulation.plugin import TopologyAwarePlugin
 
 
 def body(name: str, *cpus: int) -> dict[str, Any]:

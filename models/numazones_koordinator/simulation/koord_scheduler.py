@@ -10,27 +10,25 @@ from typing import Any
 
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
-from numazones.placement import Model
 from numazones.pod import Pod
 from numazones_client import APIError, Client
 from numazones_client.resources import PODS
 from numazones_koordinator.admission import Admission, admit
 from numazones_koordinator.node import Node
 from numazones_koordinator.scheduler import SCHEDULER_NAME
-from numazones_simulator.kubelet import koordlet
+from numazones_koordinator.simulation import koordlet
 from numazones_simulator.kubelet.node_spec import NodeSpec, node_object
 from numazones_simulator.mirror import Body
 from numazones_simulator.scheduler import Choice, Scheduler, choose
 
 
 def books(specs: Iterable[NodeSpec]) -> dict[str, Node]:
-    """Koordinator's nodes among these, without pods, by name."""
+    """Koordinator's nodes without pods, by name."""
     return {
         spec.name: Node.read(
             node_object(spec, now=""), koordlet.topology_of(spec.name, spec.machine), koordlet.device_of(spec)
         )
         for spec in specs
-        if spec.model is Model.KOORDINATOR
     }
 
 

@@ -4,8 +4,9 @@ import json
 from typing import Any
 
 from numazones.machine import Machine
-from numazones_client.resources import KOORDINATOR_DEVICES, NODE_RESOURCE_TOPOLOGIES
+from numazones_client.resources import NODE_RESOURCE_TOPOLOGIES
 from numazones_koordinator.annotations import CPU_TOPOLOGY
+from numazones_koordinator.model import DEVICE
 from numazones_simulator.kubelet.node_spec import NodeSpec
 
 _GPU = {
@@ -44,7 +45,7 @@ def device_of(spec: NodeSpec) -> dict[str, Any]:
     numas = [device.numa[0] for devices in spec.devices.values() for device in devices]
     socket_of = {cpu.numa: cpu.socket for cpu in spec.machine.cpus}
     return {
-        "apiVersion": KOORDINATOR_DEVICES.api_version,
+        "apiVersion": f"{DEVICE.group}/{DEVICE.version}",
         "kind": "Device",
         "metadata": {"name": spec.name},
         "spec": {
