@@ -106,7 +106,7 @@ class NodeResourceTopology(APIModel):
     def from_api(cls, body: Mapping[str, Any]) -> Self:
         """Read an object as the API server gives it, of v1alpha2 or its predecessor.
 
-        Of zones that are no NUMA nodes (sockets, dies, L3 caches, balloons of NRI policies) only the type is
+        Of zones that are no NUMA nodes (sockets, dies, L3 caches, balloons) only the type is
         kept: what else they say is nobody's business here, and must not keep the others from being read.
 
         Raises:

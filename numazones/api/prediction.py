@@ -30,7 +30,7 @@ _MAX_LINE = 512
 
 def _model(where: str) -> Any:
     return text(
-        32, f"Who places pods on {where}: kubelet, koordinator or topology-aware; left out where not known."
+        32, f"Name of the placement model of {where}, such as kubelet; left out where it is not known."
     )
 
 
@@ -63,7 +63,7 @@ class PredictionReason(APIModel):
         description="Words of the scheduler, or the reason the kubelet would write into the pod's status.",
     )
     source: str = text(
-        32, "Who stands in the way: Scheduler, Kubelet, Koordinator, TopologyAware or Unknown."
+        32, "What rejects the pod: Scheduler, Unknown, or the node's placement model, such as Kubelet."
     )
     count: int = Field(ge=0, description="Number of nodes.")
     node: str = text(MAX_NAME, "An example: the node that comes nearest.")

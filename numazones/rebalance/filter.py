@@ -1,7 +1,7 @@
 """Which pods may be evicted: every rule that speaks against a pod, and the order of those without one.
 
-The rules are those of the descheduler's DefaultEvictor (its ``Filter`` and ``PreEvictionFilter``) with
-koordinator's ``eviction-cost``. All rules are evaluated, since people ask "why not this pod". We differ in
+The rules are those of the descheduler's DefaultEvictor (its ``Filter`` and ``PreEvictionFilter``) and
+the annotation ``eviction-cost``. All rules are evaluated, since people ask "why not this pod". We differ in
 one place: mirror, static and terminating pods are rejected even with the evict annotation, because evicting
 them does nothing.
 """
@@ -99,7 +99,7 @@ def qos_rank(pod: ClusterPod) -> int:
 
 
 def eviction_cost(pod: ClusterPod) -> int:
-    """Return koordinator's eviction cost; 0 where it is absent or no canonical 32-bit number."""
+    """Return the eviction cost in the pod's annotation; 0 where there is none, or no canonical 32-bit number."""
     text = pod.annotations.get(EVICTION_COST, "")
     digits = text[1:] if text[:1] in {"-", "+"} else text
     if not (digits.isascii() and digits.isdigit()) or (len(digits) > 1 and digits[0] == "0"):

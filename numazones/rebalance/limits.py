@@ -2,7 +2,7 @@
 
 Total, node and namespace are the descheduler's (``maxNoOfPodsToEvictTotal``, ``…PerNode`` (the node that
 the pod leaves), ``…PerNamespace``), tested in that order and with its result labels. The limit per
-workload is koordinator's: by the number of replicas, unless one is set.
+workload follows from its number of replicas unless a policy sets one.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ NAMESPACE_REACHED = "maximum number of evicted pods per namespace reached"
 WORKLOAD_REACHED = "maximum number of evicted pods per workload reached"
 ONLY_REPLICA = "pod is the only replica of its workload"
 
-# koordinator: up to 3 replicas one at a time, up to 10 two, above them a tenth.
+# Up to 3 replicas one at a time, up to 10 two, above them a tenth.
 _FEW, _SOME = 4, 10
 
 
@@ -37,7 +37,7 @@ class Limits:
     per_workload: int | None = None
     """None: by the number of replicas."""
     single_replicas: bool = False
-    """Whether the only replica of a workload may be evicted (koordinator rejects it for good)."""
+    """Whether the only replica of a workload may be evicted; by default it never is."""
 
     def __post_init__(self) -> None:
         for name in ("total", "per_node", "per_namespace", "per_workload"):
@@ -70,7 +70,7 @@ class Limits:
 
 
 def default_per_workload(replicas: int) -> int:
-    """Return how many pods of a workload koordinator lets go at a time, replicas permitting."""
+    """Return how many pods of a workload may be evicted at a time, by its number of replicas alone."""
     if replicas > _SOME:
         return replicas // 10
     return min(replicas, 2 if replicas >= _FEW else 1)

@@ -27,7 +27,7 @@ class Disruption(NamedTuple):
     reluctant: int = 0
     """Pods that prefer no eviction."""
     cost: int = 0
-    """Of koordinator's eviction-cost annotations."""
+    """Sum of the eviction costs that annotations give pods."""
 
     @classmethod
     def of(cls, pod: ClusterPod) -> "Disruption":
