@@ -99,7 +99,7 @@ def qos_rank(pod: ClusterPod) -> int:
 
 
 def eviction_cost(pod: ClusterPod) -> int:
-    """Return the eviction cost in the pod's annotation; 0 where there is none, or no canonical 32-bit number."""
+    """Return the eviction cost in the pod's annotation; 0 without one, or where it is no 32-bit number."""
     text = pod.annotations.get(EVICTION_COST, "")
     digits = text[1:] if text[:1] in {"-", "+"} else text
     if not (digits.isascii() and digits.isdigit()) or (len(digits) > 1 and digits[0] == "0"):
