@@ -23,7 +23,7 @@ _VALUE = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 
 
 class InvalidSelector(NumazonesError):
-    """A label selector that cannot be read; the message quotes the part in question."""
+    """A label selector is not valid; the message quotes the part that is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Expression:
     values: tuple[str, ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether the labels satisfy it."""
+        """Return whether the labels satisfy it."""
         match self.operator:
             case "In":
                 return labels.get(self.key) in self.values
@@ -81,12 +81,12 @@ class LabelSelector:
         """Read a selector as ``kubectl -l`` takes it: ``app=web,tier!=db,zone in (a,b),gpu,!spot``.
 
         Raises:
-            InvalidSelector: a part of it is none.
+            InvalidSelector: a part of it is no requirement.
         """
         return cls((), tuple(_requirement(part) for part in _PARTS.findall(text) if part.strip()))
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether the labels satisfy all requirements."""
+        """Return whether the labels satisfy all requirements."""
         return all(labels.get(key) == value for key, value in self.labels) and all(
             expression.matches(labels) for expression in self.expressions
         )
@@ -111,7 +111,7 @@ def _expression(entry: Mapping[str, Any]) -> Expression:
 
 
 def _requirement(part: str) -> Expression:
-    """One requirement as ``kubectl -l`` takes it."""
+    """Read one requirement as ``kubectl -l`` takes it."""
     match = _WRITTEN.fullmatch(part.strip())
     if match is None or (match["absent"] and (match["compare"] or match["set"])):
         raise InvalidSelector(

@@ -1,4 +1,4 @@
-"""Which pods may be evicted: every rule that speaks against a pod, and the order of those without one.
+"""Which pods may be evicted: every rule against a pod, and the order of those that no rule keeps.
 
 The rules are those of the descheduler's DefaultEvictor (its ``Filter`` and ``PreEvictionFilter``) and
 the annotation ``eviction-cost``. All rules are evaluated, since people ask "why not this pod". We differ in
@@ -29,7 +29,7 @@ _QOS_ORDER = {"BestEffort": 0, "Burstable": 1, "Guaranteed": 2}
 
 @dataclass(frozen=True, slots=True)
 class Objection:
-    """One rule that speaks against evicting a pod."""
+    """A rule against evicting a pod, and why it applies."""
 
     rule: str
     """Name of the protection, as in the policy."""
@@ -38,7 +38,7 @@ class Objection:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What the rules need to know beside the pod."""
+    """What the rules need to know besides the pod."""
 
     now: datetime
     """Aware of its time zone."""
@@ -62,7 +62,7 @@ class Surroundings:
 def objections(
     pod: ClusterPod, protections: Protections, surroundings: Surroundings, *, cluster: Cluster | None = None
 ) -> tuple[Objection, ...]:
-    """Return everything that speaks against evicting the pod; nothing means that it may be evicted.
+    """Return every objection to evicting the pod; none means that it may be evicted.
 
     ``cluster`` is needed for the node-fit rule alone.
     """
@@ -77,9 +77,9 @@ def objections(
 
 
 def order(pod: ClusterPod) -> tuple[bool, int, int, bool, int, str, str, str]:
-    """Return the key that sorts pods by how gladly they are evicted; a total order.
+    """Return the key that sorts pods by which are best evicted first; a total order.
 
-    Pods without a priority first, then by priority, QoS class, wish to stay and eviction cost.
+    Pods without a priority first, then by priority, QoS class, preference to stay and eviction cost.
     """
     return (
         pod.priority is not None,

@@ -61,7 +61,7 @@ class Limits:
         )
 
     def of_workload(self, replicas: int) -> int:
-        """How many pods of a workload may be evicted in one plan."""
+        """Return how many pods of a workload may be evicted in one plan."""
         if replicas <= 1:
             return 1 if self.single_replicas else 0
         if self.per_workload is not None:
@@ -89,7 +89,7 @@ class Tally:
     workloads: Mapping[str, int] = field(default_factory=dict)
 
     def rejection(self, pod: ClusterPod) -> str:
-        """Which limit one more eviction, of this pod, would break: its result label, or empty."""
+        """Return the label of the limit that one more eviction, of this pod, would exceed; empty if none."""
         limits = self.limits
         if limits.total is not None and self.total + 1 > limits.total:
             return TOTAL_REACHED
@@ -106,7 +106,7 @@ class Tally:
         return ""
 
     def after(self, pod: ClusterPod) -> "Tally":
-        """The tally with this pod's eviction planned."""
+        """Return the tally with this pod's eviction planned."""
         workloads = self.workloads
         for owner in pod.owners:
             workloads = _plus_one(workloads, owner.uid)
@@ -122,17 +122,17 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """What limits and budgets still allow in a plan."""
+    """The evictions that limits and budgets still allow in a plan."""
 
     tally: Tally
     headroom: Headroom = field(default_factory=Headroom)
 
     def rejection(self, pod: ClusterPod) -> str:
-        """Why one more eviction, of this pod, is not allowed; empty if it is."""
+        """Say why one more eviction, of this pod, is not allowed; empty if it is."""
         return self.tally.rejection(pod) or self.headroom.rejection(pod)
 
     def after(self, pod: ClusterPod) -> "Allowance":
-        """What is left after the pod's eviction."""
+        """Return what is still allowed after the pod's eviction."""
         return Allowance(self.tally.after(pod), self.headroom.after(pod))
 
 
