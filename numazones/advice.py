@@ -1,4 +1,4 @@
-"""What would let a rejected pod in: small changes, each proven by deciding again.
+"""Changes that would let a rejected pod in, each proven by deciding again.
 
 A rejection says what is missing; an operator asks what to do. Four things can be changed: what the pod asks
 for, how the node's Topology Manager is set, who else is on the node, and what keeps the scheduler from
@@ -108,7 +108,7 @@ def advise_on_scheduling(pod: ClusterPod, node: ClusterNode) -> Advice | None:
 
 
 def _admission(node: Node, pod: Pod) -> Admission | None:
-    """The admission of a pod; None for a rejection, and where the kubelet's decision is not known."""
+    """Return the admission of a pod; None for a rejection, and where the kubelet's decision is not known."""
     try:
         admission = admit(node, pod)
     except NumazonesError:
@@ -120,7 +120,7 @@ def _admission(node: Node, pod: Pod) -> Admission | None:
 
 
 def _smaller_requests(rejection: Admission) -> Iterator[Advice]:
-    """Yield, per resource, the largest request that would be admitted; then all shortages eased at once."""
+    """Yield, per resource, the largest request that would be admitted; then a smaller request for each."""
     explanation = explain(rejection)
     pod, node = rejection.pod, rejection.before
     alone = False
@@ -150,7 +150,7 @@ def _smaller_requests(rejection: Admission) -> Iterator[Advice]:
 
 
 def managed_amounts(demand: Demand) -> Iterator[tuple[str, int]]:
-    """Yield what a container asks of the managers: (resource, exclusive CPUs, bytes or devices)."""
+    """Yield what a container asks of the managers: resource, and number of CPUs, bytes or devices."""
     if demand.cpus:
         yield CPU, demand.cpus
     yield from demand.memory or ()
@@ -170,7 +170,7 @@ def _largest_admitted(
 
 
 def _candidates(node: Node, resource: str, amount: int) -> Iterator[int]:
-    """Amounts worth trying, the best first: whole cores above, everything below; bytes as zones have them."""
+    """Yield amounts worth trying, the best first: the next whole cores, then all smaller amounts."""
     if is_memory(resource):
         free = {_round_down(resource, left) for left in node.memory.free.get(resource, ())}
         yield from sorted((left for left in free if 0 < left < amount), reverse=True)
@@ -183,7 +183,7 @@ def _candidates(node: Node, resource: str, amount: int) -> Iterator[int]:
 
 
 def with_request(pod: Pod, container: str, resource: str, amount: int) -> Pod:
-    """Return the pod with another request, and limit where it has one, of a container."""
+    """Return the pod with another request (and limit, where there is one) for one of its containers."""
     value = quantity.parse(quantity.format_bytes(amount) if is_memory(resource) else amount)
 
     def renewed(
@@ -203,7 +203,7 @@ def with_request(pod: Pod, container: str, resource: str, amount: int) -> Pod:
 
 
 def _round_down(resource: str, amount: int) -> int:
-    """Bytes of plain memory in whole MiB, so that people can write them."""
+    """Round plain memory down to whole MiB, which people can write."""
     return amount // _MEBI * _MEBI if resource == MEMORY else amount
 
 
@@ -285,5 +285,5 @@ def _by_size(node: Node, names: Mapping[str, str]) -> Iterable[str]:
 
 
 def _exclusive_cpus(node: Node, uid: str) -> int:
-    """How many CPUs a pod has exclusively; those that containers took over from init containers once."""
+    """Return how many CPUs a pod has exclusively; those taken over from init containers count once."""
     return cpuset.union(node.cpus.assignments.get(uid, {}).values()).bit_count()

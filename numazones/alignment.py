@@ -1,7 +1,7 @@
-"""Requests that miss the machine by little, and room that nobody can use: told before anything is rejected.
+"""Requests that just miss what a machine gives, and room that nobody can use, found before a pod is rejected.
 
-``advice`` says what would let one rejected pod in, on a node as it is. Here a request is held against the
-node when it is empty: fifteen CPUs where the kubelet gives whole cores of two threads, sixteen where a NUMA
+``advice`` says what would let one rejected pod in, on a node as it is. Here a request is compared with the
+empty node: fifteen CPUs where the kubelet gives whole cores of two threads, sixteen where a NUMA
 node gives fifteen because one is reserved, one and a half that pin nothing. Each other amount that is
 proposed has been admitted by the model on the empty node.
 """
@@ -30,7 +30,7 @@ _CPU_MILLIS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Misfit:
-    """A request that misses whole cores, or what one NUMA node gives, by little."""
+    """A request that is a little off whole cores, or a little more than one NUMA node gives."""
 
     container: str
     resource: str
@@ -65,7 +65,7 @@ def without_pods(node: Node) -> Node:
 
 
 def misfits(pod: Pod, empty: Node) -> Iterator[Misfit]:
-    """Yield the requests of a pod that miss an empty node by little."""
+    """Yield the requests of a pod that an empty node just misses."""
     reading = empty.kubelet.reading(pod)
     if not empty.kubelet.cpus.static or not reading.served:
         return
@@ -76,7 +76,7 @@ def misfits(pod: Pod, empty: Node) -> Iterator[Misfit]:
 
 
 def _partial_cores(pod: Pod, empty: Node, reading: Reading) -> Iterator[Misfit]:
-    """Yield what is no whole number of cores where only those are given."""
+    """Yield requests for a part of a core where the kubelet gives whole cores only."""
     manager = empty.kubelet.cpus
     per_core = manager.topology.cpus_per_core if manager.full_cores_only else 1
     for container, demand in zip(pod.containers, reading.demands, strict=True):
@@ -87,7 +87,7 @@ def _partial_cores(pod: Pod, empty: Node, reading: Reading) -> Iterator[Misfit]:
 
 
 def _wider_than_zone(pod: Pod, empty: Node, reading: Reading) -> Iterator[Misfit]:
-    """Yield what is a little more than one NUMA node has."""
+    """Yield requests for a little more than one NUMA node has."""
     manager = empty.kubelet.cpus
     per_core = manager.topology.cpus_per_core if manager.full_cores_only else 1
     whole = empty.config.topology_manager_scope == SCOPE_POD
@@ -150,7 +150,7 @@ def stranded_zones(node: Node, shapes: Collection[Shape]) -> Iterator[StrandedZo
 
 
 def _missing_resource(shape: Shape, offers: dict[str, int]) -> str:
-    """The first resource that a zone has too little of; empty where the shape fits."""
+    """Return the first resource that a zone has too little of; empty where the shape fits."""
     return next((name for name, amount in shape.resources if offers.get(name, amount) < amount), "")
 
 
@@ -163,7 +163,7 @@ def _aligned_misfit(
     *,
     granule: int,
 ) -> Iterator[Misfit]:
-    """Yield the misfit, unless no candidate would be aligned."""
+    """Yield the misfit if one of the candidates would be aligned."""
     resource, asked = request
     instead = tuple(
         amount
@@ -191,7 +191,7 @@ def _admission(node: Node, pod: Pod) -> Admission | None:
 
 
 def _widest(empty: Node, resource: str) -> int:
-    """The most of a resource that one NUMA node of an empty node gives; 0 where none is bound to zones."""
+    """Return the most of a resource that one NUMA node of an empty node gives; 0 where it is not bound."""
     if resource == CPU and empty.kubelet.cpus.full_cores_only:
         return max(full_core_cpus(empty).values(), default=0)
     return max(room(empty).get(resource, {}).values(), default=0)

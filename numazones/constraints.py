@@ -17,7 +17,7 @@ _ANY = "0.0.0.0"  # noqa: S104 - what an empty hostIP stands for
 
 @dataclass(frozen=True, slots=True)
 class Taint:
-    """A mark of a node that keeps away pods which do not tolerate it."""
+    """A taint: a node keeps away pods that do not tolerate it."""
 
     key: str
     value: str = ""
@@ -31,7 +31,7 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
-    """A pod's consent to a taint; an empty key or effect stands for all of them."""
+    """A pod's toleration of a taint; an empty key or effect stands for all of them."""
 
     key: str = ""
     operator: str = "Equal"
@@ -49,7 +49,7 @@ class Toleration:
         )
 
     def covers(self, taint: Taint) -> bool:
-        """Return whether this is consent to the taint."""
+        """Return whether it tolerates the taint."""
         if self.effect and self.effect != taint.effect:
             return False
         if self.key and self.key != taint.key:
@@ -94,7 +94,7 @@ class HostPort:
     address: str = _ANY
 
     def collides(self, other: "HostPort") -> bool:
-        """Return whether only one of two pods can have it."""
+        """Return whether only one of two pods can have the port."""
         same = (self.protocol, self.port) == (other.protocol, other.port)
         return same and (self.address == other.address or _ANY in {self.address, other.address})
 
@@ -148,7 +148,7 @@ class Constraints:
 
 
 def _host_ports(spec: Mapping[str, Any]) -> Iterator[HostPort]:
-    """Ports of containers that keep running."""
+    """Yield the host ports of containers that keep running."""
     sidecars = (item for item in spec.get("initContainers") or () if item.get("restartPolicy") == "Always")
     for container in (*sidecars, *(spec.get("containers") or ())):
         for port in container.get("ports") or ():

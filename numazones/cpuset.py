@@ -73,7 +73,7 @@ def format(cpus: CPUSet) -> str:  # noqa: A001 - reads cpuset.format(…)
 
 
 def of(ids: Iterable[int]) -> CPUSet:
-    """Collect ids into a set; ids must not be negative."""
+    """Return the set of some ids, none of them negative."""
     cpus = 0
     for cpu in ids:
         cpus |= 1 << cpu
@@ -81,7 +81,7 @@ def of(ids: Iterable[int]) -> CPUSet:
 
 
 def union(sets: Iterable[CPUSet]) -> CPUSet:
-    """Join sets."""
+    """Return the union of sets."""
     cpus = 0
     for members in sets:
         cpus |= members
@@ -97,7 +97,7 @@ def ids(cpus: CPUSet) -> Iterator[int]:
 
 
 def sets_by_key(pairs: Iterable[tuple[_Key, int]]) -> dict[_Key, CPUSet]:
-    """Gather (key, CPU) pairs into a set for each key."""
+    """Return key → set of its CPUs, from (key, CPU) pairs."""
     groups: dict[_Key, CPUSet] = {}
     for key, cpu in pairs:
         groups[key] = groups.get(key, 0) | 1 << cpu

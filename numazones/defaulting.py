@@ -1,8 +1,8 @@
 """What the API server makes of a pod's spec when the pod is created.
 
 Templates (of ReplicaSets, StatefulSets, Jobs) and manifests are stored as they were written; the defaults
-that decide QoS class, exclusive CPUs and scheduling are filled in only on the pod. Whoever foresees a pod
-that does not exist yet has to fill them in the same way, in the API server's order (1.36): first the type's
+that decide QoS class, exclusive CPUs and scheduling are filled in only on the pod. To predict for a pod that
+does not exist yet, they have to be filled in the same way, in the API server's order (1.36): first the type's
 own defaults (``SetDefaults_Pod``: requests default to limits, pod-level requests to those of the
 containers), then the admission plugins LimitRanger, RuntimeClass (overhead, node selector, tolerations) and
 Priority. Mutating webhooks cannot be foreseen.
@@ -75,7 +75,7 @@ def _requests_from_limits(owner: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_pod_level_requests(spec: dict[str, Any]) -> dict[str, Any]:
-    """Pod-level requests (KEP-2837) default to what the containers ask for, then to the pod's limits."""
+    """Let pod-level requests (KEP-2837) default to what the containers ask for, then to the pod's limits."""
     resources = spec.get("resources")
     if not resources or not (resources.get("limits") or resources.get("requests")):
         return spec
@@ -91,7 +91,7 @@ def _with_pod_level_requests(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def _container_requests(spec: Spec) -> dict[str, quantity.Quantity]:
-    """What containers ask for together (KEP-753): the most that is needed at any one time."""
+    """Return what containers ask for together (KEP-753): the most that is needed at any one time."""
     together: dict[str, quantity.Quantity] = {}
     most: dict[str, quantity.Quantity] = {}
     for container in spec.get("initContainers") or ():

@@ -31,7 +31,7 @@ _WRITTEN_OPERATORS = {
 
 
 class InvalidSelector(NumazonesError):
-    """A label selector that cannot be read; the message quotes the part in question."""
+    """A label selector is not valid; the message quotes the part that is wrong."""
 
     def __init__(self, message: str, reason: str = "") -> None:
         super().__init__(message)
@@ -117,7 +117,7 @@ class LabelSelector:
         """Read a selector as ``kubectl -l`` takes it: ``app=web,tier!=db,zone in (a,b),gpu,!spot,cores>8``.
 
         Raises:
-            InvalidSelector: a part of it is none.
+            InvalidSelector: a part of it is no requirement.
         """
         return cls((), tuple(_Parser(text).requirements()))
 

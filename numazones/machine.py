@@ -129,7 +129,7 @@ class Machine:
 
 
 def _in_order_of_ids(node: NUMANode, order: list[int]) -> NUMANode:
-    """The node with its distances (and hugepages) in ascending order of ids, as the machine keeps them."""
+    """Return the node with distances (and hugepages) in ascending order, as the machine keeps them."""
     distances = node.distances
     if distances is not None and len(distances) == len(order):
         distances = tuple(distances[index] for index in order)

@@ -32,7 +32,7 @@ _ALIKE = (PodLevel.DROPPED,)
 
 
 class InvalidPod(NumazonesError):
-    """A mapping is not a pod that a kubelet could get; the message names the field."""
+    """A mapping is not a pod that a kubelet could receive; the message names the field."""
 
 
 def sorted_pairs(labels: Mapping[str, Any]) -> Pairs:
@@ -73,7 +73,7 @@ class Pod:
         object.__setattr__(self, "_readings", tuple(readings))
 
     def reading(self, level: PodLevel = PodLevel.LEFT_ALONE) -> Reading:
-        """What a kubelet reads out of the pod; by default as the newest release does by default.
+        """Return what a kubelet sees in the pod; by default what the newest release does.
 
         Who knows the node asks its kubelet instead (``Kubelet.reading``).
         """
@@ -128,7 +128,7 @@ class Pod:
     def named(
         self, metadata: Mapping[str, Any], *, pairs_of: Callable[[Mapping[str, Any]], Pairs] = sorted_pairs
     ) -> "Pod":
-        """The same pod under the name, labels and times of other metadata; nothing else is read again.
+        """Return the pod with the name, labels and times of other metadata; nothing else is read again.
 
         ``pairs_of`` may remember what ``sorted_pairs`` made of an equal mapping.
         """
@@ -200,7 +200,7 @@ def _priority(spec: Mapping[str, Any]) -> int | None:
 
 
 def _with_default_requests(owner: Mapping[str, Any]) -> dict[str, Any]:
-    """Requests default to limits and quantities get their canonical text, as the API server does it."""
+    """Let requests default to limits, and write quantities canonically, as the API server does."""
     limits = _map_field(_map_field(owner, "resources"), "limits")
     requests = {**limits, **_map_field(_map_field(owner, "resources"), "requests")}
     return {

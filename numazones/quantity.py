@@ -51,15 +51,15 @@ class Quantity:
     """Written with a decimal exponent (1e3)."""
 
     def value(self) -> int:
-        """The amount in whole units, rounded away from zero."""
+        """Return the amount in whole units, rounded away from zero."""
         return self.integer if self.integer is not None else whole(self.nanos)
 
     def milli(self) -> int:
-        """The amount in thousandths, rounded away from zero."""
+        """Return the amount in thousandths, rounded away from zero."""
         return _divide_away_from_zero(self.nanos, _MICRO)
 
     def as_int(self) -> int | None:
-        """The amount where the kubelet's conversion to int64 succeeds, else None."""
+        """Return the amount where the kubelet's conversion to int64 succeeds, else None."""
         return self.integer
 
     def __add__(self, other: "Quantity") -> "Quantity":
@@ -69,7 +69,7 @@ class Quantity:
         return Quantity(nanos, nanos // _NANO if plain else None, form.binary, form.exponent)
 
     def canonical(self) -> str:
-        """The text that the Kubernetes API stores: no fraction, the largest unit that divides the amount.
+        """Return the text that the Kubernetes API stores: no fraction, the largest unit that divides it.
 
         Binary units count whole ones, rounded away from zero, from 1024 on.
         """
@@ -91,7 +91,7 @@ ZERO = Quantity(0, 0)
 
 
 def whole(nanos: int) -> int:
-    """An amount in units of 10**-9 in whole units, rounded away from zero."""
+    """Return nano units in whole units, rounded away from zero."""
     return _divide_away_from_zero(nanos, _NANO)
 
 

@@ -17,7 +17,7 @@ def effective_requests(body: Mapping[str, Any]) -> dict[str, int]:
     """Return what the scheduler counts for a core/v1 Pod; cpu in milli-CPUs, others in whole units.
 
     While a pod is being resized in place, the larger of what it asks for and what it was given counts;
-    a wish that the kubelet called infeasible does not.
+    a resize that the kubelet calls infeasible does not.
 
     Raises:
         numazones.quantity.InvalidQuantity: an amount is not a quantity.

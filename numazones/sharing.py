@@ -1,4 +1,4 @@
-"""Equal parts of many objects, kept once.
+"""Keeps equal parts of many objects once.
 
 Fifty thousand pods come from a few hundred templates, five thousand nodes from a few models. Labels,
 constraints, containers and machines are immutable values, so equal ones can be the same object; this is what
@@ -20,7 +20,7 @@ _MAX_VALUES = 20_000
 
 
 class Sharing:
-    """Remembers one of each value."""
+    """Keeps one of each value."""
 
     def __init__(self) -> None:
         self._values: dict[Any, Any] = {}
@@ -28,14 +28,14 @@ class Sharing:
         self._pairs: dict[tuple[tuple[str, str], ...], Pairs] = {}
 
     def value(self, value: T) -> T:
-        """Return the remembered equal of a value."""
+        """Return the value that is kept for all equal ones."""
         if len(self._values) > _MAX_VALUES:
             self._values.clear()
         shared: T = self._values.setdefault(value, value)
         return shared
 
     def part(self, part: Part) -> Part:
-        """Return the remembered equal of a part of a pod: a value, or a flat mapping."""
+        """Return the part of a pod (a value or a flat mapping) that is kept for all equal ones."""
         if not isinstance(part, dict):
             return self.value(part)
         if len(self._mappings) > _MAX_VALUES:
@@ -44,7 +44,7 @@ class Sharing:
         return shared
 
     def pod(self, body: Mapping[str, Any]) -> ClusterPod:
-        """Read a pod, made of shared parts."""
+        """Read a pod; its parts are shared with other pods."""
         return ClusterPod.from_api(body, template_of=self._template_of, share=self.part)
 
     def _template_of(self, body: Mapping[str, Any]) -> Template:
@@ -70,7 +70,7 @@ class Sharing:
         return replace(template, constraints=self.value(template.constraints))
 
     def remember(self, key: Hashable, make: Callable[[], Part]) -> Part:
-        """Return what was made under an equal key before, or have it made."""
+        """Return the value that was made for an equal key before, or make it."""
         if key not in self._values:
             if len(self._values) > _MAX_VALUES:
                 self._values.clear()

@@ -6,14 +6,13 @@ from dataclasses import replace
 from numazones import advice, cpuset, placement, scheduling
 from numazones.advice import Advice
 from numazones.cluster import ClusterNode, ClusterPod
-from numazones.placement import Unknown
 from numazones.errors import NumazonesError
 from numazones.kubelet.admission import Admission, admit
 from numazones.kubelet.explanation import explain
 from numazones.kubelet.node import Node
 from numazones.kubelet.shortfall import name_numas
 from numazones.kubelet.versions import NEWEST
-from numazones.placement import Model
+from numazones.placement import Model, Unknown
 from numazones.prediction import (
     ADMISSIBLE,
     INADMISSIBLE,

@@ -49,14 +49,14 @@ _DROPPED = frozenset({"title", "$defs", "properties", "required", "items", "addi
 
 
 class UnsupportedSchema(NumazonesError):
-    """A model uses something that a structural schema cannot say; the message names field and keyword."""
+    """A model uses something that a structural schema cannot express; the message names field and keyword."""
 
 
 def crd(kind: type[APIObject]) -> dict[str, Any]:
     """Return the CustomResourceDefinition of a kind.
 
     Raises:
-        UnsupportedSchema: the model cannot be said in a structural schema.
+        UnsupportedSchema: the model cannot be expressed in a structural schema.
     """
     resource = kind.RESOURCE
     version = {

@@ -2,7 +2,7 @@
 
 Written from NUMAZones so that existing schedulers work beside this project, and read where another
 exporter (node-feature-discovery, resource-topology-exporter) is all a node has. One object per node, named
-after it; zones are ``type: Node``, ``name: node-<id>``. The object tells amounts only: neither which CPUs
+after it; zones are ``type: Node``, ``name: node-<id>``. The object has amounts only, neither which CPUs
 nor who holds what, so a state read from it is an approximation (``node_from_topology``).
 """
 
@@ -60,7 +60,7 @@ _LEGACY_SCOPES = {SCOPE_CONTAINER: "ContainerLevel", SCOPE_POD: "PodLevel"}
 
 
 class Attribute(APIModel):
-    """A named text."""
+    """A name and its value."""
 
     name: str
     value: str
@@ -106,8 +106,8 @@ class NodeResourceTopology(APIModel):
     def from_api(cls, body: Mapping[str, Any]) -> Self:
         """Read an object as the API server gives it, of v1alpha2 or its predecessor.
 
-        Of zones that are no NUMA nodes (sockets, dies, L3 caches, balloons of NRI policies) only the type is
-        kept: what else they say is nobody's business here, and must not keep the others from being read.
+        Of zones that are no NUMA nodes (sockets, dies, L3 caches, balloons) only the type is
+        kept: what else they say is not needed here, and must not keep the others from being read.
 
         Raises:
             InvalidObject: it does not have the form of either.
@@ -171,7 +171,7 @@ def _zone(zone: NUMAZone) -> Zone:
 
 
 def _resource_info(row: Resource) -> ResourceInfo | None:
-    """Return the amounts of a row; a row that lacks one of them cannot be said."""
+    """Return the amounts of a row; None for a row that lacks one of them."""
     if row.capacity is None or row.allocatable is None or row.available is None:
         return None
     return ResourceInfo(
@@ -232,7 +232,7 @@ def policy_and_scope(topology: NodeResourceTopology) -> tuple[str, str]:
 
 
 def node_from_topology(body: Mapping[str, Any]) -> Node:
-    """Imagine an admission state of the amounts that a NodeResourceTopology tells; an approximation.
+    """Make up an admission state from the amounts in a NodeResourceTopology; an approximation.
 
     CPUs get made-up numbers, each a core of its own; what is not available is held by somebody; reserved
     is what is not allocatable. The kubelet is taken to be of the newest release known.
@@ -293,7 +293,7 @@ def _numa_id(topology: NodeResourceTopology, zone: Zone) -> int:
 
 
 def _options(topology: NodeResourceTopology, zones: int) -> tuple[tuple[str, str], ...]:
-    """Return the options that attributes tell; exporters differ in how they write NUMA."""
+    """Return the options in the attributes; exporters differ in how they write NUMA."""
     told = {entry.name.lower(): entry.value for entry in topology.attributes}
     options = {
         option: told[_option_attribute(option).lower()]

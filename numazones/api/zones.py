@@ -1,4 +1,4 @@
-"""Between the NUMAZones of a node and the exact state from which its kubelet decides.
+"""Converts between the NUMAZones of a node and the exact state from which its kubelet decides.
 
 ``node_from_zones`` gives the ``Node`` that admits the next pod as the kubelet would. Zones that are
 missing, disagree, or say themselves that they are not complete are rejected by name, so that nobody
@@ -50,7 +50,7 @@ _Value = TypeVar("_Value")
 
 
 class Remember(Protocol):
-    """Returns what was made under an equal key before, or has it made."""
+    """Returns the value that was made for an equal key before, or makes it."""
 
     def __call__(self, key: Hashable, make: Callable[[], _Value], /) -> _Value:
         """Return the value of the key."""
@@ -61,11 +61,11 @@ def _make(_key: Hashable, make: Callable[[], _Value]) -> _Value:
 
 
 class IncompleteZones(NumazonesError):
-    """Not all zones of a node are there, or they are not of one moment; the next cycle usually helps."""
+    """Zones of a node are missing or were written at different moments; the next cycle usually helps."""
 
 
 class ZonesNotReady(NumazonesError):
-    """Zones say themselves, or lack so much, that the node's state is not known."""
+    """The node's state is not known: its zones say so, or leave out what is needed."""
 
 
 def node_from_zones(zones: Iterable[NUMAZone], *, remember: Remember = _make) -> Node:
@@ -76,7 +76,7 @@ def node_from_zones(zones: Iterable[NUMAZone], *, remember: Remember = _make) ->
 
     Raises:
         IncompleteZones: a zone is missing, comes twice, or belongs to another node or moment.
-        ZonesNotReady: the exporter could not read something, which the message tells.
+        ZonesNotReady: the exporter could not read something; the message says what.
         InvalidConfiguration, InvalidNodeState, InvalidMachine, InvalidQuantity, InvalidCPUSet,
         UnsupportedVersion: what the zones describe cannot be, or is not modelled.
     """
@@ -228,7 +228,7 @@ def _ready(statuses: Mapping[int, NUMAZoneStatus]) -> Kubelet:
 
 
 def _machine_key(statuses: Mapping[int, NUMAZoneStatus]) -> Hashable:
-    """What ``_machine`` reads; texts are compared in a fraction of the time that models take."""
+    """Return what ``_machine`` reads; texts are compared much faster than models."""
     return tuple(
         (
             numa,
@@ -314,7 +314,7 @@ def _amount_text(numa: int, row: Resource, which: str) -> str:
 
 
 def _kubelet_key(statuses: Mapping[int, NUMAZoneStatus], settings: Kubelet) -> Hashable:
-    """What a kubelet starts from: all that ``_configuration``, ``_machine`` and ``_devices`` read."""
+    """Return what a kubelet starts from: all that ``_configuration``, ``_machine`` and ``_devices`` read."""
     return (
         settings.model_dump_json(),
         _machine_key(statuses),
@@ -418,7 +418,7 @@ def _table(capacity: str, reserved: str, assigned: str, hugepages: int) -> Memor
 
 
 def _devices(statuses: Mapping[int, NUMAZoneStatus]) -> dict[str, list[Device]]:
-    """Return what plugins announce: resource → devices, an empty list where a plugin has none."""
+    """Return resource → devices that its plugin announces; the list is empty where the plugin has none."""
     found: dict[str, dict[str, Device]] = {}
     listed: set[str] = set()
     for numa, status in statuses.items():

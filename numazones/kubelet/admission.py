@@ -1,6 +1,6 @@
 """The kubelet's decision about a pod: ``admit(node, pod)`` and ``remove(node, uid)``.
 
-Rules: ``topologymanager/scope*`` of kubelet 1.36 and the life of a pod around it. Hint providers
+Rules: ``topologymanager/scope*`` of kubelet 1.36 and what surrounds it in the life of a pod. Hint providers
 are asked in the order Device, CPU, Memory Manager. An admitted pod's containers are taken as
 started, which frees the memory of its ordinary init containers; until then, while these run, the
 kubelet keeps it for them (``Admission.fresh``). A rejected pod's partial grants are
@@ -83,18 +83,18 @@ class Admission:
 
     @property
     def fresh(self) -> Node:
-        """The node as the kubelet has it right after the decision."""
+        """The node right after the decision, before the pod's containers start."""
         return self.node if self.unstarted is None else self.unstarted
 
     @property
     def containers(self) -> dict[str, ContainerAllocation]:
-        """Container name → what it was given; empty if rejected. Read from the node, which has it all."""
+        """Container name → what it was given; empty if rejected."""
         node, uid = self.fresh, self.pod.uid
         return {name: _allocation(node, uid, name, affinity) for name, affinity in self.affinities.items()}
 
     @property
     def whole(self) -> PodAllocation | None:
-        """Of an admitted pod that is served as a whole; its containers' shares are parts of it."""
+        """What the pod was given as a whole, if it is served so; its containers' shares are parts of it."""
         if not self.admitted:  # CPUs whose division failed stay with the pod, see ``CPUState.release``
             return None
         cpus, memory = self.fresh.cpus.pods.get(self.pod.uid), self.fresh.memory.pods.get(self.pod.uid)
@@ -124,7 +124,7 @@ def admit(node: Node, pod: Pod) -> Admission:
 
 
 def remove(node: Node, uid: str) -> Node:
-    """The node after a pod ended or was deleted; unknown pods change nothing."""
+    """Return the node after a pod ended or was deleted; an unknown pod changes nothing."""
     if not node.holds(uid):
         return node
     memory = node.memory
@@ -144,7 +144,7 @@ def after_start(node: Node, pod: Pod) -> Node:
 
 
 def _allocation(node: Node, uid: str, container: str, affinity: Hint) -> ContainerAllocation:
-    """What a container holds on a node."""
+    """Return what a container holds on a node."""
     resources = node.kubelet.devices.resources
     held = node.devices.assignments.get(uid, {}).get(container, {})
     return ContainerAllocation(
@@ -157,7 +157,7 @@ def _allocation(node: Node, uid: str, container: str, affinity: Hint) -> Contain
 
 
 class Manager(Enum):
-    """The managers that give containers their share."""
+    """The managers that allocate resources to containers."""
 
     DEVICE = "Device Manager"
     CPU = "CPU Manager"
@@ -197,11 +197,11 @@ class Attempt:
 
     @property
     def demand(self) -> Demand:
-        """What whoever is being served asks for."""
+        """The demand of the container, or of the pod as a whole, that is being served."""
         return self._demand or self.reading.total
 
     def node(self) -> Node:
-        """The node with what has been given so far."""
+        """Return the node with what has been allocated so far."""
         return Node(self.kubelet, self.cpus, self.memory, self.devices)
 
     def run(self) -> None:
@@ -287,7 +287,7 @@ class Attempt:
         )
 
     def _empty_cpu_pool(self) -> EmptySharedPool | None:
-        """Whether a pod as a whole would leave no CPUs to those of its containers that share."""
+        """Return why a pod as a whole leaves no CPUs to containers that share; None if it leaves some."""
         if not self.reading.managed:
             return None
         found = pod_level.empty_cpu_pool(self.members, self.reading.total.cpus)
@@ -391,7 +391,7 @@ class Attempt:
             self.inits.append(name)
 
     def _most_allocated(self) -> TieBreaker:
-        """KEP-6007: of two NUMA nodes the fuller one, if the CPU and memory signals do not contradict."""
+        """Return KEP-6007's tie-breaker: the fuller of two NUMA nodes, unless CPUs and memory disagree."""
 
         def prefer(first: int, second: int) -> int | None:
             wins = {first: 0, second: 0}
@@ -406,7 +406,7 @@ class Attempt:
         return prefer
 
     def _cpu_score(self, numa: int) -> int:
-        """Assigned exclusive CPUs in percent of the allocatable ones; 0 without the static policy."""
+        """Return the exclusive CPUs in percent of the allocatable ones; 0 without the static policy."""
         if not self.kubelet.cpus.static:
             return 0
         cpus = self.kubelet.machine.cpus_of_numa.get(numa, 0)
@@ -415,7 +415,7 @@ class Attempt:
         )
 
     def _memory_score(self, numa: int) -> int:
-        """Assigned regular memory in percent of the allocatable; 0 without the static policy."""
+        """Return the assigned memory in percent of the allocatable; 0 without the static policy."""
         manager = self.kubelet.memory
         if not manager.static:
             return 0

@@ -73,7 +73,7 @@ class WrongChecksum(InvalidCheckpoint):
     """The content of a state file does not match its checksum."""
 
     def __init__(self, file: str, *, stored: int, computed: int) -> None:
-        """Name both numbers."""
+        """Describe the error with both checksums."""
         super().__init__(file, f"checksum {stored} is stored but {computed} fits the content")
         self.stored = stored
         self.computed = computed
@@ -85,7 +85,7 @@ def parse_cpu_manager_state(blob: bytes) -> CPUManagerCheckpoint:
     Raises:
         InvalidCheckpoint: no JSON, a field of the wrong type, a bad CPU list, the first version, or CPUs
             of containers that are resized in place.
-        WrongChecksum: something else than the kubelet changed the content.
+        WrongChecksum: something other than the kubelet changed the content.
     """
     reader = _Reader(CPU_MANAGER_STATE)
     fields, verified = reader.content(blob)
@@ -157,7 +157,7 @@ def parse_memory_manager_state(blob: bytes) -> MemoryManagerCheckpoint:
 
     Raises:
         InvalidCheckpoint: no JSON or a field of the wrong type.
-        WrongChecksum: something else than the kubelet changed the content.
+        WrongChecksum: something other than the kubelet changed the content.
     """
     reader = _Reader(MEMORY_MANAGER_STATE)
     fields, verified = reader.content(blob)
@@ -211,7 +211,7 @@ def parse_device_manager_state(blob: bytes) -> DeviceManagerCheckpoint:
 
     Raises:
         InvalidCheckpoint: no JSON or a field of the wrong type.
-        WrongChecksum: something else than the kubelet changed the content.
+        WrongChecksum: something other than the kubelet changed the content.
     """
     reader = _Reader(DEVICE_CHECKPOINT)
     fields = reader.document(blob)
@@ -359,7 +359,7 @@ class _Reader:
         self._file = file
 
     def document(self, blob: bytes) -> dict[str, Any]:
-        """Decode the file; field names lower case, because Go matches them in any case."""
+        """Decode the file, with field names in lower case, because Go matches them in any case."""
         if not blob.strip():
             raise InvalidCheckpoint(self._file, "the file is empty")
         try:
@@ -441,7 +441,7 @@ class _Reader:
         return self.integer(fields.get("checksum"), "checksum")
 
     def verify(self, fields: Mapping[str, Any], *, older: str | None, newer: str) -> bool:
-        """Compare the checksum with the older and the newer form; tell whether the newer one fits.
+        """Compare the checksum with the older and the newer form; return whether the newer one fits.
 
         The older form may have no checksum at all (0).
         """
@@ -453,7 +453,7 @@ class _Reader:
         raise WrongChecksum(self._file, stored=stored, computed=checksum(newer if older is None else older))
 
     def require_policy(self, policy: str) -> None:
-        """Reject what has no policy: the kubelet always writes one, and starts with no other than its own."""
+        """Reject a file without a policy: the kubelet always writes one, and starts with its own only."""
         if not policy:
             raise InvalidCheckpoint(self._file, "policyName is missing")
 

@@ -48,7 +48,7 @@ class MemoryReservation:
 
 @dataclass(frozen=True, slots=True)
 class KubeletConfiguration:
-    """What a kubelet was configured with, defaults applied; values are as written, valid or not."""
+    """A kubelet's configuration, defaults applied; values are as written, valid or not."""
 
     release: Release = field(default_factory=lambda: release(f"1.{NEWEST}"))
     cpu_manager_policy: str = POLICY_NONE
@@ -93,12 +93,12 @@ class KubeletConfiguration:
         )
 
     def gate(self, name: str) -> bool:
-        """Whether a feature gate is on, by configuration or by default."""
+        """Return whether a feature gate is on, by configuration or by default."""
         return self.release.gate(name, dict(self.feature_gates))
 
     @property
     def pod_level(self) -> PodLevel:
-        """What the kubelet makes of pod-level resources."""
+        """How the kubelet treats pod-level resources."""
         return self.release.pod_level(dict(self.feature_gates))
 
     @property
@@ -138,7 +138,7 @@ class KubeletConfiguration:
 
 
 def option_unavailable(maturity: Maturity | None, *, alpha: bool, beta: bool) -> Maturity | None:
-    """The maturity whose gate is off and so hides an option; None where the option may be used."""
+    """Return the maturity whose gate is off, so that an option is hidden; None if the option may be used."""
     if maturity is Maturity.ALPHA and not alpha:
         return maturity
     if maturity is Maturity.BETA and not beta:
@@ -200,7 +200,7 @@ def _options(configuration: Mapping[str, Any], name: str) -> tuple[tuple[str, st
 
 
 def _reserved_amount(configuration: Mapping[str, Any], resource: str) -> Quantity:
-    """What kubeReserved and systemReserved add up to for a resource."""
+    """Return the sum of kubeReserved and systemReserved for a resource."""
     total = quantity.ZERO
     for name in ("systemReserved", "kubeReserved"):
         amounts = _map_field(configuration, name)

@@ -1,4 +1,4 @@
-"""Why an admission went the way it did, in plain words with numbers.
+"""Why a pod was admitted or rejected, in plain words with numbers.
 
 The decision is made once more with an observer, which notes the hints of every resource and how
 they were merged. For a rejection, the *shortfall* names the set of NUMA nodes that came closest to
@@ -49,7 +49,7 @@ class Explanation:
     """(UID, ``8 exclusive CPUs``) of the pods that hold there what was short, most first."""
 
     def lines(self) -> tuple[str, ...]:
-        """The whole story, one line per resource and merge."""
+        """Return everything in lines, one per resource and merge."""
         lines: list[str] = []
         for merge in self.merges:
             owner = f"container {merge.container}" if merge.container else "pod"
@@ -62,7 +62,7 @@ class Explanation:
 
 
 def explain(admission: Admission) -> Explanation:
-    """Say why: hints, merges, and what the nearest set of NUMA nodes lacked."""
+    """Explain a decision: hints, merges, and what the nearest set of NUMA nodes lacked."""
     node = admission.before
     merges: list[Merge] = []
 

@@ -28,7 +28,7 @@ _ESCAPES = {
 
 
 def quote(text: str) -> str:
-    """The text in double quotes, special characters escaped."""
+    """Return the text in double quotes, special characters escaped."""
     return '"' + "".join(_escape(character) for character in text) + '"'
 
 
@@ -80,7 +80,7 @@ def parse_cpu_list(text: str) -> CPUSet:
 
 
 def format_map(pairs: Iterable[tuple[str, str]]) -> str:
-    """A map as ``%v`` prints it: keys sorted."""
+    """Write a map as ``%v`` prints it, sorted by key."""
     return "map[" + " ".join(f"{key}:{value}" for key, value in sorted(pairs)) + "]"
 
 

@@ -143,7 +143,7 @@ class MemoryManager:
         )
 
     def initial_state(self) -> MemoryState:
-        """The state of a node without pods."""
+        """Return the state of a node without pods."""
         if not self.static:
             return MemoryState()
         return MemoryState(
@@ -156,7 +156,7 @@ class MemoryManager:
     def container_hints(
         self, state: MemoryState, uid: str, container: str, requests: Requests, reusable: Reusable
     ) -> tuple[ResourceHints, ...]:
-        """Hints for a container of a Guaranteed pod, one list per type."""
+        """Return hints for a container of a Guaranteed pod, one list per type."""
         blocks = state.assignments.get(uid, {}).get(container)
         if blocks is not None:
             return _regenerated_hints(blocks, requests)
@@ -165,7 +165,7 @@ class MemoryManager:
     def pod_hints(
         self, state: MemoryState, uid: str, containers: Iterable[str], total: Requests
     ) -> tuple[ResourceHints, ...]:
-        """Hints for a Guaranteed pod as a whole.
+        """Return hints for a Guaranteed pod as a whole.
 
         If one of its containers has blocks already, the first such container's blocks are compared
         with the pod's total, as the kubelet does it.
@@ -186,22 +186,22 @@ class MemoryManager:
         return tuple([ResourceHints(kind, preferred, room.others) for kind, _ in requests])
 
     def offer(self, state: MemoryState, kind: str, numa_mask: int, reusable: Reusable) -> int:
-        """Bytes of a type that NUMA nodes could give together now; 0 if memory groups forbid it."""
+        """Return how many bytes NUMA nodes could give together now; 0 if memory groups forbid it."""
         positions = self._positions(numa_mask)
         if kind not in self.allocatable or not _has_room(state, numa_mask, positions):
             return 0
         return _sum(state.free[kind], positions) + reusable.get((numa_mask, kind), 0)
 
     def blocked(self, state: MemoryState, numa_mask: int) -> bool:
-        """Whether memory groups or other users keep NUMA nodes from being used together."""
+        """Return whether memory groups or other users keep NUMA nodes from being used together."""
         return not _has_room(state, numa_mask, self._positions(numa_mask))
 
     def total_allocatable(self, kind: str, numa_mask: int) -> int:
-        """Bytes of a type that NUMA nodes could give together on an empty node."""
+        """Return how many bytes NUMA nodes could give together on an empty node."""
         return _sum(self.allocatable[kind], self._positions(numa_mask)) if kind in self.allocatable else 0
 
     def fewest_numas(self, requests: Requests) -> int:
-        """The least number of NUMA nodes that hold the requests on an empty node, or all of them."""
+        """Return the least number of NUMA nodes that hold the requests on an empty node, or all of them."""
         self._check_types(requests)
         wanted = [(self.allocatable[kind], amount) for kind, amount in requests]
         for size in range(1, len(self.numas)):
@@ -248,7 +248,7 @@ class MemoryManager:
         return self._charge(state, affinity, charges, {**state.assignments, uid: containers})
 
     def allocate_pod(self, state: MemoryState, *, requests: Requests, hint: Hint) -> tuple[MemoryState, int]:
-        """Charge the memory of a pod that is served as a whole; return where it is from, too.
+        """Charge the memory of a pod that is served as a whole; also return its NUMA nodes.
 
         Raises:
             Rejection: it cannot be had.
@@ -258,7 +258,7 @@ class MemoryManager:
         return self._charge(state, affinity, requests, state.assignments), affinity
 
     def _usable_affinity(self, state: MemoryState, requests: Requests, hint: Hint, reusable: Reusable) -> int:
-        """The hint's affinity, widened where it does not hold enough."""
+        """Return the hint's affinity, widened where it does not hold enough."""
         affinity, preferred = hint
         if affinity is None:
             best = _Room(self, state, requests, reusable).best(within=0)
@@ -336,7 +336,7 @@ class MemoryManager:
     def _discharge(
         self, state: MemoryState, blocks: Iterable[Block]
     ) -> tuple[tuple[int, ...], tuple[int, ...], _Columns, _Columns]:
-        """Users, groups, free and reserved bytes once blocks are freed; each drains its nodes in order."""
+        """Return users, groups, free and reserved bytes without some blocks, drained node by node."""
         users, groups = list(state.users), list(state.groups)
         columns_free, columns_reserved = dict(state.free), dict(state.reserved)
         for block in blocks:
@@ -355,7 +355,7 @@ class MemoryManager:
 
 
 class _Room:
-    """Where requests could be served from now: sets of NUMA nodes, size by size."""
+    """The sets of NUMA nodes that could serve requests now, size by size."""
 
     __slots__ = ("_bound", "_fewest", "_grouped", "_manager", "_possible", "_reusable", "_used", "_wanted")
 
@@ -385,20 +385,20 @@ class _Room:
                 self._bound[group] = self._bound.get(group, 0) | 1 << numa
 
     def preferred(self) -> tuple[int, ...]:
-        """Sets of as few NUMA nodes as would do on an empty node."""
+        """Return the sets of as few NUMA nodes as would do on an empty node."""
         return tuple(self._masks(self._fewest))
 
     def wider(self) -> Iterator[list[int]]:
-        """Sets of more NUMA nodes than that, size by size."""
+        """Yield the sets of more NUMA nodes than that, size by size."""
         for size in range(self._fewest + 1, len(self._manager.numas) + 1):
             yield self._masks(size)
 
     def others(self) -> tuple[int, ...]:
-        """The same, all at once."""
+        """Return them all at once."""
         return tuple(chain.from_iterable(self.wider()))
 
     def best(self, *, within: int) -> "_Candidate | None":
-        """The narrowest set that includes some NUMA nodes, of equals the one of the lowest ids."""
+        """Return the narrowest set that includes some NUMA nodes; among equals, that of the lowest ids."""
         for size in range(self._fewest, len(self._manager.numas) + 1):
             found = min([mask for mask in self._masks(size) if not within & ~mask], default=None)
             if found is not None:
@@ -431,14 +431,14 @@ def _sum(column: tuple[int, ...], positions: tuple[int, ...]) -> int:
 
 
 def _has_room(state: MemoryState, mask: int, positions: tuple[int, ...]) -> bool:
-    """Whether a mask respects the groups: no single node out of a group, no group over used nodes."""
+    """Return whether a mask respects groups: no single node of a group, no group over nodes in use."""
     if len(positions) == 1:
         return state.groups[positions[0]].bit_count() <= 1
     return _keeps_groups(state, mask, positions)
 
 
 def _keeps_groups(state: MemoryState, mask: int, positions: tuple[int, ...]) -> bool:
-    """Whether no node of a wide mask is in use otherwise; a single node is never checked."""
+    """Return whether no node of a wide mask is in use otherwise; a single node is never checked."""
     if len(positions) == 1:
         return True
     return all(not state.users[position] or state.groups[position] == mask for position in positions)
@@ -452,7 +452,7 @@ class _Candidate(NamedTuple):
 
 
 def _regenerated_hints(blocks: tuple[Block, ...], requests: Requests) -> tuple[ResourceHints, ...]:
-    """Hints that lead to the memory a container has already; indifferent where it is not as requested."""
+    """Return hints to the memory that a container has already; indifferent where it is not as requested."""
     wanted = dict(requests)
     if len(blocks) != len(wanted) or any(wanted.get(block.type) != block.size for block in blocks):
         return (indifferent(MEMORY),)
@@ -500,7 +500,7 @@ def _reserved_bytes(reservations: tuple[MemoryReservation, ...]) -> dict[tuple[i
 
 
 def hand_on(reusable: Reusable, blocks: Iterable[Block], *, init: bool) -> Reusable:
-    """What later containers of a pod may reuse after a container got its blocks."""
+    """Return what later containers of a pod may reuse after a container got its blocks."""
     if not init and not reusable:
         return reusable
     left = dict(reusable)

@@ -49,7 +49,7 @@ class Node:
         *,
         preferred_allocation: PreferredAllocation | None = None,
     ) -> "Node":
-        """A node without pods.
+        """Return a node without pods.
 
         ``preferred_allocation`` stands for the plugins' GetPreferredAllocation, for all resources.
 
@@ -73,7 +73,7 @@ class Node:
         memory_pods: Mapping[str, Iterable[Block]] | None = None,
         device_assignments: Mapping[str, Mapping[str, Mapping[str, Iterable[str]]]] | None = None,
     ) -> "Node":
-        """A node from a snapshot. What is None starts as on a fresh node.
+        """Return a node from a snapshot; what is None starts as on a fresh node.
 
         Args:
             kubelet: the kubelet, started on the machine with the devices that its plugins announce.
@@ -107,7 +107,7 @@ class Node:
         )
 
     def with_devices(self, devices: Mapping[str, Iterable[Device]]) -> "Node":
-        """The node after its plugins announced other devices, or others as healthy; assignments stay.
+        """Return the node after its plugins announced other devices, or others as healthy; assignments stay.
 
         Raises:
             InvalidDevices: a device id appears twice in a resource.
@@ -137,7 +137,7 @@ class Node:
         return self.kubelet.config
 
     def holds(self, uid: str) -> bool:
-        """Whether a pod has CPUs, memory or devices of its own here."""
+        """Return whether a pod has CPUs, memory or devices of its own here."""
         return (
             uid in self.cpus.assignments or uid in self.memory.assignments or uid in self.devices.assignments
         )
@@ -183,7 +183,7 @@ class Node:
 
     @property
     def state_key(self) -> Hashable:
-        """Equal for nodes that decide alike on pods new to them, whatever their pods and devices are called.
+        """A key that is equal for nodes that decide alike on new pods, whatever pods and devices are called.
 
         Devices count by NUMA nodes, health and use, in the order of their ids; so equal keys promise
         equal verdicts, CPUs and memory, and devices of equal NUMA nodes.

@@ -1,4 +1,4 @@
-"""What a node says to a pod that is bound to it: all of the kubelet's checks, in its own order.
+"""Whether a node admits a pod that is bound to it: all of the kubelet's checks, in its own order.
 
 Rules: kubelet 1.36. The eviction manager comes first (``pkg/kubelet/eviction``: a node under pressure
 takes no more pods). Then the resource managers decide **and allocate** (``numazones.kubelet.admission``),
@@ -47,7 +47,7 @@ _NANOS_PER_MILLI, _NANOS_PER_UNIT = 10**6, 10**9
 
 @dataclass(frozen=True, slots=True)
 class NodeAdmission:
-    """What the node says about one pod."""
+    """A node's decision about one pod."""
 
     admitted: bool
     reason: str
@@ -67,7 +67,7 @@ class NodeAdmission:
 
 
 def admit_to_node(node: NodeInfo, pod: PodInfo) -> NodeAdmission:
-    """Say what the node says to a pod that is bound to it.
+    """Decide about a pod that is bound to the node.
 
     Raises:
         KubeletCrash, KubeletHang: the kubelet would not get to a verdict.
@@ -102,7 +102,7 @@ def _remove_all(state: Node, uids: Iterable[str]) -> Node:
 
 
 def _pressure(node: NodeInfo, pod: PodInfo) -> tuple[str, str, str] | None:
-    """The eviction manager's objection: reason, message, sentence."""
+    """Return the eviction manager's objection: reason, message, sentence."""
     if not node.pressures or pod.critical:
         return None
     if node.pressures == (_MEMORY_PRESSURE,) and (
@@ -164,7 +164,7 @@ _AnyObjection = Objection | _Insufficient
 
 
 def _objections(node: NodeInfo, pod: PodInfo, granted: Node) -> Iterator[_AnyObjection]:
-    """Every objection of the node as a whole; the first one counts."""
+    """Yield every objection of the node as a whole; the first one counts."""
     foreign = operating_system(node.os, pod)
     if foreign is not None:
         yield foreign
@@ -191,7 +191,7 @@ def _predicate(name: str, description: str) -> Objection:
 
 
 def operating_system(os: str, pod: PodInfo) -> Objection | None:
-    """The objection to a pod for another operating system than the node's, which no scheduler looks at."""
+    """Return the objection to a pod for another operating system, which no scheduler looks at."""
     sentence = f"it is not for {os}, which the node runs"
     if dict(pod.pod.labels).get(OS_LABEL, os) != os:
         message = "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label"
@@ -216,7 +216,7 @@ def _insufficient(node: NodeInfo, pod: PodInfo, granted: Node) -> Iterator[_Insu
 
 
 def _with_held_devices(allocatable: Mapping[str, int], granted: Node, uid: str) -> Mapping[str, int]:
-    """What is allocatable, of devices at least as many as are in use where the pod itself has got some."""
+    """Return what is allocatable; of devices at least as many as are in use, if the pod has some."""
     if uid not in granted.devices.assignments:
         return allocatable
     held = {name: devices.bit_count() for name, devices in granted.devices.allocated.items()}
@@ -228,7 +228,7 @@ def _is_extended(resource: str) -> bool:
 
 
 def counted_requests(pod: Pod, config: KubeletConfiguration) -> dict[str, int]:
-    """What a pod counts for when it is admitted; cpu in milli-CPUs, others in whole units."""
+    """Return what a pod counts for when it is admitted; cpu in milli-CPUs, others in whole units."""
     claimed = pod.claimed_resources if config.skips_claimed_devices else frozenset()
     totals = dict(
         effective(

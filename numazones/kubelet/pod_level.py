@@ -32,13 +32,13 @@ class EmptySharedPool:
 
 
 def empty_cpu_pool(members: Members, total: int) -> EmptySharedPool | None:
-    """Whether containers that share would be left without CPUs."""
+    """Return why containers that share would be left without CPUs; None if they would not."""
     amounts = [(container.kind, {"cpu": demand.cpus} if demand.cpus else {}) for container, demand in members]
     return _empty_pool(amounts, {"cpu": total}, plural="cpus")
 
 
 def empty_memory_pool(members: Members, total: Requests) -> EmptySharedPool | None:
-    """The same for memory; of several types that are short the kubelet names any, here the first."""
+    """Return the same for memory; of several types that are short the kubelet names any, here the first."""
     if any(demand.memory is None for _, demand in members):
         return EmptySharedPool(
             "[memorymanager] failed to represent quantity as int64",
@@ -83,7 +83,7 @@ def _empty_pool(
 def divide_cpus(
     topology: CPUTopology, strategy: Strategy, whole: CPUSet, members: Members
 ) -> dict[str, CPUSet]:
-    """Container → its CPUs out of those of the pod; containers that share have the same set.
+    """Return container → its CPUs out of those of the pod; containers that share have the same set.
 
     Raises:
         Rejection: the choice of CPUs fails inside the pod's set.
@@ -102,7 +102,7 @@ def divide_cpus(
 
 
 def divide_memory(affinity: int, total: Requests, members: Members) -> dict[str, tuple[Block, ...]]:
-    """Container → its blocks out of the pod's memory; containers that share have the same ones."""
+    """Return container → its blocks out of the pod's memory; containers that share have the same ones."""
 
     def blocks(amounts: Mapping[str, int]) -> tuple[Block, ...]:
         return tuple(Block(affinity, kind, amount) for kind, amount in amounts.items() if amount > 0)

@@ -1,4 +1,4 @@
-"""What a rejected pod came closest to: the nearest set of NUMA nodes, and what it lacked.
+"""Why a pod was rejected, with numbers: the set of NUMA nodes that came nearest, and what it lacked.
 
 Looks at the states of the managers as they were when the pod was rejected, and puts into one
 sentence with numbers what the kubelet's message leaves out.
@@ -84,7 +84,7 @@ def holders_of(shortage: Shortage, node: Node) -> Iterator[tuple[str, int]]:
 
 
 def shortfall_of(attempt: Attempt, rejection: Rejection) -> Shortfall:
-    """What an attempt lacked that ended in a rejection."""
+    """Return what an attempt lacked that ended in a rejection."""
     return _Inspection(attempt).shortfall(rejection)
 
 
@@ -107,7 +107,7 @@ class _Inspection:
         self.needs = tuple(self._needs(attempt.demand))
 
     def shortfall(self, rejection: Rejection) -> Shortfall:
-        """What was short, and the sentence about it."""
+        """Return what was short, and the sentence about it."""
         emptied = self.attempt.empty_pool
         if emptied is not None and rejection.reason in {TOPOLOGY_AFFINITY, EMPTY_POD_SHARED_POOL}:
             return Shortfall(emptied.sentence)
@@ -186,7 +186,7 @@ class _Inspection:
         )
 
     def _memory(self, rejection: Rejection) -> Shortfall:
-        """Memory cannot be had around the affinity that was settled on."""
+        """Return the shortfall where memory cannot be had around the affinity that was settled on."""
         attempt, manager = self.attempt, self.kubelet.memory
         if attempt.demand.memory is None:
             return Shortfall("asks for an amount of memory that is not a plain whole number of bytes")
@@ -225,18 +225,18 @@ class _Inspection:
         return Shortfall(f"{needs_words}; {most}{why}", per_mask[nearest])
 
     def _affinity(self) -> int:
-        """NUMA nodes that were settled on for the container, or for the pod as a whole; 0: none."""
+        """Return the NUMA nodes chosen for the container, or for the pod as a whole; 0 for none."""
         hints = self.attempt.affinities
         hint = hints.get(self.attempt.asking) or next(iter(hints.values()))
         return hint.affinity or 0
 
     def _sizes(self) -> Sequence[int]:
-        """How many NUMA nodes to look at together; not every number where there are many."""
+        """Return how many NUMA nodes to look at together; not every number where there are many."""
         count = len(self.kubelet.memory.numas)
         return range(1, count + 1) if count <= _MAX_NUMAS_SEARCHED else (1, count)
 
     def _alignment(self) -> Shortfall:
-        """No set of NUMA nodes is preferred by all resources: the nearest one, and what it lacks."""
+        """Return what the nearest set of NUMA nodes lacks, where no set is preferred by all resources."""
         policy = self.kubelet.topology.policy
         needs = [need for need in self.needs if self._cares(need)]
         widths = sorted({need.width for need in needs})
@@ -270,7 +270,7 @@ class _Inspection:
         return Shortfall(sentence, per_mask[nearest])
 
     def _different_widths(self, needs: Sequence[_Need], widths: Sequence[int]) -> Shortfall:
-        """Resources that take different numbers of NUMA nodes even when empty; and which is short now."""
+        """Return the shortfall where resources take different numbers of NUMA nodes even when empty."""
         narrow, wide = (
             enumeration(need.resource for need in needs if need.width == width)
             for width in (widths[0], widths[-1])
@@ -290,7 +290,7 @@ class _Inspection:
         return Shortfall(f"on an empty node {sentence}; now at most {now} could be had", short)
 
     def _best(self, need: _Need) -> Shortage | None:
-        """The fullest offer of a resource, on as many NUMA nodes as it takes; None where one is enough."""
+        """Return the largest offer of a resource on as many NUMA nodes as it takes; None if one suffices."""
         best: Shortage | None = None
         for mask, _ in masks_of_size(self.kubelet.machine.numa_mask, need.width):
             short = self._shortages(mask, [need])
@@ -301,7 +301,7 @@ class _Inspection:
         return best
 
     def _holds_reusable(self, mask: int, needs: Sequence[_Need]) -> bool:
-        """Whether NUMA nodes hold all that init containers left for reuse, as hints have to."""
+        """Return whether NUMA nodes hold all that init containers left for reuse, as hints have to."""
         attempt, kubelet = self.attempt, self.kubelet
         for need in needs:
             if need.resource == CPU and kubelet.cpus.topology.numas_of(attempt.reusable_cpus) & ~mask:
@@ -320,7 +320,7 @@ class _Inspection:
         )
 
     def _fullest(self, lacking: Sequence[Shortage], width: int, bound: str) -> Shortfall:
-        """A resource that no set of NUMA nodes offers enough of."""
+        """Return the shortfall where no set of NUMA nodes offers enough of a resource."""
         best = max(lacking, key=lambda short: short.offered)
         needed, offered = _figures(best.resource, best.needed, best.offered)
         sentence = f"needs {needed} {_noun(best.resource, best.needed)} on {_nodes(width)}"
@@ -339,7 +339,7 @@ class _Inspection:
         return f"{needed} {_noun(short.resource, short.needed)}, of which {offered} could be had"
 
     def _groups_text(self) -> str:
-        """How memory in use binds NUMA nodes; empty if none is in use."""
+        """Say how memory in use binds NUMA nodes together; empty if none is in use."""
         memory = self.attempt.memory
         groups = sorted({group for group, users in zip(memory.groups, memory.users, strict=True) if users})
         if not groups:
@@ -365,7 +365,7 @@ def _noun(resource: str, amount: int) -> str:
 
 
 def _figures(resource: str, *amounts: int) -> tuple[str, ...]:
-    """Counts, or bytes in a binary unit; here CPUs are whole ones."""
+    """Write counts, or bytes in a binary unit; CPUs are whole ones here."""
     return tuple(map(str, amounts)) if resource == CPU else figures(resource, *amounts)
 
 

@@ -88,7 +88,7 @@ class TopologyManager:
     def merge(
         self, hints: Sequence[ResourceHints], tie_breaker: TieBreaker | None = None
     ) -> tuple[Hint, bool]:
-        """The merged hint, and whether the policy admits it.
+        """Return the merged hint, and whether the policy admits it.
 
         A rejected hint is worked out only under best-effort, which never rejects.
 
@@ -110,7 +110,7 @@ class TopologyManager:
         return Hint(None, False), False
 
     def _preferred_masks(self, hints: Iterable[ResourceHints], *, single: bool) -> set[int] | None:
-        """Masks that every resource prefers; None: no resource cares."""
+        """Return the masks that every resource prefers; None if no resource cares."""
         common: set[int] | None = None
         for resource in hints:
             if resource.any_numa is True:
@@ -136,7 +136,7 @@ class TopologyManager:
         return min(candidates, key=self._closeness)
 
     def _closeness(self, mask: int) -> tuple[int, int, int]:
-        """Sorting key: fewer nodes, then nearer to each other, then lower ids."""
+        """Return the sorting key: fewer nodes, then nearer to each other, then lower ids."""
         ids = tuple(cpuset.ids(mask))
         if ids and ids[-1] >= len(self.distances):  # the only one of its size, see _check_distances
             return len(ids), 0, mask
@@ -160,7 +160,7 @@ class TopologyManager:
                 )
 
     def merge_non_preferred(self, hints: Sequence[ResourceHints]) -> Hint:
-        """The merged hint where no mask is preferred by every resource."""
+        """Return the merged hint where no mask is preferred by every resource."""
         masks = [(*resource.preferred, *resource.others()) for resource in hints if resource.any_numa is None]
         # A resource without any hint cannot be had; it spoils the preference but restricts nothing.
         masks = [listed for listed in masks if listed]
@@ -188,7 +188,7 @@ class TopologyManager:
         return Hint(min(intersections, key=rank), False)
 
     def _best_of_size(self, lists: Sequence[tuple[int, ...]], size: int) -> int | None:
-        """The best intersection of so many nodes, if that shows without making them all; None: it does not.
+        """Return the best intersection of so many nodes if it shows without making them all, else None.
 
         An intersection is a subset of some mask of every list. If the best set for which that holds is
         itself listed, it is an intersection, of itself and the masks around it, and no other is better.
@@ -206,7 +206,7 @@ class TopologyManager:
         return None
 
     def _intersections(self, lists: Sequence[tuple[int, ...]]) -> list[int]:
-        """Every non-empty intersection of one mask per list."""
+        """Return every non-empty intersection of one mask per list."""
         union = reduce(or_, chain.from_iterable(lists))
         ids = tuple(cpuset.ids(union))
         dense = union & union + 1 == 0
@@ -229,7 +229,7 @@ class TopologyManager:
 
 
 def _best_in_one_pass(candidates: Iterable[int], tie_breaker: TieBreaker) -> int:
-    """Best so far against next candidate, by increasing NUMA id; ties stay with the lower id."""
+    """Compare the best so far with the next candidate, by increasing NUMA id; ties keep the lower id."""
     ordered = sorted(candidates)
     best = ordered[0]
     for candidate in ordered[1:]:
@@ -257,7 +257,7 @@ def _expand(index: int, ids: tuple[int, ...]) -> int:
 
 
 def _options(config: KubeletConfiguration) -> tuple[dict[str, bool], int]:
-    """Boolean options, and the greatest number of NUMA nodes allowed."""
+    """Return the boolean options, and the greatest number of NUMA nodes allowed."""
     known = config.release.topology_options
     alpha, beta = config.gate(TOPOLOGY_ALPHA_OPTIONS), config.gate(TOPOLOGY_BETA_OPTIONS)
     options: dict[str, bool] = {}

@@ -1,4 +1,4 @@
-"""Defragmentation: what may move, what that would gain, and plans that are proven before they are made.
+"""Defragmentation: which pods may move, what that would gain, and plans that are proven before they are made.
 
 ``protections`` and ``filter`` say which pods may be evicted and why the others may not, ``budgets`` and
 ``limits`` how many of them, ``history`` how soon again; ``goals`` counts what a plan would gain, ``search``

@@ -51,12 +51,12 @@ class Budget:
         )
 
     def selects(self, pod: ClusterPod) -> bool:
-        """Whether the budget protects the pod."""
+        """Return whether the budget protects the pod."""
         selector = self.selector if pod.namespace == self.namespace else None
         return selector is not None and selector.matches(pod.labels)
 
     def ignores(self, pod: ClusterPod) -> bool:
-        """Whether an eviction of the pod would not count, because the pod is unhealthy."""
+        """Return whether an eviction of the pod would not count, because the pod is unhealthy."""
         if pod.ready:
             return False
         return self.unhealthy_pod_eviction_policy == ALWAYS_ALLOW or (
@@ -64,7 +64,7 @@ class Budget:
         )
 
     def rejection(self, *, used: int) -> str:
-        """Why one more eviction is rejected after ``used`` planned ones; empty if it is not."""
+        """Say why one more eviction is rejected after ``used`` planned ones; empty if it is not."""
         name = f"{self.namespace}/{self.name}"
         if not self.observed:
             return f"PodDisruptionBudget {name} is still being processed by the disruption controller"
@@ -86,7 +86,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Headroom:
-    """What budgets still allow after some planned evictions."""
+    """The evictions that budgets still allow after some planned ones."""
 
     budgets: Mapping[str, tuple[Budget, ...]] = field(default_factory=dict)
     """Namespace → its budgets."""
@@ -95,18 +95,18 @@ class Headroom:
 
     @classmethod
     def of(cls, budgets: Iterable[Budget]) -> Self:
-        """Headroom before any eviction."""
+        """Return the headroom before any eviction."""
         grouped: dict[str, tuple[Budget, ...]] = {}
         for budget in budgets:
             grouped[budget.namespace] = (*grouped.get(budget.namespace, ()), budget)
         return cls(grouped)
 
     def budgets_of(self, pod: ClusterPod) -> tuple[Budget, ...]:
-        """The budgets that protect the pod."""
+        """Return the budgets that protect the pod."""
         return tuple(budget for budget in self.budgets.get(pod.namespace, ()) if budget.selects(pod))
 
     def rejection(self, pod: ClusterPod) -> str:
-        """Why the API server would not evict the pod now; empty if it would not."""
+        """Say why the API server would not evict the pod now; empty if it would."""
         if _ignores_budgets(pod):
             return ""
         selecting = self.budgets_of(pod)
@@ -119,7 +119,7 @@ class Headroom:
         return ""
 
     def after(self, pod: ClusterPod) -> "Headroom":
-        """Headroom after the pod's eviction."""
+        """Return the headroom after the pod's eviction."""
         if _ignores_budgets(pod):
             return self
         used = dict(self.used)
@@ -131,7 +131,7 @@ class Headroom:
 
 
 def _ignores_budgets(pod: ClusterPod) -> bool:
-    """Whether the API server deletes the pod without a look at budgets: it disrupts nothing."""
+    """Return whether the API server deletes the pod without a look at budgets, as it disrupts nothing."""
     return pod.terminal or pod.phase == "Pending" or pod.deleting
 
 

@@ -1,4 +1,4 @@
-"""The pods that a plan may draw on, and why the others stay.
+"""The pods that a plan may move, and why the others stay.
 
 To the rules of ``filter`` come those that a plan needs: the pod runs on a node whose state is known, an
 owner will replace it, its replacement can be foreseen, and it has not been moved just before. Budgets and
@@ -33,7 +33,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """The cluster and all that the rules ask about beside it."""
+    """The cluster, and everything else that the rules look at."""
 
     cluster: Cluster
     surroundings: Surroundings
@@ -45,7 +45,7 @@ class Situation:
 
 
 def candidates(situation: Situation, policy: Policy) -> tuple[Candidate, ...]:
-    """Return the pods that nothing speaks against, in the order in which they are gladly evicted."""
+    """Return the pods that no rule keeps, in the order in which they are best evicted."""
     pods = [
         pod
         for node in situation.cluster.nodes.values()
@@ -59,7 +59,7 @@ def candidates(situation: Situation, policy: Policy) -> tuple[Candidate, ...]:
 
 
 def why_not(pod: ClusterPod, situation: Situation, policy: Policy) -> tuple[Objection, ...]:
-    """Return everything that speaks against moving a pod, its node and its past included."""
+    """Return every objection to moving a pod, those from its node and its past included."""
     found = rules.objections(pod, policy.protections, situation.surroundings, cluster=situation.cluster)
     return (
         *found,
@@ -71,7 +71,7 @@ def why_not(pod: ClusterPod, situation: Situation, policy: Policy) -> tuple[Obje
 
 
 def _unforeseeable(pod: ClusterPod, situation: Situation, policy: Policy) -> Iterator[Objection]:
-    """Where the scheduler looks at other pods or at volumes, nobody knows where the replacement will run."""
+    """Yield the objection that the scheduler looks at other pods or at volumes to place the replacement."""
     owner = pod.controller
     model = pod if owner is None else situation.templates.get(owner.uid, pod)
     if model.constraints.beyond:
@@ -104,7 +104,7 @@ def _unknown_state(pod: ClusterPod, situation: Situation) -> Iterator[Objection]
 
 
 def _limit_objections(pod: ClusterPod, situation: Situation, policy: Policy) -> Iterator[Objection]:
-    """What allows no eviction of the pod, even without any other."""
+    """Yield the limits that allow no eviction of the pod, even without any other."""
     surroundings = situation.surroundings
     rejection = Tally(policy.limits, surroundings.replicas).rejection(pod)
     if rejection:

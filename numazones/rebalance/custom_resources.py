@@ -48,7 +48,7 @@ def _duration(name: str, text: str) -> timedelta:
 
 
 def standing_goals(goals: Goals) -> Iterator[Goal]:
-    """Yield the goals that a policy names; pending pods come and go and are none of them.
+    """Yield the goals that a policy names; those for pending pods change all the time and are left out.
 
     Raises:
         InvalidShape: a shape asks for no CPUs, or for broken amounts.

@@ -1,7 +1,7 @@
-"""Which pods may be evicted: every rule that speaks against a pod, and the order of those without one.
+"""Which pods may be evicted: every rule against a pod, and the order of those that no rule keeps.
 
-The rules are those of the descheduler's DefaultEvictor (its ``Filter`` and ``PreEvictionFilter``) with
-koordinator's ``eviction-cost``. All rules are evaluated, since people ask "why not this pod". We differ in
+The rules are those of the descheduler's DefaultEvictor (its ``Filter`` and ``PreEvictionFilter``) and
+the annotation ``eviction-cost``. All rules are evaluated, since people ask "why not this pod". We differ in
 one place: mirror, static and terminating pods are rejected even with the evict annotation, because evicting
 them does nothing.
 """
@@ -29,7 +29,7 @@ _QOS_ORDER = {"BestEffort": 0, "Burstable": 1, "Guaranteed": 2}
 
 @dataclass(frozen=True, slots=True)
 class Objection:
-    """One rule that speaks against evicting a pod."""
+    """A rule against evicting a pod, and why it applies."""
 
     rule: str
     """Name of the protection, as in the policy."""
@@ -38,7 +38,7 @@ class Objection:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What the rules need to know beside the pod."""
+    """What the rules need to know besides the pod."""
 
     now: datetime
     """Aware of its time zone."""
@@ -62,7 +62,7 @@ class Surroundings:
 def objections(
     pod: ClusterPod, protections: Protections, surroundings: Surroundings, *, cluster: Cluster | None = None
 ) -> tuple[Objection, ...]:
-    """Return everything that speaks against evicting the pod; nothing means that it may be evicted.
+    """Return every objection to evicting the pod; none means that it may be evicted.
 
     ``cluster`` is needed for the node-fit rule alone.
     """
@@ -77,9 +77,9 @@ def objections(
 
 
 def order(pod: ClusterPod) -> tuple[bool, int, int, bool, int, str, str, str]:
-    """Return the key that sorts pods by how gladly they are evicted; a total order.
+    """Return the key that sorts pods by which are best evicted first; a total order.
 
-    Pods without a priority first, then by priority, QoS class, wish to stay and eviction cost.
+    Pods without a priority first, then by priority, QoS class, preference to stay and eviction cost.
     """
     return (
         pod.priority is not None,
@@ -99,7 +99,7 @@ def qos_rank(pod: ClusterPod) -> int:
 
 
 def eviction_cost(pod: ClusterPod) -> int:
-    """Return koordinator's eviction cost; 0 where it is absent or no canonical 32-bit number."""
+    """Return the eviction cost in the pod's annotation; 0 without one, or where it is no 32-bit number."""
     text = pod.annotations.get(EVICTION_COST, "")
     digits = text[1:] if text[:1] in {"-", "+"} else text
     if not (digits.isascii() and digits.isdigit()) or (len(digits) > 1 and digits[0] == "0"):

@@ -27,7 +27,7 @@ _MAX_COUNTED = 256
 
 
 class InvalidGoal(NumazonesError):
-    """A goal that cannot be pursued; the message says what is wrong with it."""
+    """A goal is not valid; the message says what is wrong with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Wanted:
 
     @classmethod
     def shape(cls, name: str, shape: Shape, *, count: int | None = None) -> "Wanted":
-        """Want room for Guaranteed pods of one container that have a shape."""
+        """Return the kind of Guaranteed pods of one container that have a shape."""
         amounts = {resource: str(amount) for resource, amount in shape.resources}
         amounts.setdefault("memory", "1Mi")  # without memory the pod would not be Guaranteed
         body = {
@@ -58,16 +58,16 @@ class Goal(Protocol):
     """What the search asks of a goal."""
 
     def worth(self, node: ClusterNode) -> Counts:
-        """What one node contributes."""
+        """Return what one node contributes."""
 
     def concerns(self, node: str) -> bool:
-        """Whether a node can contribute at all."""
+        """Return whether a node can contribute at all."""
 
     def total(self, counts: Counts) -> int:
         """Turn the sum of all contributions into the number that is to grow; no counts: no nodes."""
 
     def upper_bound(self, node: ClusterNode) -> Counts:
-        """Bound from above, by amounts alone, what one node contributes."""
+        """Return the most that one node could contribute, by amounts alone."""
 
     @property
     def aim(self) -> int | None:
@@ -104,18 +104,18 @@ class FitMore:
         return None
 
     def total(self, counts: Counts) -> int:
-        """How many fit; of each kind no more count than are wanted."""
+        """Return how many fit, of each kind at most as many as are wanted."""
         return sum(
             number if wanted.count is None else min(number, wanted.count)
             for wanted, number in zip(self.wanted, counts or (0,) * len(self.wanted), strict=True)
         )
 
     def concerns(self, node: str) -> bool:
-        """Every node can."""
+        """Return True: every node can contribute."""
         return bool(node)
 
     def worth(self, node: ClusterNode) -> Counts:
-        """How many of each kind the node would take, each kind for itself."""
+        """Return how many of each kind the node would take, each kind for itself."""
         if not is_known(node):
             return (0,) * len(self.wanted)
         room = None if node.state is None else fragmentation.room(node.state)
@@ -125,7 +125,7 @@ class FitMore:
         )
 
     def upper_bound(self, node: ClusterNode) -> Counts:
-        """How many of each kind the node's free resources allow by amount alone."""
+        """Return how many of each kind the node's free resources allow by amount alone."""
         if not is_known(node):
             return (0,) * len(self.wanted)
         room = None if node.state is None else fragmentation.room(node.state)
@@ -141,32 +141,32 @@ class Vacate:
 
     @property
     def aim(self) -> int | None:
-        """No pods left."""
+        """Zero: no pods left."""
         return 0
 
     @property
     def gain_per_eviction(self) -> int | None:
-        """One pod less in the way."""
+        """One: each eviction leaves one pod less in the way."""
         return 1
 
     def total(self, counts: Counts) -> int:
-        """Minus the number of pods that are still there."""
+        """Return minus the number of pods that are still there."""
         return sum(counts)
 
     def concerns(self, node: str) -> bool:
-        """The one node."""
+        """Return whether it is the node that is to become free."""
         return node == self.node
 
     def worth(self, node: ClusterNode) -> Counts:
-        """Minus the number of pods that are in the way."""
+        """Return minus the number of pods that are in the way."""
         return (-len(self.occupants(node)),) if node.name == self.node else (0,)
 
     def upper_bound(self, node: ClusterNode) -> Counts:
-        """The same: there is nothing to estimate."""
+        """Return the same as ``worth``: there is nothing to estimate."""
         return self.worth(node)
 
     def occupants(self, node: ClusterNode) -> list[ClusterPod]:
-        """The pods that are in the way: in the zone, or anywhere on the node but those bound to it."""
+        """Return the pods in the way: in the zone, or anywhere on the node but those bound to it."""
         if self.zone is None:
             return [pod for pod in node.pods.values() if not _belongs_to_node(pod)]
         state = node.state
@@ -196,13 +196,13 @@ def pending_goals(pods: Iterable[ClusterPod]) -> tuple[FitMore, ...]:
 
 
 def measure(goal: Goal, cluster: Cluster) -> int:
-    """Count what a cluster is worth to a goal."""
+    """Return the number that a cluster reaches for a goal."""
     columns = [goal.worth(node) for node in cluster.nodes.values()]
     return goal.total(tuple(map(sum, zip(*columns, strict=True))))
 
 
 def is_known(node: ClusterNode) -> bool:
-    """Whether answers about the node can be relied on."""
+    """Return whether answers about the node can be relied on."""
     return node.ready and node.movable
 
 
@@ -234,7 +234,7 @@ def _count_that_fits(node: ClusterNode, example: ClusterPod, pods: tuple[Pod, ..
 
 
 def _upper_bound(node: ClusterNode, example: ClusterPod, room: Mapping[str, Mapping[int, int]] | None) -> int:
-    """Bound from above how many fit, by the scheduler's sums and by what zones could give exclusively."""
+    """Return the most that could fit, by the scheduler's sums and by what zones could give exclusively."""
     most = node.pod_slots - node.pod_count
     for resource, amount in example.requests.items():
         if amount > 0:

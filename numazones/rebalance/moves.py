@@ -19,7 +19,7 @@ from numazones.rebalance.history import Relocation
 
 
 class Disruption(NamedTuple):
-    """How much an eviction, or a plan of them, disturbs; compared and added up field by field."""
+    """How much one eviction or several disturb; compared and added up field by field."""
 
     priority: int = 0
     qos: int = 0
@@ -27,17 +27,17 @@ class Disruption(NamedTuple):
     reluctant: int = 0
     """Pods that prefer no eviction."""
     cost: int = 0
-    """Of koordinator's eviction-cost annotations."""
+    """Sum of the eviction costs that annotations give pods."""
 
     @classmethod
     def of(cls, pod: ClusterPod) -> "Disruption":
-        """What evicting a pod disturbs."""
+        """Return what evicting a pod disturbs."""
         return cls(
             pod.priority or 0, qos_rank(pod), int(PREFER_NO_EVICTION in pod.annotations), eviction_cost(pod)
         )
 
     def plus(self, other: "Disruption") -> "Disruption":
-        """Both together."""
+        """Return both together."""
         return Disruption(*map(sum, zip(self, other, strict=True)))
 
 
@@ -110,14 +110,14 @@ class Plan:
 
     @property
     def digest(self) -> str:
-        """Equal for plans that would do the same to the same pods."""
+        """A digest, equal for plans that would do the same to the same pods."""
         text = "\n".join(f"{move.pod.uid} {move.node}" for move in self.moves)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True)
 class PlacementResult:
-    """What became of a pod on a node: the node with it, or why it is not there."""
+    """A node with one more pod, or why the pod cannot run there."""
 
     node: ClusterNode | None
     rejections: tuple[str, ...] = field(default=())
@@ -150,7 +150,7 @@ def replacement(pod: ClusterPod, templates: Mapping[str, ClusterPod]) -> Cluster
 
 
 def relocation(pod: ClusterPod, node: str) -> Relocation | None:
-    """Return what a move of a pod to a node is remembered by; None for a pod that nobody replaces."""
+    """Return the key under which history keeps a move of a pod; None for a pod that no owner replaces."""
     owner = pod.controller
     return None if owner is None else (owner.uid, pod.node, node)
 

@@ -31,7 +31,7 @@ BREADTH = Breadth(nodes=16, destinations=3)
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of planning."""
+    """The result of planning."""
 
     plan: Plan | None
     reason: str = ""
@@ -45,7 +45,7 @@ class Outcome:
 def plan(goal: Goal, situation: Situation, policy: Policy, *, expired: Expired) -> Outcome:
     """Return a proven plan towards a goal, or why there is none.
 
-    ``expired`` is asked again and again whether the time is up; the best plan so far is returned then.
+    ``expired`` says whether the time is up; the best plan so far is returned then.
     """
     return _Planning(goal, situation, policy, expired).outcome()
 
@@ -105,7 +105,7 @@ class _Planning:
         )
 
     def _steps(self, search: Search) -> tuple[list[Step], bool]:
-        """The moves, and whether there are no fewer that bring as much."""
+        """Return the moves, and whether no fewer moves would gain as much."""
         size = len(self._movable) * len(self._situation.cluster.nodes)
         breadth = None if size <= SMALL else BREADTH
         aim, most = self._goal.aim, self._policy.max_evictions
@@ -143,7 +143,7 @@ class _Planning:
         return aim is not None and search.total >= aim
 
     def _draft(self, steps: Iterable[Step], before: int, *, minimal: bool) -> Plan:
-        """The plan with every replacement and every pending pod confined to one node."""
+        """Return the plan with every replacement and every pending pod confined to one node."""
         cluster = self._situation.cluster
         pods = list(_pending_pods(self._goal))
         moves: list[Move] = []
@@ -179,7 +179,7 @@ class _Planning:
         return Plan(tuple(moves), before, after, tuple(placements), minimal)
 
     def _prove_with_fewest_affinities(self, draft: Plan) -> Plan | Proof:
-        """The plan with no more affinities than it needs, or why it does not hold."""
+        """Return the plan with no more affinities than it needs, or why it does not hold."""
         proof = self._prove(draft)
         if not proof.holds:
             return proof
@@ -198,7 +198,7 @@ class _Planning:
 
 
 def _after(cluster: Cluster, steps: Iterable[Step]) -> Cluster:
-    """The cluster after some steps of a search, which have been seen to work."""
+    """Return the cluster after some steps of a search, which are known to work."""
     for step in steps:
         cluster = cluster.with_node(evict(cluster.nodes[step.candidate.pod.node], step.candidate.pod))
         placed = place(cluster.nodes[step.node], step.candidate.replacement).node
@@ -212,7 +212,7 @@ def _pending_pods(goal: Goal) -> tuple[ClusterPod, ...]:
 
 
 def _the_pending_pod(goal: Goal) -> Candidate | None:
-    """The pending pod, as something to place; None unless the goal is about exactly one."""
+    """Return the pending pod as a candidate to place; None unless the goal is about exactly one."""
     pods = _pending_pods(goal)
     return Candidate(pods[0], pods[0], Disruption(), -1) if len(pods) == 1 else None
 

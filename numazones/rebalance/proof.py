@@ -1,4 +1,4 @@
-"""Plays a plan through once more, apart from the search that found it.
+"""Proves a plan by playing it through, independently of the search that found it.
 
 Nothing is taken over from the search: every pod must still be movable, every eviction allowed by budgets
 and limits after the ones before, and every replacement is admitted by the kubelet on every node that the
@@ -119,7 +119,7 @@ class _Play:
             self._move(index + 1, cluster.with_node(placed.node))
 
     def _with_early_pods(self, cluster: Cluster) -> Iterator[Cluster]:
-        """The clusters in which a pod that may come at any time has taken the room before its turn.
+        """Yield the clusters in which pods that may come at any time have taken the room first.
 
         Where a kubelet rejects such a pod, all stays as it was, and the next one comes.
         """
@@ -131,7 +131,7 @@ class _Play:
                         yield cluster.with_node(placed.node)
 
     def _check_replacement(self, move: Move, cluster: Cluster) -> None:
-        """With the pods of the goal placed early, no further eviction follows; this one must be made good."""
+        """Check that the replacement fits even if pods of the goal come early and no eviction follows."""
         for node in self._options(move.replacement, cluster, move.affinity):
             self._check_target(move, node)
             placed = place(node, move.replacement)

@@ -1,4 +1,4 @@
-"""Search for the fewest, gentlest moves that bring a goal to a given number.
+"""Searches for the fewest and least disruptive moves that bring a goal to a given number.
 
 Iterative deepening over the number of evictions: whatever is found first is minimal among what was
 searched. Nodes in a state are values, so what follows from a state (its count, the state after an
@@ -9,7 +9,7 @@ What keeps the tree small, without losing plans:
 - a state that more evictions cannot bring to the number is left (bound: every movable pod of as many nodes
   as evictions are left is gone);
 - before the last placement, the number must be reached without the pod: placing takes room, never makes it;
-- a plan that is already dearer than the best one known is not carried on;
+- a plan that already costs more than the best one known is not continued;
 - a state reached before with as many evictions left is not searched again.
 
 Where a cluster is too large for all of that, ``Breadth`` confines what comes before the last eviction to the
@@ -115,14 +115,14 @@ class NodeState:
         return self._free_block
 
     def without(self, candidate: Candidate) -> "NodeState":
-        """The state after an eviction."""
+        """Return the state after an eviction."""
         uid = candidate.pod.uid
         if uid not in self._evicted:
             self._evicted[uid] = self._with_node(evict(self.node, candidate.pod))
         return self._evicted[uid]
 
     def with_replacement(self, candidate: Candidate) -> "NodeState | None":
-        """The state after the candidate's replacement is placed; None where it cannot be."""
+        """Return the state after the candidate's replacement is placed; None where it cannot be."""
         uid = candidate.pod.uid
         if uid not in self._with_replacement:
             node = place(self.node, candidate.replacement).node
@@ -159,14 +159,14 @@ class View:
         return self.changed.get(node) or self.base[node]
 
     def with_state(self, name: str, state: NodeState) -> "View":
-        """The view with one state in another state."""
+        """Return the view with one node in another state."""
         old, new = self[name].worth, state.worth
         counts = self.counts if old == new else tuple(map(_replaced_term, self.counts, old, new))
         return View(self.base, {**self.changed, name: state}, counts)
 
     @property
     def key(self) -> Hashable:
-        """Equal for views in the same state."""
+        """A key that is equal for views in the same state."""
         return frozenset((name, state.key) for name, state in self.changed.items())
 
 
@@ -240,12 +240,12 @@ class Search:
         return None
 
     def _fewest(self, want: int) -> int:
-        """How many evictions are needed at least, by what one of them can gain."""
+        """Return how many evictions are needed at least, given what one of them can gain."""
         most = self._goal.gain_per_eviction
         return 1 if most is None else max(1, -(-(want - self.total) // most))
 
     def _best_of(self, depth: int, allowance: Allowance) -> "tuple[_Best | None, bool]":
-        """The best plan of exactly so many evictions, and whether all were tried."""
+        """Return the best plan of exactly so many evictions, and whether all were tried."""
         self._seen, self._best = {}, None
         try:
             self._descend(self._start, (), depth, allowance)
@@ -299,12 +299,12 @@ class Search:
         return left == 1 or self._bound(view, left) >= self._want
 
     def _bound(self, view: View, left: int) -> int:
-        """The most that the goal could reach by so many evictions, placements set aside."""
+        """Return the most that the goal could reach by so many evictions, placements set aside."""
         gains = nlargest(left, (self._emptied_gain(view, name) for name in self._by_node))
         return self._goal.total(view.counts) + sum(gains)
 
     def _emptied_gain(self, view: View, name: str) -> int:
-        """What a node would contribute more if every movable pod left it."""
+        """Return what a node would contribute more if every movable pod left it."""
         state = view[name]
         key = (name, state.key)
         if key not in self._gains:
@@ -317,7 +317,7 @@ class Search:
         return self._gains[key]
 
     def _reaches(self, view: View, name: str, state: NodeState) -> bool:
-        """Whether the number is reached with one state in another state."""
+        """Return whether the number is reached with one node in another state."""
         most = tuple(map(_replaced_term, view.counts, view[name].worth, state.upper_bound))
         return (
             self._goal.total(most) >= self._want
@@ -327,7 +327,7 @@ class Search:
     # What is searched, and in which order
 
     def _sources(self, view: View, steps: tuple[Step, ...], left: int) -> Sequence[Candidate]:
-        """The pods to evict next, in the order in which they are gladly evicted."""
+        """Return the pods to evict next, in the order in which they are best evicted."""
         if self._goal.gain_per_eviction is not None and (
             self._want - self._goal.total(view.counts) == left * self._goal.gain_per_eviction
         ):
@@ -349,14 +349,14 @@ class Search:
         )
 
     def _promising_nodes(self, view: View, number: int) -> list[str]:
-        """The nodes that would gain something if emptied, those with the largest free blocks first."""
+        """Return the nodes that would gain something if emptied, those with the largest free blocks first."""
         names = [name for name in self._by_node if name not in view.changed]
         names.sort(key=lambda name: (-view[name].free_block, name))
         gaining = (name for name in names if self._emptied_gain(view, name) > 0)
         return list(islice(gaining, number))
 
     def _placements(self, view: View, candidate: Candidate, left: int) -> Iterator[tuple[Step, View]]:
-        """Where the replacement fits, and the view then; only what reaches the number if it is the last."""
+        """Yield where the replacement fits, and the view then; the last one must reach the number."""
         tried = 0
         for name in self._nodes_for(view, candidate, left):
             state = view[name].with_replacement(candidate)
@@ -373,7 +373,7 @@ class Search:
             yield from self._placement_after_pending(view, candidate)
 
     def _placement_after_pending(self, view: View, candidate: Candidate) -> Iterator[tuple[Step, View]]:
-        """Placed on the node it leaves once the pending pod has taken its state there."""
+        """Yield the replacement's placement on the node that it leaves, once the pending pod is there."""
         name = candidate.pod.node
         if self._pending is None or self._target is Target.OTHER or self._is_forbidden(candidate, name):
             return
@@ -383,7 +383,7 @@ class Search:
             yield Step(candidate, name, after_pending=True), view
 
     def _nodes_for(self, view: View, candidate: Candidate, left: int) -> Iterator[str]:
-        """Where the replacement may go, the fullest nodes first."""
+        """Yield where the replacement may go, the fullest nodes first."""
         source = candidate.pod.node
         names: Iterable[str] = self._destinations
         if self._target is Target.SAME:
@@ -443,7 +443,7 @@ class _Floor:
         self._all = self._others.plus(_cost_of(cheapest[-1])) if cheapest else self._others
 
     def with_one(self, candidate: Candidate) -> _Cost:
-        """The least that it can cost if the candidate is one of them."""
+        """Return the least that it can cost if the candidate is one of them."""
         if candidate.index in self._among_cheapest:
             return self._all
         return self._others.plus(_cost_of(candidate))

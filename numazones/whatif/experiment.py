@@ -2,7 +2,7 @@
 
 An experiment is data, and each run of it a pure function of the experiment and the run's number: who makes
 which runs, in what order and on how many machines, changes nothing. Of every measure the mean over the runs
-is told with its 95 % interval, of every further variant also the mean of the differences to the first one in
+is given with its 95 % interval, of every further variant also the mean of the differences to the first one in
 the same runs. Intervals are normal ones (mean ± 1.96 standard errors): with fewer than 30 runs they are too
 narrow. What does not vary has an interval of no width.
 """
@@ -29,7 +29,7 @@ _DIGITS = 4
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """Nodes under some settings."""
+    """The nodes under one choice of settings."""
 
     settings: tuple[tuple[str, str], ...]
     """What differs from the nodes as they are, gates that options need included; empty: nothing."""
@@ -42,7 +42,7 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """What happens, and under which settings."""
+    """A workload and the settings under which it is run."""
 
     variants: tuple[Variant, ...]
     """The others are compared with the first."""
@@ -162,7 +162,7 @@ class Comparison:
     variants: tuple[VariantMeasures, ...]
 
     def document(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
+        """Return the comparison as JSON."""
         return {
             "seed": self.seed,
             "runs": self.runs,
@@ -215,7 +215,7 @@ EXCLUSIVE = "exclusive on NUMA node "
 
 
 def _measures(outcome: Outcome, reasons: Iterable[str]) -> Iterator[tuple[str, float]]:
-    """(name, value), in the order in which people want to see them."""
+    """Yield (name, value), in the order in which people want to see them."""
     rejected = dict(outcome.rejected)
     yield "admitted", outcome.admitted
     yield "rejected", outcome.arrived - outcome.admitted

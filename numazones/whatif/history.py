@@ -25,7 +25,7 @@ MemoryBlocks = tuple[tuple[str, tuple[int, ...], int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What was seen of an arrival; what was not looked at is None."""
+    """What was observed of an arrival; None for what was not looked at."""
 
     admitted: bool | None
     """None: the kubelet had not decided by the time it was looked at."""
@@ -62,7 +62,7 @@ class Departure:
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """The kubelet started anew: it admits the pods that run once more."""
+    """The kubelet restarted: it admits the running pods again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class Outcome:
 
 
 class Preference:
-    """Stands for the device plugins: prefers the devices that the kubelet took."""
+    """The device plugins' preference: the devices that the kubelet took."""
 
     def __init__(self) -> None:
         self._taken: frozenset[str] = frozenset()
@@ -114,7 +114,7 @@ class Preference:
     def __call__(
         self, _resource: str, available: Sequence[str], _must_include: Sequence[str], _size: int
     ) -> Iterable[str]:
-        """Return what a plugin's GetPreferredAllocation would."""
+        """Return what a plugin's GetPreferredAllocation would return."""
         return [device for device in available if device in self._taken]
 
 
@@ -158,7 +158,7 @@ def replay(
 
 
 def _with_allocatable_devices(node: NodeInfo, announced: Mapping[str, tuple[Device, ...]]) -> NodeInfo:
-    """The node with as many devices allocatable as are healthy."""
+    """Return the node with as many devices allocatable as are healthy."""
     healthy = {resource: sum(item.healthy for item in items) for resource, items in announced.items()}
     return replace(node, allocatable={**node.allocatable, **healthy})
 
@@ -169,7 +169,7 @@ def _without_pod(node: NodeInfo, uid: str) -> NodeInfo:
 
 
 def _arrive(node: NodeInfo, arrival: Arrival) -> tuple[Outcome, NodeInfo]:
-    """The outcome, and the node afterwards."""
+    """Return the outcome, and the node afterwards."""
     seen, info = arrival.observed, arrival.pod
     try:
         said = admit_to_node(node, info)
@@ -190,7 +190,7 @@ def _arrive(node: NodeInfo, arrival: Arrival) -> tuple[Outcome, NodeInfo]:
 
 
 def _readmission(node: Node, name: str, pod: PodInfo) -> Outcome:
-    """After a restart a kubelet admits its pods again from its state files, and nothing changes.
+    """Check that the kubelet admits its pods again after a restart, and that nothing changes.
 
     Whether init containers still ran, or had given their memory back, makes no difference.
     """
@@ -202,7 +202,7 @@ def _readmission(node: Node, name: str, pod: PodInfo) -> Outcome:
 
 
 def _held_outcome(node: Node, held: Held) -> Outcome:
-    """Whether the model would let the pod keep what the kubelet says that it holds, as at a restart."""
+    """Check that the model lets the pod keep what the kubelet says that it holds, as at a restart."""
     uid = held.pod.pod.uid
     again = admit(node, held.pod.pod)
     at_restart = ""

@@ -58,7 +58,7 @@ def node_template(text: str, *, name: str) -> NodeTemplate:
 
 
 def first_core(machine: Machine) -> int:
-    """Return the CPUs of the core that has the lowest of them."""
+    """Return the CPUs of the core that has the lowest CPU."""
     return min(machine.cpus_of_core.values(), key=lambda cpus: cpus & -cpus)
 
 

@@ -1,4 +1,4 @@
-"""Nodes before their kubelets start: what a trial needs of a node, under whatever settings.
+"""Nodes before their kubelets start: what a trial needs of a node, whatever its settings.
 
 A template is small and can be sent to another process; ``start_nodes`` makes of it the node without pods
 that a trial begins with. What is allocatable follows the reservations.
@@ -22,7 +22,7 @@ _MILLI, _KIB = 1000, 1024
 
 
 class UnknownNode(NumazonesError):
-    """A node's state is not known, so nobody can say what it would do; the message says why."""
+    """A node's state is not known, so its decisions cannot be predicted; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class NodeTemplate:
         return cls(bare, node.state.machine, node.state.config, announced)
 
     def with_settings(self, settings: Settings) -> "NodeTemplate":
-        """The node with settings of its kubelet changed; whether that starts, ``start_nodes`` finds out.
+        """Return the template with other kubelet settings; ``start_nodes`` tells whether they are valid.
 
         Raises:
             InvalidSetting: a setting has no say in admission.
@@ -62,7 +62,7 @@ class NodeTemplate:
 
 
 def _after_reservations(machine: Machine, config: KubeletConfiguration, settings: Settings) -> dict[str, int]:
-    """What is allocatable of the resources whose reservation a setting changes."""
+    """Return what is allocatable of the resources whose reservation a setting changes."""
     left: dict[str, int] = {}
     if settings.get(RESERVED_CPUS):
         try:

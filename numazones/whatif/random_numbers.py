@@ -1,4 +1,4 @@
-"""Random numbers that depend on nothing but where they are drawn.
+"""Random numbers that depend only on where they are drawn.
 
 Each is a hash of the seed, the run and the place in the program. None is drawn after another, so a run gives
 the same numbers in whatever process and order runs are made, and a new place of drawing changes no other.

@@ -2,8 +2,8 @@
 
 By simulation, first fit decreasing: pods come by the largest share of an empty machine that they ask of any
 resource, larger first; each goes to the first machine whose scheduler's filters and whose kubelet take it,
-and where none does, a machine is added. The number that this gives is one that works. How far it may be from
-the fewest is told by a bound from below: sums of what is asked, and pods of which no two fit one NUMA node.
+and where none does, a machine is added. The number found is sufficient. How far it may be from
+the fewest is shown by a bound from below: sums of what is asked, and pods of which no two fit one NUMA node.
 """
 
 from collections.abc import Iterable, Sequence
@@ -31,7 +31,7 @@ _MILLI = 1000
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """What one choice of settings comes to."""
+    """The machines that pods need under one choice of settings."""
 
     settings: Settings
     machines: int
@@ -67,12 +67,12 @@ def size(machine: NodeTemplate, groups: Sequence[Group], settings: Settings) -> 
 
 
 def _share(pod: ClusterPod, empty: ClusterNode) -> float:
-    """The largest share of an empty machine that a pod asks of any resource."""
+    """Return the largest share of an empty machine that a pod asks of any resource."""
     return max(amount / max(empty.allocatable.get(name, 0), 1) for name, amount in pod.requests.items())
 
 
 def _why_not(pod: ClusterPod, empty: ClusterNode) -> str:
-    """Why not even an empty machine takes a pod; empty if it does."""
+    """Say why not even an empty machine takes a pod; empty if it does."""
     obstacles = scheduling.obstacles(pod.constraints, pod.requests, empty)
     if obstacles:
         return obstacles[0]
@@ -87,7 +87,7 @@ def _why_not(pod: ClusterPod, empty: ClusterNode) -> str:
 
 
 def _first_fit(empty: ClusterNode, groups: Iterable[Group]) -> tuple[list[ClusterPod], list[str]]:
-    """The pods, each bound to its machine, and the machines' names."""
+    """Return the pods, each bound to its machine, and the machines' names."""
     machines: list[ClusterNode] = []
     placed: list[ClusterPod] = []
     for group in groups:
@@ -103,7 +103,7 @@ def _first_fit(empty: ClusterNode, groups: Iterable[Group]) -> tuple[list[Cluste
 def _machine_with(
     pod: ClusterPod, machines: Sequence[ClusterNode], index: int, empty: ClusterNode
 ) -> ClusterNode | None:
-    """A machine with the pod, a new one behind the last; None where it does not take the pod."""
+    """Return a machine with the pod, a new one after the last; None where it does not take the pod."""
     if index == len(machines):
         return beside(pod, replace(empty, name=f"machine-{index + 1}"))
     if scheduling.obstacles(pod.constraints, pod.requests, machines[index]):
@@ -123,7 +123,7 @@ def _lower_bound(empty: ClusterNode, groups: Sequence[Group]) -> int:
 
 
 def _machines_for_large_pods(empty: ClusterNode, groups: Sequence[Group]) -> list[int]:
-    """Machines needed by aligned pods of which no two fit one NUMA node, by resource and size."""
+    """Return how many machines pods need of which no two fit one NUMA node, by resource and size."""
     state = empty.state
     if state is None or state.config.topology_manager_policy not in {SINGLE_NUMA_NODE, RESTRICTED}:
         return []

@@ -23,12 +23,12 @@ _RANGE = re.compile(r"([0-9]+)-([0-9]+)")
 
 
 class InvalidGroup(NumazonesError):
-    """A text describes no group of pods; the message quotes it."""
+    """A text does not describe a group of pods; the message quotes it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
-    """A pod ends."""
+    """A pod leaves."""
 
     uid: str
 
@@ -92,7 +92,7 @@ class Group:
 
     @property
     def largest(self) -> ClusterPod:
-        """A pod of the group that drew the highest numbers."""
+        """A pod of the group with the highest amounts that can be drawn."""
         return _pod({name: _bounds(amount)[1] for name, amount in self.amounts})
 
     def pods(self, random: RandomNumbers, first: int) -> Iterator[ClusterPod]:
@@ -106,7 +106,7 @@ class Group:
             yield _with_name(templates[key], f"pod-{index}")
 
     def _amounts_of(self, random: RandomNumbers, index: int) -> Mapping[str, str]:
-        """Resource → amount of the pod with this number in the run."""
+        """Return resource → amount of the pod with this number in the run."""
         drawn = {}
         for name, amount in self.amounts:
             low, high = _bounds(amount)

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from numazones.cluster import Cluster, ClusterNode, ClusterPod, NoSuchNode, Owner, Template, template_key
-from numazones.placement import Unknown
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.node import Node
 from numazones.machine import CPU, Machine, NUMANode
+from numazones.placement import Unknown
 
 
 def pod(name: str, *, node: str = "", cpu: str = "1", phase: str = "Pending") -> ClusterPod:

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from numazones import cpuset, prediction
 from numazones.cluster import ClusterNode, ClusterPod
-from numazones.placement import Unknown
 from numazones.constraints import Taint
 from numazones.kubelet.admission import admit
 from numazones.kubelet.config import KubeletConfiguration
@@ -18,6 +17,7 @@ from numazones.kubelet.device_manager import Device
 from numazones.kubelet.node import Node
 from numazones.kubelet.startup import Kubelet
 from numazones.machine import CPU, Machine, NUMANode
+from numazones.placement import Unknown
 from numazones.prediction import (
     ADMISSIBLE,
     INADMISSIBLE,

@@ -14,11 +14,11 @@ from numazones.api.meta import NODE_LABEL
 from numazones_apiserver import ApiServer
 from numazones_client import Client, ClusterConfig
 from numazones_client.resources import ADMISSION_PREDICTIONS, LEASES, NUMAZONES, PODS
+from numazones_koordinator.simulation.koord_scheduler import KoordScheduler, books
 from numazones_operator.options import Options
 from numazones_operator.process import Operator
 from numazones_simulator import placement_models
 from numazones_simulator.control_plane import control_plane
-from numazones_koordinator.simulation.koord_scheduler import KoordScheduler, books
 from numazones_simulator.kubelet.agent import Agent
 from numazones_simulator.kubelet.fleet import Fleet
 from numazones_simulator.kubelet.node_spec import NodeSpec

@@ -14,16 +14,15 @@ import pytest
 from numazones import prediction
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.placement import Model
+from numazones.placement.models import kubelet_verdict
 from numazones_client import NotFound
 from numazones_client.resources import PODS
 from numazones_operator.process import Operator
 from numazones_operator.verification.verifier import Expectation, Verification, Verifier
-from numazones.placement.models import kubelet_verdict
-from numazones_simulator import node_kinds
-from numazones_simulator import model_workloads
-from numazones_topology_aware.simulation.plugin import TopologyAwarePlugin
+from numazones_simulator import model_workloads, node_kinds
 from numazones_simulator.workload import Workload
 from numazones_topology_aware.node import Node as TopologyAwareNode
+from numazones_topology_aware.simulation.plugin import TopologyAwarePlugin
 
 from .closed_loop import PATIENCE, Loop, closed_loop, eventually, metrics
 
@@ -116,7 +115,9 @@ class Witness:
 async def undecided(loop: Loop) -> list[str]:
     """Pods that have a node but no outcome yet."""
     pods = [ClusterPod.from_api(body) for body in await loop.client.list(PODS)]
-    return [pod.name for pod in pods if pod.node and prediction.relevant(pod) and kubelet_verdict(pod) is None]
+    return [
+        pod.name for pod in pods if pod.node and prediction.relevant(pod) and kubelet_verdict(pod) is None
+    ]
 
 
 def outcomes(series: dict[str, float]) -> dict[tuple[str, str], float]:

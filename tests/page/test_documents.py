@@ -10,10 +10,10 @@ import pytest
 from numazones import cpuset
 from numazones.api.rebalance import RebalanceRecommendationSpec, RebalanceRecommendationStatus
 from numazones.cluster import ClusterNode, ClusterPod
-from numazones.placement import Unknown
 from numazones.dump import Dump
 from numazones.fragmentation import Shape, exclusive_cpus, room
 from numazones.kubelet.admission import admit
+from numazones.placement import Unknown
 from numazones.pod import Pod
 from numazones.prediction import predict
 from numazones.rebalance.dump import situation_of

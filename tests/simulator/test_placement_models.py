@@ -16,13 +16,11 @@ from numazones_client.resources import (
     TOPOLOGY_AWARE_POLICIES,
 )
 from numazones_koordinator.annotations import RESOURCE_STATUS
-from numazones_simulator import node_kinds
-from numazones_simulator import model_workloads
+from numazones_simulator import model_workloads, node_kinds
 from numazones_simulator.kubelet import agent
 from numazones_simulator.node_kinds import MODEL_LABEL
 from numazones_topology_aware.live import published_pools
-
-from tests.operator.closed_loop import Loop, closed_loop, eventually, pod_body  # noqa: TID252
+from tests.operator.closed_loop import Loop, closed_loop, eventually, pod_body
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from numazones.cluster import ClusterNode
-from numazones.placement import Unknown
 from numazones.fragmentation import Shape
+from numazones.placement import Unknown
 from numazones.rebalance.goals import FitMore, InvalidGoal, Vacate, Wanted, pending_goals
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from numazones import fragmentation
 from numazones.cluster import Cluster
-from numazones.placement import Unknown
 from numazones.fragmentation import Shape
+from numazones.placement import Unknown
 from numazones.rebalance.budgets import Budget, Headroom
 from numazones.rebalance.candidates import why_not
 from numazones.rebalance.goals import FitMore, InvalidGoal, Vacate, Wanted, measure, pending_goals

@@ -9,12 +9,12 @@ from prometheus_client import CollectorRegistry
 from numazones.cluster import NO_ZONES, ClusterNode, ClusterPod
 from numazones.kubelet.admission import admit
 from numazones.kubelet.node import Node
+from numazones.placement.models import kubelet_verdict
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror.since_snapshot import SinceSnapshot
 from numazones_operator.verification.causes import Accuracy
 from numazones_operator.verification.rejection_advice import advice_of, explanation_of
 from numazones_operator.verification.verifier import Verification, Verifier, alignment
-from numazones.placement.models import kubelet_verdict
 from numazones_simulator import node_kinds
 from tests.operator.closed_loop import pod_body
 
