@@ -298,7 +298,7 @@ async def test_kopf_handles_and_patches(embedded: Any, widget: Any, login: Any) 
         embedded.server.faults.drop_watches()
         await embedded.delete(f"{embedded.widgets}/a")
         await _eventually(lambda: ("deleted", "a") in seen)
-        stored = embedded.server.store.shelf("contract.example.com", "widgets").objects
+        stored = embedded.server.store.collection("contract.example.com", "widgets").objects
         await _eventually(lambda: (embedded.namespace, "a") not in stored)
     finally:
         stop.set()

@@ -17,14 +17,14 @@ import aiohttp
 import pytest
 import yaml
 
-from numazones_apiserver import ApiError, ApiServer, NotLoopbackError, WriteOptions
+from numazones_apiserver import ApiError, ApiServer, NotLoopback, WriteOptions
 
 # --- being reached ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.1", "::"])  # noqa: S104
 def test_it_listens_on_loopback_only(host: str) -> None:
-    with pytest.raises(NotLoopbackError, match="listens on loopback only, not on"):
+    with pytest.raises(NotLoopback, match="listens on loopback only, not on"):
         ApiServer(host=host)
 
 
@@ -100,7 +100,7 @@ async def test_a_kubelet_answers_through_the_proxy(embedded: Any) -> None:
     ("fault", "code", "reason"),
     [
         ("conflict", 409, "Conflict"),
-        ("gone", 410, "Expired"),
+        ("resource_expired", 410, "Expired"),
         ("too_many_requests", 429, "TooManyRequests"),
         ("server_error", 500, "InternalError"),
     ],
@@ -200,7 +200,7 @@ async def test_history_is_bounded(tmp_path: Path) -> None:
         query = {"watch": "1", "resourceVersion": first["metadata"]["resourceVersion"], "timeoutSeconds": "2"}
         async with session.get(f"{server.url}/api/v1/configmaps", params=query) as answer:
             assert json.loads(await answer.content.readline())["type"] == "ERROR"
-        assert len(server.store.shelf("", "configmaps").history) <= 20
+        assert len(server.store.collection("", "configmaps").history) <= 20
 
 
 async def test_bookmarks_tell_how_far_the_stream_has_come(widget: Any) -> None:
