@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from numazones_apiserver.server import ApiServer, NotLoopbackError
+from numazones_apiserver.server import ApiServer, NotLoopback
 
 
 async def _serve(host: str, port: int, token: str, kubeconfig: Path | None) -> None:
@@ -56,7 +56,7 @@ def main(host: str, port: int, token: str, kubeconfig: Path | None) -> None:
     """
     try:
         asyncio.run(_serve(host, port, token, kubeconfig))
-    except (NotLoopbackError, ValueError, OSError) as error:
+    except (NotLoopback, ValueError, OSError) as error:
         raise click.ClickException(str(error)) from error
 
 

@@ -170,7 +170,7 @@ async def test_a_policy_deleted_while_the_watch_is_away_is_followed_no_more(tmp_
         await loop.client.delete(REBALANCE_POLICIES, "keep-room")
         faults.remove(away)
         if how == "as an answer":
-            faults.gone(verb="watch", resource="rebalancepolicies")
+            faults.resource_expired(verb="watch", resource="rebalancepolicies")
         await eventually(lambda: operator.intent.policies.get("keep-room") is None)
         await loop.client.create(REBALANCE_POLICIES, policy("next"))
         await known(operator, "next")

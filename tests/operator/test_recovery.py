@@ -124,7 +124,7 @@ async def test_objects_that_vanish_while_the_watch_is_away_are_forgotten(tmp_pat
         for pod in await loop.client.list(PODS):
             await insist(loop.client.delete, PODS, pod["metadata"]["name"], namespace="default")
         loop.server.faults.remove(fault)
-        loop.server.faults.gone(verb="watch", resource="pods")
+        loop.server.faults.resource_expired(verb="watch", resource="pods")
         await assert_state_equals_a_fresh_list(loop, operator)
         await eventually(lambda: len(operator.pipeline.state.pods) == 0)
         assert not operator.pipeline.state.pending
