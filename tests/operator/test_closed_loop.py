@@ -22,8 +22,7 @@ from numazones_simulator import node_kinds, other_workloads
 from numazones_simulator.kubelet.nri import TopologyAwarePlugin
 from numazones_simulator.workload import Workload
 from numazones_topology_aware.node import Node as TopologyAwareNode
-
-from .closed_loop import PATIENCE, Loop, closed_loop, eventually, metrics
+from tests.operator.closed_loop import PATIENCE, Loop, closed_loop, eventually, metrics
 
 NODES = 20
 CONCERNED = 2000

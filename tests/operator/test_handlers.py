@@ -30,8 +30,7 @@ from numazones_operator.process import Operator
 from numazones_operator.rebalance.intent import Intent
 from numazones_simulator import node_kinds
 from numazones_simulator.control_plane import install
-
-from .closed_loop import OPTIONS, Loop, closed_loop, eventually
+from tests.operator.closed_loop import OPTIONS, Loop, closed_loop, eventually
 
 
 def policy(name: str = "keep-room", *, mode: str = "Recommend", **spec: Any) -> dict[str, Any]:
@@ -273,7 +272,7 @@ async def test_a_policy_that_this_operator_does_not_follow_says_so(tmp_path: Pat
         assert "--no-rebalance" in found["message"]
 
 
-async def test_a_namespace_that_opts_in_in_vain_is_told(tmp_path: Path) -> None:
+async def test_a_namespace_that_opts_in_to_a_gate_that_is_off_gets_an_event(tmp_path: Path) -> None:
     async with closed_loop(tmp_path) as loop:
         operator = await loop.start_operator(leader_elect=False)
         label = {"metadata": {"labels": {OPT_IN[0]: OPT_IN[1]}}}
@@ -285,7 +284,7 @@ async def test_a_namespace_that_opts_in_in_vain_is_told(tmp_path: Path) -> None:
         assert labels.labels[OPT_IN[0]] == "enabled"
 
 
-async def test_they_are_ordinary_handlers_that_kopf_run_serves(tmp_path: Path) -> None:
+async def test_kopf_run_works_with_these_handlers(tmp_path: Path) -> None:
     """What kopf's users would do: ``kopf run -m numazones_operator.handlers``, with a memo of their own."""
     async with closed_loop(tmp_path) as loop:
         config = ClusterConfig(server=loop.server.url)

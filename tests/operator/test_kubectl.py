@@ -1,46 +1,19 @@
 """What people see: predictions and events through kubectl, as the guide shows them."""
 
-import asyncio
 import json
 import os
 import re
-import shutil
-import subprocess
 from pathlib import Path
-
-import pytest
 
 from numazones.api.crd import KINDS
 from numazones_client import Resource
 from numazones_client.resources import PODS
 from numazones_simulator import node_kinds
-from numazones_simulator.control_plane import ControlPlane, control_plane
-
-from .closed_loop import Loop, closed_loop, eventually
+from numazones_simulator.control_plane import control_plane
+from tests.operator.closed_loop import Loop, closed_loop, eventually
+from tests.operator.kubectl import run
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "golden" / "kubectl-get"
-LOCAL = Path(__file__).resolve().parents[2] / ".cache" / "tools" / "bin" / "kubectl"
-
-
-@pytest.fixture
-def kubectl() -> str:
-    program = shutil.which("kubectl") or (str(LOCAL) if LOCAL.exists() else "")
-    if not program:
-        pytest.skip("kubectl is neither on PATH nor in .cache/tools/bin (scripts/test-tools .cache)")
-    return program
-
-
-async def run(program: str, loop: Loop | ControlPlane, *arguments: str) -> str:
-    done = await asyncio.to_thread(
-        subprocess.run,
-        [program, f"--kubeconfig={loop.kubeconfig}", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 async def test_kubectl_shows_predictions_with_readable_columns(tmp_path: Path, kubectl: str) -> None:
@@ -64,7 +37,7 @@ async def test_kubectl_shows_predictions_with_readable_columns(tmp_path: Path, k
         await eventually(event)
 
 
-async def test_waiting_pods_are_told_from_those_that_run_or_were_rejected(
+async def test_the_table_distinguishes_pods_that_wait_run_and_were_rejected(
     tmp_path: Path, kubectl: str
 ) -> None:
     async with closed_loop(tmp_path) as loop:

@@ -46,7 +46,7 @@ async def test_a_node_that_cannot_be_read_says_so_in_an_event_and_is_gone(
         assert operator.pipeline.state.nodes.get("odd") is None
 
 
-async def test_each_problem_is_told_once_and_by_who_leads(tmp_path: Path) -> None:
+async def test_each_problem_gets_one_event_from_the_replica_that_leads(tmp_path: Path) -> None:
     async with closed_loop(tmp_path) as loop:
         events = EventPoster(loop.client, identity="test", rate=5.0, metrics=Metrics(CollectorRegistry()))
         loop.tasks.create_task(events.run())
@@ -67,7 +67,7 @@ async def _are(loop: Loop, number: int) -> bool:
     return len(await told(loop)) == number
 
 
-async def test_what_exceeds_the_rate_of_events_is_told_later() -> None:
+async def test_events_beyond_the_rate_are_posted_later() -> None:
     class Poster:
         def __init__(self) -> None:
             self.rest = 2

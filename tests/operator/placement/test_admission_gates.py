@@ -183,7 +183,9 @@ async def test_pods_without_numa_needs_are_released_at_once(tmp_path: Path) -> N
     ("enabled", "cure"),
     [(False, "components/operator-admission-gate"), (True, "label it numazones.io/admission-gate=enabled")],
 )
-async def test_a_pod_whose_gate_nobody_serves_is_told(tmp_path: Path, *, enabled: bool, cure: str) -> None:
+async def test_a_pod_whose_gate_nobody_takes_away_gets_an_event_that_says_why(
+    tmp_path: Path, *, enabled: bool, cure: str
+) -> None:
     async with closed_loop(tmp_path) as loop:
         await loop.start_nodes([node_kinds.single_numa_node("node", "10.0.0.1")])
         await loop.start_operator(admission_gate=enabled)

@@ -35,8 +35,8 @@ from numazones_simulator.kubelet.zone_publisher import ZonePublisher
 from numazones_simulator.replica_sets import ReplicaSets
 from numazones_simulator.scheduler import Scheduler
 from tests.operator.closed_loop import OPTIONS, Loop, closed_loop, eventually, metrics, pod_body
+from tests.operator.real_cluster import cluster_on
 from tests.operator.rights import granted, note_rights
-from tests.operator.test_access import cluster_on
 from tests.real_apiserver import RealAPIServer
 
 ROOT = Path(__file__).resolve().parents[3]

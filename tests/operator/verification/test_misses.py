@@ -3,47 +3,15 @@
 import base64
 import logging
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from numazones.whatif import miss
-from numazones_client.resources import CONFIG_MAPS
-from numazones_operator.verification.misses import NAME, Misses
-from tests.operator.closed_loop import OPTIONS, Loop, closed_loop, eventually
-from tests.operator.mirror.test_leaving_pods import RUNNING, pod
-from tests.operator.test_bad_input import Setting
+from tests.operator.closed_loop import OPTIONS, closed_loop, eventually
+from tests.operator.offline_pipeline import RUNNING
+from tests.operator.wrong_predictions import Erring, config_map, kept
 
 NAMESPACE = OPTIONS.namespace
-
-
-async def config_map(loop: Loop) -> None:
-    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": NAME, "namespace": NAMESPACE}}
-    await loop.client.create(CONFIG_MAPS, body, namespace=NAMESPACE)
-
-
-async def kept(loop: Loop) -> dict[str, str]:
-    body = await loop.client.get(CONFIG_MAPS, NAME, namespace=NAMESPACE)
-    return dict(body.get("binaryData") or {})
-
-
-class Erring:
-    """A pipeline of which the kubelet rejects what it should admit, and the other way round."""
-
-    def __init__(self, loop: Loop) -> None:
-        self.setting = Setting()
-        self.setting.add_node()
-        self.setting.pipeline.synced = True
-        self.misses = Misses(loop.client, namespace=NAMESPACE, wall=self.setting.clock)
-        self.setting.pipeline.misses = self.misses
-
-    def err(self, name: str, **status: Any) -> None:
-        """Let a pod be bound, and its kubelet say what nobody can explain; half a minute goes by."""
-        self.setting.beat()
-        self.setting.state.pods.put(pod(name))
-        self.setting.state.pods.put(pod(name, **status))
-        self.setting.clock.now += 31.0
-        self.setting.pipeline.explain_misses()
 
 
 REJECTED = {"phase": "Failed", "reason": "TopologyAffinityError", "message": "Pod was rejected: no room"}

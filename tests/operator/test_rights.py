@@ -1,8 +1,7 @@
 """The operator's rights: exactly those that it uses, found by running it; they do on a real server."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 
 from numazones.api.meta import NODE_LABEL
-from numazones_client import Client, ClusterConfig, from_kubeconfig
+from numazones_client import Client
 from numazones_client.resources import ADMISSION_PREDICTIONS, LEASES, NAMESPACES, NODES, NUMAZONES, PODS
 from numazones_operator.mirror import stale_exporters
 from numazones_operator.placement.admission_gates import GATE, OPT_IN
@@ -18,12 +17,12 @@ from numazones_operator.process import Operator
 from numazones_simulator import node_kinds
 from numazones_simulator.kubelet.fleet import Fleet
 from numazones_simulator.kubelet.zone_publisher import ZonePublisher
-from tests.operator.verification.test_misses import Erring, config_map, kept
+from tests.operator.closed_loop import OPTIONS, Loop, closed_loop, eventually, metrics, pod_body
+from tests.operator.real_cluster import cluster_on
+from tests.operator.rights import granted, note_rights
+from tests.operator.wrong_predictions import Erring, config_map, kept
 
-from ..manifests.kustomizations import composition  # noqa: TID252 - test folders are not packages
 from ..real_apiserver import RealAPIServer  # noqa: TID252
-from .closed_loop import OPTIONS, Loop, closed_loop, eventually, metrics, pod_body
-from .rights import granted, note_rights
 
 ROOT = Path(__file__).resolve().parents[2]
 MANIFESTS = ROOT / "manifests"
@@ -119,31 +118,9 @@ async def test_every_right_is_used_and_every_call_is_granted(
     assert granted(*folders, but=REBALANCING) - used == set(), "rights without a call"
 
 
-@asynccontextmanager
-async def cluster_on(server: RealAPIServer, tmp_path: Path) -> AsyncIterator[tuple[Client, ClusterConfig]]:
-    """A real API server with our manifests: the administrator's client, the operator's configuration."""
-    composed = composition(tmp_path, ["components/operator-admission-gate"])
-    server.kubectl("apply", "--server-side", "--force-conflicts", "-k", str(composed))
-    token = server.kubectl("-n", "numazones-operator", "create", "token", "numazones-operator").strip()
-    config = await from_kubeconfig(server.kubeconfig_for(token, tmp_path / "operator.kubeconfig"))
-    administrator = await from_kubeconfig(server.kubeconfig)
-    async with Client(administrator, user_agent="administrator") as client:
-        await eventually(lambda: _served(client))
-        yield client, config
-
-
-async def _served(client: Client) -> bool:
-    try:
-        await client.list(NUMAZONES)
-        await client.list(ADMISSION_PREDICTIONS)
-    except Exception:  # noqa: BLE001 - definitions are not established yet
-        return False
-    return True
-
-
 @pytest.mark.real_apiserver
 @pytest.mark.slow
-async def test_it_works_with_just_these_rights_on_a_real_api_server(
+async def test_the_operator_works_with_just_these_rights_on_a_real_api_server(
     real_apiserver: RealAPIServer, tmp_path: Path
 ) -> None:
     async with cluster_on(real_apiserver, tmp_path) as (client, config), asyncio.TaskGroup() as tasks:
