@@ -71,20 +71,20 @@ class Backoff:
 class WatchMetrics(Protocol):
     """What a reflector reports; ``resource`` as RBAC names it."""
 
-    def restarted(self, resource: str, reason: str) -> None:
+    def count_restart(self, resource: str, reason: str) -> None:
         """Count the end of a watch: ended, broken, expired, rejected or unreachable."""
 
-    def listed(self, resource: str, seconds: float) -> None:
+    def observe_list(self, resource: str, seconds: float) -> None:
         """Take the time of a whole list."""
 
 
 class _Unmeasured:
     """Reports to nobody."""
 
-    def restarted(self, resource: str, reason: str) -> None:
+    def count_restart(self, resource: str, reason: str) -> None:
         pass
 
-    def listed(self, resource: str, seconds: float) -> None:
+    def observe_list(self, resource: str, seconds: float) -> None:
         pass
 
 
@@ -158,7 +158,7 @@ class Reflector(Generic[T]):
                 await self._watch()
             except Gone:
                 _log.info("%s: the version is too old, listing again", self.name)
-                self._metrics.restarted(self.name, "expired")
+                self._metrics.count_restart(self.name, "expired")
                 self._version = ""
             except UnknownResource as error:
                 self._version = ""
@@ -191,7 +191,7 @@ class Reflector(Generic[T]):
         self._table.retain(seen)
         for left_out in unreadable:
             self._unreadable(left_out)
-        self._metrics.listed(self.name, clock() - started)
+        self._metrics.observe_list(self.name, clock() - started)
         self._version = version
         self._current()
 
@@ -227,7 +227,7 @@ class Reflector(Generic[T]):
             if not events and clock() - started < _SHORT_WATCH:
                 await asyncio.sleep(self._backoff.delay())
             raise
-        self._metrics.restarted(self.name, reason)
+        self._metrics.count_restart(self.name, reason)
         if events or clock() - started >= _SHORT_WATCH:
             self._current()
             self._backoff.reset()
@@ -266,6 +266,8 @@ class Reflector(Generic[T]):
         level = logging.DEBUG if self.problem == str(error) else logging.WARNING
         self.problem = str(error)
         self.forbidden = isinstance(error, Forbidden)
-        self._metrics.restarted(self.name, "unreachable" if isinstance(error, Unreachable) else "rejected")
+        self._metrics.count_restart(
+            self.name, "unreachable" if isinstance(error, Unreachable) else "rejected"
+        )
         _log.log(level, "%s: %s; trying again in %.1f s", self.name, error, delay)
         await asyncio.sleep(delay)

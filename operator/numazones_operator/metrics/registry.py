@@ -130,7 +130,7 @@ class Metrics:
         """Count a prediction by how right it was."""
         self.accuracy.labels(accuracy.lower(), model or "unknown").inc()
 
-    def restarted(self, resource: str, reason: str) -> None:
+    def count_restart(self, resource: str, reason: str) -> None:
         """Count the end of a watch."""
         self.watch_restarts.labels(resource, reason).inc()
 
@@ -141,7 +141,7 @@ class Metrics:
             result = "unreachable"
         self.api_writes.labels(resource.plural, result).inc()
 
-    def listed(self, resource: str, seconds: float) -> None:
+    def observe_list(self, resource: str, seconds: float) -> None:
         """Take the time of a whole list."""
         self.list_seconds.labels(resource).observe(seconds)
 
