@@ -50,14 +50,14 @@ class Writes:
         self.verbs["create"] += 1
         if body["kind"] != "Event":
             self.objects[body["metadata"]["name"]] = body
-        return self._stamped(body)
+        return self._versioned(body)
 
     async def apply(self, _resource: Any, body: dict[str, Any], **_options: Any) -> dict[str, Any]:
         self.verbs["apply"] += 1
         self.objects[body["metadata"]["name"]] |= {"status": body["status"]}
-        return self._stamped(self.objects[body["metadata"]["name"]])
+        return self._versioned(self.objects[body["metadata"]["name"]])
 
-    def _stamped(self, body: dict[str, Any]) -> dict[str, Any]:
+    def _versioned(self, body: dict[str, Any]) -> dict[str, Any]:
         self._version += 1
         return {**body, "metadata": {**body["metadata"], "resourceVersion": str(self._version)}}
 

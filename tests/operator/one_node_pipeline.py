@@ -28,7 +28,7 @@ class Server:
         self.accepts = asyncio.Event()
         self.accepts.set()
 
-    def _stamped(self, body: dict[str, Any]) -> dict[str, Any]:
+    def _versioned(self, body: dict[str, Any]) -> dict[str, Any]:
         self.version += 1
         return {**body, "metadata": {**body["metadata"], "resourceVersion": str(self.version)}}
 
@@ -36,15 +36,15 @@ class Server:
         self.calls.append(("create", resource.plural))
         await self.accepts.wait()
         if resource.plural == "admissionpredictions":
-            self.objects[body["metadata"]["name"]] = self._stamped(body)
-        return self._stamped(body)
+            self.objects[body["metadata"]["name"]] = self._versioned(body)
+        return self._versioned(body)
 
     async def apply(self, resource: Any, body: dict[str, Any], **_: Any) -> dict[str, Any]:
         self.calls.append(("apply", resource.plural))
         if self.failures:
             raise self.failures.pop(0)
         name = body["metadata"]["name"]
-        self.objects[name] = self._stamped({**self.objects[name], "status": body["status"]})
+        self.objects[name] = self._versioned({**self.objects[name], "status": body["status"]})
         return self.objects[name]
 
     async def delete(self, resource: Any, name: str, **_: Any) -> None:

@@ -21,11 +21,11 @@ async def cluster_on(server: RealAPIServer, tmp_path: Path) -> AsyncIterator[tup
     config = await from_kubeconfig(server.kubeconfig_for(token, tmp_path / "operator.kubeconfig"))
     administrator = await from_kubeconfig(server.kubeconfig)
     async with Client(administrator, user_agent="administrator") as client:
-        await eventually(lambda: _served(client))
+        await eventually(lambda: _is_ready(client))
         yield client, config
 
 
-async def _served(client: Client) -> bool:
+async def _is_ready(client: Client) -> bool:
     try:
         await client.list(NUMAZONES)
         await client.list(ADMISSION_PREDICTIONS)

@@ -19,8 +19,8 @@ from numazones_simulator.kubelet.fleet import Fleet
 from numazones_simulator.kubelet.zone_publisher import ZonePublisher
 from tests.operator.closed_loop import OPTIONS, Loop, closed_loop, eventually, metrics, pod_body
 from tests.operator.real_cluster import cluster_on
-from tests.operator.rights import granted, note_rights
-from tests.operator.wrong_predictions import Erring, config_map, kept
+from tests.operator.rights import granted_rights, note_rights
+from tests.operator.wrong_predictions import WrongPredictions, config_map, kept_misses
 
 from ..real_apiserver import RealAPIServer  # noqa: TID252
 
@@ -48,7 +48,7 @@ ABANDONED = {
 }
 
 
-async def silenced(client: Client) -> Callable[[], Awaitable[bool]]:
+async def silence_exporter(client: Client) -> Callable[[], Awaitable[bool]]:
     """Leave a zone behind whose exporter is silent; return how to ask whether the operator has said so."""
     await client.apply(LEASES, SILENT, field_manager="exporter", namespace=OPTIONS.exporter_namespace)
     await client.apply(NUMAZONES, ABANDONED, field_manager="exporter")
@@ -86,12 +86,12 @@ async def exercise(loop: Loop, operator: Operator) -> None:
         return not pod["spec"].get("schedulingGates")
 
     await eventually(released)
-    await eventually(await silenced(loop.client), what="the zone of a silent exporter says so")
+    await eventually(await silence_exporter(loop.client), what="the zone of a silent exporter says so")
     await config_map(loop)
-    erring = Erring(loop)
+    erring = WrongPredictions(loop)
     erring.setting.pipeline.misses = operator.pipeline.misses
     erring.err("late", phase="Failed", reason="TopologyAffinityError")
-    await eventually(lambda: kept(loop), what="a wrong prediction is kept")
+    await eventually(lambda: kept_misses(loop), what="a wrong prediction is kept")
     assert not operator.failed
 
 
@@ -114,8 +114,8 @@ async def test_every_right_is_used_and_every_call_is_granted(
         assert (group, resource, "list") in used
         used.add((group, resource, "watch"))
     folders = ("operator", "components/operator-admission-gate")
-    assert used - granted(*folders) == set(), "calls without a right"
-    assert granted(*folders, but=REBALANCING) - used == set(), "rights without a call"
+    assert used - granted_rights(*folders) == set(), "calls without a right"
+    assert granted_rights(*folders, but=REBALANCING) - used == set(), "rights without a call"
 
 
 @pytest.mark.real_apiserver
@@ -141,7 +141,7 @@ async def test_the_operator_works_with_just_these_rights_on_a_real_api_server(
         try:
             await eventually(lambda: operator.ready.is_set() or ended.done())
             await follow_pods(client, operator)
-            await eventually(await silenced(client), what="the zone of a silent exporter says so")
+            await eventually(await silence_exporter(client), what="the zone of a silent exporter says so")
             shown = real_apiserver.kubectl("get", "numazones", "gone-numa-0").splitlines()
             assert shown[1][shown[0].index("READY") :].startswith("Unknown")
         finally:

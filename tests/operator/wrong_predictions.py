@@ -15,12 +15,12 @@ async def config_map(loop: Loop) -> None:
     await loop.client.create(CONFIG_MAPS, body, namespace=NAMESPACE)
 
 
-async def kept(loop: Loop) -> dict[str, str]:
+async def kept_misses(loop: Loop) -> dict[str, str]:
     body = await loop.client.get(CONFIG_MAPS, NAME, namespace=NAMESPACE)
     return dict(body.get("binaryData") or {})
 
 
-class Erring:
+class WrongPredictions:
     """A pipeline of which the kubelet rejects what it should admit, and the other way round."""
 
     def __init__(self, loop: Loop) -> None:

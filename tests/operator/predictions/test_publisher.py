@@ -23,7 +23,7 @@ def setting() -> OneNodePipeline:
 
 
 @asynccontextmanager
-async def writing(setting: OneNodePipeline) -> AsyncIterator[None]:
+async def running_publisher(setting: OneNodePipeline) -> AsyncIterator[None]:
     """The setting's publisher writes."""
     task = asyncio.create_task(setting.pipeline.publisher.run())
     try:
@@ -33,19 +33,19 @@ async def writing(setting: OneNodePipeline) -> AsyncIterator[None]:
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def published(setting: OneNodePipeline, name: str, verdict: str) -> None:
+async def wait_for_verdict(setting: OneNodePipeline, name: str, verdict: str) -> None:
     await eventually(lambda: setting.server.verdict(name) == verdict, what=f"{name} is {verdict}")
     await eventually(lambda: not setting.pipeline.publisher.depth)
 
 
-async def standing_by(setting: OneNodePipeline) -> OneNodePipeline:
+async def standby_replica(setting: OneNodePipeline) -> OneNodePipeline:
     """A replica that stands by and, as the one that writes, has foreseen what becomes of the pod a."""
     follower = OneNodePipeline(setting.server)
     follower.leads = False
     for replica in (setting, follower):
         replica.pod("a")
         await replica.renew()
-    await published(setting, "a", "Admissible")
+    await wait_for_verdict(setting, "a", "Admissible")
     return follower
 
 
@@ -56,24 +56,24 @@ async def test_nothing_is_written_while_standing_by_and_everything_on_taking_ove
         setting.pod(name)
     await setting.renew()
     assert setting.server.calls == []
-    async with writing(setting):
-        await published(setting, "a", "Admissible")
-        await published(setting, "b", "Admissible")
+    async with running_publisher(setting):
+        await wait_for_verdict(setting, "a", "Admissible")
+        await wait_for_verdict(setting, "b", "Admissible")
     before = list(setting.server.calls)
     setting.pod("c")
     await setting.renew()
     assert setting.server.calls == before
     # What is known to be written is not written again.
-    async with writing(setting):
-        await published(setting, "c", "Admissible")
+    async with running_publisher(setting):
+        await wait_for_verdict(setting, "c", "Admissible")
         assert setting.server.applied() == 3
 
 
 async def test_a_replica_that_takes_over_leaves_the_outcomes_that_another_has_published(
     setting: OneNodePipeline,
 ) -> None:
-    async with writing(setting):
-        follower = await standing_by(setting)
+    async with running_publisher(setting):
+        follower = await standby_replica(setting)
         for replica in (setting, follower):
             replica.pod("a", node="node")
             replica.pod("a", node="node", phase="Running", containerStatuses=STARTED)
@@ -82,17 +82,17 @@ async def test_a_replica_that_takes_over_leaves_the_outcomes_that_another_has_pu
     assert written["status"]["outcome"]["accuracy"] == "Right"
     follower.pipeline.publisher.published.put(PublishedPrediction.from_api(written))
     follower.leads = True
-    async with writing(follower):
+    async with running_publisher(follower):
         follower.pod("b")
         await follower.renew()
-        await published(follower, "b", "Admissible")
+        await wait_for_verdict(follower, "b", "Admissible")
         # Nor does a watch that tells of it again change anything.
         follower.pipeline.publisher.published.put(
             replace(PublishedPrediction.from_api(written), version=1000, digest="other")
         )
         follower.pod("c")
         await follower.renew()
-        await published(follower, "c", "Admissible")
+        await wait_for_verdict(follower, "c", "Admissible")
         assert setting.server.objects["a"] == written
 
 
@@ -100,7 +100,7 @@ async def test_an_outcome_is_published_although_its_prediction_is_still_being_wr
     setting: OneNodePipeline,
 ) -> None:
     setting.server.accepts.clear()
-    async with writing(setting):
+    async with running_publisher(setting):
         setting.pod("a", cpu=40)
         await setting.renew()
         await eventually(lambda: ("create", "admissionpredictions") in setting.server.calls)
@@ -117,7 +117,7 @@ async def test_nothing_is_written_about_a_pod_that_runs_before_its_prediction_is
     setting: OneNodePipeline,
 ) -> None:
     setting.server.accepts.clear()
-    async with writing(setting):
+    async with running_publisher(setting):
         busy = [f"other-{number}" for number in range(16)]  # as many as there are writers
         for name in busy:
             setting.pod(name)
@@ -135,25 +135,25 @@ async def test_nothing_is_written_about_a_pod_that_runs_before_its_prediction_is
 async def test_a_replica_that_takes_over_publishes_the_outcomes_that_another_did_not(
     setting: OneNodePipeline,
 ) -> None:
-    async with writing(setting):
-        follower = await standing_by(setting)
+    async with running_publisher(setting):
+        follower = await standby_replica(setting)
     follower.pipeline.publisher.published.put(PublishedPrediction.from_api(setting.server.objects["a"]))
     follower.pod("a", node="node")
     follower.pod("a", node="node", phase="Running", containerStatuses=STARTED)
     follower.leads = True
-    async with writing(follower):
+    async with running_publisher(follower):
         await eventually(lambda: "outcome" in setting.server.objects["a"]["status"])
 
 
 async def test_a_pod_of_the_same_name_gets_an_object_of_its_own(setting: OneNodePipeline) -> None:
-    async with writing(setting):
+    async with running_publisher(setting):
         first = setting.pod("a", uid="first")
         await setting.renew()
-        await published(setting, "a", "Admissible")
+        await wait_for_verdict(setting, "a", "Admissible")
         setting.state.pods.remove(first)
         setting.pod("a", cpu=40, uid="second")
         await setting.renew()
-        await published(setting, "a", "Inadmissible")
+        await wait_for_verdict(setting, "a", "Inadmissible")
         assert setting.server.objects["a"]["spec"]["podUID"] == "second"
 
 
@@ -175,7 +175,7 @@ async def test_a_write_that_fails_is_tried_again_unless_that_is_hopeless(
     warnings: int,
 ) -> None:
     setting.server.failures = [failure]
-    async with writing(setting):
+    async with running_publisher(setting):
         setting.pod("a")
         await setting.renew()
         await eventually(lambda: not setting.server.failures)
@@ -188,8 +188,8 @@ async def test_nothing_is_written_about_a_pod_that_is_gone(setting: OneNodePipel
     gone = setting.pod("a")
     await setting.renew()
     setting.state.pods.remove(gone)
-    async with writing(setting):
+    async with running_publisher(setting):
         setting.pod("b")
         await setting.renew()
-        await published(setting, "b", "Admissible")
+        await wait_for_verdict(setting, "b", "Admissible")
         assert "a" not in setting.server.objects
