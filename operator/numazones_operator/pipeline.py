@@ -1,12 +1,12 @@
-"""The way of a change through the operator, from top to bottom.
+"""Takes each change through the operator's parts, in this order.
 
     event → predict the binding → record → compare with the outcome → forecast → publish
 
 Reflectors put objects into the tables of ``ClusterState``. A pod's change is taken through ``pod_changed``,
 synchronously, so that each binding is predicted for the node as its kubelet will find it: before the node
-counts the pod, after it counts all earlier ones. Nodes, zones and Leases only change the state. What has
-changed is collected for a moment, then the forecasts that it touches are renewed and what is news is offered
-to the publisher, which writes it on the replica that leads.
+counts the pod, after it counts all earlier ones. Nodes, zones and Leases only change the state. Changes are
+collected for a moment, then the forecasts that they touch are renewed, and the predictions that changed are
+offered to the publisher, which writes them on the replica that leads.
 """
 
 import asyncio
@@ -130,7 +130,7 @@ class Pipeline:
             await self.renew()
 
     async def renew(self) -> None:
-        """Renew the forecasts that changes touch; publish what is news."""
+        """Renew the forecasts that changes touch; publish the predictions that changed."""
         self.idle.clear()
         try:
             async for pod, prediction, since in self.forecasts.renew():

@@ -89,9 +89,9 @@ class Loop:
         for name, agent in fleet.agents.items():
             self.publishers[name] = self.tasks.create_task(LatePublisher(agent, self.client, lag).run())
         wanted = sum(len(spec.machine.numa_nodes) for spec in specs)
-        await eventually(lambda: self._published(wanted, len(fleet.agents)))
+        await eventually(lambda: self._zones_are_published(wanted, len(fleet.agents)))
 
-    async def _published(self, zones: int, leases: int) -> bool:
+    async def _zones_are_published(self, zones: int, leases: int) -> bool:
         written = [zone for zone in await self.client.list(NUMAZONES) if zone.get("status")]
         beats = await self.client.list(
             LEASES, namespace=OPTIONS.exporter_namespace, label_selector=NODE_LABEL

@@ -24,7 +24,7 @@ from numazones_simulator.workload import Workload
 from numazones_topology_aware.node import Node as TopologyAwareNode
 from numazones_topology_aware.simulation.plugin import TopologyAwarePlugin
 
-from .closed_loop import PATIENCE, Loop, closed_loop, eventually, metrics
+from tests.operator.closed_loop import PATIENCE, Loop, closed_loop, eventually, metrics
 
 NODES = 20
 CONCERNED = 2000
@@ -106,13 +106,13 @@ class Witness:
         monkeypatch.setattr(Verifier, "compare", compared)
         monkeypatch.setattr(TopologyAwarePlugin, "create", created)
 
-    def overtaken(self, pod: ClusterPod) -> bool:
+    def is_overtaken(self, pod: ClusterPod) -> bool:
         """Whether its node was another than was known, by a container told not to have been created."""
         granted, told = self._foreseen[pod.kubelet_uid]
         return bool((granted ^ self._found.get(pod.kubelet_uid, granted)) & told)
 
 
-async def undecided(loop: Loop) -> list[str]:
+async def undecided_pods(loop: Loop) -> list[str]:
     """Pods that have a node but no outcome yet."""
     pods = [ClusterPod.from_api(body) for body in await loop.client.list(PODS)]
     return [
@@ -167,7 +167,7 @@ async def test_every_prediction_at_binding_time_equals_the_outcome(
         ]
         assert not misses
         assert not witness.unknown, (witness.unknown[:3], counted, judged)
-        assert not [miss for miss in witness.missed if not witness.overtaken(miss.expectation.pod)], judged
+        assert not [miss for miss in witness.missed if not witness.is_overtaken(miss.expectation.pod)], judged
         wrong = {
             (predicted, actual): number
             for (predicted, actual), number in counted.items()
@@ -182,7 +182,7 @@ async def test_every_prediction_at_binding_time_equals_the_outcome(
 
 
 async def _none_undecided(loop: Loop) -> bool:
-    return not await undecided(loop)
+    return not await undecided_pods(loop)
 
 
 async def _all_judged(operator: Operator, pods: float) -> dict[tuple[str, str], float]:

@@ -19,8 +19,7 @@ from numazones_client.resources import ADMISSION_PREDICTIONS, LEASES, NUMAZONES,
 from numazones_operator.options import Options
 from numazones_operator.process import Operator
 from numazones_simulator import node_kinds
-
-from .closed_loop import Loop, closed_loop, eventually, pod_body
+from tests.operator.closed_loop import Loop, closed_loop, eventually, pod_body
 
 STORM = 120
 """Pods that come and go while something breaks."""

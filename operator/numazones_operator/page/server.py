@@ -21,7 +21,7 @@ from numazones_program.addresses import parse_address
 from numazones_program.settings import InvalidSetting
 
 _HEARTBEAT = 15.0
-"""Seconds without news after which a comment is sent, to find out who has gone."""
+"""Seconds without a change after which a comment is sent, to find out who has gone."""
 _PATIENCE = 30.0
 """Seconds that a viewer may leave a message unread."""
 _FAREWELL = 0.1

@@ -60,7 +60,7 @@ class PublishedPrediction:
     version: int
     """Resource version, which Kubernetes promises to grow (KEP-5504)."""
     has_outcome: bool = False
-    """Whether it tells what became of the pod."""
+    """Whether it says what became of the pod."""
 
     @classmethod
     def from_api(cls, body: Mapping[str, Any]) -> "PublishedPrediction":

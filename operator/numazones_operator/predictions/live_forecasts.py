@@ -120,7 +120,7 @@ class LiveForecasts:
         self._metrics.compute_seconds.observe(time.monotonic() - started)
 
     def _regroup(self, changed: dict[str, float]) -> dict[str, float]:
-        """Put pods with their kinds; return those that wait and have to be told about."""
+        """Put pods with their kinds; return the waiting pods whose prediction is to be yielded."""
         added: dict[str, float] = {}
         for uid, since in changed.items():
             self._unreadable.pop(uid, None)

@@ -1,4 +1,4 @@
-"""Writes AdmissionPredictions: only what changed, only while leading, no faster than agreed.
+"""Writes AdmissionPredictions: only what changed, only while leading, within ``--write-rate``.
 
 Of several predictions for one pod that wait to be written, the latest is written and the others never are.
 Changes of verdict go before changes of mere numbers. What the API server holds is known from a watch, so
@@ -85,7 +85,7 @@ class Publisher:
     ) -> None:
         """``rate`` in writes per second; ``pod_of`` gives the pod of a UID, if it is still there.
 
-        ``expects`` tells whether a pod's outcome is waited for, so that ``take_outcome`` will be told;
+        ``expects`` says whether a pod's outcome is waited for, so that ``take_outcome`` will be called;
         ``recommendation_for`` names the recommendation in force that makes room for the pod of a UID.
         """
         self._client = client
@@ -106,7 +106,7 @@ class Publisher:
         self._latest: dict[str, tuple[ClusterPod, Prediction]] = {}
         """Key → the pod that waits, and what is to be read there."""
         self._unexplained: dict[str, Prediction | None] = {}
-        """UID → what was told of a pod of which the prediction was wrong, until it is known why."""
+        """UID → what was published for a pod whose prediction was wrong, until it is known why."""
         self._outcomes: set[str] = set()
         """UIDs of pods of which is written, or about to be, what became of them."""
         self._waiting = asyncio.Event()
@@ -135,7 +135,7 @@ class Publisher:
             self.offer(*latest, self._clock())
 
     def take_outcome(self, pod: ClusterPod, verification: Verification) -> None:
-        """Take the outcome of a prediction. Pods that were never told about are, if all is not well."""
+        """Take the outcome of a prediction; an admission is written only where a prediction is published."""
         waited, prediction = self._latest.pop(pod.full_name, (pod, None))
         if waited.uid != pod.uid:
             prediction = None
@@ -162,7 +162,7 @@ class Publisher:
         self._enqueue(_Request(pod, prediction, status, self._clock()))
 
     def complete(self, pod: ClusterPod) -> None:
-        """Tell what became of a pod that was predicted for but not seen to be bound; call it on changes."""
+        """Add the outcome to what is published for a pod whose binding nobody saw; call it on changes."""
         known = self.published.get(pod.full_name)
         if not self._writes or known is None or known.pod_uid != pod.uid or known.has_outcome:
             return
@@ -194,7 +194,7 @@ class Publisher:
         self._writes = True
         now = self._clock()
         for pod, prediction in list(self._latest.values()):
-            if self._is_waiting(pod):  # of the others an earlier leader may have told what became of them
+            if self._is_waiting(pod):  # the outcome of others may be published already
                 self._enqueue(_Request(pod, prediction, self._status(pod, prediction), now))
         for item in self.published:
             self._complete_published(item)
@@ -340,7 +340,7 @@ class Publisher:
         return with_outcome(body.get("status") or {}, pod, kubelet_verdict(pod) or ADMITTED)
 
     async def _create(self, request: _Request, known: PublishedPrediction | None) -> None:
-        """Create the object; one of an earlier pod of the same name makes way."""
+        """Create the object; one of an earlier pod of the same name is deleted first."""
         pod = request.pod
         if known is not None:
             await self._delete(pod)

@@ -18,9 +18,7 @@ from numazones_operator.mirror.decoding import Heartbeat, ZoneReport
 from numazones_operator.mirror.stale_exporters import StaleExporters
 from numazones_simulator import node_kinds
 from tests.operator.closed_loop import OPTIONS, closed_loop, eventually
-from tests.operator.test_kubectl import kubectl, run
-
-__all__ = ["kubectl"]
+from tests.operator.kubectl import run
 
 BEGAN = "2026-01-31T08:00:00.000000Z"
 LATER = "2026-01-31T09:00:00.000000Z"

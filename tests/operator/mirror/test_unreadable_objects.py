@@ -16,7 +16,7 @@ from numazones_operator.mirror.unreadable_objects import UnreadableObjects
 from tests.operator.closed_loop import Loop, closed_loop, eventually
 
 
-async def told(loop: Loop) -> list[dict[str, Any]]:
+async def unreadable_events(loop: Loop) -> list[dict[str, Any]]:
     return [item for item in await loop.client.list(EVENTS) if item["reason"] == "Unreadable"]
 
 
@@ -39,14 +39,14 @@ async def test_a_node_that_cannot_be_read_says_so_in_an_event_and_is_gone(
         await loop.client.create(NODES, body)
         await eventually(lambda: operator.pipeline.state.nodes.get("odd"))
         await loop.client.patch(NODES, "odd", {"metadata": {"labels": {"odd": "yes"}}})
-        (event,) = await eventually(lambda: told(loop), what="the node is told")
+        (event,) = await eventually(lambda: unreadable_events(loop), what="there is an event on the node")
         assert event["involvedObject"] == {"apiVersion": "v1", "kind": "Node", "name": "odd", "uid": "odd"}
         assert event["message"].startswith("it cannot be read and counts as gone: ")
         assert "many" in event["message"]
         assert operator.pipeline.state.nodes.get("odd") is None
 
 
-async def test_each_problem_is_told_once_and_by_who_leads(tmp_path: Path) -> None:
+async def test_each_problem_gets_one_event_from_the_replica_that_leads(tmp_path: Path) -> None:
     async with closed_loop(tmp_path) as loop:
         events = EventPoster(loop.client, identity="test", rate=5.0, metrics=Metrics(CollectorRegistry()))
         loop.tasks.create_task(events.run())
@@ -54,9 +54,9 @@ async def test_each_problem_is_told_once_and_by_who_leads(tmp_path: Path) -> Non
         for problem in ("bad", "bad", "worse"):
             metadata = {"namespace": "default", "name": "rs", "uid": "u"}
             objects.take(Unreadable("u", metadata, problem, "ReplicaSet", "apps/v1"))
-        assert not await told(loop)  # it does not lead yet
+        assert not await unreadable_events(loop)  # it does not lead yet
         loop.tasks.create_task(objects.run())
-        (event,) = await eventually(lambda: told(loop))
+        (event,) = await eventually(lambda: unreadable_events(loop))
         assert event["message"].endswith(": worse")
         objects.take(Unreadable("u", metadata, "worse", "ReplicaSet", "apps/v1"))
         objects.take(Unreadable("v", {**metadata, "name": "other"}, "bad", "ReplicaSet", "apps/v1"))
@@ -64,10 +64,10 @@ async def test_each_problem_is_told_once_and_by_who_leads(tmp_path: Path) -> Non
 
 
 async def _are(loop: Loop, number: int) -> bool:
-    return len(await told(loop)) == number
+    return len(await unreadable_events(loop)) == number
 
 
-async def test_what_exceeds_the_rate_of_events_is_told_later() -> None:
+async def test_events_beyond_the_rate_are_posted_later() -> None:
     class Poster:
         def __init__(self) -> None:
             self.rest = 2

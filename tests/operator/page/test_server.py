@@ -105,7 +105,9 @@ async def test_a_viewer_sees_nodes_waiting_pods_and_every_change(tmp_path: Path)
             assert sum(f"machine/{node['machine']}" in news for news in seen.news) == 1
 
 
-async def test_who_comes_back_is_sent_what_was_missed_and_strangers_everything(tmp_path: Path) -> None:
+async def test_a_viewer_who_comes_back_is_sent_what_was_missed_and_a_new_one_everything(
+    tmp_path: Path,
+) -> None:
     async with closed_loop(tmp_path) as loop:
         port = await started(loop)
         async with viewer(port) as first:
@@ -121,7 +123,7 @@ async def test_who_comes_back_is_sent_what_was_missed_and_strangers_everything(t
                 assert stranger.resets == 1
 
 
-async def test_viewers_are_bounded_and_make_room_for_others(tmp_path: Path) -> None:
+async def test_the_number_of_viewers_is_limited_and_one_who_leaves_makes_room(tmp_path: Path) -> None:
     async with closed_loop(tmp_path) as loop:
         port = await started(loop, page_viewers=1)
         async with aiohttp.ClientSession() as session:
@@ -155,7 +157,7 @@ async def test_every_answer_forbids_what_is_not_the_pages_own(tmp_path: Path, pa
             assert answer.status == (404 if path == "nothing" else 200)
 
 
-async def test_it_can_only_be_read_and_on_loopback_only_by_its_name(tmp_path: Path) -> None:
+async def test_the_page_can_only_be_read_and_on_loopback_only_by_the_name_localhost(tmp_path: Path) -> None:
     async with closed_loop(tmp_path) as loop:
         port = await started(loop)
         async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
@@ -167,7 +169,7 @@ async def test_it_can_only_be_read_and_on_loopback_only_by_its_name(tmp_path: Pa
                     assert answer.status == status
 
 
-async def test_it_is_off_unless_asked_for(tmp_path: Path) -> None:
+async def test_without_a_page_address_nothing_is_served(tmp_path: Path) -> None:
     async with closed_loop(tmp_path) as loop:
         assert await started(loop, page_address="") == 0
 

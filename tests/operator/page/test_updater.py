@@ -7,15 +7,15 @@ from contextlib import asynccontextmanager
 from numazones_operator.options import Options
 from numazones_operator.page.updater import PageUpdater
 from numazones_operator.rebalance.intent import Intent
+from tests.operator.one_node_pipeline import OneNodePipeline
 from tests.operator.page.changes import changes
-from tests.operator.test_pipeline import Setting
 
 
 class Updates:
     """The documents of a pipeline that is fed by hand."""
 
     def __init__(self) -> None:
-        self.setting = Setting()
+        self.setting = OneNodePipeline()
         self.now = 0.0
         self.look = 0.0
         """Seconds that pass from one look at the clock to the next."""

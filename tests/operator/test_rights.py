@@ -1,8 +1,7 @@
 """The operator's rights: exactly those that it uses, found by running it; they do on a real server."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 
 from numazones.api.meta import NODE_LABEL
-from numazones_client import Client, ClusterConfig, from_kubeconfig
+from numazones_client import Client
 from numazones_client.resources import ADMISSION_PREDICTIONS, LEASES, NAMESPACES, NODES, NUMAZONES, PODS
 from numazones_operator.mirror import stale_exporters
 from numazones_operator.placement.admission_gates import GATE, OPT_IN
@@ -18,12 +17,12 @@ from numazones_operator.process import Operator
 from numazones_simulator import node_kinds
 from numazones_simulator.kubelet.fleet import Fleet
 from numazones_simulator.kubelet.zone_publisher import ZonePublisher
-from tests.operator.verification.test_misses import Erring, config_map, kept
+from tests.operator.closed_loop import OPTIONS, Loop, closed_loop, eventually, metrics, pod_body
+from tests.operator.real_cluster import cluster_on
+from tests.operator.rights import granted_rights, note_rights
+from tests.operator.wrong_predictions import WrongPredictions, config_map, kept_misses
 
-from ..manifests.kustomizations import composition  # noqa: TID252 - test folders are not packages
 from ..real_apiserver import RealAPIServer  # noqa: TID252
-from .closed_loop import OPTIONS, Loop, closed_loop, eventually, metrics, pod_body
-from .rights import granted, note_rights
 
 ROOT = Path(__file__).resolve().parents[2]
 MANIFESTS = ROOT / "manifests"
@@ -49,7 +48,7 @@ ABANDONED = {
 }
 
 
-async def silenced(client: Client) -> Callable[[], Awaitable[bool]]:
+async def silence_exporter(client: Client) -> Callable[[], Awaitable[bool]]:
     """Leave a zone behind whose exporter is silent; return how to ask whether the operator has said so."""
     await client.apply(LEASES, SILENT, field_manager="exporter", namespace=OPTIONS.exporter_namespace)
     await client.apply(NUMAZONES, ABANDONED, field_manager="exporter")
@@ -87,12 +86,12 @@ async def exercise(loop: Loop, operator: Operator) -> None:
         return not pod["spec"].get("schedulingGates")
 
     await eventually(released)
-    await eventually(await silenced(loop.client), what="the zone of a silent exporter says so")
+    await eventually(await silence_exporter(loop.client), what="the zone of a silent exporter says so")
     await config_map(loop)
-    erring = Erring(loop)
+    erring = WrongPredictions(loop)
     erring.setting.pipeline.misses = operator.pipeline.misses
     erring.err("late", phase="Failed", reason="TopologyAffinityError")
-    await eventually(lambda: kept(loop), what="a wrong prediction is kept")
+    await eventually(lambda: kept_misses(loop), what="a wrong prediction is kept")
     assert not operator.failed
 
 
@@ -115,35 +114,13 @@ async def test_every_right_is_used_and_every_call_is_granted(
         assert (group, resource, "list") in used
         used.add((group, resource, "watch"))
     folders = ("operator", "components/operator-admission-gate")
-    assert used - granted(*folders) == set(), "calls without a right"
-    assert granted(*folders, but=REBALANCING) - used == set(), "rights without a call"
-
-
-@asynccontextmanager
-async def cluster_on(server: RealAPIServer, tmp_path: Path) -> AsyncIterator[tuple[Client, ClusterConfig]]:
-    """A real API server with our manifests: the administrator's client, the operator's configuration."""
-    composed = composition(tmp_path, ["components/operator-admission-gate"])
-    server.kubectl("apply", "--server-side", "--force-conflicts", "-k", str(composed))
-    token = server.kubectl("-n", "numazones-operator", "create", "token", "numazones-operator").strip()
-    config = await from_kubeconfig(server.kubeconfig_for(token, tmp_path / "operator.kubeconfig"))
-    administrator = await from_kubeconfig(server.kubeconfig)
-    async with Client(administrator, user_agent="administrator") as client:
-        await eventually(lambda: _served(client))
-        yield client, config
-
-
-async def _served(client: Client) -> bool:
-    try:
-        await client.list(NUMAZONES)
-        await client.list(ADMISSION_PREDICTIONS)
-    except Exception:  # noqa: BLE001 - definitions are not established yet
-        return False
-    return True
+    assert used - granted_rights(*folders) == set(), "calls without a right"
+    assert granted_rights(*folders, but=REBALANCING) - used == set(), "rights without a call"
 
 
 @pytest.mark.real_apiserver
 @pytest.mark.slow
-async def test_it_works_with_just_these_rights_on_a_real_api_server(
+async def test_the_operator_works_with_just_these_rights_on_a_real_api_server(
     real_apiserver: RealAPIServer, tmp_path: Path
 ) -> None:
     async with cluster_on(real_apiserver, tmp_path) as (client, config), asyncio.TaskGroup() as tasks:
@@ -164,7 +141,7 @@ async def test_it_works_with_just_these_rights_on_a_real_api_server(
         try:
             await eventually(lambda: operator.ready.is_set() or ended.done())
             await follow_pods(client, operator)
-            await eventually(await silenced(client), what="the zone of a silent exporter says so")
+            await eventually(await silence_exporter(client), what="the zone of a silent exporter says so")
             shown = real_apiserver.kubectl("get", "numazones", "gone-numa-0").splitlines()
             assert shown[1][shown[0].index("READY") :].startswith("Unknown")
         finally:

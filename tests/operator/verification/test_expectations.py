@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 
 from numazones.cluster import ClusterPod
-
-from .closed_loop import pod_body
-from .test_bad_input import Setting
+from tests.operator.closed_loop import pod_body
+from tests.operator.offline_pipeline import OfflinePipeline
 
 RUNNING: dict[str, Any] = {"phase": "Running", "containerStatuses": [{"name": "main"}]}
 
@@ -27,9 +26,9 @@ def guaranteed(name: str, cpu: int, **status: Any) -> ClusterPod:
 
 
 @pytest.fixture
-def node() -> Setting:
+def node() -> OfflinePipeline:
     """62 CPUs for pods, of which 60 can be exclusive, and all but 6 are requested."""
-    setting = Setting()
+    setting = OfflinePipeline()
     setting.add_node()
     setting.pipeline.synced = True
     (known,) = setting.state.all_nodes()
@@ -38,13 +37,13 @@ def node() -> Setting:
     return setting
 
 
-def test_a_pod_that_only_its_managers_would_take_is_expected_to_be_rejected(node: Setting) -> None:
+def test_a_pod_that_only_its_managers_would_take_is_expected_to_be_rejected(node: OfflinePipeline) -> None:
     node.state.pods.put(guaranteed("big", 8))
     node.state.pods.put(guaranteed("big", 8, phase="Failed", reason="OutOfcpu"))
     assert node.outcomes() == {("Inadmissible", "OutOfcpu"): 1}
 
 
-def test_what_such_a_pod_was_given_for_a_moment_is_not_missing_afterwards(node: Setting) -> None:
+def test_what_a_rejected_pod_was_given_for_a_moment_is_free_afterwards(node: OfflinePipeline) -> None:
     for name in ("big", "bigger"):
         node.state.pods.put(guaranteed(name, 8))  # rejected, which the API does not say for a while
     node.state.pods.put(guaranteed("fits", 6))
@@ -52,7 +51,7 @@ def test_what_such_a_pod_was_given_for_a_moment_is_not_missing_afterwards(node: 
     assert node.outcomes() == {("Admissible", "Admitted"): 1}
 
 
-def test_pods_that_share_cpus_are_rejected_too_and_hold_nothing_then(node: Setting) -> None:
+def test_pods_that_share_cpus_are_rejected_too_and_hold_nothing_then(node: OfflinePipeline) -> None:
     node.state.pods.put(burstable("shares", "7"))
     node.state.pods.put(guaranteed("fits", 6))
     node.state.pods.put(guaranteed("fits", 6, **RUNNING))
@@ -61,7 +60,7 @@ def test_pods_that_share_cpus_are_rejected_too_and_hold_nothing_then(node: Setti
     assert node.outcomes() == {("Admissible", "Admitted"): 1}
 
 
-def test_a_pod_that_was_thought_rejected_counts_from_when_it_runs(node: Setting) -> None:
+def test_a_pod_that_was_thought_rejected_counts_from_when_it_runs(node: OfflinePipeline) -> None:
     node.state.pods.put(burstable("shares", "7"))
     node.state.pods.put(burstable("shares", "7", **RUNNING))
     node.state.pods.put(guaranteed("late", 6))
