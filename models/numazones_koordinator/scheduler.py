@@ -92,7 +92,7 @@ def _strategy(arguments: Mapping[str, Any], name: str, default: ScoringStrategy)
     type_ = given.get("type", "")
     if type_ not in (LEAST_ALLOCATED, MOST_ALLOCATED):
         raise InvalidConfiguration(
-            f"{name}.type is {type_!r}, which is not supported; use {LEAST_ALLOCATED} or {MOST_ALLOCATED}"
+            f"{name}.type: strategy {type_} is not supported; use {LEAST_ALLOCATED} or {MOST_ALLOCATED}"
         )
     weights = {}
     for index, item in enumerate(items(given, "resources", InvalidConfiguration)):
