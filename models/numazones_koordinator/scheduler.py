@@ -11,7 +11,7 @@ from numazones_koordinator.status import InvalidConfiguration
 SCHEDULER_NAME = "koord-scheduler"
 """Of the profile that Koordinator installs."""
 
-_LARGEST_WEIGHT = 100
+_MAX_WEIGHT = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +97,10 @@ def _strategy(arguments: Mapping[str, Any], name: str, default: ScoringStrategy)
     weights = {}
     for index, item in enumerate(items(given, "resources", InvalidConfiguration)):
         weight = item.get("weight", 0)
-        if isinstance(weight, bool) or not isinstance(weight, int) or not 0 < weight <= _LARGEST_WEIGHT:
+        if isinstance(weight, bool) or not isinstance(weight, int) or not 0 < weight <= _MAX_WEIGHT:
             raise InvalidConfiguration(
                 f"{name}.resources[{index}].weight of {item.get('name')} is {weight!r:.50}; "
-                f"use a number from 1 to {_LARGEST_WEIGHT}"
+                f"use a number from 1 to {_MAX_WEIGHT}"
             )
         weights[str(item.get("name", ""))] = weight
     return ScoringStrategy(type_ == MOST_ALLOCATED, tuple(weights.items()))
