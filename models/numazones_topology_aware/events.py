@@ -12,7 +12,7 @@ from numazones_topology_aware import requirements, topology_hints
 from numazones_topology_aware.cpu_state import CPUBooks, Grant
 from numazones_topology_aware.memory_types import PRESERVE
 from numazones_topology_aware.node import Known, Node, Told, followed_cpus, visible_cpus
-from numazones_topology_aware.placement import Assessment, Placement
+from numazones_topology_aware.pool_selection import Assessment, PoolSelection
 from numazones_topology_aware.rejection import Rejection
 from numazones_topology_aware.request import CPUType
 from numazones_topology_aware.requirements import shares_of_milli
@@ -140,11 +140,11 @@ class Change:
         Raises:
             Rejection: nothing is granted.
         """
-        placement = Placement(self.policy, self.books, self.memory, self.containers, known)
+        selection = PoolSelection(self.policy, self.books, self.memory, self.containers, known)
         try:
-            grant, zones = placement.place(hinted_pool)
+            grant, zones = selection.place(hinted_pool)
         finally:
-            self.memory, self.assessment = placement.memory, placement.assessment
+            self.memory, self.assessment = selection.memory, selection.assessment
         self.move_memory(zones)
         self.apply(grant)
         self.followers |= grant.kind is not CPUType.RESERVED

@@ -11,7 +11,7 @@ from numazones_topology_aware.config import Configuration
 from numazones_topology_aware.cpu_state import Grant
 from numazones_topology_aware.events import Outcome
 from numazones_topology_aware.node import Node, Told
-from numazones_topology_aware.placement import Assessment
+from numazones_topology_aware.pool_selection import Assessment
 from numazones_topology_aware.rejection import StartFailed
 from numazones_topology_aware.scheduling import scheduling_of
 from tests.conformance import comparison, form

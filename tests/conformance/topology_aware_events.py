@@ -18,7 +18,7 @@ from numazones_topology_aware.events import Change, Outcome
 from numazones_topology_aware.memory import NoMemory
 from numazones_topology_aware.memory_types import DRAM, HBM, PMEM
 from numazones_topology_aware.node import Known, Node, Told
-from numazones_topology_aware.placement import is_idle
+from numazones_topology_aware.pool_selection import is_idle
 from numazones_topology_aware.rejection import Rejection, StartFailed
 from numazones_topology_aware.request import CPUType
 from numazones_topology_aware.sandbox import CGroup
