@@ -19,13 +19,13 @@ from numazones_koordinator.topology_manager import Hint, Hints
 from numazones_koordinator.trial import Trials
 
 # Of more hints only the preferred ones are listed.
-_MOST_LISTED = 15
+_MAX_LISTED = 15
 _EFFECTS = {
     Use.SINGLE: "no set of several NUMA nodes with {} is preferred",
     Use.SHARED: "none of {} alone is preferred",
 }
 # On larger machines it is not asked whether the order of spreading was to blame: there are too many sets.
-_MOST_NUMA_NODES = 8
+_MAX_NUMA_NODES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ def _listed(hints: Hints | None) -> Iterator[str]:
 
 def _sets(hints: Sequence[Hint]) -> str:
     preferred = [hint for hint in hints if hint.preferred]
-    shown = hints if len(hints) <= _MOST_LISTED else preferred
+    shown = hints if len(hints) <= _MAX_LISTED else preferred
     told = ", ".join(
         f"{_numas(hint.numas)} ({'preferred, ' if hint.preferred else ''}score {hint.score})"
         for hint in shown
@@ -181,7 +181,7 @@ def _unrecorded(admission: Admission) -> Iterator[str]:
 def _fits_if_spread_well(candidate: Candidate) -> bool:
     """A set of NUMA nodes would do if those with least available gave first, as is meant."""
     node = candidate.node
-    if not 1 < len(node.host.zones) <= _MOST_NUMA_NODES:
+    if not 1 < len(node.host.zones) <= _MAX_NUMA_NODES:
         return False
     try:
         released = candidate.trials

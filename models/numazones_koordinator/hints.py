@@ -42,8 +42,8 @@ NO_NUMA_RESOURCES = "node(s) Insufficient NUMA Node resources"
 NO_SCOPED_DEVICES = "Insufficient NUMA Scoped Devices"
 _SAME_DEVICES = 500
 # Sets of one size that are tried at most; upstream would take minutes for more.
-_MOST_SETS = 1 << 14
-_LARGEST_ID = 63
+_MAX_SETS = 1 << 14
+_MAX_NUMA_ID = 63
 
 
 class NUMAHints:
@@ -67,7 +67,7 @@ class NUMAHints:
             trials.available()
         except Uncountable:
             raise unschedulable(NO_NUMA_RESOURCES) from None
-        if not all(0 <= numa <= _LARGEST_ID for numa in host.numa_ids):
+        if not all(0 <= numa <= _MAX_NUMA_ID for numa in host.numa_ids):
             raise SchedulerCrash("koord-scheduler crashes on NUMA ids that are not between 0 and 63")
         asked = trials.request.amounts
         listed = [name for name in host.capacity if name in asked]
@@ -200,7 +200,7 @@ def masks_of_size(ids: tuple[int, ...], size: int) -> tuple[int, ...]:
     Raises:
         UnmodelledFeature: there are too many.
     """
-    if comb(len(ids), size) > _MOST_SETS:
+    if comb(len(ids), size) > _MAX_SETS:
         raise UnmodelledFeature(
             f"{len(ids)} NUMA nodes have too many sets to try; predictions need a smaller machine"
         )

@@ -39,7 +39,7 @@ from numazones_koordinator.objects import items, mapping, quantities, texts, wor
 from numazones_koordinator.scheduler import Scheduler
 from numazones_koordinator.status import InvalidNode, SchedulerCrash
 
-_LARGEST = float(2**62)
+_MAX_AMPLIFIED = float(2**62)
 _T = TypeVar("_T")
 _ZONE_TYPE = "Node"
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
@@ -242,7 +242,7 @@ def amplified(resources: Amounts, ratios: Mapping[str, float]) -> dict[str, int]
 
 def amplify(count: int, ratio: float) -> int:
     """A count multiplied by a ratio above 1, rounded up."""
-    return ceil(min(float(count) * ratio, _LARGEST)) if ratio > 1 else count
+    return ceil(min(float(count) * ratio, _MAX_AMPLIFIED)) if ratio > 1 else count
 
 
 def _lenient(warnings: list[str], default: _T, reader: Callable[..., _T], *arguments: Any) -> _T:

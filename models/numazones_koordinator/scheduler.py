@@ -11,7 +11,7 @@ from numazones_koordinator.status import InvalidConfiguration
 SCHEDULER_NAME = "koord-scheduler"
 """Of the profile that Koordinator installs."""
 
-_LARGEST_WEIGHT = 100
+_MAX_WEIGHT = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,15 +92,15 @@ def _strategy(arguments: Mapping[str, Any], name: str, default: ScoringStrategy)
     type_ = given.get("type", "")
     if type_ not in (LEAST_ALLOCATED, MOST_ALLOCATED):
         raise InvalidConfiguration(
-            f"{name}.type is {type_!r}, which is not supported; use {LEAST_ALLOCATED} or {MOST_ALLOCATED}"
+            f"{name}.type: strategy {type_} is not supported; use {LEAST_ALLOCATED} or {MOST_ALLOCATED}"
         )
     weights = {}
     for index, item in enumerate(items(given, "resources", InvalidConfiguration)):
         weight = item.get("weight", 0)
-        if isinstance(weight, bool) or not isinstance(weight, int) or not 0 < weight <= _LARGEST_WEIGHT:
+        if isinstance(weight, bool) or not isinstance(weight, int) or not 0 < weight <= _MAX_WEIGHT:
             raise InvalidConfiguration(
                 f"{name}.resources[{index}].weight of {item.get('name')} is {weight!r:.50}; "
-                f"use a number from 1 to {_LARGEST_WEIGHT}"
+                f"use a number from 1 to {_MAX_WEIGHT}"
             )
         weights[str(item.get("name", ""))] = weight
     return ScoringStrategy(type_ == MOST_ALLOCATED, tuple(weights.items()))

@@ -25,7 +25,7 @@ from numazones_koordinator.status import Code, Rejected, status, unresolvable, u
 INVALID_TOPOLOGY = "node(s) invalid CPU Topology"
 NO_ZONES = "insufficient resources on NUMA Node"
 # Go's sort is the insertion sort that is modelled up to this length.
-_LONGEST_INSERTION_SORT = 12
+_MAX_INSERTION_SORT = 12
 
 
 class _Asked(NamedTuple):
@@ -249,9 +249,9 @@ class Trials:
         """
         if self.sorted_spread:
             return sorted(ids, key=lambda numa: left.get(numa, 0))
-        if len(ids) > _LONGEST_INSERTION_SORT:
+        if len(ids) > _MAX_INSERTION_SORT:
             raise UnmodelledFeature(
-                f"koord-scheduler's order of more than {_LONGEST_INSERTION_SORT} NUMA nodes is not modelled; "
+                f"koord-scheduler's order of more than {_MAX_INSERTION_SORT} NUMA nodes is not modelled; "
                 "predictions need smaller machines"
             )
         order = list(ids)

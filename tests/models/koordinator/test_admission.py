@@ -237,7 +237,7 @@ def test_scores_tell_how_empty_or_full_the_node_or_its_numa_nodes_would_be() -> 
             {"defaultCPUBindPolicy": "ConstrainedBurst"},
             "defaultCPUBindPolicy is 'ConstrainedBurst'; use FullPCPUs or SpreadByPCPUs",
         ),
-        ({"scoringStrategy": {"type": "Random"}}, "scoringStrategy.type is 'Random', which is not supported"),
+        ({"scoringStrategy": {"type": "Random"}}, "scoringStrategy.type: strategy Random is not supported"),
         (
             {"numaScoringStrategy": {"type": "MostAllocated", "resources": [{"name": "cpu", "weight": 0}]}},
             "numaScoringStrategy.resources[0].weight",

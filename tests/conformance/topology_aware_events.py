@@ -1,6 +1,7 @@
-"""Giving a running policy another configuration.
+"""Events of the vectors that no program follows: resizes, ends of cold starts, other configurations, exports.
 
-All grants are re-instated verbatim; if one does not fit, all containers are placed anew, each in its old
+The released daemon loses the end of a cold start, so that a cold start never ends. Of another configuration
+all grants are re-instated verbatim; if one does not fit, all containers are placed anew, each in its old
 pool. If that fails too, the configuration is rejected and the old one applied again, by the same
 procedure. The copies of the grants forget what reserved containers hold: after any reconfiguration,
 also a rejected one, these count nothing.
@@ -8,16 +9,94 @@ also a rejected one, these count nothing.
 
 from dataclasses import dataclass, replace
 
+from numazones import cpuset
 from numazones.demand import QOSClass
+from numazones_topology_aware import requirements
 from numazones_topology_aware.config import Configuration
 from numazones_topology_aware.cpu_state import CPUState, Grant
 from numazones_topology_aware.events import Change, Outcome
-from numazones_topology_aware.node import Known, Node
+from numazones_topology_aware.memory import NoMemory
+from numazones_topology_aware.memory_types import DRAM, HBM, PMEM
+from numazones_topology_aware.node import Known, Node, Told
+from numazones_topology_aware.pool_selection import is_idle
 from numazones_topology_aware.rejection import Rejection, StartFailed
 from numazones_topology_aware.request import CPUType
+from numazones_topology_aware.sandbox import CGroup
 
 _MILLI = 1000
 _QOS_ORDER = (QOSClass.GUARANTEED, QOSClass.BURSTABLE, QOSClass.BEST_EFFORT)
+_BY_TYPE = (("DRAM_MEMS", DRAM), ("PMEM_MEMS", PMEM), ("HBM_MEMS", HBM))
+
+
+def resize(node: Node, container: str, update: CGroup) -> Outcome:
+    """Change a running container's resources; amounts of 0 keep what was.
+
+    A resize that fails costs the container its grant: the old one is released first and not restored.
+
+    Raises:
+        UnmodelledFeature, PluginCrash: as ``create``.
+    """
+    known = node.containers.get(container)
+    if known is None:
+        return Outcome(node)
+    change = Change(node, container)
+    merged = known.cgroup.updated(update)
+    capacity = node.policy.topology.memory_capacity
+    wants = requirements.estimated(merged, known.sandbox.qos, memory_capacity=capacity)
+    if wants.adds_nothing_to(known.wants):
+        _repeat(change, replace(known, resized=wants))
+        return change.done()
+    before = node.grants.get(container)
+    known = replace(known, resized=wants)
+    change.containers[container] = known
+    change.release(container)
+    try:
+        change.place(known, hinted_pool=None if before is None else node.pools[before.pool].name)
+    except Rejection as rejection:
+        return change.failed(rejection)
+    return change.done()
+
+
+def _repeat(change: Change, known: Known) -> None:
+    """Answer an identical resize: every value that the container has is sent again."""
+    name = known.spec.id
+    change.containers[name] = known
+    grant = change.books.grants.get(name)
+    if grant is not None:
+        change.books.exchange(replace(grant, idle=is_idle(known, grant.kind)))
+    cgroup = known.cgroup
+    change.tell(
+        name,
+        Told(
+            cpus=change.before.cpus_of(name) or None,
+            mems=known.mems or None,
+            shares=cgroup.shares or None,
+            quota=cgroup.quota or None,
+            period=cgroup.period or None,
+            memory_limit=cgroup.memory_limit or None,
+        ),
+    )
+
+
+def finish_cold_start(node: Node, container: str) -> Outcome:
+    """End a container's cold start: it may use DRAM, and memory near it, as well.
+
+    The released daemon loses this event, so that a cold start never ends.
+    """
+    change = Change(node, container)
+    grant = change.books.grants.get(container)
+    if grant is None:
+        return replace(
+            change.done(), error=Rejection(f"container {container} holds nothing", code="no-grant")
+        )
+    memory = node.policy.memory
+    types = memory.types_of(grant.zone) | DRAM
+    try:
+        zones, change.memory = memory.widen(node.memory, container, types)
+    except NoMemory:
+        return change.done()
+    change.move_memory(zones)
+    return change.done()
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,3 +219,22 @@ def _importance(known: Known) -> tuple[int | str, ...]:
         known.sandbox.name,
         known.spec.name,
     )
+
+
+def exported_variables(node: Node, container: str) -> list[str]:
+    """The variables that the plugin shows a container in a file of its own.
+
+    Lines ``NAME="LIST"`` in alphabetical order; a container without a grant has none.
+    """
+    grant = node.grants.get(container)
+    if grant is None:
+        return []
+    isolated = grant.exclusive & node.pools[grant.pool].isolated
+    values = {
+        "SHARED_CPUS": node.cpus.sharable[grant.pool] if grant.shared else 0,
+        "ISOLATED_CPUS": isolated,
+        "EXCLUSIVE_CPUS": grant.exclusive & ~isolated,
+    }
+    values |= {name: grant.zone & node.policy.memory.of_types(types) for name, types in _BY_TYPE}
+    lines = [f'{name}="{cpuset.format(ids)}"' for name, ids in values.items() if ids]
+    return sorted([*lines, f'ALL_MEMS="{cpuset.format(grant.zone)}"'])

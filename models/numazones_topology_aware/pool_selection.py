@@ -1,4 +1,4 @@
-"""Placing one container: request, scores, ranking, CPUs, memory (``allocatePool``)."""
+"""Choosing a pool for one container: request, scores, ranking, then its CPUs and memory (``allocatePool``)."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ class Assessment:
 
 
 @dataclass(slots=True)
-class Placement:
+class PoolSelection:
     """One container being placed; ``memory`` moves on with every offer that is made."""
 
     policy: Policy
