@@ -9,8 +9,7 @@ from aiohttp import web
 
 from numazones_client import Client, Decoder, Event, Gone, ServerError, Unreachable, by_uid
 from numazones_client.resources import NODES
-
-from .conftest import ScriptedServer, status
+from tests.client.scripted_server import ScriptedServer, status
 
 
 def page(names: list[str], *, version: str = "9", more: str = "") -> web.Response:

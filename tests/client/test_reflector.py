@@ -25,8 +25,7 @@ from numazones_client import (
     reflector,
 )
 from numazones_client.config import FileToken, StaticToken, TokenSource
-
-from .conftest import eventually
+from tests.client.scripted_server import eventually
 
 WIDGETS = Resource("example.com", "v1", "widgets", namespaced=False)
 NO_TOKEN = StaticToken()

@@ -24,8 +24,7 @@ from numazones_client import (
     UnknownResource,
 )
 from numazones_client.resources import LEASES, NODE_RESOURCE_TOPOLOGIES, NODES, NUMAZONES, PODS
-
-from .conftest import ScriptedServer, status
+from tests.client.scripted_server import ScriptedServer, status
 
 TERMINATING = {"causes": [{"reason": "NamespaceTerminating", "message": "namespace x is being terminated"}]}
 

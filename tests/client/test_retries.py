@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from numazones_client import Client, ClusterConfig, RetryPolicy, ServerError, TooManyRequests, Unreachable
 from numazones_client.config import FileToken
 from numazones_client.resources import NODES, NUMAZONES, PODS
-
-from .conftest import QUICK, ScriptedServer, status
+from tests.client.scripted_server import QUICK, ScriptedServer, status
 
 OK = {"kind": "Node"}
 

@@ -12,10 +12,8 @@ import pytest
 from numazones_client import Client
 from numazones_client.resources import NUMAZONES
 from numazones_simulator.control_plane import control_plane
-from tests.kubectl.conftest import cluster, pod_body, written
-from tests.kubectl.test_replay import recording
-
-__all__ = ["recording"]
+from tests.kubectl.recorded_day import recorded_day
+from tests.kubectl.small_cluster import cluster, pod_body, written
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -47,8 +45,8 @@ def test_size_a_machine() -> None:
     )
 
 
-def test_replay_a_recording(recording: Path) -> None:
-    assert run("replay_a_recording.py", recording) == "46 of 46 decisions agree\n"
+def test_replay_a_recording(tmp_path: Path) -> None:
+    assert run("replay_a_recording.py", recorded_day(tmp_path)) == "46 of 46 decisions agree\n"
 
 
 def test_write_a_plan() -> None:

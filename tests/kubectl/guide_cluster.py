@@ -10,7 +10,7 @@ from numazones.api.zones import zones_from_node
 from numazones.kubelet.admission import admit
 from numazones.kubelet.node import Node
 from numazones.pod import Pod
-from tests.kubectl.conftest import node_body, pod_body
+from tests.kubectl.small_cluster import node_body, pod_body
 from tests.numazones.kubelet import building
 
 RUNNING = (

@@ -14,7 +14,7 @@ from kubectl_numazones.bad_dump import BadDump
 from kubectl_numazones.cluster import NotThere
 from kubectl_numazones.main import main
 from numazones.errors import NumazonesError
-from tests.kubectl.conftest import TIME, cluster, written
+from tests.kubectl.small_cluster import TIME, cluster, written
 
 Run = Callable[..., Result]
 

@@ -13,7 +13,7 @@ from kubectl_numazones.cluster import NotThere
 from numazones.api.zones import zones_from_node
 from numazones.kubelet.versions import NEWEST
 from numazones.machine import Machine
-from tests.kubectl.conftest import cluster, node_body, pod_body, written
+from tests.kubectl.small_cluster import cluster, node_body, pod_body, written
 from tests.models.koordinator import building as koordinator
 from tests.numazones.kubelet import building
 

@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kubectl_numazones import main as program
-from tests.kubectl.test_doctor import healthy
+from tests.kubectl.healthy_cluster import healthy
 
 DUMP = Path(__file__).parents[1] / "data/kubectl/dump.json"
 PROGRAM = Path(sys.executable).with_name("kubectl-numazones")

@@ -24,8 +24,8 @@ from click.testing import Result
 from kubectl_numazones import recording
 from kubectl_numazones.bad_dump import BadDump
 from numazones.errors import NumazonesError
-from tests.kubectl.conftest import written
-from tests.kubectl.test_doctor import healthy
+from tests.kubectl.healthy_cluster import healthy
+from tests.kubectl.small_cluster import written
 
 Run = Callable[..., Result]
 DATA = Path(__file__).parents[1] / "data" / "kubectl"

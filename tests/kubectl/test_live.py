@@ -4,14 +4,12 @@ import json
 import re
 import subprocess
 import sys
-from html import unescape
 from pathlib import Path
-from typing import Any
 
 import pytest
 from textual.widgets import Input
 
-from kubectl_numazones.cluster import Source, read
+from kubectl_numazones.cluster import Source
 from kubectl_numazones.kinds import KINDS
 from kubectl_numazones.live.app import Live
 from kubectl_numazones.live.lines import forbidden
@@ -19,25 +17,11 @@ from numazones_apiserver.errors import ApiError
 from numazones_apiserver.faults import Fault
 from numazones_client.resources import PODS
 from numazones_simulator import node_kinds
-from tests.kubectl.conftest import cluster, node_body, pod_body, written
+from tests.kubectl.live_screen import DUMP, press, shown, until, until_gone, view
+from tests.kubectl.small_cluster import cluster, node_body, pod_body, written
 from tests.operator.closed_loop import closed_loop, eventually
 
-DUMP = Path(__file__).parents[1] / "data/kubectl/dump.json"
 PROGRAM = Path(sys.executable).with_name("kubectl-numazones")
-
-
-def shown(app: Live) -> str:
-    """The text of the screen, line by line, as a screenshot has it."""
-    pieces = re.findall(r'<text [^>]*y="([\d.]+)"[^>]*>(.*?)</text>', app.export_screenshot())
-    lines: dict[float, list[str]] = {}
-    for height, text in pieces:
-        lines.setdefault(float(height), []).append(unescape(text).replace("\xa0", " "))
-    return "\n".join(" ".join(lines[height]) for height in sorted(lines))
-
-
-def view(path: Path = DUMP) -> Live:
-    source = Source(files=(path,))
-    return Live(source, read(source))
 
 
 def recommending(directory: Path) -> Path:
@@ -56,34 +40,6 @@ def recommending(directory: Path) -> Path:
         "status": {"phase": "Proposed", "message": "waits for approval"},
     }
     return written(directory / "dump.json", [*items, recommendation])
-
-
-async def press(pilot: Any, *keys: str) -> None:
-    for key in keys:
-        await pilot.press(key)
-        await pilot.app.workers.wait_for_complete()
-        await pilot.pause()
-    await pilot.pause()
-
-
-async def until(pilot: Any, pattern: str) -> None:
-    """Wait for something on the screen: columns and clusters take their time."""
-
-    async def seen() -> bool:
-        await pilot.pause()
-        return re.search(pattern, shown(pilot.app)) is not None
-
-    await eventually(seen, patience=120, what=f"the screen shows {pattern}")
-
-
-async def until_gone(pilot: Any, text: str) -> None:
-    """Wait until something is on the screen no more."""
-
-    async def gone() -> bool:
-        await pilot.pause()
-        return text not in shown(pilot.app)
-
-    await eventually(gone, patience=120, what=f"the screen does not show {text}")
 
 
 @pytest.mark.parametrize("size", [(80, 24), (200, 50), (40, 12)])

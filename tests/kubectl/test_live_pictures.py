@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kubectl.test_live import press, shown, until, view
+from tests.kubectl.live_screen import press, shown, until, view
 
 ASSETS = Path(__file__).parents[2] / "docs" / "assets"
 REWRITE = "NUMAZONES_REWRITE_GOLDEN"

@@ -12,7 +12,7 @@ import yaml
 from click.testing import Result
 
 from kubectl_numazones.bad_dump import BadDump
-from tests.kubectl.conftest import cluster, written
+from tests.kubectl.small_cluster import cluster, written
 
 Run = Callable[..., Result]
 

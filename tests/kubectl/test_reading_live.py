@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.kubectl.conftest import cluster
-from tests.kubectl.test_doctor_live import serving
+from tests.kubectl.live_doctor import serving
+from tests.kubectl.small_cluster import cluster
 
 PROGRAM = Path(sys.executable).with_name("kubectl-numazones")
 

@@ -11,9 +11,9 @@ import pytest
 from kubectl_numazones.cluster import Source
 from kubectl_numazones.live.app import Live
 from tests import real_apiserver
-from tests.kubectl.conftest import cluster
-from tests.kubectl.test_doctor_live import doctor, of
-from tests.kubectl.test_live import until
+from tests.kubectl.live_doctor import doctor, of
+from tests.kubectl.live_screen import until
+from tests.kubectl.small_cluster import cluster
 from tests.real_apiserver import RealAPIServer
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -22,7 +22,7 @@ from numazones_client.resources import CONFIG_MAPS, PODS
 from numazones_simulator import node_kinds, simulated_cluster
 from numazones_simulator.screen import Screen
 from numazones_simulator.simulated_cluster import SimulatedCluster
-from tests.kubectl.conftest import node_body, pod_body
+from tests.kubectl.small_cluster import node_body, pod_body
 from tests.operator.closed_loop import eventually
 
 PROGRAM = Path(sys.executable).with_name("kubectl-numazones")

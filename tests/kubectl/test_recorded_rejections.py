@@ -31,9 +31,9 @@ from numazones.kubelet.node_info import NodeInfo, PodInfo
 from numazones.kubelet.topology_manager import TopologyManager
 from numazones.pod import Pod
 from tests.kubectl import raw_cluster
-from tests.kubectl.conftest import TIME, written
 from tests.kubectl.raw_cluster import Moment, Numas, RawNode, Share, amount, ids, is_bytes
-from tests.numazones.kubelet.test_topology_manager import slow_merge
+from tests.kubectl.small_cluster import TIME, written
+from tests.numazones.kubelet.slow_merge import slow_merge
 
 _WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")
 _NUMAS = r"NUMA nodes? [\d,-]+"

@@ -1,7 +1,6 @@
 """``replay``: recorded days agree, and a difference is found and named."""
 
 import base64
-import gzip
 import json
 import shutil
 from collections.abc import Callable
@@ -10,11 +9,12 @@ from pathlib import Path
 
 import pytest
 from click.testing import Result
+from numazones.whatif.miss import Answer, write
 
 from kubectl_numazones.bad_dump import BadDump
-from numazones.whatif.wrong_prediction import Answer, InvalidRecord, write
-from tests.kubectl.conftest import written
-from tests.numazones.whatif.test_wrong_prediction import missed
+from tests.kubectl.recorded_day import recorded_day
+from tests.kubectl.small_cluster import written
+from tests.numazones.whatif.misses import missed
 
 Run = Callable[..., Result]
 
@@ -23,14 +23,7 @@ DATA = Path(__file__).parents[1] / "data"
 
 @pytest.fixture
 def recording(tmp_path: Path) -> Path:
-    """The project's own sample of one node, as a recorded cluster."""
-    day = json.loads(gzip.decompress((DATA / "conformance/recorded-day.json.gz").read_bytes()))
-    folder = tmp_path / day["node"]
-    shutil.copytree(DATA / "recordings/one-node" / day["node"], folder)
-    (folder / "device_plugins.json").write_text(json.dumps(day["plugins"]))
-    lines = "".join(f"{json.dumps(operation)}\n" for operation in day["operations"])
-    (tmp_path / "replay.jsonl").write_text(lines)
-    return tmp_path
+    return recorded_day(tmp_path)
 
 
 def test_a_recorded_day_agrees(run: Run, recording: Path) -> None:

@@ -22,7 +22,7 @@ from numazones.kubelet.config import InvalidConfiguration
 from numazones.whatif.experiment import Experiment, Run, Variant, make_runs
 from numazones.whatif.machine_type import node_template
 from numazones.whatif.workload import Group, Recipe
-from tests.kubectl.conftest import node_body, pod_body, written
+from tests.kubectl.small_cluster import node_body, pod_body, written
 
 Invoke = Callable[..., Result]
 

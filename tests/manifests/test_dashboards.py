@@ -20,10 +20,10 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 from numazones_client.resources import PODS, REBALANCE_POLICIES
 from numazones_simulator import node_kinds, simulated_cluster
 from numazones_simulator.screen import Screen
+from tests.manifests.promtool import RULES, RUNBOOKS, Series, check
 
 from ..operator.closed_loop import pod_body  # noqa: TID252 - test folders are not packages
 from .kustomizations import MANIFESTS, ROOT
-from .test_rules import RULES, RUNBOOKS, Series, check
 
 FOLDER = MANIFESTS / "grafana"
 DASHBOARDS = {path.stem: json.loads(path.read_text()) for path in sorted(FOLDER.glob("*.json"))}

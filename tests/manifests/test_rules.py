@@ -1,25 +1,17 @@
 """The recording and alerting rules, by promtool: where each fires, where it must not, and what it says."""
 
 import re
-import shutil
-import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-import pytest
 import yaml
 
-from .kustomizations import MANIFESTS, ROOT
+from tests.manifests.promtool import RULES, RUNBOOKS, Series, check, promtool
 
-RULES = yaml.safe_load((MANIFESTS / "prometheus" / "prometheusrule.yaml").read_text())["spec"]["groups"]
+from .kustomizations import ROOT
+
 ALERTS = {rule["alert"]: rule for group in RULES for rule in group["rules"] if "alert" in rule}
 RECORDED = {rule["record"]: rule for group in RULES for rule in group["rules"] if "record" in rule}
-RUNBOOKS = ROOT / "docs" / "runbooks" / "index.md"
-LOCAL = ROOT / ".cache" / "tools" / "bin" / "promtool"
-
-Series = dict[str, str]
-"""Series → its values, one a minute, as promtool writes them: ``0+1x60`` begins at 0 and grows by 1."""
 
 
 @dataclass(frozen=True)
@@ -30,33 +22,6 @@ class Case:
     labels: dict[str, str] = field(default_factory=dict)
     summary: str = ""
     """What the alert says; empty: it must not fire."""
-
-
-def promtool(*arguments: str | Path) -> None:
-    found = shutil.which("promtool") or (str(LOCAL) if LOCAL.exists() else "")
-    if not found:
-        pytest.skip("promtool is neither on PATH nor in .cache/tools/bin (scripts/test-tools .cache)")
-    done = subprocess.run([found, *arguments], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-def check(folder: Path, tests: list[tuple[Series, dict[str, Any]]]) -> None:
-    """Let promtool evaluate the rules over series, and compare with what is expected then."""
-    (folder / "rules.yaml").write_text(yaml.safe_dump({"groups": RULES}))
-    content = {
-        "rule_files": ["rules.yaml"],
-        "evaluation_interval": "5m",
-        "tests": [
-            {
-                "interval": "1m",
-                "input_series": [{"series": name, "values": values} for name, values in series.items()],
-                **expected,
-            }
-            for series, expected in tests
-        ],
-    }
-    (folder / "test.yaml").write_text(yaml.safe_dump(content))
-    promtool("test", "rules", folder / "test.yaml")
 
 
 ACCURACY = "numazones_prediction_accuracy_total"

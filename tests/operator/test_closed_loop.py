@@ -23,7 +23,6 @@ from numazones_simulator import model_workloads, node_kinds
 from numazones_simulator.workload import Workload
 from numazones_topology_aware.node import Node as TopologyAwareNode
 from numazones_topology_aware.simulation.plugin import TopologyAwarePlugin
-
 from tests.operator.closed_loop import PATIENCE, Loop, closed_loop, eventually, metrics
 
 NODES = 20

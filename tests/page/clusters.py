@@ -1,14 +1,18 @@
 """Clusters to draw: simulated machines of all kinds, filled with pods at random, and some pods that wait."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 from numazones.api.zones import zones_from_node
+from numazones.cluster import ClusterNode
+from numazones.dump import Dump
 from numazones.errors import NumazonesError
 from numazones.kubelet.admission import Admission, admit, remove
 from numazones.kubelet.node import Node
 from numazones.pod import Pod
+from numazones.rebalance.dump import situation_of
 from numazones_simulator import node_kinds
 from numazones_simulator.workload import Workload
 
@@ -128,3 +132,7 @@ def _node(name: str, state: Node, pods: int) -> dict[str, Any]:
         "metadata": {"name": name, "uid": name, "labels": {"kubernetes.io/hostname": name}},
         "status": {"allocatable": allocatable, "conditions": [{"type": "Ready", "status": "True"}]},
     }
+
+
+def nodes_of(items: Iterable[dict[str, Any]]) -> dict[str, ClusterNode]:
+    return dict(situation_of(Dump.of(items), datetime(2026, 11, 20, tzinfo=UTC)).cluster.nodes)

@@ -1,21 +1,12 @@
 """A browser to open pages in: Debian's Chromium, without a window."""
 
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-MISSING = "no chromium on PATH; apt-get install chromium (scripts/test-tools does)"
-
-PATIENCE = 120_000
-"""Milliseconds that a busy machine may take for what takes an idle one a fraction of a second."""
-expect.set_options(timeout=PATIENCE)
-
-Open = Callable[..., Page]
+from tests.page.browser import CHROMIUM, MISSING, Open
 
 
 # Playwright's event loop runs as long as it is open, and other tests need their own: closed after each test.
@@ -48,14 +39,3 @@ def open_page(browser: Browser) -> Iterator[Open]:
     for context in contexts:
         context.close()
     assert complaints == []
-
-
-def serious(page: Page) -> list[str]:
-    """What axe-core finds on a page that keeps people out."""
-    found = Axe().run(page).response["violations"]
-    return [
-        f"{item['id']}: {node['html']} {node['failureSummary']}"
-        for item in found
-        if item["impact"] in {"serious", "critical"}
-        for node in item["nodes"]
-    ]

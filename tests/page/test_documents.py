@@ -1,22 +1,18 @@
 """What the page is told, against what the library says of the same objects."""
 
 import json
-from collections.abc import Iterable
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from numazones import cpuset
 from numazones.api.rebalance import RebalanceRecommendationSpec, RebalanceRecommendationStatus
-from numazones.cluster import ClusterNode, ClusterPod
-from numazones.dump import Dump
+from numazones.cluster import ClusterNode, ClusterPod, Unknown
 from numazones.fragmentation import Shape, exclusive_cpus, room
 from numazones.kubelet.admission import admit
 from numazones.placement import Unknown
 from numazones.pod import Pod
 from numazones.prediction import predict
-from numazones.rebalance.dump import situation_of
 from numazones_koordinator.node import Node as KoordinatorNode
 from numazones_page import html
 from numazones_page.documents import (
@@ -29,17 +25,13 @@ from numazones_page.documents import (
 from numazones_page.occupancy import Occupancy, occupancy_of
 from numazones_topology_aware.admission import admit as admit_topology_aware
 from numazones_topology_aware.node import Node as TopologyAwareNode
-from tests.kubectl.conftest import pod_body
 from tests.kubectl.guide_cluster import guide_cluster
+from tests.kubectl.small_cluster import pod_body
 from tests.models.topology_aware.machines import configuration, guaranteed, hardware
 from tests.numazones.kubelet import building
-from tests.page.clusters import dump
+from tests.page.clusters import dump, nodes_of
 
 SHAPES = (Shape.parse("cpu=4"), Shape.parse("cpu=16"))
-
-
-def nodes_of(items: Iterable[dict[str, Any]]) -> dict[str, ClusterNode]:
-    return dict(situation_of(Dump.of(items), datetime(2026, 11, 20, tzinfo=UTC)).cluster.nodes)
 
 
 def occupied(node: ClusterNode) -> Occupancy:

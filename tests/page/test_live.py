@@ -9,7 +9,7 @@ from playwright.async_api import Browser, Page, async_playwright, expect
 from numazones_client.resources import PODS
 from numazones_simulator import node_kinds
 from tests.operator.closed_loop import closed_loop
-from tests.page.conftest import CHROMIUM, MISSING, PATIENCE
+from tests.page.browser import CHROMIUM, MISSING, PATIENCE
 
 expect.set_options(timeout=PATIENCE)
 

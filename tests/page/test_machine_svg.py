@@ -14,8 +14,7 @@ from numazones.cluster import ClusterNode
 from numazones_page.machine_svg import machine_svg
 from numazones_page.occupancy import Holder, Occupancy, occupancy_of
 from tests.numazones.kubelet import building
-from tests.page.clusters import dump
-from tests.page.test_documents import nodes_of
+from tests.page.clusters import dump, nodes_of
 
 ROOT = Path(__file__).parents[2]
 DUMP = ROOT / "tests/data/kubectl/dump.json"

@@ -14,9 +14,8 @@ from numazones.fragmentation import Shape
 from numazones_page import html
 from numazones_page.documents import cluster_document, node_documents
 from tests.kubectl.guide_cluster import guide_cluster
-from tests.page.clusters import dump
-from tests.page.conftest import Open, serious
-from tests.page.test_documents import nodes_of
+from tests.page.browser import Open, serious
+from tests.page.clusters import dump, nodes_of
 
 HOSTILE = "<script>document.title='taken'</script></script><img src=x onerror=alert(1)>"
 

@@ -14,9 +14,9 @@ from numazones.kubelet.device_manager import Device
 from numazones.kubelet.machine_state import Block, MemoryTable, NUMANodeState
 from numazones.kubelet.node import InvalidNodeState, Node
 from numazones.kubelet.startup import Kubelet
+from tests.numazones.kubelet.days import days, play
 
 from .building import GI, configuration, container, gpus, machine, node, pod
-from .test_admission import days, play
 
 HARDWARE = machine(2, cores=4)
 DEVICES = gpus((0,), (1,))

@@ -1,0 +1,94 @@
+"""``doctor`` as a program, and an API server for it that denies reading some kinds."""
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import yaml
+from aiohttp import web
+
+from tests.kubectl.healthy_cluster import healthy
+
+PROGRAM = Path(sys.executable).with_name("kubectl-numazones")
+
+
+async def doctor(kubeconfig: Path) -> tuple[dict[str, Any], int]:
+    process = await asyncio.create_subprocess_exec(
+        *(PROGRAM, "doctor", "--kubeconfig", kubeconfig, "-o", "json"),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    output, errors = await process.communicate()
+    assert output, errors.decode()
+    return json.loads(output), process.returncode or 0
+
+
+def of(report: Mapping[str, Any], check: str) -> list[tuple[str, list[str], str]]:
+    found = (it for it in report["findings"] if it["check"] == check)
+    return [(it["severity"], it["subjects"], it["message"]) for it in found]
+
+
+@asynccontextmanager
+async def serving(
+    directory: Path,
+    denied: set[str],
+    items: Iterable[Mapping[str, Any]] = (),
+    later: Mapping[str, Sequence[Mapping[str, Any]]] = MappingProxyType({}),
+) -> AsyncIterator[Path]:
+    """An API server that has the healthy cluster's objects, and denies reading some kinds.
+
+    ``later``: resource → objects from the second list on.
+    """
+    plurals = {"NUMAZone": "numazones", "NodeResourceTopology": "noderesourcetopologies"}
+    objects: dict[str, list[Mapping[str, Any]]] = {}
+    for item in items or healthy():
+        kind = item["kind"]
+        objects.setdefault(plurals.get(kind, f"{kind.lower()}s"), []).append(item)
+
+    def status(code: int, reason: str) -> web.Response:
+        return web.json_response({"kind": "Status", "reason": reason, "message": reason}, status=code)
+
+    async def answer(request: web.Request) -> web.Response:
+        *_, last = request.path.strip("/").split("/")
+        if last == "selfsubjectaccessreviews":
+            asked = (await request.json())["spec"]["resourceAttributes"]
+            name = "/".join(filter(None, (asked["resource"], asked["subresource"])))
+            return web.json_response({"status": {"allowed": name not in denied}}, status=201)
+        if "customresourcedefinitions" in request.path:
+            (found,) = [it for it in objects["customresourcedefinitions"] if it["metadata"]["name"] == last]
+            return web.json_response(found)
+        if last in denied:
+            return status(403, "Forbidden")
+        body = {"kind": "List", "metadata": {"resourceVersion": "1"}, "items": objects.get(last, [])}
+        objects.update({resource: list(found) for resource, found in later.items() if resource == last})
+        return web.json_response(body)
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    port = runner.addresses[0][1]
+    kubeconfig = directory / "kubeconfig"
+    kubeconfig.write_text(
+        yaml.safe_dump(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
+                "users": [{"name": "u", "user": {"token": "t"}}],
+                "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+                "current-context": "x",
+            }
+        )
+    )
+    try:
+        yield kubeconfig
+    finally:
+        await runner.cleanup()
