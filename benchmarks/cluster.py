@@ -18,7 +18,7 @@ import sys
 import time
 import types
 from collections.abc import Callable, Coroutine, Generator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from inspect import iscoroutine
 from multiprocessing.connection import Connection
@@ -556,7 +556,7 @@ def cold(operator: Operator) -> dict[str, Any]:
     took = time.perf_counter() - started
     one_change = []
     for node in nodes[:50]:
-        changed = replace(node, state=nodes[(nodes.index(node) + 77) % len(nodes)].state)
+        changed = node.with_placement(nodes[(nodes.index(node) + 77) % len(nodes)].placement)
         started = time.perf_counter()
         forecast.renew((changed,))
         forecast.prediction()

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 from click.testing import Result
-from numazones.whatif.miss import Answer, write
 
 from kubectl_numazones.bad_dump import BadDump
+from numazones.whatif.wrong_prediction import Answer, write
 from tests.kubectl.recorded_day import recorded_day
 from tests.kubectl.small_cluster import written
 from tests.numazones.whatif.misses import missed

@@ -13,15 +13,15 @@ import pytest
 
 from numazones import prediction
 from numazones.cluster import ClusterNode, ClusterPod
-from numazones.placement import Model
 from numazones.placement.models import kubelet_verdict
 from numazones_client import NotFound
 from numazones_client.resources import PODS
 from numazones_operator.process import Operator
 from numazones_operator.verification.verifier import Expectation, Verification, Verifier
-from numazones_simulator import model_workloads, node_kinds
+from numazones_simulator import node_kinds, placement_models
 from numazones_simulator.workload import Workload
-from numazones_topology_aware.node import Node as TopologyAwareNode
+from numazones_topology_aware.model import NAME as TOPOLOGY_AWARE
+from numazones_topology_aware.node_placement import TopologyAwarePlacement
 from numazones_topology_aware.simulation.plugin import TopologyAwarePlugin
 from tests.operator.closed_loop import PATIENCE, Loop, closed_loop, eventually, metrics
 
@@ -39,7 +39,7 @@ class Churn:
     def __init__(self, loop: Loop, *, seed: int) -> None:
         self._loop = loop
         self._draw = random.Random(seed)
-        self._pods = model_workloads.of_all_models(seed, Workload(seed).pods())
+        self._pods = placement_models.pods_for_all(seed, Workload(seed).pods())
         self.alive: list[str] = []
         self.created = 0
 
@@ -82,16 +82,16 @@ class Witness:
             if expectation is not None and expectation.predicted == prediction.UNKNOWN:
                 self.unknown.append(f"{pod.name} on {pod.node}: {expectation.reason}: {expectation.message}")
             node = nodes[0]
-            if node is not None and isinstance(node.policy_state, TopologyAwareNode):
+            if node is not None and isinstance(node.known, TopologyAwarePlacement):
                 told = {
                     f"{other.kubelet_uid}/{name}" for other in node.pods.values() for name in other.uncreated
                 }
-                self._foreseen[pod.kubelet_uid] = set(node.policy_state.grants), told
+                self._foreseen[pod.kubelet_uid] = set(node.known.node.grants), told
             return expectation
 
         def compared(verifier: Verifier, pod: ClusterPod, **how: Any) -> Verification | None:
             verification = compare(verifier, pod, **how)
-            if verification is None or verification.expectation.model is not Model.TOPOLOGY_AWARE:
+            if verification is None or verification.expectation.model != TOPOLOGY_AWARE:
                 return verification
             if verification.hit is False:
                 self.missed.append(verification)
@@ -147,7 +147,7 @@ async def test_every_prediction_at_binding_time_equals_the_outcome(
 ) -> None:
     witness = Witness(monkeypatch)
     async with closed_loop(tmp_path) as loop:
-        kinds = (*node_kinds.KINDS, *node_kinds.OTHER_KINDS)
+        kinds = (*node_kinds.KINDS, *placement_models.node_kinds())
         await loop.start_nodes(node_kinds.mixed(NODES, kinds=kinds), lag=0.5)
         operator = await loop.start_operator(settle=PATIENCE)
         loop.start_scheduler()

@@ -105,7 +105,7 @@ def test_a_node_without_exclusive_cpus_says_so() -> None:
 
 
 def test_an_unknown_node_tells_why_and_nothing_else() -> None:
-    node = ClusterNode("one").with_unknown_state(Unknown("Stale", "its exporter is silent"))
+    node = ClusterNode("one").with_placement(Unknown("Stale", "its exporter is silent"))
     assert node_documents(node, SHAPES) == {
         "node/one": {"ready": True, "cordoned": False, "unknown": "its exporter is silent"}
     }

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from numazones_simulator import node_kinds
+from numazones_topology_aware.simulation import node_kinds
 from numazones_topology_aware.simulation.plugin import TopologyAwarePlugin
 
 

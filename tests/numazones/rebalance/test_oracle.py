@@ -139,7 +139,7 @@ def again(pod: ClusterPod) -> ClusterPod:
 
 def without(node: ClusterNode, pod: ClusterPod) -> ClusterNode:
     assert node.state is not None
-    return replace(node.without_pod(pod.uid), state=remove(node.state, pod.uid))
+    return node.without_pod(pod.uid).with_state(remove(node.state, pod.uid))
 
 
 def with_pod(node: ClusterNode, pod: ClusterPod) -> ClusterNode | None:
@@ -148,7 +148,7 @@ def with_pod(node: ClusterNode, pod: ClusterPod) -> ClusterNode | None:
     if scheduling.obstacles(pod.constraints, pod.requests, node):
         return None
     admission = admit(node.state, pod.admission)
-    return replace(node.with_pod(pod.placed(node.name)), state=admission.node) if admission.admitted else None
+    return node.with_pod(pod.placed(node.name)).with_state(admission.node) if admission.admitted else None
 
 
 def number_that_fit(node: ClusterNode, pod: ClusterPod) -> int:

@@ -14,6 +14,7 @@ from numazones.whatif.machine_type import node_template
 from numazones.whatif.settings import parse
 from numazones.whatif.trial import Outcome
 from numazones.whatif.workload import Group, Recipe
+from numazones_koordinator.placement import KoordinatorPlacement
 from tests.models.koordinator import building as koordinator
 
 MACHINE = "sockets=2,numa=2,cores=16,threads=2,memory=64Gi"
@@ -41,7 +42,7 @@ def test_runs_are_the_same_however_they_are_divided(numbers: list[int]) -> None:
 
 def test_an_experiment_can_be_sent_to_another_process() -> None:
     state = koordinator.node(2)
-    other = ClusterNode("m1", allocatable={"cpu": 16_000}).with_policy_state(state, "koord-scheduler")
+    other = ClusterNode("m1", allocatable={"cpu": 16_000}).with_placement(KoordinatorPlacement(state))
     both = Experiment((Variant((), (*TWO.variants[0].nodes, other)),), TWO.workload, 1)
     assert make_runs(pickle.loads(pickle.dumps(both)), [3]) == make_runs(both, [3])  # noqa: S301 - our own
 

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.fragmentation import Shape
-from numazones.placement import DECIDERS, PolicyNode, model_of
 from numazones.whatif import trial
 from numazones.whatif.machine_type import node_template
 from numazones.whatif.node_template import start_nodes
@@ -15,8 +14,10 @@ from numazones.whatif.random_numbers import RandomNumbers
 from numazones.whatif.settings import parse
 from numazones.whatif.trial import Outcome
 from numazones.whatif.workload import Event, Group, Leaving, Recipe
+from numazones_koordinator.node import Node as KoordinatorNode
 from numazones_topology_aware.node import Node as TopologyAwareNode
 from tests.models.koordinator import building as koordinator
+from tests.models.placements import placement_of
 from tests.models.topology_aware.machines import configuration, hardware
 
 # 16 CPUs on each of two NUMA nodes; CPUs 0 and 16 are reserved.
@@ -147,9 +148,9 @@ def test_whatever_happens_the_books_agree(counts: list[int], policy: str) -> Non
     assert 0 <= outcome.largest <= outcome.free
 
 
-def placed_by(state: PolicyNode, *, cpu: int) -> ClusterNode:
+def placed_by(state: KoordinatorNode | TopologyAwareNode, *, cpu: int) -> ClusterNode:
     node = ClusterNode("m0", allocatable={"cpu": cpu, "memory": 64 << 30})
-    return node.with_policy_state(state, DECIDERS[model_of(state)])
+    return node.with_placement(placement_of(state))
 
 
 def test_other_models_decide_on_their_own_nodes() -> None:

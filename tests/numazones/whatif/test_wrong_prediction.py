@@ -5,9 +5,9 @@ import json
 from typing import Any
 
 import pytest
-from numazones.whatif.miss import decide, read, replay, write
 
 from numazones.constraints import Taint
+from numazones.whatif.wrong_prediction import InvalidRecord, WrongPrediction, decide, read, replay, write
 from tests.numazones.whatif.misses import missed, pod
 
 

@@ -2,12 +2,13 @@
 
 import re
 from pathlib import Path
-from typing import Any
 
 from numazones.cluster import ClusterNode
 from numazones_client.resources import PODS
+from numazones_koordinator.placement import KoordinatorPlacement
 from numazones_operator.metrics.cluster_gauges import node_gauges
 from numazones_simulator import node_kinds
+from tests.models.koordinator import building as koordinator
 from tests.operator.closed_loop import closed_loop, eventually, metrics, pod_body
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -91,6 +92,6 @@ async def test_the_spread_follows_the_pods(tmp_path: Path) -> None:
 
 
 def test_a_node_on_which_another_model_decides_is_not_stale() -> None:
-    state: Any = object()
-    assert node_gauges(ClusterNode("a").with_policy_state(state, "Koordinator"), ()).stale == ""
+    node = ClusterNode("a").with_placement(KoordinatorPlacement(koordinator.node(2)))
+    assert node_gauges(node, ()).stale == ""
     assert node_gauges(ClusterNode("a"), ()).stale == "NoZones"

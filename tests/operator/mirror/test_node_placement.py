@@ -13,18 +13,21 @@ from numazones.api.zones import zones_from_node
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.node import Node as KubeletNode
-from numazones.placement import Model, model_of
 from numazones.prediction import Kind, predict
+from numazones_koordinator.model import DEVICE
 from numazones_koordinator.node import Node as KoordinatorNode
+from numazones_koordinator.placement import KoordinatorPlacement
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror.cluster_state import ClusterState
-from numazones_operator.mirror.decoding import Configured, DeviceReport, Heartbeat, TopologyReport, ZoneReport
+from numazones_operator.mirror.decoding import Heartbeat, ModelObject, TopologyReport, ZoneReport
 from numazones_operator.predictions.live_forecasts import LiveForecasts
 from numazones_operator.verification.causes import Accuracy
 from numazones_operator.verification.verifier import Verification, Verifier
 from numazones_topology_aware.admission import admit, create_missing, remove
 from numazones_topology_aware.hardware import Hardware
+from numazones_topology_aware.model import POLICIES
 from numazones_topology_aware.node import Node as TopologyAwareNode
+from numazones_topology_aware.node_placement import TopologyAwarePlacement
 from numazones_topology_aware.publishing import topology_of
 from tests.models.koordinator import building as koordinator
 from tests.models.topology_aware.machines import configuration, hardware
@@ -75,7 +78,7 @@ class Setting:
 
     def configured(self, **spec: Any) -> None:
         body = {"metadata": {"namespace": "kube-system", "name": "default"}, "spec": {**SPEC, **spec}}
-        self.state.configurations.put(Configured.from_api(body))
+        self.state.model_objects[POLICIES].put(ModelObject.from_api(body))
 
     def publish(self) -> None:
         """The policy publishes its pools."""
@@ -140,7 +143,10 @@ class Setting:
     def seen(self) -> TopologyAwareNode | KoordinatorNode | None:
         node = self.state.node("n")
         assert node is not None
-        return node.policy_state
+        placement = node.known
+        if isinstance(placement, TopologyAwarePlacement | KoordinatorPlacement):
+            return placement.node
+        return None
 
     def why(self) -> str:
         node = self.state.node("n")
@@ -383,14 +389,13 @@ def test_a_topology_aware_node_needs_zones_and_a_configuration_and_hears_of_new_
     setting.state.topologies.retain(set())  # its definition is gone
     node = setting.state.node("n")
     assert node is not None
-    assert node.policy_state is None
     assert node.state is not None
 
 
 def test_plugins_in_two_namespaces_make_it_unknown(setting: Setting) -> None:
     setting.topology_aware()
     body = {"metadata": {"namespace": "elsewhere", "name": "default"}, "spec": SPEC}
-    setting.state.configurations.put(Configured.from_api(body))
+    setting.state.model_objects[POLICIES].put(ModelObject.from_api(body))
     assert "resources in the namespaces elsewhere, kube-system" in setting.why()
 
 
@@ -443,11 +448,13 @@ def test_a_node_of_koordinator_is_what_its_objects_and_pods_say(setting: Setting
     freed = setting.seen()
     assert isinstance(freed, KoordinatorNode)
     assert freed.free_cpus() == state.free_cpus()
-    setting.state.devices.put(DeviceReport.from_api({"metadata": {"name": "n"}, "spec": {"devices": []}}))
+    setting.state.model_objects[DEVICE].put(
+        ModelObject.from_api({"metadata": {"name": "n"}, "spec": {"devices": []}})
+    )
     again = setting.seen()
     assert isinstance(again, KoordinatorNode)
     assert again.host.inventory is not None
-    setting.state.devices.retain(set())
+    setting.state.model_objects[DEVICE].retain(set())
     last = setting.seen()
     assert isinstance(last, KoordinatorNode)
     assert last.host.inventory is None
@@ -478,7 +485,7 @@ def test_what_koordinator_writes_on_the_pod_is_the_outcome(
     setting.state.pods.put(lsr("a", given=given))
     setting.state.pods.put(lsr("a", given=given, **RUNNING))
     (found,) = setting.told
-    assert found.expectation.model is Model.KOORDINATOR
+    assert found.expectation.model == "koordinator"
     assert (found.expectation.predicted, found.actual, found.hit) == ("Admissible", "Admitted", hit)
     assert found.done == f"Admitted: CPUs {given} and amounts of NUMA nodes 0"
     setting.now += 60
@@ -531,7 +538,5 @@ def test_a_pod_bound_between_another_attempt_and_the_news_of_it_was_in_a_race(se
 def test_a_mixed_cluster_predicts_with_each_nodes_model(setting: Setting) -> None:
     setting.topology_aware()
     found = predict(setting.pod("a", "2").placed(""), setting.state.all_nodes())
-    assert [one.model for one in found.candidates] == [Model.TOPOLOGY_AWARE]
-    state = setting.seen()
-    assert state is not None
-    assert model_of(state) is Model.TOPOLOGY_AWARE
+    assert [one.model for one in found.candidates] == ["topology-aware"]
+    assert isinstance(setting.seen(), TopologyAwareNode)

@@ -111,7 +111,7 @@ def test_predictions_are_held_against_outcomes(
 
 def test_on_an_unknown_node_nothing_is_predicted_and_nothing_is_a_miss() -> None:
     watched = Watched()
-    verification = watched.play(NODE.with_unknown_state(NO_ZONES), cpu=4, phase="Running", **STARTED)
+    verification = watched.play(NODE.with_placement(NO_ZONES), cpu=4, phase="Running", **STARTED)
     assert (verification.expectation.predicted, verification.hit) == ("Unknown", None)
     assert verification.accuracy is Accuracy.UNKNOWN
     approximate = NODE.with_state(STRICT, approximate=True)
