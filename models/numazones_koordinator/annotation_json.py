@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from numazones import quantity
-from numazones_koordinator import amounts
-from numazones_koordinator.amounts import Amounts
+from numazones_koordinator.amounts import Amounts, parse_amounts
 
 _CUT_OFF = "unexpected end of JSON input"
 _MAX_INT32 = 2**31 - 1
@@ -142,7 +141,7 @@ class Fields:
         if not isinstance(listed, Mapping):
             raise self.mismatch(name, listed, "a map from resources to quantities")
         try:
-            return amounts.parsed({key: "0" if amount is None else amount for key, amount in listed.items()})
+            return parse_amounts({key: "0" if amount is None else amount for key, amount in listed.items()})
         except (quantity.InvalidQuantity, AttributeError, TypeError) as error:
             raise UnreadableAnnotation(self.key, f"{name} holds a value that is not a quantity") from error
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from numazones import cpuset
 from numazones_koordinator.admission import Admission, Stage
-from numazones_koordinator.amounts import written
+from numazones_koordinator.amounts import format_amounts
 from numazones_koordinator.annotations import Exclusive, TopologyPolicy
 from numazones_koordinator.books import Use
 from numazones_koordinator.cycle import NOT_MATCHING, Candidate
@@ -142,7 +142,7 @@ def _verdict(admission: Admission) -> str:
     if admission.cpus:
         given.append(f"with CPUs {cpuset.format(admission.cpus)}")
     for numa, resources in admission.numa_resources:
-        amounts = ", ".join(f"{name} {amount}" for name, amount in written(resources).items())
+        amounts = ", ".join(f"{name} {amount}" for name, amount in format_amounts(resources).items())
         given.append(f"{amounts} of NUMA node {numa}")
     for type_, parts in sorted(admission.devices.items()):
         given.append(f"{type_} {', '.join(str(minor) for minor, _ in parts)}")

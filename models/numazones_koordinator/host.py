@@ -20,9 +20,9 @@ from numazones_koordinator.amounts import (
     NANO,
     Amounts,
     Counted,
-    counted,
     milli,
-    parsed,
+    parse_amounts,
+    scheduler_counts,
     whole,
 )
 from numazones_koordinator.annotation_json import UnreadableAnnotation
@@ -158,7 +158,7 @@ class Host:
         host = cls(
             scheduler=scheduler,
             name=str(metadata.get("name", "")),
-            allocatable=counted(quantities(mapping(node, "status"), "allocatable")),
+            allocatable=scheduler_counts(quantities(mapping(node, "status"), "allocatable")),
             topology_policy=labels.get(api.NODE_NUMA_TOPOLOGY_POLICY, ""),
             bind_policy=_bind_policy(labels, KubeletCPUPolicy()),
             most_allocated=_most_allocated(labels, scheduler),
@@ -194,7 +194,7 @@ class Host:
             warnings.append(f"{api.AMPLIFICATION_RATIO} of the NodeResourceTopology is ignored: {own_error}")
         zones = _zones(nrt, topology, reserved)
         if own_ratios is None:
-            zones = tuple(Zone(zone.id, amplified(zone.resources, ratios or {})) for zone in zones)
+            zones = tuple(Zone(zone.id, amplify_amounts(zone.resources, ratios or {})) for zone in zones)
         policies = words(nrt, "topologyPolicies")
         return replace(
             self,
@@ -227,7 +227,7 @@ class Host:
         return CPUBindPolicy.SPREAD_BY_PCPUS if self.bind_policy is NodeCPUBindPolicy.SPREAD_BY_PCPUS else ""
 
 
-def amplified(resources: Amounts, ratios: Mapping[str, float]) -> dict[str, int]:
+def amplify_amounts(resources: Amounts, ratios: Mapping[str, float]) -> dict[str, int]:
     """Amounts multiplied by the ratios above 1, rounded up to what the scheduler counts in."""
     larger = dict(resources)
     for name, amount in resources.items():
@@ -274,7 +274,7 @@ def _zones(nrt: Mapping[str, Any], topology: CPUTopology, reserved: CPUSet) -> t
         if zone.get("type") != _ZONE_TYPE or len(parts) != 2 or not _INTEGER.fullmatch(parts[1]):  # noqa: PLR2004
             continue
         numa = int(parts[1])
-        resources = parsed(
+        resources = parse_amounts(
             {str(item.get("name", "")): item.get("allocatable", "0") for item in items(zone, "resources")}
         )
         if resources.get(CPU):

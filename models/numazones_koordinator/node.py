@@ -12,11 +12,11 @@ from numazones_koordinator.amounts import (
     MICRO,
     Amounts,
     Counted,
-    counted,
     milli,
     minus,
     plus,
     requests,
+    scheduler_counts,
 )
 from numazones_koordinator.annotation_json import UnreadableAnnotation
 from numazones_koordinator.books import Allocation, Books, Use
@@ -150,7 +150,7 @@ class Node:
         )
 
     def _with_member(self, pod: Pod) -> "Node":
-        amounts = counted(requests(pod))
+        amounts = scheduler_counts(requests(pod))
         before = self.remove(pod.uid)
         return replace(
             before,
@@ -187,7 +187,7 @@ class Node:
         topology = self.host.topology
         return 0 if topology is None else topology.all & ~self.books.used & ~self.host.reserved
 
-    def allocated(self, numa: int) -> Amounts | None:
+    def allocated_amounts(self, numa: int) -> Amounts | None:
         """What counts as taken of a NUMA node; None: nothing was ever recorded there.
 
         On an amplified node CPUs in pods' sets count amplified, also those of pods without recorded amounts.
@@ -202,7 +202,9 @@ class Node:
 
     def available(self) -> dict[int, dict[str, int]]:
         """NUMA id → what is left."""
-        return {zone.id: minus(zone.resources, self.allocated(zone.id) or {}) for zone in self.host.zones}
+        return {
+            zone.id: minus(zone.resources, self.allocated_amounts(zone.id) or {}) for zone in self.host.zones
+        }
 
     def use(self, numa: int) -> Use:
         """How a NUMA node is used, as exclusivity sees it."""

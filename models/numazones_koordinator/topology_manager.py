@@ -47,7 +47,7 @@ class Exclusivity:
     uses: tuple[Use, ...]
     """Of the NUMA nodes 0, 1, … as released code lists them: it asks by id."""
 
-    def violated(self, numas: int) -> bool:
+    def violated_by(self, numas: int) -> bool:
         """The set mixes pods of one NUMA node with pods that span several.
 
         Raises:
@@ -102,7 +102,7 @@ class Merging:
         """Ids are so far apart that the scheduler may crash on them, somewhere in its walk."""
         return self.exclusive.required and self.every.bit_length() > len(self.exclusive.uses)
 
-    def preferred(self, providers: Sequence[Hints | None]) -> Hint | None:
+    def preferred_hint(self, providers: Sequence[Hints | None]) -> Hint | None:
         """The best set that all lists prefer, if that can be told by these hints alone.
 
         Asked with the hints up to some size: further, larger sets could not change it.
@@ -125,15 +125,15 @@ class Merging:
         lists, impossible = _lists(providers)
         if self.policy == TopologyPolicy.BEST_EFFORT:
             best = self._settled(self._merged(lists))
-            self.exclusive.violated(best.numas or self.every)
+            self.exclusive.violated_by(best.numas or self.every)
             return best
         if impossible:
             if self.policy == TopologyPolicy.RESTRICTED:
-                self.exclusive.violated(self.every)
+                self.exclusive.violated_by(self.every)
             raise unschedulable(*(f"Unsatisfied NUMA {name}" for name in impossible))
         best = self._settled(self._merged(self._eligible(lists)))
         if best.numas is not None:
-            self.exclusive.violated(best.numas)
+            self.exclusive.violated_by(best.numas)
         if not best.preferred:
             separator = "," if self.policy == TopologyPolicy.SINGLE_NUMA_NODE else " & "
             raise unschedulable(f"Unaligned NUMA Hint cause {separator.join(_summaries(providers))}")
@@ -159,7 +159,7 @@ class Merging:
         if self.gaps:
             narrowed = _reachable(lists, self.every)
             for numas in narrowed:
-                self.exclusive.violated(numas)
+                self.exclusive.violated_by(numas)
             reached = min(narrowed, default=self.every)
         best = _best_preferred(lists, self.every, self.exclusive)
         if best is not None:
@@ -215,12 +215,12 @@ def _best_preferred(lists: Sequence[Sequence[Hint]], every: int, exclusive: Excl
         else:
             scores = offered if scores is None else _added(scores, offered)
     if scores is None:
-        return None if exclusive.violated(every) else Hint(every, preferred=True)
+        return None if exclusive.violated_by(every) else Hint(every, preferred=True)
     best: Found | None = None
     for numas, score in scores.items():
         # Devices may hint at NUMA nodes that the node does not list.
         inside = numas & every
-        if inside and not exclusive.violated(inside):
+        if inside and not exclusive.violated_by(inside):
             whole = inside == numas
             found = Found(inside, score if whole else 0, not whole)
             if best is None or replaces(found, best):

@@ -13,11 +13,11 @@ from numazones import cpuset
 from numazones.cpuset import CPUSet
 from numazones.errors import UnmodelledFeature
 from numazones.resources import CPU
-from numazones_koordinator.amounts import MICRO, NANO, Amounts, Counted, counted, milli, whole
+from numazones_koordinator.amounts import MICRO, NANO, Amounts, Counted, milli, scheduler_counts, whole
 from numazones_koordinator.annotations import CPUBindPolicy, CPUExclusivePolicy, NUMAResources
 from numazones_koordinator.cpu_accumulator import NOT_ENOUGH_CPUS, NoCPUs, Preference, take_cpus
 from numazones_koordinator.cpu_topology import CPUTopology
-from numazones_koordinator.host import amplified
+from numazones_koordinator.host import amplify_amounts
 from numazones_koordinator.node import Node, valid_topology
 from numazones_koordinator.request import CPUS_NOT_INTEGER, Request
 from numazones_koordinator.status import Code, Rejected, status, unresolvable, unschedulable
@@ -74,8 +74,10 @@ class Trials:
         """As they are scored: a bound pod's CPU amplified."""
         if self.bound and host.ratio > 1:
             cpu = {CPU: request.amounts[CPU]} if CPU in request.amounts else {}
-            self.amounts = {**request.amounts, **amplified(cpu, {CPU: host.ratio})}
-        self.counted: Counted = request.counted if self.amounts is request.amounts else counted(self.amounts)
+            self.amounts = {**request.amounts, **amplify_amounts(cpu, {CPU: host.ratio})}
+        self.counted: Counted = (
+            request.counted if self.amounts is request.amounts else scheduler_counts(self.amounts)
+        )
         self._available: dict[int, dict[str, int]] | None = None
         self._known: dict[int | None, Grant | Rejected] = {}
         self._left: dict[str, Mapping[int, int]] = {}

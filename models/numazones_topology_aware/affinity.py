@@ -140,9 +140,9 @@ def _affinity(item: Any, pod: str, default: int) -> Affinity:
     if isinstance(weight, bool) or not (
         isinstance(weight, int) or (isinstance(weight, float) and weight.is_integer())
     ):
-        raise InvalidDocument(f"the weight {go_yaml.shown(weight)} is not a whole number")
+        raise InvalidDocument(f"the weight {go_yaml.short_text(weight)} is not a whole number")
     if not -_INT32 <= weight < _INT32:
-        raise InvalidDocument(f"the weight {go_yaml.shown(weight)} is too large")
+        raise InvalidDocument(f"the weight {go_yaml.short_text(weight)} is too large")
     signed = int(weight) * default if weight else default
     if read.get("match") is None:
         raise InvalidDocument("an affinity needs a match")

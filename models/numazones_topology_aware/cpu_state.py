@@ -109,7 +109,7 @@ class CPUState:
             for one in (pool.id, *pool.ancestors)
         )
 
-    def colocated(self, pool: int, kind: CPUType) -> int:
+    def colocated_count(self, pool: int, kind: CPUType) -> int:
         """Containers of a CPU type in the very pool."""
         return self.held[pool][_POSITION[kind]]
 

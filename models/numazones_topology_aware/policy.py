@@ -54,7 +54,7 @@ class Policy:
         off = any(node.kind == PMEM and not node.normal for node in topology.memory_nodes.values())
         return cls._configured(topology, config, allocator, memory, off=off)
 
-    def reconfigured(self, config: Configuration) -> "Policy":
+    def with_configuration(self, config: Configuration) -> "Policy":
         """The same machine with another configuration.
 
         Raises:

@@ -217,7 +217,7 @@ def _cold_start(annotation: str | None) -> timedelta:
 
 def _duration(value: object) -> timedelta:
     if not isinstance(value, str):
-        raise InvalidDocument(f"{go_yaml.shown(value)} is not a duration such as 60s")
+        raise InvalidDocument(f"{go_yaml.short_text(value)} is not a duration such as 60s")
     return duration.parse(value.removeprefix("+"))
 
 
