@@ -78,7 +78,7 @@ class Fields:
         if value is None:
             return cls(key, {})
         if not isinstance(value, Mapping):
-            raise UnreadableAnnotation(key, f"{_shown(value)} is not an object")
+            raise UnreadableAnnotation(key, f"{_short_text(value)} is not an object")
         return cls(key, {name.lower(): member for name, member in value.items() if member is not None})
 
     @classmethod
@@ -147,7 +147,7 @@ class Fields:
 
     def mismatch(self, name: str, value: Any, type_: str) -> UnreadableAnnotation:
         """The error for a value of the wrong type in a field."""
-        return UnreadableAnnotation(self.key, f"{name} is {_shown(value)}, not {type_}")
+        return UnreadableAnnotation(self.key, f"{name} is {_short_text(value)}, not {type_}")
 
 
 def objects(key: str, name: str, items: Any) -> list[Fields]:
@@ -157,11 +157,11 @@ def objects(key: str, name: str, items: Any) -> list[Fields]:
         UnreadableAnnotation: it is not a list of objects.
     """
     if not isinstance(items, list):
-        raise UnreadableAnnotation(key, f"{name} is {_shown(items)}, not a list")
+        raise UnreadableAnnotation(key, f"{name} is {_short_text(items)}, not a list")
     return [Fields.of(key, item) for item in items]
 
 
-def _shown(value: Any) -> str:
+def _short_text(value: Any) -> str:
     """A value in a message; lists and objects by kind alone, because they may be long."""
     if isinstance(value, list):
         return "a list"

@@ -229,7 +229,7 @@ class Candidate:
                 return 0
             return score(
                 host.scheduler.scoring,
-                requested=self._requested(),
+                requested=self._node_requests(),
                 capacity=host.allocatable,
                 asked=asked,
             )
@@ -240,7 +240,7 @@ class Candidate:
         requested, capacity = self._use_of(grant)
         return score(host.scheduler.scoring, requested=requested, capacity=capacity, asked=asked)
 
-    def _requested(self) -> Counted:
+    def _node_requests(self) -> Counted:
         """What all pods of the node request, CPU sets amplified."""
         node, host = self.node, self.node.host
         if not self.request.cpu_milli or host.ratio <= 1:

@@ -161,7 +161,7 @@ class Host:
             allocatable=scheduler_counts(quantities(mapping(node, "status"), "allocatable")),
             topology_policy=labels.get(api.NODE_NUMA_TOPOLOGY_POLICY, ""),
             bind_policy=_bind_policy(labels, KubeletCPUPolicy()),
-            most_allocated=_most_allocated(labels, scheduler),
+            most_allocated=_takes_fullest_first(labels, scheduler),
             ratio=(ratios or {}).get(CPU, 0.0),
             ratio_error=ratio_error,
             node_ratio=None if ratio_error else (ratios or {}).get(CPU, 0.0),
@@ -188,7 +188,7 @@ class Host:
         topology = CPUTopology(cpus)
         warnings: list[str] = []
         kubelet = _lenient(warnings, KubeletCPUPolicy(), api.kubelet_cpu_policy, annotations)
-        reserved = _reserved(annotations, kubelet, warnings)
+        reserved = _reserved_cpus(annotations, kubelet, warnings)
         own_ratios, own_error = _ratios(annotations)
         if own_error:
             warnings.append(f"{api.AMPLIFICATION_RATIO} of the NodeResourceTopology is ignored: {own_error}")
@@ -256,7 +256,7 @@ def _lenient(warnings: list[str], default: _T, reader: Callable[..., _T], *argum
         return default
 
 
-def _reserved(annotations: Mapping[str, str], kubelet: KubeletCPUPolicy, warnings: list[str]) -> CPUSet:
+def _reserved_cpus(annotations: Mapping[str, str], kubelet: KubeletCPUPolicy, warnings: list[str]) -> CPUSet:
     """CPUs that no pod gets from this scheduler."""
     reserved = _lenient(warnings, 0, api.kubelet_managed_cpus, annotations)
     reserved |= _lenient(warnings, 0, api.cpu_list, api.KUBELET_CPU_MANAGER_POLICY, kubelet.reserved_cpus)
@@ -300,7 +300,7 @@ def _bind_policy(labels: Mapping[str, str], kubelet: KubeletCPUPolicy) -> NodeCP
     return NodeCPUBindPolicy.NONE
 
 
-def _most_allocated(labels: Mapping[str, str], scheduler: Scheduler) -> bool:
+def _takes_fullest_first(labels: Mapping[str, str], scheduler: Scheduler) -> bool:
     """Every other word in the label means the emptiest first."""
     word = labels.get(api.NODE_NUMA_ALLOCATE_STRATEGY, "")
     return word == MOST_ALLOCATED if word else scheduler.numa_scoring.most_allocated

@@ -43,7 +43,7 @@ def of_container(sandbox: Sandbox, container: ContainerSpec, config: Configurati
     Raises:
         InvalidDocument: an affinity annotation of the pod is broken, for whichever container.
     """
-    own = _annotated(
+    own = _from_annotations(
         sandbox.name,
         sandbox.annotations.get(f"{DOMAIN}/affinity"),
         sandbox.annotations.get(f"{DOMAIN}/anti-affinity"),
@@ -92,7 +92,7 @@ def _same_pod(name: str) -> Expression:
 
 
 @lru_cache(maxsize=512)
-def _annotated(
+def _from_annotations(
     pod: str, affinity: str | None, anti_affinity: str | None
 ) -> Mapping[str, tuple[Affinity, ...]]:
     found: dict[str, list[Affinity]] = {}

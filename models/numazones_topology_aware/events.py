@@ -44,12 +44,12 @@ class Outcome:
         """Container id → everything it is told, a newly created one excepted."""
         updates = dict(self.direct_updates)
         if self.followers:
-            for name, cpus in _followed(self.node, self.subject).items():
+            for name, cpus in _followed_cpus(self.node, self.subject).items():
                 updates[name] = updates.get(name, ContainerUpdate()).then(ContainerUpdate(cpus=cpus))
         return updates
 
 
-def _followed(node: Node, subject: str) -> dict[str, CPUSet]:
+def _followed_cpus(node: Node, subject: str) -> dict[str, CPUSet]:
     """CPUs of all containers that follow their pools, the subject excepted."""
     policy, containers = node.policy, node.containers
     return {
@@ -179,12 +179,14 @@ class Change:
         known = self.containers[grant.container]
         update = ContainerUpdate()
         if config.pin_cpu:
-            update = ContainerUpdate(cpus=self._pinned(known, grant), shares=shares_of_milli(_weight(grant)))
+            update = ContainerUpdate(
+                cpus=self._pinned_cpus(known, grant), shares=shares_of_milli(_weight(grant))
+            )
         if grant.memory_types != PRESERVE:
             update = replace(update, mems=grant.zone if config.pin_memory else 0)
         self.tell(grant.container, update)
 
-    def _pinned(self, known: Known, grant: Grant) -> CPUSet | None:
+    def _pinned_cpus(self, known: Known, grant: Grant) -> CPUSet | None:
         if grant.kind is CPUType.PRESERVE:
             return None
         if grant.kind is CPUType.RESERVED:

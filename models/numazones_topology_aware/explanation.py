@@ -79,7 +79,7 @@ def _container(name: str, outcome: Outcome, given: ContainerAllocation | None) -
             for pool, reason in zip(ranking.order, (*ranking.reasons, ""), strict=True)
         )
     if given is not None:
-        verdict = _given(outcome.node, given)
+        verdict = _allocation_text(outcome.node, given)
     else:
         verdict = f"rejected: {outcome.error.message}" if outcome.error is not None else "not created"
     return ContainerExplanation(name, request, ranked, verdict, defects.found_in(outcome))
@@ -100,7 +100,7 @@ def _request(request: Request) -> str:
     return ", ".join(parts)
 
 
-def _given(node: Node, given: ContainerAllocation) -> str:
+def _allocation_text(node: Node, given: ContainerAllocation) -> str:
     parts = []
     if normal := given.exclusive & ~given.isolated:
         parts.append(f"exclusive CPUs {cpuset.format(normal)}")
