@@ -13,7 +13,7 @@ from enum import StrEnum
 from numazones import cpuset
 from numazones.cpuset import CPUSet
 from numazones.pod import Pod
-from numazones_koordinator.amounts import written
+from numazones_koordinator.amounts import format_amounts
 from numazones_koordinator.annotations import (
     DEVICE_ALLOCATED,
     RESOURCE_SPEC,
@@ -108,8 +108,8 @@ class Admission:
         candidate = Candidate(self.before, self.request)
         candidate.affinity = self.outcome.affinity
         if self.admitted:
-            return candidate.placed(self.outcome.grant, self.outcome.devices)
-        return candidate.unreserved(self.outcome.grant)
+            return candidate.node_with_pod(self.outcome.grant, self.outcome.devices)
+        return candidate.node_after_unreserve(self.outcome.grant)
 
     @property
     def annotations(self) -> Mapping[str, str]:
@@ -203,7 +203,7 @@ def _resource_status(grant: Grant) -> str:
         status["cpuset"] = cpuset.format(grant.cpus)
     if grant.numa_resources:
         status["numaNodeResources"] = [
-            {"node": numa, "resources": written(resources)} for numa, resources in grant.numa_resources
+            {"node": numa, "resources": format_amounts(resources)} for numa, resources in grant.numa_resources
         ]
     return json.dumps(status, separators=(",", ":"))
 
@@ -216,7 +216,7 @@ def _device_allocated(node: Node, given: DeviceAllocation) -> str:
     return json.dumps(
         {
             type_: [
-                {"minor": minor, "resources": written(resources), "id": ids.get((type_, minor), "")}
+                {"minor": minor, "resources": format_amounts(resources), "id": ids.get((type_, minor), "")}
                 for minor, resources in parts
             ]
             for type_, parts in sorted(given.items())

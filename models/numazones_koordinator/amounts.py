@@ -31,7 +31,7 @@ def milli(amount: int) -> int:
     return -(-amount // MICRO) if amount >= 0 else amount // MICRO
 
 
-def parsed(resources: Mapping[str, Any]) -> dict[str, int]:
+def parse_amounts(resources: Mapping[str, Any]) -> dict[str, int]:
     """Quantities as Kubernetes writes them.
 
     Raises:
@@ -40,7 +40,7 @@ def parsed(resources: Mapping[str, Any]) -> dict[str, int]:
     return {name: quantity.parse(amount).nanos for name, amount in resources.items()}
 
 
-def written(resources: Amounts) -> dict[str, str]:
+def format_amounts(resources: Amounts) -> dict[str, str]:
     """Quantities in canonical text, ordered by resource; memory of any kind with binary units."""
     return {
         name: quantity.Quantity(amount, binary=is_memory(name) or name.endswith("memory")).canonical()
@@ -48,7 +48,7 @@ def written(resources: Amounts) -> dict[str, str]:
     }
 
 
-def counted(resources: Amounts) -> dict[str, int]:
+def scheduler_counts(resources: Amounts) -> dict[str, int]:
     """The amounts as the scheduler counts them."""
     return {name: milli(amount) if name == CPU else whole(amount) for name, amount in resources.items()}
 

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from numazones import quantity
-from numazones_koordinator import amounts
-from numazones_koordinator.amounts import Amounts
+from numazones_koordinator.amounts import Amounts, parse_amounts
 
 _CUT_OFF = "unexpected end of JSON input"
 _MAX_INT32 = 2**31 - 1
@@ -79,7 +78,7 @@ class Fields:
         if value is None:
             return cls(key, {})
         if not isinstance(value, Mapping):
-            raise UnreadableAnnotation(key, f"{_shown(value)} is not an object")
+            raise UnreadableAnnotation(key, f"{_short_text(value)} is not an object")
         return cls(key, {name.lower(): member for name, member in value.items() if member is not None})
 
     @classmethod
@@ -142,13 +141,13 @@ class Fields:
         if not isinstance(listed, Mapping):
             raise self.mismatch(name, listed, "a map from resources to quantities")
         try:
-            return amounts.parsed({key: "0" if amount is None else amount for key, amount in listed.items()})
+            return parse_amounts({key: "0" if amount is None else amount for key, amount in listed.items()})
         except (quantity.InvalidQuantity, AttributeError, TypeError) as error:
             raise UnreadableAnnotation(self.key, f"{name} holds a value that is not a quantity") from error
 
     def mismatch(self, name: str, value: Any, type_: str) -> UnreadableAnnotation:
         """The error for a value of the wrong type in a field."""
-        return UnreadableAnnotation(self.key, f"{name} is {_shown(value)}, not {type_}")
+        return UnreadableAnnotation(self.key, f"{name} is {_short_text(value)}, not {type_}")
 
 
 def objects(key: str, name: str, items: Any) -> list[Fields]:
@@ -158,11 +157,11 @@ def objects(key: str, name: str, items: Any) -> list[Fields]:
         UnreadableAnnotation: it is not a list of objects.
     """
     if not isinstance(items, list):
-        raise UnreadableAnnotation(key, f"{name} is {_shown(items)}, not a list")
+        raise UnreadableAnnotation(key, f"{name} is {_short_text(items)}, not a list")
     return [Fields.of(key, item) for item in items]
 
 
-def _shown(value: Any) -> str:
+def _short_text(value: Any) -> str:
     """A value in a message; lists and objects by kind alone, because they may be long."""
     if isinstance(value, list):
         return "a list"

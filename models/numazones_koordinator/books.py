@@ -71,9 +71,9 @@ class Books:
         single, spanning = books.single, books.spanning
         numas = topology.numas_touched(given.cpus) if given.cpus else ()
         if len(numas) > 1:
-            spanning = _counted(spanning, numas, 1)
+            spanning = _changed_counts(spanning, numas, 1)
         else:
-            single = _counted(single, numas, 1)
+            single = _changed_counts(single, numas, 1)
         return Books(
             pods={**books.pods, uid: given},
             used=books.used | given.cpus,
@@ -102,9 +102,9 @@ class Books:
         numas = topology.numas_touched(given.cpus) if given.cpus else ()
         single, spanning = self.single, self.spanning
         if len(numas) > 1:
-            spanning = _counted(spanning, numas, -1)
+            spanning = _changed_counts(spanning, numas, -1)
         else:
-            single = _counted(single, numas, -1)
+            single = _changed_counts(single, numas, -1)
         return replace(
             self,
             pods={other: held for other, held in self.pods.items() if other != uid},
@@ -124,7 +124,7 @@ class Books:
         return Use.SINGLE if numa in self.single else Use.IDLE
 
 
-def _counted(counts: Mapping[int, int], numas: Iterable[int], step: int) -> Mapping[int, int]:
+def _changed_counts(counts: Mapping[int, int], numas: Iterable[int], step: int) -> Mapping[int, int]:
     """The counts with those of some NUMA nodes changed; zeros are left out."""
     if not numas:
         return counts

@@ -71,7 +71,7 @@ class Walk:
                     max(widest, size),
                     unsatisfied=unsatisfied or offer.unsatisfied,
                 )
-                run = _joined(run, rest)
+                run = _join(run, rest)
             self._runs[key] = run
         return self._runs[key]
 
@@ -81,7 +81,7 @@ def _after(run: _Run, best: Found) -> Found:
     return next((end for found, end in run if replaces(found, best)), best)
 
 
-def _joined(first: _Run, second: _Run) -> _Run:
+def _join(first: _Run, second: _Run) -> _Run:
     """One run after the other."""
     joined = [(found, _after(second, end)) for found, end in first]
     for found, end in second:

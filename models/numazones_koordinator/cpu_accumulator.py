@@ -124,7 +124,7 @@ class _Accumulator:
         """Free whole cores by NUMA node, in the order of the strategy."""
         topology, sign = self.topology, self.sign
         pool = self.free & ~self._clash(cores=False, numas=avoid)
-        grouped = self._grouped(topology.whole_cores(pool), topology.numas, topology.numa_of)
+        grouped = self._group(topology.whole_cores(pool), topology.numas, topology.numa_of)
 
         def order(numa: int) -> tuple[int, int, int]:
             socket = topology.sockets[topology.socket_of[_first(grouped[numa])]]
@@ -136,11 +136,11 @@ class _Accumulator:
     def _cores_of_sockets(self) -> Iterator[CPUSet]:
         """Free whole cores by socket, in the order of the strategy."""
         topology = self.topology
-        grouped = self._grouped(topology.whole_cores(self.free), topology.sockets, topology.socket_of)
+        grouped = self._group(topology.whole_cores(self.free), topology.sockets, topology.socket_of)
         for socket in sorted(grouped, key=lambda socket: (self.sign * grouped[socket].bit_count(), socket)):
             yield grouped[socket]
 
-    def _grouped(
+    def _group(
         self, cpus: CPUSet, parts: Mapping[int, CPUSet], part_of: Mapping[int, int]
     ) -> dict[int, CPUSet]:
         """Cores by NUMA node or socket; a core that has CPUs on two goes with the lowest."""

@@ -6,7 +6,7 @@ manager's ``Admit``. PreFilter is the ``Request``; ``admission`` runs the stages
 
 from numazones.errors import UnmodelledFeature
 from numazones.resources import CPU
-from numazones_koordinator.amounts import Counted, counted
+from numazones_koordinator.amounts import Counted, scheduler_counts
 from numazones_koordinator.annotations import (
     GPU_ISOLATION_PROVIDER,
     NODE_GPU_MODEL,
@@ -162,7 +162,7 @@ class Candidate:
             policy=self.policy or "", numa_ids=self.node.host.numa_ids, exclusive=self._exclusivity()
         )
         for smaller in hints.growing():
-            best = merging.preferred([smaller, devices])
+            best = merging.preferred_hint([smaller, devices])
             if best is not None:
                 return best
         return merging.best([hints.all(), devices])
@@ -229,7 +229,7 @@ class Candidate:
                 return 0
             return score(
                 host.scheduler.scoring,
-                requested=self._requested(),
+                requested=self._node_requests(),
                 capacity=host.allocatable,
                 asked=asked,
             )
@@ -240,7 +240,7 @@ class Candidate:
         requested, capacity = self._use_of(grant)
         return score(host.scheduler.scoring, requested=requested, capacity=capacity, asked=asked)
 
-    def _requested(self) -> Counted:
+    def _node_requests(self) -> Counted:
         """What all pods of the node request, CPU sets amplified."""
         node, host = self.node, self.node.host
         if not self.request.cpu_milli or host.ratio <= 1:
@@ -261,11 +261,11 @@ class Candidate:
             there = {name: 0 for name, _ in host.scheduler.scoring.weights}
             used = dict(there)
             for numa, _ in grant.numa_resources:
-                all_, taken = host.zone_of[numa], node.allocated(numa) or {}
+                all_, taken = host.zone_of[numa], node.allocated_amounts(numa) or {}
                 for name in there:
                     there[name] += all_.get(name, 0)
                     used[name] += max(0, taken.get(name, 0))
-            requested, capacity = counted(used), counted(there)
+            requested, capacity = scheduler_counts(used), scheduler_counts(there)
         if grant.cpus:
             cpus = amplify(node.used_cpus.bit_count() * 1000, host.ratio)
             requested = {**requested, CPU: cpus}
@@ -304,11 +304,11 @@ class Candidate:
         except Rejected as rejected:
             return rejected.status, {}
 
-    def placed(self, grant: Grant | None, devices: DeviceAllocation) -> Node:
+    def node_with_pod(self, grant: Grant | None, devices: DeviceAllocation) -> Node:
         """The node with the pod on it."""
         return self.node.place(self.request.pod, self._allocation(grant), devices)
 
-    def unreserved(self, grant: Grant | None) -> Node:
+    def node_after_unreserve(self, grant: Grant | None) -> Node:
         """The node after NodeNUMAResource reserved and gave back."""
         allocation = self._allocation(grant)
         if allocation is None:

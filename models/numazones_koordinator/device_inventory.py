@@ -100,7 +100,7 @@ class Inventory:
         """The devices of a type."""
         return (device for device in self.devices if device.type == type_)
 
-    def placed(self, numas: int) -> Mapping[str, int]:
+    def device_counts(self, numas: int) -> Mapping[str, int]:
         """Device type → number of devices, healthy or not, on a set of NUMA nodes; none: not listed."""
         counts: dict[str, int] = {}
         for device in self.devices:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from numazones import cpuset
 from numazones_koordinator.admission import Admission, Stage
-from numazones_koordinator.amounts import written
+from numazones_koordinator.amounts import format_amounts
 from numazones_koordinator.annotations import Exclusive, TopologyPolicy
 from numazones_koordinator.books import Use
 from numazones_koordinator.cycle import NOT_MATCHING, Candidate
@@ -89,12 +89,12 @@ def _policy(admission: Admission) -> str:
 def _hints(candidate: Candidate) -> Iterator[str]:
     for provider, hints in (("NUMA resources", candidate.hints), ("devices", candidate.device_hints)):
         try:
-            yield from _listed(hints())
+            yield from _hint_lines(hints())
         except Rejected as rejected:
             yield f"{provider}: {rejected.status.message}"
 
 
-def _listed(hints: Hints | None) -> Iterator[str]:
+def _hint_lines(hints: Hints | None) -> Iterator[str]:
     for name, offered in sorted((hints or {}).items()):
         yield f"{name} could use {_sets(offered)}" if offered else f"{name} fits on no set of NUMA nodes"
 
@@ -142,7 +142,7 @@ def _verdict(admission: Admission) -> str:
     if admission.cpus:
         given.append(f"with CPUs {cpuset.format(admission.cpus)}")
     for numa, resources in admission.numa_resources:
-        amounts = ", ".join(f"{name} {amount}" for name, amount in written(resources).items())
+        amounts = ", ".join(f"{name} {amount}" for name, amount in format_amounts(resources).items())
         given.append(f"{amounts} of NUMA node {numa}")
     for type_, parts in sorted(admission.devices.items()):
         given.append(f"{type_} {', '.join(str(minor) for minor, _ in parts)}")
@@ -163,12 +163,12 @@ def _defects(admission: Admission, candidate: Candidate) -> Iterator[str]:
             "so that some of them are left over"
         )
     if admission.admitted and outcome.policy and outcome.grant is not None:
-        yield from _unrecorded(admission)
+        yield from _gaps_in_the_records(admission)
     if outcome.grant is not None and admission.cpus.bit_count() > admission.request.cpus:
         yield "the pod gets more CPUs than it asks for: whole cores are taken from one socket too many"
 
 
-def _unrecorded(admission: Admission) -> Iterator[str]:
+def _gaps_in_the_records(admission: Admission) -> Iterator[str]:
     topology = admission.before.host.topology
     if topology is None or not topology.valid:
         yield "the node has no CPU topology: nothing is recorded, and further pods get the same amounts again"

@@ -180,7 +180,7 @@ def device_hints(books: DeviceBooks, request: DeviceRequest) -> dict[str, tuple[
 
 def _check_placed(books: DeviceBooks, request: DeviceRequest, numas: int) -> None:
     """Reject a set with fewer devices of a type than asked for; one with none at all may pass."""
-    placed = books.inventory.placed(numas)
+    placed = books.inventory.device_counts(numas)
     for type_ in request.types:
         if type_ in placed and placed[type_] < request.shares[type_].count:
             raise unresolvable(NO_SCOPED_DEVICES)

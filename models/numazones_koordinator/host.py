@@ -20,9 +20,9 @@ from numazones_koordinator.amounts import (
     NANO,
     Amounts,
     Counted,
-    counted,
     milli,
-    parsed,
+    parse_amounts,
+    scheduler_counts,
     whole,
 )
 from numazones_koordinator.annotation_json import UnreadableAnnotation
@@ -158,10 +158,10 @@ class Host:
         host = cls(
             scheduler=scheduler,
             name=str(metadata.get("name", "")),
-            allocatable=counted(quantities(mapping(node, "status"), "allocatable")),
+            allocatable=scheduler_counts(quantities(mapping(node, "status"), "allocatable")),
             topology_policy=labels.get(api.NODE_NUMA_TOPOLOGY_POLICY, ""),
             bind_policy=_bind_policy(labels, KubeletCPUPolicy()),
-            most_allocated=_most_allocated(labels, scheduler),
+            most_allocated=_takes_fullest_first(labels, scheduler),
             ratio=(ratios or {}).get(CPU, 0.0),
             ratio_error=ratio_error,
             node_ratio=None if ratio_error else (ratios or {}).get(CPU, 0.0),
@@ -188,13 +188,13 @@ class Host:
         topology = CPUTopology(cpus)
         warnings: list[str] = []
         kubelet = _lenient(warnings, KubeletCPUPolicy(), api.kubelet_cpu_policy, annotations)
-        reserved = _reserved(annotations, kubelet, warnings)
+        reserved = _reserved_cpus(annotations, kubelet, warnings)
         own_ratios, own_error = _ratios(annotations)
         if own_error:
             warnings.append(f"{api.AMPLIFICATION_RATIO} of the NodeResourceTopology is ignored: {own_error}")
         zones = _zones(nrt, topology, reserved)
         if own_ratios is None:
-            zones = tuple(Zone(zone.id, amplified(zone.resources, ratios or {})) for zone in zones)
+            zones = tuple(Zone(zone.id, amplify_amounts(zone.resources, ratios or {})) for zone in zones)
         policies = words(nrt, "topologyPolicies")
         return replace(
             self,
@@ -227,7 +227,7 @@ class Host:
         return CPUBindPolicy.SPREAD_BY_PCPUS if self.bind_policy is NodeCPUBindPolicy.SPREAD_BY_PCPUS else ""
 
 
-def amplified(resources: Amounts, ratios: Mapping[str, float]) -> dict[str, int]:
+def amplify_amounts(resources: Amounts, ratios: Mapping[str, float]) -> dict[str, int]:
     """Amounts multiplied by the ratios above 1, rounded up to what the scheduler counts in."""
     larger = dict(resources)
     for name, amount in resources.items():
@@ -256,7 +256,7 @@ def _lenient(warnings: list[str], default: _T, reader: Callable[..., _T], *argum
         return default
 
 
-def _reserved(annotations: Mapping[str, str], kubelet: KubeletCPUPolicy, warnings: list[str]) -> CPUSet:
+def _reserved_cpus(annotations: Mapping[str, str], kubelet: KubeletCPUPolicy, warnings: list[str]) -> CPUSet:
     """CPUs that no pod gets from this scheduler."""
     reserved = _lenient(warnings, 0, api.kubelet_managed_cpus, annotations)
     reserved |= _lenient(warnings, 0, api.cpu_list, api.KUBELET_CPU_MANAGER_POLICY, kubelet.reserved_cpus)
@@ -274,7 +274,7 @@ def _zones(nrt: Mapping[str, Any], topology: CPUTopology, reserved: CPUSet) -> t
         if zone.get("type") != _ZONE_TYPE or len(parts) != 2 or not _INTEGER.fullmatch(parts[1]):  # noqa: PLR2004
             continue
         numa = int(parts[1])
-        resources = parsed(
+        resources = parse_amounts(
             {str(item.get("name", "")): item.get("allocatable", "0") for item in items(zone, "resources")}
         )
         if resources.get(CPU):
@@ -300,7 +300,7 @@ def _bind_policy(labels: Mapping[str, str], kubelet: KubeletCPUPolicy) -> NodeCP
     return NodeCPUBindPolicy.NONE
 
 
-def _most_allocated(labels: Mapping[str, str], scheduler: Scheduler) -> bool:
+def _takes_fullest_first(labels: Mapping[str, str], scheduler: Scheduler) -> bool:
     """Every other word in the label means the emptiest first."""
     word = labels.get(api.NODE_NUMA_ALLOCATE_STRATEGY, "")
     return word == MOST_ALLOCATED if word else scheduler.numa_scoring.most_allocated

@@ -12,11 +12,11 @@ from numazones_koordinator.amounts import (
     MICRO,
     Amounts,
     Counted,
-    counted,
     milli,
     minus,
     plus,
     requests,
+    scheduler_counts,
 )
 from numazones_koordinator.annotation_json import UnreadableAnnotation
 from numazones_koordinator.books import Allocation, Books, Use
@@ -75,7 +75,7 @@ class Node:
             SchedulerCrash: the scheduler would crash on the NodeResourceTopology.
         """
         read = cls.fresh(Host.read(node, nrt, device, scheduler=scheduler))
-        bound = (Pod.from_api(pod) for pod in pods if not _finished(pod))
+        bound = (Pod.from_api(pod) for pod in pods if not _has_ended(pod))
         for pod in sorted(bound, key=lambda pod: pod.created):
             read = read.bind(pod)
         return read
@@ -150,7 +150,7 @@ class Node:
         )
 
     def _with_member(self, pod: Pod) -> "Node":
-        amounts = counted(requests(pod))
+        amounts = scheduler_counts(requests(pod))
         before = self.remove(pod.uid)
         return replace(
             before,
@@ -162,7 +162,7 @@ class Node:
     def state_key(self) -> Hashable:
         """Equal for nodes that decide alike on pods new to them, whatever their pods are called."""
         books, host = self.books, self.host
-        devices = None if self.devices is None else _frozen(self.devices.used)
+        devices = None if self.devices is None else _hashable(self.devices.used)
         numas = {*range(len(host.zones)), *host.numa_ids}
         return (
             host.fingerprint,
@@ -187,7 +187,7 @@ class Node:
         topology = self.host.topology
         return 0 if topology is None else topology.all & ~self.books.used & ~self.host.reserved
 
-    def allocated(self, numa: int) -> Amounts | None:
+    def allocated_amounts(self, numa: int) -> Amounts | None:
         """What counts as taken of a NUMA node; None: nothing was ever recorded there.
 
         On an amplified node CPUs in pods' sets count amplified, also those of pods without recorded amounts.
@@ -202,7 +202,9 @@ class Node:
 
     def available(self) -> dict[int, dict[str, int]]:
         """NUMA id → what is left."""
-        return {zone.id: minus(zone.resources, self.allocated(zone.id) or {}) for zone in self.host.zones}
+        return {
+            zone.id: minus(zone.resources, self.allocated_amounts(zone.id) or {}) for zone in self.host.zones
+        }
 
     def use(self, numa: int) -> Use:
         """How a NUMA node is used, as exclusivity sees it."""
@@ -221,14 +223,14 @@ def merged_policy(node: str, pod: str) -> str | None:
     return pod or node
 
 
-def _frozen(value: object) -> Hashable:
+def _hashable(value: object) -> Hashable:
     """A mapping, or mappings of mappings, as a value that can be a key."""
     if isinstance(value, Mapping):
-        return frozenset((key, _frozen(item)) for key, item in value.items())
+        return frozenset((key, _hashable(item)) for key, item in value.items())
     return value
 
 
-def _finished(pod: Mapping[str, Any]) -> bool:
+def _has_ended(pod: Mapping[str, Any]) -> bool:
     """A pod object that has ended."""
     status = pod.get("status")
     return isinstance(status, Mapping) and status.get("phase") in _FINISHED

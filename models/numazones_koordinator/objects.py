@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from numazones.errors import NumazonesError
-from numazones_koordinator.amounts import parsed
+from numazones_koordinator.amounts import parse_amounts
 from numazones_koordinator.status import InvalidNode
 
 
@@ -59,4 +59,4 @@ def quantities(parent: Mapping[str, Any], name: str) -> dict[str, int]:
     Raises:
         InvalidQuantity: a value is no quantity.
     """
-    return parsed({str(key): value for key, value in mapping(parent, name).items()})
+    return parse_amounts({str(key): value for key, value in mapping(parent, name).items()})

@@ -12,9 +12,9 @@ from numazones_koordinator import annotations as api
 from numazones_koordinator.amounts import (
     Amounts,
     Counted,
-    counted,
     nothing,
     requests,
+    scheduler_counts,
 )
 from numazones_koordinator.annotation_json import UnreadableAnnotation
 from numazones_koordinator.annotations import (
@@ -94,7 +94,14 @@ class Request:
             except Rejected as rejected:
                 device_status = rejected.status
         request = cls(
-            pod, status, amounts, counted(amounts), numa, spec, devices=devices, device_status=device_status
+            pod,
+            status,
+            amounts,
+            scheduler_counts(amounts),
+            numa,
+            spec,
+            devices=devices,
+            device_status=device_status,
         )
         if nothing(amounts):
             return replace(request, status=SKIP)

@@ -51,10 +51,10 @@ def score_device(strategy: ScoringStrategy, asked: Amounts, total: Amounts, free
 
 def counts(name: str, asked: Counted) -> bool:
     """Whether a resource says anything about a pod."""
-    return name in _NATIVE or bool(asked.get(name)) or not _extended(name)
+    return name in _NATIVE or bool(asked.get(name)) or not _is_extended(name)
 
 
-def _extended(name: str) -> bool:
+def _is_extended(name: str) -> bool:
     """Resources that the scheduler counts by name, and that say nothing about pods without them."""
     return "/" in name or name.startswith(("hugepages-", "attachable-volumes-"))
 

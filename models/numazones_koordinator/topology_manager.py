@@ -47,7 +47,7 @@ class Exclusivity:
     uses: tuple[Use, ...]
     """Of the NUMA nodes 0, 1, … as released code lists them: it asks by id."""
 
-    def violated(self, numas: int) -> bool:
+    def violated_by(self, numas: int) -> bool:
         """The set mixes pods of one NUMA node with pods that span several.
 
         Raises:
@@ -102,7 +102,7 @@ class Merging:
         """Ids are so far apart that the scheduler may crash on them, somewhere in its walk."""
         return self.exclusive.required and self.every.bit_length() > len(self.exclusive.uses)
 
-    def preferred(self, providers: Sequence[Hints | None]) -> Hint | None:
+    def preferred_hint(self, providers: Sequence[Hints | None]) -> Hint | None:
         """The best set that all lists prefer, if that can be told by these hints alone.
 
         Asked with the hints up to some size: further, larger sets could not change it.
@@ -113,7 +113,7 @@ class Merging:
         if impossible:
             return None
         best = _best_preferred(self._eligible(lists), self.every, self.exclusive)
-        return None if best is None else self._settled(best)
+        return None if best is None else self._policy_outcome(best)
 
     def best(self, providers: Sequence[Hints | None]) -> Hint:
         """The best set of NUMA nodes, by all hints.
@@ -124,16 +124,16 @@ class Merging:
         """
         lists, impossible = _lists(providers)
         if self.policy == TopologyPolicy.BEST_EFFORT:
-            best = self._settled(self._merged(lists))
-            self.exclusive.violated(best.numas or self.every)
+            best = self._policy_outcome(self._best_combination(lists))
+            self.exclusive.violated_by(best.numas or self.every)
             return best
         if impossible:
             if self.policy == TopologyPolicy.RESTRICTED:
-                self.exclusive.violated(self.every)
+                self.exclusive.violated_by(self.every)
             raise unschedulable(*(f"Unsatisfied NUMA {name}" for name in impossible))
-        best = self._settled(self._merged(self._eligible(lists)))
+        best = self._policy_outcome(self._best_combination(self._eligible(lists)))
         if best.numas is not None:
-            self.exclusive.violated(best.numas)
+            self.exclusive.violated_by(best.numas)
         if not best.preferred:
             separator = "," if self.policy == TopologyPolicy.SINGLE_NUMA_NODE else " & "
             raise unschedulable(f"Unaligned NUMA Hint cause {separator.join(_summaries(providers))}")
@@ -145,7 +145,7 @@ class Merging:
             return lists
         return [[hint for hint in hints if _single(hint)] for hints in lists]
 
-    def _settled(self, best: Hint) -> Hint:
+    def _policy_outcome(self, best: Hint) -> Hint:
         """What the policy makes of the best combination."""
         if self.policy == TopologyPolicy.BEST_EFFORT and best.unsatisfied:
             return Hint(self.every, preferred=False)
@@ -153,13 +153,13 @@ class Merging:
             return Hint(None, best.preferred)
         return best
 
-    def _merged(self, lists: Sequence[Sequence[Hint]]) -> Hint:
+    def _best_combination(self, lists: Sequence[Sequence[Hint]]) -> Hint:
         """The best combination; if none is preferred only BestEffort asks which."""
         reached = self.every
         if self.gaps:
             narrowed = _reachable(lists, self.every)
             for numas in narrowed:
-                self.exclusive.violated(numas)
+                self.exclusive.violated_by(numas)
             reached = min(narrowed, default=self.every)
         best = _best_preferred(lists, self.every, self.exclusive)
         if best is not None:
@@ -168,7 +168,7 @@ class Merging:
             return Hint(reached, preferred=False)
         if any(hints is _IMPOSSIBLE for hints in lists):
             return Hint(self.every, preferred=False, unsatisfied=True)
-        return _walked(lists, self.every)
+        return _walk_outcome(lists, self.every)
 
 
 @lru_cache(maxsize=256)
@@ -213,14 +213,14 @@ def _best_preferred(lists: Sequence[Sequence[Hint]], every: int, exclusive: Excl
                 break
             offered[hint.numas] = hint.score
         else:
-            scores = offered if scores is None else _added(scores, offered)
+            scores = offered if scores is None else _score_sums(scores, offered)
     if scores is None:
-        return None if exclusive.violated(every) else Hint(every, preferred=True)
+        return None if exclusive.violated_by(every) else Hint(every, preferred=True)
     best: Found | None = None
     for numas, score in scores.items():
         # Devices may hint at NUMA nodes that the node does not list.
         inside = numas & every
-        if inside and not exclusive.violated(inside):
+        if inside and not exclusive.violated_by(inside):
             whole = inside == numas
             found = Found(inside, score if whole else 0, not whole)
             if best is None or replaces(found, best):
@@ -228,11 +228,11 @@ def _best_preferred(lists: Sequence[Sequence[Hint]], every: int, exclusive: Excl
     return None if best is None else Hint(best.numas, True, best.score, best.unsatisfied)
 
 
-def _added(scores: Mapping[int, int], offered: Mapping[int, int]) -> dict[int, int]:
+def _score_sums(scores: Mapping[int, int], offered: Mapping[int, int]) -> dict[int, int]:
     return {numas: score + offered[numas] for numas, score in scores.items() if numas in offered}
 
 
-def _walked(lists: Sequence[Sequence[Hint]], every: int) -> Hint:
+def _walk_outcome(lists: Sequence[Sequence[Hint]], every: int) -> Hint:
     """The outcome of the walk over all combinations, none of which is preferred."""
     offers = [
         [

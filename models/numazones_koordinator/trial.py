@@ -13,11 +13,11 @@ from numazones import cpuset
 from numazones.cpuset import CPUSet
 from numazones.errors import UnmodelledFeature
 from numazones.resources import CPU
-from numazones_koordinator.amounts import MICRO, NANO, Amounts, Counted, counted, milli, whole
+from numazones_koordinator.amounts import MICRO, NANO, Amounts, Counted, milli, scheduler_counts, whole
 from numazones_koordinator.annotations import CPUBindPolicy, CPUExclusivePolicy, NUMAResources
 from numazones_koordinator.cpu_accumulator import NOT_ENOUGH_CPUS, NoCPUs, Preference, take_cpus
 from numazones_koordinator.cpu_topology import CPUTopology
-from numazones_koordinator.host import amplified
+from numazones_koordinator.host import amplify_amounts
 from numazones_koordinator.node import Node, valid_topology
 from numazones_koordinator.request import CPUS_NOT_INTEGER, Request
 from numazones_koordinator.status import Code, Rejected, status, unresolvable, unschedulable
@@ -74,8 +74,10 @@ class Trials:
         """As they are scored: a bound pod's CPU amplified."""
         if self.bound and host.ratio > 1:
             cpu = {CPU: request.amounts[CPU]} if CPU in request.amounts else {}
-            self.amounts = {**request.amounts, **amplified(cpu, {CPU: host.ratio})}
-        self.counted: Counted = request.counted if self.amounts is request.amounts else counted(self.amounts)
+            self.amounts = {**request.amounts, **amplify_amounts(cpu, {CPU: host.ratio})}
+        self.counted: Counted = (
+            request.counted if self.amounts is request.amounts else scheduler_counts(self.amounts)
+        )
         self._available: dict[int, dict[str, int]] | None = None
         self._known: dict[int | None, Grant | Rejected] = {}
         self._left: dict[str, Mapping[int, int]] = {}
@@ -92,7 +94,7 @@ class Trials:
         """
         if numas not in self._known:
             try:
-                self._known[numas] = self._tried(numas)
+                self._known[numas] = self._try(numas)
             except Rejected as rejected:
                 self._known[numas] = rejected
         outcome = self._known[numas]
@@ -109,7 +111,7 @@ class Trials:
             Uncountable: as ``available``.
         """
         ids = numa_ids(numas)
-        for _, amount, left, _ in self._wanted():
+        for _, amount, left, _ in self._wanted_resources():
             rest = amount
             for numa in ids:
                 rest -= left.get(numa, 0)
@@ -137,7 +139,7 @@ class Trials:
             return False
         return sum(counts) == self.request.cpus <= self._bindable_cpus().bit_count()
 
-    def _tried(self, numas: int | None) -> Grant:
+    def _try(self, numas: int | None) -> Grant:
         shares: NUMAResources = ()
         if numas is not None:
             if not self.node.host.zones:
@@ -174,7 +176,7 @@ class Trials:
         free = self.node.free_cpus()
         for numa, resources in left.items():
             if resources.get(CPU):
-                inside = self._allowed(free & self.topology.numas.get(numa, 0)).bit_count() * 1000
+                inside = self._allowed_cpus(free & self.topology.numas.get(numa, 0)).bit_count() * 1000
                 if inside < milli(resources[CPU]):
                     resources[CPU] = inside * MICRO
 
@@ -188,7 +190,7 @@ class Trials:
             self._left[name] = {numa: left.get(name, 0) for numa, left in self.available().items()}
         return self._left[name]
 
-    def _wanted(self) -> Sequence[_Asked]:
+    def _wanted_resources(self) -> Sequence[_Asked]:
         """The resources asked for that NUMA nodes have at all."""
         if self._asked is None:
             listed = set().union(*self.available().values())
@@ -214,7 +216,7 @@ class Trials:
     def _of_one(self, numa: int) -> NUMAResources:
         given: dict[str, int] = {}
         short = []
-        for name, amount, left, whole_amount in self._wanted():
+        for name, amount, left, whole_amount in self._wanted_resources():
             part = min(left.get(numa, 0), whole_amount)
             if part:
                 given[name] = part
@@ -227,7 +229,7 @@ class Trials:
     def _of_several(self, ids: tuple[int, ...]) -> NUMAResources:
         given: dict[int, dict[str, int]] = {}
         short = []
-        for name, amount, left, _ in self._wanted():
+        for name, amount, left, _ in self._wanted_resources():
             rest, givers = amount, len(ids)
             for numa in self._order(ids, left):
                 part = min(left.get(numa, 0), self._part(name, rest, givers))
@@ -301,7 +303,7 @@ class Trials:
     def _bindable_cpus(self) -> CPUSet:
         """The free CPUs that a required bind policy leaves."""
         if self._bindable is None:
-            self._bindable = self._allowed(self.node.free_cpus())
+            self._bindable = self._allowed_cpus(self.node.free_cpus())
         return self._bindable
 
     def _cpus_of(self, topology: CPUTopology, shares: NUMAResources) -> Iterator[tuple[CPUSet, int]]:
@@ -333,7 +335,7 @@ class Trials:
         )
         return take_cpus(topology, free, count, preference)
 
-    def _allowed(self, cpus: CPUSet) -> CPUSet:
+    def _allowed_cpus(self, cpus: CPUSet) -> CPUSet:
         """The CPUs that a required bind policy leaves: whole cores, or one of each core."""
         topology = self.topology
         if not self.required or topology is None:

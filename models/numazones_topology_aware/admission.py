@@ -21,7 +21,7 @@ from numazones.kubelet.rejection import CREATE_CONTAINER_ERROR
 from numazones.pod import Pod
 from numazones_topology_aware import events
 from numazones_topology_aware.events import Outcome
-from numazones_topology_aware.node import Node, Told
+from numazones_topology_aware.node import ContainerUpdate, Node
 from numazones_topology_aware.request import CPUType
 from numazones_topology_aware.requirements import cgroup_of
 from numazones_topology_aware.sandbox import ContainerSpec, PodDevice, Sandbox
@@ -49,7 +49,7 @@ class ContainerAllocation:
     """Mask of NUMA nodes that its memory is accounted on."""
     memory: int
     """Bytes accounted."""
-    told: Told
+    update: ContainerUpdate
     """What the runtime is told for it; no CPUs: it is not pinned."""
     scheduling: SchedulingClass | None
 
@@ -79,14 +79,14 @@ class Admission:
     """All answers in order, the ends of init containers included."""
 
     @property
-    def told(self) -> dict[str, Told]:
+    def updates(self) -> dict[str, ContainerUpdate]:
         """Id (``UID/NAME``) of other pods' containers → what they are told. Worked out when asked for."""
-        told: dict[str, Told] = {}
+        updates: dict[str, ContainerUpdate] = {}
         for answer in self.answers:
             for name, changes in answer.updates.items():
-                told[name] = told.get(name, Told()).then(changes)
+                updates[name] = updates.get(name, ContainerUpdate()).then(changes)
         own = {_id(self.pod.uid, container.name) for container in self.pod.containers}
-        return {name: changes for name, changes in told.items() if name not in own}
+        return {name: changes for name, changes in updates.items() if name not in own}
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,6 +297,6 @@ def _allocation(outcome: Outcome) -> ContainerAllocation:
         reserved=grant.reserved,
         memory_nodes=grant.zone,
         memory=grant.memory,
-        told=outcome.own or Told(),
+        update=outcome.own or ContainerUpdate(),
         scheduling=scheduling_of(node, name),
     )

@@ -43,7 +43,7 @@ def of_container(sandbox: Sandbox, container: ContainerSpec, config: Configurati
     Raises:
         InvalidDocument: an affinity annotation of the pod is broken, for whichever container.
     """
-    own = _annotated(
+    own = _from_annotations(
         sandbox.name,
         sandbox.annotations.get(f"{DOMAIN}/affinity"),
         sandbox.annotations.get(f"{DOMAIN}/anti-affinity"),
@@ -92,7 +92,7 @@ def _same_pod(name: str) -> Expression:
 
 
 @lru_cache(maxsize=512)
-def _annotated(
+def _from_annotations(
     pod: str, affinity: str | None, anti_affinity: str | None
 ) -> Mapping[str, tuple[Affinity, ...]]:
     found: dict[str, list[Affinity]] = {}
@@ -140,9 +140,9 @@ def _affinity(item: Any, pod: str, default: int) -> Affinity:
     if isinstance(weight, bool) or not (
         isinstance(weight, int) or (isinstance(weight, float) and weight.is_integer())
     ):
-        raise InvalidDocument(f"the weight {go_yaml.shown(weight)} is not a whole number")
+        raise InvalidDocument(f"the weight {go_yaml.short_text(weight)} is not a whole number")
     if not -_INT32 <= weight < _INT32:
-        raise InvalidDocument(f"the weight {go_yaml.shown(weight)} is too large")
+        raise InvalidDocument(f"the weight {go_yaml.short_text(weight)} is too large")
     signed = int(weight) * default if weight else default
     if read.get("match") is None:
         raise InvalidDocument("an affinity needs a match")

@@ -55,7 +55,7 @@ def cache_groups(topology: Topology) -> tuple[CPUGroup, ...]:
                 assigned |= cpus
         if len(own) > 1:
             found.extend(own)
-    return _numbered(topology, found)
+    return _numbered_groups(topology, found)
 
 
 def _grouping_level(topology: Topology) -> int | None:
@@ -86,7 +86,7 @@ def _group(topology: Topology, cpus: CPUSet, *, number: int = 0, first: int | No
     )
 
 
-def _numbered(topology: Topology, groups: list[CPUGroup]) -> tuple[CPUGroup, ...]:
+def _numbered_groups(topology: Topology, groups: list[CPUGroup]) -> tuple[CPUGroup, ...]:
     by_die = True
     for group in sorted(groups, key=_with_die):
         for cpu in cpuset.ids(group.cpus):

@@ -109,7 +109,7 @@ class CPUState:
             for one in (pool.id, *pool.ancestors)
         )
 
-    def colocated(self, pool: int, kind: CPUType) -> int:
+    def colocated_count(self, pool: int, kind: CPUType) -> int:
         """Containers of a CPU type in the very pool."""
         return self.held[pool][_POSITION[kind]]
 
@@ -146,10 +146,10 @@ class CPUBooks:
     def account(self, pool: Pool, *, shared: int = 0, reserved: int = 0) -> None:
         """Add to what is granted; negative amounts take back."""
         if shared:
-            own, subtree = _added(pool, self.state.shared, self.state.subtree, shared)
+            own, subtree = _sums(pool, self.state.shared, self.state.subtree, shared)
             self.state = replace(self.state, shared=own, subtree=subtree)
         if reserved:
-            own, subtree = _added(pool, self.state.reserved, self.state.reserved_subtree, reserved)
+            own, subtree = _sums(pool, self.state.reserved, self.state.reserved_subtree, reserved)
             self.state = replace(self.state, reserved=own, reserved_subtree=subtree)
 
     def add(self, grant: Grant) -> None:
@@ -189,7 +189,7 @@ class CPUBooks:
             self.state = replace(self.state, idlers=tuple(idlers))
 
 
-def _added(
+def _sums(
     pool: Pool, own: tuple[int, ...], subtree: tuple[int, ...], amount: int
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     owns, subtrees = list(own), list(subtree)

@@ -33,7 +33,7 @@ class _Case:
     assessment: Assessment
     grant: Grant | None
 
-    def annotated(self, key: str) -> str | None:
+    def annotation(self, key: str) -> str | None:
         return self.known.sandbox.preference(key, self.known.spec.name)
 
     def flag(self, key: str) -> bool:

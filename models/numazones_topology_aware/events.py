@@ -11,7 +11,7 @@ from numazones.cpuset import CPUSet
 from numazones_topology_aware import requirements, topology_hints
 from numazones_topology_aware.cpu_state import CPUBooks, Grant
 from numazones_topology_aware.memory_types import PRESERVE
-from numazones_topology_aware.node import Known, Node, Told, followed_cpus, visible_cpus
+from numazones_topology_aware.node import ContainerUpdate, Known, Node, followed_cpus, visible_cpus
 from numazones_topology_aware.pool_selection import Assessment, PoolSelection
 from numazones_topology_aware.rejection import Rejection
 from numazones_topology_aware.request import CPUType
@@ -28,9 +28,9 @@ class Outcome:
     node: Node
     """The node afterwards."""
     error: Rejection | None = None
-    own: Told | None = None
+    own: ContainerUpdate | None = None
     """What a new container is created with; None unless one was."""
-    told: Mapping[str, Told] = field(default_factory=dict)
+    direct_updates: Mapping[str, ContainerUpdate] = field(default_factory=dict)
     """Container id → changes, except those of containers that merely follow their pools."""
     followers: bool = False
     """All containers that run on their pools' sharable CPUs are told these again."""
@@ -40,16 +40,16 @@ class Outcome:
     """Of the container that was to be placed, as far as the policy got."""
 
     @property
-    def updates(self) -> dict[str, Told]:
+    def updates(self) -> dict[str, ContainerUpdate]:
         """Container id → everything it is told, a newly created one excepted."""
-        updates = dict(self.told)
+        updates = dict(self.direct_updates)
         if self.followers:
-            for name, cpus in _followed(self.node, self.subject).items():
-                updates[name] = updates.get(name, Told()).then(Told(cpus=cpus))
+            for name, cpus in _followed_cpus(self.node, self.subject).items():
+                updates[name] = updates.get(name, ContainerUpdate()).then(ContainerUpdate(cpus=cpus))
         return updates
 
 
-def _followed(node: Node, subject: str) -> dict[str, CPUSet]:
+def _followed_cpus(node: Node, subject: str) -> dict[str, CPUSet]:
     """CPUs of all containers that follow their pools, the subject excepted."""
     policy, containers = node.policy, node.containers
     return {
@@ -89,10 +89,10 @@ def create(node: Node, sandbox: str, spec: ContainerSpec) -> Outcome:
     try:
         change.place(known)
     except Rejection as rejection:
-        return change.failed(rejection)
+        return change.failure(rejection)
     change.names[known.full_name] = spec.id
-    own = change.told.pop(spec.id, Told())
-    return replace(change.done(), own=own)
+    own = change.updates.pop(spec.id, ContainerUpdate())
+    return replace(change.outcome(), own=own)
 
 
 def stop(node: Node, container: str) -> Outcome:
@@ -105,8 +105,8 @@ def stop(node: Node, container: str) -> Outcome:
         del change.names[known.full_name]
     change.release(container)
     del change.containers[container]
-    change.told.pop(container, None)
-    return change.done()
+    change.updates.pop(container, None)
+    return change.outcome()
 
 
 class Change:
@@ -120,13 +120,13 @@ class Change:
         self.memory = node.memory
         self.containers = dict(node.containers)
         self.names = dict(node.names)
-        self.told = dict(node.pending)
+        self.updates = dict(node.pending)
         self.followers = False
         self.assessment: Assessment | None = None
 
     def learn(self, sandbox: Sandbox, spec: ContainerSpec) -> Known:
         """Remember a new container."""
-        wants = requirements.annotated(sandbox, spec.name) or requirements.estimated(
+        wants = requirements.from_annotation(sandbox, spec.name) or requirements.estimate(
             spec.cgroup, sandbox.qos, memory_capacity=self.policy.topology.memory_capacity
         )
         hints = topology_hints.of_container(sandbox, spec, self.policy.topology)
@@ -171,20 +171,22 @@ class Change:
             if grant is not None:
                 self.books.exchange(replace(grant, zone=zone))
                 if self.policy.config.pin_memory:
-                    self.tell(name, Told(mems=zone))
+                    self.tell(name, ContainerUpdate(mems=zone))
 
     def apply(self, grant: Grant) -> None:
         """Pin a container to what it was granted."""
         config = self.policy.config
         known = self.containers[grant.container]
-        told = Told()
+        update = ContainerUpdate()
         if config.pin_cpu:
-            told = Told(cpus=self._pinned(known, grant), shares=shares_of_milli(_weight(grant)))
+            update = ContainerUpdate(
+                cpus=self._pinned_cpus(known, grant), shares=shares_of_milli(_weight(grant))
+            )
         if grant.memory_types != PRESERVE:
-            told = replace(told, mems=grant.zone if config.pin_memory else 0)
-        self.tell(grant.container, told)
+            update = replace(update, mems=grant.zone if config.pin_memory else 0)
+        self.tell(grant.container, update)
 
-    def _pinned(self, known: Known, grant: Grant) -> CPUSet | None:
+    def _pinned_cpus(self, known: Known, grant: Grant) -> CPUSet | None:
         if grant.kind is CPUType.PRESERVE:
             return None
         if grant.kind is CPUType.RESERVED:
@@ -193,20 +195,20 @@ class Change:
             return followed_cpus(self.policy, self.books.state, known, grant)
         return visible_cpus(self.policy, known, grant.exclusive)
 
-    def tell(self, container: str, told: Told) -> None:
+    def tell(self, container: str, update: ContainerUpdate) -> None:
         """Note what a container is told, and remember it as the container's values."""
-        if told == Told():
+        if update == ContainerUpdate():
             return
-        self.told[container] = self.told.get(container, Told()).then(told)
+        self.updates[container] = self.updates.get(container, ContainerUpdate()).then(update)
         known = self.containers[container]
         self.containers[container] = replace(
             known,
-            cpus=known.cpus if told.cpus is None else told.cpus,
-            mems=known.mems if told.mems is None else told.mems,
-            cgroup=known.cgroup if told.shares is None else replace(known.cgroup, shares=told.shares),
+            cpus=known.cpus if update.cpus is None else update.cpus,
+            mems=known.mems if update.mems is None else update.mems,
+            cgroup=known.cgroup if update.shares is None else replace(known.cgroup, shares=update.shares),
         )
 
-    def node(self, pending: Mapping[str, Told]) -> Node:
+    def node(self, pending: Mapping[str, ContainerUpdate]) -> Node:
         """The node with what has changed so far."""
         return Node(
             policy=self.policy,
@@ -219,20 +221,20 @@ class Change:
             pending=pending,
         )
 
-    def done(self) -> Outcome:
+    def outcome(self) -> Outcome:
         """The answer to an event that succeeded."""
         return Outcome(
             node=self.node({}),
-            told=self.told,
+            direct_updates=self.updates,
             followers=self.followers and self.policy.config.pin_cpu,
             subject=self.subject,
             assessment=self.assessment,
         )
 
-    def failed(self, rejection: Rejection) -> Outcome:
+    def failure(self, rejection: Rejection) -> Outcome:
         """The answer to an event that failed."""
-        left = self.done()
-        pending = left.updates if left.followers else self.told
+        left = self.outcome()
+        pending = left.updates if left.followers else self.updates
         return Outcome(
             replace(left.node, pending=pending),
             error=rejection,

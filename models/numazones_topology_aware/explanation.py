@@ -41,18 +41,18 @@ class Explanation:
 
     def lines(self) -> tuple[str, ...]:
         """The whole story, one line per fact."""
-        told: list[str] = []
+        lines: list[str] = []
         for one in self.containers:
             owner = f"container {one.container}"
             if one.request:
-                told.append(f"{owner}: asks for {one.request}")
-            told.extend(
+                lines.append(f"{owner}: asks for {one.request}")
+            lines.extend(
                 f"{owner}: {better} comes before {worse}: {reason}"
                 for (better, reason), (worse, _) in islice(pairwise(one.ranking), _MAX_LISTED)
             )
-            told.append(f"{owner}: {one.verdict}")
-            told.extend(f"{owner}: {sentence}" for sentence in one.defects)
-        return (*told, *self.others)
+            lines.append(f"{owner}: {one.verdict}")
+            lines.extend(f"{owner}: {sentence}" for sentence in one.defects)
+        return (*lines, *self.others)
 
 
 def explain(admission: Admission) -> Explanation:
@@ -79,7 +79,7 @@ def _container(name: str, outcome: Outcome, given: ContainerAllocation | None) -
             for pool, reason in zip(ranking.order, (*ranking.reasons, ""), strict=True)
         )
     if given is not None:
-        verdict = _given(outcome.node, given)
+        verdict = _allocation_text(outcome.node, given)
     else:
         verdict = f"rejected: {outcome.error.message}" if outcome.error is not None else "not created"
     return ContainerExplanation(name, request, ranked, verdict, defects.found_in(outcome))
@@ -100,7 +100,7 @@ def _request(request: Request) -> str:
     return ", ".join(parts)
 
 
-def _given(node: Node, given: ContainerAllocation) -> str:
+def _allocation_text(node: Node, given: ContainerAllocation) -> str:
     parts = []
     if normal := given.exclusive & ~given.isolated:
         parts.append(f"exclusive CPUs {cpuset.format(normal)}")
@@ -111,7 +111,7 @@ def _given(node: Node, given: ContainerAllocation) -> str:
     elif given.kind is CPUType.PRESERVE:
         parts.append("no change of its CPUs")
     elif given.shared or not given.exclusive:
-        parts.append(f"{given.shared}m of the shared CPUs {_or_none(given.told.cpus, given.exclusive)}")
+        parts.append(f"{given.shared}m of the shared CPUs {_or_none(given.update.cpus, given.exclusive)}")
     parts.append(f"memory of NUMA nodes {cpuset.format(given.memory_nodes)}")
     return f"gets {', '.join(parts)} in {given.pool}"
 
@@ -123,15 +123,15 @@ def _or_none(cpus: CPUSet | None, without: CPUSet) -> str:
 def _others(admission: Admission) -> list[str]:
     sentences = []
     before, after = admission.before, admission.node
-    for name, told in sorted(admission.told.items()):
+    for name, update in sorted(admission.updates.items()):
         if name not in before.containers or name not in after.containers:
             continue
         owner = before.containers[name].full_name
         was, becomes = before.cpus_of(name), after.cpus_of(name)
-        if told.cpus is not None and was != becomes:
+        if update.cpus is not None and was != becomes:
             shown = cpuset.format(becomes) or "any CPU: no shared ones are left"
             sentences.append(f"{owner} moves from CPUs {cpuset.format(was)} to {shown}")
-        if told.mems is not None and told.mems != before.containers[name].mems:
-            nodes = cpuset.format(told.mems)
+        if update.mems is not None and update.mems != before.containers[name].mems:
+            nodes = cpuset.format(update.mems)
             sentences.append(f"{owner} may use memory of NUMA nodes {nodes}, so that this one fits")
     return sentences

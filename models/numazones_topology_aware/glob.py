@@ -11,7 +11,7 @@ class InvalidPattern(ValueError):
 def valid(pattern: str) -> bool:
     """Whether a text is a pattern."""
     try:
-        _compiled(pattern)
+        _compile(pattern)
     except InvalidPattern:
         return False
     return True
@@ -23,11 +23,11 @@ def matches(pattern: str, text: str) -> bool:
     Raises:
         InvalidPattern: the text is not a pattern.
     """
-    return _compiled(pattern).fullmatch(text) is not None
+    return _compile(pattern).fullmatch(text) is not None
 
 
 @lru_cache(maxsize=256)
-def _compiled(pattern: str) -> re.Pattern[str]:
+def _compile(pattern: str) -> re.Pattern[str]:
     """The pattern as an expression that takes linear time per star.
 
     What follows a star may match where it first can: only the last part has to try further.

@@ -60,7 +60,7 @@ def load(text: str, *, strict: bool = False) -> Any:
         raise InvalidDocument(f"no YAML: {error}") from error
 
 
-def shown(value: Any) -> str:
+def short_text(value: Any) -> str:
     """A value in a message; lists and mappings by kind alone, because aliases can make them enormous."""
     if isinstance(value, list):
         return "a list"
@@ -83,7 +83,7 @@ def text(value: Any) -> str:
         return str(value)
     if isinstance(value, float):
         return str(int(value)) if value.is_integer() else f"{value!r}"
-    raise InvalidDocument(f"{shown(value)} is not a text")
+    raise InvalidDocument(f"{short_text(value)} is not a text")
 
 
 def texts(value: Any) -> tuple[str, ...]:
@@ -95,7 +95,7 @@ def texts(value: Any) -> tuple[str, ...]:
     if value is None:
         return ()
     if not isinstance(value, list):
-        raise InvalidDocument(f"{shown(value)} is not a list")
+        raise InvalidDocument(f"{short_text(value)} is not a list")
     return tuple(text(item) for item in value)
 
 
@@ -108,7 +108,7 @@ def mapping(value: Any) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise InvalidDocument(f"{shown(value)} is not a mapping")
+        raise InvalidDocument(f"{short_text(value)} is not a mapping")
     return {text(key): item for key, item in value.items()}
 
 

@@ -134,7 +134,7 @@ def node_from_cluster(
         UnmodelledFeature: balloons; or the node is in a state that its pods don't explain, and where.
     """
     published = published_pools(topology)
-    node = Node.fresh(_completed(hardware, published), config)
+    node = Node.fresh(_complete(hardware, published), config)
     _check_tree(node, published)
     for pod in sorted(pods, key=lambda pod: (pod.created, pod.namespace, pod.name)):
         known = None if devices is None else devices.get(pod.uid, {})
@@ -153,7 +153,7 @@ def check_published(node: Node, published: Iterable[PublishedPool]) -> None:
     _check_pools(node, tuple(published))
 
 
-def _completed(hardware: Hardware, published: tuple[PublishedPool, ...]) -> Hardware:
+def _complete(hardware: Hardware, published: tuple[PublishedPool, ...]) -> Hardware:
     """The hardware with what the published pools tell of it."""
     isolated = hardware.isolated
     for pool in published:

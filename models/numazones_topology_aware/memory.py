@@ -118,7 +118,7 @@ class MemoryAllocator:
         """Bytes of a zone that no claim inside it uses; nodes without memory don't make it another zone."""
         zone &= self.of_types(self.present)
         used = state.zones.get(zone)
-        return self.capacity(zone) - (_used(state, zone) if used is None else used)
+        return self.capacity(zone) - (_used_bytes(state, zone) if used is None else used)
 
     def offer(
         self, state: MemoryState, *, owner: str, qos: QOSClass, size: int, affinity: int, types: int
@@ -132,12 +132,12 @@ class MemoryAllocator:
             return None, state
         claim = Claim(size, _PRIORITIES[qos], state.clock, start)
         left = _with_zone(state, start)
-        if not self._exceeded(left.zones, start, size):
+        if not self._is_exceeded(left.zones, start, size):
             return Offer(start, claim, {}), left
         books = _Books(self, state)
         books.assign(owner, claim)
         settled = books.settle(start)
-        left = replace(state, zones={zone: _used(state, zone) for zone in books.zones})
+        left = replace(state, zones={zone: _used_bytes(state, zone) for zone in books.zones})
         if not settled:
             return None, left
         moves = {name: books.claims[name].zone for name in books.moved if name != owner}
@@ -245,7 +245,7 @@ class MemoryAllocator:
                 return zone
         return "there is no normal memory within reach"
 
-    def _exceeded(self, zones: Mapping[int, int], start: int, size: int) -> bool:
+    def _is_exceeded(self, zones: Mapping[int, int], start: int, size: int) -> bool:
         """Whether any zone that touches the start is over-committed with a new claim of a size in it."""
         for zone, used in zones.items():
             if zone & start:
@@ -263,14 +263,14 @@ def _rings(node: MemoryNode) -> tuple[int, ...]:
     return tuple(rings[distance] for distance in sorted(rings))[1:]
 
 
-def _used(state: MemoryState, zone: int) -> int:
+def _used_bytes(state: MemoryState, zone: int) -> int:
     return sum(size for inner, (_, size) in state.own.items() if inner & zone == inner)
 
 
 def _with_zone(state: MemoryState, zone: int) -> MemoryState:
     if zone in state.zones:
         return state
-    return replace(state, zones={**state.zones, zone: _used(state, zone)})
+    return replace(state, zones={**state.zones, zone: _used_bytes(state, zone)})
 
 
 def _count(own: dict[int, tuple[int, int]], claim: Claim, step: int) -> None:

@@ -19,7 +19,7 @@ from numazones_topology_aware.topology_hints import Hint
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ContainerUpdate:
     """What the runtime is told to set for a container; None: nothing, an empty set: no pinning."""
 
     cpus: CPUSet | None = None
@@ -30,9 +30,9 @@ class Told:
     period: int | None = None
     memory_limit: int | None = None
 
-    def then(self, later: "Told") -> "Told":
+    def then(self, later: "ContainerUpdate") -> "ContainerUpdate":
         """Both, the later one's values counting."""
-        return Told(
+        return ContainerUpdate(
             self.cpus if later.cpus is None else later.cpus,
             self.mems if later.mems is None else later.mems,
             self.shares if later.shares is None else later.shares,
@@ -85,7 +85,7 @@ class Node:
     """Container id → grant."""
     names: Mapping[str, str] = field(default_factory=dict)
     """Full name → id of the container that was created last."""
-    pending: Mapping[str, Told] = field(default_factory=dict)
+    pending: Mapping[str, ContainerUpdate] = field(default_factory=dict)
     """Container id → what a failed event left to be told with the next successful one."""
 
     @classmethod

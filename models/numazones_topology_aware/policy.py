@@ -52,18 +52,18 @@ class Policy:
         allocator = CPUAllocator.of(topology)
         memory = MemoryAllocator(topology.memory_nodes)
         off = any(node.kind == PMEM and not node.normal for node in topology.memory_nodes.values())
-        return cls._configured(topology, config, allocator, memory, off=off)
+        return cls._configure(topology, config, allocator, memory, off=off)
 
-    def reconfigured(self, config: Configuration) -> "Policy":
+    def with_configuration(self, config: Configuration) -> "Policy":
         """The same machine with another configuration.
 
         Raises:
             StartFailed: the configuration does not fit the machine.
         """
-        return self._configured(self.topology, config, self.cpus, self.memory, off=self.cold_start_off)
+        return self._configure(self.topology, config, self.cpus, self.memory, off=self.cold_start_off)
 
     @classmethod
-    def _configured(
+    def _configure(
         cls,
         topology: Topology,
         config: Configuration,
@@ -73,7 +73,7 @@ class Policy:
         off: bool,
     ) -> "Policy":
         available = _available(topology, config)
-        reserved = _reserved(allocator, config, available)
+        reserved = _reserved_cpus(allocator, config, available)
         tree = Tree.build(topology, available=available, reserved=reserved)
         return cls(
             topology=topology,
@@ -112,7 +112,7 @@ def _available(topology: Topology, config: Configuration) -> CPUSet:
     return cpus & topology.online
 
 
-def _reserved(allocator: CPUAllocator, config: Configuration, available: CPUSet) -> CPUSet:
+def _reserved_cpus(allocator: CPUAllocator, config: Configuration, available: CPUSet) -> CPUSet:
     amount = config.reserved_cpu
     isolated = allocator.topology.isolated & available
     path = "spec.reservedResources.cpu"

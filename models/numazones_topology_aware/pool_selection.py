@@ -1,4 +1,4 @@
-"""Choosing a pool for one container: request, scores, ranking, then its CPUs and memory (``allocatePool``)."""
+"""The choice of a pool for one container, and of CPUs and memory in it (``allocatePool``)."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -110,7 +110,7 @@ class PoolSelection:
                     shared=shared,
                     free=free[pool.id],
                     priority=priority,
-                    colocated=state.colocated(pool.id, wanted.cpu.kind),
+                    colocated=state.colocated_count(pool.id, wanted.cpu.kind),
                     affinity=affinities[pool.id],
                     hints=self.hint_scores(pool) if hints else None,
                     offer=self.memory_offer(pool, wanted),
@@ -144,7 +144,7 @@ class PoolSelection:
     def hint_scores(self, pool: Pool) -> tuple[float, float]:
         """A pool's combined hint scores."""
         policy = self.policy
-        return topology_hints.combined(
+        return topology_hints.combine(
             [
                 topology_hints.score(hint, pool, policy.tree, policy.topology)
                 for _, hint in sorted(self.known.hints.items())

@@ -205,14 +205,14 @@ def _memory(topology: Topology, cpus: CPUSet, *, everything: bool) -> tuple[int,
         near = cpuset.of(number for number, node in nodes.items() if node.capacity)
     else:
         near = cpuset.of(number for number, node in nodes.items() if node.cpus & cpus)
-        near |= cpuset.of(_attached(topology, near))
+        near |= cpuset.of(_attached_nodes(topology, near))
     masks = [
         near & cpuset.of(number for number, node in nodes.items() if node.kind == kind) for kind in TYPES
     ]
     return masks[0], masks[1], masks[2]
 
 
-def _attached(topology: Topology, near: int) -> Iterator[int]:
+def _attached_nodes(topology: Topology, near: int) -> Iterator[int]:
     """NUMA nodes without CPUs of which a nearest DRAM node with CPUs is among the near ones."""
     nodes = topology.memory_nodes
     for number, node in nodes.items():

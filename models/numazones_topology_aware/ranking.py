@@ -102,11 +102,11 @@ def cpu_score(
     shared = free - part
     if not cpu.isolate or isolated < 0:
         shared -= _MILLI * cpu.full
-    preferred = _preferred(policy, cpu.priority) & state.sharable[pool.id]
+    preferred = _preferred_cpus(policy, cpu.priority) & state.sharable[pool.id]
     return isolated, shared, _MILLI * (preferred.bit_count() - cpu.full) - part
 
 
-def _preferred(policy: Policy, priority: Priority) -> int:
+def _preferred_cpus(policy: Policy, priority: Priority) -> int:
     """CPUs that count for a priority: for high all P-cores, which on a plain machine are all CPUs."""
     if priority is Priority.HIGH:
         return policy.topology.performance

@@ -111,7 +111,7 @@ def _cpu_request(
         return CPURequest(CPUType.NORMAL, 0, 0, 0, priority=default)
     if sandbox.qos is QOSClass.BURSTABLE:
         return CPURequest(CPUType.NORMAL, 0, amount, limit, priority=default)
-    return _guaranteed(config, sandbox, container, amount)
+    return _guaranteed_request(config, sandbox, container, amount)
 
 
 def _cpu_limit(qos: QOSClass, requirements: Requirements) -> int | None:
@@ -122,7 +122,7 @@ def _cpu_limit(qos: QOSClass, requirements: Requirements) -> int | None:
     return None if qos is QOSClass.BURSTABLE else 0
 
 
-def _guaranteed(config: Configuration, sandbox: Sandbox, container: str, amount: int) -> CPURequest:
+def _guaranteed_request(config: Configuration, sandbox: Sandbox, container: str, amount: int) -> CPURequest:
     """How a Guaranteed container's amount is split into exclusive and shared CPUs."""
     full, fraction = divmod(amount, _ONE_CPU)
     annotated_isolation, required = _isolation(sandbox, container)
@@ -217,7 +217,7 @@ def _cold_start(annotation: str | None) -> timedelta:
 
 def _duration(value: object) -> timedelta:
     if not isinstance(value, str):
-        raise InvalidDocument(f"{go_yaml.shown(value)} is not a duration such as 60s")
+        raise InvalidDocument(f"{go_yaml.short_text(value)} is not a duration such as 60s")
     return duration.parse(value.removeprefix("+"))
 
 

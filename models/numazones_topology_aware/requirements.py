@@ -56,7 +56,7 @@ class Requirements:
         )
 
 
-def annotated(sandbox: Sandbox, container: str) -> Requirements | None:
+def from_annotation(sandbox: Sandbox, container: str) -> Requirements | None:
     """The requirements that the pod's annotation gives a container; None where it gives none."""
     text = sandbox.annotations.get(ANNOTATION)
     if text is None:
@@ -86,7 +86,7 @@ def _from_api(resources: Mapping[str, Any]) -> Requirements:
     )
 
 
-def estimated(cgroup: CGroup, qos: QOSClass, *, memory_capacity: int) -> Requirements:
+def estimate(cgroup: CGroup, qos: QOSClass, *, memory_capacity: int) -> Requirements:
     """What the plugin makes of cgroup values.
 
     ``memory_capacity`` is the machine's, in bytes.

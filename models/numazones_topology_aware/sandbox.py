@@ -94,7 +94,7 @@ class CGroup:
     """Bytes."""
     oom_score: int = 0
 
-    def updated(self, update: "CGroup") -> "CGroup":
+    def with_update(self, update: "CGroup") -> "CGroup":
         """With the values of an update; what an update leaves at 0 stays."""
         return replace(
             self,

@@ -37,12 +37,12 @@ class Hint:
     @property
     def cpu_set(self) -> CPUSet:
         """The CPUs; none where the list is unreadable."""
-        return _listed(self.cpus)
+        return _cpu_mask(self.cpus)
 
     def stray(self, cpus: CPUSet, topology: Topology) -> CPUSet:
         """CPUs that lie elsewhere than the hint says, as far as it says anything."""
         stray = 0
-        for allowed in (self.cpu_set, topology.cpus_of_numas(cpuset.ids(_listed(self.numas)))):
+        for allowed in (self.cpu_set, topology.cpus_of_numas(cpuset.ids(_cpu_mask(self.numas)))):
             if allowed:
                 stray |= cpus & ~allowed
         return stray
@@ -68,10 +68,10 @@ def of_container(sandbox: Sandbox, container: ContainerSpec, topology: Topology)
     if "pod-resources" in sources:
         for entry in listed:
             provider = f"{POD_RESOURCES}{entry.resource}"
-            if entry.numas and not filters.denied(provider):
+            if entry.numas and not filters.denies(provider):
                 # Of several entries of one resource the last counts.
                 hints[provider] = Hint(numas=",".join(map(str, entry.numas)))
-    return {provider: _resolved(hint, topology) for provider, hint in hints.items()}
+    return {provider: _resolve(hint, topology) for provider, hint in hints.items()}
 
 
 def wants_device_hints(sandbox: Sandbox, container: str) -> bool:
@@ -93,7 +93,7 @@ def score(hint: Hint, pool: Pool, tree: Tree, topology: Topology) -> float:
     return _socket_score(hint, pool, tree, topology) if hint.sockets else 0.0
 
 
-def combined(scores: list[float]) -> tuple[float, float]:
+def combine(scores: list[float]) -> tuple[float, float]:
     """Product of all scores, and of those that are not zero (0 if there are none)."""
     if not scores:
         return 0.0, 0.0
@@ -208,7 +208,7 @@ class _Filters:
         ]
         return cls(*lists)
 
-    def denied(self, path: str) -> bool:
+    def denies(self, path: str) -> bool:
         """Denied and not allowed after all."""
         denied = self.deny.includes(path) if self.deny is not None else False
         if denied is None:
@@ -227,7 +227,7 @@ def _device_hints(
         ),
         None,
     )
-    if device is not None and not filters.denied(f"{_SYS_DEVICES}{device.path}"):
+    if device is not None and not filters.denies(f"{_SYS_DEVICES}{device.path}"):
         found = _nearest_hint(device.path, hardware)
         if found is not None:
             yield found
@@ -257,14 +257,14 @@ def _own_hint(device: Device, hardware: Hardware) -> Hint:
     return Hint(sockets=hint.numas)
 
 
-def _resolved(hint: Hint, topology: Topology) -> Hint:
+def _resolve(hint: Hint, topology: Topology) -> Hint:
     if hint.cpus or not hint.numas:
         return hint
-    numas = cpuset.ids(_listed(hint.numas))
+    numas = cpuset.ids(_cpu_mask(hint.numas))
     return replace(hint, cpus=cpuset.format(topology.cpus_of_numas(numas) & topology.online))
 
 
-def _listed(text: str) -> int:
+def _cpu_mask(text: str) -> int:
     try:
         return go.parse_cpu_list(text)
     except ValueError:

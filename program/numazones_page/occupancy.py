@@ -151,7 +151,7 @@ def _koordinator(state: KoordinatorNode) -> Occupancy:
     zones = []
     for numa, cpus in sorted(topology.numas.items()):
         whole = milli(host.zone_of.get(numa, {}).get(MEMORY, 0)) // _MILLI
-        held = milli((state.allocated(numa) or {}).get(MEMORY, 0)) // _MILLI
+        held = milli((state.allocated_amounts(numa) or {}).get(MEMORY, 0)) // _MILLI
         zones.append(
             ZoneUse(
                 numa,

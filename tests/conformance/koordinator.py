@@ -11,7 +11,7 @@ from typing import Any
 from numazones import cpuset
 from numazones.errors import NumazonesError
 from numazones.pod import Pod
-from numazones_koordinator.amounts import counted, minus
+from numazones_koordinator.amounts import minus, scheduler_counts
 from numazones_koordinator.cycle import Candidate
 from numazones_koordinator.node import Node
 from numazones_koordinator.request import Request
@@ -130,14 +130,14 @@ class _Cluster:
         topology = node.host.topology
         valid = topology is not None and topology.valid
         allocated = {
-            str(numa): counted(minus(taken, {}))
+            str(numa): scheduler_counts(minus(taken, {}))
             for numa in node.host.numa_ids
-            if (taken := node.allocated(numa)) is not None
+            if (taken := node.allocated_amounts(numa)) is not None
         }
         state: dict[str, Any] = {
             "freeCPUs": cpuset.format(node.free_cpus()) if valid else "",
             "numaStatus": [str(node.use(numa)) for numa in range(len(node.host.zones))] or None,
-            "available": {str(numa): counted(left) for numa, left in node.available().items()},
+            "available": {str(numa): scheduler_counts(left) for numa, left in node.available().items()},
         }
         if allocated:
             state["allocated"] = allocated
@@ -145,7 +145,9 @@ class _Cluster:
             state["error"] = INVALID_TOPOLOGY
         if self.devices and node.devices is not None:
             state["freeDevices"] = {
-                type_: {str(minor): counted(left) for minor, left in node.devices.free(type_).items()}
+                type_: {
+                    str(minor): scheduler_counts(left) for minor, left in node.devices.free(type_).items()
+                }
                 for type_ in node.devices.types()
             }
         return state
@@ -240,15 +242,17 @@ class _Cycle:
         if self.cluster.devices and self.request.devices is not None:
             outcome["deviceReserve"] = _status(device_status)
         if not device_status.success:
-            self.cluster.nodes[name] = candidate.unreserved(grant)
+            self.cluster.nodes[name] = candidate.node_after_unreserve(grant)
             return
-        self.cluster.nodes[name] = candidate.placed(grant, devices)
+        self.cluster.nodes[name] = candidate.node_with_pod(grant, devices)
         self.cluster.places[self.pod.uid] = name
         if grant is not None:
             outcome.update(_grant(grant))
         if devices:
             outcome["devices"] = {
-                type_: [{"minor": minor, "resources": counted(given)} for minor, given in sorted(parts)]
+                type_: [
+                    {"minor": minor, "resources": scheduler_counts(given)} for minor, given in sorted(parts)
+                ]
                 for type_, parts in devices.items()
             }
         spec = candidate.resource_spec()
@@ -316,6 +320,6 @@ def _grant(grant: Grant) -> dict[str, Any]:
     told: dict[str, Any] = {"cpuset": cpuset.format(grant.cpus)}
     if grant.numa_resources:
         told["numaNodeResources"] = [
-            {"numa": numa, "resources": counted(given)} for numa, given in grant.numa_resources
+            {"numa": numa, "resources": scheduler_counts(given)} for numa, given in grant.numa_resources
         ]
     return told

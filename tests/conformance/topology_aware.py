@@ -10,7 +10,7 @@ from numazones_topology_aware import events, memory_types
 from numazones_topology_aware.config import Configuration
 from numazones_topology_aware.cpu_state import Grant
 from numazones_topology_aware.events import Outcome
-from numazones_topology_aware.node import Node, Told
+from numazones_topology_aware.node import ContainerUpdate, Node
 from numazones_topology_aware.pool_selection import Assessment
 from numazones_topology_aware.rejection import StartFailed
 from numazones_topology_aware.scheduling import scheduling_of
@@ -171,23 +171,23 @@ def _outcome(outcome: Outcome) -> Expectation:
 
 
 def _updates(outcome: Outcome) -> Expectation:
-    return {name: _told(told) for name, told in sorted(outcome.updates.items())}
+    return {name: _update_values(update) for name, update in sorted(outcome.updates.items())}
 
 
-def _told(told: Told) -> Expectation:
+def _update_values(update: ContainerUpdate) -> Expectation:
     values = {
-        "cpus": cpuset.format(told.cpus or 0),
-        "mems": cpuset.format(told.mems or 0),
-        "shares": told.shares,
-        "quota": told.quota,
-        "period": told.period,
-        "memoryLimit": told.memory_limit,
+        "cpus": cpuset.format(update.cpus or 0),
+        "mems": cpuset.format(update.mems or 0),
+        "shares": update.shares,
+        "quota": update.quota,
+        "period": update.period,
+        "memoryLimit": update.memory_limit,
     }
     return {key: value for key, value in values.items() if value}
 
 
 def _adjustment(outcome: Outcome, container: str) -> Expectation:
-    adjustment = _told(outcome.own or Told())
+    adjustment = _update_values(outcome.own or ContainerUpdate())
     chosen = scheduling_of(outcome.node, container)
     if chosen is not None and chosen.scheduler is not None:
         adjustment["scheduler"] = {

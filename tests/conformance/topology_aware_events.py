@@ -17,7 +17,7 @@ from numazones_topology_aware.cpu_state import CPUState, Grant
 from numazones_topology_aware.events import Change, Outcome
 from numazones_topology_aware.memory import NoMemory
 from numazones_topology_aware.memory_types import DRAM, HBM, PMEM
-from numazones_topology_aware.node import Known, Node, Told
+from numazones_topology_aware.node import ContainerUpdate, Known, Node
 from numazones_topology_aware.pool_selection import is_idle
 from numazones_topology_aware.rejection import Rejection, StartFailed
 from numazones_topology_aware.request import CPUType
@@ -40,12 +40,12 @@ def resize(node: Node, container: str, update: CGroup) -> Outcome:
     if known is None:
         return Outcome(node)
     change = Change(node, container)
-    merged = known.cgroup.updated(update)
+    merged = known.cgroup.with_update(update)
     capacity = node.policy.topology.memory_capacity
-    wants = requirements.estimated(merged, known.sandbox.qos, memory_capacity=capacity)
+    wants = requirements.estimate(merged, known.sandbox.qos, memory_capacity=capacity)
     if wants.adds_nothing_to(known.wants):
         _repeat(change, replace(known, resized=wants))
-        return change.done()
+        return change.outcome()
     before = node.grants.get(container)
     known = replace(known, resized=wants)
     change.containers[container] = known
@@ -53,8 +53,8 @@ def resize(node: Node, container: str, update: CGroup) -> Outcome:
     try:
         change.place(known, hinted_pool=None if before is None else node.pools[before.pool].name)
     except Rejection as rejection:
-        return change.failed(rejection)
-    return change.done()
+        return change.failure(rejection)
+    return change.outcome()
 
 
 def _repeat(change: Change, known: Known) -> None:
@@ -67,7 +67,7 @@ def _repeat(change: Change, known: Known) -> None:
     cgroup = known.cgroup
     change.tell(
         name,
-        Told(
+        ContainerUpdate(
             cpus=change.before.cpus_of(name) or None,
             mems=known.mems or None,
             shares=cgroup.shares or None,
@@ -87,16 +87,16 @@ def finish_cold_start(node: Node, container: str) -> Outcome:
     grant = change.books.grants.get(container)
     if grant is None:
         return replace(
-            change.done(), error=Rejection(f"container {container} holds nothing", code="no-grant")
+            change.outcome(), error=Rejection(f"container {container} holds nothing", code="no-grant")
         )
     memory = node.policy.memory
     types = memory.types_of(grant.zone) | DRAM
     try:
         zones, change.memory = memory.widen(node.memory, container, types)
     except NoMemory:
-        return change.done()
+        return change.outcome()
     change.move_memory(zones)
-    return change.done()
+    return change.outcome()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ def reconfigure(node: Node, config: Configuration) -> Reconfiguration:
 def _apply(node: Node, config: Configuration) -> Outcome:
     frozen = {name: replace(known, cpus=node.cpus_of(name)) for name, known in node.containers.items()}
     try:
-        policy = node.policy.reconfigured(config)
+        policy = node.policy.with_configuration(config)
         copies = [_copy(grant, node, policy.tree.by_name) for grant in node.grants.values()]
     except StartFailed as error:
         return Outcome(node, error=Rejection(str(error), code="reconfigure"))
@@ -140,11 +140,11 @@ def _apply(node: Node, config: Configuration) -> Outcome:
         errors = _place_anew(change, {copy.container: pools[copy.pool].name for copy in copies})
         if errors:
             return Outcome(
-                replace(node, memory=change.memory, containers=change.containers, pending=change.told),
+                replace(node, memory=change.memory, containers=change.containers, pending=change.updates),
                 error=errors[0],
             )
     change.followers = True
-    return change.done()
+    return change.outcome()
 
 
 def _copy(grant: Grant, node: Node, pools: dict[str, int]) -> Grant:

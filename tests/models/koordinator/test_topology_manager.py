@@ -56,7 +56,7 @@ def merge(
 def test_exclusivity_keeps_pods_of_one_numa_node_and_spanning_ones_apart(
     states: tuple[Use, Use], numas: int, word: str, *, violated: bool
 ) -> None:
-    assert exclusivity(word, states).violated(numas) is violated
+    assert exclusivity(word, states).violated_by(numas) is violated
 
 
 def test_the_same_set_preferred_by_all_wins_by_size_then_score_then_lower_ids() -> None:
@@ -120,7 +120,7 @@ def test_the_scheduler_crashes_on_words_and_ids_it_does_not_know() -> None:
     with pytest.raises(SchedulerCrash, match="looks up NUMA node 5"):
         gaps.best([{"cpu": []}])
     assert gaps.best([{"cpu": [likes(1)]}]) == likes(1)
-    assert gaps.preferred([{"cpu": [likes(1)]}]) is None
+    assert gaps.preferred_hint([{"cpu": [likes(1)]}]) is None
     spared = Merging("Restricted", (0, 5), exclusivity("Preferred", (IDLE, IDLE)))
     assert spared.best([{"cpu": [likes(1 << 5)]}]) == likes(1 << 5)
 
@@ -201,7 +201,7 @@ def test_a_preferred_set_is_found_as_by_the_released_walk(lists: list[list[Hint]
     for chosen in product(*lists):
         numas = chosen[0].numas or 0
         preferred = all(hint.preferred and hint.numas == numas for hint in chosen)
-        if preferred and not exclusive.violated(numas):
+        if preferred and not exclusive.violated_by(numas):
             hint = Hint(numas, True, sum(hint.score for hint in chosen))
             if best is None or replaces(
                 Found(numas, hint.score, False), Found(best.numas or 0, best.score, False)
@@ -209,6 +209,6 @@ def test_a_preferred_set_is_found_as_by_the_released_walk(lists: list[list[Hint]
                 best = hint
     providers = [{str(index): offered for index, offered in enumerate(lists)}]
     merging = Merging("BestEffort", tuple(range(NUMAS)), exclusive)
-    assert merging.preferred(providers) == best
+    assert merging.preferred_hint(providers) == best
     if best is not None:
         assert merging.best(providers) == best

@@ -34,9 +34,9 @@ def test_a_pod_gets_exclusive_and_shared_cpus_of_one_numa_node() -> None:
     assert given.pool == "NUMA node #1"
     assert cpuset.format(given.exclusive) == "4"
     assert given.shared == 500
-    assert given.told.cpus == cpuset.parse("4-7")
-    assert given.told.mems == cpuset.parse("1")
-    assert given.told.shares == 512
+    assert given.update.cpus == cpuset.parse("4-7")
+    assert given.update.mems == cpuset.parse("1")
+    assert given.update.shares == 512
     exported = ['ALL_MEMS="1"', 'DRAM_MEMS="1"', 'EXCLUSIVE_CPUS="4"', 'SHARED_CPUS="5-7"']
     assert exported_variables(admission.node, "uid-a/c") == exported
 
@@ -48,7 +48,7 @@ def test_others_are_told_that_their_shared_cpus_shrank() -> None:
     second = admit(first, guaranteed("b", "4"))
     before, after = told(first, "a"), told(second.node, "a")
     assert before != after
-    assert second.told["uid-a/c"].cpus == cpuset.parse(after)
+    assert second.updates["uid-a/c"].cpus == cpuset.parse(after)
     assert any("default/a/c moves from CPUs" in line for line in explain(second).lines())
 
 

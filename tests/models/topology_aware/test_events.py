@@ -3,7 +3,7 @@
 from numazones import cpuset
 from numazones.demand import QOSClass
 from numazones_topology_aware.events import create, remove_pod, run_pod, stop
-from numazones_topology_aware.node import Node, Told
+from numazones_topology_aware.node import ContainerUpdate, Node
 from numazones_topology_aware.sandbox import CGroup, ContainerSpec, Sandbox
 from tests.conformance.topology_aware_events import (
     exported_variables,
@@ -44,7 +44,7 @@ def test_a_resize_moves_amounts_within_the_pool() -> None:
 def test_an_identical_resize_sends_everything_again() -> None:
     first = create(node(), "b", ContainerSpec("a", "c", SHARED)).node
     outcome = resize(first, "a", CGroup())
-    assert outcome.updates["a"] == Told(
+    assert outcome.updates["a"] == ContainerUpdate(
         first.cpus_of("a"), first.containers["a"].mems, 102, 20_000, 100_000, 64 * MIB
     )
     assert outcome.node.grants == first.grants
@@ -146,5 +146,5 @@ def test_reserved_containers_count_nothing_after_a_reconfiguration() -> None:
 
 def test_nothing_is_pinned_where_pinning_is_off() -> None:
     outcome = create(node(pin_cpu=False, pin_memory=False), "g", ContainerSpec("a", "c", ONE_CPU))
-    assert outcome.own == Told(mems=0)
+    assert outcome.own == ContainerUpdate(mems=0)
     assert not outcome.followers

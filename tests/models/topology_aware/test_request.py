@@ -284,7 +284,7 @@ def test_the_kubelet_asks_for_shares_quota_and_limit() -> None:
     ],
 )
 def test_requirements_are_estimated_from_cgroup_values(qos: str, cgroup: CGroup, wants: Requirements) -> None:
-    assert requirements.estimated(cgroup, QOSClass(qos), memory_capacity=CAPACITY) == wants
+    assert requirements.estimate(cgroup, QOSClass(qos), memory_capacity=CAPACITY) == wants
 
 
 @pytest.mark.parametrize(
@@ -301,11 +301,11 @@ def test_requirements_are_estimated_from_cgroup_values(qos: str, cgroup: CGroup,
 )
 def test_requirements_may_be_annotated(text: object, wants: Requirements | None) -> None:
     annotations = {requirements.ANNOTATION: json.dumps(text)}
-    assert requirements.annotated(Sandbox("s", "p", "n", annotations=annotations), "c") == wants
+    assert requirements.from_annotation(Sandbox("s", "p", "n", annotations=annotations), "c") == wants
 
 
 def test_an_annotation_that_is_no_json_is_passed_over() -> None:
     assert (
-        requirements.annotated(Sandbox("s", "p", "n", annotations={requirements.ANNOTATION: "{"}), "c")
+        requirements.from_annotation(Sandbox("s", "p", "n", annotations={requirements.ANNOTATION: "{"}), "c")
         is None
     )

@@ -7,7 +7,7 @@ from numazones_topology_aware.node import Node
 from numazones_topology_aware.rejection import PluginCrash
 from numazones_topology_aware.sandbox import ContainerDevice, ContainerSpec, PodDevice, Sandbox
 from numazones_topology_aware.topology import Topology
-from numazones_topology_aware.topology_hints import Hint, combined, of_container, score
+from numazones_topology_aware.topology_hints import Hint, combine, of_container, score
 from tests.models.topology_aware.machines import GIB, configuration, hardware
 
 DEVICES = (
@@ -152,4 +152,4 @@ def test_l3_pools_outside_numa_pools_crash_the_plugin_for_memory_without_cpus() 
     [([], (0, 0)), ([0.5, 0.5], (0.25, 0.25)), ([0, 0.5, 0.5], (0, 0.25)), ([0, 0], (0, 0))],
 )
 def test_scores_are_multiplied_with_and_without_zeros(found: list[float], both: tuple[float, float]) -> None:
-    assert combined(found) == both
+    assert combine(found) == both
