@@ -365,13 +365,13 @@ HTTPS = {"server": "https://127.0.0.1:1"}
             "certificate-authority is not a PEM certificate",
         ),
         ({"cluster": HTTPS | {"certificate-authority": "none.crt"}}, "none.crt"),
-        ({"cluster": HTTPS, "user": {"client-certificate-data": encoded(b"x")}}, "not matching PEM pair"),
+        ({"cluster": HTTPS, "user": {"client-certificate-data": encoded(b"x")}}, "not a matching PEM pair"),
         (
             {
                 "cluster": HTTPS,
                 "user": {"client-certificate-data": encoded(b"x"), "client-key-data": encoded(b"y")},
             },
-            "client-certificate and client-key are not matching PEM pair",
+            "client-certificate and client-key are not a matching PEM pair",
         ),
     ],
 )

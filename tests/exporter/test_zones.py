@@ -343,7 +343,7 @@ def test_reserved_cpus_that_nothing_tells_are_left_out_not_guessed() -> None:
     assert row == Resource(name="cpu", capacity="4", assigned="0")
     assert statuses(found)[0].cpus is None
     assert (
-        "the reserved CPUs are only told by the kubelet configuration and by podresources"
+        "the reserved CPUs are unknown: neither the kubelet configuration nor podresources could be read"
         in (condition(found, "Ready")[2])
     )
 
@@ -449,7 +449,7 @@ def test_dynamic_resources_are_shown_with_their_holder_and_counted_nowhere() -> 
     assert rows(found, "gpu.example") == [None, None]
 
 
-# podresources standing in
+# podresources in place of state files
 
 
 def test_pod_level_memory_stands_in_once_not_twice() -> None:
