@@ -143,7 +143,7 @@ def test_outside_a_pod_there_is_no_service_account(monkeypatch: pytest.MonkeyPat
         in_cluster()
 
 
-def test_a_pod_without_service_account_is_told_so(pod_files: Path) -> None:
+def test_a_pod_without_service_account_is_reported(pod_files: Path) -> None:
     (pod_files / "ca.crt").unlink()
     with pytest.raises(ConfigError, match=r"ca\.crt.*let the pod mount its service account"):
         in_cluster(directory=pod_files)
@@ -244,7 +244,7 @@ def test_the_official_client_is_imported_for_kubeconfigs_only() -> None:
 @pytest.mark.parametrize(
     ("kubeconfig_given", "said"), [(True, "http://127.0.0.1:1"), (False, "no API server is configured")]
 )
-def test_a_user_without_a_name_and_a_home_gets_by(
+def test_a_user_without_name_and_home_directory_works(
     tmp_path: Path, *, kubeconfig_given: bool, said: str
 ) -> None:
     path = str(kubeconfig(tmp_path / "config")) if kubeconfig_given else None

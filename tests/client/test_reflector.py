@@ -178,7 +178,7 @@ async def test_after_410_it_lists_again_and_forgets_what_has_vanished() -> None:
         assert restarts == ["expired"]
 
 
-async def test_a_stream_that_falls_silent_is_opened_anew_without_complaint(
+async def test_a_silent_watch_is_opened_again_without_a_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     server = Server()

@@ -13,7 +13,7 @@ def pod(name: str, *, phase: str = "Running", deleting: bool = True) -> NodePod:
     return NodePod("ns", name, f"uid-{name}", phase, "Guaranteed", deleting=deleting)
 
 
-def test_nobody_hurries_while_no_pod_leaves() -> None:
+def test_without_terminating_pods_the_node_is_not_read_early() -> None:
     terminating = TerminatingPods()
     for observation in (
         Observation("node"),
@@ -25,7 +25,7 @@ def test_nobody_hurries_while_no_pod_leaves() -> None:
         assert terminating.pause_after(observation) is None
 
 
-def test_a_restarted_kubelet_is_asked_again_until_it_has_heard_of_its_pods() -> None:
+def test_a_restarted_kubelet_is_read_again_until_it_lists_its_pods() -> None:
     terminating = TerminatingPods()
     unheard = seen(pod("a", deleting=False))
     pauses = [terminating.pause_after(unheard) for _ in range(9)]
@@ -33,7 +33,7 @@ def test_a_restarted_kubelet_is_asked_again_until_it_has_heard_of_its_pods() -> 
     assert terminating.pause_after(seen(pod("a", deleting=False), listed=("a",))) is None
 
 
-def test_the_pauses_grow_to_a_bound_and_begin_anew_with_every_pod_that_sets_out() -> None:
+def test_pauses_grow_to_a_maximum_and_start_again_with_every_new_terminating_pod() -> None:
     terminating = TerminatingPods()
     first = seen(pod("a"), listed=("a",))
     pauses = [terminating.pause_after(first) for _ in range(9)]
