@@ -160,7 +160,7 @@ class ZonePublisher:
         for zone in zones:
             if not zone.metadata.owner_references:
                 raise MissingOwner(
-                    f"cannot publish {zone.metadata.name}: the API server gave no uid for Node "
+                    f"cannot publish {zone.metadata.name}: the API server did not give the uid of Node "
                     f"{self._node_name}; check --node-name against kubectl get nodes"
                 )
         try:

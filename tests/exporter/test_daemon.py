@@ -377,7 +377,7 @@ async def test_missing_definitions_are_named_with_the_cure_and_waited_for(
 
 async def test_a_node_the_api_server_does_not_know_is_named_with_the_cure(node: SimulatedNode) -> None:
     async with node.exporting(interval=0.3, node_name="mistyped") as url:
-        cure = "gave no uid for Node mistyped; check --node-name against kubectl get nodes"
+        cure = "did not give the uid of Node mistyped; check --node-name against kubectl get nodes"
         await unhealthy(url, cure, 'nodes "mistyped" not found')
     assert await node.client.list(NUMAZONES) == []
 
