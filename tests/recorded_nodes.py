@@ -1,8 +1,15 @@
 """Recorded nodes as the tests use them: where their files are, and the flags that point there."""
 
+import json
 import tarfile
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner
+
+from numazones_exporter.main import main
 
 SAMPLE = Path(__file__).parent / "data" / "recordings" / "one-node"
 SHARED = "recordings/four-nodes"
@@ -58,3 +65,13 @@ def unpack(directory: Path, target: Path) -> Path:
     with tarfile.open(directory / "sys.tar.gz") as archive:
         archive.extractall(target, filter="data")
     return target
+
+
+@cache
+def printed_zones(*flags: str) -> list[dict[str, Any]]:
+    """Return the zones that ``numazones-exporter --once`` prints with these flags."""
+    result = CliRunner().invoke(main, [*flags, "-o", "json"])
+    assert result.exit_code == 0, result.output
+    document = json.loads(result.stdout)
+    assert (document["apiVersion"], document["kind"]) == ("v1", "List")
+    return list(document["items"])

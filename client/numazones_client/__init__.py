@@ -1,4 +1,4 @@
-"""The one way this project talks to a Kubernetes API server: small, asynchronous, frugal.
+"""The client for Kubernetes API servers that all programs use: small and asynchronous.
 
 The exporter runs on every node within a few dozen MiB, and the operator reads fifty thousand pods in
 seconds; the official client's typed models serve neither, so this client moves bytes and plain

@@ -1,4 +1,4 @@
-"""Where the API server is and with which credentials to speak to it.
+"""Where the API server is, and with which credentials to connect to it.
 
 In a pod the service account's files say so
 (https://kubernetes.io/docs/tasks/run-application/access-api-from-pod/); elsewhere a kubeconfig does.
@@ -24,7 +24,7 @@ class TokenSource(Protocol):
     """Gives the bearer token for the next request."""
 
     async def token(self, *, renew: bool = False) -> str:
-        """Return the token; with ``renew`` a cached one is not good enough. Empty: none."""
+        """Return the token, empty for none; ``renew`` asks for a new one instead of a cached one."""
         ...
 
 

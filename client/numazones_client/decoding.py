@@ -1,8 +1,8 @@
-"""What comes back from lists and watches, and how callers choose what to keep of it.
+"""Answers to lists and watches, and how callers choose what to keep of each object.
 
 A list page and a watch event arrive as bytes, and a list of fifty thousand pods is read page by page: of
 each object only what some rule needs survives. One object that cannot be read must not keep the others from
-being seen, so it is left out here, with a warning that names it, and whoever mirrors it is told.
+being seen, so it is left out here, with a warning that names it, and reported to whoever mirrors it.
 """
 
 import json

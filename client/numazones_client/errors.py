@@ -1,4 +1,4 @@
-"""One mapping of what an API server answers to exceptions.
+"""The exceptions for what an API server answers.
 
 A Kubernetes ``Status`` names a code, a reason, a message and details; see
 https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/status/. Every exception says
@@ -84,7 +84,7 @@ class Forbidden(APIError):
 class NamespaceTerminating(APIError):
     """403: nothing is created any more in a namespace that is being deleted."""
 
-    cure = "nothing is left to be done: its namespace is being deleted"
+    cure = "nothing needs to be done: its namespace is being deleted"
 
 
 class NotFound(APIError):

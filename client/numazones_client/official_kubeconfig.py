@@ -142,7 +142,7 @@ def _ssl_context(found: SimpleNamespace, path: str) -> ssl.SSLContext:
             context.load_cert_chain(found.cert_file, found.key_file)
         except (OSError, ssl.SSLError) as error:
             raise ConfigError(
-                f"the kubeconfig {path}: client-certificate and client-key are not matching PEM pair"
+                f"the kubeconfig {path}: client-certificate and client-key are not a matching PEM pair"
             ) from error
     return context
 

@@ -75,11 +75,11 @@ class WatchMetrics(Protocol):
         """Count the end of a watch: ended, broken, expired, rejected or unreachable."""
 
     def observe_list(self, resource: str, seconds: float) -> None:
-        """Take the time of a whole list."""
+        """Record how long a whole list took."""
 
 
 class _NoMetrics:
-    """Reports to nobody."""
+    """Reports nothing."""
 
     def count_restart(self, resource: str, reason: str) -> None:
         pass
@@ -114,13 +114,13 @@ class Reflector(Generic[T]):
             resource: what to mirror.
             decoder: what to keep of each object; its keys of unreadable objects are the table's.
             table: where the objects go.
-            metrics: whom to report to.
+            metrics: what to report to.
             namespace: one namespace, empty for all.
             label_selector: as in ``kubectl get -l``.
             field_selector: as in ``kubectl get --field-selector``.
             pace: how patient to be.
             optional: a cluster that does not know the resource counts as one without such objects.
-            unreadable: told of each object that cannot be read, after it is gone from the table.
+            unreadable: called with each object that cannot be read, after it was removed from the table.
             draw: random numbers in [0, 1).
         """
         self._client = client
@@ -142,7 +142,7 @@ class Reflector(Generic[T]):
         self.problem = "it has not been listed yet"
         """Why the mirror may be behind; empty while it is current."""
         self.forbidden = False
-        """Whether it is because the resource must not be read."""
+        """Whether the mirror is behind because reading the resource is forbidden."""
 
     @property
     def name(self) -> str:
@@ -262,7 +262,7 @@ class Reflector(Generic[T]):
     async def _wait_after(self, error: NumazonesError) -> None:
         asked = error.retry_after if isinstance(error, APIError) else None
         delay = max(self._backoff.delay(), asked or 0.0)
-        # What stays as it is was told when it began, and would fill the log: a missing right, for one.
+        # A problem that lasts, such as a missing right, was logged when it began and would fill the log.
         level = logging.DEBUG if self.problem == str(error) else logging.WARNING
         self.problem = str(error)
         self.forbidden = isinstance(error, Forbidden)

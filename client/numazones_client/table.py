@@ -1,7 +1,7 @@
-"""One kind of object, mirrored by key, with somebody told of every change.
+"""The objects of one kind by key, with a callback for every change.
 
-The narrow waist between a ``Reflector``, which knows the API's protocol, and its caller, who knows what the
-objects mean. Everything runs on one event loop, so a change is seen by nobody half made.
+It connects a ``Reflector``, which knows the API's protocol, with its caller, who knows what the objects
+mean. Everything runs on one event loop, so nobody sees half a change.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 Change = Callable[[T | None, T | None], None]
-"""Told (before, after): None before for a new object, None after for one that is gone."""
+"""Called with (before, after): before is None for a new object, after is None for one that is gone."""
 
 
 class Table(Generic[T]):
@@ -28,9 +28,9 @@ class Table(Generic[T]):
 
         Args:
             key: names an object.
-            changed: told of every change.
-            kept: what to remember of an object after ``changed`` has seen all of it.
-            outdated: given what is known and what arrives, tells whether the latter is the older news.
+            changed: called for every change.
+            kept: reduces an object to what is kept, after ``changed`` has seen all of it.
+            outdated: given the known object and an arriving one, whether the arriving one is older.
         """
         self.key = key
         self._changed = changed
@@ -49,7 +49,7 @@ class Table(Generic[T]):
         return self._items.get(key)
 
     def put(self, item: T) -> None:
-        """Take in an object that is new or has changed."""
+        """Add or replace an object."""
         key = self.key(item)
         old = self._items.get(key)
         if old is not None and self._outdated(old, item):

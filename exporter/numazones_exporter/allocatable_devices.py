@@ -1,4 +1,4 @@
-"""Notices devices that come and go without a trace in any file.
+"""Notices devices that appear and disappear although no file changes.
 
 A device plugin that dies, or says that a device has failed, changes what the kubelet calls allocatable at
 once, but neither its checkpoint nor a socket: the node would be read again at the next interval only. So
@@ -19,12 +19,12 @@ class AllocatableDevicesWatch:
     """Wakes when the devices that the kubelet offers have changed."""
 
     def __init__(self, ask: Callable[[], Awaitable[tuple[KnownDevice, ...]]], wakeups: Wakeups) -> None:
-        """``ask`` gives the healthy devices, or raises ``SourceError``."""
+        """``ask`` returns the healthy devices, or raises ``SourceError``."""
         self._ask = ask
         self._wakeups = wakeups
 
     async def run(self) -> None:
-        """Look until cancelled; while nobody answers, reading the node says so."""
+        """Ask until cancelled; while the kubelet does not answer, reading the node reports it."""
         known: tuple[KnownDevice, ...] | None = None
         while True:
             try:

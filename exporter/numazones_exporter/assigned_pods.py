@@ -24,23 +24,23 @@ class AssignedPods:
     names: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """uid → (namespace, name), where known."""
     ended: frozenset[str] = frozenset()
-    """uids whose assignments hold nothing any more."""
+    """uids of the pods whose records hold nothing any more."""
 
 
 def assigned_pods(observation: Observation, assignments: Assignments) -> AssignedPods:
-    """Decide for every recorded pod; without pods and podresources, assignments are taken as they are."""
+    """Return what is known of every pod in the state files; without other sources nothing has ended."""
     listed = observation.listed_pods
     if observation.pods is None:
         return AssignedPods() if listed is None else _matched_by_content(observation, listed, assignments)
     names = {pod.uid: (pod.namespace, pod.name) for pod in observation.pods}
     known = AssignedPods(names, _ended_uids(observation.pods, listed, assignments))
-    # A pod may be listed by the kubelet before the API server has told of it, and static pods may never be.
+    # A pod may be listed by the kubelet before the API server has reported it, and static pods may never be.
     unknown = {uid: containers for uid, containers in assignments.items() if uid not in names}
-    told = set(names.values())
-    strangers = tuple(pod for pod in listed or () if (pod.namespace, pod.name) not in told)
-    if not unknown or not strangers:
+    known_names = set(names.values())
+    unmatched = tuple(pod for pod in listed or () if (pod.namespace, pod.name) not in known_names)
+    if not unknown or not unmatched:
         return known
-    matched = _matched_by_content(observation, strangers, unknown)
+    matched = _matched_by_content(observation, unmatched, unknown)
     return AssignedPods({**names, **matched.names}, known.ended - (unknown.keys() - matched.ended))
 
 
@@ -58,17 +58,17 @@ def _ended_uids(
 def _matched_by_content(
     observation: Observation, listed: tuple[PodResources, ...], assignments: Assignments
 ) -> AssignedPods:
-    """Match assignments with listed pods; one without match has ended, unless init containers explain it."""
+    """Match records with listed pods; without a match a pod has ended, unless init containers explain it."""
     names: dict[str, tuple[str, str]] = {}
     ended: set[str] = set()
     holding = [pod for pod in listed if any(map(_holds_something, pod.containers))]
-    empty_handed = [pod for pod in listed if not any(map(_holds_something, pod.containers))]
+    holding_nothing = [pod for pod in listed if not any(map(_holds_something, pod.containers))]
     for uid, containers in sorted(assignments.items()):
         match = next((pod for pod in holding if _is_match(observation, pod, containers)), None)
         if match is not None:
             holding.remove(match)
             names[uid] = (match.namespace, match.name)
-        elif not any(_only_init_containers(pod, containers) for pod in empty_handed):
+        elif not any(_only_init_containers(pod, containers) for pod in holding_nothing):
             ended.add(uid)
     return AssignedPods(names, frozenset(ended))
 

@@ -18,7 +18,7 @@ Assignments: TypeAlias = dict[str, dict[str, ContainerResources]]
 """Pod uid → container → what it holds."""
 
 POD = ""
-"""Stands for the container's name in what a pod holds as a whole."""
+"""The container's name in what a pod holds as a whole."""
 
 
 def state_file_assignments(observation: Observation) -> Assignments:

@@ -82,7 +82,7 @@ def _cpus(observation: Observation, hardware: Hardware) -> Iterator[Problem]:
 
 def _keeps_reserved_apart(observation: Observation) -> bool:
     if observation.kubelet is None:
-        return True  # it may; nothing can be said
+        return True  # it may do so
     return is_strict(dict(observation.kubelet.cpu_manager_policy_options))
 
 

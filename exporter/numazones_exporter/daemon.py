@@ -53,7 +53,7 @@ SHUTDOWN_SECONDS = 5.0
 
 REREAD_PAUSES = (0.1, 0.2, 0.4, 0.8)
 """Pauses before contradicting sources are read again, seconds. In the middle of an admission the kubelet's
-state files and podresources differ for moments; what still differs after the last is told."""
+state files and podresources differ for moments; what still differs after the last pause is published."""
 
 _FIRST_PAUSE = 1.0
 _START = "start"
@@ -145,7 +145,7 @@ class Exporter:
         )
         self._last: tuple[Observation, list[NUMAZone]] | None = None
         self._published_contradictions = False
-        """Whether the last reading was told with contradictions."""
+        """Whether the zones of the last reading were published although sources contradict each other."""
         self._problems: frozenset[Problem] = frozenset()
         self._terminating_pods = TerminatingPods()
         self._reread_pause: float | None = None
@@ -258,7 +258,7 @@ class Exporter:
         return self._last[1]
 
     def _log_changes(self, problems: frozenset[Problem]) -> None:
-        """Log what is new, not what is known."""
+        """Log the problems that are new, and those that are gone."""
         for problem in sorted(problems - self._problems, key=lambda problem: problem.source):
             _log.warning("%s: %s: %s", problem.source, problem.reason, problem.message)
         for problem in sorted(self._problems - problems, key=lambda problem: problem.source):
@@ -284,7 +284,7 @@ _OBSERVATION_FIELDS = {
 
 
 def _is_failure(observation: Observation, problem: Problem) -> bool:
-    """Tell a source that could not be read from one that was read in part, or that is switched off."""
+    """Whether a source could not be read at all, although it is not switched off."""
     return problem.reason != NOT_ASKED and getattr(observation, _OBSERVATION_FIELDS[problem.source]) is None
 
 

@@ -1,4 +1,4 @@
-"""The devices of device plugins: what podresources offer, joined with who holds them.
+"""The devices of device plugins: what podresources call allocatable, joined with who holds them.
 
 podresources and the checkpoint list healthy devices only; an unhealthy one is seen while a container holds
 it, and not otherwise. NUMA nodes come from podresources, and for held devices from the checkpoint. A device
@@ -21,12 +21,12 @@ class NodeDevices:
     resources_without_devices: frozenset[str]
     """Resources of plugins that list no healthy device, none of whose devices is held."""
     allocatable_known: bool
-    """Whether the healthy devices and their NUMA nodes could be read; otherwise only held ones are known."""
+    """Whether the healthy devices and their NUMA nodes could be read; else only devices in use are known."""
     problems: tuple[Problem, ...] = ()
 
 
 def devices_of(observation: Observation, holdings: Holdings) -> NodeDevices:
-    """Join offer and holdings."""
+    """Return all devices, by resource and id."""
     numas: dict[tuple[str, str], int] = {}
     registered = {} if observation.devices is None else observation.devices.registered
     offer = observation.podresources
@@ -49,7 +49,7 @@ def devices_of(observation: Observation, holdings: Holdings) -> NodeDevices:
 
 
 def _unknown_topology_problems(observation: Observation) -> list[Problem]:
-    """Say that the checkpoint alone does not tell where free devices are."""
+    """Report that the checkpoint alone does not say on which NUMA nodes free devices are."""
     if observation.podresources is not None or observation.devices is None:
         return []
     if not any(observation.devices.registered.values()):

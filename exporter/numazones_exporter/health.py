@@ -1,9 +1,9 @@
-"""Whether the exporter still does its work, as /healthz and /readyz say.
+"""Whether the exporter still works, as /healthz and /readyz report.
 
 The kubelet restarts an exporter whose ``/healthz`` fails, so it must fail exactly when a restart
 could help: when reading the node or publishing it has failed for ``PATIENCE`` intervals. One failed
 cycle is retried, not punished. ``/readyz`` succeeds after the first complete publish. Ages are taken
-from a monotonic clock: a wall clock that jumps makes nobody unhealthy.
+from a monotonic clock: a wall clock that jumps does not make it unhealthy.
 """
 
 import time
@@ -20,7 +20,7 @@ class Health:
     """Remembers when each step last succeeded and why it failed since."""
 
     def __init__(self, interval: float, *, clock: Callable[[], float] = time.monotonic) -> None:
-        """Start with the benefit of the doubt: every step counts as just done. ``interval`` in seconds."""
+        """Count every step as just done; ``interval`` in seconds."""
         self._clock = clock
         self._patience = PATIENCE * interval
         self._last_success = dict.fromkeys((SCAN, PUBLISH), clock())
@@ -38,7 +38,7 @@ class Health:
         self._errors[step] = error
 
     def problems(self) -> list[str]:
-        """One sentence per step that has not succeeded for ``PATIENCE`` intervals; empty means healthy."""
+        """Return a sentence per step that has not succeeded for ``PATIENCE`` intervals; none: healthy."""
         now = self._clock()
         return [
             f"{step} has not succeeded for {now - last:.0f} s (limit {self._patience:.0f} s): "
@@ -48,5 +48,5 @@ class Health:
         ]
 
     def readiness_problems(self) -> list[str]:
-        """Why the exporter is not ready: the zones have to be published completely once."""
+        """Return why the exporter is not ready: all zones must have been published once."""
         return [] if self._published else ["the zones have not been published yet"]

@@ -1,9 +1,9 @@
 """Who holds what: state files and podresources joined, cleared of ended pods, contradictions named.
 
 The state files are the exact source: they alone know init containers' CPUs and how a memory block over
-several NUMA nodes is split. Where one cannot be read, podresources stand in. Memory of ended pods is given
-back the way the memory manager does it (kubelet 1.36, static policy): block by block, NUMA nodes ascending,
-as much from each as is reserved there; a node's group dissolves with its last assignment.
+several NUMA nodes is split. Where one cannot be read, podresources are used instead. Memory of ended pods is
+given back the way the memory manager does it (kubelet 1.36, static policy): block by block, NUMA nodes
+ascending, as much from each as is reserved there; a node's group dissolves with its last assignment.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -65,25 +65,25 @@ class Holdings:
     """All exclusively held CPUs; None where neither source could be read."""
     memory: AssignedMemory | None
     problems: tuple[Problem, ...]
-    """Contradictions between sources, and stand-ins that are not exact."""
+    """Contradictions between sources, and figures that are not exact."""
 
 
 def holdings_of(observation: Observation) -> Holdings:
-    """Find out who holds what."""
+    """Return who holds what."""
     assignments = state_file_assignments(observation)
     assigned = assigned_pods(observation, assignments)
     live = {uid: containers for uid, containers in assignments.items() if uid not in assigned.ended}
     joined = _container_holdings(observation, live, assigned)
-    memory, guesses = _memory(observation, assignments, assigned.ended, joined)
+    memory, estimates = _memory(observation, assignments, assigned.ended, joined)
     return Holdings(
         containers=joined,
         cpus=_exclusive_cpus(observation, joined),
         memory=memory,
         problems=(
             *_contradictions(observation, live, assigned),
-            *_substitution_problems(observation),
+            *_missing_init_containers(observation),
             *_unknown_endings(observation, assignments),
-            *guesses,
+            *estimates,
         ),
     )
 
@@ -91,7 +91,7 @@ def holdings_of(observation: Observation) -> Holdings:
 def _container_holdings(
     observation: Observation, live: Assignments, assigned: AssignedPods
 ) -> tuple[Holding, ...]:
-    """Every container that holds something: as recorded, with podresources standing in where needed."""
+    """Return what containers hold, by the state files, or by podresources where a file cannot be read."""
     joined: dict[tuple[str, str, str, str], Holding] = {}
     for uid, containers in live.items():
         namespace, pod = assigned.names.get(uid, ("", ""))
@@ -100,7 +100,7 @@ def _container_holdings(
     uids = {name: uid for uid, name in assigned.names.items()}
     for listed in _active_pods(observation):
         uid = uids.get((listed.namespace, listed.name), "")
-        for resources in _substitutes(observation, listed):
+        for resources in _resources_of_podresources(observation, listed):
             _add(joined, Holding(listed.namespace, listed.name, uid, resources))
     return tuple(joined[key] for key in sorted(joined) if _holds_something(joined[key].resources))
 
@@ -136,7 +136,7 @@ def _active_pods(observation: Observation) -> Iterator[PodResources]:
             yield pod
 
 
-def _substitutes(observation: Observation, pod: PodResources) -> Iterator[ContainerResources]:
+def _resources_of_podresources(observation: Observation, pod: PodResources) -> Iterator[ContainerResources]:
     """What podresources contribute for a pod: dynamic resources always, the rest for unreadable state."""
     cpus, memory = observation.cpu_manager is None, observation.memory_manager is None
     devices = observation.devices is None
@@ -154,7 +154,7 @@ def _substitutes(observation: Observation, pod: PodResources) -> Iterator[Contai
 
 
 def _exclusive_cpus(observation: Observation, joined: Iterable[Holding]) -> CPUSet | None:
-    """All exclusively held CPUs; None where nothing tells."""
+    """All exclusively held CPUs; None where no source says."""
     unknown = observation.cpu_manager is None and observation.podresources is None
     if unknown and (observation.kubelet is None or observation.kubelet.cpu_manager_policy != "none"):
         return None
@@ -167,12 +167,12 @@ def _exclusive_cpus(observation: Observation, joined: Iterable[Holding]) -> CPUS
 def _memory(
     observation: Observation, assignments: Assignments, ended: Iterable[str], joined: Iterable[Holding]
 ) -> tuple[AssignedMemory | None, list[Problem]]:
-    """What the memory manager has given away, and whether a split had to be guessed."""
+    """What the memory manager has given away, and how far it had to be estimated."""
     if observation.memory_manager is not None:
         tables = _MemoryTables(observation)
         for uid in sorted(ended):
             tables.release(assignments[uid])
-        return tables.value(), []
+        return tables.assigned_memory(), []
     if observation.podresources is not None:
         return _memory_of_podresources(observation, joined)
     if observation.kubelet is not None and observation.kubelet.memory_manager_policy == "None":
@@ -216,14 +216,14 @@ class _MemoryTables:
                 self._assigned[numa, block.type] -= returned
                 left -= returned
 
-    def value(self) -> AssignedMemory:
+    def assigned_memory(self) -> AssignedMemory:
         return AssignedMemory(self._assigned, self._groups, self._assignments)
 
 
 def _memory_of_podresources(
     observation: Observation, joined: Iterable[Holding]
 ) -> tuple[AssignedMemory, list[Problem]]:
-    """Stand in for memory_manager_state; blocks over several NUMA nodes fill them in ascending order."""
+    """Read assigned memory from podresources; blocks over several NUMA nodes fill them in ascending order."""
     assert observation.podresources is not None  # noqa: S101 - the caller asked
     room = {(block.affinity, block.type): block.size for block in observation.podresources.allocatable_memory}
     assigned: dict[tuple[int, str], int] = {}
@@ -308,7 +308,7 @@ def _first_messages(messages: list[str]) -> str:
 
 
 def _unknown_endings(observation: Observation, assignments: Assignments) -> Iterator[Problem]:
-    """Say where it cannot be judged, or only by a wrong name, whose pods have ended."""
+    """Name what keeps ended pods from being recognised: no source, or a wrong name of the node."""
     if assignments and observation.pods is None and observation.podresources is None:
         yield Problem(
             PODS,
@@ -326,13 +326,14 @@ def _unknown_endings(observation: Observation, assignments: Assignments) -> Iter
         )
 
 
-def _substitution_problems(observation: Observation) -> Iterator[Problem]:
-    """Say where podresources stand in and cannot know everything."""
+def _missing_init_containers(observation: Observation) -> Iterator[Problem]:
+    """Name what is missing where podresources are used instead of a state file."""
     if observation.podresources is None or observation.cpu_manager is not None:
         return
     if any(container.cpus for pod in observation.podresources.pods for container in pod.containers):
         yield Problem(
             CPU_MANAGER_STATE,
             "InitContainersUnseen",
-            "podresources stand in for cpu_manager_state; CPUs that init containers hold are not seen",
+            "CPUs that init containers hold are not counted: cpu_manager_state could not be read, and "
+            "podresources, used instead, do not list them",
         )

@@ -1,9 +1,9 @@
-"""Says that the node's zones are watched over, without rewriting them: a coordination.k8s.io Lease per node.
+"""A coordination.k8s.io Lease per node, which shows that its zones are kept current without rewriting them.
 
 As with the kubelet's node leases (KEP-589), the renewal time is the message: as long as it is younger than
 ``leaseDurationSeconds``, what the zones say holds. It is renewed only while reading and publishing work,
-so that an exporter that runs but cannot see leaves its node to be taken as stale. The Lease belongs to the
-Node and vanishes with it. Renewals follow a monotonic clock; only the time written is the wall clock's.
+so that the node of an exporter that runs but cannot read counts as stale. The Lease belongs to the
+Node and is deleted with it. Renewals follow a monotonic clock; only the time written is the wall clock's.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ class LeaseKeeper:
         current: Callable[[], bool],
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        """``current`` tells whether the published zones can be vouched for."""
+        """``current`` returns whether the published zones are up to date."""
         self._writer = writer
         self._node_name = node_name
         self._namespace = namespace

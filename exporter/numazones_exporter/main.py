@@ -45,8 +45,8 @@ camelCase: kubeletDir). Flags win over the environment, the environment over the
 
 
 \b
-Exit status of --once: 0 zones were printed (what could not be read is said on stderr and in the zones'
-conditions), 1 the hardware could not be read or not be described, 2 a setting is wrong.
+Exit status of --once: 0 zones were printed (stderr and the zones' conditions name what could not be read),
+1 the hardware could not be read or described, 2 a setting is wrong.
 """
 
 

@@ -3,7 +3,7 @@
 One object per node, named after it, written by server-side apply when it differs from what the API server
 holds. Its definition and its vocabulary belong to the scheduler plugins (topology.node.k8s.io/v1alpha2).
 koordlet, NRI policies and node-feature-discovery write an object of that very name, too: fields that somebody
-else owns are not taken from them, since two writers would overwrite each other for ever.
+else owns are not taken from them, since two writers would overwrite each other forever.
 """
 
 import logging
@@ -28,7 +28,7 @@ class NodeResourceTopologyPublisher:
     def __init__(
         self, writer: Writer, node_name: str, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Nothing is asked of the API server yet."""
+        """Send no request yet."""
         self._writer = writer
         self._node_name = node_name
         self._clock = clock
@@ -62,7 +62,7 @@ class NodeResourceTopologyPublisher:
         return 1
 
     def _leave_alone(self, error: Conflict) -> None:
-        """Say once who else writes the object; whether they still do is looked at now and then."""
+        """Log once who else writes the object; whether they still do is checked now and then."""
         if error.message != self._conflict:
             _log.warning(
                 "NodeResourceTopology %s has another writer and is left to it: %s; let one program write it: "

@@ -35,7 +35,7 @@ ORDER = (
     PODS,
     NODE,
 )
-"""The sources in the order in which people are told about them."""
+"""The sources, in the order in which problems are shown."""
 
 DISAGREE = "SourcesDisagree"
 """Reason of a problem that is a contradiction between two sources."""

@@ -62,8 +62,8 @@ class Options:
     )
     kubelet_address: str = setting(
         "",
-        "Ask the kubelet at this address for configz, which needs permission for nodes/configz only, instead "
-        "of the API server, which needs nodes/proxy. Host or host:port.",
+        "Ask the kubelet for configz at this address, host or host:port, which needs permission for "
+        "nodes/configz only; through the API server it needs nodes/proxy.",
         metavar="HOST[:PORT]",
         variable="NODE_ADDRESS",
     )
@@ -80,7 +80,7 @@ class Options:
         kind=Source(words=("api", "none"), schemes=("file",), metavar="api, file:PATH, none"),
         metavar="SOURCE",
     )
-    source_timeout: float = setting(10.0, "When a source counts as hanging.", kind=DURATION)
+    source_timeout: float = setting(10.0, "How long a source may take to answer.", kind=DURATION)
     kubeconfig: Path | None = setting(
         None,
         "How to reach the API server.  [default: $KUBECONFIG, the pod's service account, ~/.kube/config]",
@@ -89,8 +89,8 @@ class Options:
     )
     server: str = setting(
         "",
-        "The API server's URL, where neither a kubeconfig nor a pod tells it; the service account's files "
-        "are used if they are there.",
+        "The API server's URL, if neither a kubeconfig nor a pod gives it; the service account's files are "
+        "used if they exist.",
         metavar="URL",
     )
     publish: tuple[str, ...] = setting(
@@ -104,8 +104,8 @@ class Options:
     )
     recordings: bool = setting(
         False,
-        "Serve /recording there for kubectl numazones record: the machine, the kubelet's settings and state, "
-        "and who holds what, to whoever can connect.",
+        "Also serve /recording, for kubectl numazones record. Whoever can connect can read the machine, the "
+        "kubelet's settings and state, and which pods hold what.",
         kind=click.BOOL,
     )
     lease_namespace: str = setting(
@@ -115,11 +115,11 @@ class Options:
         variable="KUBERNETES_NAMESPACE",
     )
     lease_duration: float = setting(
-        180.0, "How long the node's zones count as fresh after a Lease renewal.", kind=DURATION
+        180.0, "How long the node's zones count as current after its Lease was renewed.", kind=DURATION
     )
     log_level: str = setting("info", "What to log.", kind=click.Choice(["debug", "info", "warning", "error"]))
     log_format: str = setting("json", "How to log.", kind=click.Choice(["json", "text"]))
-    once: bool = setting(False, "Read once, print the zones and end.", flags=("--once",))
+    once: bool = setting(False, "Read the node once, print its zones and exit.", flags=("--once",))
     output: Output = setting(
         "table",
         "How --once prints; json and yaml are a Kubernetes List.",

@@ -1,4 +1,4 @@
-"""``--once``: read the node, print its zones, say on stderr what could not be read."""
+"""``--once``: print the zones of one reading, and on stderr what could not be read."""
 
 import json
 from typing import TextIO
@@ -27,7 +27,7 @@ async def print_zones(options: Options, *, out: TextIO, err: TextIO) -> int:
 
 
 def _error_lines(observation: Observation, found: list[NUMAZone]) -> list[str]:
-    """What went wrong, each thing once, and what the zones' conditions make of it."""
+    """Return each problem once, then the zones' conditions that are not True."""
     sources: dict[str, list[str]] = {}
     for problem in zones.problems_of(observation):
         sources.setdefault(problem.message, []).append(problem.source)

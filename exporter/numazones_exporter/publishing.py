@@ -1,11 +1,11 @@
-"""Brings the API server's NUMAZones of this node to what was read, with as few writes as possible.
+"""Publishes this node's NUMAZones, with as few writes as possible.
 
 Written is what differs from what the API server holds: its objects are listed at the start (so a
 restart writes nothing), after any failure, and every ``RESYNC_SECONDS`` in case somebody else changed
 or deleted one. Writes are server-side applies: labels, owner and spec through the object, everything else
 through its status. All zones of one reading carry one snapshot id, which the zones' builder derives from
-their content. Zones that disagree in it tell readers that a writing is under way, or was cut in the middle:
-so the zones of a node are written at the same time, and the next attempt completes what was cut.
+their content. Zones that disagree in it tell readers that they are being written, or that writing was
+interrupted: so the zones of a node are written at the same time, and the next attempt completes the rest.
 
 What the operator says of a silent exporter is left to it: it takes that back within seconds. What is still
 there after ``RESYNC_SECONDS`` of work was left by an operator that is gone, and is removed.
@@ -108,7 +108,7 @@ class Writer:
         self._count(kind, None)
 
     async def delete(self, kind: str, resource: Resource, name: str) -> None:
-        """Delete an object; that it is gone already is as good."""
+        """Delete an object; one that is gone already counts as deleted."""
         try:
             await self.client.delete(resource, name)
         except NotFound as error:
@@ -135,7 +135,7 @@ class ZonePublisher:
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Nothing is asked of the API server yet. ``now`` stamps conditions, ``clock`` measures time."""
+        """Send no request yet. ``now`` stamps conditions, ``clock`` measures time."""
         self._writer = writer
         self._node_name = node_name
         self._now = now
@@ -160,7 +160,7 @@ class ZonePublisher:
         for zone in zones:
             if not zone.metadata.owner_references:
                 raise MissingOwner(
-                    f"cannot publish {zone.metadata.name}: the API server did not tell the uid of Node "
+                    f"cannot publish {zone.metadata.name}: the API server did not give the uid of Node "
                     f"{self._node_name}; check --node-name against kubectl get nodes"
                 )
         try:
@@ -181,7 +181,7 @@ class ZonePublisher:
             async with slots:
                 return await self._apply_zone(zone, published)
 
-        # All requests are let come to their end: what has arrived need not be written again.
+        # Every request may finish: what has arrived need not be written again.
         results = await asyncio.gather(*map(apply_zone, zones), return_exceptions=True)
         writes = 0
         for result in results:

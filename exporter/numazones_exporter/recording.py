@@ -1,4 +1,4 @@
-"""What a bug report needs from this node, as one archive: what ``kubectl numazones record`` fetches.
+"""The archive that ``kubectl numazones record`` fetches: what a bug report needs from this node.
 
 Nothing but what placement is decided from: the files of sysfs that the exporter reads, the kubelet's state
 files, its answers, and the zones that were made of them in the same moment. Of the kubelet's
@@ -114,7 +114,7 @@ async def record(options: Options) -> bytes:
 
 
 async def _configuration(sources: Sources) -> Mapping[str, Any] | None:
-    """The kubelet's own words; that they cannot be had is among the observation's problems."""
+    """Return the kubelet's own configuration; if it cannot be read, the observation's problems say so."""
     try:
         async with asyncio.timeout(sources.options.source_timeout):
             document = await sources.kubelet_config.read()
@@ -181,7 +181,7 @@ def _device_plugin_documents(devices: Iterable[KnownDevice]) -> dict[str, Any]:
 
 
 def _state_files(directory: Path) -> dict[str, bytes]:
-    """Those that are there, by the name that a recording gives them."""
+    """Return the files that exist, by their names in a recording."""
     found: dict[str, bytes] = {}
     for name in _STATE_FILES:
         content = _bytes(directory / name)

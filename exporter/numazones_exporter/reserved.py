@@ -50,7 +50,7 @@ def memory_policy(observation: Observation) -> str | None:
 
 
 def reserved_cpus(observation: Observation, hardware: Hardware) -> ReservedCPUs:
-    """Find the reserved CPUs."""
+    """Return the reserved CPUs, from the most exact source that could be read."""
     online = hardware.machine.all_cpus
     policy = cpu_policy(observation)
     explicit, problems = _configured_cpus(observation)
@@ -100,8 +100,7 @@ def _computed_cpus(
         problem = Problem(
             KUBELET_CONFIG,
             "ReservedCPUsUnknown",
-            "the reserved CPUs are only told by the kubelet configuration and by podresources, "
-            "and neither could be read",
+            "the reserved CPUs are unknown: neither the kubelet configuration nor podresources could be read",
         )
         return ReservedCPUs(None, (*problems, problem))
     try:
@@ -117,7 +116,7 @@ def _computed_cpus(
 
 
 def reserved_memory(observation: Observation, numa: int, kind: str) -> int | None:
-    """Bytes of a type that the kubelet keeps from pods on a NUMA node; None where nothing tells."""
+    """Bytes of a type that the kubelet keeps from pods on a NUMA node; None where no source says."""
     if memory_policy(observation) is None:
         return None
     if memory_policy(observation) != STATIC_MEMORY:

@@ -1,4 +1,4 @@
-"""How soon to look again while pods are on their way out.
+"""How soon to read the node again while pods are terminating.
 
 A kubelet gives a pod's share back the moment its containers have ended, and tells nobody: its state files
 keep the pod until the next admission or reconciliation, and the pod's phase reaches the API server seconds
@@ -18,12 +18,12 @@ class TerminatingPods:
     """Says after which pause to read the node again."""
 
     def __init__(self) -> None:
-        """Nobody leaves."""
+        """Start without any terminating pod."""
         self._terminating: frozenset[str] = frozenset()
         self._pause = FIRST_PAUSE
 
     def pause_after(self, observation: Observation) -> float | None:
-        """Return the pause in seconds; None while no pod leaves. It grows until another pod sets out."""
+        """Return the seconds to wait, more each time until another pod terminates; None without any."""
         terminating = _terminating(observation)
         new = terminating - self._terminating
         self._terminating = terminating

@@ -2,7 +2,7 @@
 
 The kubelet replaces its state files by renaming a temporary file over them (its checkpoint stores
 do the same), so the directories are watched, not the files: a watch on a file would follow the old
-inode into oblivion. Device plugins announce themselves by a socket in ``device-plugins``, and the
+inode, which nobody writes any more. Device plugins register with a socket in ``device-plugins``, and the
 kubelet records what they say in ``kubelet_internal_checkpoint`` there; a restarted kubelet creates
 ``pod-resources/kubelet.sock`` anew. Events come in bursts (one admission writes up to three files),
 so a burst becomes one wake-up after a short silence.
@@ -94,7 +94,7 @@ class KubeletFilesWatch:
         """Set once the directories that exist are watched."""
 
     async def run(self) -> None:
-        """Watch until cancelled; without inotify it says so and ends."""
+        """Watch until cancelled; without inotify log that, and end."""
         try:
             inotify = Inotify()
         except OSError as error:

@@ -35,7 +35,7 @@ class WatchedPods:
         )
 
     async def read(self) -> tuple[NodePod, ...]:
-        """Return the pods by namespace and name; raises what the other reader raises, never hides a gap."""
+        """Return the pods by namespace and name; raises what the other reader raises."""
         if self._mirror.problem:
             return await self._otherwise.read()
         return tuple(sorted(self._pods, key=lambda pod: (pod.namespace, pod.name)))

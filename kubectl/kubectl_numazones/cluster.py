@@ -104,7 +104,7 @@ _OPTIONS = (
         metavar="FILE",
         help="Read this dump (file or directory) or recording, not the cluster; may be given several times.",
     ),
-    click.option("-n", "--namespace", default="", help="Namespace of names that have none."),
+    click.option("-n", "--namespace", default="", help="Namespace of names without a NAMESPACE/ in front."),
     click.option("--context", help="Context of the kubeconfig."),
     click.option("--kubeconfig", type=click.Path(path_type=Path), help="The kubeconfig."),
 )

@@ -1,4 +1,4 @@
-"""Gauges of figures that are at hand when Prometheus asks."""
+"""Gauges whose values are computed when Prometheus asks."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -13,7 +13,7 @@ _ZONE_LABELS = ("node", "numa_node", "resource", "unit")
 def gauge(
     name: str, documentation: str, labels: Sequence[str], figures: Iterable[tuple[Sequence[str], float]]
 ) -> GaugeMetricFamily:
-    """A gauge of some figures, each with its values of the labels."""
+    """Return a gauge; each figure comes with the values of its labels."""
     family = GaugeMetricFamily(name, documentation, labels=labels)
     for values, figure in figures:
         family.add_metric(values, figure)
@@ -23,7 +23,7 @@ def gauge(
 def zone_gauges(
     prefix: str, documentation: Mapping[str, str], zones: Iterable[tuple[str, int, str, Any]]
 ) -> Iterator[GaugeMetricFamily]:
-    """A gauge per amount of the zones' resources.
+    """Yield a gauge per amount of the zones' resources.
 
     Args:
         prefix: of the gauges' names.
@@ -41,7 +41,7 @@ def zone_gauges(
 
 
 def unit(resource: str) -> str:
-    """Name the unit of a resource's amounts, as kube-state-metrics does."""
+    """Return the unit of a resource's amounts, as kube-state-metrics does."""
     if resource == "cpu":
         return "core"
     return "byte" if is_memory(resource) else "integer"

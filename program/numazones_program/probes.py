@@ -1,6 +1,6 @@
 """The HTTP server of every program: /healthz, /readyz, /metrics.
 
-It has a thread of its own, so that it answers, and tells the truth, when the event loop hangs; it is the
+It has a thread of its own, so that it also answers, correctly, while the event loop hangs; it is the
 standard library's, which prometheus_client brings along anyway (aiohttp's would add 2 MiB to an exporter).
 The kubelet restarts a program whose ``/healthz`` fails, so it must fail exactly when a restart could help.
 """
@@ -20,7 +20,7 @@ from numazones_program.addresses import parse_address
 from numazones_program.settings import InvalidSetting
 
 Problems = Callable[[], list[str]]
-"""One sentence per thing that is wrong; empty means all is well. Called in the server's threads."""
+"""Returns one sentence per problem; empty means all is well. Called in the server's threads."""
 Application = Callable[[dict[str, Any], Any], Iterable[bytes]]
 """A WSGI application."""
 
@@ -35,7 +35,7 @@ def application(
     """Answer /healthz, /readyz and /metrics, and nothing else.
 
     Args:
-        health_problems: what only a restart mends.
+        health_problems: what only a restart can repair.
         readiness_problems: what is still missing.
         registry: the metrics.
         refresh: called in the server's thread before metrics are written out.

@@ -7,7 +7,7 @@ PATH = "/recording"
 FACTS = "facts.json"
 """The file of the archive that tells what was read, beside the files themselves."""
 SWITCHED_OFF = "recordings are switched off"
-"""What an exporter says first that does not serve them."""
+"""How the answer of an exporter begins that does not serve them."""
 
 
 def archive_of(members: Mapping[str, bytes]) -> bytes:

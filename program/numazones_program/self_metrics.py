@@ -1,4 +1,4 @@
-"""What every program says of itself: which version runs, and what the process uses."""
+"""Metrics that every program has: which version runs, and what the process uses."""
 
 import platform
 from importlib.metadata import version

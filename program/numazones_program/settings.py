@@ -200,7 +200,7 @@ config_file = click.option(
 """The flag ``--config``."""
 
 dump_config = click.option(
-    "--dump-config", is_flag=True, help="Print the effective settings, with origins, and end."
+    "--dump-config", is_flag=True, help="Print the settings in effect, each with its origin, and exit."
 )
 """The flag ``--dump-config``."""
 

@@ -1,11 +1,11 @@
-"""Which signals end a program in order, leaving neither programs nor files behind."""
+"""The signals on which a program shuts down, leaving neither processes nor files behind."""
 
 import asyncio
 import signal
 
 
 def ending_signals() -> list[signal.Signals]:
-    """Ctrl-C, a polite end, and the end of the terminal, unless ``nohup`` had that ignored."""
+    """Return SIGINT, SIGTERM and SIGHUP, without those that are ignored, as ``nohup`` does with SIGHUP."""
     numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
     return [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
 

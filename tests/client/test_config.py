@@ -108,7 +108,7 @@ def kubeconfig(
     return path
 
 
-def encoded(content: bytes) -> str:
+def base64_of(content: bytes) -> str:
     return base64.b64encode(content).decode()
 
 
@@ -143,7 +143,7 @@ def test_outside_a_pod_there_is_no_service_account(monkeypatch: pytest.MonkeyPat
         in_cluster()
 
 
-def test_a_pod_without_service_account_is_told_so(pod_files: Path) -> None:
+def test_a_pod_without_service_account_is_reported(pod_files: Path) -> None:
     (pod_files / "ca.crt").unlink()
     with pytest.raises(ConfigError, match=r"ca\.crt.*let the pod mount its service account"):
         in_cluster(directory=pod_files)
@@ -244,7 +244,7 @@ def test_the_official_client_is_imported_for_kubeconfigs_only() -> None:
 @pytest.mark.parametrize(
     ("kubeconfig_given", "said"), [(True, "http://127.0.0.1:1"), (False, "no API server is configured")]
 )
-def test_a_user_without_a_name_and_a_home_gets_by(
+def test_a_user_without_name_and_home_directory_works(
     tmp_path: Path, *, kubeconfig_given: bool, said: str
 ) -> None:
     path = str(kubeconfig(tmp_path / "config")) if kubeconfig_given else None
@@ -361,17 +361,17 @@ HTTPS = {"server": "https://127.0.0.1:1"}
             "certificate-authority is not a PEM certificate",
         ),
         (
-            {"cluster": HTTPS | {"certificate-authority-data": encoded(b"x")}},
+            {"cluster": HTTPS | {"certificate-authority-data": base64_of(b"x")}},
             "certificate-authority is not a PEM certificate",
         ),
         ({"cluster": HTTPS | {"certificate-authority": "none.crt"}}, "none.crt"),
-        ({"cluster": HTTPS, "user": {"client-certificate-data": encoded(b"x")}}, "not matching PEM pair"),
+        ({"cluster": HTTPS, "user": {"client-certificate-data": base64_of(b"x")}}, "not a matching PEM pair"),
         (
             {
                 "cluster": HTTPS,
-                "user": {"client-certificate-data": encoded(b"x"), "client-key-data": encoded(b"y")},
+                "user": {"client-certificate-data": base64_of(b"x"), "client-key-data": base64_of(b"y")},
             },
-            "client-certificate and client-key are not matching PEM pair",
+            "client-certificate and client-key are not a matching PEM pair",
         ),
     ],
 )
@@ -497,7 +497,7 @@ async def test_a_plugin_that_is_not_installed_is_named_with_its_hint(tmp_path: P
 # Encrypted connections
 
 
-async def served(identities: dict[str, Identity], tmp_path: Path) -> TestServer:
+async def tls_server(identities: dict[str, Identity], tmp_path: Path) -> TestServer:
     """A server that takes only clients with a certificate, and says who they are."""
 
     async def who(request: web.Request) -> web.Response:
@@ -523,17 +523,17 @@ async def test_client_certificates_are_shown_and_the_server_is_checked(
     tmp_path: Path,
     insecure: bool,  # noqa: FBT001
 ) -> None:
-    server = await served(identities, tmp_path)
+    server = await tls_server(identities, tmp_path)
     client = identities["client"]
     (tmp_path / "client.key").write_bytes(client.key)
-    trust: dict[str, Any] = {"certificate-authority-data": encoded(client.authority)}
+    trust: dict[str, Any] = {"certificate-authority-data": base64_of(client.authority)}
     if insecure:
         trust = {"insecure-skip-tls-verify": True}
     config = await from_kubeconfig(
         kubeconfig(
             tmp_path / "config",
             cluster={"server": f"https://127.0.0.1:{server.port}", **trust},
-            user={"client-certificate-data": encoded(client.certificate), "client-key": "client.key"},
+            user={"client-certificate-data": base64_of(client.certificate), "client-key": "client.key"},
         )
     )
     async with Client(config) as opened:
@@ -544,14 +544,14 @@ async def test_client_certificates_are_shown_and_the_server_is_checked(
 async def test_a_server_of_an_unknown_authority_is_unreachable(
     identities: dict[str, Identity], tmp_path: Path
 ) -> None:
-    server = await served(identities, tmp_path)
+    server = await tls_server(identities, tmp_path)
     stranger = pem(make_certificate("stranger")[0])
     config = await from_kubeconfig(
         kubeconfig(
             tmp_path / "config",
             cluster={
                 "server": f"https://127.0.0.1:{server.port}",
-                "certificate-authority-data": encoded(stranger),
+                "certificate-authority-data": base64_of(stranger),
             },
         )
     )

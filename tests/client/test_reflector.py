@@ -97,7 +97,7 @@ class Restarts(list[str]):
 
 
 @asynccontextmanager
-async def mirrored(
+async def running_reflector(
     server: Server,
     *,
     decoder: Decoder[dict[str, Any]] = JSON,
@@ -140,7 +140,7 @@ def sized(body: dict[str, Any]) -> dict[str, Any]:
 async def test_it_lists_page_by_page_then_watches_from_the_lists_version() -> None:
     server = Server()
     server.lists = [([widget(f"w{number}", number) for number in range(5)], 9)]
-    async with mirrored(server, pace=Pace(page_size=2)) as (mirror, table, _):
+    async with running_reflector(server, pace=Pace(page_size=2)) as (mirror, table, _):
         await mirror.synced.wait()
         assert names(table) == {f"w{number}" for number in range(5)}
         await eventually(lambda: server.streams)
@@ -156,7 +156,7 @@ async def test_it_lists_page_by_page_then_watches_from_the_lists_version() -> No
 async def test_a_stream_that_ends_is_continued_from_the_last_bookmark() -> None:
     server = Server()
     server.lists = [([], 1)]
-    async with mirrored(server) as (_, table, restarts):
+    async with running_reflector(server) as (_, table, restarts):
         await eventually(lambda: len(server.streams) == 1)
         server.send("ADDED", widget("a", 5))
         server.send("BOOKMARK", {"metadata": {"resourceVersion": "77"}})
@@ -170,20 +170,20 @@ async def test_a_stream_that_ends_is_continued_from_the_last_bookmark() -> None:
 async def test_after_410_it_lists_again_and_forgets_what_has_vanished() -> None:
     server = Server()
     server.lists = [([widget("old", 1), widget("kept", 2)], 3), ([widget("kept", 2), widget("new", 8)], 9)]
-    async with mirrored(server) as (_, table, restarts):
+    async with running_reflector(server) as (_, table, restarts):
         await eventually(lambda: len(server.streams) == 1)
         server.send("ERROR", {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"})
         await eventually(lambda: names(table) == {"kept", "new"})
         assert restarts == ["expired"]
 
 
-async def test_a_stream_that_falls_silent_is_opened_anew_without_complaint(
+async def test_a_silent_watch_is_opened_again_without_a_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     server = Server()
     server.lists = [([], 1)]
     server.first_lines = {"1": line_of("ADDED", widget("a", 5))}
-    async with mirrored(server, pace=Pace(silence=0.5)) as (mirror, table, _):
+    async with running_reflector(server, pace=Pace(silence=0.5)) as (mirror, table, _):
         await eventually(lambda: len(server.streams) >= 3)  # the second said nothing at all
         assert names(table) == {"a"}
         assert not mirror.problem
@@ -197,7 +197,7 @@ async def test_an_object_that_becomes_unreadable_is_gone_at_once_and_reported() 
     left_out: list[str] = []
     decoder = Decoder(sized, key=lambda metadata: str(metadata["name"]))
     told: dict[str, Any] = {"decoder": decoder, "unreadable": lambda item: left_out.append(item.key)}
-    async with mirrored(server, **told) as (_, table, _):
+    async with running_reflector(server, **told) as (_, table, _):
         await eventually(lambda: len(server.streams) == 1)
         assert names(table) == {"a", "b"}
         server.send("MODIFIED", {**widget("a", 4), "size": "large"})
@@ -224,7 +224,7 @@ async def test_a_server_whose_versions_are_always_too_old_is_not_asked_without_e
     monkeypatch.setattr(reflector, "_SHORT_WATCH", float("inf"))
     server = Server()
     server.lists = [([], 1)]
-    async with mirrored(server, draw=lambda: 0.5) as (_, _, restarts):
+    async with running_reflector(server, draw=lambda: 0.5) as (_, _, restarts):
         for number in range(1, 4):
             await eventually(partial(has_length, server.streams, number))
             server.send("ERROR", {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"})
@@ -238,7 +238,7 @@ async def test_a_token_that_cannot_be_read_is_a_problem_until_it_can(tmp_path: P
     server = Server()
     server.lists = [([widget("a", 1)], 2)]
     token = tmp_path / "token"
-    async with mirrored(server, credentials=FileToken(token)) as (mirror, table, _):
+    async with running_reflector(server, credentials=FileToken(token)) as (mirror, table, _):
         await eventually(lambda: "cannot read the token" in mirror.problem)
         token.write_text("t")
         await eventually(lambda: names(table) == {"a"})
@@ -247,7 +247,7 @@ async def test_a_token_that_cannot_be_read_is_a_problem_until_it_can(tmp_path: P
 async def test_an_optional_resource_that_nobody_has_installed_counts_as_empty() -> None:
     server = Server()
     server.list_status = 404
-    async with mirrored(server, optional=True) as (mirror, table, _):
+    async with running_reflector(server, optional=True) as (mirror, table, _):
         await eventually(mirror.synced.is_set)
         assert names(table) == set()
 
@@ -266,7 +266,7 @@ async def test_a_failure_that_stays_is_warned_of_once_and_again_after_it_changed
         await eventually(lambda: len(server.asked) >= wanted)
 
     with caplog.at_level("WARNING", logger="numazones_client"):
-        async with mirrored(server) as (mirror, table, _):
+        async with running_reflector(server) as (mirror, table, _):
             await asked_again(3)
             assert (warnings(), mirror.forbidden) == (1, True)
             server.list_status = 500
@@ -285,7 +285,7 @@ async def test_a_failure_that_stays_is_warned_of_once_and_again_after_it_changed
 async def test_a_resource_that_must_be_there_is_waited_for_and_the_problem_named() -> None:
     server = Server()
     server.list_status = 404
-    async with mirrored(server) as (mirror, table, _):
+    async with running_reflector(server) as (mirror, table, _):
         cure = "install the definition of widgets.example.com, which is not numazones' own"
         await eventually(lambda: cure in mirror.problem)
         assert not mirror.synced.is_set()

@@ -86,7 +86,7 @@ async def test_evict_posts_an_eviction_of_that_very_pod(client: Client, server: 
     }
 
 
-async def test_a_budget_that_forbids_an_eviction_is_told_at_once(
+async def test_an_eviction_that_a_budget_forbids_is_reported_at_once(
     client: Client, server: ScriptedServer
 ) -> None:
     server.answers = [
@@ -138,15 +138,15 @@ async def test_failures_become_exceptions_that_name_object_and_cure(
     assert failed.match(cure)
 
 
-async def test_applied_fields_that_others_own_are_told_apart(client: Client, server: ScriptedServer) -> None:
+async def test_a_conflict_over_applied_fields_differs_from_other_conflicts(
+    client: Client, server: ScriptedServer
+) -> None:
     server.answers = [status(409, "Conflict", details={"causes": [{"reason": "FieldManagerConflict"}]})]
     with pytest.raises(Conflict, match="apply with force, or leave them out"):
         await client.apply(NUMAZONES, {"metadata": {"name": "z"}}, field_manager="me", force=False)
 
 
-async def test_a_failure_without_a_status_is_told_in_its_own_words(
-    client: Client, server: ScriptedServer
-) -> None:
+async def test_a_failure_without_a_status_quotes_the_answer(client: Client, server: ScriptedServer) -> None:
     server.answers = [web.Response(status=404, text="404 page not found\n")]
     with pytest.raises(UnknownResource, match=r"z: 404 page not found; install the definition"):
         await client.get(NUMAZONES, "z")

@@ -39,7 +39,7 @@ async def test_a_failing_server_is_asked_again(client: Client, server: ScriptedS
     assert len(server.asked) == 3
 
 
-async def test_retries_end(client: Client, server: ScriptedServer) -> None:
+async def test_requests_are_not_repeated_without_end(client: Client, server: ScriptedServer) -> None:
     server.answers = [status(500, message="boom")]
     with pytest.raises(ServerError, match="get nodes n: boom"):
         await client.get(NODES, "n")
@@ -101,7 +101,7 @@ async def test_a_slow_answer_times_out(server: ScriptedServer) -> None:
             await client.get(NODES, "n")
 
 
-async def test_nobody_listening_is_unreachable(unused_tcp_port: int) -> None:
+async def test_a_server_that_nobody_runs_is_unreachable(unused_tcp_port: int) -> None:
     async with Client(ClusterConfig(f"http://127.0.0.1:{unused_tcp_port}"), retry=QUICK) as client:
         with pytest.raises(Unreachable) as failed:
             await client.get(NUMAZONES, "z")

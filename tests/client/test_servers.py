@@ -51,7 +51,7 @@ def lease(name: str, holder: str) -> dict[str, Any]:
     }
 
 
-async def test_objects_come_change_and_go(client: Client) -> None:
+async def test_objects_are_created_changed_and_deleted(client: Client) -> None:
     created = await client.create(LEASES, lease("client-life", "a"), namespace="default")
     with pytest.raises(AlreadyExists):
         await client.create(LEASES, lease("client-life", "a"), namespace="default")
@@ -107,7 +107,7 @@ async def test_lists_come_in_pages_and_watches_go_on_from_there(client: Client) 
         await client.delete(NODES, f"client-{number}")
 
 
-async def test_errors_are_told_apart(client: Client) -> None:
+async def test_different_errors_raise_different_exceptions(client: Client) -> None:
     with pytest.raises(NotFound) as missing:
         await client.get(NODES, "client-nobody")
     assert type(missing.value) is NotFound

@@ -38,13 +38,13 @@ async def watched(kubelet: Kubelet) -> AsyncIterator[Wakeups]:
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_nothing_wakes_while_the_offer_stays() -> None:
+async def test_unchanged_allocatable_devices_do_not_wake() -> None:
     async with watched(Kubelet()) as wakeups:
         assert await wakeups.wait(HOUR) == {INTERVAL}
 
 
 @pytest.mark.parametrize("offer", [(), (KnownDevice("vendor.example/nic", "nic-0", 0b10),), (NIC, NIC)])
-async def test_a_changed_offer_wakes_within_seconds(offer: tuple[KnownDevice, ...]) -> None:
+async def test_changed_allocatable_devices_wake_within_seconds(offer: tuple[KnownDevice, ...]) -> None:
     kubelet = Kubelet()
     async with watched(kubelet) as wakeups:
         await asyncio.sleep(1)
@@ -53,7 +53,7 @@ async def test_a_changed_offer_wakes_within_seconds(offer: tuple[KnownDevice, ..
         assert await wakeups.wait(HOUR) == {INTERVAL}
 
 
-async def test_a_kubelet_that_does_not_answer_wakes_nobody_but_what_changed_meanwhile_does() -> None:
+async def test_a_kubelet_that_does_not_answer_does_not_wake_but_a_change_in_the_meantime_does() -> None:
     kubelet = Kubelet()
     async with watched(kubelet) as wakeups:
         await asyncio.sleep(1)

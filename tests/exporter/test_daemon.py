@@ -239,7 +239,7 @@ async def test_the_zones_of_the_node_are_published_and_owned_by_it(node: Simulat
         assert 'numazones_zone_assigned{node="worker-3",numa_node="0",resource="cpu",unit="core"} 2.0' in text
 
 
-async def test_the_lease_follows_the_first_publish(node: SimulatedNode) -> None:
+async def test_the_lease_is_written_after_the_first_publish(node: SimulatedNode) -> None:
     async with node.exporting() as url:
         await ready(url)
         await until(lambda: ("create", "coordination.k8s.io", "leases") in node.server.asked)
@@ -299,7 +299,7 @@ async def test_sources_that_differ_for_a_moment_are_read_again_before_anything_i
     assert set(node.server.ready) == {"True"}
 
 
-async def test_sources_that_go_on_differing_are_told_and_not_looked_at_twice_any_more(
+async def test_sources_that_keep_differing_are_reported_and_not_read_twice_per_cycle_any_more(
     node: SimulatedNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(daemon, "REREAD_PAUSES", (0.0,) * 3)
@@ -342,7 +342,9 @@ async def test_a_pod_that_ends_gives_back_what_it_held(node: SimulatedNode) -> N
         assert node.counted("numazones_exporter_wakeups_total", reason="pods") >= 1
 
 
-async def test_a_pod_that_leaves_is_let_go_as_soon_as_the_kubelet_lets_it_go(node: SimulatedNode) -> None:
+async def test_a_terminating_pods_resources_are_free_as_soon_as_the_kubelet_frees_them(
+    node: SimulatedNode,
+) -> None:
     await node.admit("first", cpus=2)
     async with node.exporting(interval=3600.0) as url:
         await ready(url)
@@ -375,7 +377,7 @@ async def test_missing_definitions_are_named_with_the_cure_and_waited_for(
 
 async def test_a_node_the_api_server_does_not_know_is_named_with_the_cure(node: SimulatedNode) -> None:
     async with node.exporting(interval=0.3, node_name="mistyped") as url:
-        cure = "did not tell the uid of Node mistyped; check --node-name against kubectl get nodes"
+        cure = "did not give the uid of Node mistyped; check --node-name against kubectl get nodes"
         await unhealthy(url, cure, 'nodes "mistyped" not found')
     assert await node.client.list(NUMAZONES) == []
 
@@ -425,7 +427,9 @@ async def test_a_source_that_fails_for_three_intervals_makes_it_unhealthy_and_is
             assert condition["status"] != "True"
 
 
-async def test_what_no_zone_can_hold_is_told_by_its_health_and_waited_for(node: SimulatedNode) -> None:
+async def test_a_value_that_fits_no_zone_makes_the_exporter_unhealthy_until_it_is_gone(
+    node: SimulatedNode,
+) -> None:
     config = json.loads((node.folder / "kubelet.json").read_text())
     odd = node.folder / "odd.json"
     odd.write_text(json.dumps({**config, "topologyManagerPolicy": "x" * 200}))
@@ -441,7 +445,7 @@ async def test_what_no_zone_can_hold_is_told_by_its_health_and_waited_for(node: 
     [("device-plugins/kubelet_internal_checkpoint", {}), ("", {"podresources": "none"})],
     ids=["no device plugin ever registered", "podresources are switched off"],
 )
-async def test_what_a_healthy_node_does_not_have_makes_nobody_unhealthy(
+async def test_files_that_a_healthy_node_does_not_have_do_not_make_the_exporter_unhealthy(
     node: SimulatedNode, absent: str, changes: dict[str, str]
 ) -> None:
     if absent:
@@ -485,7 +489,7 @@ async def test_rbac_grants_exactly_what_the_exporter_calls(node: SimulatedNode) 
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-async def test_the_real_program_logs_json_and_stops_when_told(
+async def test_the_real_program_logs_json_and_stops_on_sigterm(
     node: SimulatedNode, number: signal.Signals
 ) -> None:
     kubeconfig = node.server.kubeconfig(node.folder / "kubeconfig")

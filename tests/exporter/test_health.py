@@ -27,7 +27,7 @@ def test_a_new_exporter_is_healthy_and_not_ready(health: Health) -> None:
 
 
 @pytest.mark.parametrize("step", [SCAN, PUBLISH])
-def test_three_intervals_without_success_are_forgiven_but_not_a_second_more(
+def test_a_step_is_unhealthy_after_more_than_three_intervals_without_success(
     step: str, health: Health, clock: Clock
 ) -> None:
     other = PUBLISH if step == SCAN else SCAN
@@ -41,7 +41,7 @@ def test_three_intervals_without_success_are_forgiven_but_not_a_second_more(
     ]
 
 
-def test_a_success_heals(health: Health, clock: Clock) -> None:
+def test_a_success_makes_a_failing_step_healthy_again(health: Health, clock: Clock) -> None:
     health.record_failure(PUBLISH, "503")
     clock.now += 1000
     health.record_success(SCAN)

@@ -4,9 +4,7 @@ import re
 
 import pytest
 
-from tests.recorded_nodes import Recorded
-
-from .test_recordings import once
+from tests.recorded_nodes import Recorded, printed_zones
 
 SERIES = re.compile(r'^kubelet_cpu_manager_allocation_per_numa\{numa_node="(\d+)"\} (\d+)$', re.MULTILINE)
 
@@ -18,7 +16,7 @@ def test_exclusive_cpus_by_numa_node_are_the_kubelets(recorded: Recorded) -> Non
     theirs = {int(numa): int(count) for numa, count in SERIES.findall(path.read_text())}
     ours = {
         zone["spec"]["numaID"]: int(row["assigned"])
-        for zone in once(*recorded.flags())
+        for zone in printed_zones(*recorded.flags())
         for row in zone["status"]["resources"]
         if row["name"] == "cpu"
     }

@@ -32,7 +32,7 @@ def test_the_lease_is_the_nodes_and_valid() -> None:
     }
 
 
-def test_times_are_written_in_utc_whatever_the_clocks_zone() -> None:
+def test_times_are_written_in_utc_whatever_the_time_zone() -> None:
     there = NOON.astimezone(timezone(timedelta(hours=9)))
     body = lease("n", namespace="s", node_uid="u", duration=0.2, renewed_at=there)
     assert body["spec"]["renewTime"] == "2026-01-31T12:00:00.000005Z"
@@ -92,7 +92,9 @@ async def test_it_is_renewed_thrice_per_duration_from_the_first_publish_on(
     assert fake.others[PATH]["metadata"]["ownerReferences"][0]["uid"] == "node-uid"
 
 
-async def test_an_exporter_that_cannot_see_lets_its_lease_expire(api: tuple[FakeAPI, Writer]) -> None:
+async def test_an_exporter_that_cannot_read_the_node_lets_its_lease_expire(
+    api: tuple[FakeAPI, Writer],
+) -> None:
     fake, writer = api
     health = Health()
     lease_keeper = keeper(writer, health)

@@ -104,7 +104,7 @@ async def test_a_change_and_what_others_changed_are_written(
     assert fake.others[PATH]["zones"][0]["resources"][0]["available"] == "20"
 
 
-async def test_a_failed_write_is_made_good(publisher: NodeResourceTopologyPublisher, fake: FakeAPI) -> None:
+async def test_a_failed_write_is_repeated(publisher: NodeResourceTopologyPublisher, fake: FakeAPI) -> None:
     fake.fail(500, "etcd is away", after=1)
     with pytest.raises(
         ServerError, match=r"noderesourcetopologies\.topology\.node\.k8s\.io worker-3: etcd is away"
@@ -119,7 +119,7 @@ async def test_a_missing_definition_is_named(publisher: NodeResourceTopologyPubl
         await publisher.publish(zones())
 
 
-async def test_another_writers_object_is_left_alone_and_said_so_once(
+async def test_an_object_of_another_writer_is_left_alone_and_logged_once(
     publisher: NodeResourceTopologyPublisher,
     fake: FakeAPI,
     clock: Clock,

@@ -23,7 +23,7 @@ def run(*flags: str, **environment: str) -> Result:
     return CliRunner().invoke(main, flags, env=dict(environment))
 
 
-def dumped(*flags: str, **environment: str) -> dict[str, tuple[object, str]]:
+def dumped_settings(*flags: str, **environment: str) -> dict[str, tuple[object, str]]:
     """Key → value and origin, from --dump-config."""
     result = run("--dump-config", *flags, **environment)
     assert result.exit_code == 0, result.output
@@ -43,7 +43,7 @@ def test_flags_win_over_environment_over_file_over_defaults(tmp_path: Path, winn
         environment["NUMAZONES_EXPORTER_INTERVAL"] = "3s"
     if winner >= 3:
         flags += ["--interval", "4s"]
-    value, origin = dumped(*flags, **environment)["interval"]
+    value, origin = dumped_settings(*flags, **environment)["interval"]
     assert value == ("60s", "2s", "3s", "4s")[winner]
     assert origin == ("default", f"file {file}", "environment", "flag")[winner]
 
@@ -52,7 +52,7 @@ def test_a_dumped_configuration_can_be_loaded_again(tmp_path: Path) -> None:
     flags = ("--node-name", "n1", "--interval", "1m30s", "--publish", "numazones,noderesourcetopologies")
     first = run("--dump-config", *flags)
     (tmp_path / "dump.yaml").write_text(first.stdout)
-    again = dumped("--config", str(tmp_path / "dump.yaml"))
+    again = dumped_settings("--config", str(tmp_path / "dump.yaml"))
     assert {key: value for key, (value, _) in again.items()} == yaml.safe_load(first.stdout)
     assert again["publish"] == (["numazones", "noderesourcetopologies"], f"file {tmp_path}/dump.yaml")
 
@@ -73,14 +73,14 @@ def test_every_setting_is_in_the_reference() -> None:
 
 
 def test_the_node_name_comes_from_the_downward_api_too() -> None:
-    assert dumped(NODE_NAME="worker-1")["nodeName"] == ("worker-1", "environment")
-    own = dumped(NODE_NAME="worker-1", NUMAZONES_EXPORTER_NODE_NAME="worker-2")
+    assert dumped_settings(NODE_NAME="worker-1")["nodeName"] == ("worker-1", "environment")
+    own = dumped_settings(NODE_NAME="worker-1", NUMAZONES_EXPORTER_NODE_NAME="worker-2")
     assert own["nodeName"] == ("worker-2", "environment")
 
 
 def test_without_a_name_the_node_is_called_as_the_host_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("socket.gethostname", lambda: "Laptop.Local")
-    assert dumped()["nodeName"] == ("laptop.local", "host name")
+    assert dumped_settings()["nodeName"] == ("laptop.local", "host name")
     monkeypatch.setattr("socket.gethostname", lambda: "my_laptop")
     result = run("--dump-config")
     assert result.exit_code == 2
@@ -88,7 +88,7 @@ def test_without_a_name_the_node_is_called_as_the_host_is(monkeypatch: pytest.Mo
 
 
 def test_the_socket_is_looked_for_in_the_kubelets_directory() -> None:
-    value, origin = dumped("--kubelet-dir", "/srv/kubelet")["podresources"]
+    value, origin = dumped_settings("--kubelet-dir", "/srv/kubelet")["podresources"]
     assert (value, origin) == ("unix:/srv/kubelet/pod-resources/kubelet.sock", "default")
 
 
@@ -158,4 +158,4 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 def test_an_empty_file_changes_nothing(tmp_path: Path) -> None:
     (tmp_path / "empty.yaml").write_text("# nothing\n")
-    assert dumped("--config", f"{tmp_path}/empty.yaml") == dumped()
+    assert dumped_settings("--config", f"{tmp_path}/empty.yaml") == dumped_settings()

@@ -123,7 +123,7 @@ def test_a_value_that_no_zone_can_hold_is_named_not_a_crash(sample: Recorded, tm
     assert "correct what the node's files or the kubelet say" in result.stderr
 
 
-def test_each_problem_is_said_on_stderr_and_on_the_zones(sample: Recorded, tmp_path: Path) -> None:
+def test_each_problem_is_on_stderr_and_in_the_zones_conditions(sample: Recorded, tmp_path: Path) -> None:
     for path in sample.state.iterdir():
         if path.is_file():
             (tmp_path / path.name).write_bytes(path.read_bytes())
@@ -138,7 +138,7 @@ def test_each_problem_is_said_on_stderr_and_on_the_zones(sample: Recorded, tmp_p
         assert "the file is cut off or no JSON" in ready["message"]
 
 
-def test_thirty_four_zones_of_which_two_have_cpus(tmp_path: Path) -> None:
+def test_a_machine_with_34_zones_of_which_two_have_cpus_is_printed(tmp_path: Path) -> None:
     tree = Tree(tmp_path, {0: "0-71", 1: "72-143", **dict.fromkeys(range(2, 34), "")}).write()
     flags = ("--sysfs", str(tree.sysfs), "--procfs", str(tree.procfs), "--node-name", "gb200")
     sources = ("--kubelet-config", "none", "--pods", "none", "--podresources", "none")
@@ -149,7 +149,7 @@ def test_thirty_four_zones_of_which_two_have_cpus(tmp_path: Path) -> None:
     assert {zone["status"]["zones"] for zone in zones} == {34}
 
 
-def test_missing_meminfo_takes_the_memory_managers_figure(sample: Recorded, tmp_path: Path) -> None:
+def test_without_meminfo_memory_is_taken_from_memory_manager_state(sample: Recorded, tmp_path: Path) -> None:
     expected = json.loads(run(*sample.flags(), "-o", "json").stdout)["items"]
     sysfs = tmp_path / "sys"
     subprocess.run(["cp", "-a", f"{sample.machine}/sys", sysfs], check=True)

@@ -161,7 +161,7 @@ async def test_nothing_is_written_after_a_restart_when_nothing_changed(
     assert fake.requests == [("GET", ZONES)]
 
 
-async def test_what_the_operator_says_of_silence_is_left_to_it(
+async def test_the_operators_mark_of_a_silent_exporter_is_left_to_the_operator(
     publisher: ZonePublisher, fake: FakeAPI, clocks: Clocks
 ) -> None:
     await publisher.publish([zone(0)])
@@ -172,7 +172,7 @@ async def test_what_the_operator_says_of_silence_is_left_to_it(
 
 
 @pytest.mark.parametrize("snapshot", ["s1", "s2"], ids=["unchanged", "changed"])
-async def test_a_mark_of_silence_that_an_operator_left_behind_is_removed(
+async def test_a_mark_of_a_silent_exporter_that_an_operator_left_behind_is_removed(
     publisher: ZonePublisher, fake: FakeAPI, clocks: Clocks, snapshot: str
 ) -> None:
     await publisher.publish([zone(0)])
@@ -223,9 +223,7 @@ async def test_zones_that_vanished_are_deleted_after_the_others_are_written(
     assert fake.zones.keys() == {"worker-3-numa-0"}
 
 
-async def test_a_zone_that_is_gone_already_is_as_good_as_deleted(
-    publisher: ZonePublisher, fake: FakeAPI
-) -> None:
+async def test_deleting_a_zone_that_is_gone_already_succeeds(publisher: ZonePublisher, fake: FakeAPI) -> None:
     await publisher.publish([zone(0), zone(1)])
     fake.zones.pop("worker-3-numa-1")
     assert await publisher.publish([zone(0)]) == 1
@@ -291,7 +289,7 @@ class TestTransitionTimes:
         )
 
 
-async def test_a_cut_leaves_disagreeing_snapshots_which_the_next_attempt_completes(
+async def test_an_interrupted_publish_leaves_different_snapshots_which_the_next_one_completes(
     publisher: ZonePublisher, fake: FakeAPI
 ) -> None:
     await publisher.publish([zone(0), zone(1)])
@@ -307,7 +305,9 @@ async def test_a_cut_leaves_disagreeing_snapshots_which_the_next_attempt_complet
     assert fake.requests == [("GET", ZONES), ("PATCH", path(cut, status=True))]
 
 
-async def test_a_zone_deleted_under_our_hands_is_made_again(publisher: ZonePublisher, fake: FakeAPI) -> None:
+async def test_a_zone_that_is_deleted_while_it_is_published_is_created_again(
+    publisher: ZonePublisher, fake: FakeAPI
+) -> None:
     await publisher.publish([zone(0)])
     fake.zones.clear()
     with pytest.raises(APIError, match="it does not exist, or no longer"):
@@ -397,7 +397,7 @@ async def test_a_rejected_list_says_what_to_do(
         (500, "etcd is away", ServerError, "worker-3-numa-0: etcd is away; the API server is restarting"),
     ],
 )
-async def test_a_rejected_write_names_the_zone_and_the_cure_and_is_made_good_later(
+async def test_a_rejected_write_names_the_zone_and_the_cure_and_is_repeated_later(
     publisher: ZonePublisher, fake: FakeAPI, code: int, message: str, error: type[APIError], text: str
 ) -> None:
     fake.fail(code, message, after=1)

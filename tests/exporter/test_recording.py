@@ -71,7 +71,7 @@ def test_the_archive_holds_machine_state_files_and_what_was_read_of_them(tmp_pat
     assert {"clusterDNS", "authentication"} & configured.keys()
 
 
-def test_nothing_is_served_unless_it_was_switched_on(tmp_path: Path) -> None:
+def test_recordings_are_served_only_with_the_setting_recordings(tmp_path: Path) -> None:
     status, body = ask(options(tmp_path, recordings=False))
     assert status == "403 Forbidden"
     assert body.startswith(b"recordings are switched off; ")
@@ -81,7 +81,7 @@ def test_other_paths_are_answered_as_before(tmp_path: Path) -> None:
     assert ask(options(tmp_path), "/metrics") == ("", b"another answers")
 
 
-def test_a_machine_that_cannot_be_read_is_said(tmp_path: Path) -> None:
+def test_a_machine_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
     status, body = ask(options(tmp_path))
     assert status == "500 Internal Server Error"
     assert b"node rig-b cannot be recorded: " in body

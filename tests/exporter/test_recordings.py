@@ -6,28 +6,16 @@ Expectations are computed here from the files alone, with none of the project's 
 import json
 import re
 from collections import defaultdict
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from click.testing import CliRunner
 
-from numazones_exporter.main import main
-from tests.recorded_nodes import Recorded
+from tests.recorded_nodes import Recorded, printed_zones
 
 UNITS = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "": 1}
 AMOUNTS = ("capacity", "reserved", "allocatable", "assigned")
-
-
-@cache
-def once(*flags: str) -> list[dict[str, Any]]:
-    result = CliRunner().invoke(main, [*flags, "-o", "json"])
-    assert result.exit_code == 0, result.output
-    document = json.loads(result.stdout)
-    assert (document["apiVersion"], document["kind"]) == ("v1", "List")
-    return list(document["items"])
 
 
 def number(quantity: str) -> int:
@@ -188,12 +176,12 @@ def actual_rows(zones: list[dict[str, Any]]) -> dict[tuple[int, str], dict[str, 
 
 
 def test_amounts_equal_what_the_raw_files_say(recorded: Recorded) -> None:
-    zones = once(*recorded.flags())
+    zones = printed_zones(*recorded.flags())
     assert actual_rows(zones) == expected_rows(RawFiles(recorded))
 
 
 def test_a_real_kubelets_sources_agree_and_are_complete(recorded: Recorded) -> None:
-    for zone in once(*recorded.flags()):
+    for zone in printed_zones(*recorded.flags()):
         assert {item["type"]: item["status"] for item in zone["status"]["conditions"]} == {
             "Ready": "True",
             "Consistent": "True",
@@ -202,7 +190,7 @@ def test_a_real_kubelets_sources_agree_and_are_complete(recorded: Recorded) -> N
 
 def test_cpu_sets_equal_what_the_raw_files_say(recorded: Recorded) -> None:
     raw = RawFiles(recorded)
-    for zone in once(*recorded.flags()):
+    for zone in printed_zones(*recorded.flags()):
         own, sets = raw.zone_cpus(zone["spec"]["numaID"]), zone["status"]["cpus"]
         assert cpus(zone["status"]["topology"]["cpus"]) == own
         assert cpus(sets.get("reserved", "")) == own & raw.reserved_cpus()
@@ -213,7 +201,7 @@ def test_cpu_sets_equal_what_the_raw_files_say(recorded: Recorded) -> None:
 def test_assignments_are_those_of_active_pods(recorded: Recorded) -> None:
     raw = RawFiles(recorded)
     held: dict[tuple[str, str], set[int]] = defaultdict(set)
-    for zone in once(*recorded.flags()):
+    for zone in printed_zones(*recorded.flags()):
         for item in zone["status"].get("assignments", []):
             held[item["uid"], item["container"]] |= cpus(item.get("cpus", ""))
     expected = {
@@ -228,16 +216,18 @@ def test_assignments_are_those_of_active_pods(recorded: Recorded) -> None:
 
 def test_every_source_of_the_configuration_gives_the_same_zones(recorded: Recorded) -> None:
     configz = recorded.directory / "configz.json"
-    assert once(*recorded.flags(kubelet_config=f"file:{configz}")) == once(*recorded.flags())
+    assert printed_zones(*recorded.flags(kubelet_config=f"file:{configz}")) == printed_zones(
+        *recorded.flags()
+    )
 
 
-def test_podresources_alone_tell_which_recorded_pods_have_ended(recorded: Recorded) -> None:
-    assert actual_rows(once(*recorded.flags(pods="none"))) == expected_rows(RawFiles(recorded))
+def test_podresources_alone_show_which_recorded_pods_have_ended(recorded: Recorded) -> None:
+    assert actual_rows(printed_zones(*recorded.flags(pods="none"))) == expected_rows(RawFiles(recorded))
 
 
 def test_without_podresources_only_free_devices_stay_unknown(recorded: Recorded) -> None:
     """State files and pods tell the rest; the static policy's choice of reserved CPUs is computed."""
-    zones = once(*recorded.flags(podresources="none"))
+    zones = printed_zones(*recorded.flags(podresources="none"))
     rows, expected = actual_rows(zones), expected_rows(RawFiles(recorded))
     for (numa, name), row in expected.items():
         if name.startswith("vendor.example/"):
@@ -262,10 +252,10 @@ def without(tmp_path: Path) -> Any:
     return copy
 
 
-def test_podresources_stand_in_for_missing_state_files(recorded: Recorded, without: Any) -> None:
+def test_podresources_replace_missing_state_files(recorded: Recorded, without: Any) -> None:
     """But for init containers' CPUs and the split of blocks over NUMA nodes, which only state files know."""
     directory = without(recorded, "cpu_manager_state", "memory_manager_state", "kubelet_internal_checkpoint")
-    zones = once(*recorded.flags(kubelet_dir=directory))
+    zones = printed_zones(*recorded.flags(kubelet_dir=directory))
     rows, expected = actual_rows(zones), expected_rows(RawFiles(recorded))
     assert rows.keys() == expected.keys()
     for kind in {kind for _, kind in expected}:

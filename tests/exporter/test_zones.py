@@ -143,7 +143,7 @@ def condition(found: Observation, kind: str) -> tuple[str, str, str]:
 # Who holds what, and who has ended
 
 
-def test_an_empty_node_is_ready_and_gives_all_but_the_reserved() -> None:
+def test_an_empty_node_is_ready_and_all_but_the_reserved_is_available() -> None:
     found = observation()
     assert condition(found, "Ready") == ("True", "Complete", "")
     assert condition(found, "Consistent") == ("True", "SourcesAgree", "")
@@ -195,7 +195,7 @@ def test_a_pod_that_has_ended_holds_nothing(pods: tuple[NodePod, ...], listed: d
 
 
 @pytest.mark.parametrize("listed", [{}, {"static": ()}])
-def test_pods_hold_what_they_held_while_a_restarted_kubelet_has_not_heard_of_them(
+def test_pods_keep_their_resources_until_a_restarted_kubelet_lists_its_pods_again(
     listed: dict[str, Any],
 ) -> None:
     """Until a kubelet has its pods from the API server, it lists none but static ones."""
@@ -245,7 +245,7 @@ def test_memory_of_ended_pods_is_given_back_lowest_numa_node_first() -> None:
     assert [status.memory_assignments for status in statuses(found)] == [1, 1]
 
 
-def test_a_group_dissolves_with_its_last_pod() -> None:
+def test_numa_nodes_bound_for_memory_are_free_again_after_their_last_pod() -> None:
     found = observation(
         memory_manager=memory_state(
             (7 * GIB, 2 * GIB), cells=(0b11, 0b11), assignments=(1, 1), a={"c": (block(3, 9 * GIB),)}
@@ -268,7 +268,7 @@ def test_a_zone_bound_to_others_has_no_headroom_for_memory_of_its_own() -> None:
     assert [item.exclusive_cpus if item else None for item in headroom] == [2, 4]
 
 
-def test_a_pod_that_the_api_server_has_not_told_of_yet_is_recognised_by_what_it_holds() -> None:
+def test_a_pod_that_the_api_server_does_not_list_yet_is_recognised_by_what_it_holds() -> None:
     found = observation(
         cpu_manager=cpu_state(a={"c": "2,6"}, gone={"c": "3,7"}),
         podresources=offer(a=(container("c", "2,6"),)),
@@ -278,7 +278,7 @@ def test_a_pod_that_the_api_server_has_not_told_of_yet_is_recognised_by_what_it_
     assert [(item.pod, item.uid) for item in statuses(found)[1].assignments] == [("pod-a", "a")]
 
 
-def test_without_pods_and_podresources_records_are_taken_as_they_are_and_that_is_said() -> None:
+def test_without_pods_and_podresources_state_files_are_used_as_they_are_with_a_condition() -> None:
     found = observation(cpu_manager=cpu_state(a={"c": "2,6"}), pods=None, podresources=None)
     assert assigned(found, "cpu") == [0, 2]
     status, reason, message = condition(found, "Ready")
@@ -317,7 +317,7 @@ def test_without_list_and_podresources_the_static_policys_choice_is_computed() -
     assert [status.cpus.reserved if status.cpus else None for status in statuses(found)] == ["0,4", ""]
 
 
-def test_a_list_that_contradicts_podresources_is_used_and_the_contradiction_said() -> None:
+def test_reserved_cpus_that_contradict_podresources_are_used_and_the_contradiction_reported() -> None:
     found = observation(kubelet=configured(reservedSystemCPUs="2,6"))
     assert [status.cpus.reserved if status.cpus else None for status in statuses(found)] == ["", "2,6"]
     assert condition(found, "Ready")[:2] == ("Unknown", "SourcesDisagree")
@@ -329,7 +329,7 @@ def test_a_list_that_contradicts_podresources_is_used_and_the_contradiction_said
     )
 
 
-def test_a_bad_list_of_reserved_cpus_is_said_and_podresources_used() -> None:
+def test_an_invalid_list_of_reserved_cpus_is_reported_and_podresources_are_used() -> None:
     found = observation(kubelet=configured(reservedSystemCPUs="0-"))
     assert [status.cpus.reserved if status.cpus else None for status in statuses(found)] == ["0,4", ""]
     status, reason, message = condition(found, "Ready")
@@ -337,18 +337,18 @@ def test_a_bad_list_of_reserved_cpus_is_said_and_podresources_used() -> None:
     assert message.startswith("reservedSystemCPUs of the kubelet configuration: '0-' is not a CPU list")
 
 
-def test_reserved_cpus_that_nothing_tells_are_left_out_not_guessed() -> None:
+def test_reserved_cpus_that_no_source_gives_are_left_out_not_guessed() -> None:
     found = observation(kubelet=None, podresources=None)
     (row, _) = rows(found, "cpu")
     assert row == Resource(name="cpu", capacity="4", assigned="0")
     assert statuses(found)[0].cpus is None
     assert (
-        "the reserved CPUs are only told by the kubelet configuration and by podresources"
+        "the reserved CPUs are unknown: neither the kubelet configuration nor podresources could be read"
         in (condition(found, "Ready")[2])
     )
 
 
-def test_with_policy_none_nothing_is_kept_apart_and_no_state_file_is_missed() -> None:
+def test_with_policy_none_no_cpu_is_reserved_and_no_state_file_is_expected() -> None:
     found = observation(
         kubelet=KubeletConfiguration.from_api({}),
         cpu_manager=None,
@@ -369,7 +369,7 @@ def test_with_policy_none_nothing_is_kept_apart_and_no_state_file_is_missed() ->
     ] * 2
 
 
-def test_strictly_reserved_cpus_are_not_missed_in_the_state() -> None:
+def test_strictly_reserved_cpus_are_not_expected_in_cpu_manager_state() -> None:
     kubelet = configured(cpuManagerPolicyOptions={"strict-cpu-reservation": "true"})
     state = CPUManagerCheckpoint("static", 0xFF & ~0x11)
     found = observation(kubelet=kubelet, cpu_manager=state)
@@ -449,10 +449,10 @@ def test_dynamic_resources_are_shown_with_their_holder_and_counted_nowhere() -> 
     assert rows(found, "gpu.example") == [None, None]
 
 
-# podresources standing in
+# podresources in place of state files
 
 
-def test_pod_level_memory_stands_in_once_not_twice() -> None:
+def test_pod_level_memory_from_podresources_is_counted_once_not_twice() -> None:
     """Pod-level values overlap the containers'."""
     memory = (block(2, GIB),)
     whole = PodResources("ns", "pod-a", (container("c", "2", *memory),), container("", "2-3", *memory))
@@ -466,7 +466,7 @@ def test_pod_level_memory_stands_in_once_not_twice() -> None:
     assert assigned(found, "cpu") == [0, 2]
 
 
-def test_a_split_that_podresources_do_not_tell_is_estimated_and_that_is_said() -> None:
+def test_a_split_of_memory_that_podresources_do_not_give_is_estimated_and_reported() -> None:
     found = observation(
         memory_manager=None,
         pods=(pod("a"),),
@@ -588,7 +588,7 @@ def test_all_zones_carry_one_snapshot_id_that_changes_with_the_content_only() ->
 
 
 @given(st.permutations(["a", "b", "c"]))
-def test_the_order_of_records_changes_nothing(order: list[str]) -> None:
+def test_the_order_of_entries_in_state_files_changes_nothing(order: list[str]) -> None:
     cpus = {"a": {"c": "1"}, "b": {"c": "2"}, "c": {"i": "3", "c": "3"}}
     blocks = {uid: {"c": (block(1 + number % 2, GIB),)} for number, uid in enumerate("abc")}
     listed = {uid: (container("c", cpus[uid]["c"], *blocks[uid]["c"]),) for uid in "abc"}

@@ -313,7 +313,7 @@ def test_checks_that_could_not_look_are_named(run: Run, dump: Path) -> None:
         "not checked: definitions: there are no CustomResourceDefinition objects in what was read" in output
     )
     assert "not checked: leases: there are no Lease objects" in output
-    assert "not checked: access: nobody was asked" in output
+    assert "not checked: access: your rights are unknown" in output
 
 
 def test_managed_fields_that_were_left_out_are_asked_for(run: Run, tmp_path: Path) -> None:

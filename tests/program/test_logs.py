@@ -38,7 +38,7 @@ def test_an_exception_stays_on_the_line() -> None:
     assert "ValueError: broken" in json.loads(line)["exception"]
 
 
-def test_text_is_for_people_and_the_level_counts() -> None:
+def test_text_logs_are_plain_lines_from_the_level_up() -> None:
     stream = io.StringIO()
     logs.configure(style="text", level="warning", stream=stream)
     logging.getLogger("x").info("not shown")

@@ -26,7 +26,7 @@ class Program:
         self.renewed += 1
 
     @contextmanager
-    def served(self, address: str = "127.0.0.1:0") -> Iterator[int]:
+    def running(self, address: str = "127.0.0.1:0") -> Iterator[int]:
         answer = application(
             health_problems=lambda: self.sick,
             readiness_problems=lambda: self.unready,
@@ -55,7 +55,7 @@ def get(port: int, path: str, *, host: str = "127.0.0.1", **headers: str) -> tup
 
 def test_the_routes_answer_as_probes_expect(program: Program) -> None:
     plain = "text/plain; charset=utf-8"
-    with program.served() as port:
+    with program.running() as port:
         assert get(port, "/healthz") == (200, plain, "ok")
         assert get(port, "/readyz") == (200, plain, "ok")
         program.sick, program.unready = ["it hangs", "and burns"], ["pods: not listed"]
@@ -75,7 +75,7 @@ def test_metrics_are_renewed_and_come_in_the_format_that_is_asked_for(
     program: Program, accept: str, content_type: str
 ) -> None:
     Counter("numazones_test", "A counter.", registry=program.registry).inc(3)
-    with program.served() as port:
+    with program.running() as port:
         status, served, text = get(port, "/metrics", Accept=accept)
     assert (status, program.renewed) == (200, 1)
     assert served.startswith(content_type)
@@ -83,7 +83,7 @@ def test_metrics_are_renewed_and_come_in_the_format_that_is_asked_for(
 
 
 async def test_it_answers_while_the_event_loop_hangs(program: Program) -> None:
-    with program.served() as port:
+    with program.running() as port:
         program.sick = ["it hangs"]
         assert get(port, "/healthz")[::2] == (500, "it hangs")  # blocks the loop of this test
 
@@ -99,17 +99,17 @@ async def test_it_answers_while_the_event_loop_hangs(program: Program) -> None:
     ],
 )
 def test_it_serves_on_the_address_given(program: Program, address: str, host: str) -> None:
-    with program.served(address) as port:
+    with program.running(address) as port:
         assert get(port, "/healthz", host=host)[2] == "ok"
 
 
 def test_a_client_that_says_nothing_does_not_keep_others_from_being_answered(program: Program) -> None:
-    with program.served() as port, socket.create_connection(("127.0.0.1", port)):
+    with program.running() as port, socket.create_connection(("127.0.0.1", port)):
         assert get(port, "/healthz")[2] == "ok"
 
 
 def test_a_taken_port_is_rejected_with_the_reason(program: Program) -> None:
-    with program.served() as port:
-        again = program.served(f"127.0.0.1:{port}")
+    with program.running() as port:
+        again = program.running(f"127.0.0.1:{port}")
         with pytest.raises(InvalidSetting, match=r"(?s)in use.*choose another address"), again:
             pass

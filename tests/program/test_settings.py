@@ -128,7 +128,7 @@ def test_what_is_no_duration_is_rejected(text: str | float) -> None:
         parse_duration(text)
 
 
-def test_no_time_at_all_is_read_where_it_means_something() -> None:
+def test_zero_is_a_duration_only_where_it_is_allowed() -> None:
     assert parse_duration("0s", zero=True) == 0
     with pytest.raises(InvalidSetting, match="is not a duration; write a time such as 60s"):
         parse_duration("-1s", zero=True)

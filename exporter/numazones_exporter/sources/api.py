@@ -208,7 +208,7 @@ def _json_object(body: bytes, where: str) -> Mapping[str, Any]:
     try:
         document = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise SourceError("InvalidConfiguration", f"{where} answered with no JSON: {error}") from error
+        raise SourceError("InvalidConfiguration", f"{where}: the answer is not JSON: {error}") from error
     if not isinstance(document, Mapping):
-        raise SourceError("InvalidConfiguration", f"{where} answered with no object")
+        raise SourceError("InvalidConfiguration", f"{where}: the answer is not a JSON object")
     return document

@@ -1,4 +1,4 @@
-"""Kubernetes documents in files: JSON or YAML, whatever the file holds."""
+"""Kubernetes objects in files, as JSON or YAML."""
 
 import json
 from collections.abc import Mapping

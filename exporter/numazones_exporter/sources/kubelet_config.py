@@ -1,7 +1,7 @@
 """The kubelet's configuration: policies, options and reservations, with the kubelet's defaults applied.
 
 A file may hold what the kubelet was started with (KubeletConfiguration, kubelet.config.k8s.io/v1beta1) or a
-saved answer of the running kubelet's /configz; asking the running kubelet is ``api``'s part.
+saved answer of the running kubelet's /configz; ``api`` asks the running kubelet.
 """
 
 from collections.abc import Mapping
@@ -25,10 +25,10 @@ class KubeletConfigReader(Protocol):
 
 
 class NoConfigReader:
-    """Stands in where the configuration is not to be read."""
+    """The reader where the configuration is not to be read."""
 
     async def read(self) -> Mapping[str, Any]:
-        """Say that nobody is asked; raises ``SourceError``."""
+        """Raise ``SourceError``: the settings switch this source off."""
         raise SourceError(NOT_ASKED, "the kubelet's configuration is not read (--kubelet-config none)")
 
 

@@ -51,7 +51,7 @@ class PodResourcesReader(Protocol):
         """Ask for everything once; raises ``SourceError``."""
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close all connections."""
 
 
 class SocketReader:
@@ -180,10 +180,10 @@ class ReplayReader:
 
 
 class NoReader:
-    """Stands in where podresources are not to be read."""
+    """The reader where podresources are not to be read."""
 
     async def read(self) -> PodResourcesAnswer:
-        """Say that nobody is asked; raises ``SourceError``."""
+        """Raise ``SourceError``: the settings switch this source off."""
         raise SourceError(NOT_ASKED, "podresources are not read (--podresources none)")
 
     async def close(self) -> None:

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 _Value = TypeVar("_Value")
 
 SLOW_FACTS_SECONDS = 30.0
-"""How long the Node and the running kubelet's configuration are taken as they are.
+"""How long the Node and the running kubelet's configuration are kept before they are read again.
 
 They change when the kubelet restarts, while state files may change every second; asking the API server
 each time would be most of the exporter's load on it.
@@ -54,7 +54,7 @@ each time would be most of the exporter's load on it.
 
 
 class _Cached(Generic[_Value]):
-    """An answer that is asked for again only after a while, or after a failure."""
+    """A reader that asks again only after a while, or after a failure."""
 
     def __init__(self, ask: Callable[[], Awaitable[_Value]]) -> None:
         self._ask = ask
@@ -143,7 +143,7 @@ async def observe(sources: Sources) -> Observation:
 
 
 async def _local(scan: "_Scan", sources: Sources) -> Observation:
-    """Everything whose order matters, one after the other."""
+    """Read the sources whose order matters, one after the other."""
     files = sources.state_files
     hardware = scan.take(SYSFS, sources.sysfs.read)
     cpu_manager = scan.take(CPU_MANAGER_STATE, lambda: Reading(files.cpu_manager()))

@@ -1,7 +1,7 @@
 """The kubelet's state files: what its CPU, memory and device managers have written down.
 
 They are replaced by rename, so a file is whole whenever it is read; a wrong checksum means that something
-else wrote it. Formats and checksums are ``numazones.kubelet.checkpoints``' part.
+else wrote it. Formats and checksums are in ``numazones.kubelet.checkpoints``.
 """
 
 from collections.abc import Callable

@@ -139,7 +139,7 @@ class SysfsReader:
         return members or listed
 
     def _members_by_package(self, online: CPUSet, problems: list[Problem]) -> tuple[tuple[int, CPUSet], ...]:
-        """Stand in for NUMA nodes on a kernel without them: one per socket, as cAdvisor does."""
+        """Group CPUs by socket on a kernel without NUMA nodes, as cAdvisor does."""
         packages: dict[int, CPUSet] = {}
         for cpu in cpuset.ids(online):
             package = _number(self._cpu_dir / f"cpu{cpu}/topology/physical_package_id")

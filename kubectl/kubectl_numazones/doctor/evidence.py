@@ -35,7 +35,7 @@ class Evidence:
     """Kind → why it could not be seen."""
     now: datetime
     denied: Sequence[str] | None
-    """What the user may not do, as ``kubectl auth can-i`` would be asked; None where nobody was asked."""
+    """What the user may not do, in the words of ``kubectl auth can-i``; None where it is unknown."""
     unrecordable: Sequence[str] = ()
     """Namespaces whose exporters serve recordings that the user may not fetch."""
 

@@ -61,9 +61,7 @@ def _fields(schema: Mapping[str, Any], path: str = "") -> Iterator[str]:
 def access(evidence: Evidence) -> Iterator[Finding]:
     """The user may read what the commands read."""
     if evidence.denied is None:
-        raise NotChecked(
-            "nobody was asked what you may do: a dump has no users, and not every API server says"
-        )
+        raise NotChecked("your rights are unknown: a dump has no users, and not every API server tells")
     for right in evidence.denied:
         verb, _, resource = right.partition(" ")
         yield warning(

@@ -264,7 +264,7 @@ async def test_a_kubelet_with_an_unknown_certificate_gets_no_token(
     assert answers.calls == []
 
 
-async def test_public_authorities_do_not_vouch_for_a_kubelet(
+async def test_public_certificate_authorities_are_not_trusted_for_a_kubelet(
     options: Options, kubelet: tuple[Cluster, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers, address = kubelet
@@ -277,7 +277,7 @@ async def test_public_authorities_do_not_vouch_for_a_kubelet(
     assert answers.calls == []
 
 
-async def test_a_named_authority_that_is_missing_is_said(
+async def test_a_certificate_authority_that_does_not_exist_is_named(
     options: Options, kubelet: tuple[Cluster, str], tmp_path: Path
 ) -> None:
     answers, address = kubelet
@@ -313,7 +313,7 @@ async def test_a_kubelet_that_does_not_allow_it_names_the_permission(
     assert "allow get on nodes/configz (kubelet 1.33 and newer) or nodes/proxy" in item.message
 
 
-async def test_a_kubelet_that_is_not_there_is_said(options: Options, tmp_path: Path) -> None:
+async def test_an_unreachable_kubelet_is_named(options: Options, tmp_path: Path) -> None:
     certificate(tmp_path / "pki", "worker-1")
     item = problem(await read(replace(options, kubelet_address="127.0.0.1:1")), KUBELET_CONFIG)
     assert item.reason == "Unreachable"

@@ -100,7 +100,7 @@ async def test_both_calls_are_made_every_time_so_late_plugins_appear(
     assert kubelet.calls == ["List", "GetAllocatableResources"] * 2
 
 
-async def test_the_offer_is_asked_for_alone(socket: Path, reader: SocketReader) -> None:
+async def test_allocatable_devices_are_read_without_listing_pods(socket: Path, reader: SocketReader) -> None:
     kubelet = Kubelet()
     with pytest.raises(SourceError, match="does not exist"):
         await reader.allocatable_devices()
@@ -284,7 +284,7 @@ def test_pod_level_values_are_kept_apart_from_the_containers() -> None:
     )
 
 
-def test_dynamic_resources_are_told_by_driver_pool_and_device() -> None:
+def test_dynamic_resources_are_named_by_driver_pool_and_device() -> None:
     claim = pb.DynamicResource(
         claim_name="claim",
         claim_namespace="n",
@@ -305,7 +305,7 @@ def test_dynamic_resources_are_told_by_driver_pool_and_device() -> None:
 
 
 @pytest.mark.parametrize("cpu", [-1, 1 << 40])
-def test_ids_that_cannot_be_are_rejected(cpu: int) -> None:
+def test_impossible_cpu_and_numa_ids_are_rejected(cpu: int) -> None:
     offer = pb.AllocatableResourcesResponse(cpu_ids=[cpu])
     with pytest.raises(SourceError, match=f"podresources answered with the id {cpu}") as caught:
         parse_answers(pb.ListPodResourcesResponse(), offer)
