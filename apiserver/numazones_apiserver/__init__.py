@@ -1,6 +1,6 @@
 """A Kubernetes API server embedded in a process: for tests, for the demo, for the simulator.
 
-`kubectl`, kopf and the `kubernetes` client take it for a real one as far as nodes, workloads and
+``kubectl``, kopf and the ``kubernetes`` client take it for a real one as far as nodes, workloads and
 custom resources go; docs/reference/embedded-api-server.md says what it does and what it does not.
 """
 

@@ -1,6 +1,4 @@
-"""Runs the embedded API server by itself: `python -m numazones_apiserver`."""
-
-from __future__ import annotations
+"""Runs the embedded API server by itself: ``python -m numazones_apiserver``."""
 
 import asyncio
 import signal
@@ -33,7 +31,7 @@ async def _serve(host: str, port: int, token: str, kubeconfig: Path | None) -> N
     help="Port to listen on; 0 takes a free one.",
 )
 @click.option(
-    "--token", default="", help="Bearer token that requests must carry; without it everybody is let in."
+    "--token", default="", help="Bearer token that requests must carry; without one, every request is served."
 )
 @click.option(
     "--kubeconfig",
@@ -44,7 +42,7 @@ def main(host: str, port: int, token: str, kubeconfig: Path | None) -> None:
     """Serve a Kubernetes API from memory, until interrupted.
 
     It takes custom resource definitions, nodes, pods and workloads, but runs nothing: no kubelet, no
-    scheduler. Every object is gone when it ends. Try it:
+    scheduler. Its objects are lost when it ends. Try it:
 
     \b
       python -m numazones_apiserver --kubeconfig /tmp/kubeconfig &

@@ -1,9 +1,7 @@
 """The body of a request, and the options of a write in its query."""
 
-from __future__ import annotations
-
 import contextlib
-from typing import Any, Final
+from typing import Any
 
 import orjson
 import yaml
@@ -16,8 +14,8 @@ from numazones_apiserver.requests import RequestInfo, flag, number
 from numazones_apiserver.responses import JSON
 from numazones_apiserver.writes import DeleteOptions, WriteOptions
 
-YAML: Final = "application/yaml"
-PATCHES: Final = (patches.JSON, patches.MERGE, patches.STRATEGIC, patches.APPLY)
+YAML = "application/yaml"
+PATCHES = (patches.JSON, patches.MERGE, patches.STRATEGIC, patches.APPLY)
 
 
 async def read_body(request: web.Request, *, patch: bool = False) -> Any:
@@ -46,7 +44,7 @@ async def read_body(request: web.Request, *, patch: bool = False) -> Any:
 
 
 class _YAMLLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """Reads YAML as JSON would be read: times stay text."""
+    """Reads YAML as if it were JSON: times stay text."""
 
 
 _YAMLLoader.yaml_implicit_resolvers = {
@@ -61,7 +59,7 @@ def invalid_patch_option(field: str, message: str, *, forbidden: bool = False) -
     return errors.invalid("meta.k8s.io", "PatchOptions", "", [errors.FieldError(reason, field, message)])
 
 
-_OPTIONS: Final = {"create": "CreateOptions", "update": "UpdateOptions", "patch": "PatchOptions"}
+_OPTIONS = {"create": "CreateOptions", "update": "UpdateOptions", "patch": "PatchOptions"}
 
 
 def _dry_run(values: list[str], options: str) -> bool:

@@ -4,12 +4,10 @@ A real cluster splits this between the disruption controller, which keeps the st
 pods/eviction subresource, which spends it. Both are here; rules are those of policy/v1 in 1.36.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any
 
 from numazones.errors import NumazonesError
 from numazones.label_selector import InvalidSelector, LabelSelector
@@ -20,13 +18,13 @@ from numazones_apiserver.objects import now
 from numazones_apiserver.tables import instant
 from numazones_apiserver.writes import DeleteOptions, Writes, check_preconditions
 
-_DELETION_TIMEOUT: Final = 120
-"""Seconds for which an evicted pod that is still there counts as gone."""
-_MANAGER: Final = "kube-controller-manager"
-_SEVERAL_BUDGETS: Final = (
+_DELETION_TIMEOUT = 120
+"""Seconds for which an evicted pod that still exists counts as deleted."""
+_MANAGER = "kube-controller-manager"
+_SEVERAL_BUDGETS = (
     "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
 )
-_VIOLATES: Final = "Cannot evict pod as it would violate the pod's disruption budget."
+_VIOLATES = "Cannot evict pod as it would violate the pod's disruption budget."
 
 
 class UnknownScale(NumazonesError):
@@ -72,7 +70,7 @@ class Budgets:
     # --- status -------------------------------------------------------------------------------
 
     def refresh(self, budget: Object) -> Object:
-        """Bring the budget's status up to date; returns the budget as it then is."""
+        """Bring the budget's status up to date and return the budget."""
         namespace, name = namespace_of(budget), name_of(budget)
         return self._writes.edit(
             self._kind,
@@ -287,7 +285,7 @@ def _verdict(allowed: int) -> tuple[str, str, str]:
 
 
 def _with_condition(status: Object, before: Object, verdict: tuple[str, str, str], generation: int) -> Object:
-    """The status with its DisruptionAllowed condition; its time changes when the answer does."""
+    """The status with its DisruptionAllowed condition, whose time changes when its status does."""
     answer, reason, message = verdict
     known = {one["type"]: one for one in before.get("conditions") or ()}
     was = known.get("DisruptionAllowed")

@@ -1,12 +1,10 @@
-"""The columns that `kubectl get` prints for the built-in kinds.
+"""The columns that ``kubectl get`` prints for the built-in kinds.
 
 Names, order, priorities and cell texts follow the tables of kube-apiserver 1.36.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any
 
 from numazones_apiserver.errors import Object
 from numazones_apiserver.kinds import Column
@@ -22,7 +20,7 @@ from numazones_apiserver.tables import (
 )
 
 Cell = Callable[[Object], Any]
-_UNSET: Final = "<unset>"
+_UNSET = "<unset>"
 
 
 def get(obj: Any, *path: str, default: Any = None) -> Any:
@@ -62,7 +60,7 @@ def _ready_replicas(workload: Object) -> str:
     return f"{get(workload, 'status', 'readyReplicas', default=0)}/{wanted}"
 
 
-_WEBHOOKS: Final = _integer("Webhooks", lambda obj: len(obj.get("webhooks") or ()))
+_WEBHOOKS = _integer("Webhooks", lambda obj: len(obj.get("webhooks") or ()))
 
 
 def _template_columns(*, selector: bool = True) -> tuple[Column, ...]:
@@ -143,7 +141,7 @@ def _container_reason(pod: Object, reason: str) -> str:
 
 
 def pod_status(pod: Object) -> str:
-    """The STATUS of a pod: its phase, or what explains it better."""
+    """The STATUS of a pod: its phase, or a reason that says more."""
     phase = get(pod, "status", "phase", default="")
     reason = get(pod, "status", "reason", default="") or phase
     gated = any(
@@ -292,7 +290,7 @@ def _job_duration(job: Object) -> str:
     return human_duration((end - start).total_seconds()) if end else age(get(job, "status", "startTime"))
 
 
-_ACCESS_MODES: Final = {
+_ACCESS_MODES = {
     "ReadWriteOnce": "RWO",
     "ReadOnlyMany": "ROX",
     "ReadWriteMany": "RWX",
@@ -344,7 +342,7 @@ def _with_age(*columns: Column, wide: tuple[Column, ...] = ()) -> tuple[Column, 
     return (name_column(), *columns, age_column(), *wide)
 
 
-COLUMNS: Final[dict[str, tuple[Column, ...]]] = {
+COLUMNS: dict[str, tuple[Column, ...]] = {
     "Pod": _with_age(
         Column("Ready", _pod_ready),
         Column("Status", pod_status),

@@ -1,15 +1,13 @@
-"""The built-in kinds that are served, and what is particular to each.
+"""The built-in kinds that are served, and the rules that are particular to each.
 
 The table is kube-apiserver 1.36's discovery for the kinds that nodes, workloads, operators and
 kubectl need; the small strategies below it say how each kind starts out and what it rejects.
 """
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any
 
 from numazones_apiserver import definitions, errors
 from numazones_apiserver.builtin_columns import columns_of, get
@@ -26,7 +24,7 @@ def _nothing_wrong(_obj: Object, _old: Object | None) -> Iterable[FieldError]:
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """Objects that are stored as they are, with defaults; `status` names a status subresource."""
+    """Objects that are stored as they are, with defaults; ``status`` names a status subresource."""
 
     defaults: Callable[[Object], Object] = lambda obj: obj
     has_status: bool = False
@@ -84,7 +82,7 @@ def _top_defaults(**values: Any) -> Callable[[Object], Object]:
 
 
 def _limit_range(obj: Object) -> Object:
-    """Limits for containers default to the most that is admitted, requests to limits, then to the least."""
+    """Limits of containers default to the maximum, requests to the limits and else to the minimum."""
 
     def with_defaults(item: Object) -> Object:
         if item.get("type") != "Container":
@@ -108,7 +106,7 @@ def _with_template(obj: Object) -> Object:
     return {**obj, "spec": {**spec, "template": filled}}
 
 
-_ROLLING: Final = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "25%", "maxSurge": "25%"}}
+_ROLLING = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "25%", "maxSurge": "25%"}}
 
 
 def _deployment(obj: Object) -> Object:
@@ -277,7 +275,7 @@ def _check_role_ref(obj: Object, old: Object | None) -> Iterator[FieldError]:
 
 # --- events in two groups --------------------------------------------------------------------
 
-_EVENT_NAMES: Final = {
+_EVENT_NAMES = {
     "involvedObject": "regarding",
     "message": "note",
     "source": "deprecatedSource",
@@ -324,7 +322,7 @@ def _fields(*paths: str) -> dict[str, Callable[[Object], str]]:
     return {path: _reader(*path.split(".")) for path in paths}
 
 
-_EVENT_FIELDS: Final = {
+_EVENT_FIELDS = {
     **_fields(
         *(
             f"involvedObject.{name}"
@@ -336,12 +334,12 @@ _EVENT_FIELDS: Final = {
     ),
     "source": lambda obj: str(get(obj, "source", "component") or obj.get("reportingComponent", "")),
 }
-_NEW_EVENT_FIELDS: Final = {
+_NEW_EVENT_FIELDS = {
     name.replace("involvedObject", "regarding").replace("reportingComponent", "reportingController"): reader
     for name, reader in _EVENT_FIELDS.items()
     if name != "source"
 }
-_POD_FIELDS: Final = {
+_POD_FIELDS = {
     **_fields("spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName"),
     **_fields("status.phase", "status.nominatedNodeName", "status.podIP"),
     "spec.hostNetwork": _reader("spec", "hostNetwork", default="false"),
@@ -350,7 +348,7 @@ _POD_FIELDS: Final = {
 
 # Kind, scope, short names, categories, subresources, and whether changes of the spec are counted
 # (metadata.generation), by API group; plurals follow the English rule.
-_TABLE: Final = """
+_TABLE = """
 core:
   Namespace                         cluster     ns        -               status,finalize          -
   Node                              cluster     no        -               status,proxy             -
@@ -397,8 +395,8 @@ admissionregistration.k8s.io:
 apiextensions.k8s.io:
   CustomResourceDefinition          cluster     crd,crds  api-extensions  status                   counted
 """
-_BUDGET_STATUS: Final = {"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0}
-_DAEMON_SET_STATUS: Final = dict.fromkeys(
+_BUDGET_STATUS = {"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0}
+_DAEMON_SET_STATUS = dict.fromkeys(
     ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady"), 0
 )
 
@@ -408,7 +406,7 @@ def _workload(defaults: Callable[[Object], Object], status: Object) -> Plain:
 
 
 # How objects of a kind are written, by group and kind; kinds not named here are plain.
-_STRATEGIES: Final[Mapping[tuple[str, str], Strategy]] = {
+_STRATEGIES: Mapping[tuple[str, str], Strategy] = {
     ("", "Namespace"): Plain(_namespace, True, {"phase": "Active"}),
     ("", "Node"): Plain(has_status=True, keeps_status=True),
     ("", "Event"): Plain(check=_check_event),
@@ -445,7 +443,7 @@ _STRATEGIES: Final[Mapping[tuple[str, str], Strategy]] = {
     ),
 }
 # Fields that lists and watches can be narrowed by, beside name and namespace.
-_SELECTABLE: Final[Mapping[tuple[str, str], Mapping[str, Callable[[Object], str]]]] = {
+_SELECTABLE: Mapping[tuple[str, str], Mapping[str, Callable[[Object], str]]] = {
     ("", "Namespace"): _fields("status.phase"),
     ("", "Node"): {"spec.unschedulable": _reader("spec", "unschedulable", default="false")},
     ("", "Pod"): _POD_FIELDS,
@@ -461,7 +459,7 @@ _SELECTABLE: Final[Mapping[tuple[str, str], Mapping[str, Callable[[Object], str]
 def builtin_kinds(
     priority_of: PriorityOf, defaults_of: DefaultsOf, definitions_strategy: Strategy
 ) -> list[Kind]:
-    """All built-in kinds; `definitions_strategy` is how CustomResourceDefinitions are written."""
+    """All built-in kinds; ``definitions_strategy`` is how CustomResourceDefinitions are written."""
     strategies = {
         **_STRATEGIES,
         ("", "Pod"): PodStrategy(priority_of, defaults_of),
@@ -477,7 +475,7 @@ def builtin_kinds(
     return kinds
 
 
-_SCALE: Final = {
+_SCALE = {
     "specReplicasPath": ".spec.replicas",
     "statusReplicasPath": ".status.replicas",
     "labelSelectorPath": ".spec.selector",

@@ -4,14 +4,11 @@ The real ones are controllers beside the API server. These look at every change 
 note what it may entail, and act soon afterwards in one task, in order.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Final
 
 from numazones_apiserver import custom_kinds
 from numazones_apiserver.budgets import Budgets
@@ -22,13 +19,13 @@ from numazones_apiserver.tables import instant
 from numazones_apiserver.writes import FOREGROUND, ORPHAN, DeleteOptions, Writes
 
 Place = tuple[Collection, Key]
-_EVENT_TTL: Final = timedelta(hours=1)
-_HOUSEKEEPING_SECONDS: Final = 30.0
-_GARBAGE: Final = "garbage-collector"
+_EVENT_TTL = timedelta(hours=1)
+_HOUSEKEEPING_SECONDS = 30.0
+_GARBAGE = "garbage-collector"
 
 
 class Controllers:
-    """The cluster's own reactions to changes."""
+    """The controllers of a cluster, in one task."""
 
     def __init__(self, writes: Writes, budgets: Budgets) -> None:
         self._writes = writes
@@ -53,7 +50,7 @@ class Controllers:
             await self.settle()
 
     async def settle(self) -> None:
-        """Do everything that is due, letting requests in between."""
+        """Do everything that is due; requests are served in between."""
         while self._due or self._stale_budgets:
             if self._due:
                 act = self._due.popleft()
@@ -94,7 +91,7 @@ class Controllers:
         self._notice_budgets(collection, record.key)
 
     def _index(self, place: Place, before: Object | None, after: Object | None) -> None:
-        """Keep who is owned by whom."""
+        """Keep track of which objects have which owners."""
         was = _owner_uids(before)
         now_ = _owner_uids(after)
         for uid in was - now_:
@@ -153,7 +150,7 @@ class Controllers:
         return self._writes.registry.by_collection((collection.group, collection.plural))
 
     def _collect(self, collection: Collection, key: Key) -> None:
-        """Delete a dependent all of whose owners are gone; drop references to those that are."""
+        """Delete an object none of whose owners exists, else drop references to those that do not."""
         kind, version = self._kind(collection), collection.objects.get(key)
         if kind is None or version is None:
             return
@@ -182,7 +179,7 @@ class Controllers:
         self._writes.edit(kind, *key, change, manager=_GARBAGE)
 
     def _finish(self, collection: Collection, key: Key) -> None:
-        """Go on with a deletion that waits for something."""
+        """Continue a deletion that waits for something."""
         kind, version = self._kind(collection), collection.objects.get(key)
         if kind is None or version is None:
             return
@@ -221,7 +218,7 @@ class Controllers:
             self._edit(kind, key, lambda live: _without_finalizer(live, FOREGROUND))
 
     def _empty_namespace(self, kind: Kind, key: Key) -> None:
-        """Delete what is in a namespace; when nothing is left, let the namespace go."""
+        """Delete what is in a namespace, and once it is empty the namespace itself."""
         name = key[1]
         left = 0
         for collection in self._writes.store.collections():
@@ -237,7 +234,7 @@ class Controllers:
             self._writes.finalize(kind, name)
 
     def _empty_definition(self, kind: Kind, key: Key, definition: Object) -> None:
-        """Delete the custom resources of a definition; when none are left, let the definition go."""
+        """Delete the custom resources of a definition, and once there are none the definition itself."""
         spec = definition["spec"]
         collection = self._writes.store.collection(spec["group"], spec["names"]["plural"])
         content = self._kind(collection)
@@ -253,7 +250,7 @@ class Controllers:
             self._edit(kind, key, lambda live: _without_finalizer(live, custom_kinds.CLEANUP))
 
     def _serve(self, before: Object | None, after: Object | None) -> None:
-        """Serve the kinds of a definition as it now is."""
+        """Serve the kinds of a changed definition."""
         if before is not None and (after is None or before["spec"] != after["spec"]):
             self._writes.registry.remove(before["spec"]["group"], before["spec"]["names"]["plural"])
         if after is not None and (before is None or before["spec"] != after["spec"]):
@@ -278,7 +275,7 @@ def _owner_uids(obj: Object | None) -> set[str]:
 
 
 def _blocks(collection: Collection, key: Key, uid: str) -> bool:
-    """Whether a dependent is still there and holds its owner back."""
+    """Whether a dependent exists and blocks the deletion of its owner."""
     version = collection.objects.get(key)
     owners = version.object["metadata"].get("ownerReferences") or () if version is not None else ()
     return any(one.get("uid") == uid and one.get("blockOwnerDeletion") for one in owners)

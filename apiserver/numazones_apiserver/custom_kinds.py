@@ -1,14 +1,12 @@
 """CustomResourceDefinitions: what makes one acceptable, and the kinds that it adds to the API.
 
-Rules of apiextensions.k8s.io/v1. Of `x-kubernetes-validations` only the transition rule
-`self == oldSelf` is evaluated; other rules are stored, and their author is warned.
+Rules of apiextensions.k8s.io/v1. Of ``x-kubernetes-validations`` only the transition rule
+``self == oldSelf`` is evaluated; other rules are stored, and their author is warned.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from numazones import jsonpath
 from numazones_apiserver import definitions, errors
@@ -18,29 +16,29 @@ from numazones_apiserver.kinds import Kind
 from numazones_apiserver.schema import Schema, compile_schema, is_evaluated, validate
 from numazones_apiserver.tables import custom_columns
 
-_TYPES: Final = ("array", "boolean", "integer", "number", "object", "string")
-CLEANUP: Final = "customresourcecleanup.apiextensions.k8s.io"
+_TYPES = ("array", "boolean", "integer", "number", "object", "string")
+CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 
 
 @dataclass(frozen=True, slots=True)
 class CustomStrategy:
-    """Custom resources: nothing but what their CRD says."""
+    """How custom resources are written: as their definition says."""
 
     has_status: bool
 
     def for_create(self, obj: Object) -> Object:
-        """Without a status where that is a subresource."""
+        """The object, without its status where that is a subresource."""
         return {key: value for key, value in obj.items() if key != "status"} if self.has_status else obj
 
     def for_update(self, obj: Object, old: Object) -> Object:
-        """The status stays where it is a subresource."""
+        """The object, with the old status where that is a subresource."""
         if not self.has_status:
             return obj
         result = self.for_create(obj)
         return {**result, "status": old["status"]} if "status" in old else result
 
     def for_status(self, obj: Object, old: Object) -> Object:
-        """Nothing but the status changes, and who owns it."""
+        """The old object with the new status and its owners."""
         metadata = dict(old["metadata"])
         metadata.pop("managedFields", None)
         if "managedFields" in obj["metadata"]:
@@ -49,13 +47,13 @@ class CustomStrategy:
         return {**result, "status": obj["status"]} if "status" in obj else result
 
     def check(self, obj: Object, old: Object | None) -> Iterator[FieldError]:
-        """The schema says all there is to check."""
+        """Nothing: the schema says all there is to check."""
         del obj, old
         yield from ()
 
 
 def _root_schema(source: Mapping[str, Any]) -> Schema:
-    """The schema of whole objects; identity and metadata are the server's to define."""
+    """The schema of whole objects, with the identity and metadata that every object has."""
     schema = compile_schema(source)
     schema.type = "object"
     schema.properties = {
@@ -138,10 +136,10 @@ def _field_reader(path: str) -> Any:
 
 
 class DefinitionStrategy:
-    """CustomResourceDefinitions: defaults, structural checks; accepted names are the server's business."""
+    """How CustomResourceDefinitions are written: with defaults, and checked for structural schemas."""
 
     def for_create(self, obj: Object) -> Object:
-        """Names and conversion by default; the status is made by the server."""
+        """The definition with its default names and conversion, and with its status."""
         obj = _with_defaults(obj)
         return {
             **{key: value for key, value in obj.items() if key != "status"},
@@ -149,12 +147,12 @@ class DefinitionStrategy:
         }
 
     def for_update(self, obj: Object, old: Object) -> Object:
-        """The status follows the names and versions."""
+        """The definition with its defaults, and with the status that follows from it."""
         obj = _with_defaults(obj)
         return {**obj, "status": definition_status(obj, old)}
 
     def for_status(self, obj: Object, old: Object) -> Object:
-        """Only the status."""
+        """The old definition with the new status."""
         return {**old, "metadata": obj["metadata"], "status": obj.get("status", {})}
 
     def check(self, obj: Object, old: Object | None) -> Iterator[FieldError]:

@@ -1,27 +1,25 @@
-"""The published schemas of the built-in kinds, from the `kubernetes-validate` package.
+"""The published schemas of the built-in kinds, from the ``kubernetes-validate`` package.
 
 Its files are the project's own OpenAPI definitions of each Kubernetes release, with list types,
 merge keys and descriptions: what validation, strategic merge, server-side apply and
-`kubectl explain` need. The reference release is 1.36.
+``kubectl explain`` need. The reference release is 1.36.
 """
-
-from __future__ import annotations
 
 import re
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
-from typing import Any, Final
+from typing import Any
 
 import orjson
 
 from numazones_apiserver.errors import Object
 from numazones_apiserver.schema import Schema, compile_schema
 
-RELEASE: Final = (1, 36)
-OBJECT_META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
-_QUANTITY: Final = "io.k8s.apimachinery.pkg.api.resource.Quantity"
-_INT_OR_STRING: Final = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
+RELEASE = (1, 36)
+OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+_QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
+_INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
 
 
 def _folder() -> Any:
@@ -54,7 +52,7 @@ def names() -> dict[tuple[str, str, str], str]:
 
 
 # Fields that are keys of list maps and may be left out; the published schemas do not tell their defaults.
-_KEY_DEFAULTS: Final = {
+_KEY_DEFAULTS = {
     "io.k8s.api.core.v1.ContainerPort": {"protocol": "TCP"},
     "io.k8s.api.core.v1.ServicePort": {"protocol": "TCP"},
 }

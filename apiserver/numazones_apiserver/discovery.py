@@ -4,16 +4,13 @@ Clients ask for the aggregated document (apidiscovery.k8s.io/v2) first and fall 
 document per group and version.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
-from typing import Final
 
 from numazones_apiserver.errors import Object
 from numazones_apiserver.kinds import Kind, Registry
 
-AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-_SUBRESOURCES: Final[dict[str, tuple[str, str, str, tuple[str, ...]]]] = {
+AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+_SUBRESOURCES: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
     # What a subresource speaks: group, version, kind, verbs.
     "binding": ("", "v1", "Binding", ("create",)),
     "eviction": ("policy", "v1", "Eviction", ("create",)),
@@ -30,7 +27,7 @@ def _subresource(kind: Kind, name: str) -> tuple[str, str, str, tuple[str, ...]]
 
 
 def api_versions(address: str) -> Object:
-    """`/api`."""
+    """The document at ``/api``."""
     return {
         "kind": "APIVersions",
         "versions": ["v1"],
@@ -39,7 +36,7 @@ def api_versions(address: str) -> Object:
 
 
 def group(name: str, versions: Iterable[str]) -> Object:
-    """`/apis/GROUP`."""
+    """The document at ``/apis/GROUP``."""
     listed = [{"groupVersion": f"{name}/{version}", "version": version} for version in versions]
     return {
         "kind": "APIGroup",
@@ -51,7 +48,7 @@ def group(name: str, versions: Iterable[str]) -> Object:
 
 
 def groups(registry: Registry) -> Object:
-    """`/apis`."""
+    """The document at ``/apis``."""
     listed = []
     for name, versions in registry.groups().items():
         one = group(name, versions)
@@ -61,7 +58,7 @@ def groups(registry: Registry) -> Object:
 
 
 def resources(group_version: str, kinds: Iterable[Kind]) -> Object:
-    """`/api/v1`, `/apis/GROUP/VERSION`."""
+    """The document at ``/api/v1`` or ``/apis/GROUP/VERSION``."""
     listed: list[Object] = []
     for kind in kinds:
         entry: Object = {
@@ -108,7 +105,7 @@ def document(registry: Registry, parts: list[str], address: str) -> Object | Non
 
 
 def aggregated_document(registry: Registry, *, core: bool) -> Object:
-    """`/api` and `/apis` as one APIGroupDiscoveryList."""
+    """``/api`` and ``/apis`` as one APIGroupDiscoveryList."""
     versions = {"": ["v1"]} if core else registry.groups()
     items = []
     for name, listed in versions.items():

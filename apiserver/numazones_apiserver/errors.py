@@ -1,10 +1,8 @@
-"""Answers that are not an object: the `Status` bodies of the Kubernetes API.
+"""Answers that are not an object: the ``Status`` bodies of the Kubernetes API.
 
-Clients decide by `reason` and `code` and print `message`, so the three must be what a real
+Clients decide by ``reason`` and ``code`` and print ``message``, so the three must be what a real
 kube-apiserver sends (apimachinery's api/errors and util/validation/field say which).
 """
-
-from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
@@ -17,7 +15,7 @@ Object = dict[str, Any]
 
 
 class ApiError(NumazonesError):
-    """An answer with a `Status` body; `code` is the HTTP status, `headers` go with it."""
+    """An answer with a ``Status`` body; ``code`` is the HTTP status, ``headers`` go with it."""
 
     def __init__(
         self,
@@ -36,7 +34,7 @@ class ApiError(NumazonesError):
         self.headers = headers or {}
 
     def status(self) -> Object:
-        """The `Status` object to send."""
+        """The ``Status`` object to send."""
         body: Object = {
             "kind": "Status",
             "apiVersion": "v1",
@@ -122,7 +120,7 @@ def type_name(value: Any) -> str:
 
 
 def resource_name(group: str, plural: str) -> str:
-    """`numazones.numazones.io`, `pods`: how messages name a resource."""
+    """``numazones.numazones.io``, ``pods``: how messages name a resource."""
     return f"{plural}.{group}" if group else plural
 
 
@@ -163,7 +161,7 @@ def conflict(group: str, plural: str, name: str, why: str = MODIFIED) -> ApiErro
 
 
 def apply_conflict(causes: Sequence[tuple[str, str]]) -> ApiError:
-    """409 of server-side apply; `causes` are (manager description, field path)."""
+    """409 of server-side apply; ``causes`` are (manager description, field path)."""
     managers: dict[str, list[str]] = {}
     for manager, field in causes:
         managers.setdefault(manager, []).append(field)
@@ -238,7 +236,7 @@ def forbidden(group: str, plural: str, name: str, why: str) -> ApiError:
 
 
 def too_large_resource_version(asked: int, current: int) -> ApiError:
-    """504: the asked resource version has not been reached; retry after a second."""
+    """504: the resource version that was asked for has not been reached; retry after a second."""
     details = {
         "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
         "retryAfterSeconds": 1,

@@ -1,14 +1,12 @@
 """Failures on purpose, so that it can be tested how clients behave then.
 
 A fault names what it strikes (verb, resource, namespace, name, subresource; nothing named means
-anything) and how often. The oldest matching fault strikes first and is used up after `count` times.
+anything) and how often. The oldest matching fault strikes first and is used up after ``count`` times.
 """
-
-from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from numazones_apiserver import errors
 from numazones_apiserver.errors import ApiError
@@ -70,17 +68,17 @@ class Faults:
     watches: set[OpenWatch] = field(default_factory=set)
 
     def add(self, fault: Fault) -> Fault:
-        """Put a fault in force."""
+        """Add a fault."""
         self.pending.append(fault)
         return fault
 
     def remove(self, fault: Fault) -> None:
-        """Take a fault back; it may be used up already."""
+        """Remove a fault; it may be used up already."""
         if fault in self.pending:
             self.pending.remove(fault)
 
     def clear(self) -> None:
-        """Take all faults back."""
+        """Remove all faults."""
         self.pending.clear()
 
     def delay(self, seconds: float, **match: Any) -> Fault:
@@ -145,4 +143,4 @@ class Faults:
             raise fault.error
 
 
-_SERVER_REASONS: Final = {500: "InternalError", 503: "ServiceUnavailable", 504: "Timeout"}
+_SERVER_REASONS = {500: "InternalError", 503: "ServiceUnavailable", 504: "Timeout"}

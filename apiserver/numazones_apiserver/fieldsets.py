@@ -1,28 +1,26 @@
-"""Sets of fields, the `fieldsV1` notation for them, and what objects do under such sets.
+"""Sets of fields, their notation ``fieldsV1``, and how objects are compared and merged by them.
 
 Server-side apply is defined by sets of paths: which fields a configuration names, which fields
 differ between two objects, which fields to take away. KEP-555 and the structured-merge-diff
-project define them. A path is a tuple of elements in `fieldsV1` notation: `f:name` for a field,
-`k:{"name":"a"}` for an item of a list map, `v:"x"` for an item of a set.
+project define them. A path is a tuple of elements in ``fieldsV1`` notation: ``f:name`` for a field,
+``k:{"name":"a"}`` for an item of a list map, ``v:"x"`` for an item of a set.
 """
-
-from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from numazones_apiserver.errors import ApiError, Object
 from numazones_apiserver.schema import MISSING, Schema
 
 Path = tuple[str, ...]
 FieldSet = frozenset[Path]
-EMPTY: Final[FieldSet] = frozenset()
+EMPTY: FieldSet = frozenset()
 
 
 def from_fields_v1(fields: Mapping[str, Any]) -> FieldSet:
-    """The set that a `fieldsV1` object denotes."""
+    """The set that a ``fieldsV1`` object denotes."""
     paths: set[Path] = set()
     _read(fields, (), paths)
     return frozenset(paths)
@@ -39,7 +37,7 @@ def _read(node: Mapping[str, Any], path: Path, paths: set[Path]) -> None:
 
 
 def to_fields_v1(paths: Iterable[Path]) -> Object:
-    """The `fieldsV1` object of a set; members that have children carry a `.`."""
+    """The ``fieldsV1`` object of a set; members that have children carry a ``.``."""
     root: Object = {}
     # Sorted, a member comes before its children, so the child finds it and marks it.
     for path in sorted(paths):
@@ -56,7 +54,7 @@ def to_fields_v1(paths: Iterable[Path]) -> Object:
 
 
 def path_text(path: Path) -> str:
-    """A path as conflicts name it: `.spec.containers[name="a"].image`."""
+    """A path as conflicts name it: ``.spec.containers[name="a"].image``."""
     text = ""
     for element in path:
         kind, _, rest = element.partition(":")
@@ -189,7 +187,7 @@ def _compare(old: Any, new: Any, schema: Schema | None, path: Path, result: Comp
 
 
 def _descends(old: Any, new: Any, schema: Schema | None) -> bool:
-    """Whether a difference is told field by field; two empty sides and a changed type are told as a whole."""
+    """Whether a difference has single fields; two empty sides and a changed type differ as a whole."""
     present = [side for side in (old, new) if side is not MISSING and side is not None]
     if not present or not all(_is_granular(side, schema) for side in present):
         return False
@@ -224,7 +222,7 @@ def _by_element(items: Any, schema: Schema) -> dict[str, list[Any]]:
 
 
 def merge(live: Any, config: Any, schema: Schema | None) -> Any:
-    """The live value with the configuration laid over it."""
+    """The live value with the configuration merged into it."""
     if config is MISSING:
         return live
     if live is MISSING or not _descends(live, config, schema) or live is None or config is None:
@@ -307,7 +305,7 @@ def _remove(value: Any, schema: Schema | None, tree: Mapping[str, Any]) -> Any:
 
 
 def with_named_parents(paths: FieldSet, schema: Schema | None) -> FieldSet:
-    """The set and the declared fields that lead to its members: these go when everything below them goes."""
+    """The set with the declared fields above its members, which are removed with all that is below them."""
     parents: set[Path] = set()
     seen: set[Path] = set()
     for path in paths:

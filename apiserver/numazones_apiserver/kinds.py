@@ -1,10 +1,8 @@
-"""What the API serves: one `Kind` per resource of a group and version, and the registry of them.
+"""What the API serves: one ``Kind`` per resource of a group and version, and the registry of them.
 
-Built-in kinds come from `builtin_kinds`, custom ones appear and vanish with their
+Built-in kinds come from ``builtin_kinds``, custom ones come and go with their
 CustomResourceDefinition. Discovery, OpenAPI and request routing all read this registry.
 """
-
-from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -20,7 +18,7 @@ ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "up
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of the table that `kubectl get` prints; priority 0 is shown always, 1 with -o wide."""
+    """One column of the table that ``kubectl get`` prints; priority 0 is shown always, 1 with -o wide."""
 
     name: str
     cell: Callable[[Object], Any]
@@ -85,7 +83,7 @@ class Kind:
 
     @property
     def api_version(self) -> str:
-        """`v1` or `group/version`, as objects say it."""
+        """``v1`` or ``group/version``, as objects say it."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
@@ -105,7 +103,7 @@ def namespace_of(obj: Object) -> str:
 
 
 class Registry:
-    """All kinds by group, version and plural; `changes` counts what discovery caches must notice."""
+    """All kinds by group, version and plural; ``changes`` counts what discovery caches must notice."""
 
     def __init__(self, kinds: Iterable[Kind]) -> None:
         self._kinds: dict[tuple[str, str, str], Kind] = {}
@@ -114,7 +112,7 @@ class Registry:
             self.add(kind)
 
     def add(self, kind: Kind) -> None:
-        """Serve a kind, or serve it anew."""
+        """Serve a kind, in place of any of the same name."""
         self._kinds[kind.group, kind.version, kind.plural] = kind
         self.changes += 1
 

@@ -1,7 +1,5 @@
 """A kubeconfig with which any client finds the embedded server."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

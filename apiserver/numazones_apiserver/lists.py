@@ -5,8 +5,6 @@ documentation, "API concepts". A page is cut from the state at the first page's 
 collection's history can reproduce until it is compacted.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 from bisect import bisect_right

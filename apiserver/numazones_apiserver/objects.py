@@ -4,14 +4,12 @@ The order is the real server's: decode (types, unknown fields), default, validat
 metadata, validate the rest. Rules of metadata are those of apimachinery's api/validation.
 """
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any
 
 from numazones import timestamp
 from numazones.quantity import InvalidQuantity
@@ -22,42 +20,42 @@ from numazones_apiserver.pods import LABEL_DETAIL
 from numazones_apiserver.quantities import with_canonical_quantities
 from numazones_apiserver.schema import MISSING, Schema, apply_defaults, drop_nulls, prune, validate
 
-_SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-_SUBDOMAIN_DETAIL: Final = (
+_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_SUBDOMAIN_DETAIL = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', "
     "and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
     "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
 )
-_QUALIFIED: Final = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
-_QUALIFIED_DETAIL: Final = (
+_QUALIFIED = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
+_QUALIFIED_DETAIL = (
     "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "
     "alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
     "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
 )
-_VALUE_DETAIL: Final = (
+_VALUE_DETAIL = (
     "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must "
     "start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', "
     "regex used for validation is "
     "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
 )
-_SUFFIX_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
-_QUANTITY: Final = "^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$"
-_MAX_NAME: Final = 253
-_MAX_LABEL: Final = 63
-_MAX_GENERATED: Final = 58
-_BLOCKING: Final = (
+_SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+_QUANTITY = "^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$"
+_MAX_NAME = 253
+_MAX_LABEL = 63
+_MAX_GENERATED = 58
+_BLOCKING = (
     "FieldValueNotSupported",
     "FieldValueRequired",
     "FieldValueTooLong",
     "FieldValueTooMany",
     "FieldValueTypeInvalid",
 )
-_UNCHECKED: Final = (
+_UNCHECKED = (
     "Invalid value: null: some validation rules were not checked because the object was invalid; "
     "correct the existing errors to complete validation"
 )
-_MAX_ANNOTATION_BYTES: Final = 256 * 1024
+_MAX_ANNOTATION_BYTES = 256 * 1024
 
 
 @dataclass(slots=True)
@@ -142,7 +140,7 @@ def _type_mismatch(kind: Kind, error: FieldError) -> ApiError:
 
 
 def _without_empty_fields(value: Any, schema: Schema) -> Any:
-    """Empty lists and maps in optional fields are not written back by the real server's types."""
+    """The value without empty lists and maps in optional fields, which Go's types do not write back."""
     if isinstance(value, dict) and schema.properties:
         kept = {}
         for key, item in value.items():
@@ -195,7 +193,7 @@ def _required_only(value: Any, schema: Schema, path: str) -> Iterator[FieldError
 
 
 def check_metadata(kind: Kind, obj: Object, old: Object | None) -> Iterator[FieldError]:
-    """Names, labels, annotations, owners, finalizers."""
+    """What is wrong with names, labels, annotations, owners and finalizers."""
     metadata = obj["metadata"]
     name = metadata.get("name", "")
     if not name:

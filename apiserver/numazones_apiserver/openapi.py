@@ -1,13 +1,11 @@
-"""`/openapi/v3`: an index, and one document of schemas and paths per group and version.
+"""``/openapi/v3``: an index, and one document of schemas and paths per group and version.
 
-`kubectl explain` reads the schemas; `kubectl apply` reads from the paths whether a PATCH knows
+``kubectl explain`` reads the schemas; ``kubectl apply`` reads from the paths whether a PATCH knows
 dryRun and fieldValidation, and from the schemas how lists merge.
 """
 
-from __future__ import annotations
-
 import hashlib
-from typing import Any, Final
+from typing import Any
 
 import orjson
 
@@ -15,8 +13,8 @@ from numazones_apiserver import definitions
 from numazones_apiserver.errors import Object
 from numazones_apiserver.kinds import Kind, Registry
 
-_QUERY: Final = ("pretty", "dryRun", "fieldManager", "fieldValidation")
-_PATCHES: Final = (
+_QUERY = ("pretty", "dryRun", "fieldManager", "fieldValidation")
+_PATCHES = (
     "application/json-patch+json",
     "application/merge-patch+json",
     "application/strategic-merge-patch+json",
@@ -125,7 +123,7 @@ class OpenAPI:
         self._documents: dict[str, bytes] = {}
 
     def document(self, path: str) -> bytes | None:
-        """The document of `api/v1` or `apis/GROUP/VERSION`."""
+        """The document of ``api/v1`` or ``apis/GROUP/VERSION``."""
         self._refresh()
         if path not in self._documents:
             group, _, version = path.partition("/")[2].rpartition("/")
@@ -136,7 +134,7 @@ class OpenAPI:
         return self._documents[path]
 
     def index(self) -> Object:
-        """`/openapi/v3`: where each document is, with a hash so that clients may keep it."""
+        """``/openapi/v3``: where each document is, with a hash so that clients may keep it."""
         self._refresh()
         paths: dict[str, Any] = {}
         for path in sorted({self._name(kind) for kind in self._registry}):

@@ -1,15 +1,13 @@
-"""Who owns which field: `metadata.managedFields`, kept on every write, and server-side apply.
+"""Who owns which field: ``metadata.managedFields``, kept on every write, and server-side apply.
 
 KEP-555. An apply merges the configuration into the live object, takes away what its manager
 applied before and does not any more (unless another manager owns it), and conflicts where it
 would change what another manager owns; any other write takes ownership of what it changes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 import orjson
 
@@ -19,7 +17,7 @@ from numazones_apiserver.fieldsets import FieldSet
 from numazones_apiserver.schema import Schema
 
 # Fields that nobody owns: identity, and what the server alone writes.
-_UNOWNED: Final[FieldSet] = frozenset(
+_UNOWNED: FieldSet = frozenset(
     [("f:apiVersion",), ("f:kind",), ("f:metadata",)]
     + [
         ("f:metadata", f"f:{name}")
@@ -36,15 +34,15 @@ _UNOWNED: Final[FieldSet] = frozenset(
         )
     ]
 )
-_BEFORE_FIRST_APPLY: Final = "before-first-apply"
-_LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
-_MAX_UPDATERS: Final = 10
-_ANCIENT: Final = "ancient-changes"
+_BEFORE_FIRST_APPLY = "before-first-apply"
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+_MAX_UPDATERS = 10
+_ANCIENT = "ancient-changes"
 
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """Who writes and how: one entry of managedFields belongs to each distinct writer."""
+    """Who writes, and how; each writer has one entry in managedFields."""
 
     manager: str
     operation: str
@@ -62,7 +60,7 @@ class Writer:
 
 @dataclass(frozen=True, slots=True)
 class OwnedFields:
-    """The fields of one writer and since when the set is as it is."""
+    """The fields of one writer, and when they last changed."""
 
     fields: FieldSet
     time: str
@@ -121,7 +119,7 @@ def _ownable_fields(fields: Iterable[fieldsets.Path], reset: FieldSet) -> FieldS
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What decides a write's effect on ownership: the kind's schema, the time, what it cannot set."""
+    """What decides how a write changes ownership: the kind's schema, the time, the fields it cannot set."""
 
     schema: Schema
     now: str
@@ -174,7 +172,7 @@ def apply(
 
 
 def _last_applied_config(obj: Object) -> Any:
-    """What `kubectl apply` noted in its annotation when it last applied from the client's side."""
+    """What ``kubectl apply`` noted in its annotation when it last applied from the client's side."""
     annotations = obj.get("metadata", {}).get("annotations") or {}
     try:
         return orjson.loads(annotations.get(_LAST_APPLIED, "null"))
@@ -208,7 +206,7 @@ def _refresh_last_applied(merged: Object, config: Object, writer: Writer) -> Obj
 
 
 def _take_away(merged: Object, last: FieldSet, ownership: Ownership, schema: Schema) -> Object:
-    """Remove what the manager applied before and nobody claims now."""
+    """Remove what the manager applied before and no manager owns now."""
     named = fieldsets.with_named_parents
     pruned = fieldsets.remove(merged, schema, named(last, schema))
     everything = named(fieldsets.fields_of(merged, schema), schema)
@@ -253,7 +251,7 @@ def _settle(
 
 
 def _limit_updaters(ownership: Ownership) -> Ownership:
-    """At most ten updaters are told apart; the oldest beyond that become one entry per API version."""
+    """Keep ten updaters; the oldest beyond that become one entry per API version."""
     updaters = [(writer, owned) for writer, owned in ownership.items() if writer.operation == "Update"]
     if len(updaters) <= _MAX_UPDATERS:
         return ownership

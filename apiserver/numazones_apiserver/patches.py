@@ -2,11 +2,9 @@
 
 RFC 6902, RFC 7386 and, for the strategic kind, Kubernetes' sig-api-machinery
 strategic-merge-patch document; the merge keys and strategies come from the schema's
-`x-kubernetes-patch-merge-key` and `x-kubernetes-patch-strategy`.
+``x-kubernetes-patch-merge-key`` and ``x-kubernetes-patch-strategy``.
 Every function returns a new object and leaves its arguments alone.
 """
-
-from __future__ import annotations
 
 import copy
 from collections.abc import Mapping

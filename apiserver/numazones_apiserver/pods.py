@@ -5,32 +5,30 @@ DefaultTolerationSeconds admission plugins; checks are the ones that matter to s
 operators, first of all that a pod's spec hardly ever changes.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final
+from typing import Any
 
 from numazones import quantity
 from numazones.defaulting import Defaults, created_spec
 from numazones_apiserver import errors
 from numazones_apiserver.errors import FieldError, Object
 
-_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-LABEL_DETAIL: Final = (
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+LABEL_DETAIL = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start "
     "and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
     "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
 )
-_PROBE: Final = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
-_NATIVE: Final = ("cpu", "memory")
-_MUTABLE: Final = (
+_PROBE = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
+_NATIVE = ("cpu", "memory")
+_MUTABLE = (
     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
     "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
     "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
 )
 
-_GATED_CONDITION: Final = {
+_GATED_CONDITION = {
     "type": "PodScheduled",
     "status": "False",
     "lastProbeTime": None,
@@ -44,7 +42,7 @@ DefaultsOf = Callable[[str], Defaults]
 
 
 def _default_resources(resources: Object) -> Object:
-    """Limits are the default of requests."""
+    """The resources of a container, whose requests default to its limits."""
     limits = resources.get("limits")
     if not limits:
         return resources
@@ -113,7 +111,7 @@ def default_spec(spec: Object) -> Object:
 
 
 def _default_tolerations(tolerations: Iterable[Object]) -> list[Object]:
-    """Pods leave a node that is gone for five minutes unless they say otherwise."""
+    """The tolerations of a pod, which by default leaves a node that fails for five minutes."""
     result = list(tolerations)
     for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
         if not any(
@@ -147,7 +145,7 @@ def _native_amounts(amounts: Object | None) -> dict[str, quantity.Quantity]:
 
 
 class PodStrategy:
-    """Pods: many defaults, an almost immutable spec, status of its own."""
+    """How pods are written: with many defaults, an almost immutable spec and a status of their own."""
 
     def __init__(self, priority_of: PriorityOf, defaults_of: DefaultsOf) -> None:
         self._priority_of = priority_of
@@ -174,7 +172,7 @@ class PodStrategy:
         return {**obj, "spec": spec, "status": status}
 
     def _with_admission_defaults(self, spec: Object, metadata: Object) -> Object:
-        """What the plugins LimitRanger (of which the bounds are not enforced) and RuntimeClass fill in."""
+        """The spec with defaults of LimitRanges (whose bounds are not enforced) and of its RuntimeClass."""
         namespace, name = metadata.get("namespace", ""), spec.get("runtimeClassName")
         defaults = self._defaults_of(namespace)
         if name and name not in defaults.runtime_classes:
@@ -188,7 +186,7 @@ class PodStrategy:
         return made
 
     def for_update(self, obj: Object, old: Object) -> Object:
-        """The spec with its defaults, the old status."""
+        """The pod with its defaults and the old status."""
         return {**obj, "spec": default_spec(obj.get("spec") or {}), "status": old.get("status", {})}
 
     def for_status(self, obj: Object, old: Object) -> Object:
@@ -203,7 +201,7 @@ class PodStrategy:
         return {**obj, "metadata": metadata, "spec": old["spec"], "status": status}
 
     def check(self, obj: Object, old: Object | None) -> Iterator[FieldError]:
-        """Container names, images and resources; on update, that the spec stayed."""
+        """What is wrong with containers; on update, whether the spec changed where it may not."""
         if old is None:
             yield from check_spec(obj.get("spec") or {}, "spec")
         elif _without_mutable_fields(obj["spec"], old["spec"]) != _without_mutable_fields(
@@ -213,7 +211,7 @@ class PodStrategy:
 
 
 def _without_mutable_fields(spec: Object, old: Object) -> Object:
-    """The spec with what may change taken out, and additions to tolerations forgotten."""
+    """The spec without the fields that may change, and without added tolerations."""
     result = {key: value for key, value in spec.items() if key != "activeDeadlineSeconds"}
     for name in ("containers", "initContainers"):
         if name in result:
@@ -278,7 +276,7 @@ def _check_resources(resources: Object, path: str) -> Iterator[FieldError]:
 
 
 def _never_overcommitted(name: str) -> bool:
-    """Hugepages and extended resources are given whole or not at all."""
+    """Whether requests must equal limits, as for hugepages and extended resources."""
     native = "/" not in name or "kubernetes.io/" in name
     return name.startswith("hugepages-") or not native
 

@@ -4,13 +4,12 @@ import errno
 import random
 import socket
 from pathlib import Path
-from typing import Final
 
-LOCAL_PORTS: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
+LOCAL_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 """Where Linux says which ports it gives to outgoing connections."""
 _LOWEST = 10000
 """Below it are ports that services are known by."""
-_TRIES: Final = 100
+_TRIES = 100
 _draw = random.SystemRandom()
 
 

@@ -1,13 +1,11 @@
 """Bodies in Kubernetes' protobuf encoding, turned into the JSON form of the same object.
 
-kubectl's imperative commands (`create configmap`, `create deployment`, `drain`) send nothing else.
-Field numbers are those of the `generated.proto` files that Kubernetes 1.36 publishes with its API
-types; `protobuf_fields.json` lists them per message: JSON name ("" for a message whose fields
+kubectl's imperative commands (``create configmap``, ``create deployment``, ``drain``) send nothing else.
+Field numbers are those of the ``generated.proto`` files that Kubernetes 1.36 publishes with its API
+types; ``protobuf_fields.json`` lists them per message: JSON name ("" for a message whose fields
 appear in its parent), type, and whether it repeats or is a map. Answers are always JSON, which all
 clients accept.
 """
-
-from __future__ import annotations
 
 import base64
 import struct
@@ -15,7 +13,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
-from typing import Any, Final
+from typing import Any
 
 import orjson
 
@@ -23,14 +21,14 @@ from numazones import timestamp
 from numazones_apiserver import definitions
 from numazones_apiserver.errors import Object, bad_request
 
-MEDIA_TYPE: Final = "application/vnd.kubernetes.protobuf"
-_MAGIC: Final = b"k8s\x00"
-_META: Final = "apimachinery.pkg.apis.meta.v1."
+MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
+_MAGIC = b"k8s\x00"
+_META = "apimachinery.pkg.apis.meta.v1."
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 # On the wire a field that was left at its zero looks like a pointer to zero. These are pointers, and
 # their zero means something.
-_POINTERS_TO_ZERO: Final = frozenset(
+_POINTERS_TO_ZERO = frozenset(
     {
         "automountServiceAccountToken",
         "backoffLimit",
@@ -150,7 +148,7 @@ def _value(raw: Any, kind: str) -> Any:
     return special(dict(_fields(raw))) if special is not None else _decode(raw, kind)
 
 
-_SCALARS: Final = ("string", "bytes", "bool", "int32", "int64", "uint32", "uint64", "double", "float")
+_SCALARS = ("string", "bytes", "bool", "int32", "int64", "uint32", "uint64", "double", "float")
 
 
 def _scalar(raw: Any, kind: str) -> Any:
@@ -182,7 +180,7 @@ def _micro_time(fields: dict[int, Any]) -> str | None:
     return text and text.replace("Z", f".{fields.get(2, 0) // 1000:06}Z")
 
 
-_SPECIAL: Final[dict[str, Callable[[dict[int, Any]], Any]]] = {
+_SPECIAL: dict[str, Callable[[dict[int, Any]], Any]] = {
     "apimachinery.pkg.api.resource.Quantity": lambda fields: fields.get(1, b"").decode(),
     "apimachinery.pkg.util.intstr.IntOrString": _int_or_string,
     f"{_META}Time": _time,

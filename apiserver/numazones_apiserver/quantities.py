@@ -1,9 +1,7 @@
-"""Quantities as the API server writes them back: `1000m` becomes `1`, `1024Mi` becomes `1Gi`.
+"""Quantities as the API server writes them back: ``1000m`` becomes ``1``, ``1024Mi`` becomes ``1Gi``.
 
 Only built-in kinds have quantity fields; in custom resources they are strings like any other.
 """
-
-from __future__ import annotations
 
 from functools import lru_cache
 from typing import Any

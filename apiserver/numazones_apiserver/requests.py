@@ -1,18 +1,15 @@
 """What a request asks for, read from its method, path and query.
 
-Paths are those of the Kubernetes API: `/api/v1/...` for the core group, `/apis/GROUP/VERSION/...`
-for the others, `namespaces/NAMESPACE/` before namespaced resources.
+Paths are those of the Kubernetes API: ``/api/v1/...`` for the core group, ``/apis/GROUP/VERSION/...``
+for the others, ``namespaces/NAMESPACE/`` before namespaced resources.
 """
-
-from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from numazones_apiserver import errors
 
-_VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch"}
+_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +27,7 @@ class RequestInfo:
 
 
 def read(method: str, path: str, query: Mapping[str, str]) -> RequestInfo | None:
-    """What is asked of which resource; None when the path is not a resource's."""
+    """The request for a resource; None when the path is not that of a resource."""
     match [part for part in path.split("/") if part]:
         case ["api", version, *rest] if rest:
             group = ""
@@ -64,7 +61,7 @@ def _verb(method: str, name: str, query: Mapping[str, str]) -> str:
 
 
 def flag(query: Mapping[str, str], name: str) -> bool:
-    """A boolean parameter: absent and `false` are no, anything else that parses is yes."""
+    """A boolean parameter, true for ``1``, ``true`` and ``t``."""
     return query.get(name, "").lower() in ("1", "true", "t")
 
 

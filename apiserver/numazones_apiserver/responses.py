@@ -1,9 +1,7 @@
 """Answers in the form that the client asked for: objects, tables, or metadata alone."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 import orjson
 from aiohttp import web
@@ -14,7 +12,7 @@ from numazones_apiserver.errors import ApiError, Object
 from numazones_apiserver.kinds import Kind
 from numazones_apiserver.watches import Rendering
 
-JSON: Final = "application/json"
+JSON = "application/json"
 
 
 def cut_connection(request: web.Request) -> web.Response:
@@ -27,7 +25,7 @@ def cut_connection(request: web.Request) -> web.Response:
 def json_answer(
     document: Object | bytes | Mapping[str, Any], code: int = 200, headers: Mapping[str, str] | None = None
 ) -> web.Response:
-    """A JSON document, or one that is encoded already."""
+    """An answer with a JSON document, which may be encoded already."""
     body = document if isinstance(document, bytes) else orjson.dumps(document)
     return web.Response(body=body, status=code, headers={"Content-Type": JSON, **(headers or {})})
 

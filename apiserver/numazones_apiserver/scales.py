@@ -1,6 +1,4 @@
-"""The scale subresource: replicas of whatever has replicas, under one kind, `autoscaling/v1` Scale."""
-
-from __future__ import annotations
+"""The scale subresource: one kind, ``autoscaling/v1`` Scale, for everything that has replicas."""
 
 from typing import Any
 

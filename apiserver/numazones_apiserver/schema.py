@@ -1,13 +1,11 @@
 """Structural schemas: what an object may hold, what it gets by default, how its lists merge.
 
-One compiled form serves both the custom resources (from a CRD's `openAPIV3Schema`) and the
+One compiled form serves both the custom resources (from a CRD's ``openAPIV3Schema``) and the
 built-in kinds (from the published OpenAPI definitions), and everything that walks objects by
 schema: validation, pruning, defaulting, strategic merge, server-side apply.
 Rules: the Kubernetes documentation on structural schemas (types, nullable, int-or-string,
 preserve-unknown-fields, list types) and apiextensions-apiserver's validation for the messages.
 """
-
-from __future__ import annotations
 
 import base64
 import binascii
@@ -17,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any
 
 from numazones_apiserver import errors
 from numazones_apiserver.errors import FieldError, Object
@@ -27,8 +25,8 @@ class _Missing:
     """Distinguishes "no default" from a default of null."""
 
 
-MISSING: Final = _Missing()
-_NOTHING: Final[Mapping[str, Any]] = {}
+MISSING = _Missing()
+_NOTHING: Mapping[str, Any] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +38,13 @@ class TransitionRule:
 
 @dataclass(slots=True, eq=False)
 class Schema:
-    """One node of a compiled schema, built once; `compile_schema` fills it in, because schemas may recur."""
+    """One node of a compiled schema; ``compile_schema`` fills it in place, because schemas may recur."""
 
     type: str = ""
     format: str = ""
-    properties: dict[str, Schema] = field(default_factory=dict)
-    values: Schema | None = None
-    items: Schema | None = None
+    properties: "dict[str, Schema]" = field(default_factory=dict)
+    values: "Schema | None" = None
+    items: "Schema | None" = None
     preserve: bool = False
     embedded: bool = False
     int_or_string: bool = False
@@ -65,15 +63,15 @@ class Schema:
     rules: tuple[TransitionRule, ...] = ()
     has_rules: bool = False
     """Whether there are validation rules here or below, evaluated or not."""
-    alternatives: tuple[tuple[str, tuple[Schema, ...]], ...] = ()
+    alternatives: "tuple[tuple[str, tuple[Schema, ...]], ...]" = ()
 
-    def field(self, name: str) -> Schema | None:
+    def field(self, name: str) -> "Schema | None":
         """The schema of a field, None when the schema says nothing about it."""
         return self.properties.get(name) or self.values
 
     @property
     def untyped(self) -> bool:
-        """Whether anything goes here, so that structures are merged by what they look like."""
+        """Whether any value is allowed, so that structures are merged by their form."""
         return not self.type and not self.int_or_string
 
 
@@ -91,7 +89,7 @@ _BOUNDS = (
     "minProperties",
     "maxProperties",
 )
-IMMUTABLE_RULE: Final = "self==oldSelf"
+IMMUTABLE_RULE = "self==oldSelf"
 
 
 def compile_schema(
@@ -99,7 +97,7 @@ def compile_schema(
     resolve: Callable[[str], Schema] | None = None,
     into: Schema | None = None,
 ) -> Schema:
-    """Compile an OpenAPI v3 schema; `resolve` finds what a `$ref` names, `into` is filled in place."""
+    """Compile an OpenAPI v3 schema; ``resolve`` finds what a ``$ref`` names, ``into`` is filled in place."""
     schema = into or Schema()
     if "$ref" in source and resolve is not None:
         return _with_patch_strategy(resolve(source["$ref"]), source)
@@ -182,12 +180,12 @@ def _with_patch_strategy(target: Schema, source: Mapping[str, Any]) -> Schema:
 
 
 def is_evaluated(rule: Mapping[str, Any]) -> bool:
-    """Whether an `x-kubernetes-validations` rule is the one kind that this server evaluates."""
+    """Whether an ``x-kubernetes-validations`` rule is the one kind that this server evaluates."""
     return re.sub(r"\s", "", rule.get("rule", "")) == IMMUTABLE_RULE
 
 
 def child_path(path: str, key: str) -> str:
-    """A field's path as error messages write it: `spec.x`, `spec.labels.a/b`."""
+    """A field's path as error messages write it: ``spec.x``, ``spec.labels.a/b``."""
     return f"{path}.{key}" if path else key
 
 
@@ -195,7 +193,7 @@ def child_path(path: str, key: str) -> str:
 
 
 def prune(value: Any, schema: Schema, unknown: list[str], path: str = "") -> Any:
-    """The value without fields the schema does not know; their paths are appended to `unknown`."""
+    """The value without fields the schema does not know; their paths are appended to ``unknown``."""
     if isinstance(value, dict):
         return _prune_mapping(value, schema, unknown, path)
     if isinstance(value, list) and schema.items is not None:
@@ -266,7 +264,7 @@ def drop_nulls(value: Any, schema: Schema) -> Any:
 def validate(value: Any, schema: Schema, path: str = "", old: Any = MISSING) -> Iterator[FieldError]:
     """Everything wrong with the value.
 
-    With `old`, the stored value at the same place, what did not change is not complained about
+    With ``old``, the stored value at the same place, what did not change is not complained about
     again (CRD validation ratcheting), and transition rules are checked.
     """
     if old is not MISSING and old == value and type(old) is type(value):
@@ -297,7 +295,7 @@ def _validate_content(value: Any, schema: Schema, path: str, old: Any) -> Iterat
         yield from _validate_mapping(value, schema, path, old)
 
 
-_TYPES: Final[dict[str, tuple[type, ...]]] = {
+_TYPES: dict[str, tuple[type, ...]] = {
     "string": (str,),
     "boolean": (bool,),
     "integer": (int,),

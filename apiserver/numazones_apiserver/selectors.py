@@ -1,10 +1,8 @@
-"""Which objects a list, a watch or a deletecollection means: label and field selectors.
+"""Which objects a list, a watch or a deletecollection selects, by labels and fields.
 
 The grammar of fields is apimachinery's pkg/fields; which fields may be selected differs by
 kind and is part of the kind's entry in the registry.
 """
-
-from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -65,7 +63,7 @@ def _split_fields(text: str) -> Iterable[tuple[str, bool, str]]:
 def parse_fields(
     text: str, readers: Mapping[str, Callable[[Object], str]], *, custom: bool = False
 ) -> tuple[FieldTerm, ...]:
-    """A field selector; `readers` are the kind's selectable fields. Raises ApiError 400."""
+    """A field selector; ``readers`` are the kind's selectable fields. Raises ApiError 400."""
     terms = []
     for field, negated, value in _split_fields(text):
         if field not in readers and set(readers) <= {"metadata.name", "metadata.namespace"} and not custom:
@@ -79,18 +77,18 @@ def parse_fields(
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Everything a request says about which objects it means, except their namespace."""
+    """The label and field selectors of a request."""
 
     labels: LabelSelector = EVERYTHING
     fields: tuple[FieldTerm, ...] = ()
 
     @property
     def everything(self) -> bool:
-        """Whether nothing is filtered out."""
+        """Whether it selects every object."""
         return self.labels.everything and not self.fields
 
     def matches(self, obj: Object) -> bool:
-        """Whether the object is meant."""
+        """Whether it selects the object."""
         if self.fields and not all(term.matches(obj) for term in self.fields):
             return False
         return self.labels.matches(obj["metadata"].get("labels") or {})

@@ -1,10 +1,8 @@
 """The HTTP side: reading requests, choosing what answers them, writing answers.
 
-What is decided about objects is decided in `writes`, `lists`, `watches` and `budgets`; here are
-authentication, content types, verbs, and the public `ApiServer`.
+What is decided about objects is decided in ``writes``, ``lists``, ``watches`` and ``budgets``; here are
+authentication, content types, verbs, and the public ``ApiServer``.
 """
-
-from __future__ import annotations
 
 import asyncio
 import contextlib
@@ -16,7 +14,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Self
 
 import orjson
 from aiohttp import web
@@ -67,7 +65,7 @@ PodProxy = Callable[[str, str, str, str], Awaitable[tuple[int, bytes]]]
 """Answers GET pods/NAME:PORT/proxy/PATH as the pod would: takes namespace, name, port and path."""
 
 _log = logging.getLogger(__name__)
-VERSION: Final = {
+VERSION = {
     "major": "1",
     "minor": "36",
     "gitVersion": "v1.36.0+numazones-apiserver",
@@ -78,11 +76,11 @@ VERSION: Final = {
     "compiler": "cpython",
     "platform": "linux/amd64",
 }
-_MAX_BODY_BYTES: Final = 3 * 1024 * 1024
-_INITIAL_NAMESPACES: Final = ("default", "kube-system", "kube-public", "kube-node-lease")
-_DEFAULT_WATCH_SECONDS: Final = 1800.0
+_MAX_BODY_BYTES = 3 * 1024 * 1024
+_INITIAL_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+_DEFAULT_WATCH_SECONDS = 1800.0
 # Turns of the event loop between a connection's acceptance and its arrival at the protocol (asyncio).
-_TURNS_TO_ACCEPT: Final = 3
+_TURNS_TO_ACCEPT = 3
 
 
 class NotLoopback(NumazonesError):
@@ -114,7 +112,7 @@ class ApiServer:
             token: when given, requests must bear it, else they get 401.
             history: how many changes of each resource are remembered for watches and pages.
             bookmark_seconds: how often a watch that asked for bookmarks gets one.
-            node_proxy: answers what is asked of kubelets through the API server (`nodes/NAME/proxy/configz`).
+            node_proxy: answers what is asked of kubelets through the API server (nodes/NAME/proxy/configz).
             pod_proxy: answers what is asked of pods through the API server.
 
         Raises:
@@ -148,12 +146,12 @@ class ApiServer:
 
     @property
     def url(self) -> str:
-        """Where the server is, `http://127.0.0.1:PORT`; known once it has been started."""
+        """Where the server is, ``http://127.0.0.1:PORT``; known once it has been started."""
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"http://{host}:{self._port}"
 
     async def start(self) -> None:
-        """Listen; a port once taken is kept."""
+        """Listen; started again, on the same port."""
         app = web.Application(client_max_size=_MAX_BODY_BYTES)
         app.router.add_route("*", "/{path:.*}", self._handle)
         self._runner = web.AppRunner(
@@ -214,7 +212,7 @@ class ApiServer:
         self.writes.create(kind, "", {"metadata": {"name": name}}, WriteOptions("kube-apiserver"))
 
     def _priority_of(self, name: str) -> tuple[int, str] | None:
-        """What a priority class is worth and whether it preempts; None for an unknown name."""
+        """The value and preemption policy of a priority class; None for an unknown name."""
         system = {"system-node-critical": 2000001000, "system-cluster-critical": 2000000000}
         if name in system:
             return system[name], "PreemptLowerPriority"
@@ -269,7 +267,7 @@ class ApiServer:
             raise ApiError(401, "Unauthorized", "Unauthorized")
 
     def _answer_path(self, request: web.Request) -> web.Response:
-        """Everything that is not a resource: discovery, OpenAPI, health, version."""
+        """Answer a path that is no resource's: discovery, OpenAPI, health, version."""
         path = request.path.strip("/")
         if request.method not in ("GET", "HEAD"):
             raise errors.method_not_allowed()
@@ -455,7 +453,7 @@ class ApiServer:
         self.budgets.evict(info.namespace, info.name, options)
 
     async def _proxy(self, info: RequestInfo) -> web.Response:
-        """What the node's kubelet says."""
+        """The answer of a node's kubelet."""
         if info.verb != "get":
             raise errors.method_not_allowed()
         if info.resource == "pods":
@@ -470,7 +468,7 @@ class ApiServer:
         return json_answer(await self.node_proxy(info.name, info.rest))
 
     async def _pod_proxy(self, info: RequestInfo) -> web.Response:
-        """What a pod says on a port; the name may be ``NAME``, ``NAME:PORT`` or ``http:NAME:PORT``."""
+        """The answer of a pod on a port; the name may be ``NAME``, ``NAME:PORT`` or ``http:NAME:PORT``."""
         parts = info.name.split(":")
         name, port = (parts[-2], parts[-1]) if len(parts) > 1 else (info.name, "")
         self.writes.get(self.kind("pods"), info.namespace, name)
@@ -614,7 +612,7 @@ class ApiServer:
 
 @contextlib.contextmanager
 def _expiry_as_event(frames: list[bytes]) -> Any:
-    """In a stream, 410 is an event; other errors are answers."""
+    """Make an event of 410, as a stream sends it; other errors are raised on."""
     try:
         yield
     except ApiError as error:

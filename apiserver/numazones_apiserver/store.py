@@ -5,13 +5,10 @@ once they are stored: a write stores a new dict. So history, snapshots and watch
 each version of an object is encoded at most once, however many lists and watches send it.
 """
 
-from __future__ import annotations
-
 import asyncio
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Final
 
 import orjson
 
@@ -39,7 +36,7 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One change of a collection; a creation has no `before`, the `after` of a deletion has its revision."""
+    """One change of a collection; a creation has no ``before``; a deletion's ``after`` has its revision."""
 
     type: str
     key: Key
@@ -48,13 +45,13 @@ class Record:
 
     @property
     def revision(self) -> int:
-        """The revision that this step made."""
+        """The revision of this change."""
         return self.after.revision
 
 
 @dataclass(slots=True, eq=False)
 class Collection:
-    """All objects of one resource, by key and in key order, and what happened to them lately."""
+    """All objects of one resource, by key and in key order, and their latest changes."""
 
     group: str
     plural: str
@@ -79,7 +76,7 @@ class Collection:
         """The current objects of one namespace, or all, in order."""
         return map(self.objects.__getitem__, self.in_namespace(namespace))
 
-    def at(self, revision: int, namespace: str = "") -> Snapshot:
+    def at(self, revision: int, namespace: str = "") -> "Snapshot":
         """The objects as they were at a revision; raises ApiError 410 when its history is dropped."""
         if revision < self.compact_revision:
             raise errors.resource_expired(
@@ -98,7 +95,7 @@ class Collection:
         return Snapshot(keys, self.objects, then)
 
 
-_UNTOUCHED: Final = object()
+_UNTOUCHED = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +148,7 @@ class Store:
         return version
 
     def delete(self, collection: Collection, key: Key, last: Object | None = None) -> Version:
-        """Delete an object; `last` is its final state when that differs from the stored one."""
+        """Delete an object; ``last`` is its final state when that differs from the stored one."""
         before = collection.objects.pop(key)
         del collection.order[bisect_left(collection.order, key)]
         collection.namespaces[key[0]].discard(key)

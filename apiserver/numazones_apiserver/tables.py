@@ -1,14 +1,12 @@
-"""Answers for people: `Table` and `PartialObjectMetadata` instead of whole objects.
+"""Answers for people: ``Table`` and ``PartialObjectMetadata`` instead of whole objects.
 
-`kubectl get` asks for `application/json;as=Table` and prints what it is given; which columns a
-built-in kind has is in `builtin_columns`, those of custom ones are the CRD's printer columns.
+``kubectl get`` asks for ``application/json;as=Table`` and prints what it is given; which columns a
+built-in kind has is in ``builtin_columns``, those of custom ones are the CRD's printer columns.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any
 
 import orjson
 
@@ -24,7 +22,7 @@ _AGE = "CreationTimestamp is the server's time when the object was created."
 
 _MINUTE, _HOUR, _DAY, _YEAR = 60, 3600, 86400, 365 * 86400
 # Up to which age, in which unit, and with which smaller unit after it.
-_STEPS: Final = (
+_STEPS = (
     (2 * _MINUTE, (1, "s"), None),
     (10 * _MINUTE, (_MINUTE, "m"), (1, "s")),
     (3 * _HOUR, (_MINUTE, "m"), None),
@@ -37,7 +35,7 @@ _STEPS: Final = (
 
 
 def human_duration(seconds: float) -> str:
-    """A duration as kubectl prints ages: two units while the first is small (`90s`, `5m30s`, `3h2m`)."""
+    """A duration as kubectl prints ages: two units while the first is small (90s, 5m30s, 3h2m)."""
     whole = int(seconds)
     if whole < -1:
         return "<invalid>"
@@ -124,7 +122,7 @@ def _cell_value(value: Any, kind: str) -> Any:
 
 
 def column_definitions(columns: Iterable[Column]) -> list[Object]:
-    """The heads of a table."""
+    """The column definitions of a table."""
     return [
         {
             "name": column.name,
@@ -150,7 +148,7 @@ def table(
     include: str = "Metadata",
     heads: bool = True,
 ) -> Object:
-    """A table of objects; `include` is what each row carries: None, Metadata or Object."""
+    """A table of objects; ``include`` is what each row carries: None, Metadata or Object."""
     rows = []
     for obj in objects:
         row: Object = {"cells": [column.cell(obj) for column in columns]}

@@ -1,15 +1,12 @@
 """Watches: the changes of a collection as a stream of events, each encoded once for all watchers.
 
 A watch is a position in the collection's history. Nothing is queued per watcher: a slow one finds, when
-it looks again, that its position was compacted, and is told 410 as the documentation prescribes.
+it looks again, that its position was compacted, and gets 410 as the documentation prescribes.
 """
-
-from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
 
 import orjson
 
@@ -21,7 +18,7 @@ from numazones_apiserver.requests import flag, resource_version
 from numazones_apiserver.selectors import Selection
 from numazones_apiserver.store import Collection, Record, Store, Version
 
-INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 Rendering = Callable[[Object], Object]
 """Makes of an object what the client asked to see instead: a table, or its metadata."""
 
@@ -93,7 +90,7 @@ class Watch:
             return self._frame("MODIFIED" if was else "ADDED", record.after)
         if not was or record.before is None:
             return None
-        # What left the selection is told as deleted: its last fitting state, at this change's revision.
+        # What left the selection is sent as deleted: its last state within it, at this change's revision.
         last = record.before.object
         metadata = {**last["metadata"], "resourceVersion": str(record.revision)}
         return self._frame("DELETED", Version({**last, "metadata": metadata}, record.revision))

@@ -4,13 +4,11 @@ Everything here is synchronous and therefore atomic: the server is one thread, a
 decides and stores before anything else runs. HTTP and waiting are elsewhere.
 """
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Any
 
 from numazones import timestamp
 from numazones_apiserver import custom_kinds, errors, fieldsets, ownership, patches
@@ -20,9 +18,9 @@ from numazones_apiserver.objects import Validation, check, decode, generated_nam
 from numazones_apiserver.ownership import Change, Ownership, Writer
 from numazones_apiserver.store import Collection, Store, Version
 
-FOREGROUND: Final = "foregroundDeletion"
-ORPHAN: Final = "orphan"
-_SERVER_OWNED: Final = (
+FOREGROUND = "foregroundDeletion"
+ORPHAN = "orphan"
+_SERVER_OWNED = (
     "uid",
     "creationTimestamp",
     "deletionTimestamp",
@@ -30,21 +28,21 @@ _SERVER_OWNED: Final = (
     "generation",
 )
 # Groups whose objects may only be updated by somebody who says which version he has seen.
-_VERSIONED_GROUPS: Final = (
+_VERSIONED_GROUPS = (
     "coordination.k8s.io",
     "policy",
     "apiextensions.k8s.io",
     "admissionregistration.k8s.io",
 )
-_KINDS_ANSWERED_WITH: Final = (
+_KINDS_ANSWERED_WITH = (
     "pods",
     "serviceaccounts",
     "services",
     "persistentvolumes",
     "persistentvolumeclaims",
 )
-_PERMANENT_NAMESPACES: Final = ("default", "kube-system", "kube-public")
-_STATUS_RESET: Final = frozenset({("f:spec",)})
+_PERMANENT_NAMESPACES = ("default", "kube-system", "kube-public")
+_STATUS_RESET = frozenset({("f:spec",)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,7 +322,7 @@ class Writes:
         return Change(kind.schema, now(), reset)
 
     def _store(self, kind: Kind, obj: Object, options: WriteOptions) -> Object:
-        """Put the object where it belongs, or take it away when this write ended its deletion."""
+        """Store the object, or delete it when this write ended its deletion."""
         if options.dry_run:
             return obj
         collection = self.collection(kind)
@@ -357,7 +355,7 @@ class Writes:
     def bind(
         self, namespace: str, name: str, change: Callable[[Object], Object], options: WriteOptions
     ) -> None:
-        """Store what `pods.assign_node` made of a pod: binding is the one way to change a pod's node."""
+        """Store what ``pods.assign_node`` made of a pod: binding is the one way to change a pod's node."""
         kind = self.registry.find("", "v1", "pods")
         assert kind is not None  # noqa: S101 - the table of built-in kinds has pods
         live = self.live(kind, namespace, name).object
@@ -368,14 +366,14 @@ class Writes:
         self._store(kind, _with_owners(new, owners), options)
 
     def finalize(self, kind: Kind, name: str) -> None:
-        """Let a namespace that is being deleted and empty go."""
+        """Delete a namespace that is being deleted and is empty."""
         live = self.live(kind, "", name).object
         self._store(kind, {**live, "spec": {**(live.get("spec") or {}), "finalizers": []}}, WriteOptions())
 
     # --- delete -------------------------------------------------------------------------------
 
     def delete(self, kind: Kind, namespace: str, name: str, options: DeleteOptions) -> Object:
-        """Delete an object, or begin to; the answer is the object or a `Status`."""
+        """Delete an object, or begin to, and return the object or a ``Status``."""
         live = self.live(kind, namespace, name).object
         metadata = live["metadata"]
         if kind.plural == "namespaces" and not kind.group and name in _PERMANENT_NAMESPACES:
@@ -422,7 +420,7 @@ def _with_owners(obj: Object, owners: Ownership) -> Object:
 
 
 def _is_same(new: Object, live: Object) -> bool:
-    """Whether nothing changed but, perhaps, who owns what."""
+    """Whether nothing changed, apart from the owners of fields."""
     if new.keys() != live.keys():
         return False
     for key, value in new.items():
@@ -435,7 +433,7 @@ def _is_same(new: Object, live: Object) -> bool:
 
 
 def _desired_state(kind: Kind, obj: Object) -> Object:
-    """What generation counts changes of."""
+    """The part of an object whose changes its generation counts."""
     ignored = ("metadata", "status") if "status" in kind.subresources else ("metadata",)
     return {key: value for key, value in obj.items() if key not in ignored}
 
@@ -451,7 +449,7 @@ def _may_go(obj: Object) -> bool:
 
 
 def _begin_deletion(kind: Kind, live: Object, options: DeleteOptions) -> Object:
-    """The object with its deletion begun or hastened; the same object when there is nothing to change."""
+    """The object with its deletion begun or brought forward; the same object when nothing changes."""
     metadata = dict(live["metadata"])
     grace = _grace(kind, live, options)
     begun = metadata.get("deletionTimestamp")
@@ -482,7 +480,7 @@ def _begin_deletion(kind: Kind, live: Object, options: DeleteOptions) -> Object:
 
 
 def _grace(kind: Kind, live: Object, options: DeleteOptions) -> int:
-    """Seconds until a pod's end: none when no kubelet has it or nothing of it runs."""
+    """Seconds until a pod must end; 0 when no kubelet has it or nothing of it runs."""
     if kind.plural != "pods" or kind.group:
         return 0
     spec = live.get("spec") or {}

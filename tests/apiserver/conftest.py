@@ -1,7 +1,5 @@
 """The servers that the contract is run against, and a client that adds nothing to HTTP."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import secrets
@@ -195,7 +193,7 @@ class Client:
         return f"/apis/apps/v1/namespaces/{self.namespace}/{plural}"
 
     @asynccontextmanager
-    async def watch(self, path: str, **query: Any) -> AsyncIterator[Watching]:
+    async def watch(self, path: str, **query: Any) -> "AsyncIterator[Watching]":
         query = {"watch": "true", "timeoutSeconds": 300, **query}
         headers = {"Accept": query.pop("accept", "application/json")}
         async with self.session.get(self.url + path, params=query, headers=headers) as response:

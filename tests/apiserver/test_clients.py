@@ -1,7 +1,5 @@
 """Real clients take the embedded server for a cluster: kubectl, kopf, the `kubernetes` package."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import shutil

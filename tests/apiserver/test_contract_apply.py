@@ -1,7 +1,5 @@
 """Server-side apply: who owns what, what conflicts, what is taken away (KEP-555)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,8 +1,6 @@
 # ruff: noqa: E501 - tables of cases read by rows
 """What a CustomResourceDefinition demands of its objects: types, bounds, defaults, unknown fields."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What clients learn about the API: discovery, OpenAPI, version."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from numazones_apiserver import ApiServer

@@ -1,8 +1,6 @@
 # ruff: noqa: E501 - tables of cases read by rows
 """Reading many objects: selectors, pages, resource versions, watches, tables."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,8 +1,6 @@
 # ruff: noqa: E501 - tables of cases read by rows
 """Creating, reading, replacing, patching and deleting objects, as a real kube-apiserver does it."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,8 +1,6 @@
 # ruff: noqa: E501 - tables of cases read by rows
 """Pods, nodes and what belongs to them: defaults, binding, graceful deletion, eviction."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What the embedded server adds for tests, and what a cluster's controllers do in it."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

@@ -1,8 +1,6 @@
 # ruff: noqa: E501 - tables of cases read by rows
 """Bodies in protobuf: what they mean, and what is rejected."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The rules behind the server, by themselves: ages, selectors, quantities, field sets, ownership, patches."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

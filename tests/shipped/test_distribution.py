@@ -182,6 +182,15 @@ def test_everything_can_be_imported_with_its_extra_and_imports_no_other_program(
         assert not {"kopf", "kubernetes", "kubernetes_validate", "rich"} & imported
 
 
+def test_the_embedded_api_server_needs_its_extra_alone_and_no_program(wheel: Path, tmp_path: Path) -> None:
+    installed = Environment(tmp_path / "environment", wheel, "apiserver")
+    imported = installed.python("-W", "error", "-c", IMPORT_ALL, "numazones_apiserver", cwd=tmp_path).split()
+    roots = {name.partition(".")[0] for name in imported}
+    assert {name for name in roots if "numazones" in name} == {"numazones", "numazones_apiserver"}
+    said = installed.python("-m", "numazones_apiserver", "--help", cwd=tmp_path)
+    assert "Serve a Kubernetes API from memory" in said
+
+
 def commands(folder: Path) -> Iterator[tuple[str, list[str], str]]:
     """(extra, command, what it prints) of each program."""
     recorded = SAMPLE / "rig-b"
