@@ -76,7 +76,7 @@ class Requirement:
             body.get("key", ""), body.get("operator", ""), tuple(str(v) for v in body.get("values") or ())
         )
 
-    def well_formed(self) -> bool:
+    def is_valid(self) -> bool:
         """Return whether it can be evaluated; a term with a requirement that cannot be selects nothing."""
         match self.operator:
             case "In" | "NotIn":
@@ -138,7 +138,7 @@ class SelectorTerm:
         """Return whether the term selects a node of this name and these labels."""
         if not self.expressions and not self.fields:
             return False
-        if not all(requirement.well_formed() for requirement in self.expressions):
+        if not all(requirement.is_valid() for requirement in self.expressions):
             return False
         return all(requirement.holds_for_label(labels) for requirement in self.expressions) and all(
             requirement.holds_for_field(name) for requirement in self.fields

@@ -130,7 +130,7 @@ def zones_from_node(
             kubelet=kubelet_settings(node.config, version=version or f"v{node.config.release}"),
             reserved_cpus=node.kubelet.cpus.reserved,
             default_cpus=node.cpus.default if node.kubelet.cpus.static else None,
-            exclusive_cpus=node.cpus.assigned(),
+            exclusive_cpus=node.cpus.exclusive_cpus(),
             memory_reserved=_by_numa(numas, node.kubelet.memory.system_reserved),
             memory_assigned=_by_numa(numas, node.memory.reserved),
             machine_state=node.machine_state if node.kubelet.memory.static else None,

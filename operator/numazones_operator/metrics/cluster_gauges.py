@@ -150,7 +150,7 @@ def figures_of(node: ClusterNode, shapes: tuple[Shape, ...]) -> NodeFigures:
 
 def _zones(node: Node) -> Iterator[ZoneFigures]:
     kubelet = node.kubelet
-    assigned = node.cpus.assigned()
+    assigned = node.cpus.exclusive_cpus()
     for numa, cpus in node.machine.cpus_of_numa.items():
         reserved = kubelet.cpus.reserved & cpus
         yield ZoneFigures(
@@ -174,7 +174,7 @@ def _zones(node: Node) -> Iterator[ZoneFigures]:
     for name, resource in kubelet.devices.resources.items():
         held = node.devices.allocated.get(name, 0)
         for numa in node.machine.by_numa:
-            here = resource.touching(1 << numa)
+            here = resource.devices_near(1 << numa)
             if here:
                 yield ZoneFigures(
                     numa,

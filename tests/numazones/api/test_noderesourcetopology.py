@@ -164,7 +164,7 @@ def test_what_is_written_can_be_imagined(node: Node) -> None:
     assert imagined.config.topology_manager_policy == node.config.topology_manager_policy
     for numa in node.machine.numa_nodes:
         cpus = node.machine.cpus_of_numa[numa.id] & ~node.kubelet.cpus.reserved
-        free = cpus & ~node.cpus.assigned()
+        free = cpus & ~node.cpus.exclusive_cpus()
         seen = imagined.machine.cpus_of_numa[numa.id] & ~imagined.kubelet.cpus.reserved
         assert (seen & imagined.cpus.default).bit_count() == free.bit_count()
 
