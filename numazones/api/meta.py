@@ -54,7 +54,7 @@ def optional(description: str, **bounds: Any) -> Any:
 
 
 def list_of(max_items: int, description: str, schema: dict[str, Any] = ATOMIC) -> Any:
-    """Declare a list of at most ``max_items`` items, empty where left out; ``schema`` says how it is merged."""
+    """Declare a list of at most ``max_items``, empty where left out; ``schema`` says how it is merged."""
     return Field(default=(), max_length=max_items, description=description, json_schema_extra=schema)
 
 

@@ -189,7 +189,7 @@ def test_more_numa_nodes_than_a_kubelet_takes_by_default_are_allowed() -> None:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ({"metadata": {"name": "w"}}, "NodeResourceTopology w tells no topology manager policy"),
+        ({"metadata": {"name": "w"}}, "NodeResourceTopology w names no topology manager policy"),
         ({"metadata": {"name": "w"}, "topologyPolicies": ["None"]}, "w has no zones of type Node"),
         ({"metadata": {"name": "w"}, "zones": [{"name": "node-0"}]}, r"w: zones.0.type: Field required"),
         (topology(zone_x={}), "zone 'zone-x' is not named node-<id>"),
