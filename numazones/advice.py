@@ -186,7 +186,7 @@ def with_request(pod: Pod, container: str, resource: str, amount: int) -> Pod:
     """Return the pod with another request (and limit, where there is one) for one of its containers."""
     value = quantity.parse(quantity.format_bytes(amount) if is_memory(resource) else amount)
 
-    def renewed(
+    def with_value(
         amounts: tuple[tuple[str, quantity.Quantity], ...],
     ) -> tuple[tuple[str, quantity.Quantity], ...]:
         return tuple((name, value if name == resource else old) for name, old in amounts)
@@ -194,7 +194,7 @@ def with_request(pod: Pod, container: str, resource: str, amount: int) -> Pod:
     return replace(
         pod,
         containers=tuple(
-            item._replace(requests=renewed(item.requests), limits=renewed(item.limits))
+            item._replace(requests=with_value(item.requests), limits=with_value(item.limits))
             if item.name == container
             else item
             for item in pod.containers
@@ -237,7 +237,7 @@ def _other_settings(rejection: Admission) -> Iterator[Advice]:
     ]
     for name, value, changed in changes:
         try:
-            admission = _admission(with_topology_settings(node, changed), pod)
+            admission = _admission(_with_topology_settings(node, changed), pod)
         except NumazonesError:
             continue  # options of the node that go with one policy only
         if admission is not None:
@@ -246,7 +246,7 @@ def _other_settings(rejection: Admission) -> Iterator[Advice]:
                 return
 
 
-def with_topology_settings(node: Node, config: KubeletConfiguration) -> Node:
+def _with_topology_settings(node: Node, config: KubeletConfiguration) -> Node:
     """Return the node with other Topology Manager settings; what is assigned stays, as over a restart.
 
     Raises:

@@ -103,7 +103,7 @@ def room(node: Node) -> dict[str, dict[int, int]]:
         if resource.hosting:
             idle = kubelet.devices.available(node.devices, resource)
             free[name] = {
-                numa: (resource.touching(1 << numa) & idle).bit_count() for numa in node.machine.by_numa
+                numa: (resource.devices_near(1 << numa) & idle).bit_count() for numa in node.machine.by_numa
             }
     return free
 
@@ -151,7 +151,7 @@ def fitting_in(free: Mapping[str, Mapping[int, int]], cpus: Mapping[int, int], s
 
 def exclusive_cpus(node: Node) -> dict[int, int]:
     """Return NUMA id → CPUs that containers hold exclusively; zones without any count 0 (KEP-2902)."""
-    assigned = node.cpus.assigned()
+    assigned = node.cpus.exclusive_cpus()
     return {numa: (assigned & cpus).bit_count() for numa, cpus in node.machine.cpus_of_numa.items() if cpus}
 
 

@@ -125,7 +125,7 @@ class Pod:
             priority=_priority(spec),
         )
 
-    def named(
+    def with_metadata(
         self, metadata: Mapping[str, Any], *, pairs_of: Callable[[Mapping[str, Any]], Pairs] = sorted_pairs
     ) -> "Pod":
         """Return the pod with the name, labels and times of other metadata; nothing else is read again.

@@ -23,7 +23,7 @@ _TEXT = re.compile(r"([+-]?)([0-9]{0,60})(?:\.([0-9]{0,60}))?([A-Za-z]*|[eE][+-]
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _DECIMAL_UNITS = {exponent: unit for unit, exponent in _DECIMAL.items()}
-_LARGEST_DECIMAL = 18
+_MAX_DECIMAL_EXPONENT = 18
 _UNIT = 1024
 _BINARY_UNITS = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 # No resource is counted in such amounts; the bound keeps a mistyped exponent from eating the memory.
@@ -76,7 +76,7 @@ class Quantity:
         if self.binary and abs(self.nanos) >= _UNIT * _NANO:
             return format_bytes(self.value())
         amount, exponent = self.nanos, _SMALLEST_SCALE
-        while amount and amount % 1000 == 0 and exponent < _LARGEST_DECIMAL:
+        while amount and amount % 1000 == 0 and exponent < _MAX_DECIMAL_EXPONENT:
             amount //= 1000
             exponent += 3
         if self.exponent and exponent:

@@ -53,7 +53,7 @@ class Sharing:
         like = template.admission
         if like is None:
             return template
-        admission = like.named(body["metadata"], pairs_of=self._pairs_of)
+        admission = like.with_metadata(body["metadata"], pairs_of=self._pairs_of)
         return Template(template.constraints, template.requests, admission)
 
     def _pairs_of(self, labels: Mapping[str, str]) -> Pairs:

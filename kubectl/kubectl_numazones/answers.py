@@ -234,7 +234,7 @@ def _devices(state: Node, uid: str, mask: int) -> str:
     for kinds in state.devices.assignments.get(uid, {}).values():
         for resource, members in kinds.items():
             devices = state.kubelet.devices.resources[resource]
-            near = devices.ids(members & (devices.touching(mask) if mask else devices.without_topology))
+            near = devices.ids(members & (devices.devices_near(mask) if mask else devices.without_topology))
             if near:
                 held.append(f"{resource.rpartition('/')[2]}:{','.join(near)}")
     return " ".join(held)

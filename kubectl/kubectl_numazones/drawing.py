@@ -121,7 +121,7 @@ class Drawing:
         }
         parts = []
         for name, resource in kubelet.resources.items():
-            here = resource.touching(1 << numa)
+            here = resource.devices_near(1 << numa)
             if here:
                 free = (here & idle[name]).bit_count()
                 parts.append(f"{name} {free} of {here.bit_count()} free")

@@ -254,7 +254,7 @@ def _drawn(asked: Asked, nodes: tuple[NodeTemplate, ...]) -> _Scene:
     groups = tuple(map(Group.parse, asked.groups))
     recipe = _recipe(asked, groups)
     words = _words(asked, (" mixed with " if asked.mixed else ", then ").join(map(str, groups)))
-    drawn = any(group.drawn for group in (*groups, *recipe.last))
+    drawn = any(group.is_drawn for group in (*groups, *recipe.last))
     random = bool(asked.churn) or (asked.mixed and len(groups) > 1) or drawn
     return _Scene(nodes, recipe, recipe.examples(), words, random)
 

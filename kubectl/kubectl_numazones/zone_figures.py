@@ -54,9 +54,9 @@ def zones_of(node: ClusterNode) -> Iterator[Zone]:
             whole = kubelet.memory.allocatable[MEMORY][position]
             memory = (whole - free[MEMORY][numa], whole)
         devices = " ".join(
-            f"{name.rpartition('/')[2]}:{left[numa]}/{(resource.touching(1 << numa)).bit_count()}"
+            f"{name.rpartition('/')[2]}:{left[numa]}/{(resource.devices_near(1 << numa)).bit_count()}"
             for name, resource in kubelet.devices.resources.items()
-            if (left := free.get(name)) is not None and resource.touching(1 << numa)
+            if (left := free.get(name)) is not None and resource.devices_near(1 << numa)
         )
         yield Zone(node.name, numa, state.config.topology_manager_policy, cpus, memory, devices)
 

@@ -127,7 +127,7 @@ def _structural(
     schema = _resolve(schema, definitions)
     unknown = [key for key in schema if key not in _KEPT | _DROPPED and not key.startswith("x-kubernetes-")]
     if unknown and set(unknown) != {"nullable"}:
-        raise UnsupportedSchema(f"{path}: {', '.join(unknown)} cannot be said in a structural schema")
+        raise UnsupportedSchema(f"{path}: {', '.join(unknown)} cannot be expressed in a structural schema")
     result = {key: value for key, value in schema.items() if key in _KEPT or key.startswith("x-kubernetes-")}
     if schema.get("nullable"):
         result["nullable"] = True
@@ -173,6 +173,8 @@ def _resolve(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[
     if alternatives := resolved.pop("anyOf", None):
         present = [option for option in alternatives if option != {"type": "null"}]
         if len(present) != 1 or len(present) == len(alternatives):
-            raise UnsupportedSchema(f"a choice between {alternatives} cannot be said in a structural schema")
+            raise UnsupportedSchema(
+                f"a choice between {alternatives} cannot be expressed in a structural schema"
+            )
         return {**_resolve(present[0], definitions), **resolved, "nullable": True}
     return resolved

@@ -43,9 +43,9 @@ def list_map(*keys: str) -> dict[str, Any]:
     return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}
 
 
-def text(most: int, description: str) -> Any:
-    """Declare a text of at most ``most`` characters; empty where left out."""
-    return Field(default="", max_length=most, description=description)
+def text(max_length: int, description: str) -> Any:
+    """Declare a text of at most ``max_length`` characters; empty where left out."""
+    return Field(default="", max_length=max_length, description=description)
 
 
 def optional(description: str, **bounds: Any) -> Any:
@@ -53,9 +53,9 @@ def optional(description: str, **bounds: Any) -> Any:
     return Field(default=None, description=description, **bounds)
 
 
-def listed(most: int, description: str, schema: dict[str, Any] = ATOMIC) -> Any:
-    """Declare a list of at most ``most`` items, empty where left out; ``schema`` says how it is merged."""
-    return Field(default=(), max_length=most, description=description, json_schema_extra=schema)
+def list_of(max_items: int, description: str, schema: dict[str, Any] = ATOMIC) -> Any:
+    """Declare a list of at most ``max_items``, empty where left out; ``schema`` says how it is merged."""
+    return Field(default=(), max_length=max_items, description=description, json_schema_extra=schema)
 
 
 def json_name(name: str) -> str:

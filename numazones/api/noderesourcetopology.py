@@ -227,7 +227,7 @@ def policy_and_scope(topology: NodeResourceTopology) -> tuple[str, str]:
                 if text == name + suffix or (text == name and scope == SCOPE_CONTAINER):
                     return policy, scope
     raise InvalidObject(
-        f"{KIND} {topology.metadata.name} tells no topology manager policy; see the exporter that writes it"
+        f"{KIND} {topology.metadata.name} names no topology manager policy; see the exporter that writes it"
     )
 
 
@@ -252,7 +252,7 @@ def node_from_topology(body: Mapping[str, Any]) -> Node:
         others = ", ".join(sorted({zone.type for zone in topology.zones})) or "none at all"
         raise InvalidObject(
             f"{KIND} {topology.metadata.name} has no zones of type {_ZONE_TYPE}, but {others}; "
-            "whatever writes it does not tell what the kubelet's NUMA nodes have"
+            "whatever writes it does not say what the kubelet's NUMA nodes have"
         )
     imagined = _ApproximateState(zones)
     static_memory = any(MEMORY in infos for infos in zones.values())

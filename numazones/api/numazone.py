@@ -26,7 +26,7 @@ from numazones.api.meta import (
     ResourceType,
     Timestamp,
     list_map,
-    listed,
+    list_of,
     optional,
     text,
 )
@@ -93,15 +93,15 @@ class Topology(APIModel):
     isolated: CPUList = Field(
         default="", description="Online CPUs taken from the scheduler of Linux at boot (isolcpus)."
     )
-    cores: tuple[CPUList, ...] = listed(
+    cores: tuple[CPUList, ...] = list_of(
         _MAX_CPUS, "One CPU list per physical core, the online threads of the core."
     )
-    sockets: tuple[CPUGroup, ...] = listed(256, "Sockets that the zone's CPUs are in.")
-    dies: tuple[CPUGroup, ...] = listed(
+    sockets: tuple[CPUGroup, ...] = list_of(256, "Sockets that the zone's CPUs are in.")
+    dies: tuple[CPUGroup, ...] = list_of(
         1024, "Dies that the zone's CPUs are in; left out where every socket has one."
     )
-    caches: tuple[Cache, ...] = listed(_MAX_CPUS, "Last-level caches.")
-    distances: tuple[Distance, ...] = listed(
+    caches: tuple[Cache, ...] = list_of(_MAX_CPUS, "Last-level caches.")
+    distances: tuple[Distance, ...] = list_of(
         _MAX_ZONES, "Distance to every NUMA node of the machine; left out where the system reports none."
     )
 
@@ -235,10 +235,10 @@ class Assignment(APIModel):
     uid: str = text(128, "UID of the pod.")
     container: str = text(MAX_LABEL, "Container; left out for what the pod holds as a whole.")
     cpus: CPUList = Field(default="", description="CPUs of this zone that the container holds exclusively.")
-    memory: tuple[MemoryBlock, ...] = listed(
+    memory: tuple[MemoryBlock, ...] = list_of(
         64, "Memory blocks that include this zone; a block of several NUMA nodes is listed in each."
     )
-    devices: tuple[DeviceIDs, ...] = listed(
+    devices: tuple[DeviceIDs, ...] = list_of(
         64, "Devices of this zone that the container holds though assignedTo does not name it."
     )
 
@@ -288,24 +288,24 @@ class NUMAZoneStatus(APIModel):
     zones: int = Field(default=0, ge=0, le=_MAX_ZONES, description="How many zones the node has.")
     topology: Topology | None = optional("The hardware of the zone.")
     kubelet: Kubelet | None = optional("The kubelet's settings; left out where they could not be read.")
-    resources: tuple[Resource, ...] = listed(256, "Amounts by resource.", list_map("name"))
+    resources: tuple[Resource, ...] = list_of(256, "Amounts by resource.", list_map("name"))
     cpus: CPUSets | None = optional(
         "How the CPUs are used; left out where the CPU manager's state is unknown."
     )
-    memory_group: tuple[NUMAID, ...] = listed(
+    memory_group: tuple[NUMAID, ...] = list_of(
         _MAX_ZONES, "NUMA nodes the memory manager has bound together with this one, this one included."
     )
     memory_assignments: int | None = optional(
         "Memory blocks the memory manager counts on this NUMA node; only with policy Static.", ge=0
     )
-    devices: tuple[Device, ...] = listed(_MAX_DEVICES, "Devices of device plugins.")
-    assignments: tuple[Assignment, ...] = listed(4096, "What containers hold in this zone.")
+    devices: tuple[Device, ...] = list_of(_MAX_DEVICES, "Devices of device plugins.")
+    assignments: tuple[Assignment, ...] = list_of(4096, "What containers hold in this zone.")
     headroom: Headroom | None = optional("The largest requests the zone alone could still take.")
     summary: Summary | None = optional("Figures rounded for the columns of kubectl get.")
     pods_fingerprint: str = text(
         64, "Checksum of the names of the node's pods, as schedulers compute it (pfp0v001…)."
     )
-    conditions: tuple[Condition, ...] = listed(
+    conditions: tuple[Condition, ...] = list_of(
         16, "Ready is False or Unknown, with a reason, when something could not be read.", list_map("type")
     )
     silence: Silence | None = optional(

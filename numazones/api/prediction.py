@@ -19,7 +19,7 @@ from numazones.api.meta import (
     ResourceType,
     Timestamp,
     json_name,
-    listed,
+    list_of,
     optional,
     text,
 )
@@ -70,7 +70,7 @@ class PredictionReason(APIModel):
     model: str = _model("these nodes")
     message: str = text(_MAX_MESSAGE, "What the kubelet would say there, or why the node is unknown.")
     sentence: str = text(_MAX_MESSAGE, "The same in plain words.")
-    holders: tuple[Annotated[str, Field(max_length=_MAX_LINE)], ...] = listed(
+    holders: tuple[Annotated[str, Field(max_length=_MAX_LINE)], ...] = list_of(
         8, "Who holds there what is missing, most first, such as team/web-1: 8 exclusive CPUs."
     )
 
@@ -79,7 +79,7 @@ class PredictionCandidate(APIModel):
     """A node that would admit the pod."""
 
     node: str = Field(max_length=MAX_NAME, description="Name of the node.")
-    numa_ids: tuple[NUMAID, ...] = listed(1024, "NUMA nodes the pod would get something of.")
+    numa_ids: tuple[NUMAID, ...] = list_of(1024, "NUMA nodes the pod would get something of.")
     score: int = Field(
         ge=0, le=100, description="How little usable room the placement costs; 100 is the best."
     )
@@ -111,10 +111,10 @@ class PredictionOutcome(APIModel):
         "went meanwhile, because the zones were old, or because of the model; Unknown if there was none. "
         "Left out until it is known.",
     )
-    explanation: tuple[Annotated[str, Field(max_length=_MAX_LINE)], ...] = listed(
+    explanation: tuple[Annotated[str, Field(max_length=_MAX_LINE)], ...] = list_of(
         32, "Why, for the node as it was: hints, the deciding rule, what was missing, who held it."
     )
-    advice: tuple[Annotated[str, Field(max_length=_MAX_LINE)], ...] = listed(
+    advice: tuple[Annotated[str, Field(max_length=_MAX_LINE)], ...] = list_of(
         8, "What would have let the pod in on this node; each proven by deciding again."
     )
 
@@ -136,11 +136,11 @@ class AdmissionPredictionStatus(APIModel):
     message: str = text(_MAX_MESSAGE, "The prediction in one sentence.")
     model: str = _model("the node that the message is about")
     nodes: NodeCounts | None = optional("How many nodes were evaluated.")
-    reasons: tuple[PredictionReason, ...] = listed(
+    reasons: tuple[PredictionReason, ...] = list_of(
         64,
         "What placement says, what is lacking, where the pod may not go; of each, most frequent first.",
     )
-    candidates: tuple[PredictionCandidate, ...] = listed(64, "Best first.")
+    candidates: tuple[PredictionCandidate, ...] = list_of(64, "Best first.")
     recommendation: str = text(MAX_NAME, "RebalanceRecommendation in force that would make room for the pod.")
     changed: Timestamp | None = optional("When the verdict last changed.")
     outcome: PredictionOutcome | None = optional("What became of the pod once it had a node.")

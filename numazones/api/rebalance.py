@@ -23,7 +23,7 @@ from numazones.api.meta import (
     ResourceType,
     Timestamp,
     list_map,
-    listed,
+    list_of,
     optional,
     text,
 )
@@ -68,7 +68,7 @@ class Goals(APIModel):
     """What plans are for."""
 
     pending_pods: bool = Field(default=True, description="Make room for pending pods that no node admits.")
-    shapes: tuple[TargetShape, ...] = listed(
+    shapes: tuple[TargetShape, ...] = list_of(
         32, "Raise how many pods of these shapes would fit.", list_map("name")
     )
     free: FreeZone | None = optional("Free one node or one NUMA node.")
@@ -83,7 +83,7 @@ class SelectorRequirement(APIModel):
         description="In, NotIn, Exists or DoesNotExist.",
         json_schema_extra=_one_of("In", "NotIn", "Exists", "DoesNotExist"),
     )
-    values: tuple[Annotated[str, Field(max_length=MAX_LABEL)], ...] = listed(64, "Values for In and NotIn.")
+    values: tuple[Annotated[str, Field(max_length=MAX_LABEL)], ...] = list_of(64, "Values for In and NotIn.")
 
 
 class Selector(APIModel):
@@ -92,7 +92,7 @@ class Selector(APIModel):
     match_labels: dict[str, Annotated[str, Field(max_length=MAX_LABEL)]] = Field(
         default_factory=dict, max_length=64, description="Labels and the values they must have."
     )
-    match_expressions: tuple[SelectorRequirement, ...] = listed(64, "Further requirements.")
+    match_expressions: tuple[SelectorRequirement, ...] = list_of(64, "Further requirements.")
 
 
 class PriorityThreshold(APIModel):
@@ -105,8 +105,8 @@ class PriorityThreshold(APIModel):
 class Namespaces(APIModel):
     """Namespaces that pods may be moved in; one of include and exclude."""
 
-    include: tuple[Namespace, ...] = listed(256, "Only these.")
-    exclude: tuple[Namespace, ...] = listed(256, "All but these.")
+    include: tuple[Namespace, ...] = list_of(256, "Only these.")
+    exclude: tuple[Namespace, ...] = list_of(256, "All but these.")
 
 
 class StorageClassName(APIModel):
@@ -118,7 +118,7 @@ class StorageClassName(APIModel):
 class PVCProtection(APIModel):
     """Which claims the protection PodsWithPVC is about."""
 
-    protected_storage_classes: tuple[StorageClassName, ...] = listed(
+    protected_storage_classes: tuple[StorageClassName, ...] = list_of(
         64, "Claims of these storage classes; all claims where left out."
     )
 
@@ -132,10 +132,10 @@ class PodProtectionConfig(APIModel):
 class PodProtections(APIModel):
     """Which kinds of pods are protected from eviction."""
 
-    default_disabled: tuple[Name, ...] = listed(
+    default_disabled: tuple[Name, ...] = list_of(
         16, "Protections to lift: PodsWithLocalStorage, SystemCriticalPods, FailedBarePods, DaemonSetPods."
     )
-    extra_enabled: tuple[Name, ...] = listed(
+    extra_enabled: tuple[Name, ...] = list_of(
         16, "Protections to add: PodsWithPVC, PodsWithoutPDB, PodsWithResourceClaims."
     )
     config: PodProtectionConfig | None = optional("Details of some protections.")
@@ -238,8 +238,8 @@ class RebalancePolicyStatus(APIModel):
     recommendation: str = text(MAX_NAME, "Name of the recommendation in force.")
     message: str = text(_MAX_MESSAGE, "What the last search found, or why it found nothing, goal by goal.")
     movable: int | None = optional("How many pods the last search could have moved.", ge=0)
-    unmovable: tuple[UnmovablePods, ...] = listed(64, "Why the others stay, most frequent first.")
-    conditions: tuple[Condition, ...] = listed(
+    unmovable: tuple[UnmovablePods, ...] = list_of(64, "Why the others stay, most frequent first.")
+    conditions: tuple[Condition, ...] = list_of(
         16, "Ready is False, with a reason, when the policy cannot be followed.", list_map("type")
     )
 
@@ -277,7 +277,7 @@ class Place(APIModel):
     """A node and the NUMA nodes of it that are concerned."""
 
     node: str = Field(max_length=MAX_NAME, description="Name of the node.")
-    numa_ids: tuple[NUMAID, ...] = listed(1024, "NUMA nodes.")
+    numa_ids: tuple[NUMAID, ...] = list_of(1024, "NUMA nodes.")
 
 
 class PodReference(APIModel):
@@ -308,7 +308,9 @@ class RecommendedMove(APIModel):
     owner: OwnerOfPod | None = optional("Who replaces it.")
     source: Place = Field(description="Where it runs.")
     target: Place = Field(description="Where its replacement is to run.")
-    affinity: tuple[Name, ...] = listed(64, "Nodes the replacement must be confined to for the plan to hold.")
+    affinity: tuple[Name, ...] = list_of(
+        64, "Nodes the replacement must be confined to for the plan to hold."
+    )
     after_pending: bool = Field(
         default=False, description="Whether pending pods must be placed before the replacement is."
     )
@@ -359,7 +361,7 @@ class RebalanceRecommendationSpec(APIModel):
         description="Moves in the order in which they must be made.",
         json_schema_extra=ATOMIC | IMMUTABLE,
     )
-    placements: tuple[RecommendedPlacement, ...] = listed(
+    placements: tuple[RecommendedPlacement, ...] = list_of(
         256, "Pending pods that will fit.", ATOMIC | IMMUTABLE
     )
     gain: Gain = Field(description="What the plan brings.", json_schema_extra=IMMUTABLE)
@@ -392,10 +394,10 @@ class RebalanceRecommendationStatus(APIModel):
     mode: str = text(16, "Mode of the policy when the plan was made.")
     message: str = text(_MAX_MESSAGE, "Why, in one sentence.")
     evictions: int = Field(default=0, ge=0, description="Evictions made so far.")
-    progress: tuple[MoveProgress, ...] = listed(256, "How far each move is.")
+    progress: tuple[MoveProgress, ...] = list_of(256, "How far each move is.")
     realized: int | None = optional("What the goal counted after the last move, by what zones published.")
     superseded_by: str = text(MAX_NAME, "Recommendation that takes its place.")
-    conditions: tuple[Condition, ...] = listed(
+    conditions: tuple[Condition, ...] = list_of(
         16, "State for programs; Complete is True once the plan has ended.", list_map("type")
     )
 

@@ -130,7 +130,7 @@ def zones_from_node(
             kubelet=kubelet_settings(node.config, version=version or f"v{node.config.release}"),
             reserved_cpus=node.kubelet.cpus.reserved,
             default_cpus=node.cpus.default if node.kubelet.cpus.static else None,
-            exclusive_cpus=node.cpus.assigned(),
+            exclusive_cpus=node.cpus.exclusive_cpus(),
             memory_reserved=_by_numa(numas, node.kubelet.memory.system_reserved),
             memory_assigned=_by_numa(numas, node.memory.reserved),
             machine_state=node.machine_state if node.kubelet.memory.static else None,
@@ -220,7 +220,7 @@ def _ready(statuses: Mapping[int, NUMAZoneStatus]) -> Kubelet:
             raise ZonesNotReady(f"zone {numa} lacks the kubelet's settings or the topology; see the exporter")
         kubelets.append(status.kubelet)
     if any(kubelet != kubelets[0] for kubelet in kubelets[1:]):
-        raise IncompleteZones("the zones tell different settings of their kubelet; wait for the exporter")
+        raise IncompleteZones("the zones give different settings for their kubelet; wait for the exporter")
     return kubelets[0]
 
 
@@ -247,7 +247,7 @@ def _machine(statuses: Mapping[int, NUMAZoneStatus]) -> Machine:
         cpus += _cpus(numa, topology)
         distances = {entry.numa_id: entry.distance for entry in topology.distances}
         if distances and set(distances) != set(statuses):
-            raise ZonesNotReady(f"zone {numa} tells distances to other NUMA nodes than there are zones")
+            raise ZonesNotReady(f"zone {numa} gives distances to other NUMA nodes than the node has")
         nodes.append(
             NUMANode(
                 id=numa,
@@ -306,7 +306,7 @@ def _amount(numa: int, row: Resource, which: str) -> int:
 def _amount_text(numa: int, row: Resource, which: str) -> str:
     text: str | None = getattr(row, which)
     if text is None:
-        raise ZonesNotReady(f"zone {numa} does not tell the {which} of {row.name}; see the exporter")
+        raise ZonesNotReady(f"zone {numa} does not give the {which} of {row.name}; see the exporter")
     return text
 
 
@@ -334,7 +334,7 @@ def _kubelet_key(statuses: Mapping[int, NUMAZoneStatus], settings: Kubelet) -> H
 
 def _configuration(kubelet: Kubelet, statuses: Mapping[int, NUMAZoneStatus]) -> KubeletConfiguration:
     if not kubelet.version:
-        raise ZonesNotReady("the zones do not tell the kubelet's version; see the exporter on the node")
+        raise ZonesNotReady("the zones do not give the kubelet's version; see the exporter on the node")
     return KubeletConfiguration(
         release=release(kubelet.version),
         cpu_manager_policy=kubelet.cpu_manager_policy,
@@ -357,7 +357,7 @@ def _reserved_cpus(statuses: Mapping[int, NUMAZoneStatus]) -> CPUSet:
     reserved = 0
     for numa, status in statuses.items():
         if status.cpus is None:
-            raise ZonesNotReady(f"zone {numa} does not tell how its CPUs are used; see the exporter")
+            raise ZonesNotReady(f"zone {numa} does not say how its CPUs are used; see the exporter")
         reserved |= cpuset.parse(status.cpus.reserved)
     return reserved
 

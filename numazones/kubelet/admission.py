@@ -411,7 +411,8 @@ class Attempt:
             return 0
         cpus = self.kubelet.machine.cpus_of_numa.get(numa, 0)
         return _percent(
-            (self.cpus.assigned() & cpus).bit_count(), (self.kubelet.cpus.allocatable() & cpus).bit_count()
+            (self.cpus.exclusive_cpus() & cpus).bit_count(),
+            (self.kubelet.cpus.allocatable() & cpus).bit_count(),
         )
 
     def _memory_score(self, numa: int) -> int:

@@ -50,8 +50,8 @@ class CPUState(NamedTuple):
     pods: Mapping[str, CPUSet] = MappingProxyType({})
     """Pod uid → CPUs of a pod that is served as a whole; its containers' sets are parts of it."""
 
-    def assigned(self) -> CPUSet:
-        """Return all CPUs that are in some exclusive set."""
+    def exclusive_cpus(self) -> CPUSet:
+        """Return all CPUs that some container or pod has exclusively."""
         return cpuset.union(
             (*(cpus for held in self.assignments.values() for cpus in held.values()), *self.pods.values())
         )

@@ -95,7 +95,7 @@ class DeviceResource:
             numas.extend(cpuset.ids(self.numa_masks[number]) if self.numa_masks[number] else (NO_NUMA,))
         return tuple(sorted(numas))
 
-    def touching(self, numa_mask: int) -> int:
+    def devices_near(self, numa_mask: int) -> int:
         """Return the devices that have a NUMA node in the mask."""
         found = 0
         for mask, devices in self.by_numas:
@@ -228,7 +228,7 @@ class DeviceManager:
         missing = count - reusable.bit_count()
 
         def enough(mask: int) -> bool:
-            touching = resource.touching(mask)
+            touching = resource.devices_near(mask)
             return reusable & ~touching == 0 and (touching & available).bit_count() >= missing
 
         narrowest = self.fewest_numas(resource, count)
@@ -245,7 +245,7 @@ class DeviceManager:
         nodes = self._nodes(resource)
         for size in range(1, nodes.bit_count()):
             for mask, _ in masks_of_size(nodes, size):
-                if resource.touching(mask).bit_count() >= count:
+                if resource.devices_near(mask).bit_count() >= count:
                     return size
         return nodes.bit_count()
 
@@ -256,7 +256,7 @@ class DeviceManager:
 
     def offer(self, state: DeviceState, resource: DeviceResource, numa_mask: int, reusable: int) -> int:
         """Return how many devices NUMA nodes could give; reusable ones count if none lies elsewhere."""
-        touching = resource.touching(numa_mask)
+        touching = resource.devices_near(numa_mask)
         free = (self.available(state, resource) & touching).bit_count()
         reusable &= ~resource.without_topology
         return free if reusable & ~touching else free + reusable.bit_count()
@@ -337,7 +337,7 @@ class DeviceManager:
         """Choose aligned devices, then others, then those without topology; the plugin may prefer."""
         aligned = unaligned = 0
         if affinity is not None and resource.hosting:
-            aligned = resource.touching(affinity) & available
+            aligned = resource.devices_near(affinity) & available
             unaligned = available & ~aligned & ~resource.without_topology
         if count - taken.bit_count() < aligned.bit_count():
             preferred = self._plugin_choice(resource, aligned | taken, taken, count) & aligned

@@ -192,7 +192,7 @@ class MemoryManager:
             return 0
         return _sum(state.free[kind], positions) + reusable.get((numa_mask, kind), 0)
 
-    def blocked(self, state: MemoryState, numa_mask: int) -> bool:
+    def is_blocked(self, state: MemoryState, numa_mask: int) -> bool:
         """Return whether memory groups or other users keep NUMA nodes from being used together."""
         return not _has_room(state, numa_mask, self._positions(numa_mask))
 

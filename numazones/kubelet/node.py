@@ -193,7 +193,7 @@ class Node:
             self.machine,
             self.config,
             self.cpus.default,
-            self.cpus.assigned(),
+            self.cpus.exclusive_cpus(),
             self.memory.users,
             self.memory.groups,
             tuple(self.memory.free.items()),

@@ -72,7 +72,7 @@ def holders_of(shortage: Shortage, node: Node) -> Iterator[tuple[str, int]]:
             held[uid] = sum(block.size for block in blocks if block.type == shortage.resource)
     else:
         device = node.kubelet.devices.resources[shortage.resource]
-        near = device.touching(mask)
+        near = device.devices_near(mask)
         if mask == node.kubelet.machine.numa_mask:
             near |= device.without_topology
         for uid, parts in node.devices.assignments.items():
@@ -158,7 +158,7 @@ class _Inspection:
         if is_memory(need.resource):
             return kubelet.memory.total_allocatable(need.resource, mask) >= need.amount
         device = kubelet.devices.resources[need.resource]
-        return not device.hosting or device.touching(mask).bit_count() >= need.amount
+        return not device.hosting or device.devices_near(mask).bit_count() >= need.amount
 
     def _shortages(self, mask: int, needs: Sequence[_Need]) -> tuple[Shortage, ...]:
         found = []
@@ -203,7 +203,7 @@ class _Inspection:
             mask: self._shortages(mask, needs)
             for size in self._sizes()
             for mask, _ in masks_of_size(manager.numa_mask, size)
-            if affinity & ~mask == 0 and not manager.blocked(attempt.memory, mask)
+            if affinity & ~mask == 0 and not manager.is_blocked(attempt.memory, mask)
         }
         amounts = enumeration(_amount(need.resource, need.amount) for need in needs)
         needs_words = f"needs {amounts}"
@@ -309,7 +309,7 @@ class _Inspection:
             device = kubelet.devices.resources.get(need.resource)
             if device is not None and not is_memory(need.resource):
                 reusable = attempt.reusable_devices.get(need.resource, 0) & ~device.without_topology
-                if reusable & ~device.touching(mask):
+                if reusable & ~device.devices_near(mask):
                     return False
         return True
 

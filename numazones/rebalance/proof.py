@@ -20,8 +20,8 @@ from numazones.rebalance.limits import Allowance, Tally
 from numazones.rebalance.moves import Move, Placement, Plan, evict, place, relocation
 from numazones.rebalance.policy import Policy, Target
 
-_MAX_COURSES = 256
-"""How many courses of events are played through."""
+_MAX_SEQUENCES = 256
+"""How many sequences of events are played through."""
 
 
 class Disproved(NumazonesError):
@@ -35,8 +35,8 @@ class Proof:
     holds: bool
     reason: str = ""
     """Why it does not."""
-    courses: int = 0
-    """How many courses of events were played through."""
+    sequences: int = 0
+    """How many sequences of events were played through."""
 
 
 def prove(plan: Plan, goal: Goal, situation: Situation, policy: Policy) -> Proof:
@@ -45,8 +45,8 @@ def prove(plan: Plan, goal: Goal, situation: Situation, policy: Policy) -> Proof
     try:
         play.run()
     except Disproved as error:
-        return Proof(holds=False, reason=str(error), courses=play.courses)
-    return Proof(holds=True, courses=play.courses)
+        return Proof(holds=False, reason=str(error), sequences=play.sequences)
+    return Proof(holds=True, sequences=play.sequences)
 
 
 def choices(pod: ClusterPod, cluster: Cluster, affinity: tuple[str, ...] = ()) -> list[ClusterNode]:
@@ -65,7 +65,7 @@ class _Play:
         self._forbidden = situation.history.forbidden_moves(situation.surroundings.now, policy.cooldown)
         self._base = situation.cluster.nodes
         self._counts: dict[str, Counts] = {}
-        self.courses = 0
+        self.sequences = 0
 
     def run(self) -> None:
         self._check_rules()
@@ -162,7 +162,7 @@ class _Play:
         options = choices(pod, cluster, affinity)
         if not options:
             raise Disproved(f"no node that the scheduler could choose is left for {pod.full_name}")
-        if len(options) > _MAX_COURSES:
+        if len(options) > _MAX_SEQUENCES:
             raise Disproved(f"the scheduler could choose any of {len(options)} nodes for {pod.full_name}")
         return options
 
@@ -192,7 +192,7 @@ class _Play:
     def _check_count(self, cluster: Cluster) -> None:
         total = self._goal.total(self._counts_of(cluster))
         if total < self._plan.after:
-            raise Disproved(f"the goal would count {total}, not {self._plan.after}")
+            raise Disproved(f"the goal would reach {total}, not {self._plan.after}")
 
     def _counts_of(self, cluster: Cluster) -> Counts:
         columns = [
@@ -207,6 +207,6 @@ class _Play:
         return self._counts[name]
 
     def _finish(self) -> None:
-        self.courses += 1
-        if self.courses > _MAX_COURSES:
-            raise Disproved(f"more than {_MAX_COURSES} courses of events are possible")
+        self.sequences += 1
+        if self.sequences > _MAX_SEQUENCES:
+            raise Disproved(f"more than {_MAX_SEQUENCES} sequences of events are possible")

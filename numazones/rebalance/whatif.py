@@ -79,16 +79,14 @@ class Effort:
         return self._left < 0
 
 
-def what_if(
-    goal: Goal, situation: Situation, policy: Policy, *, effort: int, most_plans: int = 100
-) -> Report:
+def what_if(goal: Goal, situation: Situation, policy: Policy, *, effort: int, max_plans: int = 100) -> Report:
     """Say what a policy would do for a goal, plan after plan; ``effort`` bounds the steps of each search."""
     unmovable = unmovable_by_rule(situation, policy)
     before, movable = measure(goal, situation.cluster), len(candidates(situation, policy))
     plans: list[Plan] = []
     settled = 0
-    reason = f"after {pluralize(most_plans, 'plan')} no more were sought"
-    while len(plans) < most_plans:
+    reason = f"after {pluralize(max_plans, 'plan')} no more were sought"
+    while len(plans) < max_plans:
         outcome = plan(goal, situation, policy, expired=Effort(effort))
         if outcome.plan is None:
             reason = f"after {_plans_text(plans)}, {outcome.reason}" if plans else outcome.reason

@@ -54,7 +54,7 @@ class NodeTemplate:
         """Return the template with other kubelet settings; ``start_nodes`` tells whether they are valid.
 
         Raises:
-            InvalidSetting: a setting has no say in admission.
+            InvalidSetting: a setting has no effect on admission.
         """
         config = apply(self.config, settings)
         allocatable = {**self.node.allocatable, **_after_reservations(self.machine, config, settings)}

@@ -80,13 +80,13 @@ def _check(key: str, value: str) -> None:
     if field == _GATES and name:
         if name not in GATES:
             known = ", ".join(sorted(GATES))
-            raise InvalidSetting(f"{key}: this gate has no say in admission; those that have are {known}")
+            raise InvalidSetting(f"{key}: this gate has no effect on admission; those that do are {known}")
         _boolean(key, value)
         return
     if field == RESERVED_MEMORY and name:
         _reservation(key, value)
         return
-    raise InvalidSetting(f"{key} is no setting that decides admissions; those are {', '.join(_FORMS)}")
+    raise InvalidSetting(f"{key} is not a setting that affects admission; those are {', '.join(_FORMS)}")
 
 
 def _boolean(key: str, value: str) -> bool:

@@ -86,8 +86,8 @@ class Group:
         return cls(count, tuple(sorted(amounts.items())))
 
     @property
-    def drawn(self) -> bool:
-        """Whether its pods differ."""
+    def is_drawn(self) -> bool:
+        """Whether amounts are drawn, so that its pods differ."""
         return any(low != high for low, high in (_bounds(amount) for _, amount in self.amounts))
 
     @property
@@ -201,6 +201,8 @@ class Recipe:
 def _with_name(pod: ClusterPod, name: str) -> ClusterPod:
     admission = pod.admission
     named = (
-        None if admission is None else admission.named({"name": name, "namespace": "default", "uid": name})
+        None
+        if admission is None
+        else admission.with_metadata({"name": name, "namespace": "default", "uid": name})
     )
     return replace(pod, name=name, uid=name, admission=named)

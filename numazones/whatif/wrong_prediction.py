@@ -112,12 +112,12 @@ def read(data: bytes) -> WrongPrediction:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"]))
-        raise _damaged(f"{where}: {first['msg']}") from error
+        raise _damage(f"{where}: {first['msg']}") from error
     except (KeyError, TypeError, NumazonesError) as error:
-        raise _damaged(str(error)) from error
+        raise _damage(str(error)) from error
 
 
-def _damaged(why: str) -> InvalidRecord:
+def _damage(why: str) -> InvalidRecord:
     return InvalidRecord(f"the kept prediction is damaged: {why}; replay it with its own release")
 
 

@@ -86,7 +86,7 @@ def _kubelet(state: KubeletNode, names: Mapping[str, str]) -> Occupancy:
         ("Memory Manager", config.memory_manager_policy),
         *((name, value) for name, value in options),
     )
-    allocatable, assigned = kubelet.cpus.allocatable(), state.cpus.assigned()
+    allocatable, assigned = kubelet.cpus.allocatable(), state.cpus.exclusive_cpus()
     zones = tuple(
         ZoneUse(
             numa,
@@ -117,7 +117,7 @@ def _memory_of_zone(state: KubeletNode, numa: int) -> Iterator[tuple[str, int, i
 
 def _devices_of_zone(state: KubeletNode, numa: int) -> Iterator[tuple[str, int, int]]:
     for name, resource in state.kubelet.devices.resources.items():
-        here = resource.touching(1 << numa) & resource.healthy
+        here = resource.devices_near(1 << numa) & resource.healthy
         if here:
             yield name, (here & state.devices.allocated.get(name, 0)).bit_count(), here.bit_count()
 

@@ -114,7 +114,7 @@ def test_nodes_of_unknown_state_are_left_out_and_named(run: Invoke, tmp_path: Pa
 @pytest.mark.parametrize(
     ("arguments", "kind", "said"),
     [
-        (("--set", "maxPods=3", *MACHINE, *PODS), NumazonesError, "maxPods is no setting that decides"),
+        (("--set", "maxPods=3", *MACHINE, *PODS), NumazonesError, "maxPods is not a setting that affects"),
         (
             ("--set", "topologyManagerScope=node", *MACHINE, *PODS),
             InvalidConfiguration,

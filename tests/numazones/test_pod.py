@@ -211,7 +211,7 @@ def test_a_pod_of_the_same_template_is_renamed_without_being_read_again() -> Non
         "name": "q", "namespace": "n", "uid": "u2", "creationTimestamp": "2026-01-31T08:00:00Z",
         "labels": {"app": "db"}, "annotations": {"kubernetes.io/config.mirror": "static"},
     }  # fmt: skip
-    renamed = template.named(metadata)
+    renamed = template.with_metadata(metadata)
     assert (renamed.name, renamed.namespace, renamed.uid) == ("q", "n", "static")
     assert (renamed.labels, renamed.created) == ((("app", "db"),), "2026-01-31T08:00:00Z")
     assert renamed.reading() is template.reading()

@@ -94,7 +94,7 @@ def test_pods_served_as_a_whole_hold_what_their_pod_holds() -> None:
     node = ClusterNode("one").with_state(admission.node).with_pods([ClusterPod.from_api(body)])
     (holder,) = occupied(node).holders
     assert holder.name == "team/whole"
-    assert holder.cpus == admission.node.cpus.assigned()
+    assert holder.cpus == admission.node.cpus.exclusive_cpus()
 
 
 def test_a_node_without_exclusive_cpus_says_so() -> None:

@@ -68,7 +68,7 @@ def command(
     if reserve is not None and reserve >= cpus:
         raise click.UsageError(f"--reserve {reserve}: the machine has {cpus} CPUs")
     wanted = [Group.parse(text) for text in groups]
-    drawn = next((group for group in wanted if group.drawn), None)
+    drawn = next((group for group in wanted if group.is_drawn), None)
     if drawn is not None:
         raise click.UsageError(f"{drawn} is not one size; give a group for each size that there is")
     sizes = [size(base, wanted, settings) for settings in choices(base, reserve or _reserved(base))]

@@ -150,7 +150,7 @@ def node_gauges(node: ClusterNode, shapes: tuple[Shape, ...]) -> NodeGauges:
 
 def _zones(node: Node) -> Iterator[ZoneAmounts]:
     kubelet = node.kubelet
-    assigned = node.cpus.assigned()
+    assigned = node.cpus.exclusive_cpus()
     for numa, cpus in node.machine.cpus_of_numa.items():
         reserved = kubelet.cpus.reserved & cpus
         yield ZoneAmounts(
@@ -174,7 +174,7 @@ def _zones(node: Node) -> Iterator[ZoneAmounts]:
     for name, resource in kubelet.devices.resources.items():
         held = node.devices.allocated.get(name, 0)
         for numa in node.machine.by_numa:
-            here = resource.touching(1 << numa)
+            here = resource.devices_near(1 << numa)
             if here:
                 yield ZoneAmounts(
                     numa,

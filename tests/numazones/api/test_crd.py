@@ -192,7 +192,7 @@ def test_what_a_structural_schema_cannot_say_is_rejected(part: type[APIModel]) -
         spec: part = Field(description="Spec.")  # type: ignore[valid-type]
         status: Undecided | None = None
 
-    with pytest.raises(crd.UnsupportedSchema, match="cannot be said in a structural schema"):
+    with pytest.raises(crd.UnsupportedSchema, match="cannot be expressed in a structural schema"):
         crd.crd(Odd)
 
 

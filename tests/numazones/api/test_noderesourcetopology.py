@@ -164,7 +164,7 @@ def test_what_is_written_can_be_imagined(node: Node) -> None:
     assert imagined.config.topology_manager_policy == node.config.topology_manager_policy
     for numa in node.machine.numa_nodes:
         cpus = node.machine.cpus_of_numa[numa.id] & ~node.kubelet.cpus.reserved
-        free = cpus & ~node.cpus.assigned()
+        free = cpus & ~node.cpus.exclusive_cpus()
         seen = imagined.machine.cpus_of_numa[numa.id] & ~imagined.kubelet.cpus.reserved
         assert (seen & imagined.cpus.default).bit_count() == free.bit_count()
 
@@ -189,7 +189,7 @@ def test_more_numa_nodes_than_a_kubelet_takes_by_default_are_allowed() -> None:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ({"metadata": {"name": "w"}}, "NodeResourceTopology w tells no topology manager policy"),
+        ({"metadata": {"name": "w"}}, "NodeResourceTopology w names no topology manager policy"),
         ({"metadata": {"name": "w"}, "topologyPolicies": ["None"]}, "w has no zones of type Node"),
         ({"metadata": {"name": "w"}, "zones": [{"name": "node-0"}]}, r"w: zones.0.type: Field required"),
         (topology(zone_x={}), "zone 'zone-x' is not named node-<id>"),

@@ -21,9 +21,9 @@ def test_no_cpu_or_device_is_in_two_pods_nor_in_the_shared_set(day: tuple[Node, 
         cpuset.of(cpu for cpus in held.values() for cpu in cpuset.ids(cpus)) | after.cpus.pods.get(uid, 0)
         for uid, held in after.cpus.assignments.items()
     ]
-    assert sum(cpus.bit_count() for cpus in pods_cpus) == after.cpus.assigned().bit_count()
-    assert after.cpus.assigned() & after.cpus.default == 0
-    assert after.cpus.assigned() & after.kubelet.cpus.reserved == 0
+    assert sum(cpus.bit_count() for cpus in pods_cpus) == after.cpus.exclusive_cpus().bit_count()
+    assert after.cpus.exclusive_cpus() & after.cpus.default == 0
+    assert after.cpus.exclusive_cpus() & after.kubelet.cpus.reserved == 0
     for resource in after.kubelet.devices.resources:
         held = [
             {device for kinds in containers.values() for device in kinds.get(resource, ())}

@@ -44,7 +44,7 @@ def test_a_proof_does_not_believe_the_plan(made: tuple[Plan, Any], build: Any) -
     goal, policy = shape(4), Policy()
     assert prove(good, goal, situation, policy).holds
     more = prove(replace(good, after=good.after + 1), goal, situation, policy)
-    assert more.reason == f"the goal would count {good.after}, not {good.after + 1}"
+    assert more.reason == f"the goal would reach {good.after}, not {good.after + 1}"
     (move,) = good.moves
     elsewhere = prove(replace(good, moves=(replace(move, affinity=("n3",)),)), goal, situation, policy)
     assert elsewhere.reason == "no node that the scheduler could choose is left for default/y"
@@ -79,7 +79,7 @@ def test_a_replacement_that_any_node_may_take_is_proven_for_each(build: Any) -> 
     outcome = plan(shape(5), situation, Policy(), expired=never)
     assert outcome.plan is not None
     assert outcome.plan.moves[0].affinity == ()
-    assert prove(outcome.plan, shape(5), situation, Policy()).courses == 3
+    assert prove(outcome.plan, shape(5), situation, Policy()).sequences == 3
 
 
 def moved(pod: ClusterPod, node: str, **parts: Any) -> Move:
@@ -117,7 +117,7 @@ def test_a_free_choice_must_hold_wherever_it_leads(build: Any) -> None:
     first = build.put(build.node("n1"), build.pod("p", 1))
     situation = build.situation([first, build.node("n2")])
     pod = first.pods["p"]
-    assert holds(situation, moved(pod, "n2")) == "the goal would count -1, not 0"
+    assert holds(situation, moved(pod, "n2")) == "the goal would reach -1, not 0"
     assert holds(situation, moved(pod, "n2", affinity=("n2",))) == ""
 
 
@@ -194,7 +194,7 @@ def test_more_courses_than_can_be_played_through_prove_nothing(build: Any) -> No
     nodes += [build.node(f"n{index}") for index in range(2, 9)]
     situation = build.situation(nodes)
     moves = [moved(pod, "n2") for pod in nodes[0].pods.values()]
-    assert holds(situation, *moves, before=-5, after=-9) == "more than 256 courses of events are possible"
+    assert holds(situation, *moves, before=-5, after=-9) == "more than 256 sequences of events are possible"
 
 
 def test_more_nodes_than_can_be_played_through_prove_nothing(build: Any) -> None:

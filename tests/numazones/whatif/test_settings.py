@@ -49,9 +49,9 @@ def test_reserved_memory_is_set_as_a_whole() -> None:
     ("text", "said"),
     [
         ("topologyManagerPolicy", "is not a setting; write KEY=VALUE"),
-        ("maxPods=3", "maxPods is no setting that decides admissions; those are cpuManagerPolicy,"),
-        ("topologyManagerPolicyOptions=true", "topologyManagerPolicyOptions is no setting"),
-        ("featureGates.Foo=true", "featureGates.Foo: this gate has no say in admission"),
+        ("maxPods=3", "maxPods is not a setting that affects admission; those are cpuManagerPolicy,"),
+        ("topologyManagerPolicyOptions=true", "topologyManagerPolicyOptions is not a setting"),
+        ("featureGates.Foo=true", "featureGates.Foo: this gate has no effect on admission"),
         ("featureGates.PodLevelResources=perhaps", "'perhaps' is neither true nor false"),
         ("reservedMemory.memory=1Gi", "write reservedMemory.0.memory=1Gi"),
         ("reservedMemory.0.memory=much", "reservedMemory.0.memory: "),
