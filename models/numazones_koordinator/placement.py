@@ -142,7 +142,7 @@ class KoordinatorPlacement:
         zones = []
         for numa, cpus in sorted(topology.numas.items()):
             total = whole(host.zone_of.get(numa, {}).get(MEMORY, 0))
-            held = whole((self.node.allocated(numa) or {}).get(MEMORY, 0))
+            held = whole((self.node.allocated_amounts(numa) or {}).get(MEMORY, 0))
             zones.append(
                 ZoneUse(
                     numa,

@@ -112,7 +112,7 @@ class KubeletPlacement:
             ("Memory Manager", config.memory_manager_policy),
             *((name, value) for name, value in options),
         )
-        allocatable, assigned = kubelet.cpus.allocatable(), node.cpus.assigned()
+        allocatable, assigned = kubelet.cpus.allocatable(), node.cpus.exclusive_cpus()
         zones = tuple(
             ZoneUse(
                 numa,
@@ -305,7 +305,7 @@ def _memory_of_zone(node: Node, numa: int) -> Iterator[tuple[str, int, int]]:
 
 def _devices_of_zone(node: Node, numa: int) -> Iterator[tuple[str, int, int]]:
     for name, resource in node.kubelet.devices.resources.items():
-        here = resource.touching(1 << numa) & resource.healthy
+        here = resource.devices_near(1 << numa) & resource.healthy
         if here:
             yield name, (here & node.devices.allocated.get(name, 0)).bit_count(), here.bit_count()
 

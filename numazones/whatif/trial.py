@@ -113,7 +113,14 @@ class _Trial:
     """A run in progress."""
 
     def __init__(self, nodes: Iterable[ClusterNode]) -> None:
-        self._hosts = {node.name: _Host(node, node.known) for node in nodes if node.known is not None}
+        self._hosts: dict[str, _Host] = {}
+        self._unknown: set[str] = set()
+        """Names of nodes whose placement is not known."""
+        for node in nodes:
+            if node.known is None:
+                self._unknown.add(node.name)
+            else:
+                self._hosts[node.name] = _Host(node, node.known)
         self._placed: dict[str, tuple[ClusterPod, _Host]] = {}
         self._arrived = self._admitted = self._crossing = self._lopsided = 0
         self._rejected: dict[str, int] = {}
@@ -138,6 +145,8 @@ class _Trial:
         """Why a pod is rejected; empty, and the pod is placed, if it is not."""
         if pod.admission is None:
             return UNREADABLE
+        if pod.node in self._unknown:
+            return UNDECIDED
         host = self._hosts.get(pod.node) if pod.node else self._scheduled(pod)
         if host is None:
             return UNSCHEDULABLE
