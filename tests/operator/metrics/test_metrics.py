@@ -6,7 +6,7 @@ from typing import Any
 
 from numazones.cluster import ClusterNode
 from numazones_client.resources import PODS
-from numazones_operator.metrics.cluster_gauges import node_gauges
+from numazones_operator.mirror.cluster_gauges import node_gauges
 from numazones_simulator import node_kinds
 from tests.operator.closed_loop import closed_loop, eventually, metrics, pod_body
 
