@@ -34,10 +34,9 @@ from numazones_operator.events import EventPoster
 from numazones_operator.handlers import Memo
 from numazones_operator.kopf_operator import run_kopf
 from numazones_operator.leadership import Leadership, Term
-from numazones_operator.metrics.cluster_gauges import ClusterGauges
 from numazones_operator.metrics.registry import GaugeCollector, Metrics
-from numazones_operator.metrics.work_gauges import GateGauges, PredictionGauges, QueueGauges
 from numazones_operator.mirror import decoding
+from numazones_operator.mirror.cluster_gauges import ClusterGauges
 from numazones_operator.mirror.stale_exporters import StaleExporters
 from numazones_operator.mirror.unreadable_objects import UnreadableObjects
 from numazones_operator.options import Options
@@ -45,7 +44,9 @@ from numazones_operator.page.server import LivePage
 from numazones_operator.page.updater import PageUpdater
 from numazones_operator.pipeline import Pipeline
 from numazones_operator.placement.admission_gates import AdmissionGates
+from numazones_operator.placement.gauges import GateGauges
 from numazones_operator.predictions.admission_predictions import PublishedPrediction
+from numazones_operator.predictions.gauges import PredictionGauges, QueueGauges
 from numazones_operator.rebalance.controller import Rebalancing
 from numazones_operator.rebalance.inputs import Inputs
 from numazones_operator.rebalance.intent import Intent

@@ -1,4 +1,8 @@
-"""How fast things may be done: a token bucket, the way client-go limits its requests."""
+"""How fast things may be done: a token bucket, the way client-go limits its requests.
+
+What is dropped beyond the rate, as events are, takes its token without waiting, where nothing can be awaited;
+a limiter that can only be awaited does not serve there.
+"""
 
 import asyncio
 import time

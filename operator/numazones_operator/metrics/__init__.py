@@ -1,1 +1,1 @@
-"""What Prometheus is shown of the operator and the cluster."""
+"""What the operator counts, in one registry; gauges are in the rooms of what they show."""

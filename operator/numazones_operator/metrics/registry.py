@@ -7,7 +7,7 @@ admissions that the model makes. What the cluster holds is reported by the leade
 replicas count nothing twice; ``docs/reference/metrics.md`` lists everything.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Protocol
 
@@ -18,8 +18,7 @@ from prometheus_client.registry import Collector
 from numazones.placement import models
 from numazones.placement.kubelet import KUBELET
 from numazones_client import APIError, Resource, Unreachable
-from numazones_operator.verification.causes import Accuracy
-from numazones_operator.verification.owner_rejections import OwnerRejections
+from numazones_operator.metrics.owner_rejections import OwnerRejections
 from numazones_program import self_metrics
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -93,11 +92,14 @@ class Metrics:
 
     def _start_at_zero(self) -> None:
         """Start series at 0 before they are counted: of one that begins at 1, no rate shows the first."""
-        for model in (KUBELET, *models.models()):
-            for accuracy in Accuracy:
-                self.accuracy.labels(accuracy.lower(), model)
         for reason in ("admissible", "unconcerned", "timeout"):
             self.gates_released.labels(reason)
+
+    def expect_accuracies(self, accuracies: Iterable[str]) -> None:
+        """Start what is counted of predictions at 0, for every model."""
+        for model in (KUBELET, *models.models()):
+            for accuracy in accuracies:
+                self.accuracy.labels(accuracy.lower(), model)
 
     def _admission_metrics(self, registry: CollectorRegistry) -> None:
         counter = partial(Counter, registry=registry)

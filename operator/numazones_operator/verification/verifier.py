@@ -118,6 +118,7 @@ class Verifier:
         is known now of the pods of these UIDs on a node.
         """
         self._metrics = metrics
+        metrics.expect_accuracies(Accuracy)
         self._counts = counts
         self._fates = fates
         self._clock = clock

@@ -3,19 +3,15 @@
 import re
 from pathlib import Path
 
-from numazones.cluster import ClusterNode
 from numazones_client.resources import PODS
-from numazones_koordinator.placement import KoordinatorPlacement
-from numazones_operator.metrics.cluster_gauges import node_gauges
 from numazones_simulator import node_kinds
-from tests.models.koordinator import building as koordinator
 from tests.operator.closed_loop import closed_loop, eventually, metrics, pod_body
 
 ROOT = Path(__file__).resolve().parents[3]
 REFERENCE = ROOT / "docs" / "reference" / "metrics.md"
 
 
-def cluster_series(series: dict[str, float]) -> set[str]:
+def metric_names(series: dict[str, float]) -> set[str]:
     """Names of metrics, the parts of a histogram under one name."""
     names = {name.partition("{")[0] for name in series}
     histograms = {name.removesuffix("_bucket") for name in names if name.endswith("_bucket")}
@@ -38,7 +34,7 @@ async def test_every_metric_is_documented_and_every_documented_one_exists(tmp_pa
 
         async def complete() -> bool:
             nonlocal seen
-            seen = {name for name in cluster_series(await metrics(operator)) if "rebalance" not in name}
+            seen = {name for name in metric_names(await metrics(operator)) if "rebalance" not in name}
             # Counters that count only what does not happen here have no series yet.
             idle = {"numazones_owner_rejections_total", "numazones_operator_watch_restarts_total"}
             return documented - idle <= seen
@@ -57,7 +53,7 @@ async def test_a_replica_that_stands_by_shows_nothing_about_the_cluster(tmp_path
 
         await eventually(leads)
         follower = await loop.start_operator(leads=False, identity="follower")
-        names = cluster_series(await metrics(follower))
+        names = metric_names(await metrics(follower))
         assert "numazones_nodes" not in names
         assert "cpu_manager_numa_allocation_spread" not in names
         assert "numazones_operator_queue_depth" in names
@@ -71,7 +67,7 @@ async def test_a_replica_that_stands_by_shows_nothing_about_the_cluster(tmp_path
         await eventually(is_counted)
         await eventually(lambda: not follower.pipeline.verifier._expectations)
         assert outcome not in await metrics(follower)
-        assert "numazones_nodes" in cluster_series(await metrics(leader))
+        assert "numazones_nodes" in metric_names(await metrics(leader))
 
 
 async def test_the_spread_follows_the_pods(tmp_path: Path) -> None:
@@ -89,9 +85,3 @@ async def test_the_spread_follows_the_pods(tmp_path: Path) -> None:
             ] == [8, 0]
 
         await eventually(is_packed)
-
-
-def test_a_node_on_which_another_model_decides_is_not_stale() -> None:
-    node = ClusterNode("a").with_placement(KoordinatorPlacement(koordinator.node(2)))
-    assert node_gauges(node, ()).stale == ""
-    assert node_gauges(ClusterNode("a"), ()).stale == "NoZones"

@@ -4,8 +4,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from numazones.cluster import ClusterPod, Owner
-from numazones_operator.verification import owner_rejections
-from numazones_operator.verification.owner_rejections import OwnerRejections, owner_of
+from numazones_operator.metrics import owner_rejections
+from numazones_operator.metrics.owner_rejections import OwnerRejections, owner_of
 
 HASH = {"pod-template-hash": "5d4f8"}
 
@@ -33,7 +33,7 @@ def test_owners_are_named_as_people_know_them(
 
 
 def test_the_owner_that_was_counted_longest_ago_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(owner_rejections, "_MOST", 2)
+    monkeypatch.setattr(owner_rejections, "_MAX_SERIES", 2)
     registry = CollectorRegistry()
     rejections = OwnerRejections(registry)
     for name in ("a", "b", "a", "c"):

@@ -4,7 +4,7 @@ from prometheus_client import CollectorRegistry, Counter
 
 from numazones.cluster import ClusterPod
 
-_MOST = 200
+_MAX_SERIES = 200
 """Series that are kept: those counted last."""
 _TEMPLATE_HASH = "pod-template-hash"
 
@@ -16,7 +16,7 @@ class OwnerRejections:
         self._counter = Counter(
             "numazones_owner_rejections_total",
             "Pods that a kubelet rejected, by owner and the kubelet's reason: the "
-            f"{_MOST} series that were counted last.",
+            f"{_MAX_SERIES} series that were counted last.",
             ("namespace", "owner_kind", "owner", "reason"),
             registry=registry,
         )
@@ -28,7 +28,7 @@ class OwnerRejections:
         self._latest.pop(labels, None)
         self._latest[labels] = None
         self._counter.labels(*labels).inc()
-        if len(self._latest) > _MOST:
+        if len(self._latest) > _MAX_SERIES:
             oldest = next(iter(self._latest))
             del self._latest[oldest]
             self._counter.remove(*oldest)

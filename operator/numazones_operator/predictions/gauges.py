@@ -1,14 +1,13 @@
-"""Predictions by verdict, blocked pods by reason and owner, gated pods, and work that waits, as gauges."""
+"""Gauges of predictions by verdict, of blocked pods by reason and owner, and of the work that waits."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from prometheus_client.core import GaugeMetricFamily
 
-from numazones_operator.placement.admission_gates import AdmissionGates
+from numazones_operator.metrics.owner_rejections import owner_of
 from numazones_operator.predictions.live_forecasts import LiveForecasts
 from numazones_operator.predictions.publisher import Publisher
-from numazones_operator.verification.owner_rejections import owner_of
 from numazones_program.gauges import gauge
 
 _MAX_OWNERS = 50
@@ -54,27 +53,6 @@ class PredictionGauges:
             f"most important reason: the {_MAX_OWNERS} owners with the most.",
             ("namespace", "owner_kind", "owner", "reason"),
             self._owners,
-        )
-
-
-class GateGauges:
-    """Gauge of the pods that carry the admission gate."""
-
-    def __init__(self, gates: AdmissionGates) -> None:
-        self._gates = gates
-        self._waiting = self._unserved = 0
-
-    def renew(self) -> None:
-        """Count."""
-        self._waiting, self._unserved = self._gates.gated_pod_counts()
-
-    def families(self) -> Iterator[GaugeMetricFamily]:
-        """Yield the gauge as it was renewed last."""
-        yield gauge(
-            "numazones_gated_pods",
-            "Pods with the admission gate: true where the operator releases them, false where nobody does.",
-            ("served",),
-            [(("true",), self._waiting), (("false",), self._unserved)],
         )
 
 
