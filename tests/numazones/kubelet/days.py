@@ -11,7 +11,6 @@ from numazones.kubelet.rejection import KubeletHang
 from numazones.kubelet.versions import NEWEST, OLDEST, release
 from numazones.pod import Pod
 from numazones.quantity import parse
-from tests.numazones.kubelet.days import days, play
 
 from .building import GI, container, gpus, machine, node, pod
 
