@@ -26,8 +26,8 @@ settings.load_profile("numazones")
 # before each test. Saying that there is none keeps the ResourceWarning, here an error, out of innocent tests.
 asyncio.set_event_loop(None)
 
-# Where images forbid Python to keep what it has compiled, every worker and every program that tests start would
-# compile all its modules again.
+# Where Python may not keep what it has compiled, as in many images, every worker and every program that tests
+# start would compile all its modules again.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
