@@ -18,7 +18,7 @@ import sys
 import time
 import types
 from collections.abc import Callable, Coroutine, Generator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from inspect import iscoroutine
 from multiprocessing.connection import Connection
@@ -38,7 +38,7 @@ from numazones.machine import CPU, Machine, NUMANode
 from numazones.prediction import Forecast, Kind
 from numazones_client import ClusterConfig
 from numazones_operator.options import Options
-from numazones_operator.page import gathering
+from numazones_operator.page import updater
 from numazones_operator.process import Operator
 
 GIB = 1 << 30
@@ -480,7 +480,7 @@ class Holds:
     async def timed(self, work: Coroutine[Any, Any, Any]) -> Any:
         """Do some work, one step after the other."""
         # Nothing else in this process serves HTTP by aiohttp.
-        page = work.cr_code.co_filename in {gathering.__file__, web_protocol.__file__}  # type: ignore[attr-defined]
+        page = work.cr_code.co_filename in {updater.__file__, web_protocol.__file__}  # type: ignore[attr-defined]
         return await self.steps(work, page=page)
 
     @types.coroutine
@@ -556,7 +556,7 @@ def cold(operator: Operator) -> dict[str, Any]:
     took = time.perf_counter() - started
     one_change = []
     for node in nodes[:50]:
-        changed = replace(node, state=nodes[(nodes.index(node) + 77) % len(nodes)].state)
+        changed = node.with_placement(nodes[(nodes.index(node) + 77) % len(nodes)].placement)
         started = time.perf_counter()
         forecast.renew((changed,))
         forecast.prediction()

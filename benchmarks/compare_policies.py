@@ -21,13 +21,13 @@ from numazones.machine import Machine
 from numazones.placement import DECIDERS, Model
 from numazones.quantity import format_milli
 from numazones.whatif import machine_type
-from numazones.whatif.draws import Draws
 from numazones.whatif.experiment import Experiment, Variant, make_runs
+from numazones.whatif.random_numbers import RandomNumbers
 from numazones.whatif.trial import UNSCHEDULABLE, Outcome
 from numazones.whatif.workload import Event, Group, Leaving, Recipe
 from numazones_koordinator.annotations import NODE_RESERVATION, QOS_CLASS
 from numazones_koordinator.node import Node as KoordinatorNode
-from numazones_simulator.kubelet.koordlet import topology_of
+from numazones_koordinator.simulation.koordlet import topology_of
 from numazones_topology_aware.config import DEFAULTS, Configuration
 from numazones_topology_aware.hardware import Hardware
 from numazones_topology_aware.node import Node as TopologyAwareNode
@@ -50,9 +50,9 @@ class Marked:
 
     recipe: Recipe
 
-    def events(self, draws: Draws) -> Iterator[Event]:
+    def events(self, random: RandomNumbers) -> Iterator[Event]:
         """Yield what happens in one run."""
-        for event in self.recipe.events(draws):
+        for event in self.recipe.events(random):
             yield event if isinstance(event, Leaving) else marked(event)
 
 
@@ -98,9 +98,9 @@ def variants(machine: str) -> Iterator[tuple[str, Variant]]:
     for given in KUBELETS:
         options = [key.rpartition(".")[2] for key in given if "." in key]
         name = ", ".join(["kubelet " + given["topologyManagerPolicy"], *options])
-        kubelets = tuple(machine_type.blueprint(machine, name=one).with_settings(given) for one in names)
+        kubelets = tuple(machine_type.node_template(machine, name=one).with_settings(given) for one in names)
         yield name, Variant((("model", name),), kubelets)
-    plain = [machine_type.blueprint(machine, name=one) for one in names]
+    plain = [machine_type.node_template(machine, name=one) for one in names]
     for policy in KOORDINATOR:
         name = f"Koordinator {policy or 'without a policy'}"
         yield (

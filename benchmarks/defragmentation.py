@@ -5,8 +5,6 @@ Then, from the same state:
 
 - *auto*: live. API server, kubelets, scheduler and ReplicaSets in this process, the operator as a process of
   its own with a RebalancePolicy in mode Auto; disruption budgets on every workload.
-- *highNodeUtilization*: what the descheduler's rule would evict at several thresholds, and what that gains
-  once the scheduler has placed the pods again.
 - *kep6007*: the same arrivals on nodes that prefer the most allocated NUMA node from the start.
 """
 
@@ -26,13 +24,7 @@ from typing import Any
 
 from numazones.cluster import Cluster
 from numazones.fragmentation import Shape
-from numazones.rebalance.candidates import Situation, candidates
-from numazones.rebalance.filter import Surroundings
 from numazones.rebalance.goals import FitMore, Wanted, measure
-from numazones.rebalance.high_node_utilization import evictions
-from numazones.rebalance.limits import Limits
-from numazones.rebalance.moves import evict, place, replacement
-from numazones.rebalance.policy import Policy
 from numazones_client import Client, NotFound
 from numazones_client.resources import (
     ADMISSION_PREDICTIONS,
@@ -50,7 +42,7 @@ from numazones_simulator.kubelet.fleet import Fleet
 from numazones_simulator.kubelet.zone_publisher import ZonePublisher
 from numazones_simulator.programs import Programs
 from numazones_simulator.replica_sets import ReplicaSets
-from numazones_simulator.scheduler import Scheduler, choose
+from numazones_simulator.scheduler import Scheduler
 
 GATE = "numazones.io/admission"
 OPT_IN = "numazones.io/admission-gate"
@@ -86,31 +78,6 @@ class Setting:
 
 
 # Comparisons, without an API server
-
-
-def by_high_node_utilization(setting: Setting, cluster: Cluster, percent: float) -> dict[str, Any]:
-    """Evict by the descheduler's rule, let scheduler and kubelets place the pods again, and count."""
-    held = [pod for node in cluster.nodes.values() for pod in node.pods.values()]
-    situation = Situation(cluster, Surroundings(now=NOW, replicas=Surroundings.count_replicas(held)))
-    movable = [item.pod for item in candidates(situation, Policy(limits=Limits()))]
-    chosen = evictions(cluster, {"cpu": percent, "memory": percent}, movable)
-    for pod in chosen:
-        cluster = cluster.with_node(evict(cluster.nodes[pod.node], pod))
-    rejected = 0
-    for pod in chosen:
-        new = replacement(pod, {})
-        choice = choose(new, cluster.nodes.values())
-        node = None if choice.node is None else place(cluster.nodes[choice.node], new).node
-        if node is None:
-            rejected += 1
-        else:
-            cluster = cluster.with_node(node)
-    return {
-        "thresholdPercent": percent,
-        "evictions": len(chosen),
-        "replacementsRejected": rejected,
-        "bigPodsThatFit": measure(setting.goal, cluster),
-    }
 
 
 def fitting_by_size(cluster: Cluster) -> dict[int, int]:
@@ -350,9 +317,6 @@ def report_of(setting: Setting, seconds: float) -> dict[str, Any]:
             "rejected": churn.rejected,
         },
         "auto": auto,
-        "highNodeUtilization": [
-            by_high_node_utilization(setting, cluster, percent) for percent in (20, 50, 65, 75)
-        ],
         "kep6007": {
             "bigPodsThatFit": measure(setting.goal, other.cluster()),
             "fittingByCPUs": fitting_by_size(other.cluster()),

@@ -20,7 +20,7 @@ from numazones.kubelet.node import Node
 from numazones.machine import CPU, Machine, NUMANode
 from numazones.rebalance.candidates import Situation
 from numazones.rebalance.filter import Surroundings
-from numazones.rebalance.goals import FitMore, Goal, Vacate, Wanted, pending
+from numazones.rebalance.goals import FitMore, Goal, Vacate, Wanted, pending_goals
 from numazones.rebalance.limits import Limits
 from numazones.rebalance.moves import evict, place
 from numazones.rebalance.planner import Outcome, plan
@@ -133,8 +133,8 @@ def main() -> None:
     fullest = max(cluster.nodes.values(), key=lambda node: -node.pod_count)
     shape = Shape.parse(f"cpu={WANTED},memory=16Gi")
     goals: dict[str, Goal] = {
-        "pending pod": pending([big])[0],
-        "larger pending pod": pending([larger])[0],
+        "pending pod": pending_goals([big])[0],
+        "larger pending pod": pending_goals([larger])[0],
         "five more of a shape": FitMore((Wanted.shape("large", shape, count=5),)),
         "more of a shape": FitMore((Wanted.shape("large", shape),)),
         "free a zone": Vacate(fullest.name, 0),

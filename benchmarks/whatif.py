@@ -22,7 +22,7 @@ import psutil
 
 from kubectl_numazones.execution import Chunk, Executor, OneCore, Processes
 from numazones.whatif.experiment import Experiment, Run, Variant
-from numazones.whatif.machine_type import blueprint
+from numazones.whatif.machine_type import node_template
 from numazones.whatif.settings import with_needed_gates
 from numazones.whatif.workload import Group, Recipe
 
@@ -32,7 +32,7 @@ WARM = 4  # chunks until both workers have made some
 
 
 def experiment() -> Experiment:
-    base = blueprint("sockets=2,numa=4,cores=64,threads=2,memory=512Gi", name="machine")
+    base = node_template("sockets=2,numa=4,cores=64,threads=2,memory=512Gi", name="machine")
     option = {"topologyManagerPolicyOptions.prefer-most-allocated-numa-node": "true"}
     settings = with_needed_gates(base.config, option)
     variants = (Variant((), (base,)), Variant(tuple(settings.items()), (base.with_settings(settings),)))

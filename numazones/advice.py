@@ -1,4 +1,4 @@
-"""What would let a rejected pod in: small changes, each proven by deciding again.
+"""Changes that would let a rejected pod in, each proven by deciding again.
 
 A rejection says what is missing; an operator asks what to do. Four things can be changed: what the pod asks
 for, how the node's Topology Manager is set, who else is on the node, and what keeps the scheduler from
@@ -26,6 +26,7 @@ from numazones.kubelet.config import (
 from numazones.kubelet.explanation import explain
 from numazones.kubelet.node import Node
 from numazones.kubelet.topology_manager import TopologyManager
+from numazones.placement import Unknown
 from numazones.pod import Pod
 from numazones.prediction import deciding, newcomer
 from numazones.resources import CPU, MEMORY, is_memory
@@ -33,7 +34,7 @@ from numazones.resources import CPU, MEMORY, is_memory
 _MEBI = 1 << 20
 # Policies by how much they let through, strictest first.
 _LOOSER = {SINGLE_NUMA_NODE: (RESTRICTED, BEST_EFFORT), RESTRICTED: (BEST_EFFORT,)}
-_MOST_EVICTIONS_NAMED = 3
+_MAX_EVICTIONS = 3
 # Reasons of the scheduler's that a label, a toleration or an uncordoning would remove.
 _REMOVABLE = {
     scheduling.NOT_SELECTED: (
@@ -78,8 +79,9 @@ def advise(rejection: Admission, names: Mapping[str, str]) -> tuple[Advice, ...]
 
 def advise_on(pod: ClusterPod, node: ClusterNode) -> tuple[Advice, ...]:
     """Return the changes that would let a pod in on a node; nothing where its kubelet does not reject it."""
-    state = deciding(pod.constraints, node)
-    if pod.admission is None or not isinstance(state, Node):
+    placement = deciding(pod.constraints, node)
+    state = None if isinstance(placement, Unknown) else placement.kubelet
+    if pod.admission is None or state is None:
         return ()
     try:
         decision = admit(state, newcomer(pod.admission))
@@ -88,7 +90,7 @@ def advise_on(pod: ClusterPod, node: ClusterNode) -> tuple[Advice, ...]:
     return () if decision.admitted else advise(decision, node.pod_names)
 
 
-def unlock(pod: ClusterPod, node: ClusterNode) -> Advice | None:
+def advise_on_scheduling(pod: ClusterPod, node: ClusterNode) -> Advice | None:
     """Return what keeps the scheduler from choosing a node whose kubelet would admit the pod, and its cure.
 
     None where the kubelet would not admit it, its state is not known, or amounts stand in the way as well.
@@ -98,15 +100,15 @@ def unlock(pod: ClusterPod, node: ClusterNode) -> Advice | None:
     reasons = scheduling.placement_obstacles(pod.constraints, node)
     if not reasons or scheduling.resource_obstacles(pod.requests, node):
         return None
-    admission = _admitted(node.state, pod.admission)
+    admission = _admission(node.state, pod.admission)
     if admission is None:
         return None
     cures = "; ".join(_REMOVABLE[reason] for reason in reasons)
     return Advice(Change.PLACEMENT, f"{node.name} would admit it, but {cures}", admission)
 
 
-def _admitted(node: Node, pod: Pod) -> Admission | None:
-    """The admission of a pod; None for a rejection, and where the kubelet's decision is not known."""
+def _admission(node: Node, pod: Pod) -> Admission | None:
+    """Return the admission of a pod; None for a rejection, and where the kubelet's decision is not known."""
     try:
         admission = admit(node, pod)
     except NumazonesError:
@@ -118,7 +120,7 @@ def _admitted(node: Node, pod: Pod) -> Admission | None:
 
 
 def _smaller_requests(rejection: Admission) -> Iterator[Advice]:
-    """Yield, per resource, the largest request that would be admitted; then all shortages eased at once."""
+    """Yield, per resource, the largest request that would be admitted; then a smaller request for each."""
     explanation = explain(rejection)
     pod, node = rejection.pod, rejection.before
     alone = False
@@ -126,28 +128,29 @@ def _smaller_requests(rejection: Admission) -> Iterator[Advice]:
         if explanation.rejected_container not in {"", container.name}:
             continue
         for resource, amount in managed_amounts(demand):
-            found = _largest(node, pod, container, resource, amount)
+            found = _largest_admitted(node, pod, container, resource, amount)
             if found is not None:
                 alone = True
                 smaller, admission = found
-                yield Advice(Change.REQUEST, _asked(container, resource, smaller, amount), admission)
+                yield Advice(Change.REQUEST, _request_advice(container, resource, smaller, amount), admission)
     if alone or not explanation.rejected_container:
         return
     offers = {short.resource: short.offered for short in explanation.shortages if short.offered > 0}
     named = next(item for item in pod.containers if item.name == explanation.rejected_container)
     eased = pod
     for resource, offered in offers.items():
-        eased = asking(eased, named.name, resource, _rounded(resource, offered))
-    together = _admitted(node, eased) if len(offers) > 1 else None
+        eased = with_request(eased, named.name, resource, _round_down(resource, offered))
+    together = _admission(node, eased) if len(offers) > 1 else None
     if together is not None:
         amounts = " and ".join(
-            _figure(resource, _rounded(resource, offered)) for resource, offered in offers.items()
+            _amount_with_resource(resource, _round_down(resource, offered))
+            for resource, offered in offers.items()
         )
         yield Advice(Change.REQUEST, f"ask for {amounts} in container {named.name}", together)
 
 
 def managed_amounts(demand: Demand) -> Iterator[tuple[str, int]]:
-    """Yield what a container asks of the managers: (resource, exclusive CPUs, bytes or devices)."""
+    """Yield what a container asks of the managers: resource, and number of CPUs, bytes or devices."""
     if demand.cpus:
         yield CPU, demand.cpus
     yield from demand.memory or ()
@@ -156,20 +159,20 @@ def managed_amounts(demand: Demand) -> Iterator[tuple[str, int]]:
             yield resource, count
 
 
-def _largest(
+def _largest_admitted(
     node: Node, pod: Pod, container: Container, resource: str, amount: int
 ) -> tuple[int, Admission] | None:
     for smaller in _candidates(node, resource, amount):
-        admission = _admitted(node, asking(pod, container.name, resource, smaller))
+        admission = _admission(node, with_request(pod, container.name, resource, smaller))
         if admission is not None:
             return smaller, admission
     return None
 
 
 def _candidates(node: Node, resource: str, amount: int) -> Iterator[int]:
-    """Amounts worth trying, the best first: whole cores above, everything below; bytes as zones have them."""
+    """Yield amounts worth trying, the best first: the next whole cores, then all smaller amounts."""
     if is_memory(resource):
-        free = {_rounded(resource, left) for left in node.memory.free.get(resource, ())}
+        free = {_round_down(resource, left) for left in node.memory.free.get(resource, ())}
         yield from sorted((left for left in free if 0 < left < amount), reverse=True)
         return
     if resource == CPU and node.kubelet.cpus.full_cores_only:
@@ -179,8 +182,8 @@ def _candidates(node: Node, resource: str, amount: int) -> Iterator[int]:
     yield from range(amount - 1, 0, -1)
 
 
-def asking(pod: Pod, container: str, resource: str, amount: int) -> Pod:
-    """Return the pod with another request, and limit where it has one, of a container."""
+def with_request(pod: Pod, container: str, resource: str, amount: int) -> Pod:
+    """Return the pod with another request (and limit, where there is one) for one of its containers."""
     value = quantity.parse(quantity.format_bytes(amount) if is_memory(resource) else amount)
 
     def renewed(
@@ -199,23 +202,23 @@ def asking(pod: Pod, container: str, resource: str, amount: int) -> Pod:
     )
 
 
-def _rounded(resource: str, amount: int) -> int:
-    """Bytes of plain memory in whole MiB, so that people can write them."""
+def _round_down(resource: str, amount: int) -> int:
+    """Round plain memory down to whole MiB, which people can write."""
     return amount // _MEBI * _MEBI if resource == MEMORY else amount
 
 
-def _asked(container: Container, resource: str, amount: int, before: int) -> str:
-    instead = f"instead of {_plain(resource, before)} in container {container.name}"
-    return f"ask for {_figure(resource, amount)} {instead}"
+def _request_advice(container: Container, resource: str, amount: int, before: int) -> str:
+    instead = f"instead of {_amount(resource, before)} in container {container.name}"
+    return f"ask for {_amount_with_resource(resource, amount)} {instead}"
 
 
-def _figure(resource: str, amount: int) -> str:
+def _amount_with_resource(resource: str, amount: int) -> str:
     if resource == CPU:
         return f"{amount} CPU" if amount == 1 else f"{amount} CPUs"
-    return f"{_plain(resource, amount)} {resource}"
+    return f"{_amount(resource, amount)} {resource}"
 
 
-def _plain(resource: str, amount: int) -> str:
+def _amount(resource: str, amount: int) -> str:
     return quantity.format_bytes(amount) if is_memory(resource) else str(amount)
 
 
@@ -234,7 +237,7 @@ def _other_settings(rejection: Admission) -> Iterator[Advice]:
     ]
     for name, value, changed in changes:
         try:
-            admission = _admitted(with_topology_settings(node, changed), pod)
+            admission = _admission(with_topology_settings(node, changed), pod)
         except NumazonesError:
             continue  # options of the node that go with one policy only
         if admission is not None:
@@ -261,12 +264,12 @@ def _evictions(rejection: Admission, names: Mapping[str, str]) -> Iterator[Advic
     node, pod = rejection.before, rejection.pod
     found = []
     for uid in _by_size(node, names):
-        admission = _admitted(remove(node, uid), pod)
+        admission = _admission(remove(node, uid), pod)
         if admission is not None:
-            held = _cpus_held(node, uid)
-            what = f", which holds {_figure(CPU, held)}" if held else ""
+            held = _exclusive_cpus(node, uid)
+            what = f", which holds {_amount_with_resource(CPU, held)}" if held else ""
             found.append(Advice(Change.EVICTION, f"move {names[uid]} away{what}", admission))
-            if len(found) == _MOST_EVICTIONS_NAMED:
+            if len(found) == _MAX_EVICTIONS:
                 break
     yield from found
 
@@ -275,12 +278,12 @@ def _by_size(node: Node, names: Mapping[str, str]) -> Iterable[str]:
     return sorted(
         (uid for uid in node.pods if uid in names),
         key=lambda uid: (
-            _cpus_held(node, uid),
+            _exclusive_cpus(node, uid),
             names[uid],
         ),
     )
 
 
-def _cpus_held(node: Node, uid: str) -> int:
-    """How many CPUs a pod has exclusively; those that containers took over from init containers once."""
+def _exclusive_cpus(node: Node, uid: str) -> int:
+    """Return how many CPUs a pod has exclusively; those taken over from init containers count once."""
     return cpuset.union(node.cpus.assignments.get(uid, {}).values()).bit_count()

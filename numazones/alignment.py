@@ -1,7 +1,7 @@
-"""Requests that miss the machine by little, and room that nobody can use: told before anything is rejected.
+"""Requests that just miss what a machine gives, and room that nobody can use, found before a pod is rejected.
 
-``advice`` says what would let one rejected pod in, on a node as it is. Here a request is held against the
-node when it is empty: fifteen CPUs where the kubelet gives whole cores of two threads, sixteen where a NUMA
+``advice`` says what would let one rejected pod in, on a node as it is. Here a request is compared with the
+empty node: fifteen CPUs where the kubelet gives whole cores of two threads, sixteen where a NUMA
 node gives fifteen because one is reserved, one and a half that pin nothing. Each other amount that is
 proposed has been admitted by the model on the empty node.
 """
@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from numazones.advice import asking, managed_amounts
+from numazones.advice import managed_amounts, with_request
 from numazones.demand import Container, QOSClass, Reading
 from numazones.errors import NumazonesError
 from numazones.fragmentation import Shape, full_core_cpus, room, zones_of
@@ -30,7 +30,7 @@ _CPU_MILLIS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Misfit:
-    """A request that misses whole cores, or what one NUMA node gives, by little."""
+    """A request that is a little off whole cores, or a little more than one NUMA node gives."""
 
     container: str
     resource: str
@@ -47,7 +47,7 @@ class Misfit:
 
 
 @dataclass(frozen=True, slots=True)
-class Stranded:
+class StrandedZone:
     """A NUMA node with free CPUs that no pod of the known shapes can use."""
 
     numa: int
@@ -57,7 +57,7 @@ class Stranded:
     """The resource that keeps most shapes out."""
 
 
-def emptied(node: Node) -> Node:
+def without_pods(node: Node) -> Node:
     """Return the node without pods."""
     for uid in node.pods:
         node = remove(node, uid)
@@ -65,29 +65,29 @@ def emptied(node: Node) -> Node:
 
 
 def misfits(pod: Pod, empty: Node) -> Iterator[Misfit]:
-    """Yield the requests of a pod that miss an empty node by little."""
+    """Yield the requests of a pod that an empty node just misses."""
     reading = empty.kubelet.reading(pod)
     if not empty.kubelet.cpus.static or not reading.served:
         return
-    uneven = list(_uneven(pod, empty, reading))
+    uneven = list(_partial_cores(pod, empty, reading))
     yield from uneven
     if not uneven and empty.config.topology_manager_policy != POLICY_NONE:
-        yield from _too_wide(pod, empty, reading)
+        yield from _wider_than_zone(pod, empty, reading)
 
 
-def _uneven(pod: Pod, empty: Node, reading: Reading) -> Iterator[Misfit]:
-    """Yield what is no whole number of cores where only those are given."""
+def _partial_cores(pod: Pod, empty: Node, reading: Reading) -> Iterator[Misfit]:
+    """Yield requests for a part of a core where the kubelet gives whole cores only."""
     manager = empty.kubelet.cpus
     per_core = manager.topology.cpus_per_core if manager.full_cores_only else 1
     for container, demand in zip(pod.containers, reading.demands, strict=True):
         over = demand.cpus % per_core
         nearest = (demand.cpus + per_core - over, demand.cpus - over)
         if over:
-            yield from _misfit(pod, empty, container, (CPU, demand.cpus), nearest, granule=per_core)
+            yield from _aligned_misfit(pod, empty, container, (CPU, demand.cpus), nearest, granule=per_core)
 
 
-def _too_wide(pod: Pod, empty: Node, reading: Reading) -> Iterator[Misfit]:
-    """Yield what is a little more than one NUMA node has."""
+def _wider_than_zone(pod: Pod, empty: Node, reading: Reading) -> Iterator[Misfit]:
+    """Yield requests for a little more than one NUMA node has."""
     manager = empty.kubelet.cpus
     per_core = manager.topology.cpus_per_core if manager.full_cores_only else 1
     whole = empty.config.topology_manager_scope == SCOPE_POD
@@ -100,10 +100,10 @@ def _too_wide(pod: Pod, empty: Node, reading: Reading) -> Iterator[Misfit]:
             if 0 < over <= max(1, asked // _LITTLE):
                 smaller = amount - over
                 smaller -= smaller % (per_core if resource == CPU else _MEBI)
-                yield from _misfit(pod, empty, container, (resource, amount), (smaller,), granule=0)
+                yield from _aligned_misfit(pod, empty, container, (resource, amount), (smaller,), granule=0)
 
 
-def pins_nothing(pod: Pod, node: Node) -> tuple[str, ...]:
+def unpinned_containers(pod: Pod, node: Node) -> tuple[str, ...]:
     """Return the containers of a Guaranteed pod that ask for more than one CPU, but no whole number of them.
 
     Empty where some container of the pod gets CPUs of its own. The static CPU manager pins whole numbers
@@ -129,7 +129,7 @@ def shape_of(pod: Pod, node: Node) -> Shape | None:
     return Shape(tuple(sorted(managed_amounts(total)))) if total.cpus else None
 
 
-def stranded(node: Node, shapes: Collection[Shape]) -> Iterator[Stranded]:
+def stranded_zones(node: Node, shapes: Collection[Shape]) -> Iterator[StrandedZone]:
     """Yield the NUMA nodes of which an eighth or more is free, and that no pod of the shapes could use alone.
 
     A NUMA node that has no memory is none of them where memory is taken by NUMA node: pods use it beside
@@ -144,17 +144,17 @@ def stranded(node: Node, shapes: Collection[Shape]) -> Iterator[Stranded]:
         if not hosted or numa in bare or left == 0 or left * _WORTH_TELLING < manager.capacity(1 << numa):
             continue
         offers = {name: zones[numa] for name, zones in free.items()} | {CPU: cpus}
-        lacking = [_lacking(shape, offers) for shape in hosted]
+        lacking = [_missing_resource(shape, offers) for shape in hosted]
         if all(lacking):
-            yield Stranded(numa, left, Counter(lacking).most_common(1)[0][0])
+            yield StrandedZone(numa, left, Counter(lacking).most_common(1)[0][0])
 
 
-def _lacking(shape: Shape, offers: dict[str, int]) -> str:
-    """The first resource that a zone has too little of; empty where the shape fits."""
+def _missing_resource(shape: Shape, offers: dict[str, int]) -> str:
+    """Return the first resource that a zone has too little of; empty where the shape fits."""
     return next((name for name, amount in shape.resources if offers.get(name, amount) < amount), "")
 
 
-def _misfit(
+def _aligned_misfit(
     pod: Pod,
     empty: Node,
     container: Container,
@@ -163,12 +163,12 @@ def _misfit(
     *,
     granule: int,
 ) -> Iterator[Misfit]:
-    """Yield the misfit, unless no candidate would be aligned."""
+    """Yield the misfit if one of the candidates would be aligned."""
     resource, asked = request
     instead = tuple(
         amount
         for amount in candidates
-        if amount > 0 and _aligned(_admission(empty, asking(pod, container.name, resource, amount)))
+        if amount > 0 and _is_aligned(_admission(empty, with_request(pod, container.name, resource, amount)))
     )
     as_it_is = _admission(empty, pod)
     if instead and as_it_is is not None:
@@ -176,7 +176,7 @@ def _misfit(
         yield Misfit(container.name, resource, asked, granule, widest, not as_it_is.admitted, instead)
 
 
-def _aligned(admission: Admission | None) -> bool:
+def _is_aligned(admission: Admission | None) -> bool:
     """Whether a pod is admitted, and on one NUMA node."""
     return (
         admission is not None and admission.admitted and len(zones_of(admission.node, admission.pod.uid)) <= 1
@@ -191,7 +191,7 @@ def _admission(node: Node, pod: Pod) -> Admission | None:
 
 
 def _widest(empty: Node, resource: str) -> int:
-    """The most of a resource that one NUMA node of an empty node gives; 0 where none is bound to zones."""
+    """Return the most of a resource that one NUMA node of an empty node gives; 0 where it is not bound."""
     if resource == CPU and empty.kubelet.cpus.full_cores_only:
         return max(full_core_cpus(empty).values(), default=0)
     return max(room(empty).get(resource, {}).values(), default=0)

@@ -12,7 +12,7 @@ everything else in whole units (bytes, devices).
 import marshal
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 from numazones import requests
 from numazones.constraints import Constraints, Taint
@@ -20,11 +20,9 @@ from numazones.errors import NumazonesError
 from numazones.kubelet.node import Node
 from numazones.kubelet.node_info import NodeInfo, PodInfo
 from numazones.kubelet.rejection import CREATE_CONTAINER_ERROR, STATUS_PREFIX
+from numazones.placement import Placement, Unknown, models
+from numazones.placement.kubelet import KubeletPlacement
 from numazones.pod import Pod
-
-if TYPE_CHECKING:  # the other placement models; who needs one has loaded it
-    from numazones_koordinator.node import Node as KoordinatorNode
-    from numazones_topology_aware.node import Node as TopologyAwareNode
 
 MIRROR = "kubernetes.io/config.mirror"
 """Annotation of a static pod's image in the API; its value is the UID that the kubelet knows the pod by."""
@@ -35,10 +33,8 @@ _KEPT_ANNOTATIONS = (
     "numazones.io/",
     "kubernetes.io/config.",
     "descheduler.alpha.kubernetes.io/",
-    "scheduling.koordinator.sh/",
     "controller.kubernetes.io/",
 )
-_KOORDINATOR = "node.koordinator.sh/"
 _TERMINAL = frozenset({"Succeeded", "Failed"})
 _PRESSURES = ("DiskPressure", "MemoryPressure", "PIDPressure")
 
@@ -53,26 +49,15 @@ class Share(Protocol):
         """Return the one to keep."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unknown:
-    """Why a node's admission state is not known."""
-
-    reason: str
-    """One word in CamelCase that nodes with the same trouble share."""
-    message: str
-    """The particulars, with the cure."""
-
-
 NO_ZONES = Unknown(
     "NoZones", "no NUMAZones have been published for the node; see whether the exporter runs there"
 )
 
 
-UNDECIDED = "UndecidedByModel"
-"""Reason where the model declines: the kubelet would crash or hang, or a feature is not modelled."""
-
 OTHER_MODEL = "OtherModel"
 """Reason of a node on which the kubelet does not decide where pods go."""
+UNDECIDED = "UndecidedByModel"
+"""Reason where the model declines: the kubelet would crash or hang, or a feature is not modelled."""
 
 
 class NoSuchNode(NumazonesError):
@@ -242,7 +227,7 @@ class ClusterPod:
                 {
                     key: value
                     for key, value in (metadata.get("annotations") or {}).items()
-                    if key.startswith(_KEPT_ANNOTATIONS)
+                    if key.startswith((*_KEPT_ANNOTATIONS, *models.pod_annotations()))
                 }
             ),
             constraints=template.constraints,
@@ -311,21 +296,10 @@ class ClusterNode:
     ready: bool = True
     allocatable: Mapping[str, int] = field(default_factory=dict, hash=False)
     pod_slots: int = 110
-    state: Node | None = field(default=None, repr=False)
-    """What the kubelet's admission decides from; None where unknown, ``unknown`` says why."""
-    unknown: Unknown | None = NO_ZONES
-    """Why ``state`` is None, such as stale, incomplete or contradicting zones; None otherwise."""
-    policy_state: "KoordinatorNode | TopologyAwareNode | None" = field(default=None, repr=False)
-    """What another placement model decides from, where one places pods instead of the kubelet.
-
-    ``state`` is then None and ``unknown`` says who does: what counts on the kubelet's state leaves it out.
-    """
+    placement: Placement | Unknown = field(default=NO_ZONES, repr=False)
+    """Who places pods on its NUMA nodes, and what that decides from; or why this is not known."""
     body: Mapping[str, Any] = field(default_factory=dict, hash=False, repr=False)
-    """What other placement models read of the Node object."""
-    beneath: Node | None = field(default=None, repr=False)
-    """What the kubelet's admission decides from on such a node, where that is known."""
-    approximate: bool = False
-    """Whether the state was inferred from amounts alone (NodeResourceTopology): answers may be off."""
+    """What placement models read of the Node object."""
     pods: Mapping[str, ClusterPod] = field(default_factory=dict, hash=False, repr=False)
     """UID → pod, for the pods that hold a slot."""
     requested: Mapping[str, int] = field(default_factory=dict, hash=False)
@@ -361,7 +335,7 @@ class ClusterNode:
                     "annotations": {
                         key: value
                         for key, value in (metadata.get("annotations") or {}).items()
-                        if key.startswith(_KOORDINATOR)
+                        if key.startswith(models.node_annotations())
                     },
                 },
                 "status": {"allocatable": status.get("allocatable") or {}},
@@ -397,25 +371,49 @@ class ClusterNode:
         """How many pods hold a slot."""
         return len(self.pods)
 
+    @property
+    def known(self) -> Placement | None:
+        """The placement, where it is known."""
+        return None if isinstance(self.placement, Unknown) else self.placement
+
+    @property
+    def unknown(self) -> Unknown | None:
+        """Why the placement is not known; None where it is."""
+        return self.placement if isinstance(self.placement, Unknown) else None
+
+    @property
+    def state(self) -> Node | None:
+        """What the kubelet's admission decides from, where the kubelet alone decides and that is known."""
+        return None if isinstance(self.placement, Unknown) else self.placement.kubelet
+
+    @property
+    def why_no_state(self) -> Unknown | None:
+        """Why ``state`` is None: nothing is known, or another model decides; None where it is known."""
+        placement = self.placement
+        if isinstance(placement, Unknown):
+            return placement
+        if placement.kubelet is not None:
+            return None
+        message = f"{placement.decider} places pods on this node's NUMA nodes, not the kubelet"
+        return Unknown(OTHER_MODEL, message)
+
+    @property
+    def approximate(self) -> bool:
+        """Whether only amounts are known (from a NodeResourceTopology): answers may be off."""
+        return not isinstance(self.placement, Unknown) and self.placement.approximate
+
+    @property
+    def movable(self) -> bool:
+        """Whether plans may move pods from and to it."""
+        return not isinstance(self.placement, Unknown) and self.placement.movable
+
+    def with_placement(self, placement: Placement | Unknown) -> "ClusterNode":
+        """The node with another placement, or with none for a reason."""
+        return replace(self, placement=placement)
+
     def with_state(self, state: Node, *, approximate: bool = False) -> "ClusterNode":
-        """The node with a known admission state."""
-        return replace(
-            self, state=state, policy_state=None, beneath=None, unknown=None, approximate=approximate
-        )
-
-    def with_policy_state(
-        self, state: "KoordinatorNode | TopologyAwareNode", decider: str, *, beneath: Node | None = None
-    ) -> "ClusterNode":
-        """The node with the known state of another placement model, which sentences name ``decider``."""
-        message = f"{decider} places pods on this node's NUMA nodes, not the kubelet"
-        unknown = Unknown(OTHER_MODEL, message)
-        return replace(
-            self, state=None, policy_state=state, beneath=beneath, unknown=unknown, approximate=False
-        )
-
-    def with_unknown_state(self, why: Unknown) -> "ClusterNode":
-        """The node with its admission state unknown for a reason."""
-        return replace(self, state=None, policy_state=None, beneath=None, unknown=why, approximate=False)
+        """The node with a known state of its kubelet, who alone decides there."""
+        return replace(self, placement=KubeletPlacement(state, approximate))
 
     def with_pods(self, pods: Iterable[ClusterPod]) -> "ClusterNode":
         """The node with exactly these pods; those that have ended hold nothing and are left out."""

@@ -6,18 +6,18 @@ ask the same questions with the same code (``component-helpers/scheduling/corev1
 Everything here is hashable, so that pods of one template share one value.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
+from numazones.label_selector import Requirement, integer
+
 _ANY = "0.0.0.0"  # noqa: S104 - what an empty hostIP stands for
-_INTEGER = re.compile(r"[+-]?[0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
 class Taint:
-    """A mark of a node that keeps away pods which do not tolerate it."""
+    """A taint: a node keeps away pods that do not tolerate it."""
 
     key: str
     value: str = ""
@@ -31,7 +31,7 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
-    """A pod's consent to a taint; an empty key or effect stands for all of them."""
+    """A pod's toleration of a taint; an empty key or effect stands for all of them."""
 
     key: str = ""
     operator: str = "Equal"
@@ -49,7 +49,7 @@ class Toleration:
         )
 
     def covers(self, taint: Taint) -> bool:
-        """Return whether this is consent to the taint."""
+        """Return whether it tolerates the taint."""
         if self.effect and self.effect != taint.effect:
             return False
         if self.key and self.key != taint.key:
@@ -58,66 +58,6 @@ class Toleration:
             return self.value == taint.value
         # Lt and Gt wait behind a gate that is off by default (TaintTolerationComparisonOperators).
         return self.operator == "Exists"
-
-
-@dataclass(frozen=True, slots=True)
-class Requirement:
-    """One condition on a label or field of a node."""
-
-    key: str
-    operator: str
-    """In, NotIn, Exists, DoesNotExist, Gt or Lt."""
-    values: tuple[str, ...] = ()
-
-    @classmethod
-    def from_api(cls, body: Mapping[str, Any]) -> Self:
-        """Read a NodeSelectorRequirement."""
-        return cls(
-            body.get("key", ""), body.get("operator", ""), tuple(str(v) for v in body.get("values") or ())
-        )
-
-    def well_formed(self) -> bool:
-        """Return whether it can be read; a term with one that cannot selects nothing."""
-        match self.operator:
-            case "In" | "NotIn":
-                return bool(self.values)
-            case "Exists" | "DoesNotExist":
-                return not self.values
-            case "Gt" | "Lt":
-                return len(self.values) == 1 and _integer(self.values[0]) is not None
-            case _:
-                return False
-
-    def holds_for_label(self, labels: Mapping[str, str]) -> bool:
-        """Return whether it holds for a node's labels."""
-        value = labels.get(self.key)
-        match self.operator:
-            case "In":
-                return value is not None and value in self.values
-            case "NotIn":
-                return value is None or value not in self.values
-            case "Exists":
-                return value is not None
-            case "DoesNotExist":
-                return value is None
-            case _:
-                return self._compares(value)
-
-    def _compares(self, value: str | None) -> bool:
-        actual = None if value is None else _integer(value)
-        bound = _integer(self.values[0])
-        if actual is None or bound is None:
-            return False
-        return actual > bound if self.operator == "Gt" else actual < bound
-
-    def holds_for_field(self, name: str) -> bool:
-        """Return whether it holds for the fields of a node of this name."""
-        value = name if self.key == "metadata.name" else ""
-        if len(self.values) != 1:
-            return False
-        if self.operator == "In":
-            return value == self.values[0]
-        return self.operator == "NotIn" and value != self.values[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,10 +78,10 @@ class SelectorTerm:
         """Return whether the term selects a node of this name and these labels."""
         if not self.expressions and not self.fields:
             return False
-        if not all(requirement.well_formed() for requirement in self.expressions):
+        if not all(_is_well_formed(requirement) for requirement in self.expressions):
             return False
-        return all(requirement.holds_for_label(labels) for requirement in self.expressions) and all(
-            requirement.holds_for_field(name) for requirement in self.fields
+        return all(requirement.matches(labels) for requirement in self.expressions) and all(
+            _holds_for_field(requirement, name) for requirement in self.fields
         )
 
 
@@ -154,7 +94,7 @@ class HostPort:
     address: str = _ANY
 
     def collides(self, other: "HostPort") -> bool:
-        """Return whether only one of two pods can have it."""
+        """Return whether only one of two pods can have the port."""
         same = (self.protocol, self.port) == (other.protocol, other.port)
         return same and (self.address == other.address or _ANY in {self.address, other.address})
 
@@ -193,7 +133,7 @@ class Constraints:
             scheduler_name=spec.get("schedulerName") or "default-scheduler",
             host_ports=tuple(_host_ports(spec)),
             os=(spec.get("os") or {}).get("name") or "",
-            beyond=tuple(_beyond(spec)),
+            beyond=tuple(_unmodelled(spec)),
         )
 
     def tolerates(self, taint: Taint) -> bool:
@@ -208,7 +148,7 @@ class Constraints:
 
 
 def _host_ports(spec: Mapping[str, Any]) -> Iterator[HostPort]:
-    """Ports of containers that keep running."""
+    """Yield the host ports of containers that keep running."""
     sidecars = (item for item in spec.get("initContainers") or () if item.get("restartPolicy") == "Always")
     for container in (*sidecars, *(spec.get("containers") or ())):
         for port in container.get("ports") or ():
@@ -217,14 +157,7 @@ def _host_ports(spec: Mapping[str, Any]) -> Iterator[HostPort]:
                 yield HostPort(port["hostPort"], protocol, address)
 
 
-def _integer(text: str) -> int | None:
-    if _INTEGER.fullmatch(text) is None:
-        return None
-    number = int(text)
-    return number if -(2**63) <= number < 2**63 else None
-
-
-def _beyond(spec: Mapping[str, Any]) -> Iterator[str]:
+def _unmodelled(spec: Mapping[str, Any]) -> Iterator[str]:
     affinity = spec.get("affinity") or {}
     for kind in ("podAffinity", "podAntiAffinity"):
         if (affinity.get(kind) or {}).get("requiredDuringSchedulingIgnoredDuringExecution"):
@@ -238,4 +171,35 @@ def _beyond(spec: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _requirements(bodies: Iterable[Mapping[str, Any]] | None) -> tuple[Requirement, ...]:
-    return tuple(Requirement.from_api(body) for body in bodies or ())
+    """Read NodeSelectorRequirements, also those that no node can meet."""
+    return tuple(
+        Requirement(
+            body.get("key", ""),
+            body.get("operator", ""),
+            tuple(str(value) for value in body.get("values") or ()),
+        )
+        for body in bodies or ()
+    )
+
+
+def _is_well_formed(requirement: Requirement) -> bool:
+    """Return whether it can be read; a term with one that cannot selects nothing."""
+    match requirement.operator:
+        case "In" | "NotIn":
+            return bool(requirement.values)
+        case "Exists" | "DoesNotExist":
+            return not requirement.values
+        case "Gt" | "Lt":
+            return len(requirement.values) == 1 and integer(requirement.values[0]) is not None
+        case _:
+            return False
+
+
+def _holds_for_field(requirement: Requirement, name: str) -> bool:
+    """Return whether it holds for the fields of a node of this name."""
+    value = name if requirement.key == "metadata.name" else ""
+    if len(requirement.values) != 1:
+        return False
+    if requirement.operator == "In":
+        return value == requirement.values[0]
+    return requirement.operator == "NotIn" and value != requirement.values[0]

@@ -33,11 +33,11 @@ def parse(text: str) -> CPUSet:
         InvalidCPUSet: the text is not in the list format, or a range runs backwards.
     """
     stripped = text.strip()
-    return _parsed(stripped) if stripped else 0
+    return _parse_list(stripped) if stripped else 0
 
 
 @lru_cache(maxsize=4096)  # the same few lists come again and again, with every node of a model
-def _parsed(text: str) -> CPUSet:
+def _parse_list(text: str) -> CPUSet:
     cpus = 0
     for part in text.split(","):
         match = _RANGE.fullmatch(part.strip())
@@ -73,7 +73,7 @@ def format(cpus: CPUSet) -> str:  # noqa: A001 - reads cpuset.format(…)
 
 
 def of(ids: Iterable[int]) -> CPUSet:
-    """Collect ids into a set; ids must not be negative."""
+    """Return the set of some ids, none of them negative."""
     cpus = 0
     for cpu in ids:
         cpus |= 1 << cpu
@@ -81,7 +81,7 @@ def of(ids: Iterable[int]) -> CPUSet:
 
 
 def union(sets: Iterable[CPUSet]) -> CPUSet:
-    """Join sets."""
+    """Return the union of sets."""
     cpus = 0
     for members in sets:
         cpus |= members
@@ -96,8 +96,8 @@ def ids(cpus: CPUSet) -> Iterator[int]:
         cpus ^= lowest
 
 
-def grouped(pairs: Iterable[tuple[_Key, int]]) -> dict[_Key, CPUSet]:
-    """Gather (key, CPU) pairs into a set for each key."""
+def sets_by_key(pairs: Iterable[tuple[_Key, int]]) -> dict[_Key, CPUSet]:
+    """Return key → set of its CPUs, from (key, CPU) pairs."""
     groups: dict[_Key, CPUSet] = {}
     for key, cpu in pairs:
         groups[key] = groups.get(key, 0) | 1 << cpu

@@ -1,8 +1,8 @@
 """What the API server makes of a pod's spec when the pod is created.
 
 Templates (of ReplicaSets, StatefulSets, Jobs) and manifests are stored as they were written; the defaults
-that decide QoS class, exclusive CPUs and scheduling are filled in only on the pod. Whoever foresees a pod
-that does not exist yet has to fill them in the same way, in the API server's order (1.36): first the type's
+that decide QoS class, exclusive CPUs and scheduling are filled in only on the pod. To predict for a pod that
+does not exist yet, they have to be filled in the same way, in the API server's order (1.36): first the type's
 own defaults (``SetDefaults_Pod``: requests default to limits, pod-level requests to those of the
 containers), then the admission plugins LimitRanger, RuntimeClass (overhead, node selector, tolerations) and
 Priority. Mutating webhooks cannot be foreseen.
@@ -61,7 +61,7 @@ def created_spec(spec: Spec, *, namespace: str, defaults: Defaults = NO_DEFAULTS
     made = _with_pod_level_requests(made)
     for limit_range in defaults.limit_ranges:
         if (limit_range.get("metadata") or {}).get("namespace") == namespace:
-            made = _limited(made, limit_range)
+            made = _with_limit_range(made, limit_range)
     made = _with_runtime_class(made, defaults.runtime_classes)
     return _with_priority(made, defaults.priority_classes)
 
@@ -75,12 +75,12 @@ def _requests_from_limits(owner: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_pod_level_requests(spec: dict[str, Any]) -> dict[str, Any]:
-    """Pod-level requests (KEP-2837) default to what the containers ask for, then to the pod's limits."""
+    """Let pod-level requests (KEP-2837) default to what the containers ask for, then to the pod's limits."""
     resources = spec.get("resources")
     if not resources or not (resources.get("limits") or resources.get("requests")):
         return spec
     limits, requests = _canonical(resources.get("limits")), _canonical(resources.get("requests"))
-    of_containers = _asked_by_containers(spec)
+    of_containers = _container_requests(spec)
     for name in _OVERCOMMITTABLE:
         if name not in requests and name in of_containers:
             requests[name] = of_containers[name].canonical()
@@ -90,8 +90,8 @@ def _with_pod_level_requests(spec: dict[str, Any]) -> dict[str, Any]:
     return {**spec, "resources": {**resources, **_amounts(requests=requests, limits=limits)}}
 
 
-def _asked_by_containers(spec: Spec) -> dict[str, quantity.Quantity]:
-    """What containers ask for together (KEP-753): the most that is needed at any one time."""
+def _container_requests(spec: Spec) -> dict[str, quantity.Quantity]:
+    """Return what containers ask for together (KEP-753): the most that is needed at any one time."""
     together: dict[str, quantity.Quantity] = {}
     most: dict[str, quantity.Quantity] = {}
     for container in spec.get("initContainers") or ():
@@ -126,7 +126,7 @@ def _largest(
     }
 
 
-def _limited(spec: dict[str, Any], limit_range: Mapping[str, Any]) -> dict[str, Any]:
+def _with_limit_range(spec: dict[str, Any], limit_range: Mapping[str, Any]) -> dict[str, Any]:
     """Give containers the default requests and limits of a LimitRange."""
     for item in (limit_range.get("spec") or {}).get("limits") or ():
         if item.get("type") != "Container":
@@ -134,11 +134,14 @@ def _limited(spec: dict[str, Any], limit_range: Mapping[str, Any]) -> dict[str, 
         limits, requests = _canonical(item.get("default")), _canonical(item.get("defaultRequest"))
         for part in _CONTAINERS:
             if spec.get(part):
-                spec = {**spec, part: [_filled(container, requests, limits) for container in spec[part]]}
+                spec = {
+                    **spec,
+                    part: [_with_defaults(container, requests, limits) for container in spec[part]],
+                }
     return spec
 
 
-def _filled(container: Mapping[str, Any], requests: Amounts, limits: Amounts) -> dict[str, Any]:
+def _with_defaults(container: Mapping[str, Any], requests: Amounts, limits: Amounts) -> dict[str, Any]:
     resources = container.get("resources") or {}
     filled = _amounts(
         requests={**requests, **(resources.get("requests") or {})},

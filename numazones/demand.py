@@ -1,4 +1,4 @@
-"""What a kubelet's managers read out of a pod: its QoS class, exclusive CPUs, memory, devices.
+"""What a kubelet's managers see in a pod: its QoS class, exclusive CPUs, memory, devices.
 
 Rules: QoS class as in ``pkg/apis/core/v1/helper/qos``; a pod's total is max(over ordinary init
 containers: sidecars started before it + itself; sum of app containers and sidecars), KEP-753;
@@ -39,7 +39,7 @@ class ContainerKind(Enum):
 
 
 class PodLevel(Enum):
-    """What a kubelet makes of pod-level resources."""
+    """How a kubelet treats pod-level resources."""
 
     DROPPED = "dropped"
     """The field is unknown or dropped: containers decide everything."""
@@ -83,7 +83,7 @@ class PodResources:
 
 
 class Demand(NamedTuple):
-    """What the kubelet's managers read out of a container, or out of a pod as a whole."""
+    """What the kubelet's managers see in a container, or in a pod as a whole."""
 
     cpus: int
     """Exclusive CPUs; 0: the container runs in the shared pool."""
@@ -95,7 +95,7 @@ class Demand(NamedTuple):
 
 @dataclass(frozen=True)
 class Reading:
-    """What one kubelet reads out of a pod."""
+    """What one kubelet sees in a pod."""
 
     qos: QOSClass
     containers: tuple[Container, ...]
@@ -113,7 +113,7 @@ class Reading:
 
     @cached_property
     def total(self) -> Demand:
-        """Of the pod as a whole, for scope pod."""
+        """The demand of the pod as a whole, for scope pod."""
         if self.whole is not None:
             return _managed_total(self.whole, self.containers, guaranteed=self.qos is QOSClass.GUARANTEED)
         if len(self.containers) == 1 and self.containers[0].kind is ContainerKind.APP:
@@ -128,7 +128,7 @@ def read(
     *,
     qos: QOSClass | None = None,
 ) -> Reading:
-    """Read a pod as a kubelet does that stands at ``level``; ``qos`` is the class its status has."""
+    """Read a pod as a kubelet at stage ``level`` does; ``qos`` is the class in the pod's status."""
     whole = pod if level in _DECIDE_QOS else None
     qos = qos or (_qos_of_containers(containers) if whole is None else _qos_of_pod(whole))
     guaranteed = qos is QOSClass.GUARANTEED
@@ -158,7 +158,7 @@ def _qos_of_containers(containers: tuple[Container, ...]) -> QOSClass:
 
 
 def _qos(requests: list[dict[str, int]], limits: list[dict[str, int]], *, complete: bool) -> QOSClass:
-    """The class by the amounts of all parts; Guaranteed if they add up to the same."""
+    """Return the class by the amounts of all parts; Guaranteed if requests and limits add up to the same."""
     if not any(requests) and not any(limits):
         return QOSClass.BEST_EFFORT
     guaranteed = complete and (requests == limits or _sums(requests) == _sums(limits))
@@ -166,7 +166,7 @@ def _qos(requests: list[dict[str, int]], limits: list[dict[str, int]], *, comple
 
 
 def _positive(resources: Resources) -> dict[str, int]:
-    """The positive amounts (in nano units) of cpu and memory."""
+    """Return the positive amounts (in nano units) of cpu and memory."""
     return {name: amount.nanos for name, amount in resources if name in _DECIDE_CLASS and amount.nanos > 0}
 
 
@@ -188,7 +188,7 @@ def _counts(limits: Resources) -> Counts:
 
 
 def _exclusive(container: Container, *, guaranteed: bool) -> Demand:
-    """What a container of a pod-level pod gets of its own: nothing unless it is Guaranteed by itself."""
+    """Return what a container of a pod-level pod gets of its own: nothing unless Guaranteed by itself."""
     requests = _positive(container.requests)
     if len(requests) == _BOTH and requests == _positive(container.limits):
         return _demand(container, guaranteed=guaranteed)
@@ -196,7 +196,7 @@ def _exclusive(container: Container, *, guaranteed: bool) -> Demand:
 
 
 def _whole_cpus(requests: Resources) -> int:
-    """The CPUs requested if that is a whole number, else 0."""
+    """Return the number of CPUs requested if it is a whole number, else 0."""
     for name, amount in requests:
         if name == CPU:
             whole, rest = divmod(amount.milli(), 1000)
@@ -257,7 +257,7 @@ def _total_limits(containers: tuple[Container, ...]) -> Counts:
 def effective(
     parts: Iterable[tuple[ContainerKind, Iterable[tuple[str, int]]]],
 ) -> Counts:
-    """The pod's need per resource: the larger of the start-up peak and the long-running sum (KEP-753)."""
+    """Return the pod's need per resource: the larger of start-up peak and long-running sum (KEP-753)."""
     peak: dict[str, int] = {}
     sidecars: dict[str, int] = {}
     running: dict[str, int] = {}

@@ -10,9 +10,9 @@ from typing import Any, Self
 from numazones import timestamp
 from numazones.api.numazone import NUMAZone
 from numazones.api.zones import node_from_zones
-from numazones.cluster import UNDECIDED, ClusterNode, ClusterPod, Unknown
+from numazones.cluster import UNDECIDED, ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
-from numazones.placement import DECIDERS, model_of, seen
+from numazones.placement import Unknown, models
 from numazones.sharing import Sharing
 
 Object = Mapping[str, Any]
@@ -92,7 +92,7 @@ def nodes_of(items: Iterable[Object], pods: Callable[[], Iterable[Object]]) -> l
 
     Args:
         items: its objects without the pods.
-        pods: gives the pods, where the state of a node depends on them, as with Koordinator.
+        pods: gives the pods, where the state of a node depends on them, as with some models.
 
     Raises:
         InvalidDump: it holds no nodes.
@@ -110,7 +110,7 @@ def read_nodes(dump: Dump, pods: Callable[[], Iterable[ClusterPod]]) -> list[Clu
         NumazonesError: an object cannot be read.
     """
     zones = _zones_by_node(dump.of_kind("NUMAZone"))
-    topologies, devices = _by_name(dump.of_kind("NodeResourceTopology")), _by_name(dump.of_kind("Device"))
+    topologies = _by_name(dump.of_kind("NodeResourceTopology"))
 
     @cache
     def bound() -> dict[str, list[ClusterPod]]:
@@ -128,20 +128,20 @@ def read_nodes(dump: Dump, pods: Callable[[], Iterable[ClusterPod]]) -> list[Clu
         node = ClusterNode.from_api(body)
         if node.name in zones:
             node = _with_zones(node, zones[node.name], dump.sharing)
+        topology = topologies.get(node.name)
         try:
-            other = seen(
-                body,
-                topologies.get(node.name),
-                pods=bound_to(node.name),
-                kubelet_node=node.state,
-                device=devices.get(node.name),
-                configurations=dump.of_kind("TopologyAwarePolicy"),
-            )
+            model = models.model_shown(body, topology)
+            if not models.is_kubelet(model):
+                objects = models.NodeObjects(
+                    node=body,
+                    topology=topology,
+                    pods=tuple(bound_to(node.name)),
+                    kubelet=node.state,
+                    others=_others_of(dump, model, node.name),
+                )
+                node = node.with_placement(model.read(objects))
         except NumazonesError as error:
-            node = node.with_unknown_state(Unknown(UNDECIDED, str(error)))
-        else:
-            if other is not None:
-                node = node.with_policy_state(other, DECIDERS[model_of(other)], beneath=node.state)
+            node = node.with_placement(Unknown(UNDECIDED, str(error)))
         nodes.append(node)
     return nodes
 
@@ -157,11 +157,21 @@ def _zones_by_node(bodies: Iterable[Object]) -> dict[str, list[NUMAZone]]:
 def _with_zones(node: ClusterNode, zones: Sequence[NUMAZone], sharing: Sharing) -> ClusterNode:
     for zone in zones:
         if zone.status is not None and zone.status.silence is not None:
-            return node.with_unknown_state(Unknown("ExporterSilent", zone.status.silence.message))
+            return node.with_placement(Unknown("ExporterSilent", zone.status.silence.message))
     try:
-        return node.with_state(node_from_zones(zones, remember=sharing.made))
+        return node.with_state(node_from_zones(zones, remember=sharing.remember))
     except NumazonesError as error:
-        return node.with_unknown_state(Unknown("ZonesUnreadable", str(error)))
+        return node.with_placement(Unknown("ZonesUnreadable", str(error)))
+
+
+def _others_of(dump: Dump, model: models.Model, node: str) -> dict[str, Sequence[Object]]:
+    """The objects that a model reads of a node; of kinds with one per node, the node's alone."""
+    return {
+        kind.kind: [
+            body for body in dump.of_kind(kind.kind) if not kind.of_node or body["metadata"]["name"] == node
+        ]
+        for kind in model.objects
+    }
 
 
 def _by_name(bodies: Iterable[Object]) -> dict[str, Object]:

@@ -10,4 +10,4 @@ class NumazonesError(Exception):
 
 
 class UnmodelledFeature(NumazonesError):
-    """A decision depends on what is not modelled or not seen; the message names it and the way out."""
+    """A decision depends on something that is not modelled or not known; the message says what to do."""

@@ -58,7 +58,7 @@ class Machine:
 
     def __post_init__(self) -> None:
         order = sorted(range(len(self.numa_nodes)), key=lambda index: self.numa_nodes[index].id)
-        nodes = tuple([_reordered(self.numa_nodes[index], order) for index in order])
+        nodes = tuple([_in_order_of_ids(self.numa_nodes[index], order) for index in order])
         object.__setattr__(self, "cpus", tuple(sorted(self.cpus, key=attrgetter("id"))))
         object.__setattr__(self, "numa_nodes", nodes)
         self._check()
@@ -86,22 +86,22 @@ class Machine:
     @cached_property
     def cpus_of_numa(self) -> dict[int, CPUSet]:
         """NUMA id → its CPUs, for every NUMA node, CPU-less ones included."""
-        return dict.fromkeys(self.by_numa, 0) | cpuset.grouped((cpu.numa, cpu.id) for cpu in self.cpus)
+        return dict.fromkeys(self.by_numa, 0) | cpuset.sets_by_key((cpu.numa, cpu.id) for cpu in self.cpus)
 
     @cached_property
     def cpus_of_socket(self) -> dict[int, CPUSet]:
         """Socket id → its CPUs."""
-        return cpuset.grouped((cpu.socket, cpu.id) for cpu in self.cpus)
+        return cpuset.sets_by_key((cpu.socket, cpu.id) for cpu in self.cpus)
 
     @cached_property
     def cpus_of_core(self) -> dict[tuple[int, int, int], CPUSet]:
         """(numa, socket, core) → its CPUs."""
-        return cpuset.grouped(((cpu.numa, cpu.socket, cpu.core), cpu.id) for cpu in self.cpus)
+        return cpuset.sets_by_key(((cpu.numa, cpu.socket, cpu.core), cpu.id) for cpu in self.cpus)
 
     @cached_property
     def cpus_of_uncore(self) -> dict[int, CPUSet]:
         """L3 cache id → its CPUs, for the CPUs whose cache is known."""
-        return cpuset.grouped((cpu.uncore, cpu.id) for cpu in self.cpus if cpu.uncore is not None)
+        return cpuset.sets_by_key((cpu.uncore, cpu.id) for cpu in self.cpus if cpu.uncore is not None)
 
     def __hash__(self) -> int:
         return hash((self.all_cpus, self.numa_mask, tuple(node.memory for node in self.numa_nodes)))
@@ -128,8 +128,8 @@ class Machine:
                 raise InvalidMachine(f"NUMA node {node.id} has a negative amount of memory or hugepages")
 
 
-def _reordered(node: NUMANode, order: list[int]) -> NUMANode:
-    """The node with its distances (and hugepages) in ascending order of ids, as the machine keeps them."""
+def _in_order_of_ids(node: NUMANode, order: list[int]) -> NUMANode:
+    """Return the node with distances (and hugepages) in ascending order, as the machine keeps them."""
     distances = node.distances
     if distances is not None and len(distances) == len(order):
         distances = tuple(distances[index] for index in order)

@@ -1,4 +1,4 @@
-"""Builds machines of the shapes that clusters are made of, from a short description.
+"""Builds machines of the shapes that are common in clusters, from a short description.
 
 Linux numbers CPUs in one of two common ways, and both are here, since the CPU manager's packing depends on
 it: *contiguous* (NUMA node by NUMA node, as on most servers) and *interleaved* (ids alternate between NUMA
@@ -15,7 +15,7 @@ _LOCAL, _SAME_SOCKET, _REMOTE = 10, 12, 21
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How many of what; every NUMA node is alike."""
+    """The shape of a machine: how many of each part; all NUMA nodes are alike."""
 
     sockets: int = 2
     numa_per_socket: int = 1
@@ -32,7 +32,7 @@ class Shape:
 
 
 def build(shape: Shape) -> Machine:
-    """A machine of the shape; ids start at 0 and have no gaps."""
+    """Return a machine of the shape; ids start at 0 and have no gaps."""
     numas = shape.sockets * shape.numa_per_socket
     cores = numas * shape.cores_per_numa
     cpus: list[CPU] = []

@@ -32,7 +32,7 @@ _ALIKE = (PodLevel.DROPPED,)
 
 
 class InvalidPod(NumazonesError):
-    """A mapping is not a pod that a kubelet could get; the message names the field."""
+    """A mapping is not a pod that a kubelet could receive; the message names the field."""
 
 
 def sorted_pairs(labels: Mapping[str, Any]) -> Pairs:
@@ -73,7 +73,7 @@ class Pod:
         object.__setattr__(self, "_readings", tuple(readings))
 
     def reading(self, level: PodLevel = PodLevel.LEFT_ALONE) -> Reading:
-        """What a kubelet reads out of the pod; by default as the newest release does by default.
+        """Return what a kubelet sees in the pod; by default what the newest release does.
 
         Who knows the node asks its kubelet instead (``Kubelet.reading``).
         """
@@ -94,9 +94,9 @@ class Pod:
             InvalidPod: a field that admission needs is missing or has the wrong shape.
             InvalidQuantity: a resource is not a quantity.
         """
-        metadata = _mapping(pod, "metadata")
-        spec = _mapping(pod, "spec")
-        status = _mapping(pod, "status")
+        metadata = _map_field(pod, "metadata")
+        spec = _map_field(pod, "spec")
+        status = _map_field(pod, "status")
         qos = status.get("qosClass") or None
         if qos is not None and qos not in list(QOSClass):
             raise InvalidPod(f"pod {metadata.get('name')!r}: unknown qosClass {qos!r}")
@@ -112,15 +112,15 @@ class Pod:
                 None
                 if spec.get("resources") is None
                 else PodResources(
-                    _amounts(_mapping(spec, "resources"), "requests"),
-                    _amounts(_mapping(spec, "resources"), "limits"),
+                    _amounts(_map_field(spec, "resources"), "requests"),
+                    _amounts(_map_field(spec, "resources"), "limits"),
                 )
             ),
             qos_class=None if qos is None else QOSClass(qos),
-            claimed_resources=frozenset(_claimed(status)) if status else frozenset(),
+            claimed_resources=frozenset(_claimed_resources(status)) if status else frozenset(),
             created=str(metadata.get("creationTimestamp") or ""),
-            labels=sorted_pairs(_mapping(metadata, "labels")),
-            annotations=sorted_pairs(_mapping(metadata, "annotations")),
+            labels=sorted_pairs(_map_field(metadata, "labels")),
+            annotations=sorted_pairs(_map_field(metadata, "annotations")),
             overhead=_amounts(spec, "overhead"),
             priority=_priority(spec),
         )
@@ -128,7 +128,7 @@ class Pod:
     def named(
         self, metadata: Mapping[str, Any], *, pairs_of: Callable[[Mapping[str, Any]], Pairs] = sorted_pairs
     ) -> "Pod":
-        """The same pod under the name, labels and times of other metadata; nothing else is read again.
+        """Return the pod with the name, labels and times of other metadata; nothing else is read again.
 
         ``pairs_of`` may remember what ``sorted_pairs`` made of an equal mapping.
         """
@@ -139,20 +139,21 @@ class Pod:
         object.__setattr__(pod, "namespace", str(metadata.get("namespace", "")))
         object.__setattr__(pod, "uid", _kubelet_uid(metadata))
         object.__setattr__(pod, "created", str(metadata.get("creationTimestamp") or ""))
-        object.__setattr__(pod, "labels", pairs_of(_mapping(metadata, "labels")))
-        object.__setattr__(pod, "annotations", pairs_of(_mapping(metadata, "annotations")))
+        object.__setattr__(pod, "labels", pairs_of(_map_field(metadata, "labels")))
+        object.__setattr__(pod, "annotations", pairs_of(_map_field(metadata, "annotations")))
         return pod
 
     @classmethod
     def from_manifest(cls, pod: Mapping[str, Any]) -> "Pod":
         """Read a pod as a user writes it: requests default to limits, quantities are normalised."""
-        spec = dict(_mapping(pod, "spec"))
+        spec = dict(_map_field(pod, "spec"))
         for part in ("initContainers", "containers"):
             spec[part] = [
-                {**container, "resources": _defaulted(container)} for container in _listed(spec, part)
+                {**container, "resources": _with_default_requests(container)}
+                for container in _list_field(spec, part)
             ]
         if spec.get("resources") is not None:
-            spec["resources"] = _defaulted(spec)
+            spec["resources"] = _with_default_requests(spec)
         return cls.from_api({**pod, "spec": spec})
 
 
@@ -160,7 +161,7 @@ _FIELDS = tuple(field.name for field in fields(Pod))
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
-def _mapping(parent: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def _map_field(parent: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     value = parent.get(name)
     if not value:
         return _NOTHING
@@ -169,7 +170,7 @@ def _mapping(parent: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return value
 
 
-def _listed(parent: Mapping[str, Any], name: str) -> Sequence[Mapping[str, Any]]:
+def _list_field(parent: Mapping[str, Any], name: str) -> Sequence[Mapping[str, Any]]:
     items = parent.get(name) or ()
     if isinstance(items, (list, tuple)):
         for item in items:
@@ -181,14 +182,14 @@ def _listed(parent: Mapping[str, Any], name: str) -> Sequence[Mapping[str, Any]]
 
 
 def _amounts(owner: Mapping[str, Any], kind: str) -> Resources:
-    amounts = _mapping(owner, kind)
+    amounts = _map_field(owner, kind)
     if not amounts:
         return ()
     return tuple(sorted([(str(name), quantity.parse(amount)) for name, amount in amounts.items()]))
 
 
 def _kubelet_uid(metadata: Mapping[str, Any]) -> str:
-    return str(_mapping(metadata, "annotations").get(_MIRROR) or metadata.get("uid", ""))
+    return str(_map_field(metadata, "annotations").get(_MIRROR) or metadata.get("uid", ""))
 
 
 def _priority(spec: Mapping[str, Any]) -> int | None:
@@ -198,10 +199,10 @@ def _priority(spec: Mapping[str, Any]) -> int | None:
     return priority
 
 
-def _defaulted(owner: Mapping[str, Any]) -> dict[str, Any]:
-    """Requests default to limits and quantities get their canonical text, as the API server does it."""
-    limits = _mapping(_mapping(owner, "resources"), "limits")
-    requests = {**limits, **_mapping(_mapping(owner, "resources"), "requests")}
+def _with_default_requests(owner: Mapping[str, Any]) -> dict[str, Any]:
+    """Let requests default to limits, and write quantities canonically, as the API server does."""
+    limits = _map_field(_map_field(owner, "resources"), "limits")
+    requests = {**limits, **_map_field(_map_field(owner, "resources"), "requests")}
     return {
         "requests": {name: quantity.parse(amount).canonical() for name, amount in requests.items()},
         "limits": {name: quantity.parse(amount).canonical() for name, amount in limits.items()},
@@ -210,14 +211,14 @@ def _defaulted(owner: Mapping[str, Any]) -> dict[str, Any]:
 
 def _containers(spec: Mapping[str, Any], part: str) -> list[Container]:
     containers = []
-    for container in _listed(spec, part):
+    for container in _list_field(spec, part):
         if "name" not in container:
             raise InvalidPod(f"one of the pod's {part} has no name")
         if part == "containers":
             kind = ContainerKind.APP
         else:
             kind = ContainerKind.SIDECAR if container.get("restartPolicy") == "Always" else ContainerKind.INIT
-        resources = _mapping(container, "resources")
+        resources = _map_field(container, "resources")
         requests = _amounts(resources, "requests")
         # Those of Guaranteed pods are the same texts twice, which need to be read but once.
         alike = resources.get("limits") == resources.get("requests")
@@ -226,6 +227,6 @@ def _containers(spec: Mapping[str, Any], part: str) -> list[Container]:
     return containers
 
 
-def _claimed(status: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    for mapping in _listed(_mapping(status, "extendedResourceClaimStatus"), "requestMappings"):
+def _claimed_resources(status: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for mapping in _list_field(_map_field(status, "extendedResourceClaimStatus"), "requestMappings"):
         yield str(mapping.get("containerName", "")), str(mapping.get("resourceName", ""))

@@ -1,41 +1,32 @@
 """Where a pod would be admitted, why not elsewhere, and which node to prefer.
 
 Two deciders stand between a pod and a node: the scheduler's filters (``numazones.scheduling``) and whoever
-places pods on its NUMA nodes: the kubelet (``numazones.kubelet.admission``), or the node's other placement
-model (``numazones.placement``). A node's verdict comes from asking both; a
-prediction sums the verdicts up. A node whose state is unknown gives none, and a prediction that would hang
-on such nodes is Unknown: never is the unknown taken for "fits".
+places pods on its NUMA nodes, the node's placement (``numazones.placement``). A node's verdict comes from
+asking both; a prediction sums the verdicts up. A node whose placement is unknown gives none, and a prediction
+that would hang on such nodes is Unknown: never is the unknown taken for "fits".
 
 ``predict`` answers once. ``Forecast`` holds the verdicts of all nodes for one kind of pod and renews those
 of the nodes that changed; nodes in equal states are decided once.
 """
 
 import math
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from enum import Enum, StrEnum
+from enum import Enum
 from heapq import nsmallest
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from numazones import cpuset, fragmentation, placement, scheduling
-from numazones.cluster import NO_ZONES, UNDECIDED, ClusterNode, ClusterPod, Unknown
+from numazones import cpuset, scheduling
+from numazones.cluster import UNDECIDED, ClusterNode, ClusterPod
 from numazones.constraints import Constraints
-from numazones.demand import Demand, PodLevel, QOSClass
+from numazones.demand import PodLevel, QOSClass
 from numazones.errors import NumazonesError
-from numazones.kubelet.admission import Admission, admit
-from numazones.kubelet.config import SCOPE_POD
-from numazones.kubelet.explanation import explain
-from numazones.kubelet.node import Node
 from numazones.kubelet.node_admission import OS_LABEL, operating_system
 from numazones.kubelet.node_info import PodInfo
 from numazones.kubelet.shortfall import name_numas
-from numazones.placement import Model, model_of
+from numazones.placement import Decision, Placement, Unknown, models
+from numazones.placement.kubelet import KUBELET, SOURCE
 from numazones.pod import Pod
-from numazones.resources import CPU
-
-if TYPE_CHECKING:  # who needs another placement model than the kubelet loads it
-    from numazones.placement import PolicyAdmission, PolicyNode
 
 ADMISSIBLE: Final = "Admissible"
 INADMISSIBLE: Final = "Inadmissible"
@@ -43,35 +34,16 @@ UNKNOWN: Final = "Unknown"
 
 UNREADABLE_POD: Final = "UnreadablePod"
 NO_NODES: Final = "NoNodes"
-OTHER_SCHEDULER: Final = "OtherScheduler"
-"""Reason of a Koordinator node for a pod that another scheduler places."""
+SCHEDULER_SOURCE: Final = "Scheduler"
+UNKNOWN_SOURCE: Final = "Unknown"
+"""Who stands in the way, where it is no placement model; a model says its own (``Decision.source``)."""
 
-# Domains of labels and annotations that placement models other than the kubelet read.
-_MARKS = ("koordinator.sh/", "resource-policy.nri.io", "noderesource.dev/")
 _PLAIN = frozenset({"cpu", "memory", "ephemeral-storage"})
 # States of past nodes are remembered up to this many times the number of nodes.
 _REMEMBERED = 4
-_MOST_HOLDERS = 5
 _WHOLE = 100
 # Stands for every pod of a kind, also beside pods of the kind that a node holds already.
 _NEWCOMER = "newcomer"
-_ENDS_WITH_ZONES = re.compile(r"NUMA nodes? [0-9][0-9, and]*$")
-
-
-class Source(StrEnum):
-    """Who stands in the way."""
-
-    SCHEDULER = "Scheduler"
-    KUBELET = "Kubelet"
-    KOORDINATOR = "Koordinator"
-    TOPOLOGY_AWARE = "TopologyAware"
-    UNKNOWN = "Unknown"
-
-
-_SOURCES = {
-    Model.KOORDINATOR: Source.KOORDINATOR,
-    Model.TOPOLOGY_AWARE: Source.TOPOLOGY_AWARE,
-}
 
 
 class Standing(Enum):
@@ -88,12 +60,13 @@ class NodeVerdict:
     """One node's verdict; the same for all nodes in the same position."""
 
     standing: Standing
-    source: Source = Source.KUBELET
+    source: str = SOURCE
+    """Who says so: the scheduler, a placement model, or nobody knows."""
     obstacles: tuple[tuple[str, str], ...] = ()
     """(reason, message); messages are empty where the reason says it all."""
     closeness: float = 0.0
     """Of a rejection: the share of what is needed that one NUMA node offers, of the scarcest resource."""
-    rejection: Admission | None = field(default=None, compare=False, repr=False)
+    rejection: Decision | None = field(default=None, compare=False, repr=False)
     zones: tuple[int, ...] = ()
     """NUMA nodes the pod would get something of."""
     score: int = 0
@@ -102,7 +75,7 @@ class NodeVerdict:
     approximate: bool = False
     sentence: str = ""
     """Of a rejection by the node as a whole, or of amounts that are lacking: the same in plain words."""
-    model: Model | None = Model.KUBELET
+    model: str | None = KUBELET
     """Who places pods on the node; None where that is not known or was not asked."""
 
 
@@ -112,7 +85,7 @@ class Reason:
 
     reason: str
     """The scheduler's words, or the reason that the kubelet would write into the pod's status."""
-    source: Source
+    source: str
     count: int
     node: str
     """An example: the node that comes nearest, else the first by name."""
@@ -124,7 +97,7 @@ class Reason:
     """The same in few words."""
     holders: tuple[tuple[str, str], ...] = ()
     """(UID as the kubelet knows it, amount) of the pods that hold there what is missing, most first."""
-    model: Model | None = None
+    model: str | None = None
     """Who places pods on these nodes; None where that is not known or was not asked."""
 
 
@@ -138,7 +111,7 @@ class Candidate:
     """0 to 100: how little usable room the placement costs."""
     free_block: int
     approximate: bool = False
-    model: Model = Model.KUBELET
+    model: str = KUBELET
     """Who would place the pod there."""
 
 
@@ -163,7 +136,7 @@ class Prediction:
     """Best first."""
 
     @property
-    def model(self) -> Model | None:
+    def model(self) -> str | None:
         """Who places pods on the node that ``sentence`` is about; None where that is not known."""
         if self.verdict == ADMISSIBLE:
             return self.candidates[0].model
@@ -205,8 +178,8 @@ class Kind:
     def of(cls, pod: ClusterPod, *, by_namespace: bool = False) -> "Kind | None":
         """Return the kind of a pod, or None if the pod cannot be read.
 
-        ``by_namespace``: tell pods of different namespaces and priorities apart, as the topology-aware policy
-        does; needed where verdicts of its nodes are to be shared.
+        ``by_namespace``: tell pods of different namespaces and priorities apart, as some placement models do
+        (``Model.tells_namespaces_apart``); needed where verdicts of their nodes are to be shared.
         """
         admission = pod.admission
         if admission is None:
@@ -235,7 +208,9 @@ def _marks(pod: Pod, *, by_namespace: bool) -> tuple[Any, ...]:
 def _marked(pod: Pod) -> tuple[tuple[str, str], ...]:
     """Labels and annotations that placement models other than the kubelet read."""
     return tuple(
-        pair for pair in (*pod.labels, *pod.annotations) if any(domain in pair[0] for domain in _MARKS)
+        pair
+        for pair in (*pod.labels, *pod.annotations)
+        if any(mark in pair[0] for mark in models.pod_marks())
     )
 
 
@@ -245,7 +220,7 @@ def relevant(pod: ClusterPod) -> bool:
     Guaranteed to some kubelet is enough, since releases read pod-level resources differently.
 
     A pod that cannot be read is relevant, so that somebody hears of it; and one that carries a label or an
-    annotation of Koordinator or the NRI policies, which place other pods, too.
+    annotation that another placement model reads, which may place other pods, too.
     """
     admission = pod.admission
     if admission is None or _marked(admission):
@@ -273,7 +248,7 @@ def predict(pod: ClusterPod, nodes: Iterable[ClusterNode], *, candidates: int = 
 def unreadable(pod: ClusterPod) -> Prediction:
     """Return the prediction for a pod that makes no sense."""
     reason = Reason(
-        UNREADABLE_POD, Source.UNKNOWN, 0, "", pod.problem, f"the pod cannot be read: {pod.problem}"
+        UNREADABLE_POD, UNKNOWN_SOURCE, 0, "", pod.problem, f"the pod cannot be read: {pod.problem}"
     )
     return Prediction(UNKNOWN, reasons=(reason,))
 
@@ -283,32 +258,19 @@ def ask(kind: Kind, node: ClusterNode) -> NodeVerdict:
     excluded = _excluded(kind.constraints, dict(kind.requests), node)
     if excluded is not None:
         return excluded
-    state = deciding(kind.constraints, node)
-    if isinstance(state, Unknown):
-        return _unknown(state)
-    return _foreign(PodInfo(kind.admission, kind.constraints), node) or _ask_model(
-        newcomer(kind.admission), state, approximate=node.approximate
+    placement = deciding(kind.constraints, node)
+    if isinstance(placement, Unknown):
+        return _unknown(placement)
+    return _foreign(PodInfo(kind.admission, kind.constraints), node) or ask_placement(
+        newcomer(kind.admission), placement
     )
 
 
-def deciding(constraints: Constraints, node: ClusterNode) -> "Node | PolicyNode | Unknown":
-    """Return the state that a node decides from about pods of these constraints, or why that is not known.
-
-    Koordinator's scheduler decides about the pods that it schedules; all others are left to the kubelet.
-    """
-    state = node.policy_state
-    if state is None:
-        return node.state or node.unknown or NO_ZONES
-    schedulers = placement.schedulers(state)
-    if schedulers is None or constraints.scheduler_name in schedulers:
-        return state
-    if node.beneath is not None:
-        return node.beneath
-    return Unknown(
-        OTHER_SCHEDULER,
-        f"the pod's scheduler is {constraints.scheduler_name}, so koord-scheduler does not place it on NUMA "
-        "nodes here, and what the kubelet does is not known without NUMAZones; set spec.schedulerName to "
-        f"{', '.join(sorted(schedulers))}, or see whether the exporter runs there",
+def deciding(constraints: Constraints, node: ClusterNode) -> Placement | Unknown:
+    """Return what decides on a node about pods of these constraints, or why that is not known."""
+    placement = node.placement
+    return (
+        placement if isinstance(placement, Unknown) else placement.for_scheduler(constraints.scheduler_name)
     )
 
 
@@ -317,30 +279,17 @@ def beside(pod: ClusterPod, node: ClusterNode) -> ClusterNode | None:
 
     The scheduler is not asked.
     """
-    state = deciding(pod.constraints, node)
-    if isinstance(state, Unknown) or pod.admission is None:
+    whole = node.known
+    placement = deciding(pod.constraints, node)
+    if whole is None or isinstance(placement, Unknown) or pod.admission is None:
         return None
-    bound = node.with_pod(pod.placed(node.name))
     try:
-        if not isinstance(state, Node):
-            decided = placement.admit(state, pod.admission)
-            return replace(bound, policy_state=decided.node) if decided.admitted else None
-        admission = admit(state, pod.admission)
+        decision = placement.admit(pod.admission)
     except NumazonesError:
         return None
-    if not admission.admitted:
+    if not decision.admitted:
         return None
-    if node.policy_state is None:
-        return replace(bound, state=admission.node)
-    return replace(
-        bound, beneath=admission.node, policy_state=placement.bind(node.policy_state, pod.admission)
-    )
-
-
-def _ask_model(pod: Pod, state: "Node | PolicyNode", *, approximate: bool) -> NodeVerdict:
-    if isinstance(state, Node):
-        return ask_kubelet(pod, state, approximate=approximate)
-    return ask_policy(pod, state)
+    return node.with_pod(pod.placed(node.name)).with_placement(whole.after(pod.admission, decision))
 
 
 def _foreign(pod: PodInfo, node: ClusterNode) -> NodeVerdict | None:
@@ -358,63 +307,41 @@ def newcomer(pod: Pod) -> Pod:
     return replace(pod, uid=_NEWCOMER)
 
 
-def ask_kubelet(pod: Pod, state: Node, *, approximate: bool = False) -> NodeVerdict:
-    """Ask the kubelet's admission alone; the pod must be new to the node."""
+def ask_placement(pod: Pod, placement: Placement) -> NodeVerdict:
+    """Ask a placement alone; the pod must be new to it, and its to place."""
     try:
-        admission = admit(state, pod)
+        return verdict_of(placement.admit(pod))
     except NumazonesError as error:
         return NodeVerdict(
-            Standing.UNKNOWN, Source.UNKNOWN, ((UNDECIDED, str(error)),), approximate=approximate
+            Standing.UNKNOWN,
+            UNKNOWN_SOURCE,
+            ((UNDECIDED, str(error)),),
+            approximate=placement.approximate,
+            model=placement.model,
         )
-    return verdict_of(admission, approximate=approximate)
 
 
-def ask_policy(pod: Pod, state: "PolicyNode") -> NodeVerdict:
-    """Ask another placement model than the kubelet; the pod must be new to the node, and its to place."""
-    model = model_of(state)
-    try:
-        return _verdict_of_policy(placement.admit(state, pod), model)
-    except NumazonesError as error:
-        return NodeVerdict(Standing.UNKNOWN, Source.UNKNOWN, ((UNDECIDED, str(error)),), model=model)
-
-
-def _verdict_of_policy(admission: "PolicyAdmission", model: Model) -> NodeVerdict:
-    if not admission.admitted:
+def verdict_of(decision: Decision) -> NodeVerdict:
+    """Turn a decision into a verdict."""
+    if not decision.admitted:
         return NodeVerdict(
             Standing.REJECTS,
-            _SOURCES[model],
-            ((admission.reason, admission.message),),
-            sentence=f"{placement.DECIDERS[model]} says: {admission.message or admission.reason}",
-            model=model,
+            decision.source,
+            ((decision.reason, decision.message),),
+            closeness=decision.closeness,
+            rejection=decision,
+            approximate=decision.approximate,
+            model=decision.model,
         )
+    effect = decision.effect
     return NodeVerdict(
         Standing.ADMITS,
-        _SOURCES[model],
-        zones=placement.zones_of(admission),
-        score=round(_WHOLE * placement.packing(admission)),
-        free_block=placement.largest_free_block(admission.node),
-        model=model,
-    )
-
-
-def verdict_of(admission: Admission, *, approximate: bool = False) -> NodeVerdict:
-    """Turn an admission into a verdict."""
-    if not admission.admitted:
-        return NodeVerdict(
-            Standing.REJECTS,
-            Source.KUBELET,
-            ((admission.reason, admission.message),),
-            closeness=_closeness(admission.pod, admission.before),
-            rejection=admission,
-            approximate=approximate,
-        )
-    before, after = fragmentation.room(admission.before), fragmentation.room(admission.node)
-    return NodeVerdict(
-        Standing.ADMITS,
-        zones=fragmentation.zones_of(admission.node, admission.pod.uid),
-        score=round(_WHOLE * fragmentation.packing(before, after)),
-        free_block=max(after.get(CPU, {}).values(), default=0),
-        approximate=approximate,
+        decision.source,
+        zones=decision.zones,
+        score=round(_WHOLE * effect.packing),
+        free_block=effect.free_block,
+        approximate=decision.approximate,
+        model=decision.model,
     )
 
 
@@ -427,7 +354,7 @@ def _excluded(constraints: Constraints, requests: Mapping[str, int], node: Clust
     lacks = tuple(sorted(lacks, key=lambda lack: lack.share))
     return NodeVerdict(
         Standing.EXCLUDED,
-        Source.SCHEDULER,
+        SCHEDULER_SOURCE,
         tuple((reason, "") for reason in (*reasons, *(lack.reason for lack in lacks))),
         closeness=lacks[0].share if lacks else 0.0,
         sentence="; ".join(map(str, lacks)),
@@ -436,7 +363,7 @@ def _excluded(constraints: Constraints, requests: Mapping[str, int], node: Clust
 
 
 def _unknown(unknown: Unknown) -> NodeVerdict:
-    return NodeVerdict(Standing.UNKNOWN, Source.UNKNOWN, ((unknown.reason, unknown.message),), model=None)
+    return NodeVerdict(Standing.UNKNOWN, UNKNOWN_SOURCE, ((unknown.reason, unknown.message),), model=None)
 
 
 class Forecast:
@@ -501,16 +428,15 @@ class Forecast:
         excluded = _excluded(self.kind.constraints, self._requests, node)
         if excluded is not None:
             return excluded
-        state = deciding(self.kind.constraints, node)
-        if isinstance(state, Unknown):
-            return _unknown(state)
-        key = (state.__class__, state.state_key, node.approximate)
+        placement = deciding(self.kind.constraints, node)
+        if isinstance(placement, Unknown):
+            return _unknown(placement)
+        key = placement.key
         known = self._by_state.get(key)
         if known is None:
             if len(self._by_state) > _REMEMBERED * max(len(self._verdicts), 64):
                 self._by_state.clear()
-            known = _ask_model(self._pod, state, approximate=node.approximate)
-            self._by_state[key] = known
+            known = self._by_state[key] = ask_placement(self._pod, placement)
         return _foreign(self._info, node) or known
 
     def _file(self, name: str, new: NodeVerdict) -> bool:
@@ -538,9 +464,7 @@ class Forecast:
         for position, one in enumerate(ranked):
             names = nsmallest(number, self._nodes[one])
             best.extend(
-                Candidate(
-                    name, one.zones, one.score, one.free_block, one.approximate, one.model or Model.KUBELET
-                )
+                Candidate(name, one.zones, one.score, one.free_block, one.approximate, one.model or KUBELET)
                 for name in names
             )
             following = ranked[position + 1] if position + 1 < len(ranked) else None
@@ -550,13 +474,13 @@ class Forecast:
         return best[:number]
 
     def _reasons(self) -> tuple[Reason, ...]:
-        groups: dict[tuple[Source, str, Model | None], _Group] = {}
+        groups: dict[tuple[str, str, str | None], _Group] = {}
         for one, names in self._nodes.items():
             # A node counts once, by what stands in the way first.
             for reason, message in one.obstacles[:1]:
                 groups.setdefault((one.source, reason, one.model), _Group()).add(one, message, names)
         if not self._verdicts:
-            return (Reason(NO_NODES, Source.UNKNOWN, 0, "", "the cluster has no nodes"),)
+            return (Reason(NO_NODES, UNKNOWN_SOURCE, 0, "", "the cluster has no nodes"),)
         return tuple(
             Reason(
                 reason,
@@ -573,17 +497,8 @@ class Forecast:
 
 # What placement says is what people ask this project for; then what keeps it from saying anything. Of a pod
 # for few nodes, what these lack is news; that it does not select the others is its own wish, however many.
-_ORDER = {
-    Source.KUBELET: 0,
-    Source.KOORDINATOR: 0,
-    Source.TOPOLOGY_AWARE: 0,
-    Source.UNKNOWN: 1,
-    Source.SCHEDULER: 2,
-}
+_ORDER = {UNKNOWN_SOURCE: 1, SCHEDULER_SOURCE: 2}
 _BARRED = {scheduling.UNSCHEDULABLE: 1, scheduling.UNTOLERATED: 1, scheduling.NOT_SELECTED: 2}
-
-
-_SOURCE_ORDER = {source: position for position, source in enumerate(Source)}
 
 
 def _rank(one: NodeVerdict) -> tuple[bool, int, int]:
@@ -606,39 +521,20 @@ class _Group:
         self.count += len(names)
 
 
-def _importance(item: tuple[tuple[Source, str, Model | None], _Group]) -> tuple[Any, ...]:
+def _importance(item: tuple[tuple[str, str, str | None], _Group]) -> tuple[Any, ...]:
     """What reasons are sorted by: who says so, for how many nodes, and how near one of them comes."""
     (source, reason, model), group = item
-    barred = _BARRED.get(reason, 0) if source is Source.SCHEDULER else 0
-    return _ORDER[source], barred, -group.count, -group.closeness, _SOURCE_ORDER[source], reason, model or ""
+    barred = _BARRED.get(reason, 0) if source == SCHEDULER_SOURCE else 0
+    order = _ORDER.get(source, 0)
+    return order, barred, -group.count, -group.closeness, source != SOURCE, source, reason, model or ""
 
 
 def _told(one: NodeVerdict, group: _Group) -> tuple[str, str, tuple[tuple[str, str], ...]]:
     """Return what the nearest node lacks in one sentence, in a few words, and who holds it there."""
     node = group.node
     if one.rejection is not None:
-        found = explain(one.rejection)
-        brief = "; ".join(map(str, found.shortages)) or found.shortfall
-        ends_with_zones = _ENDS_WITH_ZONES.search(found.shortfall)
-        sentence = f"{found.shortfall} of {node}" if ends_with_zones else f"{found.shortfall} ({node})"
-        return sentence, brief, found.holders[:_MOST_HOLDERS]
+        return one.rejection.shortfall(node)
     if one.standing is Standing.EXCLUDED and one.sentence:
         nearest = f", the nearest of {group.count} nodes" if group.count > 1 else ""
         return f"{one.sentence} on {node}{nearest}", one.sentence, ()
     return one.sentence, one.sentence, ()
-
-
-def _closeness(pod: Pod, node: Node) -> float:
-    """Tell nodes that nearly fit from those that do not by far, cheaply; the explanation is exact."""
-    reading = node.kubelet.reading(pod)
-    whole: tuple[Demand, ...] = (reading.total,)
-    free = fragmentation.room(node)
-    shares = [1.0]
-    for demand in whole if node.config.topology_manager_scope == SCOPE_POD else reading.demands:
-        needs = {**dict(demand.limits), **dict(demand.memory or ()), CPU: demand.cpus}
-        shares.extend(
-            max(zones.values(), default=0) / needs[name]
-            for name, zones in free.items()
-            if needs.get(name, 0) > 0
-        )
-    return min(shares)

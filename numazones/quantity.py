@@ -51,15 +51,15 @@ class Quantity:
     """Written with a decimal exponent (1e3)."""
 
     def value(self) -> int:
-        """The amount in whole units, rounded away from zero."""
+        """Return the amount in whole units, rounded away from zero."""
         return self.integer if self.integer is not None else whole(self.nanos)
 
     def milli(self) -> int:
-        """The amount in thousandths, rounded away from zero."""
+        """Return the amount in thousandths, rounded away from zero."""
         return _divide_away_from_zero(self.nanos, _MICRO)
 
     def as_int(self) -> int | None:
-        """The amount where the kubelet's conversion to int64 succeeds, else None."""
+        """Return the amount where the kubelet's conversion to int64 succeeds, else None."""
         return self.integer
 
     def __add__(self, other: "Quantity") -> "Quantity":
@@ -69,7 +69,7 @@ class Quantity:
         return Quantity(nanos, nanos // _NANO if plain else None, form.binary, form.exponent)
 
     def canonical(self) -> str:
-        """The text that the Kubernetes API stores: no fraction, the largest unit that divides the amount.
+        """Return the text that the Kubernetes API stores: no fraction, the largest unit that divides it.
 
         Binary units count whole ones, rounded away from zero, from 1024 on.
         """
@@ -91,7 +91,7 @@ ZERO = Quantity(0, 0)
 
 
 def whole(nanos: int) -> int:
-    """An amount in units of 10**-9 in whole units, rounded away from zero."""
+    """Return nano units in whole units, rounded away from zero."""
     return _divide_away_from_zero(nanos, _NANO)
 
 
@@ -101,11 +101,11 @@ def parse(text: object) -> Quantity:
     Raises:
         InvalidQuantity: the text is not a number with an optional known suffix.
     """
-    return _parsed(text if isinstance(text, str) else str(text))
+    return _parse_text(text if isinstance(text, str) else str(text))
 
 
 @lru_cache(maxsize=4096)  # the same few amounts come again and again, with every pod of a template
-def _parsed(text: str) -> Quantity:
+def _parse_text(text: str) -> Quantity:
     match = _TEXT.fullmatch(text.strip())
     if match is None or not (match[2] or match[3]):
         raise InvalidQuantity(

@@ -17,7 +17,7 @@ def effective_requests(body: Mapping[str, Any]) -> dict[str, int]:
     """Return what the scheduler counts for a core/v1 Pod; cpu in milli-CPUs, others in whole units.
 
     While a pod is being resized in place, the larger of what it asks for and what it was given counts;
-    a wish that the kubelet called infeasible does not.
+    a resize that the kubelet calls infeasible does not.
 
     Raises:
         numazones.quantity.InvalidQuantity: an amount is not a quantity.
@@ -28,12 +28,12 @@ def effective_requests(body: Mapping[str, Any]) -> dict[str, int]:
         for condition in status.get("conditions") or ()
     )
     total: dict[str, int] = {}
-    resized = _resized(status.get("containerStatuses"))
+    resized = _resize_statuses(status.get("containerStatuses"))
     for container in spec.get("containers") or ():
         _add(total, _container_requests(container, resized, infeasible=infeasible))
     sidecars: dict[str, int] = {}
     largest: dict[str, int] = {}
-    resized = _resized(status.get("initContainerStatuses"))
+    resized = _resize_statuses(status.get("initContainerStatuses"))
     for container in spec.get("initContainers") or ():
         if container.get("restartPolicy") == "Always":
             requests = _container_requests(container, resized, infeasible=infeasible)
@@ -67,7 +67,7 @@ def amount(resource: str, text: str | int) -> int:
     return parsed.milli() if resource == CPU else parsed.value()
 
 
-def _resized(statuses: Iterable[Mapping[str, Any]] | None) -> dict[str, Mapping[str, Any]]:
+def _resize_statuses(statuses: Iterable[Mapping[str, Any]] | None) -> dict[str, Mapping[str, Any]]:
     return {status.get("name", ""): status for status in statuses or () if status.get("resources")}
 
 

@@ -1,6 +1,6 @@
 """Which nodes the default scheduler could choose for a pod, and every reason why it could not.
 
-Before the kubelet has its say, the scheduler filters. These are its filters that concern a node alone
+Before the kubelet decides, the scheduler filters nodes. These are its filters that concern a node alone
 (kube-scheduler 1.36: NodeUnschedulable, TaintToleration, NodeAffinity, NodeResourcesFit), in its order and
 with its words, so that a reason here reads like the events people know. Unlike the scheduler, which stops
 at the first filter that fails, all failing reasons are returned. Filters that look at other pods or at
@@ -26,7 +26,7 @@ _KEEPS_AWAY = frozenset({"NoSchedule", "NoExecute"})
 
 @dataclass(frozen=True, slots=True)
 class Lack:
-    """A resource of which a node has not as much left as a pod asks for; cpu in milli-CPUs."""
+    """A resource of which a node has less left than a pod asks for; cpu in milli-CPUs."""
 
     resource: str
     asked: int
@@ -39,7 +39,7 @@ class Lack:
 
     @property
     def share(self) -> float:
-        """How much of what is asked for is there; 1 would be enough."""
+        """The part of the request that the node has; 1 would be enough."""
         return self.free / self.asked
 
     def __str__(self) -> str:
@@ -53,7 +53,7 @@ def obstacles(constraints: Constraints, requests: Mapping[str, int], node: Clust
 
 
 def placement_obstacles(constraints: Constraints, node: ClusterNode) -> tuple[str, ...]:
-    """Return the reasons that lie in cordons, taints, selectors and affinity."""
+    """Return the reasons from cordons, taints, selectors and affinity."""
     reasons = []
     if node.unschedulable and not constraints.tolerates(_UNSCHEDULABLE_TAINT):
         reasons.append(UNSCHEDULABLE)
@@ -65,7 +65,7 @@ def placement_obstacles(constraints: Constraints, node: ClusterNode) -> tuple[st
 
 
 def resource_obstacles(requests: Mapping[str, int], node: ClusterNode) -> tuple[str, ...]:
-    """Return the reasons that lie in pod slots and in allocatable resources not yet requested."""
+    """Return the reasons from pod slots and from allocatable resources not yet requested."""
     return tuple(lack.reason for lack in lacks(requests, node))
 
 

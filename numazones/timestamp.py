@@ -1,4 +1,4 @@
-"""Moments as the Kubernetes API writes them: metav1.Time in whole seconds, metav1.MicroTime in microseconds.
+"""Times as the Kubernetes API writes them: metav1.Time in whole seconds, metav1.MicroTime in microseconds.
 
 Both are RFC 3339 in UTC (``2026-01-31T08:00:00Z``) and sort as text.
 """

@@ -15,7 +15,7 @@ from prometheus_client.metrics import MetricWrapperBase
 
 from numazones_client import ClusterConfig
 from numazones_exporter.metrics import Metrics as ExporterMetrics
-from numazones_operator.metrics.registry import FiguresCollector
+from numazones_operator.metrics.registry import GaugeCollector
 from numazones_operator.options import Options
 from numazones_operator.process import Operator
 
@@ -97,9 +97,7 @@ def _of(registry: CollectorRegistry) -> Iterator[Registered]:
             yield from (_registered(family, labels) for family in families)
         else:
             shown = (
-                collector.figures.families()
-                if isinstance(collector, FiguresCollector)
-                else collector.collect()
+                collector.gauges.families() if isinstance(collector, GaugeCollector) else collector.collect()
             )
             for family in shown:
                 yield _registered(family, tuple(getattr(family, "_labelnames", ())))

@@ -19,7 +19,7 @@ from ssl import create_default_context
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from numazones_simulator.addresses import listening
+from numazones_apiserver.ports import listening_socket
 
 ASSETS = os.environ.get("KUBEBUILDER_ASSETS", "")
 _START_SECONDS = 120
@@ -144,7 +144,7 @@ def _wait_until_ready(url: str, authority: Path, token: str, log: Path) -> None:
 
 def _free_ports(count: int) -> list[int]:
     with ExitStack() as held:
-        sockets = [held.enter_context(listening("127.0.0.1")) for _ in range(count)]
+        sockets = [held.enter_context(listening_socket("127.0.0.1")) for _ in range(count)]
         return [each.getsockname()[1] for each in sockets]
 
 

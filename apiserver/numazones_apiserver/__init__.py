@@ -6,7 +6,7 @@ custom resources go; docs/reference/embedded-api-server.md says what it does and
 
 from numazones_apiserver.errors import ApiError
 from numazones_apiserver.faults import Fault, Faults
-from numazones_apiserver.server import ApiServer, NodeProxy, NotLoopbackError
+from numazones_apiserver.server import ApiServer, NodeProxy, NotLoopback
 from numazones_apiserver.writes import DeleteOptions, WriteOptions
 
 __all__ = [
@@ -16,6 +16,6 @@ __all__ = [
     "Fault",
     "Faults",
     "NodeProxy",
-    "NotLoopbackError",
+    "NotLoopback",
     "WriteOptions",
 ]

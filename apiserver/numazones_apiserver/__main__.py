@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from pathlib import Path
 
 import click
 
-from numazones_apiserver.server import ApiServer, NotLoopbackError
-from numazones_program.signals import ending_signals
+from numazones_apiserver.server import ApiServer, NotLoopback
 
 
 async def _serve(host: str, port: int, token: str, kubeconfig: Path | None) -> None:
-    ended = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in ending_signals():
-        loop.add_signal_handler(number, ended.set)
+    end = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup has SIGHUP ignored, and shall have its way
+            asyncio.get_running_loop().add_signal_handler(number, end.set)
     async with ApiServer(host=host, port=port, token=token) as server:
         click.echo(f"Serving the Kubernetes API on {server.url}")
         if kubeconfig is not None:
             click.echo(f"kubectl --kubeconfig {server.kubeconfig(kubeconfig)} get nodes")
-        await ended.wait()
+        await end.wait()
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -56,7 +56,7 @@ def main(host: str, port: int, token: str, kubeconfig: Path | None) -> None:
     """
     try:
         asyncio.run(_serve(host, port, token, kubeconfig))
-    except (NotLoopbackError, ValueError, OSError) as error:
+    except (NotLoopback, ValueError, OSError) as error:
         raise click.ClickException(str(error)) from error
 
 

@@ -1,4 +1,4 @@
-"""What a request brings along: its body, and the options of a write in its query."""
+"""The body of a request, and the options of a write in its query."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def read_body(request: web.Request, *, patch: bool = False) -> Any:
             with contextlib.suppress(orjson.JSONDecodeError):
                 return orjson.loads(raw)
         try:
-            return yaml.load(raw, Loader=_YAML_LOADER)  # noqa: S506 - a safe loader
+            return yaml.load(raw, Loader=_YAMLLoader)  # noqa: S506 - a safe loader
         except yaml.YAMLError as error:
             raise errors.bad_request(f"error decoding YAML: {error}") from error
     if media not in (JSON, "application/octet-stream", "text/plain") and not (patch and media in PATCHES):
@@ -45,15 +45,14 @@ async def read_body(request: web.Request, *, patch: bool = False) -> Any:
         raise errors.bad_request(f"couldn't decode the request's body as JSON: {error}") from error
 
 
-class _Timeless(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+class _YAMLLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
     """Reads YAML as JSON would be read: times stay text."""
 
 
-_Timeless.yaml_implicit_resolvers = {
+_YAMLLoader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
-_YAML_LOADER: Final = _Timeless
 
 
 def invalid_patch_option(field: str, message: str, *, forbidden: bool = False) -> ApiError:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from numazones.errors import NumazonesError
 from numazones.label_selector import InvalidSelector, LabelSelector
 from numazones_apiserver import errors
 from numazones_apiserver.errors import ApiError, Object
@@ -22,13 +23,13 @@ from numazones_apiserver.writes import DeleteOptions, Writes, check_precondition
 _DELETION_TIMEOUT: Final = 120
 """Seconds for which an evicted pod that is still there counts as gone."""
 _MANAGER: Final = "kube-controller-manager"
-_SEVERAL: Final = (
+_SEVERAL_BUDGETS: Final = (
     "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
 )
 _VIOLATES: Final = "Cannot evict pod as it would violate the pod's disruption budget."
 
 
-class UnknownScaleError(Exception):
+class UnknownScale(NumazonesError):
     """A pod's controller, whose scale a budget needs, does not exist."""
 
 
@@ -58,9 +59,9 @@ class Budgets:
 
     def in_namespace(self, namespace: str) -> list[Object]:
         """The budgets of a namespace."""
-        return [version.object for version in self._writes.shelf(self._kind).versions(namespace)]
+        return [version.object for version in self._writes.collection(self._kind).versions(namespace)]
 
-    def covering(self, pod: Object) -> Iterator[Object]:
+    def budgets_of(self, pod: Object) -> Iterator[Object]:
         """The budgets whose selector matches the pod."""
         labels = pod["metadata"].get("labels") or {}
         for budget in self.in_namespace(namespace_of(pod)):
@@ -84,18 +85,18 @@ class Budgets:
 
     def _status(self, budget: Object) -> Object:
         status = budget.get("status") or {}
-        pods = list(self._matching(budget))
-        disrupted = _still_disrupted(pods, status.get("disruptedPods") or {})
+        pods = list(self._pods_of(budget))
+        disrupted = _disrupted_pods(pods, status.get("disruptedPods") or {})
         healthy = sum(
             not pod["metadata"].get("deletionTimestamp") and name_of(pod) not in disrupted and is_ready(pod)
             for pod in pods
         )
         generation = budget["metadata"].get("generation", 0)
         try:
-            expected, desired = self._expected(budget["spec"], pods)
-        except UnknownScaleError as error:
+            expected, desired = self._expected_and_healthy(budget["spec"], pods)
+        except UnknownScale as error:
             failed = {**status, "disruptionsAllowed": 0, "observedGeneration": generation}
-            return _conditioned(failed, status, ("False", "SyncFailed", str(error)), generation)
+            return _with_condition(failed, status, ("False", "SyncFailed", str(error)), generation)
         allowed = max(healthy - desired, 0) if expected > 0 else 0
         result: Object = {
             "currentHealthy": healthy,
@@ -106,18 +107,18 @@ class Budgets:
         }
         if disrupted:
             result["disruptedPods"] = disrupted
-        return _conditioned(result, status, _verdict(allowed), generation)
+        return _with_condition(result, status, _verdict(allowed), generation)
 
-    def _matching(self, budget: Object) -> Iterator[Object]:
+    def _pods_of(self, budget: Object) -> Iterator[Object]:
         selector = _selector(budget)
         if selector is None:
             return
-        for version in self._writes.shelf(self._pods).versions(namespace_of(budget)):
+        for version in self._writes.collection(self._pods).versions(namespace_of(budget)):
             if selector.matches(version.object["metadata"].get("labels") or {}):
                 yield version.object
 
-    def _expected(self, spec: Object, pods: list[Object]) -> tuple[int, int]:
-        """How many pods there should be and how many of them must be healthy."""
+    def _expected_and_healthy(self, spec: Object, pods: list[Object]) -> tuple[int, int]:
+        """How many pods there should be, and how many of them must be healthy."""
         if "maxUnavailable" in spec:
             expected = self._scale(pods)
             return expected, max(expected - _share(spec["maxUnavailable"], expected), 0)
@@ -140,7 +141,7 @@ class Budgets:
     def _scale_of(self, reference: Object, pod: Object) -> int:
         kind = self._writes.registry.by_kind(reference["apiVersion"], reference["kind"])
         found = (
-            self._writes.shelf(kind).objects.get((namespace_of(pod), reference["name"]))
+            self._writes.collection(kind).objects.get((namespace_of(pod), reference["name"]))
             if kind is not None
             else None
         )
@@ -150,7 +151,7 @@ class Budgets:
             or found is None
             or found.object["metadata"]["uid"] != reference["uid"]
         ):
-            raise UnknownScaleError(f'found no controllers for pod "{name_of(pod)}"')
+            raise UnknownScale(f'found no controllers for pod "{name_of(pod)}"')
         return int((found.object.get("spec") or {}).get("replicas", 0))
 
     # --- eviction -----------------------------------------------------------------------------
@@ -159,14 +160,14 @@ class Budgets:
         """Delete a pod unless a budget forbids it; raises ApiError 404, 409, 429 or 500."""
         pod = self._writes.get(self._pods, namespace, name)
         if not self._is_unprotected(pod):
-            self._spend(pod, dry_run=options.dry_run)
+            self._decrement(pod, dry_run=options.dry_run)
         if not options.dry_run:
             check_preconditions(self._pods, pod["metadata"], options)
             pod = self._mark(pod)
             if options.resource_version:
                 version = pod["metadata"]["resourceVersion"]
                 options = DeleteOptions(options.grace, options.propagation, options.uid, version)
-        if (namespace, name) in self._writes.shelf(self._pods).objects:
+        if (namespace, name) in self._writes.collection(self._pods).objects:
             self._writes.delete(self._pods, namespace, name, options)
 
     @staticmethod
@@ -175,7 +176,7 @@ class Budgets:
         return phase in ("Succeeded", "Failed", "Pending") or bool(pod["metadata"].get("deletionTimestamp"))
 
     def _mark(self, pod: Object) -> Object:
-        """Tell on the pod that it is being evicted."""
+        """Say in the pod's conditions that it is being evicted."""
         target = {
             "type": "DisruptionTarget",
             "status": "True",
@@ -184,7 +185,7 @@ class Budgets:
             "lastTransitionTime": now(),
         }
 
-        def marked(live: Object) -> Object:
+        def with_target(live: Object) -> Object:
             status = live.get("status") or {}
             others = [one for one in status.get("conditions") or () if one.get("type") != "DisruptionTarget"]
             return {**live, "status": {**status, "conditions": [*others, target]}}
@@ -193,19 +194,19 @@ class Budgets:
             self._pods,
             namespace_of(pod),
             name_of(pod),
-            marked,
+            with_target,
             manager="kube-apiserver",
             subresource="status",
         )
 
-    def _spend(self, pod: Object, *, dry_run: bool) -> None:
+    def _decrement(self, pod: Object, *, dry_run: bool) -> None:
         """Take one disruption from the pod's budget; raises ApiError 429 when there is none left."""
-        covering = [self.refresh(budget) for budget in self.covering(pod)]
-        if len(covering) > 1:
-            raise errors.internal(_SEVERAL)
-        if not covering:
+        budgets = [self.refresh(budget) for budget in self.budgets_of(pod)]
+        if len(budgets) > 1:
+            raise errors.internal(_SEVERAL_BUDGETS)
+        if not budgets:
             return
-        budget = covering[0]
+        budget = budgets[0]
         status = budget["status"]
         if not is_ready(pod):
             policy = budget["spec"].get("unhealthyPodEvictionPolicy")
@@ -219,7 +220,7 @@ class Budgets:
         disrupted = {**(status.get("disruptedPods") or {}), name_of(pod): now()}
         spent = {**status, "disruptionsAllowed": left, "disruptedPods": disrupted}
         if not left:
-            spent = _conditioned(spent, status, _verdict(left), status["observedGeneration"])
+            spent = _with_condition(spent, status, _verdict(left), status["observedGeneration"])
         self._writes.edit(
             self._kind,
             namespace_of(budget),
@@ -267,7 +268,7 @@ def _share(amount: Any, total: int) -> int:
     return int(amount)
 
 
-def _still_disrupted(pods: list[Object], disrupted: Object) -> Object:
+def _disrupted_pods(pods: list[Object], disrupted: Object) -> Object:
     here = {name_of(pod) for pod in pods if not pod["metadata"].get("deletionTimestamp")}
     kept = {}
     for name, since in disrupted.items():
@@ -285,7 +286,7 @@ def _verdict(allowed: int) -> tuple[str, str, str]:
     return ("True", "SufficientPods", "") if allowed > 0 else ("False", "InsufficientPods", "")
 
 
-def _conditioned(status: Object, before: Object, verdict: tuple[str, str, str], generation: int) -> Object:
+def _with_condition(status: Object, before: Object, verdict: tuple[str, str, str], generation: int) -> Object:
     """The status with its DisruptionAllowed condition; its time changes when the answer does."""
     answer, reason, message = verdict
     known = {one["type"]: one for one in before.get("conditions") or ()}

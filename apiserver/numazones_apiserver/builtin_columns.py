@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from numazones_apiserver.errors import Object
 from numazones_apiserver.kinds import Column
+from numazones_apiserver.selectors import selector_text
 from numazones_apiserver.tables import (
     NONE,
     UNKNOWN,
@@ -45,30 +46,11 @@ def _field(*path: str, default: Any = "") -> Cell:
     return lambda obj: get(obj, *path, default=default)
 
 
-def _selector_text(selector: Any) -> str:
-    if not selector:
-        return NONE
-    labels = selector.get("matchLabels", selector) if isinstance(selector, Mapping) else {}
-    parts = [f"{key}={value}" for key, value in sorted(labels.items()) if isinstance(value, str)]
-    for one in selector.get("matchExpressions") or ():
-        values = ",".join(sorted(one.get("values") or ()))
-        match one["operator"]:
-            case "In":
-                parts.append(f"{one['key']} in ({values})")
-            case "NotIn":
-                parts.append(f"{one['key']} notin ({values})")
-            case "Exists":
-                parts.append(one["key"])
-            case _:
-                parts.append(f"!{one['key']}")
-    return ",".join(parts) or NONE
-
-
 def _selector(*path: str) -> Cell:
-    return lambda obj: _selector_text(get(obj, *path))
+    return lambda obj: selector_text(get(obj, *path, default={})) or NONE
 
 
-def _joined(*path: str, keys: tuple[str, ...], default: str) -> Cell:
+def _reference(*path: str, keys: tuple[str, ...], default: str) -> Cell:
     """Members of an object that refers to another, the default where it is absent."""
     return lambda obj: (
         "/".join(get(obj, *path, key, default="") for key in keys) if get(obj, *path) else default
@@ -106,12 +88,12 @@ def _condition(obj: Object, kind: str) -> str:
     return next((one.get("status", "") for one in conditions if one.get("type") == kind), "")
 
 
-def _restartable(pod: Object) -> set[str]:
+def _sidecars(pod: Object) -> set[str]:
     containers = get(pod, "spec", "initContainers", default=[])
     return {one["name"] for one in containers if one.get("restartPolicy") == "Always"}
 
 
-def _ended(state: Object, prefix: str = "") -> str:
+def _end_reason(state: Object, prefix: str = "") -> str:
     if state.get("reason"):
         return f"{prefix}{state['reason']}"
     if state.get("signal"):
@@ -119,9 +101,9 @@ def _ended(state: Object, prefix: str = "") -> str:
     return f"{prefix}ExitCode:{state.get('exitCode', 0)}"
 
 
-def _initializing(pod: Object) -> str:
+def _init_status(pod: Object) -> str:
     """What the first unfinished init container is doing, "" when all are done."""
-    sidecars = _restartable(pod)
+    sidecars = _sidecars(pod)
     total = len(get(pod, "spec", "initContainers", default=[]))
     for at, one in enumerate(get(pod, "status", "initContainerStatuses", default=[])):
         ended, waiting = get(one, "state", "terminated"), get(one, "state", "waiting", default={})
@@ -130,7 +112,7 @@ def _initializing(pod: Object) -> str:
         if one.get("name") in sidecars and one.get("started"):
             continue
         if ended is not None:
-            return _ended(ended, "Init:")
+            return _end_reason(ended, "Init:")
         if waiting.get("reason") not in (None, "", "PodInitializing"):
             return f"Init:{waiting['reason']}"
         return f"Init:{at}/{total}"
@@ -138,7 +120,7 @@ def _initializing(pod: Object) -> str:
 
 
 def _is_past_init(pod: Object) -> bool:
-    return not _initializing(pod) or _condition(pod, "Initialized") == "True"
+    return not _init_status(pod) or _condition(pod, "Initialized") == "True"
 
 
 def _container_reason(pod: Object, reason: str) -> str:
@@ -148,7 +130,7 @@ def _container_reason(pod: Object, reason: str) -> str:
         if waiting.get("reason"):
             reason = waiting["reason"]
         elif ended is not None:
-            reason = _ended(ended)
+            reason = _end_reason(ended)
             if ended.get("exitCode", 0) != 0:
                 failed = reason
         elif one.get("ready") and get(one, "state", "running") is not None:
@@ -169,7 +151,7 @@ def pod_status(pod: Object) -> str:
         for one in get(pod, "status", "conditions", default=[])
     )
     reason = "SchedulingGated" if gated else reason
-    reason = _initializing(pod) or reason
+    reason = _init_status(pod) or reason
     if _is_past_init(pod):
         reason = _container_reason(pod, reason)
     if pod["metadata"].get("deletionTimestamp"):
@@ -181,7 +163,7 @@ def pod_status(pod: Object) -> str:
 
 
 def _pod_ready(pod: Object) -> str:
-    sidecars = _restartable(pod)
+    sidecars = _sidecars(pod)
     ready = sum(
         1
         for one in get(pod, "status", "initContainerStatuses", default=[])
@@ -197,7 +179,7 @@ def _pod_ready(pod: Object) -> str:
 
 
 def _pod_restarts(pod: Object) -> str:
-    sidecars = _restartable(pod)
+    sidecars = _sidecars(pod)
     init = get(pod, "status", "initContainerStatuses", default=[])
     if _is_past_init(pod):
         counted = [one for one in init if one.get("name") in sidecars]
@@ -327,7 +309,7 @@ def _claim_status(claim: Object) -> str:
     return "Terminating" if leaves else get(claim, "status", "phase", default="")
 
 
-def _bound_role(binding: Object) -> str:
+def _role_reference(binding: Object) -> str:
     role = binding.get("roleRef") or {}
     return f"{role.get('kind', '')}/{role.get('name', '')}"
 
@@ -345,7 +327,7 @@ def _subjects(kind: str) -> Cell:
 def _binding_columns() -> tuple[Column, ...]:
     return (
         name_column(),
-        Column("Role", _bound_role),
+        Column("Role", _role_reference),
         age_column(),
         _wide("Users", _subjects("User")),
         _wide("Groups", _subjects("Group")),
@@ -427,7 +409,7 @@ COLUMNS: Final[dict[str, tuple[Column, ...]]] = {
         Column("Access Modes", _access_modes("spec", "accessModes")),
         Column("Reclaim Policy", _field("spec", "persistentVolumeReclaimPolicy")),
         Column("Status", _claim_status),
-        Column("Claim", _joined("spec", "claimRef", keys=("namespace", "name"), default="")),
+        Column("Claim", _reference("spec", "claimRef", keys=("namespace", "name"), default="")),
         Column("StorageClass", _field("spec", "storageClassName")),
         Column("VolumeAttributesClass", _field("spec", "volumeAttributesClassName", default=_UNSET)),
         Column("Reason", _field("status", "reason")),
@@ -494,7 +476,7 @@ COLUMNS: Final[dict[str, tuple[Column, ...]]] = {
     "ClusterRoleBinding": _binding_columns(),
     "ValidatingAdmissionPolicy": _with_age(
         _integer("Validations", lambda obj: len(get(obj, "spec", "validations", default=[]))),
-        Column("ParamKind", _joined("spec", "paramKind", keys=("apiVersion", "kind"), default=_UNSET)),
+        Column("ParamKind", _reference("spec", "paramKind", keys=("apiVersion", "kind"), default=_UNSET)),
     ),
     "ValidatingAdmissionPolicyBinding": _with_age(
         Column("PolicyName", _field("spec", "policyName")),

@@ -70,13 +70,13 @@ def _namespace(obj: Object) -> Object:
 
 
 def _spec_defaults(**values: Any) -> Callable[[Object], Object]:
-    def filled(obj: Object) -> Object:
+    def with_defaults(obj: Object) -> Object:
         given = {
             key: value for key, value in (obj.get("spec") or {}).items() if value != {} or key not in values
         }
         return {**obj, "spec": {**values, **given}}
 
-    return filled
+    return with_defaults
 
 
 def _top_defaults(**values: Any) -> Callable[[Object], Object]:
@@ -86,7 +86,7 @@ def _top_defaults(**values: Any) -> Callable[[Object], Object]:
 def _limit_range(obj: Object) -> Object:
     """Limits for containers default to the most that is admitted, requests to limits, then to the least."""
 
-    def filled(item: Object) -> Object:
+    def with_defaults(item: Object) -> Object:
         if item.get("type") != "Container":
             return item
         limits = {**(item.get("max") or {}), **(item.get("default") or {})}
@@ -94,7 +94,7 @@ def _limit_range(obj: Object) -> Object:
         found = {"default": limits, "defaultRequest": requests}
         return {**item, **{name: amounts for name, amounts in found.items() if amounts}}
 
-    items = [filled(item) for item in get(obj, "spec", "limits", default=[])]
+    items = [with_defaults(item) for item in get(obj, "spec", "limits", default=[])]
     return {**obj, "spec": {**(obj.get("spec") or {}), "limits": items}}
 
 
@@ -487,10 +487,10 @@ _SCALE: Final = {
 def _columns_of_new_events() -> tuple[Column, ...]:
     """The columns of core/v1 events, read from their newer form."""
 
-    def reading(cell: Callable[[Object], Any]) -> Callable[[Object], Any]:
+    def of_core_event(cell: Callable[[Object], Any]) -> Callable[[Object], Any]:
         return lambda obj: cell(event_to_core(obj))
 
-    return tuple(replace(column, cell=reading(column.cell)) for column in columns_of("Event"))
+    return tuple(replace(column, cell=of_core_event(column.cell)) for column in columns_of("Event"))
 
 
 def _kind(group: str, kind: str, cells: Iterable[str], strategy: Strategy) -> Kind:
@@ -512,7 +512,7 @@ def _kind(group: str, kind: str, cells: Iterable[str], strategy: Strategy) -> Ki
         subresources=frozenset(subresources),
         selectable={**metadata_fields(namespaced=namespaced), **_SELECTABLE.get((group, kind), {})},
         generations=counted == "counted",
-        shelf=("", "events") if in_two_groups else (group, plural),
+        collection=("", "events") if in_two_groups else (group, plural),
         from_storage=event_to_new if in_two_groups else None,
         to_storage=event_to_core if in_two_groups else None,
         scale=_SCALE if "scale" in subresources else None,

@@ -17,11 +17,11 @@ from numazones_apiserver import custom_kinds
 from numazones_apiserver.budgets import Budgets
 from numazones_apiserver.errors import ApiError, Object
 from numazones_apiserver.kinds import Kind
-from numazones_apiserver.store import Key, Record, Shelf
+from numazones_apiserver.store import Collection, Key, Record
 from numazones_apiserver.tables import instant
 from numazones_apiserver.writes import FOREGROUND, ORPHAN, DeleteOptions, Writes
 
-Place = tuple[Shelf, Key]
+Place = tuple[Collection, Key]
 _EVENT_TTL: Final = timedelta(hours=1)
 _HOUSEKEEPING_SECONDS: Final = 30.0
 _GARBAGE: Final = "garbage-collector"
@@ -48,7 +48,7 @@ class Controllers:
                     await self._wake.wait()
             if not self._wake.is_set():
                 self._forget_old_events()
-                self._stale_budgets.update(dict.fromkeys(self._budget_shelf().objects))
+                self._stale_budgets.update(dict.fromkeys(self._budget_collection().objects))
             self._wake.clear()
             await self.settle()
 
@@ -64,7 +64,7 @@ class Controllers:
             else:
                 key = next(iter(self._stale_budgets))
                 del self._stale_budgets[key]
-                found = self._budget_shelf().objects.get(key)
+                found = self._budget_collection().objects.get(key)
                 if found is not None:
                     with contextlib.suppress(ApiError):
                         self._budgets.refresh(found.object)
@@ -72,26 +72,26 @@ class Controllers:
 
     # --- noticing -----------------------------------------------------------------------------
 
-    def _soon(self, act: Callable[[], None]) -> None:
+    def _schedule(self, act: Callable[[], None]) -> None:
         self._due.append(act)
         self._wake.set()
 
-    def _notice(self, shelf: Shelf, record: Record) -> None:
+    def _notice(self, collection: Collection, record: Record) -> None:
         before = record.before.object if record.before is not None else None
         after = record.after.object
-        place = (shelf, record.key)
+        place = (collection, record.key)
         gone = record.type == "DELETED"
         self._index(place, before, None if gone else after)
         if gone:
             self._uids.pop(after["metadata"]["uid"], None)
-            self._notice_gone(place, after)
+            self._notice_deletion(place, after)
         elif after["metadata"].get("deletionTimestamp"):
-            self._soon(lambda: self._finish(shelf, record.key))
+            self._schedule(lambda: self._finish(collection, record.key))
         elif after["metadata"].get("ownerReferences"):
-            self._soon(lambda: self._collect(shelf, record.key))
-        if shelf.group == "apiextensions.k8s.io" and shelf.plural == "customresourcedefinitions":
+            self._schedule(lambda: self._collect(collection, record.key))
+        if collection.group == "apiextensions.k8s.io" and collection.plural == "customresourcedefinitions":
             self._serve(before, None if gone else after)
-        self._notice_budgets(shelf, record.key)
+        self._notice_budgets(collection, record.key)
 
     def _index(self, place: Place, before: Object | None, after: Object | None) -> None:
         """Keep who is owned by whom."""
@@ -108,51 +108,53 @@ class Controllers:
         if after is not None:
             self._uids[after["metadata"]["uid"]] = place
 
-    def _notice_gone(self, place: Place, obj: Object) -> None:
-        for shelf, key in list(self._dependents.get(obj["metadata"]["uid"], ())):
-            self._soon(lambda shelf=shelf, key=key: self._collect(shelf, key))  # type: ignore[misc]
+    def _notice_deletion(self, place: Place, obj: Object) -> None:
+        for collection, key in list(self._dependents.get(obj["metadata"]["uid"], ())):
+            self._schedule(lambda collection=collection, key=key: self._collect(collection, key))  # type: ignore[misc]
         for reference in obj["metadata"].get("ownerReferences") or ():
             owner = self._uids.get(reference.get("uid", ""))
             if owner is not None:
-                self._soon(lambda owner=owner: self._finish(*owner))  # type: ignore[misc]
+                self._schedule(lambda owner=owner: self._finish(*owner))  # type: ignore[misc]
         namespace = place[1][0]
         if namespace:
-            found = self._writes.store.shelf("", "namespaces").objects.get(("", namespace))
+            found = self._writes.store.collection("", "namespaces").objects.get(("", namespace))
             if found is not None and found.object["metadata"].get("deletionTimestamp"):
-                self._soon(lambda: self._finish(self._writes.store.shelf("", "namespaces"), ("", namespace)))
+                self._schedule(
+                    lambda: self._finish(self._writes.store.collection("", "namespaces"), ("", namespace))
+                )
         definition = self._definition(place[0])
         if definition is not None and definition["metadata"].get("deletionTimestamp"):
             name = definition["metadata"]["name"]
-            self._soon(lambda: self._finish(self._definitions(), ("", name)))
+            self._schedule(lambda: self._finish(self._definitions(), ("", name)))
 
-    def _notice_budgets(self, shelf: Shelf, key: Key) -> None:
-        name = (shelf.group, shelf.plural)
-        if name == ("", "pods") or (shelf.group == "apps" and shelf.plural != "daemonsets"):
-            for budget in self._budget_shelf().in_namespace(key[0]):
+    def _notice_budgets(self, collection: Collection, key: Key) -> None:
+        name = (collection.group, collection.plural)
+        if name == ("", "pods") or (collection.group == "apps" and collection.plural != "daemonsets"):
+            for budget in self._budget_collection().in_namespace(key[0]):
                 self._stale_budgets[budget] = None
                 self._wake.set()
         elif name == ("policy", "poddisruptionbudgets"):
             self._stale_budgets[key] = None
             self._wake.set()
 
-    def _budget_shelf(self) -> Shelf:
-        return self._writes.store.shelf("policy", "poddisruptionbudgets")
+    def _budget_collection(self) -> Collection:
+        return self._writes.store.collection("policy", "poddisruptionbudgets")
 
-    def _definitions(self) -> Shelf:
-        return self._writes.store.shelf("apiextensions.k8s.io", "customresourcedefinitions")
+    def _definitions(self) -> Collection:
+        return self._writes.store.collection("apiextensions.k8s.io", "customresourcedefinitions")
 
-    def _definition(self, shelf: Shelf) -> Object | None:
-        found = self._definitions().objects.get(("", f"{shelf.plural}.{shelf.group}"))
+    def _definition(self, collection: Collection) -> Object | None:
+        found = self._definitions().objects.get(("", f"{collection.plural}.{collection.group}"))
         return found.object if found is not None else None
 
     # --- acting -------------------------------------------------------------------------------
 
-    def _kind(self, shelf: Shelf) -> Kind | None:
-        return self._writes.registry.by_shelf((shelf.group, shelf.plural))
+    def _kind(self, collection: Collection) -> Kind | None:
+        return self._writes.registry.by_collection((collection.group, collection.plural))
 
-    def _collect(self, shelf: Shelf, key: Key) -> None:
+    def _collect(self, collection: Collection, key: Key) -> None:
         """Delete a dependent all of whose owners are gone; drop references to those that are."""
-        kind, version = self._kind(shelf), shelf.objects.get(key)
+        kind, version = self._kind(collection), collection.objects.get(key)
         if kind is None or version is None:
             return
         references = version.object["metadata"].get("ownerReferences") or []
@@ -179,9 +181,9 @@ class Controllers:
     def _edit(self, kind: Kind, key: Key, change: Callable[[Object], Object]) -> None:
         self._writes.edit(kind, *key, change, manager=_GARBAGE)
 
-    def _finish(self, shelf: Shelf, key: Key) -> None:
+    def _finish(self, collection: Collection, key: Key) -> None:
         """Go on with a deletion that waits for something."""
-        kind, version = self._kind(shelf), shelf.objects.get(key)
+        kind, version = self._kind(collection), collection.objects.get(key)
         if kind is None or version is None:
             return
         obj = version.object
@@ -193,59 +195,61 @@ class Controllers:
             self._orphan(kind, key, metadata["uid"])
         elif FOREGROUND in finalizers:
             self._delete_dependents_first(kind, key, metadata["uid"])
-        if shelf.group == "" and shelf.plural == "namespaces":
+        if collection.group == "" and collection.plural == "namespaces":
             self._empty_namespace(kind, key)
         elif custom_kinds.CLEANUP in finalizers:
             self._empty_definition(kind, key, obj)
 
     def _orphan(self, kind: Kind, key: Key, uid: str) -> None:
-        for shelf, dependent in list(self._dependents.get(uid, ())):
-            dependent_kind = self._kind(shelf)
-            if dependent_kind is not None and dependent in shelf.objects:
+        for collection, dependent in list(self._dependents.get(uid, ())):
+            dependent_kind = self._kind(collection)
+            if dependent_kind is not None and dependent in collection.objects:
                 self._edit(dependent_kind, dependent, lambda live: _without_owner(live, uid))
         self._edit(kind, key, lambda live: _without_finalizer(live, ORPHAN))
 
     def _delete_dependents_first(self, kind: Kind, key: Key, uid: str) -> None:
-        for shelf, dependent in list(self._dependents.get(uid, ())):
-            dependent_kind, version = self._kind(shelf), shelf.objects.get(dependent)
+        for collection, dependent in list(self._dependents.get(uid, ())):
+            dependent_kind, version = self._kind(collection), collection.objects.get(dependent)
             if dependent_kind is not None and version is not None:
                 metadata = version.object["metadata"]
                 if not metadata.get("deletionTimestamp"):
                     options = DeleteOptions(propagation="Foreground", uid=metadata["uid"])
                     self._writes.delete(dependent_kind, *dependent, options)
-        if not any(_blocks(shelf, dependent, uid) for shelf, dependent in self._dependents.get(uid, ())):
+        if not any(
+            _blocks(collection, dependent, uid) for collection, dependent in self._dependents.get(uid, ())
+        ):
             self._edit(kind, key, lambda live: _without_finalizer(live, FOREGROUND))
 
     def _empty_namespace(self, kind: Kind, key: Key) -> None:
         """Delete what is in a namespace; when nothing is left, let the namespace go."""
         name = key[1]
         left = 0
-        for shelf in self._writes.store.shelves():
-            content = self._kind(shelf)
+        for collection in self._writes.store.collections():
+            content = self._kind(collection)
             if content is None or not content.namespaced:
                 continue
-            for inner in shelf.in_namespace(name):
-                version = shelf.objects.get(inner)
+            for inner in collection.in_namespace(name):
+                version = collection.objects.get(inner)
                 if version is not None and not version.object["metadata"].get("deletionTimestamp"):
                     self._writes.delete(content, *inner, DeleteOptions(propagation="Background"))
-            left += len(shelf.in_namespace(name))
-        if not left and key in self._writes.shelf(kind).objects:
+            left += len(collection.in_namespace(name))
+        if not left and key in self._writes.collection(kind).objects:
             self._writes.finalize(kind, name)
 
     def _empty_definition(self, kind: Kind, key: Key, definition: Object) -> None:
         """Delete the custom resources of a definition; when none are left, let the definition go."""
         spec = definition["spec"]
-        shelf = self._writes.store.shelf(spec["group"], spec["names"]["plural"])
-        content = self._kind(shelf)
-        for inner in list(shelf.order):
-            version = shelf.objects.get(inner)
+        collection = self._writes.store.collection(spec["group"], spec["names"]["plural"])
+        content = self._kind(collection)
+        for inner in list(collection.order):
+            version = collection.objects.get(inner)
             if (
                 content is not None
                 and version is not None
                 and not version.object["metadata"].get("deletionTimestamp")
             ):
                 self._writes.delete(content, *inner, DeleteOptions(propagation="Background"))
-        if not shelf.order:
+        if not collection.order:
             self._edit(kind, key, lambda live: _without_finalizer(live, custom_kinds.CLEANUP))
 
     def _serve(self, before: Object | None, after: Object | None) -> None:
@@ -257,14 +261,14 @@ class Controllers:
                 self._writes.registry.add(kind)
 
     def _forget_old_events(self) -> None:
-        shelf = self._writes.store.shelf("", "events")
+        collection = self._writes.store.collection("", "events")
         horizon = datetime.now(UTC) - _EVENT_TTL
-        for key in list(shelf.order):
-            obj = shelf.objects[key].object
+        for key in list(collection.order):
+            obj = collection.objects[key].object
             seen = instant((obj.get("series") or {}).get("lastObservedTime") or obj.get("lastTimestamp"))
             seen = seen or instant(obj.get("eventTime")) or instant(obj["metadata"].get("creationTimestamp"))
             if seen is not None and seen < horizon:
-                self._writes.store.delete(shelf, key)
+                self._writes.store.delete(collection, key)
 
 
 def _owner_uids(obj: Object | None) -> set[str]:
@@ -273,9 +277,9 @@ def _owner_uids(obj: Object | None) -> set[str]:
     return {one.get("uid", "") for one in obj["metadata"].get("ownerReferences") or ()}
 
 
-def _blocks(shelf: Shelf, key: Key, uid: str) -> bool:
+def _blocks(collection: Collection, key: Key, uid: str) -> bool:
     """Whether a dependent is still there and holds its owner back."""
-    version = shelf.objects.get(key)
+    version = collection.objects.get(key)
     owners = version.object["metadata"].get("ownerReferences") or () if version is not None else ()
     return any(one.get("uid") == uid and one.get("blockOwnerDeletion") for one in owners)
 

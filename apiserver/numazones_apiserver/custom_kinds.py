@@ -10,11 +10,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from numazones_apiserver import definitions, errors, jsonpath
+from numazones import jsonpath
+from numazones_apiserver import definitions, errors
 from numazones_apiserver.builtin_kinds import metadata_fields
 from numazones_apiserver.errors import FieldError, Object
 from numazones_apiserver.kinds import Kind
-from numazones_apiserver.schema import Schema, compile_schema, evaluated, validate
+from numazones_apiserver.schema import Schema, compile_schema, is_evaluated, validate
 from numazones_apiserver.tables import custom_columns
 
 _TYPES: Final = ("array", "boolean", "integer", "number", "object", "string")
@@ -48,7 +49,7 @@ class CustomStrategy:
         return {**result, "status": obj["status"]} if "status" in obj else result
 
     def check(self, obj: Object, old: Object | None) -> Iterator[FieldError]:
-        """The schema says it all."""
+        """The schema says all there is to check."""
         del obj, old
         yield from ()
 
@@ -67,7 +68,7 @@ def _root_schema(source: Mapping[str, Any]) -> Schema:
 
 
 def _openapi(source: Mapping[str, Any], kind: Mapping[str, str]) -> Object:
-    described = definitions.published()[definitions.names()["", "v1", "Pod"]]["properties"]
+    described = definitions.by_name()[definitions.names()["", "v1", "Pod"]]["properties"]
     properties = {
         "apiVersion": definitions.openapi(described["apiVersion"]),
         "kind": definitions.openapi(described["kind"]),
@@ -97,7 +98,7 @@ def _kind(definition: Object, version: Mapping[str, Any]) -> Kind:
     api_version = f"{spec['group']}/{version['name']}"
     fields = metadata_fields(namespaced=namespaced)
     for one in version.get("selectableFields") or ():
-        fields[one["jsonPath"].removeprefix(".")] = _selected(one["jsonPath"])
+        fields[one["jsonPath"].removeprefix(".")] = _field_reader(one["jsonPath"])
     several = len(spec["versions"]) > 1
     storage = next(one["name"] for one in spec["versions"] if one.get("storage"))
     return Kind(
@@ -116,7 +117,7 @@ def _kind(definition: Object, version: Mapping[str, Any]) -> Kind:
         selectable=fields,
         custom=True,
         list_kind=names["listKind"],
-        shelf=(spec["group"], names["plural"]),
+        collection=(spec["group"], names["plural"]),
         from_storage=(lambda obj: {**obj, "apiVersion": api_version}) if several else None,
         to_storage=(lambda obj: {**obj, "apiVersion": f"{spec['group']}/{storage}"}) if several else None,
         openapi=lambda: _openapi(source, identity),
@@ -124,7 +125,7 @@ def _kind(definition: Object, version: Mapping[str, Any]) -> Kind:
     )
 
 
-def _selected(path: str) -> Any:
+def _field_reader(path: str) -> Any:
     def read(obj: Object) -> str:
         found = jsonpath.find(obj, path)
         value = found[0] if found else ""
@@ -144,13 +145,13 @@ class DefinitionStrategy:
         obj = _with_defaults(obj)
         return {
             **{key: value for key, value in obj.items() if key != "status"},
-            "status": established(obj, None),
+            "status": definition_status(obj, None),
         }
 
     def for_update(self, obj: Object, old: Object) -> Object:
         """The status follows the names and versions."""
         obj = _with_defaults(obj)
-        return {**obj, "status": established(obj, old)}
+        return {**obj, "status": definition_status(obj, old)}
 
     def for_status(self, obj: Object, old: Object) -> Object:
         """Only the status."""
@@ -195,8 +196,8 @@ def _with_defaults(obj: Object) -> Object:
     return {**obj, "spec": {"conversion": {"strategy": "None"}, **spec, "names": names}}
 
 
-def established(obj: Object, old: Object | None) -> Object:
-    """The status of an accepted definition; times stay those of the first acceptance."""
+def definition_status(obj: Object, old: Object | None) -> Object:
+    """The status of a definition once it is accepted; times stay those of the first acceptance."""
     spec = obj["spec"]
     known = {one["type"]: one for one in ((old or {}).get("status") or {}).get("conditions") or ()}
     since = obj["metadata"].get("creationTimestamp")
@@ -221,7 +222,7 @@ def warnings(definition: Object) -> list[str]:
     for at, version in enumerate(definition["spec"].get("versions") or ()):
         source = (version.get("schema") or {}).get("openAPIV3Schema") or {}
         for path, rule in _rules(source, f"spec.versions[{at}].schema.openAPIV3Schema"):
-            if not evaluated(rule):
+            if not is_evaluated(rule):
                 found.append(
                     f'{path}: x-kubernetes-validations rule "{rule.get("rule")}" is stored but not evaluated'
                 )
@@ -231,11 +232,11 @@ def warnings(definition: Object) -> list[str]:
 def _rules(source: Mapping[str, Any], path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for rule in source.get("x-kubernetes-validations") or ():
         yield path, rule
-    for below, one in _below(source, path):
+    for below, one in _children(source, path):
         yield from _rules(one, below)
 
 
-def _below(source: Mapping[str, Any], path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _children(source: Mapping[str, Any], path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """The schemas one step down, with their paths."""
     for name, one in (source.get("properties") or {}).items():
         yield f"{path}.properties[{name}]", one
@@ -256,7 +257,7 @@ def _check_structure(source: Mapping[str, Any], path: str, *, root: bool = False
     if "default" in source:
         compiled = compile_schema(source)
         yield from validate(source["default"], compiled, f"{path}.default")
-    for below, one in _below(source, path):
+    for below, one in _children(source, path):
         if not (root and below.endswith(("[apiVersion]", "[kind]", "[metadata]"))):
             yield from _check_structure(one, below)
 

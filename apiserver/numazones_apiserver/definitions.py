@@ -36,7 +36,7 @@ def _folder() -> Any:
 
 
 @cache
-def published() -> dict[str, Object]:
+def by_name() -> dict[str, Object]:
     """Every definition by its name, as published (JSON schema; null is allowed everywhere)."""
     document = orjson.loads((_folder() / "_definitions.json").read_bytes())
     definitions: dict[str, Object] = document["$defs"]
@@ -47,7 +47,7 @@ def published() -> dict[str, Object]:
 def names() -> dict[tuple[str, str, str], str]:
     """The definition's name by (group, version, kind)."""
     found: dict[tuple[str, str, str], str] = {}
-    for name, definition in published().items():
+    for name, definition in by_name().items():
         for one in definition.get("x-kubernetes-group-version-kind") or ():
             found.setdefault((one["group"], one["version"], one["kind"]), name)
     return found
@@ -72,8 +72,8 @@ def schema(name: str) -> Schema:
     elif name == _INT_OR_STRING:
         compiled.int_or_string = True
     else:
-        source = published()[name]
-        compile_schema(source, _referred, into=compiled)
+        source = by_name()[name]
+        compile_schema(source, _schema_at, into=compiled)
         for field, value in _KEY_DEFAULTS.get(name, {}).items():
             compiled.properties[field] = replace(compiled.properties[field], default=value)
         # Raw JSON: an object, or a value of any type, of which nothing more is said.
@@ -82,7 +82,7 @@ def schema(name: str) -> Schema:
     return compiled
 
 
-def _referred(reference: str) -> Schema:
+def _schema_at(reference: str) -> Schema:
     return schema(reference.rsplit("/", 1)[-1])
 
 

@@ -107,7 +107,7 @@ def document(registry: Registry, parts: list[str], address: str) -> Object | Non
     return None
 
 
-def aggregated(registry: Registry, *, core: bool) -> Object:
+def aggregated_document(registry: Registry, *, core: bool) -> Object:
     """`/api` and `/apis` as one APIGroupDiscoveryList."""
     versions = {"": ["v1"]} if core else registry.groups()
     items = []
@@ -121,7 +121,7 @@ def aggregated(registry: Registry, *, core: bool) -> Object:
                     {
                         "version": version,
                         "freshness": "Current",
-                        "resources": [_aggregated(kind) for kind in registry.of(name, version)],
+                        "resources": [_aggregated_resource(kind) for kind in registry.of(name, version)],
                     }
                     for version in listed
                 ],
@@ -135,7 +135,7 @@ def aggregated(registry: Registry, *, core: bool) -> Object:
     }
 
 
-def _aggregated(kind: Kind) -> Object:
+def _aggregated_resource(kind: Kind) -> Object:
     entry: Object = {
         "resource": kind.plural,
         "responseKind": {"group": kind.group, "version": kind.version, "kind": kind.kind},

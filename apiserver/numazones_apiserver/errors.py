@@ -64,8 +64,8 @@ class FieldError:
         return f"{self.field}: {self.message}"
 
 
-def shown(value: Any) -> str:
-    """A value as validation messages show it: strings quoted, structures as JSON."""
+def json_text(value: Any) -> str:
+    """A value as validation messages write it: in JSON."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
@@ -77,28 +77,28 @@ def required(field: str, detail: str = "") -> FieldError:
 def invalid_value(field: str, value: Any, detail: str) -> FieldError:
     """The field's value breaks a rule."""
     return FieldError(
-        "FieldValueInvalid", field, f"Invalid value: {shown(value)}: {detail}".removesuffix(": ")
+        "FieldValueInvalid", field, f"Invalid value: {json_text(value)}: {detail}".removesuffix(": ")
     )
 
 
 def wrong_type(field: str, value: Any, expected: str) -> FieldError:
     """The field's value is of another type than the schema says."""
     found = type_name(value)
-    detail = f"{field} in body must be of type {expected}: {shown(found)}"
-    return FieldError("FieldValueTypeInvalid", field, f"Invalid value: {shown(found)}: {detail}")
+    detail = f"{field} in body must be of type {expected}: {json_text(found)}"
+    return FieldError("FieldValueTypeInvalid", field, f"Invalid value: {json_text(found)}: {detail}")
 
 
 def unsupported(field: str, value: Any, supported: Iterable[Any]) -> FieldError:
     """The field's value is not one of an enumeration."""
-    allowed = ", ".join(shown(one) for one in supported)
+    allowed = ", ".join(json_text(one) for one in supported)
     return FieldError(
-        "FieldValueNotSupported", field, f"Unsupported value: {shown(value)}: supported values: {allowed}"
+        "FieldValueNotSupported", field, f"Unsupported value: {json_text(value)}: supported values: {allowed}"
     )
 
 
 def duplicate(field: str, value: Any) -> FieldError:
     """The item occurs twice in a list that is a set or a map."""
-    return FieldError("FieldValueDuplicate", field, f"Duplicate value: {shown(value)}")
+    return FieldError("FieldValueDuplicate", field, f"Duplicate value: {json_text(value)}")
 
 
 def forbidden_field(field: str, detail: str) -> FieldError:
@@ -121,7 +121,7 @@ def type_name(value: Any) -> str:
     return "array" if isinstance(value, list) else "object"
 
 
-def qualified(group: str, plural: str) -> str:
+def resource_name(group: str, plural: str) -> str:
     """`numazones.numazones.io`, `pods`: how messages name a resource."""
     return f"{plural}.{group}" if group else plural
 
@@ -138,7 +138,7 @@ def _details(group: str, kind: str, name: str) -> Object:
 
 def not_found(group: str, plural: str, name: str) -> ApiError:
     """404: no such object."""
-    message = f'{qualified(group, plural)} "{name}" not found'
+    message = f'{resource_name(group, plural)} "{name}" not found'
     return ApiError(404, "NotFound", message, details=_details(group, plural, name))
 
 
@@ -149,7 +149,7 @@ def no_such_resource() -> ApiError:
 
 def already_exists(group: str, plural: str, name: str) -> ApiError:
     """409: an object of that name exists."""
-    message = f'{qualified(group, plural)} "{name}" already exists'
+    message = f'{resource_name(group, plural)} "{name}" already exists'
     return ApiError(409, "AlreadyExists", message, details=_details(group, plural, name))
 
 
@@ -158,7 +158,7 @@ MODIFIED = "the object has been modified; please apply your changes to the lates
 
 def conflict(group: str, plural: str, name: str, why: str = MODIFIED) -> ApiError:
     """409: optimistic locking or a precondition failed."""
-    message = f'Operation cannot be fulfilled on {qualified(group, plural)} "{name}": {why}'
+    message = f'Operation cannot be fulfilled on {resource_name(group, plural)} "{name}": {why}'
     return ApiError(409, "Conflict", message, details=_details(group, plural, name))
 
 
@@ -198,7 +198,7 @@ def invalid(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> A
         for error in dict.fromkeys(errors)
     ]
     return ApiError(
-        422, "Invalid", f'{qualified(group, kind)} "{name}" is invalid: {listing}', details=details
+        422, "Invalid", f'{resource_name(group, kind)} "{name}" is invalid: {listing}', details=details
     )
 
 
@@ -207,8 +207,8 @@ def bad_request(message: str) -> ApiError:
     return ApiError(400, "BadRequest", message)
 
 
-def gone(message: str) -> ApiError:
-    """410: the asked resource version has been compacted away."""
+def resource_expired(message: str) -> ApiError:
+    """410: the resource version that was asked for is compacted."""
     return ApiError(410, "Expired", message)
 
 
@@ -233,7 +233,7 @@ def internal(message: str) -> ApiError:
 
 def forbidden(group: str, plural: str, name: str, why: str) -> ApiError:
     """403: rejected for a reason that is not a broken rule of the schema."""
-    subject = f'{qualified(group, plural)} "{name}"' if name else qualified(group, plural)
+    subject = f'{resource_name(group, plural)} "{name}"' if name else resource_name(group, plural)
     return ApiError(403, "Forbidden", f"{subject} is forbidden: {why}", details=_details(group, plural, name))
 
 

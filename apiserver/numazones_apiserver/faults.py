@@ -1,4 +1,4 @@
-"""Making the API fail on purpose, so that clients' behaviour under failure can be tested.
+"""Failures on purpose, so that it can be tested how clients behave then.
 
 A fault names what it strikes (verb, resource, namespace, name, subresource; nothing named means
 anything) and how often. The oldest matching fault strikes first and is used up after `count` times.
@@ -96,9 +96,9 @@ class Faults:
         message = f"Operation cannot be fulfilled on the object: {errors.MODIFIED}"
         return self.add(Fault(error=ApiError(409, "Conflict", message), **match))
 
-    def gone(self, **match: Any) -> Fault:
-        """Answer 410 Expired, as for a resource version that was compacted away."""
-        return self.add(Fault(error=errors.gone("too old resource version: 1 (2)"), **match))
+    def resource_expired(self, **match: Any) -> Fault:
+        """Answer 410 Expired, as for a resource version that is compacted."""
+        return self.add(Fault(error=errors.resource_expired("too old resource version: 1 (2)"), **match))
 
     def too_many_requests(self, retry_after: int = 1, **match: Any) -> Fault:
         """Answer 429 with Retry-After, as priority and fairness does."""
@@ -122,7 +122,11 @@ class Faults:
         """End the open watches now: cut their connections, or send them 410; returns how many."""
         matching = [watch for watch in self.watches if resource in ("", watch.info.resource)]
         for watch in matching:
-            watch.end(errors.gone("too old resource version: 1 (2)") if compacted else ConnectionBroken())
+            watch.end(
+                errors.resource_expired("too old resource version: 1 (2)")
+                if compacted
+                else ConnectionBroken()
+            )
         return len(matching)
 
     async def strike(self, info: RequestInfo) -> None:

@@ -55,7 +55,7 @@ def to_fields_v1(paths: Iterable[Path]) -> Object:
     return root
 
 
-def shown(path: Path) -> str:
+def path_text(path: Path) -> str:
     """A path as conflicts name it: `.spec.containers[name="a"].image`."""
     text = ""
     for element in path:
@@ -245,7 +245,9 @@ def _merge_items(live: list[Any], config: list[Any], schema: Schema) -> list[Any
     if _repeats(right):
         repeated = next(element for element in right if right.count(element) > 1)
         raise ApiError(
-            500, "InternalError", f"failed to merge config: duplicate entries for key {shown((repeated,))}"
+            500,
+            "InternalError",
+            f"failed to merge config: duplicate entries for key {path_text((repeated,))}",
         )
     lives = dict(zip(left, live, strict=True))
     wanted = dict(zip(right, config, strict=True))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
 
-from numazones_apiserver.errors import FieldError, Object, qualified
+from numazones_apiserver.errors import FieldError, Object
 from numazones_apiserver.schema import Schema
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
@@ -68,10 +68,10 @@ class Kind:
     generations: bool = True
     """Whether metadata.generation counts changes of the desired state."""
     list_kind: str = ""
-    shelf: tuple[str, str] = ("", "")
+    collection: tuple[str, str] = ("", "")
     """Group and plural under which objects are stored, shared by all versions of a resource."""
     from_storage: Callable[[Object], Object] | None = None
-    """Converts from the stored form, where several API versions share a shelf."""
+    """Converts from the stored form, where several API versions share a collection."""
     to_storage: Callable[[Object], Object] | None = None
     openapi: Callable[[], Object] | None = None
     """The OpenAPI v3 schema of a custom kind; built-in kinds have published definitions."""
@@ -87,11 +87,6 @@ class Kind:
     def api_version(self) -> str:
         """`v1` or `group/version`, as objects say it."""
         return f"{self.group}/{self.version}" if self.group else self.version
-
-    @property
-    def qualified(self) -> str:
-        """`plural.group`, as messages say it."""
-        return qualified(self.group, self.plural)
 
     @property
     def list_name(self) -> str:
@@ -138,9 +133,9 @@ class Registry:
         group, _, version = api_version.rpartition("/")
         return next((one for one in self.of(group, version) if one.kind == kind), None)
 
-    def by_shelf(self, shelf: tuple[str, str]) -> Kind | None:
-        """Some kind whose objects are on the shelf, in the form they are stored in when there is a choice."""
-        found = [one for one in self if one.shelf == shelf]
+    def by_collection(self, collection: tuple[str, str]) -> Kind | None:
+        """A kind whose objects are in the collection; if possible the one in whose form they are stored."""
+        found = [one for one in self if one.collection == collection]
         return next((one for one in found if one.from_storage is None), found[0] if found else None)
 
     def of(self, group: str, version: str) -> list[Kind]:

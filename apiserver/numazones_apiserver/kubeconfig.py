@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-NAME = "numazones-simulator"
+NAME = "numazones-apiserver"
 
 
 def write(path: Path, url: str, token: str) -> Path:

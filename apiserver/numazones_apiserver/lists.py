@@ -1,8 +1,8 @@
-"""Lists: consistent pages of what is, or was, on a shelf.
+"""Lists: consistent pages of what is, or was, in a collection.
 
 The meaning of resourceVersion, resourceVersionMatch, limit and continue is that of the Kubernetes
 documentation, "API concepts". A page is cut from the state at the first page's revision, which the
-shelf's history can reproduce until it is compacted.
+collection's history can reproduce until it is compacted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from numazones_apiserver.errors import FieldError, Object
 from numazones_apiserver.kinds import Kind
 from numazones_apiserver.requests import number, resource_version
 from numazones_apiserver.selectors import Selection
-from numazones_apiserver.store import Shelf, Store, Version
+from numazones_apiserver.store import Collection, Store, Version
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +93,14 @@ def check_options(query: Mapping[str, str], *, watch: bool) -> None:
 
 
 def page(
-    store: Store, shelf: Shelf, namespace: str, selection: Selection, query: Mapping[str, str], kind: Kind
+    store: Store,
+    collection: Collection,
+    namespace: str,
+    selection: Selection,
+    query: Mapping[str, str],
+    kind: Kind,
 ) -> Page:
-    """The asked page of a shelf; raises ApiError 400, 410, 422 or 504."""
+    """The page of a collection that the query asks for; raises ApiError 400, 410, 422 or 504."""
     check_options(query, watch=False)
     limit = number(query, "limit") or 0
     asked = resource_version(query)
@@ -110,15 +115,17 @@ def page(
     )
     if exact and asked:
         revision = asked
-        if revision < shelf.compacted:
-            raise errors.gone(f"too old resource version: {asked} ({shelf.compacted})")
+        if revision < collection.compact_revision:
+            raise errors.resource_expired(
+                f"too old resource version: {asked} ({collection.compact_revision})"
+            )
     if asked == 0 and not token:
         limit = 0  # served from the watch cache, which knows no pages
-    return _cut(shelf, namespace, selection, revision, after, limit, kind)
+    return _cut(collection, namespace, selection, revision, after, limit, kind)
 
 
 def _cut(
-    shelf: Shelf,
+    collection: Collection,
     namespace: str,
     selection: Selection,
     revision: int,
@@ -126,12 +133,12 @@ def _cut(
     limit: int,
     kind: Kind,
 ) -> Page:
-    moment = shelf.at(revision, namespace)
-    keys = moment.keys
+    snapshot = collection.at(revision, namespace)
+    keys = snapshot.keys
     at = bisect_right(keys, after) if after is not None else 0
     found: list[Version] = []
     while at < len(keys) and not (limit and len(found) == limit):
-        version = moment[keys[at]]
+        version = snapshot[keys[at]]
         if selection.everything or selection.matches(_form(version, kind)):
             found.append(version)
         at += 1
@@ -140,7 +147,7 @@ def _cut(
         rest = len(keys) - at
         if rest:
             metadata |= {"continue": _token(revision, keys[at - 1]), "remainingItemCount": rest}
-    elif any(selection.matches(_form(moment[key], kind)) for key in keys[at:]):
+    elif any(selection.matches(_form(snapshot[key], kind)) for key in keys[at:]):
         metadata["continue"] = _token(revision, keys[at - 1])
     return Page(found, metadata)
 
@@ -149,14 +156,14 @@ def _form(version: Version, kind: Kind) -> Object:
     return kind.from_storage(version.object) if kind.from_storage is not None else version.object
 
 
-def encoded(versions: list[Version], kind: Kind) -> list[bytes]:
+def json_items(versions: list[Version], kind: Kind) -> list[bytes]:
     """The objects as JSON in the form of the kind's version."""
     if kind.from_storage is None:
-        return [version.encoded() for version in versions]
+        return [version.json() for version in versions]
     return [orjson.dumps(kind.from_storage(version.object)) for version in versions]
 
 
 def body(page_: Page, kind: Kind) -> bytes:
     """The list as JSON."""
     head = orjson.dumps({"kind": kind.list_name, "apiVersion": kind.api_version, "metadata": page_.metadata})
-    return b"".join((head[:-1], b',"items":[', b",".join(encoded(page_.versions, kind)), b"]}"))
+    return b"".join((head[:-1], b',"items":[', b",".join(json_items(page_.versions, kind)), b"]}"))

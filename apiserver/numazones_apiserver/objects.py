@@ -1,4 +1,4 @@
-"""Bringing what a client sent into the form that is stored: identity, unknown fields, defaults, rules.
+"""What is stored of what a client sent: without unknown fields, with defaults, and checked.
 
 The order is the real server's: decode (types, unknown fields), default, validate names and
 metadata, validate the rest. Rules of metadata are those of apimachinery's api/validation.
@@ -19,7 +19,7 @@ from numazones_apiserver import errors
 from numazones_apiserver.errors import ApiError, FieldError, Object
 from numazones_apiserver.kinds import Kind
 from numazones_apiserver.pods import LABEL_DETAIL
-from numazones_apiserver.quantities import normalised
+from numazones_apiserver.quantities import with_canonical_quantities
 from numazones_apiserver.schema import MISSING, Schema, apply_defaults, drop_nulls, prune, validate
 
 _SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -57,7 +57,7 @@ _UNCHECKED: Final = (
     "Invalid value: null: some validation rules were not checked because the object was invalid; "
     "correct the existing errors to complete validation"
 )
-_ANNOTATIONS_BYTES: Final = 256 * 1024
+_MAX_ANNOTATION_BYTES: Final = 256 * 1024
 
 
 @dataclass(slots=True)
@@ -79,19 +79,19 @@ def generated_name(prefix: str) -> str:
     return prefix[:_MAX_GENERATED] + "".join(random.choices(_SUFFIX_LETTERS, k=5))
 
 
-def decoded(kind: Kind, obj: Object, validation: Validation, *, defaults: bool = True) -> Object:
+def decode(kind: Kind, obj: Object, validation: Validation, *, defaults: bool = True) -> Object:
     """The object without unknown fields; if asked, defaulted and canonical. Raises ApiError 400."""
     unknown: list[str] = []
     schema = kind.schema
     if not kind.custom:
         obj = drop_nulls(obj, schema)
         for error in validate(obj, _types_only(schema)):
-            raise _undecodable(kind, error)
-        obj = _without_empty(obj, schema)
+            raise _type_mismatch(kind, error)
+        obj = _without_empty_fields(obj, schema)
     pruned = prune(obj, schema, unknown)
     if unknown and validation.mode == "Strict":
         listing = ", ".join(f'unknown field "{path}"' for path in unknown)
-        raise _unhandled(kind, f"strict decoding error: {listing}")
+        raise _decoding_error(kind, f"strict decoding error: {listing}")
     validation.fields += unknown
     if validation.mode == "Warn":
         validation.warnings += [f'unknown field "{path}"' for path in unknown]
@@ -101,12 +101,12 @@ def decoded(kind: Kind, obj: Object, validation: Validation, *, defaults: bool =
     if not defaults:
         return pruned  # type: ignore[no-any-return]
     try:
-        return normalised(pruned, schema)  # type: ignore[no-any-return]
+        return with_canonical_quantities(pruned, schema)  # type: ignore[no-any-return]
     except InvalidQuantity as error:
-        raise _unhandled(kind, f"quantities must match the regular expression '{_QUANTITY}'") from error
+        raise _decoding_error(kind, f"quantities must match the regular expression '{_QUANTITY}'") from error
 
 
-def _unhandled(kind: Kind, why: str) -> ApiError:
+def _decoding_error(kind: Kind, why: str) -> ApiError:
     """400: what was sent cannot be read as an object of the kind."""
     return errors.bad_request(
         f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {why}'
@@ -129,7 +129,7 @@ def _types_only(schema: Schema) -> Schema:
     return copy
 
 
-def _undecodable(kind: Kind, error: FieldError) -> ApiError:
+def _type_mismatch(kind: Kind, error: FieldError) -> ApiError:
     found = re.search(r"must be of type ([a-z,]+): \"([a-z]+)\"", error.message)
     expected, got = (found[1], found[2]) if found else ("another type", "value")
     wanted = {"integer": "int", "boolean": "bool", "object": "struct", "array": "slice"}.get(
@@ -138,10 +138,10 @@ def _undecodable(kind: Kind, error: FieldError) -> ApiError:
     shown = {"boolean": "bool", "integer": "number"}.get(got, got)
     place = re.sub(r"\[\d+\]", "", error.field)
     target = f"Go struct field {kind.kind}.{place} of type {wanted}"
-    return _unhandled(kind, f"json: cannot unmarshal {shown} into {target}")
+    return _decoding_error(kind, f"json: cannot unmarshal {shown} into {target}")
 
 
-def _without_empty(value: Any, schema: Schema) -> Any:
+def _without_empty_fields(value: Any, schema: Schema) -> Any:
     """Empty lists and maps in optional fields are not written back by the real server's types."""
     if isinstance(value, dict) and schema.properties:
         kept = {}
@@ -150,14 +150,14 @@ def _without_empty(value: Any, schema: Schema) -> Any:
             if child is None or not isinstance(item, dict | list):
                 kept[key] = item
             elif item or key in schema.required or (isinstance(item, dict) and child.values is None):
-                kept[key] = _without_empty(item, child)
+                kept[key] = _without_empty_fields(item, child)
         return kept
     if isinstance(value, list) and schema.items is not None and schema.items.properties:
-        return [_without_empty(item, schema.items) for item in value]
+        return [_without_empty_fields(item, schema.items) for item in value]
     return value
 
 
-def checked(kind: Kind, obj: Object, old: Object | None) -> None:
+def check(kind: Kind, obj: Object, old: Object | None) -> None:
     """Raise ApiError 422 naming everything that is wrong with the object."""
     found = [*check_metadata(kind, obj, old), *_check_schema(kind, obj, old), *kind.strategy.check(obj, old)]
     if found:
@@ -212,8 +212,8 @@ def check_metadata(kind: Kind, obj: Object, old: Object | None) -> Iterator[Fiel
     for key, value in (metadata.get("annotations") or {}).items():
         yield from _check_key(key.lower(), "metadata.annotations", shown=key)
         size += len(key.encode()) + len(value.encode())
-    if size > _ANNOTATIONS_BYTES:
-        detail = f"Too long: may not be more than {_ANNOTATIONS_BYTES} bytes"
+    if size > _MAX_ANNOTATION_BYTES:
+        detail = f"Too long: may not be more than {_MAX_ANNOTATION_BYTES} bytes"
         yield FieldError("FieldValueTooLong", "metadata.annotations", detail)
     yield from _check_owners(metadata.get("ownerReferences") or ())
     if old is not None:

@@ -110,7 +110,7 @@ def _schemas(kinds: list[Kind]) -> Object:
     while needed:
         name = needed.pop()
         if name not in schemas:
-            definition = definitions.published()[name]
+            definition = definitions.by_name()[name]
             schemas[name] = definitions.openapi(definition)
             needed |= definitions.references(definition)
     return schemas

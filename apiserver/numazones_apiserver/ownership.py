@@ -61,14 +61,14 @@ class Writer:
 
 
 @dataclass(frozen=True, slots=True)
-class Owned:
+class OwnedFields:
     """The fields of one writer and since when the set is as it is."""
 
     fields: FieldSet
     time: str
 
 
-Ownership = dict[Writer, Owned]
+Ownership = dict[Writer, OwnedFields]
 
 
 def read(managed_fields: Iterable[Mapping[str, Any]] | None) -> Ownership:
@@ -82,7 +82,7 @@ def read(managed_fields: Iterable[Mapping[str, Any]] | None) -> Ownership:
             entry.get("subresource", ""),
         )
         fields = fieldsets.from_fields_v1(entry.get("fieldsV1") or {})
-        ownership[writer] = Owned(fields, entry.get("time", ""))
+        ownership[writer] = OwnedFields(fields, entry.get("time", ""))
     return ownership
 
 
@@ -115,7 +115,7 @@ def write(ownership: Ownership) -> list[Object]:
     return entries
 
 
-def _ownable(fields: Iterable[fieldsets.Path], reset: FieldSet) -> FieldSet:
+def _ownable_fields(fields: Iterable[fieldsets.Path], reset: FieldSet) -> FieldSet:
     return fieldsets.without_subtrees(frozenset(fields) - _UNOWNED, reset)
 
 
@@ -138,11 +138,11 @@ def update(
 ) -> Ownership:
     """The ownership after a create, update or patch: the writer owns what it changed."""
     after, comparison = _settle(live or {}, new, writer, ownership, change)
-    taken = _ownable(comparison.modified | comparison.added, change.reset)
+    taken = _ownable_fields(comparison.modified | comparison.added, change.reset)
     if taken:
         before = after.get(writer)
-        after[writer] = Owned(taken | before.fields if before is not None else taken, change.now)
-    return _capped(after)
+        after[writer] = OwnedFields(taken | before.fields if before is not None else taken, change.now)
+    return _limit_updaters(after)
 
 
 def apply(
@@ -158,20 +158,22 @@ def apply(
     before = dict(ownership)
     if not before and live.get("metadata", {}).get("uid"):
         first = Writer(_BEFORE_FIRST_APPLY, "Update", writer.api_version)
-        before[first] = Owned(_ownable(fieldsets.fields_of(live, change.schema), fieldsets.EMPTY), change.now)
+        before[first] = OwnedFields(
+            _ownable_fields(fieldsets.fields_of(live, change.schema), fieldsets.EMPTY), change.now
+        )
     last = before.get(writer)
-    fields = _ownable(fieldsets.fields_of(config, change.schema), change.reset)
+    fields = _ownable_fields(fieldsets.fields_of(config, change.schema), change.reset)
     merged = fieldsets.merge(live, config, change.schema)
-    claimed = {**before, writer: Owned(fields, last.time if last is not None else "")}
+    claimed = {**before, writer: OwnedFields(fields, last.time if last is not None else "")}
     if last is not None and not last.fields <= fields:
         merged = _take_away(merged, last.fields, claimed, change.schema)
     after, _ = _settle(live, merged, writer, claimed, change, force=force)
     if merged != live:
-        after[writer] = Owned(fields, change.now)
-    return _refreshed(merged, config, writer), after
+        after[writer] = OwnedFields(fields, change.now)
+    return _refresh_last_applied(merged, config, writer), after
 
 
-def _last_applied(obj: Object) -> Any:
+def _last_applied_config(obj: Object) -> Any:
     """What `kubectl apply` noted in its annotation when it last applied from the client's side."""
     annotations = obj.get("metadata", {}).get("annotations") or {}
     try:
@@ -180,18 +182,18 @@ def _last_applied(obj: Object) -> Any:
         return None
 
 
-def _allowed_by_last_applied(live: Object, schema: Schema) -> FieldSet:
+def _fields_of_client_side_apply(live: Object, schema: Schema) -> FieldSet:
     """Fields that may be taken over from client-side apply: still as its annotation says."""
-    last = _last_applied(live)
+    last = _last_applied_config(live)
     if not isinstance(last, dict):
         return fieldsets.EMPTY
     difference = fieldsets.compare(live, last, schema)
     return fieldsets.fields_of(last, schema) - difference.modified - difference.added - difference.removed
 
 
-def _refreshed(merged: Object, config: Object, writer: Writer) -> Object:
+def _refresh_last_applied(merged: Object, config: Object, writer: Writer) -> Object:
     """The object with kubectl's annotation, where it carries one, saying what was applied now."""
-    if writer.manager != "kubectl" or _last_applied(merged) is None:
+    if writer.manager != "kubectl" or _last_applied_config(merged) is None:
         return merged
     metadata = config.get("metadata") or {}
     annotations = {
@@ -222,20 +224,20 @@ def _settle(
 ) -> tuple[Ownership, fieldsets.Comparison]:
     """Take from other owners what the write changes; raises ApiError 409 when it may not."""
     comparison = fieldsets.compare(live, new, change.schema)
-    changed = _ownable(comparison.modified | comparison.added, change.reset)
-    removed = _ownable(comparison.removed, change.reset)
+    changed = _ownable_fields(comparison.modified | comparison.added, change.reset)
+    removed = _ownable_fields(comparison.removed, change.reset)
     contested = {
         other: owned.fields & changed
         for other, owned in ownership.items()
         if other != writer and owned.fields & changed
     }
     if contested and not force:
-        allowed = _allowed_by_last_applied(live, change.schema)
+        allowed = _fields_of_client_side_apply(live, change.schema)
         contested = {other: left for other, fields in contested.items() if (left := fields - allowed)}
     if contested and not force:
         raise errors.apply_conflict(
             [
-                (str(other), fieldsets.shown(path))
+                (str(other), fieldsets.path_text(path))
                 for other in sorted(contested, key=str)
                 for path in sorted(contested[other])
             ]
@@ -250,7 +252,7 @@ def _settle(
     return after, comparison
 
 
-def _capped(ownership: Ownership) -> Ownership:
+def _limit_updaters(ownership: Ownership) -> Ownership:
     """At most ten updaters are told apart; the oldest beyond that become one entry per API version."""
     updaters = [(writer, owned) for writer, owned in ownership.items() if writer.operation == "Update"]
     if len(updaters) <= _MAX_UPDATERS:
@@ -261,6 +263,6 @@ def _capped(ownership: Ownership) -> Ownership:
         writer, owned = updaters.pop(0)
         ancient = Writer(_ANCIENT, "Update", writer.api_version)
         del after[writer]
-        merged = after.get(ancient, Owned(fieldsets.EMPTY, owned.time))
-        after[ancient] = Owned(merged.fields | owned.fields, max(merged.time, owned.time))
+        merged = after.get(ancient, OwnedFields(fieldsets.EMPTY, owned.time))
+        after[ancient] = OwnedFields(merged.fields | owned.fields, max(merged.time, owned.time))
     return after

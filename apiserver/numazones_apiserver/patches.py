@@ -73,7 +73,7 @@ def _merge_mapping(target: Any, patch: Mapping[str, Any], schema: Schema | None)
     if directive != "merge":
         given = patch if directive == "replace" else {}
         return {key: value for key, value in given.items() if key != "$patch"}
-    result = _retained(target, patch.get("$retainKeys"))
+    result = _retain_keys(target, patch.get("$retainKeys"))
     orders = {}
     for key, value in patch.items():
         directive, _, name = key.partition("/")
@@ -86,11 +86,11 @@ def _merge_mapping(target: Any, patch: Mapping[str, Any], schema: Schema | None)
     for name, order in orders.items():
         if isinstance(result.get(name), list):
             field = schema.field(name) if schema is not None else None
-            result[name] = _ordered(result[name], order, field.merge_key if field is not None else "")
+            result[name] = _order_items(result[name], order, field.merge_key if field is not None else "")
     return result
 
 
-def _retained(target: Any, keys: list[str] | None) -> Object:
+def _retain_keys(target: Any, keys: list[str] | None) -> Object:
     """A copy of the target, with only the keys that a patch retains."""
     result = target if isinstance(target, Mapping) else {}
     return {key: value for key, value in result.items() if keys is None or key in keys}
@@ -139,7 +139,7 @@ def _merge_list(existing: list[Any], patch: list[Any], schema: Schema) -> list[A
     return existing
 
 
-def _ordered(items: list[Any], order: list[Any], key: str) -> list[Any]:
+def _order_items(items: list[Any], order: list[Any], key: str) -> list[Any]:
     """Items that the order names, in that order; the others keep their places among them."""
 
     def identity(item: Any) -> Any:

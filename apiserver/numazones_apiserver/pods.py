@@ -30,7 +30,7 @@ _MUTABLE: Final = (
     "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
 )
 
-_GATED: Final = {
+_GATED_CONDITION: Final = {
     "type": "PodScheduled",
     "status": "False",
     "lastProbeTime": None,
@@ -43,7 +43,7 @@ PriorityOf = Callable[[str], tuple[int, str] | None]
 DefaultsOf = Callable[[str], Defaults]
 
 
-def _with_requests(resources: Object) -> Object:
+def _default_resources(resources: Object) -> Object:
     """Limits are the default of requests."""
     limits = resources.get("limits")
     if not limits:
@@ -51,7 +51,7 @@ def _with_requests(resources: Object) -> Object:
     return {**resources, "requests": {**limits, **(resources.get("requests") or {})}}
 
 
-def _container(container: Object) -> Object:
+def _default_container(container: Object) -> Object:
     image = container.get("image") or ""
     tag = image.rsplit("/", 1)[-1].partition("@")[0].partition(":")[2]
     digest = "@" in image
@@ -61,7 +61,7 @@ def _container(container: Object) -> Object:
         "terminationMessagePolicy": "File",
         "imagePullPolicy": "Always" if latest else "IfNotPresent",
         **container,
-        "resources": _with_requests(container.get("resources") or {}),
+        "resources": _default_resources(container.get("resources") or {}),
     }
     for name in ("livenessProbe", "readinessProbe", "startupProbe"):
         if name in result:
@@ -69,18 +69,18 @@ def _container(container: Object) -> Object:
     if "ports" in result:
         result["ports"] = [{"protocol": "TCP", **port} for port in result["ports"]]
     if "env" in result:
-        result["env"] = [_variable(one) for one in result["env"]]
+        result["env"] = [_default_variable(one) for one in result["env"]]
     return result
 
 
-def _variable(variable: Object) -> Object:
+def _default_variable(variable: Object) -> Object:
     source = (variable.get("valueFrom") or {}).get("fieldRef")
     if source is None or "apiVersion" in source:
         return variable
     return {**variable, "valueFrom": {**variable["valueFrom"], "fieldRef": {"apiVersion": "v1", **source}}}
 
 
-def _volume(volume: Object) -> Object:
+def _default_volume(volume: Object) -> Object:
     result = dict(volume)
     for name in ("configMap", "secret", "downwardAPI", "projected"):
         if isinstance(result.get(name), dict):
@@ -106,13 +106,13 @@ def default_spec(spec: Object) -> Object:
         result.setdefault("serviceAccount", result["serviceAccountName"])
     for name in ("containers", "initContainers"):
         if isinstance(result.get(name), list):
-            result[name] = [_container(one) for one in result[name]]
+            result[name] = [_default_container(one) for one in result[name]]
     if isinstance(result.get("volumes"), list):
-        result["volumes"] = [_volume(one) for one in result["volumes"]]
+        result["volumes"] = [_default_volume(one) for one in result["volumes"]]
     return result
 
 
-def _tolerations(tolerations: Iterable[Object]) -> list[Object]:
+def _default_tolerations(tolerations: Iterable[Object]) -> list[Object]:
     """Pods leave a node that is gone for five minutes unless they say otherwise."""
     result = list(tolerations)
     for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
@@ -129,7 +129,10 @@ def qos_class(spec: Object) -> str:
     guaranteed, any_set = True, False
     for container in [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]:
         resources = container.get("resources") or {}
-        requests, limits = _native(resources.get("requests")), _native(resources.get("limits"))
+        requests, limits = (
+            _native_amounts(resources.get("requests")),
+            _native_amounts(resources.get("limits")),
+        )
         any_set = any_set or bool(requests) or bool(limits)
         if set(limits) != set(_NATIVE) or requests != limits:
             guaranteed = False
@@ -138,7 +141,7 @@ def qos_class(spec: Object) -> str:
     return "Guaranteed" if guaranteed else "Burstable"
 
 
-def _native(amounts: Object | None) -> dict[str, quantity.Quantity]:
+def _native_amounts(amounts: Object | None) -> dict[str, quantity.Quantity]:
     parsed = {name: quantity.parse(value) for name, value in (amounts or {}).items() if name in _NATIVE}
     return {name: amount for name, amount in parsed.items() if amount}
 
@@ -151,8 +154,8 @@ class PodStrategy:
         self._defaults_of = defaults_of
 
     def for_create(self, obj: Object) -> Object:
-        """Defaults, also of LimitRanges and RuntimeClass, and priority; Pending, and told so if gated."""
-        spec = self._admitted(default_spec(obj.get("spec") or {}), obj["metadata"])
+        """The pod, Pending, with its priority and defaults, also those of LimitRanges and RuntimeClass."""
+        spec = self._with_admission_defaults(default_spec(obj.get("spec") or {}), obj["metadata"])
         spec.setdefault("enableServiceLinks", True)
         spec.setdefault("serviceAccountName", "default")
         spec.setdefault("serviceAccount", spec["serviceAccountName"])
@@ -164,13 +167,13 @@ class PodStrategy:
             )
         spec["priority"], policy = found
         spec.setdefault("preemptionPolicy", policy)
-        spec["tolerations"] = _tolerations(spec.get("tolerations") or ())
+        spec["tolerations"] = _default_tolerations(spec.get("tolerations") or ())
         status: Object = {"phase": "Pending", "qosClass": qos_class(spec)}
         if spec.get("schedulingGates"):
-            status["conditions"] = [_GATED]
+            status["conditions"] = [_GATED_CONDITION]
         return {**obj, "spec": spec, "status": status}
 
-    def _admitted(self, spec: Object, metadata: Object) -> Object:
+    def _with_admission_defaults(self, spec: Object, metadata: Object) -> Object:
         """What the plugins LimitRanger (of which the bounds are not enforced) and RuntimeClass fill in."""
         namespace, name = metadata.get("namespace", ""), spec.get("runtimeClassName")
         defaults = self._defaults_of(namespace)
@@ -203,11 +206,13 @@ class PodStrategy:
         """Container names, images and resources; on update, that the spec stayed."""
         if old is None:
             yield from check_spec(obj.get("spec") or {}, "spec")
-        elif _comparable(obj["spec"], old["spec"]) != _comparable(old["spec"], old["spec"]):
+        elif _without_mutable_fields(obj["spec"], old["spec"]) != _without_mutable_fields(
+            old["spec"], old["spec"]
+        ):
             yield errors.forbidden_field("spec", _MUTABLE)
 
 
-def _comparable(spec: Object, old: Object) -> Object:
+def _without_mutable_fields(spec: Object, old: Object) -> Object:
     """The spec with what may change taken out, and additions to tolerations forgotten."""
     result = {key: value for key, value in spec.items() if key != "activeDeadlineSeconds"}
     for name in ("containers", "initContainers"):
@@ -278,7 +283,7 @@ def _never_overcommitted(name: str) -> bool:
     return name.startswith("hugepages-") or not native
 
 
-def bound(pod: Object, node: str, annotations: Any, now: str) -> Object:
+def assign_node(pod: Object, node: str, annotations: Any, now: str) -> Object:
     """The pod once it is assigned to a node; raises ApiError 409 when it already is."""
     name = pod["metadata"]["name"]
     if pod["metadata"].get("deletionTimestamp"):

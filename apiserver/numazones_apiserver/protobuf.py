@@ -30,7 +30,7 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 # On the wire a field that was left at its zero looks like a pointer to zero. These are pointers, and
 # their zero means something.
-_MEANT_ZEROS: Final = frozenset(
+_POINTERS_TO_ZERO: Final = frozenset(
     {
         "automountServiceAccountToken",
         "backoffLimit",
@@ -117,7 +117,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
 
 def _decode(data: bytes, message: str) -> Object:
     known = _messages()[message]
-    required = definitions.published().get(f"io.k8s.{message}", {}).get("required") or ()
+    required = definitions.by_name().get(f"io.k8s.{message}", {}).get("required") or ()
     result: Object = {}
     for number, raw in _fields(data):
         if number not in known:
@@ -137,7 +137,7 @@ def _decode(data: bytes, message: str) -> Object:
             value
             or isinstance(value, dict)
             or name in required
-            or (value is not None and name in _MEANT_ZEROS)
+            or (value is not None and name in _POINTERS_TO_ZERO)
         ):
             result[name] = value
     return result

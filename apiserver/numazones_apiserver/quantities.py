@@ -18,7 +18,7 @@ def canonical(text: str | float) -> str:
     return quantity.parse(text).canonical()
 
 
-def normalised(value: Any, schema: Schema) -> Any:
+def with_canonical_quantities(value: Any, schema: Schema) -> Any:
     """The value with every quantity in canonical form; what holds none is returned as it is."""
     if schema.format == "quantity":
         return canonical(value) if value is not None else value
@@ -29,11 +29,11 @@ def normalised(value: Any, schema: Schema) -> Any:
                 continue
             child = schema.properties.get(key) or schema.values
             if child is not None and (child.format == "quantity" or isinstance(item, dict | list)):
-                new = normalised(item, child)
+                new = with_canonical_quantities(item, child)
                 if new is not item:
                     changed[key] = new
         return {**value, **changed} if changed else value
     if isinstance(value, list) and schema.items is not None and value and not isinstance(value[0], str):
-        items = [normalised(item, schema.items) for item in value]
+        items = [with_canonical_quantities(item, schema.items) for item in value]
         return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
     return value

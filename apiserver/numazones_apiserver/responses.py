@@ -17,7 +17,7 @@ from numazones_apiserver.watches import Rendering
 JSON: Final = "application/json"
 
 
-def cut(request: web.Request) -> web.Response:
+def cut_connection(request: web.Request) -> web.Response:
     """Cut the connection instead of answering."""
     if request.transport is not None:
         request.transport.abort()
@@ -55,7 +55,7 @@ def rendering(request: web.Request, kind: Kind) -> Rendering | None:
     """How a watch shows objects; None for objects as they are. A table's first event has its heads."""
     form = form_of(request)
     if form == "Partial":
-        return tables.partial
+        return tables.partial_metadata
     if form == "":
         return None
     include = request.query.get("includeObject", "Metadata")
@@ -75,7 +75,7 @@ def rendering(request: web.Request, kind: Kind) -> Rendering | None:
 def respond(request: web.Request, kind: Kind, obj: Object, code: int, warnings: list[str]) -> web.Response:
     """One object in the form that the client asked for, with warnings as headers."""
     headers = [("Content-Type", JSON)]
-    headers += [("Warning", f'299 - "{_escaped(text)}"') for text in warnings]
+    headers += [("Warning", f'299 - "{_escape(text)}"') for text in warnings]
     form = form_of(request)
     if obj.get("kind") == kind.kind and form:
         metadata = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
@@ -83,10 +83,10 @@ def respond(request: web.Request, kind: Kind, obj: Object, code: int, warnings: 
         obj = (
             tables.table(kind.columns, (obj,), metadata, include=include)
             if form == "Table"
-            else tables.partial(obj)
+            else tables.partial_metadata(obj)
         )
     return web.Response(body=orjson.dumps(obj), status=code, headers=CIMultiDict(headers))
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ").replace("\r", " ")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-from numazones_apiserver import errors, jsonpath
+from numazones import jsonpath
+from numazones_apiserver import errors
 from numazones_apiserver.errors import Object
 from numazones_apiserver.kinds import Kind
+from numazones_apiserver.selectors import selector_text
 
 
 def _path(kind: Kind, name: str) -> str:
@@ -25,7 +26,7 @@ def scale_of(kind: Kind, obj: Object) -> Object:
     status: Object = {"replicas": _count(obj, _path(kind, "statusReplicasPath"))}
     selector = jsonpath.find(obj, path)[:1] if (path := _path(kind, "labelSelectorPath")) else []
     if selector:
-        status["selector"] = _selector_text(selector[0])
+        status["selector"] = selector_text(selector[0])
     kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
     return {
         "kind": "Scale",
@@ -34,14 +35,6 @@ def scale_of(kind: Kind, obj: Object) -> Object:
         "spec": {"replicas": _count(obj, _path(kind, "specReplicasPath"))},
         "status": status,
     }
-
-
-def _selector_text(selector: Any) -> str:
-    if isinstance(selector, Mapping):
-        return ",".join(
-            f"{key}={value}" for key, value in sorted((selector.get("matchLabels") or {}).items())
-        )
-    return str(selector)
 
 
 def with_replicas(kind: Kind, obj: Object, scale: Any) -> Object:

@@ -33,7 +33,7 @@ _NOTHING: Final[Mapping[str, Any]] = {}
 
 @dataclass(frozen=True, slots=True)
 class TransitionRule:
-    """A validation rule of the one evaluated form: the value may not change once set."""
+    """A validation rule of the one form that is evaluated: the value may not change once set."""
 
     message: str
 
@@ -167,7 +167,7 @@ def _compile_merging(schema: Schema, source: Mapping[str, Any]) -> None:
     schema.rules = tuple(
         TransitionRule(rule.get("message") or f"failed rule: {rule['rule']}")
         for rule in source.get("x-kubernetes-validations") or ()
-        if evaluated(rule)
+        if is_evaluated(rule)
     )
 
 
@@ -181,7 +181,7 @@ def _with_patch_strategy(target: Schema, source: Mapping[str, Any]) -> Schema:
     return clone
 
 
-def evaluated(rule: Mapping[str, Any]) -> bool:
+def is_evaluated(rule: Mapping[str, Any]) -> bool:
     """Whether an `x-kubernetes-validations` rule is the one kind that this server evaluates."""
     return re.sub(r"\s", "", rule.get("rule", "")) == IMMUTABLE_RULE
 
@@ -226,13 +226,13 @@ def apply_defaults(value: Any, schema: Schema) -> Any:
     if not schema.has_defaults:
         return value
     if isinstance(value, dict):
-        return {**value, **_defaulted_fields(value, schema)}
+        return {**value, **_field_defaults(value, schema)}
     if isinstance(value, list) and schema.items is not None and schema.items.has_defaults:
         return [apply_defaults(item, schema.items) for item in value]
     return value
 
 
-def _defaulted_fields(value: Object, schema: Schema) -> Object:
+def _field_defaults(value: Object, schema: Schema) -> Object:
     changed = {}
     for name, child in schema.properties.items():
         present = value.get(name, child.default)
@@ -342,8 +342,8 @@ def _validate_string(value: str, schema: Schema, path: str) -> Iterator[FieldErr
     if schema.pattern and not _pattern(schema.pattern).search(value):
         yield errors.invalid_value(path, value, f"{path} in body should match '{schema.pattern}'")
     if schema.format and not _has_format(value, schema.format):
-        detail = f"{path} in body must be of type {schema.format}: {errors.shown(value)}"
-        yield FieldError("FieldValueTypeInvalid", path, f"Invalid value: {errors.shown(value)}: {detail}")
+        detail = f"{path} in body must be of type {schema.format}: {errors.json_text(value)}"
+        yield FieldError("FieldValueTypeInvalid", path, f"Invalid value: {errors.json_text(value)}: {detail}")
 
 
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
@@ -381,7 +381,7 @@ def _validate_number(value: float, schema: Schema, path: str) -> Iterator[FieldE
     bounds = schema.bounds
     if schema.format == "int32" and not -(2**31) <= value < 2**31:
         yield errors.invalid_value(
-            path, value, f"{path} in body must be of type int32: {errors.shown(value)}"
+            path, value, f"{path} in body must be of type int32: {errors.json_text(value)}"
         )
     low, high = bounds.get("minimum"), bounds.get("maximum")
     if low is not None and (value < low or (bounds.get("exclusiveMinimum") and value == low)):
@@ -413,10 +413,10 @@ def _validate_list(value: list[Any], schema: Schema, path: str, old: Any) -> Ite
         if unique:
             shown = (
                 {key: item.get(key) for key in schema.map_keys if key in item}
-                if _keyed(item, schema)
+                if _has_keys(item, schema)
                 else item
             )
-            identity = errors.shown(shown)
+            identity = errors.json_text(shown)
             if identity in seen:
                 yield errors.duplicate(here, shown)
             seen.add(identity)
@@ -424,13 +424,13 @@ def _validate_list(value: list[Any], schema: Schema, path: str, old: Any) -> Ite
             yield from validate(item, schema.items, here, before.get(identity, MISSING))
 
 
-def _keyed(item: Any, schema: Schema) -> bool:
+def _has_keys(item: Any, schema: Schema) -> bool:
     return schema.list_type == "map" and isinstance(item, dict)
 
 
 def _by_keys(items: list[Any], schema: Schema) -> dict[str, Any]:
     return {
-        errors.shown({key: item.get(key) for key in schema.map_keys if key in item}): item
+        errors.json_text({key: item.get(key) for key in schema.map_keys if key in item}): item
         for item in items
         if isinstance(item, dict)
     }

@@ -52,13 +52,13 @@ from numazones_apiserver.faults import ConnectionBroken, Faults, OpenWatch
 from numazones_apiserver.kinds import Kind, Registry
 from numazones_apiserver.objects import now
 from numazones_apiserver.openapi import OpenAPI
+from numazones_apiserver.ports import listening_socket
 from numazones_apiserver.requests import RequestInfo, number
-from numazones_apiserver.responses import JSON, cut, form_of, json_answer, rendering, respond
+from numazones_apiserver.responses import JSON, cut_connection, form_of, json_answer, rendering, respond
 from numazones_apiserver.selectors import Selection
 from numazones_apiserver.store import Store
 from numazones_apiserver.watches import Watch
 from numazones_apiserver.writes import DeleteOptions, WriteOptions, Writes
-from numazones_simulator import addresses
 
 NodeProxy = Callable[[str, str], Awaitable[Object]]
 """Answers GET nodes/NAME/proxy/PATH, as the node's kubelet would: takes the node's name and the path."""
@@ -70,7 +70,7 @@ _log = logging.getLogger(__name__)
 VERSION: Final = {
     "major": "1",
     "minor": "36",
-    "gitVersion": "v1.36.0+numazones-simulator",
+    "gitVersion": "v1.36.0+numazones-apiserver",
     "gitCommit": "",
     "gitTreeState": "clean",
     "buildDate": "2026-01-01T00:00:00Z",
@@ -78,14 +78,14 @@ VERSION: Final = {
     "compiler": "cpython",
     "platform": "linux/amd64",
 }
-_BODY_LIMIT: Final = 3 * 1024 * 1024
+_MAX_BODY_BYTES: Final = 3 * 1024 * 1024
 _INITIAL_NAMESPACES: Final = ("default", "kube-system", "kube-public", "kube-node-lease")
 _DEFAULT_WATCH_SECONDS: Final = 1800.0
 # Turns of the event loop between a connection's acceptance and its arrival at the protocol (asyncio).
 _TURNS_TO_ACCEPT: Final = 3
 
 
-class NotLoopbackError(NumazonesError):
+class NotLoopback(NumazonesError):
     """The server was asked to listen where others could reach it."""
 
 
@@ -118,10 +118,10 @@ class ApiServer:
             pod_proxy: answers what is asked of pods through the API server.
 
         Raises:
-            NotLoopbackError: the host is not a loopback address.
+            NotLoopback: the host is not a loopback address.
         """
         if not ipaddress.ip_address("127.0.0.1" if host == "localhost" else host).is_loopback:
-            raise NotLoopbackError(
+            raise NotLoopback(
                 f"the embedded API server listens on loopback only, not on {host}; use 127.0.0.1 or ::1"
             )
         self._host, self._port, self._token = host, port, token
@@ -139,8 +139,8 @@ class ApiServer:
         self._controllers = Controllers(self.writes, self.budgets)
         self._openapi = OpenAPI(self.registry)
         self._runner: web.AppRunner | None = None
-        self._listening: socket.socket | None = None
-        self._controlling: asyncio.Task[None] | None = None
+        self._socket: socket.socket | None = None
+        self._controllers_task: asyncio.Task[None] | None = None
         for name in _INITIAL_NAMESPACES:
             self._create_namespace(name)
 
@@ -154,32 +154,32 @@ class ApiServer:
 
     async def start(self) -> None:
         """Listen; a port once taken is kept."""
-        app = web.Application(client_max_size=_BODY_LIMIT)
+        app = web.Application(client_max_size=_MAX_BODY_BYTES)
         app.router.add_route("*", "/{path:.*}", self._handle)
         self._runner = web.AppRunner(
             app, access_log=None, handler_cancellation=True, shutdown_timeout=0.1, keepalive_timeout=300
         )
         await self._runner.setup()
-        self._listening = addresses.listening(self._host, self._port)
-        self._port = self._listening.getsockname()[1]
-        await web.SockSite(self._runner, self._listening).start()
-        self._controlling = asyncio.create_task(self._controllers.run(), name="apiserver-controllers")
+        self._socket = listening_socket(self._host, self._port)
+        self._port = self._socket.getsockname()[1]
+        await web.SockSite(self._runner, self._socket).start()
+        self._controllers_task = asyncio.create_task(self._controllers.run(), name="apiserver-controllers")
 
     async def stop(self) -> None:
         """Cut all connections and stop listening; objects stay."""
         self.faults.drop_watches()
-        if self._controlling is not None:
-            self._controlling.cancel()
+        if self._controllers_task is not None:
+            self._controllers_task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await self._controlling
-            self._controlling = None
-        if self._runner is not None and self._listening is not None:
+                await self._controllers_task
+            self._controllers_task = None
+        if self._runner is not None and self._socket is not None:
             # asyncio leaks connections that it is accepting while their server closes: accept no more first.
-            asyncio.get_running_loop().remove_reader(self._listening)
+            asyncio.get_running_loop().remove_reader(self._socket)
             for _ in range(_TURNS_TO_ACCEPT):
                 await asyncio.sleep(0)
             await self._runner.cleanup()
-            self._runner = self._listening = None
+            self._runner = self._socket = None
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -218,8 +218,8 @@ class ApiServer:
         system = {"system-node-critical": 2000001000, "system-cluster-critical": 2000000000}
         if name in system:
             return system[name], "PreemptLowerPriority"
-        shelf = self.store.shelf("scheduling.k8s.io", "priorityclasses")
-        for version in shelf.versions():
+        collection = self.store.collection("scheduling.k8s.io", "priorityclasses")
+        for version in collection.versions():
             one = version.object
             if one["metadata"]["name"] == name or (not name and one.get("globalDefault")):
                 return int(one.get("value", 0)), one.get("preemptionPolicy", "PreemptLowerPriority")
@@ -227,8 +227,10 @@ class ApiServer:
 
     def _defaults_of(self, namespace: str) -> Defaults:
         """The namespace's LimitRanges, and all RuntimeClasses."""
-        ranges = [version.object for version in self.store.shelf("", "limitranges").versions()]
-        classes = [version.object for version in self.store.shelf("node.k8s.io", "runtimeclasses").versions()]
+        ranges = [version.object for version in self.store.collection("", "limitranges").versions()]
+        classes = [
+            version.object for version in self.store.collection("node.k8s.io", "runtimeclasses").versions()
+        ]
         return Defaults(
             tuple(one for one in ranges if one["metadata"]["namespace"] == namespace),
             {one["metadata"]["name"]: one for one in classes},
@@ -248,9 +250,9 @@ class ApiServer:
         except ApiError as error:
             return json_answer(error.status(), error.code, error.headers)
         except ConnectionBroken:
-            return cut(request)
+            return cut_connection(request)
         except web.HTTPRequestEntityTooLarge:
-            message = f"Request entity too large: limit is {_BODY_LIMIT}"
+            message = f"Request entity too large: limit is {_MAX_BODY_BYTES}"
             return json_answer(ApiError(413, "RequestEntityTooLarge", message).status(), 413)
         except ConnectionResetError:
             raise  # the client has gone
@@ -276,7 +278,7 @@ class ApiServer:
         if path == "version":
             return json_answer(VERSION)
         if path in ("api", "apis") and "as=APIGroupDiscoveryList" in request.headers.get("Accept", ""):
-            document = discovery.aggregated(self.registry, core=path == "api")
+            document = discovery.aggregated_document(self.registry, core=path == "api")
             return web.Response(
                 body=orjson.dumps(document), headers={"Content-Type": discovery.AGGREGATED, "Vary": "Accept"}
             )
@@ -386,7 +388,7 @@ class ApiServer:
     ) -> Object:
         selection = self._selection(request.query, kind)
         deleted = []
-        for version in list(self.writes.shelf(kind).versions(info.namespace)):
+        for version in list(self.writes.collection(kind).versions(info.namespace)):
             obj = version.object
             if selection.matches(kind.from_storage(obj) if kind.from_storage is not None else obj):
                 metadata = obj["metadata"]
@@ -441,7 +443,7 @@ class ApiServer:
         self.writes.bind(
             info.namespace,
             info.name,
-            lambda pod: pods.bound(pod, node, annotations, now()),
+            lambda pod: pods.assign_node(pod, node, annotations, now()),
             write_options(request, info),
         )
 
@@ -508,8 +510,8 @@ class ApiServer:
 
     def _list(self, request: web.Request, info: RequestInfo, kind: Kind) -> web.Response:
         selection = self._selection(request.query, kind)
-        shelf = self.writes.shelf(kind)
-        page = lists.page(self.store, shelf, info.namespace, selection, request.query, kind)
+        collection = self.writes.collection(kind)
+        page = lists.page(self.store, collection, info.namespace, selection, request.query, kind)
         form = form_of(request)
         if form == "":
             return json_answer(lists.body(page, kind))
@@ -520,7 +522,7 @@ class ApiServer:
         if form == "Table":
             include = request.query.get("includeObject", "Metadata")
             return json_answer(tables.table(kind.columns, objects, page.metadata, include=include))
-        items = [tables.partial(obj) for obj in objects]
+        items = [tables.partial_metadata(obj) for obj in objects]
         document = {
             "kind": "PartialObjectMetadataList",
             "apiVersion": "meta.k8s.io/v1",
@@ -539,12 +541,17 @@ class ApiServer:
                 fields=(*selection.fields, *selectors.parse_fields(f"metadata.name={name}", kind.selectable)),
             )
         watch = Watch(
-            self.store, self.writes.shelf(kind), kind, info.namespace, selection, rendering(request, kind)
+            self.store,
+            self.writes.collection(kind),
+            kind,
+            info.namespace,
+            selection,
+            rendering(request, kind),
         )
         seconds = number(fields, "timeoutSeconds")
         deadline = time.monotonic() + (float(seconds) if seconds else _DEFAULT_WATCH_SECONDS)
         first: list[bytes] = []
-        with _told_as_events(first):
+        with _expiry_as_event(first):
             first.extend(watch.start(fields))
         response = web.StreamResponse(headers={"Content-Type": JSON, "Cache-Control": "no-cache, private"})
         await response.prepare(request)
@@ -557,7 +564,7 @@ class ApiServer:
             ):
                 await response.write(frames)
         except ConnectionBroken:
-            cut(request)
+            cut_connection(request)
         except ConnectionResetError:
             pass  # the client has gone, which is how watches usually end
         return response
@@ -567,7 +574,7 @@ class ApiServer:
     ) -> AsyncIterator[bytes]:
         """The stream of a watch until its deadline, in as few pieces as the pace of changes allows."""
         wake = open_watch.wake
-        watch.shelf.waiting.add(wake)
+        watch.collection.waiters.add(wake)
         self.faults.watches.add(open_watch)
         bookmark_at = time.monotonic() + self._bookmark_seconds
         try:
@@ -576,7 +583,7 @@ class ApiServer:
             while True:
                 wake.clear()
                 frames: list[bytes] = []
-                with _told_as_events(frames):
+                with _expiry_as_event(frames):
                     if isinstance(open_watch.ending, ApiError):
                         raise open_watch.ending
                     frames.extend(watch.pending())
@@ -601,12 +608,12 @@ class ApiServer:
                 if clock >= bookmark_at and not watch.bookmarks:
                     bookmark_at = clock + self._bookmark_seconds
         finally:
-            watch.shelf.waiting.discard(wake)
+            watch.collection.waiters.discard(wake)
             self.faults.watches.discard(open_watch)
 
 
 @contextlib.contextmanager
-def _told_as_events(frames: list[bytes]) -> Any:
+def _expiry_as_event(frames: list[bytes]) -> Any:
     """In a stream, 410 is an event; other errors are answers."""
     try:
         yield

@@ -1,8 +1,8 @@
-"""Where objects live: one revision counter, one shelf per resource, a bounded history per shelf.
+"""Where objects are stored: one revision counter, and per resource a collection with a bounded history.
 
 It plays etcd and the API server's watch cache at once. Objects are plain dicts that nobody changes
-after they were put: a write puts a new dict. So history, snapshots and watchers share them, and
-each version of an object is encoded at most once however many lists and watches send it.
+once they are stored: a write stores a new dict. So history, snapshots and watchers share them, and
+each version of an object is encoded at most once, however many lists and watches send it.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ class Version:
 
     object: Object
     revision: int
-    _encoded: bytes | None = None
+    _json: bytes | None = None
 
-    def encoded(self) -> bytes:
+    def json(self) -> bytes:
         """The object as JSON."""
-        if self._encoded is None:
-            self._encoded = orjson.dumps(self.object)
-        return self._encoded
+        if self._json is None:
+            self._json = orjson.dumps(self.object)
+        return self._json
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One step of a shelf's history; a creation has no `before`, a deletion's `after` has its revision."""
+    """One change of a collection; a creation has no `before`, the `after` of a deletion has its revision."""
 
     type: str
     key: Key
@@ -53,7 +53,7 @@ class Record:
 
 
 @dataclass(slots=True, eq=False)
-class Shelf:
+class Collection:
     """All objects of one resource, by key and in key order, and what happened to them lately."""
 
     group: str
@@ -62,11 +62,11 @@ class Shelf:
     order: list[Key] = field(default_factory=list)
     namespaces: dict[str, set[Key]] = field(default_factory=dict)
     history: list[Record] = field(default_factory=list)
-    forgotten: int = 0
-    """How many records were dropped from the front of the history, ever."""
-    compacted: int = 0
-    """Changes up to this revision can no longer be told."""
-    waiting: set[asyncio.Event] = field(default_factory=set)
+    dropped_records: int = 0
+    """How many records have been dropped from the front of the history."""
+    compact_revision: int = 0
+    """Changes up to this revision are no longer known."""
+    waiters: set[asyncio.Event] = field(default_factory=set)
 
     def in_namespace(self, namespace: str) -> list[Key]:
         """The keys of one namespace in order, or all of them for ""."""
@@ -79,10 +79,10 @@ class Shelf:
         """The current objects of one namespace, or all, in order."""
         return map(self.objects.__getitem__, self.in_namespace(namespace))
 
-    def at(self, revision: int, namespace: str = "") -> Moment:
-        """The objects as they were at a revision; raises ApiError 410 when that is forgotten."""
-        if revision < self.compacted:
-            raise errors.gone(
+    def at(self, revision: int, namespace: str = "") -> Snapshot:
+        """The objects as they were at a revision; raises ApiError 410 when its history is dropped."""
+        if revision < self.compact_revision:
+            raise errors.resource_expired(
                 "The provided continue parameter is too old to display a consistent list result. "
                 "You can start a new list without the continue parameter."
             )
@@ -95,15 +95,15 @@ class Shelf:
         if then:
             touched = {key for key in then if namespace in ("", key[0])}
             keys = sorted(key for key in touched.union(keys) if then.get(key, _UNTOUCHED) is not None)
-        return Moment(keys, self.objects, then)
+        return Snapshot(keys, self.objects, then)
 
 
 _UNTOUCHED: Final = object()
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
-    """The objects of a shelf at one revision: their keys in order, and each by its key."""
+class Snapshot:
+    """The objects of a collection at one revision: their keys in order, and each by its key."""
 
     keys: list[Key]
     _now: dict[Key, Version]
@@ -113,59 +113,59 @@ class Moment:
         return self._then.get(key) or self._now[key]
 
 
-Listener = Callable[[Shelf, Record], None]
-"""What is told of every change at once, in the order of revisions."""
+Listener = Callable[[Collection, Record], None]
+"""A function that is called with every change at once, in the order of revisions."""
 
 
 class Store:
-    """All shelves and the revision they share."""
+    """All collections and the revision that they share."""
 
     def __init__(self, *, history: int = 10_000) -> None:
         self.revision = 1
         self._history = history
-        self._shelves: dict[tuple[str, str], Shelf] = {}
+        self._collections: dict[tuple[str, str], Collection] = {}
         self.listeners: list[Listener] = []
 
-    def shelf(self, group: str, plural: str) -> Shelf:
-        """The shelf of a resource; made when first asked for."""
-        shelf = self._shelves.get((group, plural))
-        if shelf is None:
-            shelf = self._shelves[group, plural] = Shelf(group, plural, compacted=0)
-        return shelf
+    def collection(self, group: str, plural: str) -> Collection:
+        """The collection of a resource; made when first asked for."""
+        collection = self._collections.get((group, plural))
+        if collection is None:
+            collection = self._collections[group, plural] = Collection(group, plural, compact_revision=0)
+        return collection
 
-    def shelves(self) -> list[Shelf]:
-        """Every shelf there is."""
-        return list(self._shelves.values())
+    def collections(self) -> list[Collection]:
+        """All collections."""
+        return list(self._collections.values())
 
-    def put(self, shelf: Shelf, obj: Object) -> Version:
+    def put(self, collection: Collection, obj: Object) -> Version:
         """Create or replace an object; sets its resourceVersion on a copy of its metadata."""
         version = self._version(obj)
         metadata = version.object["metadata"]
         key = (metadata.get("namespace", ""), metadata["name"])
-        before = shelf.objects.get(key)
-        shelf.objects[key] = version
+        before = collection.objects.get(key)
+        collection.objects[key] = version
         if before is None:
-            insort(shelf.order, key)
-            shelf.namespaces.setdefault(key[0], set()).add(key)
-        self._commit(shelf, Record("ADDED" if before is None else "MODIFIED", key, before, version))
+            insort(collection.order, key)
+            collection.namespaces.setdefault(key[0], set()).add(key)
+        self._commit(collection, Record("ADDED" if before is None else "MODIFIED", key, before, version))
         return version
 
-    def delete(self, shelf: Shelf, key: Key, last: Object | None = None) -> Version:
-        """Take an object away; `last` is its final state when that differs from the stored one."""
-        before = shelf.objects.pop(key)
-        del shelf.order[bisect_left(shelf.order, key)]
-        shelf.namespaces[key[0]].discard(key)
+    def delete(self, collection: Collection, key: Key, last: Object | None = None) -> Version:
+        """Delete an object; `last` is its final state when that differs from the stored one."""
+        before = collection.objects.pop(key)
+        del collection.order[bisect_left(collection.order, key)]
+        collection.namespaces[key[0]].discard(key)
         version = self._version(last or before.object)
-        self._commit(shelf, Record("DELETED", key, before, version))
+        self._commit(collection, Record("DELETED", key, before, version))
         return version
 
     def compact(self) -> int:
         """Forget all history; whoever asks for changes since an older revision gets 410."""
-        for shelf in self._shelves.values():
-            shelf.forgotten += len(shelf.history)
-            shelf.history.clear()
-            shelf.compacted = self.revision
-            _wake(shelf)
+        for collection in self._collections.values():
+            collection.dropped_records += len(collection.history)
+            collection.history.clear()
+            collection.compact_revision = self.revision
+            _wake(collection)
         return self.revision
 
     def _version(self, obj: Object) -> Version:
@@ -173,18 +173,18 @@ class Store:
         metadata = {**obj["metadata"], "resourceVersion": str(self.revision)}
         return Version({**obj, "metadata": metadata}, self.revision)
 
-    def _commit(self, shelf: Shelf, record: Record) -> None:
-        shelf.history.append(record)
-        if len(shelf.history) > 2 * self._history:
-            dropped = shelf.history[: self._history]
-            shelf.compacted = dropped[-1].revision
-            shelf.forgotten += len(dropped)
-            del shelf.history[: self._history]
-        _wake(shelf)
+    def _commit(self, collection: Collection, record: Record) -> None:
+        collection.history.append(record)
+        if len(collection.history) > 2 * self._history:
+            dropped = collection.history[: self._history]
+            collection.compact_revision = dropped[-1].revision
+            collection.dropped_records += len(dropped)
+            del collection.history[: self._history]
+        _wake(collection)
         for listener in self.listeners:
-            listener(shelf, record)
+            listener(collection, record)
 
 
-def _wake(shelf: Shelf) -> None:
-    for event in shelf.waiting:
+def _wake(collection: Collection) -> None:
+    for event in collection.waiters:
         event.set()

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import orjson
 
-from numazones_apiserver import jsonpath
+from numazones import jsonpath
 from numazones_apiserver.errors import Object
 from numazones_apiserver.kinds import Column
 
@@ -137,7 +137,7 @@ def column_definitions(columns: Iterable[Column]) -> list[Object]:
     ]
 
 
-def partial(obj: Object) -> Object:
+def partial_metadata(obj: Object) -> Object:
     """Only the metadata of an object."""
     return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": obj["metadata"]}
 
@@ -155,7 +155,7 @@ def table(
     for obj in objects:
         row: Object = {"cells": [column.cell(obj) for column in columns]}
         if include != "None":
-            row["object"] = obj if include == "Object" else partial(obj)
+            row["object"] = obj if include == "Object" else partial_metadata(obj)
         rows.append(row)
     return {
         "kind": "Table",

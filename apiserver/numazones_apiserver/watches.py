@@ -1,6 +1,6 @@
-"""Watches: the changes of a shelf as a stream of events, each encoded once for all watchers.
+"""Watches: the changes of a collection as a stream of events, each encoded once for all watchers.
 
-A watch is a position in the shelf's history. Nothing is queued per watcher: a slow one finds, when
+A watch is a position in the collection's history. Nothing is queued per watcher: a slow one finds, when
 it looks again, that its position was compacted, and is told 410 as the documentation prescribes.
 """
 
@@ -19,7 +19,7 @@ from numazones_apiserver.kinds import Kind
 from numazones_apiserver.lists import check_options
 from numazones_apiserver.requests import flag, resource_version
 from numazones_apiserver.selectors import Selection
-from numazones_apiserver.store import Record, Shelf, Store, Version
+from numazones_apiserver.store import Collection, Record, Store, Version
 
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 Rendering = Callable[[Object], Object]
@@ -28,10 +28,10 @@ Rendering = Callable[[Object], Object]
 
 @dataclass(slots=True)
 class Watch:
-    """One client's position in a shelf's history and what of it he wants to hear."""
+    """One client's position in the history of a collection, and which of its objects the client asked for."""
 
     store: Store
-    shelf: Shelf
+    collection: Collection
     kind: Kind
     namespace: str
     selection: Selection
@@ -40,18 +40,20 @@ class Watch:
     bookmarks: bool = False
 
     def start(self, query: Mapping[str, str]) -> Iterator[bytes]:
-        """Take the position that the query asks for, and tell the initial events. Raises ApiError 410."""
+        """Take the position that the query asks for and return the initial events. Raises ApiError 410."""
         check_options(query, watch=True)
         self.bookmarks = flag(query, "allowWatchBookmarks")
         asked = resource_version(query)
         streaming = flag(query, "sendInitialEvents")
         told = "sendInitialEvents" in query
-        if asked and asked < self.shelf.compacted and not streaming:
-            raise errors.gone(f"too old resource version: {asked} ({self.shelf.compacted})")
-        end = self.shelf.forgotten + len(self.shelf.history)
+        if asked and asked < self.collection.compact_revision and not streaming:
+            raise errors.resource_expired(
+                f"too old resource version: {asked} ({self.collection.compact_revision})"
+            )
+        end = self.collection.dropped_records + len(self.collection.history)
         if streaming or (not asked and not told):
             self.position = end
-            versions = list(self.shelf.versions(self.namespace))
+            versions = list(self.collection.versions(self.namespace))
             yield from (
                 self._frame("ADDED", version)
                 for version in versions
@@ -60,17 +62,19 @@ class Watch:
             if streaming and self.bookmarks:
                 yield self.bookmark(initial_events_end=True)
         elif asked:
-            at = bisect_right(self.shelf.history, asked, key=lambda record: record.revision)
-            self.position = self.shelf.forgotten + at
+            at = bisect_right(self.collection.history, asked, key=lambda record: record.revision)
+            self.position = self.collection.dropped_records + at
         else:
             self.position = end
 
     def pending(self) -> Iterator[bytes]:
-        """The events since the last call; raises ApiError 410 when the position was compacted."""
-        at = self.position - self.shelf.forgotten
+        """The events since the last call; raises ApiError 410 when the position is compacted."""
+        at = self.position - self.collection.dropped_records
         if at < 0:
-            raise errors.gone(f"too old resource version: {self.position} ({self.shelf.compacted})")
-        records = self.shelf.history[at:]
+            raise errors.resource_expired(
+                f"too old resource version: {self.position} ({self.collection.compact_revision})"
+            )
+        records = self.collection.history[at:]
         self.position += len(records)
         for record in records:
             if self.namespace in ("", record.key[0]):
@@ -100,7 +104,7 @@ class Watch:
 
     def _frame(self, event: str, version: Version) -> bytes:
         if self.render is None and self.kind.from_storage is None:
-            body = version.encoded()
+            body = version.json()
         else:
             obj = self._form(version)
             body = orjson.dumps(self.render(obj) if self.render is not None else obj)

@@ -16,9 +16,9 @@ from numazones import timestamp
 from numazones_apiserver import custom_kinds, errors, fieldsets, ownership, patches
 from numazones_apiserver.errors import ApiError, Object
 from numazones_apiserver.kinds import Kind, Registry, name_of
-from numazones_apiserver.objects import Validation, checked, decoded, generated_name, now
+from numazones_apiserver.objects import Validation, check, decode, generated_name, now
 from numazones_apiserver.ownership import Change, Ownership, Writer
-from numazones_apiserver.store import Shelf, Store, Version
+from numazones_apiserver.store import Collection, Store, Version
 
 FOREGROUND: Final = "foregroundDeletion"
 ORPHAN: Final = "orphan"
@@ -30,14 +30,20 @@ _SERVER_OWNED: Final = (
     "generation",
 )
 # Groups whose objects may only be updated by somebody who says which version he has seen.
-_CONDITIONAL: Final = (
+_VERSIONED_GROUPS: Final = (
     "coordination.k8s.io",
     "policy",
     "apiextensions.k8s.io",
     "admissionregistration.k8s.io",
 )
-_RETURNED: Final = ("pods", "serviceaccounts", "services", "persistentvolumes", "persistentvolumeclaims")
-_PERMANENT: Final = ("default", "kube-system", "kube-public")
+_KINDS_ANSWERED_WITH: Final = (
+    "pods",
+    "serviceaccounts",
+    "services",
+    "persistentvolumes",
+    "persistentvolumeclaims",
+)
+_PERMANENT_NAMESPACES: Final = ("default", "kube-system", "kube-public")
 _STATUS_RESET: Final = frozenset({("f:spec",)})
 
 
@@ -72,13 +78,13 @@ class Writes:
 
     # --- reading what is to be written --------------------------------------------------------
 
-    def shelf(self, kind: Kind) -> Shelf:
+    def collection(self, kind: Kind) -> Collection:
         """Where objects of a kind are kept."""
-        return self.store.shelf(*kind.shelf)
+        return self.store.collection(*kind.collection)
 
     def live(self, kind: Kind, namespace: str, name: str) -> Version:
         """The stored object; raises ApiError 404."""
-        found = self.shelf(kind).objects.get((namespace, name))
+        found = self.collection(kind).objects.get((namespace, name))
         if found is None:
             raise errors.not_found(kind.group, kind.plural, name)
         return found
@@ -92,7 +98,7 @@ class Writes:
 
     def create(self, kind: Kind, namespace: str, obj: Any, options: WriteOptions) -> Object:
         """Store a new object; raises ApiError 400, 403, 404, 409 or 422."""
-        obj = self._identified(kind, namespace, obj)
+        obj = self._with_identity(kind, namespace, obj)
         metadata = obj["metadata"]
         if metadata.get("resourceVersion"):
             raise errors.internal("resourceVersion should not be set on objects to be created")
@@ -120,22 +126,22 @@ class Writes:
         metadata["creationTimestamp"] = now()
         if kind.generations:
             metadata["generation"] = 1
-        obj = decoded(kind, {**obj, "metadata": metadata}, options.validation)
+        obj = decode(kind, {**obj, "metadata": metadata}, options.validation)
         obj = kind.strategy.for_create(obj)
-        self._namespace_accepts(kind, namespace, name_of(obj))
-        checked(kind, obj, None)
-        if (namespace, name_of(obj)) in self.shelf(kind).objects:
+        self._check_namespace(kind, namespace, name_of(obj))
+        check(kind, obj, None)
+        if (namespace, name_of(obj)) in self.collection(kind).objects:
             raise errors.already_exists(kind.group, kind.plural, name_of(obj))
         if owners is None:
             writer = Writer(options.manager, "Update", kind.api_version, options.subresource)
             owners = ownership.update(None, obj, writer, {}, self._change(kind, options.subresource))
-        obj = _owned(obj, owners)
-        return self._stored(kind, obj, options)
+        obj = _with_owners(obj, owners)
+        return self._store(kind, obj, options)
 
-    def _namespace_accepts(self, kind: Kind, namespace: str, name: str) -> None:
+    def _check_namespace(self, kind: Kind, namespace: str, name: str) -> None:
         if not kind.namespaced:
             return
-        found = self.store.shelf("", "namespaces").objects.get(("", namespace))
+        found = self.store.collection("", "namespaces").objects.get(("", namespace))
         if found is None:
             raise errors.not_found("", "namespaces", namespace)
         if found.object["metadata"].get("deletionTimestamp"):
@@ -149,7 +155,7 @@ class Writes:
             error.details = {**(error.details or {}), "causes": [cause]}
             raise error
 
-    def _identified(self, kind: Kind, namespace: str, obj: Any, name: str = "") -> Object:
+    def _with_identity(self, kind: Kind, namespace: str, obj: Any, name: str = "") -> Object:
         """The object once its kind, version, namespace and name agree with the request's path."""
         if not isinstance(obj, dict):
             raise errors.bad_request("the body of the request is not an object")
@@ -190,10 +196,10 @@ class Writes:
     def replace(self, kind: Kind, namespace: str, name: str, obj: Any, options: WriteOptions) -> Object:
         """Replace an object, or its status; raises ApiError 404, 409 or 422."""
         live = self.get(kind, namespace, name)
-        obj = self._identified(kind, namespace, obj, name)
+        obj = self._with_identity(kind, namespace, obj, name)
         metadata = obj["metadata"]
         if not metadata.get("resourceVersion"):
-            if kind.custom or kind.group in _CONDITIONAL:
+            if kind.custom or kind.group in _VERSIONED_GROUPS:
                 detail = "must be specified for an update"
                 error = errors.FieldError(
                     "FieldValueInvalid", "metadata.resourceVersion", f"Invalid value: 0x0: {detail}"
@@ -232,15 +238,15 @@ class Writes:
             raise errors.conflict(kind.group, kind.plural, before["name"])
         said = metadata.pop("managedFields", None)
         forgets = ownership.is_reset(said)
-        new = self._prepared(kind, live, {**obj, "metadata": metadata}, options)
-        if _same(new, live) and (not said or said == before.get("managedFields")):
+        new = self._prepare(kind, live, {**obj, "metadata": metadata}, options)
+        if _is_same(new, live) and (not said or said == before.get("managedFields")):
             return live
         owners: Ownership = {}
         if not forgets:
             known = ownership.read(said or before.get("managedFields"))
             writer = Writer(options.manager, "Update", kind.api_version, options.subresource)
             owners = ownership.update(live, new, writer, known, self._change(kind, options.subresource))
-        return self._stored(kind, _owned(new, owners), options)
+        return self._store(kind, _with_owners(new, owners), options)
 
     def apply(
         self, kind: Kind, namespace: str, name: str, config: Any, options: WriteOptions
@@ -251,13 +257,13 @@ class Writes:
             group, _, version = str(said.get("apiVersion", "")).rpartition("/")
             raise errors.bad_request(f"invalid object type: {group}/{version}, Kind={said.get('kind', '')}")
         place = f"{(config.get('metadata') or {}).get('namespace', '')}/{name}"
-        config = self._identified(kind, namespace, config, name)
+        config = self._with_identity(kind, namespace, config, name)
         if config["metadata"].get("managedFields"):
             raise errors.bad_request("metadata.managedFields must be nil")
-        config = self._applied(kind, config, place)
+        config = self._decode_config(kind, config, place)
         writer = Writer(options.manager, "Apply", kind.api_version, options.subresource)
         change = self._change(kind, options.subresource)
-        if (namespace, name) not in self.shelf(kind).objects:
+        if (namespace, name) not in self.collection(kind).objects:
             if options.subresource:
                 raise errors.not_found(kind.group, kind.plural, name)
             if config["metadata"].get("uid"):
@@ -278,22 +284,22 @@ class Writes:
             "metadata": {key: value for key, value in live["metadata"].items() if key != "managedFields"},
         }
         merged, owners = ownership.apply(bare, config, writer, known, change, force=options.force)
-        new = self._prepared(kind, live, merged, options)
-        if _same(new, live) and owners == known:
+        new = self._prepare(kind, live, merged, options)
+        if _is_same(new, live) and owners == known:
             return live, False
-        return self._stored(kind, _owned(new, owners), options), False
+        return self._store(kind, _with_owners(new, owners), options), False
 
-    def _applied(self, kind: Kind, config: Object, place: str) -> Object:
+    def _decode_config(self, kind: Kind, config: Object, place: str) -> Object:
         """The configuration, rejected where it names fields that do not exist."""
         unknown = Validation("Warn")
-        known = decoded(kind, config, unknown, defaults=False)
+        known = decode(kind, config, unknown, defaults=False)
         if unknown.fields:
             listing = "\n".join(f".{path}: field not declared in schema" for path in unknown.fields)
             what = f"{kind.group}/{kind.version}, Kind={kind.kind}"
             raise errors.internal(f"failed to create typed patch object ({place}; {what}): {listing}")
         return known
 
-    def _prepared(self, kind: Kind, live: Object, obj: Object, options: WriteOptions) -> Object:
+    def _prepare(self, kind: Kind, live: Object, obj: Object, options: WriteOptions) -> Object:
         """The object as it would be stored, save for its ownership; raises ApiError 400 or 422."""
         before, metadata = live["metadata"], dict(obj["metadata"])
         metadata.pop("selfLink", None)
@@ -301,11 +307,11 @@ class Writes:
             metadata.pop(name, None)
             if name in before:
                 metadata[name] = before[name]
-        obj = decoded(kind, {**obj, "metadata": metadata}, options.validation)
+        obj = decode(kind, {**obj, "metadata": metadata}, options.validation)
         status = options.subresource == "status"
         new = kind.strategy.for_status(obj, live) if status else kind.strategy.for_update(obj, live)
-        checked(kind, new, live)
-        if kind.generations and _desired(kind, new) != _desired(kind, live):
+        check(kind, new, live)
+        if kind.generations and _desired_state(kind, new) != _desired_state(kind, live):
             new = {**new, "metadata": {**new["metadata"], "generation": before.get("generation", 0) + 1}}
         return new
 
@@ -317,18 +323,18 @@ class Writes:
             reset = frozenset({("f:status",)})
         return Change(kind.schema, now(), reset)
 
-    def _stored(self, kind: Kind, obj: Object, options: WriteOptions) -> Object:
+    def _store(self, kind: Kind, obj: Object, options: WriteOptions) -> Object:
         """Put the object where it belongs, or take it away when this write ended its deletion."""
         if options.dry_run:
             return obj
-        shelf = self.shelf(kind)
+        collection = self.collection(kind)
         stored = kind.to_storage(obj) if kind.to_storage is not None else obj
         metadata = stored["metadata"]
         key = (metadata.get("namespace", ""), metadata["name"])
-        if key in shelf.objects and _may_go(stored):
-            version = self.store.delete(shelf, key, stored)
+        if key in collection.objects and _may_go(stored):
+            version = self.store.delete(collection, key, stored)
         else:
-            version = self.store.put(shelf, stored)
+            version = self.store.put(collection, stored)
         return kind.from_storage(version.object) if kind.from_storage is not None else version.object
 
     def edit(
@@ -351,7 +357,7 @@ class Writes:
     def bind(
         self, namespace: str, name: str, change: Callable[[Object], Object], options: WriteOptions
     ) -> None:
-        """Store what `pods.bound` made of a pod: binding is the one way to change a pod's node."""
+        """Store what `pods.assign_node` made of a pod: binding is the one way to change a pod's node."""
         kind = self.registry.find("", "v1", "pods")
         assert kind is not None  # noqa: S101 - the table of built-in kinds has pods
         live = self.live(kind, namespace, name).object
@@ -359,12 +365,12 @@ class Writes:
         writer = Writer(options.manager, "Update", "v1", "binding")
         known = ownership.read(live["metadata"].get("managedFields"))
         owners = ownership.update(live, new, writer, known, Change(kind.schema, now()))
-        self._stored(kind, _owned(new, owners), options)
+        self._store(kind, _with_owners(new, owners), options)
 
     def finalize(self, kind: Kind, name: str) -> None:
         """Let a namespace that is being deleted and empty go."""
         live = self.live(kind, "", name).object
-        self._stored(kind, {**live, "spec": {**(live.get("spec") or {}), "finalizers": []}}, WriteOptions())
+        self._store(kind, {**live, "spec": {**(live.get("spec") or {}), "finalizers": []}}, WriteOptions())
 
     # --- delete -------------------------------------------------------------------------------
 
@@ -372,19 +378,23 @@ class Writes:
         """Delete an object, or begin to; the answer is the object or a `Status`."""
         live = self.live(kind, namespace, name).object
         metadata = live["metadata"]
-        if kind.plural == "namespaces" and not kind.group and name in _PERMANENT:
+        if kind.plural == "namespaces" and not kind.group and name in _PERMANENT_NAMESPACES:
             raise errors.forbidden("", "namespaces", name, "this namespace may not be deleted")
         check_preconditions(kind, metadata, options)
-        dying = _dying(kind, live, options)
+        dying = _begin_deletion(kind, live, options)
         if dying is live:
             return live
         if _may_go(dying):
             if not options.dry_run:
-                dying = self.store.delete(self.shelf(kind), (namespace, name), dying).object
-            return dying if kind.plural in _RETURNED and not kind.custom else _deleted(kind, dying)
+                dying = self.store.delete(self.collection(kind), (namespace, name), dying).object
+            return (
+                dying
+                if kind.plural in _KINDS_ANSWERED_WITH and not kind.custom
+                else _deletion_status(kind, dying)
+            )
         if options.dry_run:
             return dying
-        stored = self.store.put(self.shelf(kind), dying).object
+        stored = self.store.put(self.collection(kind), dying).object
         return kind.from_storage(stored) if kind.from_storage is not None else stored
 
 
@@ -404,14 +414,14 @@ def check_preconditions(kind: Kind, metadata: Object, options: DeleteOptions) ->
         raise errors.conflict(kind.group, kind.kind, metadata["name"], why)
 
 
-def _owned(obj: Object, owners: Ownership) -> Object:
+def _with_owners(obj: Object, owners: Ownership) -> Object:
     metadata = {key: value for key, value in obj["metadata"].items() if key != "managedFields"}
     if owners:
         metadata["managedFields"] = ownership.write(owners)
     return {**obj, "metadata": metadata}
 
 
-def _same(new: Object, live: Object) -> bool:
+def _is_same(new: Object, live: Object) -> bool:
     """Whether nothing changed but, perhaps, who owns what."""
     if new.keys() != live.keys():
         return False
@@ -424,7 +434,7 @@ def _same(new: Object, live: Object) -> bool:
     }
 
 
-def _desired(kind: Kind, obj: Object) -> Object:
+def _desired_state(kind: Kind, obj: Object) -> Object:
     """What generation counts changes of."""
     ignored = ("metadata", "status") if "status" in kind.subresources else ("metadata",)
     return {key: value for key, value in obj.items() if key not in ignored}
@@ -440,7 +450,7 @@ def _may_go(obj: Object) -> bool:
     return not metadata.get("deletionGracePeriodSeconds")
 
 
-def _dying(kind: Kind, live: Object, options: DeleteOptions) -> Object:
+def _begin_deletion(kind: Kind, live: Object, options: DeleteOptions) -> Object:
     """The object with its deletion begun or hastened; the same object when there is nothing to change."""
     metadata = dict(live["metadata"])
     grace = _grace(kind, live, options)
@@ -481,7 +491,7 @@ def _grace(kind: Kind, live: Object, options: DeleteOptions) -> int:
     return options.grace if options.grace is not None else int(spec.get("terminationGracePeriodSeconds", 30))
 
 
-def _deleted(kind: Kind, obj: Object) -> Object:
+def _deletion_status(kind: Kind, obj: Object) -> Object:
     details: Object = {"name": name_of(obj), "kind": kind.plural, "uid": obj["metadata"]["uid"]}
     if kind.group:
         details["group"] = kind.group

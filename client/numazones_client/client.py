@@ -15,7 +15,7 @@ from numazones_client.decoding import ERROR, JSON, Decoder, Event, Page
 from numazones_client.errors import Request
 from numazones_client.resources import PODS, Resource
 from numazones_client.retry import NO_RETRY, RetryPolicy
-from numazones_client.transport import Call, Transport, decoded
+from numazones_client.transport import Call, Transport, decode_answer
 
 T = TypeVar("T")
 
@@ -113,7 +113,7 @@ class Client:
         params = _selectors(label_selector, field_selector) | {"limit": str(limit)}
         while True:
             body = await self._transport.send(Call(request, "GET", path, params))
-            page = decoded(decoder.page, body, request)
+            page = decode_answer(decoder.page, body, request)
             yield page
             if not page.continue_token:
                 return
@@ -199,7 +199,7 @@ class Client:
         }
         call = Call(request, "GET", resource.path(namespace=namespace), params)
         async for line in self._transport.lines(call, silence=silence):
-            event = decoded(decoder.event, line, request)
+            event = decode_answer(decoder.event, line, request)
             if event.type == ERROR:
                 raise errors.from_status(request, event.status)
             yield event
@@ -328,7 +328,7 @@ class Client:
         await self._transport.send(Call(request, "POST", path, body=body), retry=NO_RETRY)
 
     async def _object(self, call: Call) -> dict[str, Any]:
-        value: dict[str, Any] = decoded(json.loads, await self._transport.send(call), call.request)
+        value: dict[str, Any] = decode_answer(json.loads, await self._transport.send(call), call.request)
         return value
 
 

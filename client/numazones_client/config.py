@@ -84,7 +84,7 @@ class ClusterConfig:
     """Name the server's certificate is checked against where it isn't the URL's host."""
 
 
-def direct(server: str, *, directory: Path = SERVICE_ACCOUNT) -> ClusterConfig:
+def from_server(server: str, *, directory: Path = SERVICE_ACCOUNT) -> ClusterConfig:
     """Return the configuration for a server's URL, with the credentials that ``directory`` holds, if any.
 
     Raises:
@@ -95,7 +95,7 @@ def direct(server: str, *, directory: Path = SERVICE_ACCOUNT) -> ClusterConfig:
     token, namespace, authority = directory / "token", directory / "namespace", directory / "ca.crt"
     context = None
     if server.startswith("https://"):
-        context = _trusting(authority) if authority.exists() else ssl.create_default_context()
+        context = _ssl_context(authority) if authority.exists() else ssl.create_default_context()
     return ClusterConfig(
         server=server.rstrip("/"),
         ssl_context=context,
@@ -115,12 +115,12 @@ def in_cluster(*, directory: Path = SERVICE_ACCOUNT) -> ClusterConfig:
         raise ConfigError("not in a pod: KUBERNETES_SERVICE_HOST is not set; name a kubeconfig instead")
     if ":" in host:
         host = f"[{host}]"
-    _trusting(directory / "ca.crt")  # without it the pod has no service account
-    found = direct(f"https://{host}:{port}", directory=directory)
+    _ssl_context(directory / "ca.crt")  # without it the pod has no service account
+    found = from_server(f"https://{host}:{port}", directory=directory)
     return replace(found, credentials=FileToken(directory / "token"))
 
 
-def _trusting(authority: Path) -> ssl.SSLContext:
+def _ssl_context(authority: Path) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=str(authority))
     except (OSError, ssl.SSLError) as error:

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from numazones_client.config import SERVICE_ACCOUNT, ClusterConfig, ConfigError, direct, in_cluster
+from numazones_client.config import SERVICE_ACCOUNT, ClusterConfig, ConfigError, from_server, in_cluster
 
 
 async def load(
@@ -22,7 +22,7 @@ async def load(
             f"both a kubeconfig ({kubeconfig}) and a server ({server}) are named; leave one out"
         )
     if server:
-        return direct(server)
+        return from_server(server)
     if named := kubeconfig or os.environ.get("KUBECONFIG"):
         return await from_kubeconfig(named, context=context)
     if os.environ.get("KUBERNETES_SERVICE_HOST") and (SERVICE_ACCOUNT / "token").exists():

@@ -79,7 +79,7 @@ def _loader(path: str, context: str | None) -> _Loader:
         merged = KubeConfigMerger(path).config
         return _Loader(config_dict=merged, config_base_path=None, active_context=context)
     except _UNUSABLE as error:
-        raise _unusable(path, error) from error
+        raise _unusable_error(path, error) from error
 
 
 class _Credentials:
@@ -125,7 +125,7 @@ class _Credentials:
         try:
             await self._loader.load_and_set(self.found)
         except _UNUSABLE as error:
-            raise _unusable(self._path, error) from error
+            raise _unusable_error(self._path, error) from error
         self._asked = asyncio.get_running_loop().time()
 
 
@@ -147,7 +147,7 @@ def _ssl_context(found: SimpleNamespace, path: str) -> ssl.SSLContext:
     return context
 
 
-def _unusable(path: str, error: Exception) -> ConfigError:
+def _unusable_error(path: str, error: Exception) -> ConfigError:
     # The official client names an entry by all that it holds, tokens included.
     what = re.sub(r"\{.*\}", "{…}", str(error) or type(error).__name__, flags=re.DOTALL)
     return ConfigError(

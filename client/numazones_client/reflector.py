@@ -30,7 +30,7 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 _FIRST_DELAY = 0.2
-_LONGEST_DELAY = 30.0
+_MAX_DELAY = 30.0
 _OPTIONAL_DELAY = 60.0
 # The longest that events are taken in without letting other tasks of the loop run.
 _SLICE = 0.02
@@ -63,7 +63,7 @@ class Backoff:
 
     def delay(self) -> float:
         """Return how long to wait after one more failure, in seconds."""
-        ceiling: float = min(_FIRST_DELAY * 2**self._failures, _LONGEST_DELAY)
+        ceiling: float = min(_FIRST_DELAY * 2**self._failures, _MAX_DELAY)
         self._failures = min(self._failures + 1, 16)
         return ceiling * (0.5 + self._draw() / 2)
 
@@ -71,20 +71,20 @@ class Backoff:
 class WatchMetrics(Protocol):
     """What a reflector reports; ``resource`` as RBAC names it."""
 
-    def restarted(self, resource: str, reason: str) -> None:
+    def count_restart(self, resource: str, reason: str) -> None:
         """Count the end of a watch: ended, broken, expired, rejected or unreachable."""
 
-    def listed(self, resource: str, seconds: float) -> None:
+    def observe_list(self, resource: str, seconds: float) -> None:
         """Take the time of a whole list."""
 
 
-class _Unmeasured:
+class _NoMetrics:
     """Reports to nobody."""
 
-    def restarted(self, resource: str, reason: str) -> None:
+    def count_restart(self, resource: str, reason: str) -> None:
         pass
 
-    def listed(self, resource: str, seconds: float) -> None:
+    def observe_list(self, resource: str, seconds: float) -> None:
         pass
 
 
@@ -127,7 +127,7 @@ class Reflector(Generic[T]):
         self._resource = resource
         self._decoder = decoder
         self._table = table
-        self._metrics = _Unmeasured() if metrics is None else metrics
+        self._metrics = _NoMetrics() if metrics is None else metrics
         self._namespace = namespace
         self._label_selector = label_selector
         self._field_selector = field_selector
@@ -158,7 +158,7 @@ class Reflector(Generic[T]):
                 await self._watch()
             except Gone:
                 _log.info("%s: the version is too old, listing again", self.name)
-                self._metrics.restarted(self.name, "expired")
+                self._metrics.count_restart(self.name, "expired")
                 self._version = ""
             except UnknownResource as error:
                 self._version = ""
@@ -191,9 +191,9 @@ class Reflector(Generic[T]):
         self._table.retain(seen)
         for left_out in unreadable:
             self._unreadable(left_out)
-        self._metrics.listed(self.name, clock() - started)
+        self._metrics.observe_list(self.name, clock() - started)
         self._version = version
-        self._current()
+        self._mark_current()
 
     async def _watch(self) -> None:
         """Take in one stream. One that broke after some events ends like any other."""
@@ -213,7 +213,7 @@ class Reflector(Generic[T]):
                 silence=self._pace.silence,
             ):
                 events += 1
-                self._take(event)
+                self._handle(event)
                 self._version = event.resource_version or self._version
                 if clock() - slice_started > _SLICE:
                     await asyncio.sleep(0)
@@ -227,26 +227,26 @@ class Reflector(Generic[T]):
             if not events and clock() - started < _SHORT_WATCH:
                 await asyncio.sleep(self._backoff.delay())
             raise
-        self._metrics.restarted(self.name, reason)
+        self._metrics.count_restart(self.name, reason)
         if events or clock() - started >= _SHORT_WATCH:
-            self._current()
+            self._mark_current()
             self._backoff.reset()
         else:
             await asyncio.sleep(self._backoff.delay())
 
-    def _take(self, event: Event[T]) -> None:
+    def _handle(self, event: Event[T]) -> None:
         if event.unreadable is not None:
             self._table.discard(event.unreadable.key)
             if event.type != DELETED:
                 self._unreadable(event.unreadable)
         elif event.object is None:
-            self._current()
+            self._mark_current()
         elif event.type == DELETED:
             self._table.remove(event.object)
         else:
             self._table.put(event.object)
 
-    def _current(self) -> None:
+    def _mark_current(self) -> None:
         self.problem = ""
         self.forbidden = False
         self.synced.set()
@@ -254,7 +254,7 @@ class Reflector(Generic[T]):
     async def _wait_for_resource(self, error: UnknownResource) -> None:
         if self._optional:
             self._table.retain(frozenset())
-            self._current()
+            self._mark_current()
             await asyncio.sleep(_OPTIONAL_DELAY * (1 + self._draw()))
             return
         await self._wait_after(error)
@@ -266,6 +266,8 @@ class Reflector(Generic[T]):
         level = logging.DEBUG if self.problem == str(error) else logging.WARNING
         self.problem = str(error)
         self.forbidden = isinstance(error, Forbidden)
-        self._metrics.restarted(self.name, "unreachable" if isinstance(error, Unreachable) else "rejected")
+        self._metrics.count_restart(
+            self.name, "unreachable" if isinstance(error, Unreachable) else "rejected"
+        )
         _log.log(level, "%s: %s; trying again in %.1f s", self.name, error, delay)
         await asyncio.sleep(delay)

@@ -4,7 +4,11 @@ Path rules: https://kubernetes.io/docs/reference/using-api/api-concepts/#resourc
 """
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 from urllib.parse import quote
+
+if TYPE_CHECKING:  # what reads no other models does not load them
+    from numazones.placement.models import ObjectKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +19,11 @@ class Resource:
     version: str
     plural: str
     namespaced: bool = True
+
+    @classmethod
+    def of_kind(cls, kind: "ObjectKind") -> "Resource":
+        """Return the resource of objects that a placement model reads."""
+        return cls(kind.group, kind.version, kind.plural, namespaced=kind.namespaced)
 
     @property
     def api_version(self) -> str:
@@ -55,8 +64,6 @@ NUMAZONES = Resource("numazones.io", "v1alpha1", "numazones", namespaced=False)
 NODE_RESOURCE_TOPOLOGIES = Resource(
     "topology.node.k8s.io", "v1alpha2", "noderesourcetopologies", namespaced=False
 )
-KOORDINATOR_DEVICES = Resource("scheduling.koordinator.sh", "v1alpha1", "devices", namespaced=False)
-TOPOLOGY_AWARE_POLICIES = Resource("config.nri", "v1alpha1", "topologyawarepolicies")
 NAMESPACES = Resource("", "v1", "namespaces", namespaced=False)
 EVENTS = Resource("", "v1", "events")
 CONFIG_MAPS = Resource("", "v1", "configmaps")

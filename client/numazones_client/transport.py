@@ -90,7 +90,7 @@ class Transport:
                     return await response.read()
             except APIError as error:
                 delay = retry.delay(attempt, retry_after=error.retry_after, draw=self._draw())
-                if delay is None or not _worth_repeating(error, repeatable=call.repeatable):
+                if delay is None or not _can_be_repeated(error, repeatable=call.repeatable):
                     raise
             await asyncio.sleep(delay)
 
@@ -130,7 +130,7 @@ class Transport:
                 )
             yield response
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise _unreachable(call.request, error, self._config.server) from error
+            raise _unreachable_error(call.request, error, self._config.server) from error
         finally:
             if response is not None:
                 response.release()
@@ -169,7 +169,7 @@ class Transport:
         return self._session
 
 
-def decoded(decode: Callable[[bytes], T], body: bytes, request: Request) -> T:
+def decode_answer(decode: Callable[[bytes], T], body: bytes, request: Request) -> T:
     """Decode an answer; one that cannot be read is the server's error."""
     try:
         return decode(body)
@@ -177,7 +177,7 @@ def decoded(decode: Callable[[bytes], T], body: bytes, request: Request) -> T:
         raise errors.ServerError(request, f"the answer cannot be read: {error!r}") from error
 
 
-def _worth_repeating(error: APIError, *, repeatable: bool) -> bool:
+def _can_be_repeated(error: APIError, *, repeatable: bool) -> bool:
     """Tell whether another attempt could succeed and cannot do harm."""
     if error.code == _TOO_MANY or (error.code == _UNAVAILABLE and error.retry_after is not None):
         return True
@@ -186,7 +186,7 @@ def _worth_repeating(error: APIError, *, repeatable: bool) -> bool:
     return repeatable and error.code in _SERVER_ERRORS
 
 
-def _unreachable(request: Request, error: BaseException, server: str) -> Unreachable:
+def _unreachable_error(request: Request, error: BaseException, server: str) -> Unreachable:
     what = "timed out" if isinstance(error, TimeoutError) else str(error) or type(error).__name__
     never_sent = isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
     return Unreachable(request, f"{server}: {what}", sent=not never_sent)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from numazones.api.meta import Condition
 from numazones.api.numazone import READY
-from numazones.wording import shortened
+from numazones.wording import shorten
 from numazones_exporter.observation import (
     CPU_MANAGER_STATE,
     DEVICE_CHECKPOINT,
@@ -23,7 +23,7 @@ from numazones_exporter.reserved import STATIC_CPU, STATIC_MEMORY, cpu_policy, m
 
 CONSISTENT = "Consistent"
 
-_LONGEST_MESSAGE = 1000
+_MAX_MESSAGE = 1000
 """Characters; conditions are on every zone, and zones stay small."""
 
 
@@ -32,26 +32,28 @@ def conditions_of(observation: Observation, problems: Iterable[Problem]) -> tupl
     found = tuple(problems)
     disagreements = [problem for problem in found if problem.reason == DISAGREE]
     gaps = [problem for problem in found if problem.reason != DISAGREE]
-    return _ready(observation, gaps, disagreements), _consistent(disagreements)
+    return _ready_condition(observation, gaps, disagreements), _consistent_condition(disagreements)
 
 
-def unexpected(observation: Observation) -> tuple[Problem, ...]:
+def unexpected_problems(observation: Observation) -> tuple[Problem, ...]:
     """What could not be read, without the state files that this kubelet has no reason to write."""
-    return tuple(problem for problem in observation.problems if not _expected(observation, problem))
+    return tuple(problem for problem in observation.problems if not _is_expected(observation, problem))
 
 
-def _ready(observation: Observation, gaps: list[Problem], disagreements: list[Problem]) -> Condition:
+def _ready_condition(
+    observation: Observation, gaps: list[Problem], disagreements: list[Problem]
+) -> Condition:
     if not _sees_kubelet(observation):
         message = f"no kubelet was found, so only the hardware is shown: {_messages(gaps)}"
         return Condition(
-            type=READY, status="False", reason="KubeletNotFound", message=shortened(message, _LONGEST_MESSAGE)
+            type=READY, status="False", reason="KubeletNotFound", message=shorten(message, _MAX_MESSAGE)
         )
     if gaps:
         return Condition(
             type=READY,
             status="Unknown",
             reason=gaps[0].reason,
-            message=shortened(_messages(gaps), _LONGEST_MESSAGE),
+            message=shorten(_messages(gaps), _MAX_MESSAGE),
         )
     if disagreements:
         message = f"sources contradict each other, see the condition {CONSISTENT}"
@@ -59,14 +61,14 @@ def _ready(observation: Observation, gaps: list[Problem], disagreements: list[Pr
     return Condition(type=READY, status="True", reason="Complete", message="")
 
 
-def _consistent(disagreements: list[Problem]) -> Condition:
+def _consistent_condition(disagreements: list[Problem]) -> Condition:
     if not disagreements:
         return Condition(type=CONSISTENT, status="True", reason="SourcesAgree", message="")
     return Condition(
         type=CONSISTENT,
         status="False",
         reason=DISAGREE,
-        message=shortened(_messages(disagreements), _LONGEST_MESSAGE),
+        message=shorten(_messages(disagreements), _MAX_MESSAGE),
     )
 
 
@@ -83,7 +85,7 @@ def _sees_kubelet(observation: Observation) -> bool:
     )
 
 
-def _expected(observation: Observation, problem: Problem) -> bool:
+def _is_expected(observation: Observation, problem: Problem) -> bool:
     """Whether a missing state file is no gap: a manager without policy, or without devices, writes none."""
     if problem.reason != NOT_FOUND or not _sees_kubelet(observation):
         return False

@@ -31,9 +31,9 @@ def contradictions(observation: Observation, hardware: Hardware, holdings: Holdi
     """Compare state files with machine, configuration and podresources."""
     yield from _policies(observation)
     yield from _cpus(observation, hardware)
-    yield from _shared_twice(holdings)
+    yield from _cpus_of_two_pods(holdings)
     yield from _memory(observation, hardware)
-    yield from _registered_devices(observation)
+    yield from _devices(observation)
 
 
 def _policies(observation: Observation) -> Iterator[Problem]:
@@ -86,7 +86,7 @@ def _keeps_reserved_apart(observation: Observation) -> bool:
     return is_strict(dict(observation.kubelet.cpu_manager_policy_options))
 
 
-def _shared_twice(holdings: Holdings) -> Iterator[Problem]:
+def _cpus_of_two_pods(holdings: Holdings) -> Iterator[Problem]:
     """Exclusive CPUs have one pod."""
     owners: dict[int, tuple[str, str, str]] = {}
     for holding in holdings.containers:
@@ -127,10 +127,10 @@ def _memory(observation: Observation, hardware: Hardware) -> Iterator[Problem]:
                 continue
             unknown = kind == MEMORY and hardware.memory_unknown >> numa & 1
             if table.total != amount and not unknown:
-                yield _differs(numa, kind, table.total, f"sysfs {format_bytes(amount)}")
+                yield _memory_problem(numa, kind, table.total, f"sysfs {format_bytes(amount)}")
             configured = configured_memory(observation, numa, kind)
             if configured is not None and configured != table.system_reserved:
-                yield _differs(
+                yield _memory_problem(
                     numa,
                     f"reserved {kind}",
                     table.system_reserved,
@@ -144,7 +144,7 @@ def _amounts(node: NUMANode) -> Iterator[tuple[str, int]]:
         yield hugepage_type(size), size * 1024 * pages
 
 
-def _differs(numa: int, what: str, stated: int, other: str) -> Problem:
+def _memory_problem(numa: int, what: str, stated: int, other: str) -> Problem:
     return Problem(
         MEMORY_MANAGER_STATE,
         DISAGREE,
@@ -152,7 +152,7 @@ def _differs(numa: int, what: str, stated: int, other: str) -> Problem:
     )
 
 
-def _registered_devices(observation: Observation) -> Iterator[Problem]:
+def _devices(observation: Observation) -> Iterator[Problem]:
     """Both list healthy devices; the checkpoint is written whenever that list changes."""
     if observation.devices is None or observation.podresources is None:
         return

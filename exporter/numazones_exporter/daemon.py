@@ -21,9 +21,8 @@ from numazones.api.snapshot import NodeSnapshot
 from numazones.errors import NumazonesError
 from numazones_client import APIError, Client, load
 from numazones_exporter import recording, zones
-from numazones_exporter.conditions import CONSISTENT, unexpected
-from numazones_exporter.departures import Departures
-from numazones_exporter.device_offers import DeviceOffers
+from numazones_exporter.allocatable_devices import AllocatableDevicesWatch
+from numazones_exporter.conditions import CONSISTENT, unexpected_problems
 from numazones_exporter.health import PUBLISH, SCAN, Health
 from numazones_exporter.lease import LeaseKeeper
 from numazones_exporter.metrics import Metrics
@@ -41,17 +40,18 @@ from numazones_exporter.observation import (
     Problem,
 )
 from numazones_exporter.options import NODE_RESOURCE_TOPOLOGIES, NUMAZONES, Options
-from numazones_exporter.publish import Publisher, Writer, ZonePublisher
+from numazones_exporter.publishing import Publisher, Writer, ZonePublisher
 from numazones_exporter.sources.podresources import SocketReader
 from numazones_exporter.sources.reading import Sources, observe
-from numazones_exporter.triggers import DEPARTURES, INTERVAL, KUBELET, KubeletFilesWatch, Wakeups
+from numazones_exporter.terminating_pods import TerminatingPods
+from numazones_exporter.triggers import INTERVAL, KUBELET, TERMINATING_PODS, KubeletFilesWatch, Wakeups
 from numazones_exporter.watched_pods import WatchedPods
 from numazones_program import logs, probes, signals
 
 SHUTDOWN_SECONDS = 5.0
 """How long a publish that has begun may take to end when the exporter is stopped."""
 
-SECOND_LOOKS = (0.1, 0.2, 0.4, 0.8)
+REREAD_PAUSES = (0.1, 0.2, 0.4, 0.8)
 """Pauses before contradicting sources are read again, seconds. In the middle of an admission the kubelet's
 state files and podresources differ for moments; what still differs after the last is told."""
 
@@ -74,7 +74,7 @@ def run(options: Options) -> int:
 
 
 async def _run_until_signalled(options: Options) -> None:
-    stop = signals.ended()
+    stop = signals.stop_event()
     config = await load(options.kubeconfig, server=options.server)
     async with Client(config, user_agent="numazones-exporter") as client:
         await serve(options, client, stop=stop)
@@ -93,8 +93,11 @@ async def serve(
     registry = registry or CollectorRegistry()
     metrics = Metrics(registry)
     state = Health(options.interval)
-    answer = recording.serving(
-        options, probes.application(sick=state.problems, unready=state.unready, registry=registry)
+    answer = recording.recording_application(
+        options,
+        probes.application(
+            health_problems=state.problems, readiness_problems=state.readiness_problems, registry=registry
+        ),
     )
     with probes.serve(options.metrics_address, answer) as port:
         if listening is not None:
@@ -141,11 +144,11 @@ class Exporter:
             current=lambda: not state.problems(),
         )
         self._last: tuple[Observation, list[NUMAZone]] | None = None
-        self._contradicted = False
+        self._published_contradictions = False
         """Whether the last reading was told with contradictions."""
         self._problems: frozenset[Problem] = frozenset()
-        self._departures = Departures()
-        self._soon: float | None = None
+        self._terminating_pods = TerminatingPods()
+        self._reread_pause: float | None = None
         """When to read again although nothing happens, because pods leave; seconds."""
         self._pause = 0.0
         self._stopping = False
@@ -159,8 +162,10 @@ class Exporter:
         async with asyncio.TaskGroup() as tasks:
             around = [tasks.create_task(self._files.run()), tasks.create_task(self._lease.run())]
             if isinstance(self._sources.podresources, SocketReader):
-                offers = DeviceOffers(self._sources.podresources.offer, self._wakeups)
-                around.append(tasks.create_task(offers.run()))
+                devices = AllocatableDevicesWatch(
+                    self._sources.podresources.allocatable_devices, self._wakeups
+                )
+                around.append(tasks.create_task(devices.run()))
             if self._pods is not None:
                 around.append(tasks.create_task(self._pods.run()))
             work = tasks.create_task(self._work())
@@ -183,15 +188,15 @@ class Exporter:
             if KUBELET in reasons:
                 self._sources.forget()
             await self._cycle()
-            seconds, reason = self._rest(due - clock())
+            seconds, reason = self._next_wait(due - clock())
             reasons = await self._wakeups.wait(seconds, otherwise=reason)
 
-    def _rest(self, left: float) -> tuple[float, str]:
+    def _next_wait(self, left: float) -> tuple[float, str]:
         """For how many seconds to wait, and why to go on if nothing happens; ``left`` of the interval."""
         if self._pause:
             return self._pause, INTERVAL
-        if self._soon is not None and self._soon < left:
-            return self._soon, DEPARTURES
+        if self._reread_pause is not None and self._reread_pause < left:
+            return self._reread_pause, TERMINATING_PODS
         return max(0.0, left), INTERVAL
 
     async def _cycle(self) -> None:
@@ -199,14 +204,14 @@ class Exporter:
         observation = await self._read()
         try:
             node_zones = self._describe(observation)
-            for pause in () if self._contradicted else SECOND_LOOKS:
-                if not _contradict(node_zones):
+            for pause in () if self._published_contradictions else REREAD_PAUSES:
+                if not _has_contradictions(node_zones):
                     break
                 await asyncio.sleep(pause)
                 observation = await self._read()
                 node_zones = self._describe(observation)
-            self._contradicted = _contradict(node_zones)
-            self._soon = self._departures.look_again(observation)
+            self._published_contradictions = _has_contradictions(node_zones)
+            self._reread_pause = self._terminating_pods.pause_after(observation)
             if not node_zones:
                 return
             writes = 0
@@ -215,14 +220,14 @@ class Exporter:
         except NumazonesError as error:
             why = [problem.message for problem in observation.problems if problem.source == NODE]
             text = "; ".join([str(error), *why])
-            self._health.failed(PUBLISH, text)
-            self._pause = self._longer_pause(error)
+            self._health.record_failure(PUBLISH, text)
+            self._pause = self._pause_after_failure(error)
             _log.warning("publishing failed and is tried again in %.0f s: %s", self._pause, text)
             return
         self._pause = 0.0
-        self._health.succeeded(PUBLISH)
+        self._health.record_success(PUBLISH)
         self._metrics.published.set_to_current_time()
-        self._lease.owned_by(node_zones[0].metadata.owner_references[0].uid)
+        self._lease.set_owner(node_zones[0].metadata.owner_references[0].uid)
         if writes:
             _log.info("published %d zones with %d writes", len(node_zones), writes)
 
@@ -232,15 +237,15 @@ class Exporter:
         self._metrics.scan_seconds.observe(time.perf_counter() - started)
         for source, seconds in observation.durations:
             self._metrics.source_seconds.labels(source).observe(seconds)
-        problems = unexpected(observation)
+        problems = unexpected_problems(observation)
         failures = [problem for problem in problems if _is_failure(observation, problem)]
         for problem in failures:
             self._metrics.source_errors.labels(problem.source).inc()
         if failures:
-            self._health.failed(SCAN, "; ".join(problem.message for problem in failures))
+            self._health.record_failure(SCAN, "; ".join(problem.message for problem in failures))
         else:
-            self._health.succeeded(SCAN)
-        self._tell(frozenset(problems))
+            self._health.record_success(SCAN)
+        self._log_changes(frozenset(problems))
         return observation
 
     def _describe(self, observation: Observation) -> list[NUMAZone]:
@@ -252,7 +257,7 @@ class Exporter:
             self._metrics.show(facts.node_name, {} if snapshot is None else _amounts(snapshot))
         return self._last[1]
 
-    def _tell(self, problems: frozenset[Problem]) -> None:
+    def _log_changes(self, problems: frozenset[Problem]) -> None:
         """Log what is new, not what is known."""
         for problem in sorted(problems - self._problems, key=lambda problem: problem.source):
             _log.warning("%s: %s: %s", problem.source, problem.reason, problem.message)
@@ -260,13 +265,13 @@ class Exporter:
             _log.info("%s: no longer: %s", problem.source, problem.reason)
         self._problems = problems
 
-    def _longer_pause(self, error: NumazonesError) -> float:
+    def _pause_after_failure(self, error: NumazonesError) -> float:
         asked = error.retry_after or 0.0 if isinstance(error, APIError) else 0.0
         grown = min(max(_FIRST_PAUSE, 2 * self._pause), self._interval)
         return max(asked, grown * random.uniform(0.5, 1.0))
 
 
-_FACTS = {
+_OBSERVATION_FIELDS = {
     SYSFS: "hardware",
     PODRESOURCES: "podresources",
     KUBELET_CONFIG: "kubelet",
@@ -280,10 +285,10 @@ _FACTS = {
 
 def _is_failure(observation: Observation, problem: Problem) -> bool:
     """Tell a source that could not be read from one that was read in part, or that is switched off."""
-    return problem.reason != NOT_ASKED and getattr(observation, _FACTS[problem.source]) is None
+    return problem.reason != NOT_ASKED and getattr(observation, _OBSERVATION_FIELDS[problem.source]) is None
 
 
-def _contradict(node_zones: Sequence[NUMAZone]) -> bool:
+def _has_contradictions(node_zones: Sequence[NUMAZone]) -> bool:
     """Whether sources disagree about the node; its zones all say the same."""
     return any(
         condition.type == CONSISTENT and condition.status == "False"

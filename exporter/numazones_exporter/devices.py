@@ -20,7 +20,7 @@ class NodeDevices:
     devices: tuple[KnownDevice, ...]
     resources_without_devices: frozenset[str]
     """Resources of plugins that list no healthy device, none of whose devices is held."""
-    offer_known: bool
+    allocatable_known: bool
     """Whether the healthy devices and their NUMA nodes could be read; otherwise only held ones are known."""
     problems: tuple[Problem, ...] = ()
 
@@ -43,12 +43,12 @@ def devices_of(observation: Observation, holdings: Holdings) -> NodeDevices:
         resources_without_devices=frozenset(registered) - {resource for resource, _ in numas}
         if offer is not None
         else frozenset(),
-        offer_known=offer is not None or observation.devices is None,
-        problems=tuple(_unknown_topology(observation)),
+        allocatable_known=offer is not None or observation.devices is None,
+        problems=tuple(_unknown_topology_problems(observation)),
     )
 
 
-def _unknown_topology(observation: Observation) -> list[Problem]:
+def _unknown_topology_problems(observation: Observation) -> list[Problem]:
     """Say that the checkpoint alone does not tell where free devices are."""
     if observation.podresources is not None or observation.devices is None:
         return []

@@ -23,17 +23,17 @@ class Health:
         """Start with the benefit of the doubt: every step counts as just done. ``interval`` in seconds."""
         self._clock = clock
         self._patience = PATIENCE * interval
-        self._succeeded = dict.fromkeys((SCAN, PUBLISH), clock())
+        self._last_success = dict.fromkeys((SCAN, PUBLISH), clock())
         self._errors: dict[str, str] = {}
         self._published = False
 
-    def succeeded(self, step: str) -> None:
+    def record_success(self, step: str) -> None:
         """Record a success of ``SCAN`` or ``PUBLISH``."""
-        self._succeeded[step] = self._clock()
+        self._last_success[step] = self._clock()
         self._errors.pop(step, None)
         self._published = self._published or step == PUBLISH
 
-    def failed(self, step: str, error: str) -> None:
+    def record_failure(self, step: str, error: str) -> None:
         """Record why a step failed; its last success keeps its age."""
         self._errors[step] = error
 
@@ -43,10 +43,10 @@ class Health:
         return [
             f"{step} has not succeeded for {now - last:.0f} s (limit {self._patience:.0f} s): "
             f"{self._errors.get(step, 'no attempt has ended; it hangs or was never started')}"
-            for step, last in self._succeeded.items()
+            for step, last in self._last_success.items()
             if now - last > self._patience
         ]
 
-    def unready(self) -> list[str]:
+    def readiness_problems(self) -> list[str]:
         """Why the exporter is not ready: the zones have to be published completely once."""
         return [] if self._published else ["the zones have not been published yet"]

@@ -14,7 +14,8 @@ from numazones.api.snapshot import KnownDevice
 from numazones.cpuset import CPUSet
 from numazones.kubelet.machine_state import Block
 from numazones.quantity import format_bytes
-from numazones_exporter.liveness import Liveness, judge
+from numazones_exporter.assigned_pods import AssignedPods, assigned_pods
+from numazones_exporter.assignments import POD, Assignments, state_file_assignments
 from numazones_exporter.observation import (
     CPU_MANAGER_STATE,
     DEVICE_CHECKPOINT,
@@ -26,7 +27,6 @@ from numazones_exporter.observation import (
     PodResources,
     Problem,
 )
-from numazones_exporter.records import POD, Records, of_state_files
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,37 +70,39 @@ class Holdings:
 
 def holdings_of(observation: Observation) -> Holdings:
     """Find out who holds what."""
-    records = of_state_files(observation)
-    liveness = judge(observation, records)
-    live = {uid: containers for uid, containers in records.items() if uid not in liveness.ended}
-    joined = _join(observation, live, liveness)
-    memory, guesses = _memory(observation, records, liveness.ended, joined)
+    assignments = state_file_assignments(observation)
+    assigned = assigned_pods(observation, assignments)
+    live = {uid: containers for uid, containers in assignments.items() if uid not in assigned.ended}
+    joined = _container_holdings(observation, live, assigned)
+    memory, guesses = _memory(observation, assignments, assigned.ended, joined)
     return Holdings(
         containers=joined,
-        cpus=_exclusive(observation, joined),
+        cpus=_exclusive_cpus(observation, joined),
         memory=memory,
         problems=(
-            *_contradictions(observation, live, liveness),
-            *_stand_ins(observation),
-            *_unjudged(observation, records),
+            *_contradictions(observation, live, assigned),
+            *_substitution_problems(observation),
+            *_unknown_endings(observation, assignments),
             *guesses,
         ),
     )
 
 
-def _join(observation: Observation, live: Records, liveness: Liveness) -> tuple[Holding, ...]:
+def _container_holdings(
+    observation: Observation, live: Assignments, assigned: AssignedPods
+) -> tuple[Holding, ...]:
     """Every container that holds something: as recorded, with podresources standing in where needed."""
     joined: dict[tuple[str, str, str, str], Holding] = {}
     for uid, containers in live.items():
-        namespace, pod = liveness.names.get(uid, ("", ""))
+        namespace, pod = assigned.names.get(uid, ("", ""))
         for resources in containers.values():
             _add(joined, Holding(namespace, pod, uid, resources))
-    uids = {name: uid for uid, name in liveness.names.items()}
-    for listed in _listed_active(observation):
+    uids = {name: uid for uid, name in assigned.names.items()}
+    for listed in _active_pods(observation):
         uid = uids.get((listed.namespace, listed.name), "")
-        for resources in _stand_in(observation, listed):
+        for resources in _substitutes(observation, listed):
             _add(joined, Holding(listed.namespace, listed.name, uid, resources))
-    return tuple(joined[key] for key in sorted(joined) if _holds(joined[key].resources))
+    return tuple(joined[key] for key in sorted(joined) if _holds_something(joined[key].resources))
 
 
 def _add(joined: dict[tuple[str, str, str, str], Holding], holding: Holding) -> None:
@@ -119,11 +121,11 @@ def _add(joined: dict[tuple[str, str, str, str], Holding], holding: Holding) -> 
     joined[holding.key] = replace(known, resources=resources)
 
 
-def _holds(resources: ContainerResources) -> bool:
+def _holds_something(resources: ContainerResources) -> bool:
     return bool(resources.cpus or resources.memory or resources.devices or resources.claimed)
 
 
-def _listed_active(observation: Observation) -> Iterator[PodResources]:
+def _active_pods(observation: Observation) -> Iterator[PodResources]:
     """Pods that podresources lists, without those that kubelets before 1.34 list after their end."""
     if observation.podresources is None:
         return
@@ -134,7 +136,7 @@ def _listed_active(observation: Observation) -> Iterator[PodResources]:
             yield pod
 
 
-def _stand_in(observation: Observation, pod: PodResources) -> Iterator[ContainerResources]:
+def _substitutes(observation: Observation, pod: PodResources) -> Iterator[ContainerResources]:
     """What podresources contribute for a pod: dynamic resources always, the rest for unreadable state."""
     cpus, memory = observation.cpu_manager is None, observation.memory_manager is None
     devices = observation.devices is None
@@ -151,7 +153,7 @@ def _stand_in(observation: Observation, pod: PodResources) -> Iterator[Container
         yield ContainerResources(POD, whole.cpus if cpus else 0, whole.memory if memory else (), ())
 
 
-def _exclusive(observation: Observation, joined: Iterable[Holding]) -> CPUSet | None:
+def _exclusive_cpus(observation: Observation, joined: Iterable[Holding]) -> CPUSet | None:
     """All exclusively held CPUs; None where nothing tells."""
     unknown = observation.cpu_manager is None and observation.podresources is None
     if unknown and (observation.kubelet is None or observation.kubelet.cpu_manager_policy != "none"):
@@ -163,22 +165,22 @@ def _exclusive(observation: Observation, joined: Iterable[Holding]) -> CPUSet | 
 
 
 def _memory(
-    observation: Observation, records: Records, ended: Iterable[str], joined: Iterable[Holding]
+    observation: Observation, assignments: Assignments, ended: Iterable[str], joined: Iterable[Holding]
 ) -> tuple[AssignedMemory | None, list[Problem]]:
     """What the memory manager has given away, and whether a split had to be guessed."""
     if observation.memory_manager is not None:
-        ledger = _Ledger(observation)
+        tables = _MemoryTables(observation)
         for uid in sorted(ended):
-            ledger.release(records[uid])
-        return ledger.frozen(), []
+            tables.release(assignments[uid])
+        return tables.value(), []
     if observation.podresources is not None:
-        return _from_blocks(observation, joined)
+        return _memory_of_podresources(observation, joined)
     if observation.kubelet is not None and observation.kubelet.memory_manager_policy == "None":
         return AssignedMemory({}), []
     return None, []
 
 
-class _Ledger:
+class _MemoryTables:
     """The memory manager's tables, while ended pods' blocks are given back."""
 
     def __init__(self, observation: Observation) -> None:
@@ -214,11 +216,13 @@ class _Ledger:
                 self._assigned[numa, block.type] -= returned
                 left -= returned
 
-    def frozen(self) -> AssignedMemory:
+    def value(self) -> AssignedMemory:
         return AssignedMemory(self._assigned, self._groups, self._assignments)
 
 
-def _from_blocks(observation: Observation, joined: Iterable[Holding]) -> tuple[AssignedMemory, list[Problem]]:
+def _memory_of_podresources(
+    observation: Observation, joined: Iterable[Holding]
+) -> tuple[AssignedMemory, list[Problem]]:
     """Stand in for memory_manager_state; blocks over several NUMA nodes fill them in ascending order."""
     assert observation.podresources is not None  # noqa: S101 - the caller asked
     room = {(block.affinity, block.type): block.size for block in observation.podresources.allocatable_memory}
@@ -251,15 +255,15 @@ def _from_blocks(observation: Observation, joined: Iterable[Holding]) -> tuple[A
     return AssignedMemory(assigned, groups, assignments), problems
 
 
-_MOST_NAMED = 3
+_MAX_NAMED = 3
 """Contradictions named one by one; the rest is counted, so that conditions stay short."""
 
 
-def _contradictions(observation: Observation, live: Records, liveness: Liveness) -> list[Problem]:
+def _contradictions(observation: Observation, live: Assignments, assigned: AssignedPods) -> list[Problem]:
     """Compare the state files with podresources, container by container."""
-    uids = {name: uid for uid, name in liveness.names.items() if uid in live}
+    uids = {name: uid for uid, name in assigned.names.items() if uid in live}
     found: dict[str, list[str]] = {}
-    for pod in _listed_active(observation):
+    for pod in _active_pods(observation):
         recorded = live.get(uids.get((pod.namespace, pod.name), ""), {})
         for container in pod.containers:
             known = recorded.get(container.name, ContainerResources(container.name, 0, (), ()))
@@ -268,7 +272,7 @@ def _contradictions(observation: Observation, live: Records, liveness: Liveness)
                     f"{pod.namespace}/{pod.name} container {container.name} holds {stated or 'nothing'} "
                     f"by {source} and {listed or 'nothing'} by podresources"
                 )
-    return [Problem(source, DISAGREE, _few(messages)) for source, messages in found.items()]
+    return [Problem(source, DISAGREE, _first_messages(messages)) for source, messages in found.items()]
 
 
 def _differences(
@@ -298,14 +302,14 @@ def _devices_text(devices: Iterable[KnownDevice]) -> str:
     return " + ".join(sorted({f"{device.resource} {device.id}" for device in devices}))
 
 
-def _few(messages: list[str]) -> str:
-    more = len(messages) - _MOST_NAMED
-    return "; ".join(messages[:_MOST_NAMED]) + (f"; and {more} more" if more > 0 else "")
+def _first_messages(messages: list[str]) -> str:
+    more = len(messages) - _MAX_NAMED
+    return "; ".join(messages[:_MAX_NAMED]) + (f"; and {more} more" if more > 0 else "")
 
 
-def _unjudged(observation: Observation, records: Records) -> Iterator[Problem]:
+def _unknown_endings(observation: Observation, assignments: Assignments) -> Iterator[Problem]:
     """Say where it cannot be judged, or only by a wrong name, whose pods have ended."""
-    if records and observation.pods is None and observation.podresources is None:
+    if assignments and observation.pods is None and observation.podresources is None:
         yield Problem(
             PODS,
             "EndedPodsUnknown",
@@ -313,7 +317,7 @@ def _unjudged(observation: Observation, records: Records) -> Iterator[Problem]:
             "pods that have ended included",
         )
     listed = observation.podresources.pods if observation.podresources is not None else None
-    if observation.pods == () and (listed or (listed is None and records)):
+    if observation.pods == () and (listed or (listed is None and assignments)):
         yield Problem(
             PODS,
             "NoPodsOfNode",
@@ -322,7 +326,7 @@ def _unjudged(observation: Observation, records: Records) -> Iterator[Problem]:
         )
 
 
-def _stand_ins(observation: Observation) -> Iterator[Problem]:
+def _substitution_problems(observation: Observation) -> Iterator[Problem]:
     """Say where podresources stand in and cannot know everything."""
     if observation.podresources is None or observation.cpu_manager is not None:
         return

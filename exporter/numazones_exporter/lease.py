@@ -16,7 +16,7 @@ from numazones import timestamp
 from numazones.api.meta import NODE_LABEL
 from numazones.errors import NumazonesError
 from numazones_client.resources import LEASES
-from numazones_exporter.publish import Writer
+from numazones_exporter.publishing import Writer
 
 RENEWALS_PER_DURATION = 3
 """Two renewals may be lost before the node counts as stale."""
@@ -71,16 +71,16 @@ class LeaseKeeper:
         self._current = current
         self._now = now
         self._node_uid: str | None = None
-        self._owned = asyncio.Event()
+        self._owner_known = asyncio.Event()
 
-    def owned_by(self, node_uid: str) -> None:
+    def set_owner(self, node_uid: str) -> None:
         """Set the uid of the Node, known since the first publish."""
         self._node_uid = node_uid
-        self._owned.set()
+        self._owner_known.set()
 
     async def run(self) -> None:
         """Renew until cancelled, from the moment the owner is known."""
-        await self._owned.wait()
+        await self._owner_known.wait()
         while True:
             if self._current():
                 try:

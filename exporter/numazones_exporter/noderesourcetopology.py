@@ -15,7 +15,7 @@ from numazones.api.noderesourcetopology import from_zones
 from numazones.api.numazone import NUMAZone
 from numazones_client import Conflict, NotFound, UnknownResource
 from numazones_client.resources import NODE_RESOURCE_TOPOLOGIES
-from numazones_exporter.publish import RESYNC_SECONDS, Writer, canonical
+from numazones_exporter.publishing import RESYNC_SECONDS, Writer, canonical
 
 _log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ class NodeResourceTopologyPublisher:
         self._writer = writer
         self._node_name = node_name
         self._clock = clock
-        self._held: str | None = None
+        self._published: str | None = None
         self._conflict = ""
         """What the API server said of the other writer; empty while there is none."""
         self._asked_at = 0.0
@@ -44,21 +44,21 @@ class NodeResourceTopologyPublisher:
             APIError: a request failed.
         """
         body = from_zones(zones).to_api()
-        wanted = _comparable(body)
+        desired = _own_content(body)
         if self._conflict and self._clock() - self._asked_at < RESYNC_SECONDS:
             return 0
-        if self._held is None or self._clock() - self._asked_at >= RESYNC_SECONDS:
-            self._held = await self._ask()
+        if self._published is None or self._clock() - self._asked_at >= RESYNC_SECONDS:
+            self._published = await self._fetch()
             self._asked_at = self._clock()
-        if self._held == wanted:
+        if self._published == desired:
             return 0
-        self._held = None
+        self._published = None
         try:
             await self._writer.apply("NodeResourceTopology", NODE_RESOURCE_TOPOLOGIES, body, force=False)
         except Conflict as error:
             self._leave_alone(error)
             return 0
-        self._held, self._conflict = wanted, ""
+        self._published, self._conflict = desired, ""
         return 1
 
     def _leave_alone(self, error: Conflict) -> None:
@@ -73,17 +73,17 @@ class NodeResourceTopologyPublisher:
         self._conflict = error.message
         self._asked_at = self._clock()
 
-    async def _ask(self) -> str:
+    async def _fetch(self) -> str:
         try:
             found = await self._writer.client.get(NODE_RESOURCE_TOPOLOGIES, self._node_name)
         except UnknownResource:
             raise
         except NotFound:
             return ""
-        return _comparable(found)
+        return _own_content(found)
 
 
-def _comparable(body: Mapping[str, Any]) -> str:
+def _own_content(body: Mapping[str, Any]) -> str:
     """Write what this program owns of the object, so that equal objects give equal texts."""
     content = {name: value for name, value in body.items() if name not in _ENVELOPE}
     return canonical([body["metadata"].get("ownerReferences") or [], content])

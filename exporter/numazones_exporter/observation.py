@@ -157,7 +157,7 @@ class Observation:
     """(source, seconds); never part of the zones."""
 
     @property
-    def listed(self) -> tuple[PodResources, ...] | None:
+    def listed_pods(self) -> tuple[PodResources, ...] | None:
         """The pods that the kubelet takes for active; None where it does not say.
 
         A kubelet that was restarted (1.36) answers podresources a second or more before it has its pods from

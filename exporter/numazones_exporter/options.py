@@ -1,68 +1,131 @@
 """The exporter's settings: one frozen value, whatever mixture of file, environment and flags it came from.
 
-Precedence: defaults < YAML file (``--config``) < environment < flags. ``main`` declares the flags, click
-merges the layers, and ``Options`` carries the result together with the origin of each value, which
-``--dump-config`` shows. Keys of the YAML file are the fields' names in camelCase, as in Kubernetes'
-own configuration files.
+``numazones_program.settings`` makes the flags of the fields: each carries its help and how it is written.
 """
+
+# ruff: noqa: RUF009 - a setting is declared by a call, as with dataclasses.field itself
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+import click
+
+from numazones_exporter.setting_kinds import NodeName, ObjectKinds, Source
+from numazones_program.addresses import Address
+from numazones_program.settings import DURATION, PATH, REQUIRED, setting
+
 NUMAZONES = "numazones"
 NODE_RESOURCE_TOPOLOGIES = "noderesourcetopologies"
-PUBLISHABLE = (NUMAZONES, NODE_RESOURCE_TOPOLOGIES)
 
 Output: TypeAlias = Literal["table", "yaml", "json"]
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Every setting of the exporter; durations in seconds, sizes in bytes."""
+    """Every setting of the exporter; durations in seconds."""
 
-    node_name: str
-    """The node to describe: ``--node-name``, else $NODE_NAME, else this machine's host name."""
-    sysfs: Path = Path("/sys")
-    procfs: Path = Path("/proc")
-    kubelet_dir: Path = Path("/var/lib/kubelet")
-    """The kubelet's root directory: state files, ``device-plugins/``, ``pod-resources/``."""
-    podresources: str = ""
-    """``unix:PATH``, ``replay:DIR`` or ``none``; empty: the socket in ``kubelet_dir``."""
-    kubelet_config: str = "configz"
-    """``configz``, ``file:PATH`` or ``none``."""
-    kubelet_version: str = ""
-    """Release of the kubelet, such as v1.36.2; empty: ask the API server where one is used."""
-    kubelet_address: str = ""
-    """Host (and port) to ask for configz without a detour over the API server; empty: ask the API server."""
-    kubelet_certificate_authority: Path | None = None
-    """What to trust on that connection; None: the kubelet's own certificate, else the cluster's authority."""
-    pods: str = "api"
-    """``api``, ``file:PATH`` or ``none``."""
-    source_timeout: float = 10.0
-    """Seconds after which one source counts as hanging."""
-    kubeconfig: Path | None = None
-    """None: $KUBECONFIG, the service account of the pod, then ~/.kube/config."""
-    server: str = ""
-    """URL of the API server where no kubeconfig and no pod tells; credentials as in a pod, if any."""
-    publish: tuple[str, ...] = (NUMAZONES,)
-    """Which objects to maintain, out of ``PUBLISHABLE``."""
-    interval: float = 60.0
-    """Seconds between readings when nothing happens."""
-    metrics_address: str = ":9406"
-    """``host:port`` of /metrics, /healthz and /readyz."""
-    recordings: bool = False
-    """Whether /recording is served there: the node as a bug report needs it, to whoever can connect."""
-    lease_namespace: str = "numazones-system"
-    """Where the liveness Lease of the node lives."""
-    lease_duration: float = 180.0
-    """Seconds after which readers take a node whose Lease was not renewed as stale."""
-    log_level: str = "info"
-    log_format: str = "json"
-    """``json`` or ``text``."""
-    once: bool = False
-    output: Output = "table"
+    node_name: str = setting(
+        REQUIRED,
+        "The node to describe.  [default: this machine's host name]",
+        kind=NodeName(),
+        metavar="NAME",
+        variable="NODE_NAME",
+    )
+    sysfs: Path = setting(Path("/sys"), "The machine's /sys, or a recorded one.", kind=PATH, metavar="DIR")
+    procfs: Path = setting(Path("/proc"), "The machine's /proc, or a recorded one.", kind=PATH, metavar="DIR")
+    kubelet_dir: Path = setting(
+        Path("/var/lib/kubelet"),
+        "The kubelet's directory, with its state files.",
+        kind=PATH,
+        metavar="DIR",
+    )
+    podresources: str = setting(
+        "",
+        "unix:PATH of the kubelet's podresources socket, replay:DIR with podresources_list.pb and "
+        "podresources_allocatable.pb, or none.  [default: unix:KUBELET_DIR/pod-resources/kubelet.sock]",
+        kind=Source(words=("none",), schemes=("unix", "replay"), metavar="unix:PATH, replay:DIR, none"),
+        metavar="SOURCE",
+    )
+    kubelet_config: str = setting(
+        "configz",
+        "The kubelet's configuration: configz asks the running kubelet, file:PATH reads a "
+        "KubeletConfiguration or a saved configz answer (YAML or JSON), or none.",
+        kind=Source(words=("configz", "none"), schemes=("file",), metavar="configz, file:PATH, none"),
+        metavar="SOURCE",
+    )
+    kubelet_version: str = setting(
+        "",
+        "The kubelet's release, such as v1.36.2.  [default: what the Node object says]",
+        metavar="VERSION",
+    )
+    kubelet_address: str = setting(
+        "",
+        "Ask the kubelet at this address for configz, which needs permission for nodes/configz only, instead "
+        "of the API server, which needs nodes/proxy. Host or host:port.",
+        metavar="HOST[:PORT]",
+        variable="NODE_ADDRESS",
+    )
+    kubelet_certificate_authority: Path | None = setting(
+        None,
+        "Certificates to trust at that address.  [default: KUBELET_DIR/pki/kubelet.crt and the cluster's]",
+        kind=PATH,
+        metavar="FILE",
+    )
+    pods: str = setting(
+        "api",
+        "This node's pods: api, file:PATH of a PodList (YAML or JSON, pods of other nodes are ignored), or "
+        "none.",
+        kind=Source(words=("api", "none"), schemes=("file",), metavar="api, file:PATH, none"),
+        metavar="SOURCE",
+    )
+    source_timeout: float = setting(10.0, "When a source counts as hanging.", kind=DURATION)
+    kubeconfig: Path | None = setting(
+        None,
+        "How to reach the API server.  [default: $KUBECONFIG, the pod's service account, ~/.kube/config]",
+        kind=PATH,
+        metavar="FILE",
+    )
+    server: str = setting(
+        "",
+        "The API server's URL, where neither a kubeconfig nor a pod tells it; the service account's files "
+        "are used if they are there.",
+        metavar="URL",
+    )
+    publish: tuple[str, ...] = setting(
+        (NUMAZONES,),
+        "Which objects to maintain: numazones, noderesourcetopologies.",
+        kind=ObjectKinds(NUMAZONES, NODE_RESOURCE_TOPOLOGIES),
+    )
+    interval: float = setting(60.0, "Time between readings when nothing happens.", kind=DURATION)
+    metrics_address: str = setting(
+        ":9406", "Where to serve /metrics, /healthz and /readyz.", kind=Address(), metavar="HOST:PORT"
+    )
+    recordings: bool = setting(
+        False,
+        "Serve /recording there for kubectl numazones record: the machine, the kubelet's settings and state, "
+        "and who holds what, to whoever can connect.",
+        kind=click.BOOL,
+    )
+    lease_namespace: str = setting(
+        "numazones-system",
+        "Namespace of the node's liveness Lease.",
+        metavar="NAMESPACE",
+        variable="KUBERNETES_NAMESPACE",
+    )
+    lease_duration: float = setting(
+        180.0, "How long the node's zones count as fresh after a Lease renewal.", kind=DURATION
+    )
+    log_level: str = setting("info", "What to log.", kind=click.Choice(["debug", "info", "warning", "error"]))
+    log_format: str = setting("json", "How to log.", kind=click.Choice(["json", "text"]))
+    once: bool = setting(False, "Read once, print the zones and end.", flags=("--once",))
+    output: Output = setting(
+        "table",
+        "How --once prints; json and yaml are a Kubernetes List.",
+        kind=click.Choice(["table", "yaml", "json"]),
+        flags=("-o", "--output"),
+    )
     origins: Mapping[str, str] = field(default_factory=dict, compare=False)
     """Field → ``default``, ``file PATH``, ``environment`` or ``flag``."""
 

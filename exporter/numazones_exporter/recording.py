@@ -27,7 +27,7 @@ from numazones_exporter.observation import (
 from numazones_exporter.options import Options
 from numazones_exporter.sources.reading import Sources, observe
 from numazones_program.probes import Application
-from numazones_program.recordings import FACTS, PATH, SWITCHED_OFF, packed
+from numazones_program.recordings import FACTS, PATH, SWITCHED_OFF, archive_of
 
 _PAUSES = (0.1, 0.2, 0.4, 0.8)
 """Seconds between looks, as long as the kubelet writes its state files meanwhile."""
@@ -105,12 +105,12 @@ async def record(options: Options) -> bytes:
     finally:
         await sources.close()
     facts = _facts(options, observation, configuration)
-    members = {f"sys/{name}": content for name, content in _tree(options.sysfs)}
+    members = {f"sys/{name}": content for name, content in _sysfs_files(options.sysfs)}
     meminfo = _bytes(options.procfs / "meminfo")
     if meminfo is not None:
         members["proc/meminfo"] = meminfo
     members[FACTS] = json.dumps(facts, indent=1).encode()
-    return packed(members | files)
+    return archive_of(members | files)
 
 
 async def _configuration(sources: Sources) -> Mapping[str, Any] | None:
@@ -142,11 +142,11 @@ def _facts(
             {
                 "namespace": pod.namespace,
                 "name": pod.name,
-                "containers": {one.name: _held(one) for one in pod.containers},
+                "containers": {one.name: _container_document(one) for one in pod.containers},
             }
             for pod in answer.pods
         ],
-        "devices": _announced(snapshot.devices),
+        "devices": _device_plugin_documents(snapshot.devices),
         "zones": [zone.to_api() for zone in zones.build(snapshot)],
         "problems": [
             {"source": problem.source, "reason": problem.reason, "message": problem.message}
@@ -155,7 +155,7 @@ def _facts(
     }
 
 
-def _held(container: ContainerResources) -> dict[str, Any]:
+def _container_document(container: ContainerResources) -> dict[str, Any]:
     """One container's share, in the form of a recording's ``podresources_list``."""
     found: dict[str, Any] = {}
     if container.cpus:
@@ -170,7 +170,7 @@ def _held(container: ContainerResources) -> dict[str, Any]:
     return found
 
 
-def _announced(devices: Iterable[KnownDevice]) -> dict[str, Any]:
+def _device_plugin_documents(devices: Iterable[KnownDevice]) -> dict[str, Any]:
     """The devices in the form of a recording's ``device_plugins.json``."""
     found: dict[str, Any] = {}
     for one in devices:
@@ -190,7 +190,7 @@ def _state_files(directory: Path) -> dict[str, bytes]:
     return found
 
 
-def _tree(sysfs: Path) -> Iterator[tuple[str, bytes]]:
+def _sysfs_files(sysfs: Path) -> Iterator[tuple[str, bytes]]:
     """The files that the exporter reads; an entry whose name alone counts ends with a slash."""
     for pattern in _SYSFS:
         for path in sorted(sysfs.glob(pattern)):
@@ -208,7 +208,7 @@ def _bytes(path: Path) -> bytes | None:
         return None
 
 
-def serving(options: Options, otherwise: Application) -> Application:
+def recording_application(options: Options, otherwise: Application) -> Application:
     """Answer GET /recording beside what another application answers; one recording at a time."""
     busy = threading.Lock()
 

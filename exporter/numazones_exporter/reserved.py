@@ -53,7 +53,7 @@ def reserved_cpus(observation: Observation, hardware: Hardware) -> ReservedCPUs:
     """Find the reserved CPUs."""
     online = hardware.machine.all_cpus
     policy = cpu_policy(observation)
-    explicit, problems = _explicit(observation)
+    explicit, problems = _configured_cpus(observation)
     offered = None
     if policy == STATIC_CPU and observation.podresources is not None:
         offered = online & ~observation.podresources.allocatable_cpus
@@ -75,10 +75,10 @@ def reserved_cpus(observation: Observation, hardware: Hardware) -> ReservedCPUs:
         return ReservedCPUs(None, problems)
     if policy != STATIC_CPU:
         return ReservedCPUs(0, problems)
-    return _computed(observation, hardware, problems)
+    return _computed_cpus(observation, hardware, problems)
 
 
-def _explicit(observation: Observation) -> tuple[CPUSet | None, tuple[Problem, ...]]:
+def _configured_cpus(observation: Observation) -> tuple[CPUSet | None, tuple[Problem, ...]]:
     kubelet = observation.kubelet
     if kubelet is None or not kubelet.reserved_system_cpus.strip():
         return None, ()
@@ -92,7 +92,9 @@ def _explicit(observation: Observation) -> tuple[CPUSet | None, tuple[Problem, .
         )
 
 
-def _computed(observation: Observation, hardware: Hardware, problems: tuple[Problem, ...]) -> ReservedCPUs:
+def _computed_cpus(
+    observation: Observation, hardware: Hardware, problems: tuple[Problem, ...]
+) -> ReservedCPUs:
     """What the static policy reserves at its start; unknown where the configuration is."""
     if observation.kubelet is None:
         problem = Problem(

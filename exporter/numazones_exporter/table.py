@@ -4,18 +4,14 @@ Columns and their JSON paths are those of the custom resource, so that both look
 never published have no age.
 """
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+from numazones import jsonpath
 from numazones.api.numazone import NUMAZONE, NUMAZone
 
 _UNKNOWN = "<none>"
 _GAP = "   "
-# .field, ['either','or'], [?(@.key=="value")]
-_STEP = re.compile(
-    r"""\.(?P<field>\w+)|\[(?P<union>'[^\]]*')\]|\[\?\(@\.(?P<key>\w+)=="(?P<wanted>[^"]*)"\)\]"""
-)
 
 
 def render(zones: Sequence[NUMAZone]) -> str:
@@ -34,19 +30,5 @@ def render(zones: Sequence[NUMAZone]) -> str:
 
 def _cell(document: Any, path: str) -> str:
     """Follow a printer column's path; of several results the first counts."""
-    found, end = [document], 0
-    while end < len(path):
-        step = _STEP.match(path, end)
-        if step is None:
-            raise ValueError(f"the column path {path!r} uses more of JSONPath than columns here do")
-        found = [value for one in found for value in _follow(one, step)]
-        end = step.end()
+    found = jsonpath.find(document, path)
     return str(found[0]) if found and found[0] != "" else _UNKNOWN
-
-
-def _follow(value: Any, step: re.Match[str]) -> Iterator[Any]:
-    if step["key"]:
-        yield from (item for item in value if item.get(step["key"]) == step["wanted"])
-    else:
-        names = [step["field"]] if step["field"] else re.findall(r"'([^']*)'", step["union"])
-        yield from (value[name] for name in names if name in value)

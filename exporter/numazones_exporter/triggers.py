@@ -21,11 +21,11 @@ STATE_FILES = "state-files"
 DEVICE_PLUGINS = "device-plugins"
 KUBELET = "kubelet"
 PODS = "pods"
-DEPARTURES = "departures"
+TERMINATING_PODS = "departures"
 
 QUIET_SECONDS = 0.1
 """Silence that ends a burst of events."""
-LONGEST_BURST_SECONDS = 0.4
+MAX_BURST_SECONDS = 0.4
 """A burst is cut after this time, so that a busy node is still read often enough."""
 
 _STATE_FILE_NAMES = frozenset({"cpu_manager_state", "memory_manager_state"})
@@ -37,10 +37,10 @@ _log = logging.getLogger(__name__)
 class Wakeups:
     """Collects reasons to read the node again and joins those that come together."""
 
-    def __init__(self, *, quiet: float = QUIET_SECONDS, longest_burst: float = LONGEST_BURST_SECONDS) -> None:
+    def __init__(self, *, quiet: float = QUIET_SECONDS, max_burst: float = MAX_BURST_SECONDS) -> None:
         """Seconds of silence that end a burst, and the longest time a burst may delay the wake-up."""
         self._quiet = quiet
-        self._longest_burst = longest_burst
+        self._max_burst = max_burst
         self._reasons: set[str] = set()
         self._event = asyncio.Event()
 
@@ -51,20 +51,20 @@ class Wakeups:
 
     async def wait(self, seconds: float, *, otherwise: str = INTERVAL) -> frozenset[str]:
         """Wait for a reason, at most ``seconds``; ``otherwise`` is the reason if the time runs out."""
-        if not await self._happens_within(seconds):
+        if not await self._woken_within(seconds):
             return frozenset({otherwise})
         loop = asyncio.get_running_loop()
-        end = loop.time() + self._longest_burst
+        end = loop.time() + self._max_burst
         while (left := end - loop.time()) > 0:
             self._event.clear()
-            if not await self._happens_within(min(self._quiet, left)):
+            if not await self._woken_within(min(self._quiet, left)):
                 break
         self._event.clear()
         reasons = frozenset(self._reasons)
         self._reasons.clear()
         return reasons
 
-    async def _happens_within(self, seconds: float) -> bool:
+    async def _woken_within(self, seconds: float) -> bool:
         try:
             async with asyncio.timeout(seconds):
                 await self._event.wait()
@@ -112,7 +112,7 @@ class KubeletFilesWatch:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._look_for_missing(inotify))
                 async for event in inotify:
-                    self._take(event)
+                    self._handle(event)
 
     async def _look_for_missing(self, inotify: Inotify) -> None:
         while True:
@@ -131,7 +131,7 @@ class KubeletFilesWatch:
             if wake:
                 self._wakeups.wake(self._directories[directory])
 
-    def _take(self, event: Event) -> None:
+    def _handle(self, event: Event) -> None:
         if event.mask & Mask.Q_OVERFLOW:
             self._wake(self._directories.values())
             return
@@ -142,7 +142,7 @@ class KubeletFilesWatch:
         if event.mask & Mask.IGNORED:  # the directory is gone and the kernel dropped the watch
             self._missing.add(directory)
             self._wake([reason])
-        elif _matters(reason, str(event.name or "")):
+        elif _is_relevant(reason, str(event.name or "")):
             self._wake([reason])
 
     def _wake(self, reasons: Iterable[str]) -> None:
@@ -150,6 +150,6 @@ class KubeletFilesWatch:
             self._wakeups.wake(reason)
 
 
-def _matters(reason: str, name: str) -> bool:
+def _is_relevant(reason: str, name: str) -> bool:
     """Temporary files, which the kubelet renames into place, and the kubelet's other files do not matter."""
     return not name.startswith(".") and (reason != STATE_FILES or name in _STATE_FILE_NAMES)

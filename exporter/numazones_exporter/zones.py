@@ -24,7 +24,7 @@ from numazones.errors import NumazonesError
 from numazones.kubelet.machine_state import MachineState, NUMANodeState
 from numazones.machine import Machine
 from numazones.resources import MEMORY, hugepage_type
-from numazones_exporter.conditions import conditions_of, unexpected
+from numazones_exporter.conditions import conditions_of, unexpected_problems
 from numazones_exporter.consistency import contradictions
 from numazones_exporter.devices import NodeDevices, devices_of
 from numazones_exporter.holdings import Holding, Holdings, holdings_of
@@ -52,7 +52,7 @@ def snapshot_of(observation: Observation) -> NodeSnapshot | None:
     hardware = observation.hardware
     if hardware is None:
         return None
-    with _describable(observation.node_name):
+    with _invalid_values_named(observation.node_name):
         return _snapshot(observation, _with_known_memory(observation, hardware))
 
 
@@ -62,12 +62,12 @@ def build(snapshot: NodeSnapshot) -> list[NUMAZone]:
     Raises:
         IndescribableNode: something that was read exceeds what NUMAZones may hold.
     """
-    with _describable(snapshot.node_name):
+    with _invalid_values_named(snapshot.node_name):
         return build_zones(snapshot)
 
 
 @contextmanager
-def _describable(node_name: str) -> Iterator[None]:
+def _invalid_values_named(node_name: str) -> Iterator[None]:
     try:
         yield
     except ValidationError as error:
@@ -83,10 +83,10 @@ def problems_of(observation: Observation) -> tuple[Problem, ...]:
     """Everything that could not be read or contradicts, as the zones' conditions sum it up."""
     if observation.hardware is None:
         return observation.problems
-    return _joined(observation, observation.hardware).problems
+    return _join(observation, observation.hardware).problems
 
 
-class _Joined(NamedTuple):
+class _NodeFacts(NamedTuple):
     """What the sources say together."""
 
     holdings: Holdings
@@ -95,22 +95,22 @@ class _Joined(NamedTuple):
     problems: tuple[Problem, ...]
 
 
-def _joined(observation: Observation, hardware: Hardware) -> _Joined:
+def _join(observation: Observation, hardware: Hardware) -> _NodeFacts:
     holdings = holdings_of(observation)
     devices = devices_of(observation, holdings)
     reserved = reserved_cpus(observation, hardware)
     problems = (
-        *unexpected(observation),
+        *unexpected_problems(observation),
         *reserved.problems,
         *holdings.problems,
         *devices.problems,
         *contradictions(observation, hardware, holdings),
     )
-    return _Joined(holdings, devices, reserved.cpus, problems)
+    return _NodeFacts(holdings, devices, reserved.cpus, problems)
 
 
 def _snapshot(observation: Observation, hardware: Hardware) -> NodeSnapshot:
-    holdings, devices, reserved, problems = _joined(observation, hardware)
+    holdings, devices, reserved, problems = _join(observation, hardware)
     assigned = holdings.memory
     return NodeSnapshot(
         node_name=observation.node_name,
@@ -126,7 +126,7 @@ def _snapshot(observation: Observation, hardware: Hardware) -> NodeSnapshot:
         memory_unknown=hardware.memory_unknown,
         devices=devices.devices,
         resources_without_devices=devices.resources_without_devices,
-        devices_complete=devices.offer_known,
+        devices_complete=devices.allocatable_known,
         holders=tuple(map(_holder, holdings.containers)),
         offline=dict(hardware.offline),
         isolated=hardware.isolated,
@@ -215,8 +215,8 @@ def _holder(holding: Holding) -> Holder:
 def _fingerprint(observation: Observation) -> str:
     """Over the pods that the kubelet takes for active, as other exporters compute it; empty where unknown."""
     ended = {(pod.namespace, pod.name) for pod in observation.pods or () if not pod.active}
-    if observation.listed is not None:
-        names = {(pod.namespace, pod.name) for pod in observation.listed} - ended
+    if observation.listed_pods is not None:
+        names = {(pod.namespace, pod.name) for pod in observation.listed_pods} - ended
     elif observation.pods is not None:
         names = {(pod.namespace, pod.name) for pod in observation.pods if pod.active}
     else:

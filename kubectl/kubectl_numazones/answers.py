@@ -5,14 +5,14 @@ from dataclasses import replace
 
 from numazones import advice, cpuset, placement, scheduling
 from numazones.advice import Advice
-from numazones.cluster import ClusterNode, ClusterPod, Unknown
+from numazones.cluster import ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
 from numazones.kubelet.admission import Admission, admit
 from numazones.kubelet.explanation import explain
 from numazones.kubelet.node import Node
 from numazones.kubelet.shortfall import name_numas
 from numazones.kubelet.versions import NEWEST
-from numazones.placement import Model
+from numazones.placement import Model, Unknown
 from numazones.prediction import (
     ADMISSIBLE,
     INADMISSIBLE,
@@ -122,7 +122,7 @@ def advice_for(
 
 
 def _advice_on(pod: ClusterPod, node: ClusterNode) -> tuple[Advice, ...]:
-    away = advice.unlock(pod, node)
+    away = advice.advise_on_scheduling(pod, node)
     if away is not None:
         return (away,)
     if scheduler_obstacles(pod, node):

@@ -22,7 +22,7 @@ from numazones.api.meta import NODE_LABEL
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.dump import Dump, nodes_of
 from numazones.errors import NumazonesError
-from numazones.wording import counted
+from numazones.wording import pluralize
 
 if TYPE_CHECKING:  # dumps need no client
     from kubectl_numazones.kinds import Kind
@@ -167,7 +167,7 @@ class Seen:
             cure = f"each {kind} that does: {some}"
         else:
             cure = f"no {kind} does; see the pods' ownerReferences"
-        number = counted(sum(1 for _ in self.pods), "pod")
+        number = pluralize(sum(1 for _ in self.pods), "pod")
         raise NotThere(f"{kind} {namespace}/{name} owns none of the {number} read; {cure}")
 
     def _lineage(self, pod: ClusterPod) -> Iterator[tuple[str, str]]:

@@ -20,7 +20,6 @@ from numazones.cluster import MIRROR, ClusterNode, ClusterPod
 from numazones.fragmentation import InvalidShape, Shape
 from numazones.label_selector import LabelSelector
 from numazones.whatif import settings as kubelet_settings
-from numazones.whatif.blueprint import Blueprint, UnknownNode
 from numazones.whatif.experiment import (
     EXCLUSIVE,
     REJECTED,
@@ -31,10 +30,11 @@ from numazones.whatif.experiment import (
     compare,
     shape_of,
 )
-from numazones.whatif.machine_type import blueprint
+from numazones.whatif.machine_type import node_template
+from numazones.whatif.node_template import NodeTemplate, UnknownNode
 from numazones.whatif.settings import Settings
 from numazones.whatif.workload import Group, History, Recipe, Workload
-from numazones.wording import counted
+from numazones.wording import pluralize
 
 _ENOUGH_RUNS = 30
 _BOUND_BY_OWNER = frozenset({"DaemonSet", "Node"})
@@ -141,7 +141,7 @@ _OPTIONS = (
 class _Scene:
     """Where things happen and what happens."""
 
-    nodes: tuple[Blueprint, ...]
+    nodes: tuple[NodeTemplate, ...]
     workload: Workload
     examples: Sequence[ClusterPod]
     """Pods that show what is asked for."""
@@ -162,7 +162,7 @@ def experiment_of(asked: Asked, variants: Iterable[Settings]) -> tuple[Experimen
     shape = _shape(asked, scene)
     experiment = Experiment(made, scene.workload, asked.seed, shape)
     experiment.check()
-    return experiment, f"{scene.pods} on {counted(len(scene.nodes), 'node')}", scene.random
+    return experiment, f"{scene.pods} on {pluralize(len(scene.nodes), 'node')}", scene.random
 
 
 def perform(asked: Asked, experiment: Experiment, *, random: bool) -> Comparison:
@@ -198,7 +198,7 @@ def _keeping(path: Path | None) -> Callable[[Mapping[int, Run]], None]:
     return (lambda _: None) if path is None else partial(kept_runs.append, path)
 
 
-def _variant(nodes: Sequence[Blueprint], settings: Settings) -> Variant:
+def _variant(nodes: Sequence[NodeTemplate], settings: Settings) -> Variant:
     """The nodes under some settings, with the gates that their options need on any of them."""
     whole: dict[str, str] = dict(settings)
     for node in nodes:
@@ -234,7 +234,7 @@ def _scene(asked: Asked) -> _Scene:
     if not pods:
         raise NotThere("no pod is on these nodes or waits; say which ones arrive: --pods 20xcpu=4,memory=8Gi")
     recipe = _recipe(asked, (pods,))
-    return _Scene(nodes, recipe, recipe.examples(), _words(asked, counted(len(pods), "pod")), random=True)
+    return _Scene(nodes, recipe, recipe.examples(), _words(asked, pluralize(len(pods), "pod")), random=True)
 
 
 def _of_machine(asked: Asked, machine: str, given: Settings) -> _Scene:
@@ -242,14 +242,14 @@ def _of_machine(asked: Asked, machine: str, given: Settings) -> _Scene:
         raise click.UsageError("--machine stands for the nodes; leave -f and --nodes away")
     if not asked.groups:
         raise click.UsageError("say which pods arrive at the machine: --pods 20xcpu=4,memory=8Gi")
-    made = with_settings(blueprint(machine, name="machine-1"), given)
+    made = with_settings(node_template(machine, name="machine-1"), given)
     nodes = (
         replace(made, node=replace(made.node, name=f"machine-{n}")) for n in range(1, asked.machines + 1)
     )
     return _drawn(asked, tuple(nodes))
 
 
-def _drawn(asked: Asked, nodes: tuple[Blueprint, ...]) -> _Scene:
+def _drawn(asked: Asked, nodes: tuple[NodeTemplate, ...]) -> _Scene:
     """Pods by recipe."""
     groups = tuple(map(Group.parse, asked.groups))
     recipe = _recipe(asked, groups)
@@ -275,27 +275,27 @@ def _of_recording(asked: Asked, directory: Path, given: Settings) -> _Scene:
         raise click.UsageError("a recording has pods and order of its own: leave --pods and the like away")
     nodes, events = recording.history(directory)
     pods = [event for event in events if isinstance(event, ClusterPod)]
-    words = f"{counted(len(pods), 'pod')} as recorded"
+    words = f"{pluralize(len(pods), 'pod')} as recorded"
     return _Scene(_known(nodes, given), History(tuple(events)), pods, words, random=False)
 
 
-def _known(nodes: Sequence[ClusterNode], given: Settings) -> tuple[Blueprint, ...]:
+def _known(nodes: Sequence[ClusterNode], given: Settings) -> tuple[NodeTemplate, ...]:
     """The nodes whose kubelets' settings decide; the others are named, and left out."""
     found, left_out = [], []
     for node in nodes:
         try:
-            found.append(with_settings(Blueprint.of(node), given))
+            found.append(with_settings(NodeTemplate.of(node), given))
         except UnknownNode as error:
             left_out.append(str(error))
     if left_out:
-        more = f", and {counted(len(left_out) - 1, 'other')}" if len(left_out) > 1 else ""
+        more = f", and {pluralize(len(left_out) - 1, 'other')}" if len(left_out) > 1 else ""
         screen.warn(f"left out: {left_out[0]}{more}")
     if not found:
         raise NotThere("there is no node whose state is known, and on which the kubelet places pods")
     return tuple(found)
 
 
-def with_settings(node: Blueprint, given: Settings) -> Blueprint:
+def with_settings(node: NodeTemplate, given: Settings) -> NodeTemplate:
     """Return the node with settings, and the gates that their options need."""
     return node.with_settings(kubelet_settings.with_needed_gates(node.config, given)) if given else node
 
@@ -331,6 +331,6 @@ def label(name: str, shape: Shape | None) -> str:
 
 def told(comparison: Comparison, happens: str) -> str:
     """Say what was done."""
-    runs = counted(comparison.runs, "run")
+    runs = pluralize(comparison.runs, "run")
     rough = "; below 30, intervals are too narrow" if 1 < comparison.runs < _ENOUGH_RUNS else ""
     return f"{happens}; {runs} with seed {comparison.seed}{rough}"

@@ -21,7 +21,7 @@ from kubectl_numazones.bad_dump import BadDump
 from kubectl_numazones.nesting import too_deep
 from kubectl_numazones.recorded_files import is_history
 from numazones.api.meta import API_VERSION, GROUP
-from numazones.wording import counted, first_of
+from numazones.wording import first_of, pluralize
 
 Object = Mapping[str, Any]
 _Taken = TypeVar("_Taken")
@@ -170,7 +170,7 @@ def _warn_of_versions(entries: Iterable[_Entry]) -> None:
     )
     for (version, kind), count in others.items():
         screen.warn(
-            f"{version} ({counted(count, kind)}) is read as {API_VERSION}; "
+            f"{version} ({pluralize(count, kind)}) is read as {API_VERSION}; "
             f"should an answer look wrong, use the program for {version}"
         )
 

@@ -10,19 +10,19 @@ from kubectl_numazones.asking import asked
 from kubectl_numazones.bad_dump import BadDump
 from kubectl_numazones.cluster import NotThere, Source, connected
 from kubectl_numazones.files import objects_of_files
-from numazones.whatif.miss import Miss, read
+from numazones.whatif.wrong_prediction import WrongPrediction, read
 
 _NAME = "numazones-operator-misses"
 _NAMESPACE = "numazones-operator"
 
 
-def find(name: str, source: Source) -> Miss:
+def find(name: str, source: Source) -> WrongPrediction:
     """Read a miss from a file of that name, else under that key in the operator's ConfigMap.
 
     Raises:
         BadDump: the file cannot be read, or the ConfigMap is damaged.
         NotThere: there is neither such a file nor such a key.
-        numazones.whatif.miss.BadMiss: it is none.
+        numazones.whatif.wrong_prediction.InvalidRecord: it is none.
     """
     path = Path(name)
     if path.is_file():

@@ -87,15 +87,6 @@ def requests(pod: Pod) -> dict[str, int]:
     return plus(total, _plain(pod.overhead))
 
 
-def limits(pod: Pod) -> dict[str, int]:
-    """The limits of a pod's long-running containers, added up."""
-    total: dict[str, int] = {}
-    for container in pod.containers:
-        if container.kind is not ContainerKind.INIT:
-            total = plus(total, _plain(container.limits))
-    return total
-
-
 def _of_containers(containers: Iterable[Container]) -> dict[str, int]:
     running: dict[str, int] = {}
     sidecars: dict[str, int] = {}

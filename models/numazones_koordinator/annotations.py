@@ -1,33 +1,24 @@
 """Koordinator's API in labels and annotations: keys, words, and the JSON in annotations.
 
 Rules: ``apis/extension`` (numa_aware, priority, qos, node_reservation, system_qos,
-node_resource_amplification, device_share). A reader raises ``GoJSONError`` with the text that the
-scheduler would log or give as the reason; what a caller makes of it differs from place to place.
+node_resource_amplification, device_share). A reader raises ``UnreadableAnnotation``; what a
+caller makes of it differs from place to place.
 """
 
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
-from math import inf, isinf
+from math import isfinite
 from typing import Any
 
-from numazones import cpuset, quantity
+from numazones import cpuset
 from numazones.cpuset import CPUSet
-from numazones_koordinator import amounts
 from numazones_koordinator.amounts import Amounts
+from numazones_koordinator.annotation_json import Fields, UnreadableAnnotation, decode, objects
 from numazones_koordinator.cpu_topology import CPUInfo
-from numazones_koordinator.go_json import (
-    GoJSONError,
-    boolean,
-    decode,
-    integer,
-    kind,
-    members,
-    mismatch,
-    text,
-)
 
 # Of pods.
 NUMA_TOPOLOGY_SPEC = "scheduling.koordinator.sh/numa-topology-spec"
@@ -60,8 +51,9 @@ KUBELET_CPU_MANAGER_POLICY = "kubelet.koordinator.sh/cpu-manager-policy"
 # Of Devices.
 GPU_PARTITIONS = "scheduling.koordinator.sh/gpu-partitions"
 
-_LARGEST_RANGE_END = 4096
-_INT32 = re.compile(r"[+-]?[0-9]{1,19}")
+_MAX_RANGE_END = 4096
+_MAX_SHOWN = 50
+_RANGE = re.compile(r"(\+?[0-9]{1,19})(?:-(\+?[0-9]{1,19}))?")
 _PRIORITIES = (
     (9000, 9999, "koord-prod"),
     (7000, 7999, "koord-mid"),
@@ -170,71 +162,49 @@ class KubeletCPUPolicy:
 
 def numa_topology_spec(annotations: Mapping[str, str]) -> NUMATopologySpec:
     """Read a pod's NUMA topology spec."""
-    found = _object(annotations, NUMA_TOPOLOGY_SPEC, "extension.NUMATopologySpec")
-    struct = "NUMATopologySpec"
-    return NUMATopologySpec(
-        text(found, "numaTopologyPolicy", f"{struct}.numaTopologyPolicy", "extension.NUMATopologyPolicy"),
-        text(
-            found,
-            "singleNUMANodeExclusive",
-            f"{struct}.singleNUMANodeExclusive",
-            "extension.NumaTopologyExclusive",
-        ),
-    )
+    found = Fields.read(annotations, NUMA_TOPOLOGY_SPEC)
+    return NUMATopologySpec(found.text("numaTopologyPolicy"), found.text("singleNUMANodeExclusive"))
 
 
 def resource_spec(annotations: Mapping[str, str]) -> ResourceSpec:
     """Read a pod's resource spec."""
-    found = _object(annotations, RESOURCE_SPEC, "extension.ResourceSpec")
-
-    def word(name: str, type_: str) -> str:
-        return text(found, name, f"ResourceSpec.{name}", f"extension.{type_}")
-
+    found = Fields.read(annotations, RESOURCE_SPEC)
     return ResourceSpec(
-        word("requiredCPUBindPolicy", "CPUBindPolicy"),
-        word("preferredCPUBindPolicy", "CPUBindPolicy"),
-        word("preferredCPUExclusivePolicy", "CPUExclusivePolicy"),
+        found.text("requiredCPUBindPolicy"),
+        found.text("preferredCPUBindPolicy"),
+        found.text("preferredCPUExclusivePolicy"),
     )
 
 
 def resource_status(annotations: Mapping[str, str]) -> ResourceStatus:
     """Read what a running pod was given."""
-    found = _object(annotations, RESOURCE_STATUS, "extension.ResourceStatus")
-    given = []
-    for item in _list(found, "numaNodeResources", "ResourceStatus.numaNodeResources"):
-        entry = members(item, "extension.NUMANodeResource")
-        numa = integer(entry, "node", "ResourceStatus.numaNodeResources.node")
-        given.append((numa, _quantities(entry, "resources")))
-    return ResourceStatus(cpu_list(text(found, "cpuset", "ResourceStatus.cpuset")), tuple(given))
+    found = Fields.read(annotations, RESOURCE_STATUS)
+    given = tuple(
+        (entry.integer("node"), entry.quantities("resources")) for entry in found.objects("numaNodeResources")
+    )
+    return ResourceStatus(cpu_list(RESOURCE_STATUS, found.text("cpuset")), given)
 
 
 def cpu_topology(annotations: Mapping[str, str]) -> tuple[CPUInfo, ...]:
     """Read the CPUs of a node."""
-    found = _object(annotations, CPU_TOPOLOGY, "extension.CPUTopology")
-    cpus = []
-    for item in _list(found, "detail", "CPUTopology.detail"):
-        entry = members(item, "extension.CPUInfo")
-        fields = (
-            integer(entry, name, f"CPUTopology.detail.{name}") for name in ("id", "core", "socket", "node")
-        )
-        cpus.append(CPUInfo(*fields))
-    return tuple(cpus)
+    found = Fields.read(annotations, CPU_TOPOLOGY)
+    return tuple(
+        CPUInfo(*(cpu.integer(name) for name in ("id", "core", "socket", "node")))
+        for cpu in found.objects("detail")
+    )
 
 
 def kubelet_cpu_policy(annotations: Mapping[str, str]) -> KubeletCPUPolicy:
     """Read the kubelet's CPU Manager policy."""
-    found = _object(annotations, KUBELET_CPU_MANAGER_POLICY, "extension.KubeletCPUManagerPolicy")
-    struct = "KubeletCPUManagerPolicy"
-    options = found.get("options") or {}
-    if not isinstance(options, Mapping):
-        raise mismatch(options, f"{struct}.options", "map[string]string")
-    for option in options.values():
-        if option is not None and not isinstance(option, str):
-            raise mismatch(option, f"{struct}.options", "string")
+    found = Fields.read(annotations, KUBELET_CPU_MANAGER_POLICY)
+    options = found.values.get("options") or {}
+    words = options.values() if isinstance(options, Mapping) else [options]
+    if not isinstance(options, Mapping) or not all(word is None or isinstance(word, str) for word in words):
+        raise found.mismatch("options", options, "a map from strings to strings")
     return KubeletCPUPolicy(
-        text(found, "policy", f"{struct}.policy"),
+        found.text("policy"),
         {name: option or "" for name, option in options.items()},
-        text(found, "reservedCPUs", f"{struct}.reservedCPUs"),
+        found.text("reservedCPUs"),
     )
 
 
@@ -242,22 +212,13 @@ def kubelet_managed_cpus(annotations: Mapping[str, str]) -> CPUSet:
     """CPUs that the kubelet gave to its own pods; entries that can't be read don't count."""
     if POD_CPU_ALLOCS not in annotations:
         return 0
-    listed = decode(annotations[POD_CPU_ALLOCS])
-    if listed is not None and not isinstance(listed, list):
-        raise GoJSONError(
-            f"json: cannot unmarshal {kind(listed)} into Go value of type extension.PodCPUAllocs"
-        )
+    listed = decode(POD_CPU_ALLOCS, annotations[POD_CPU_ALLOCS])
     cpus = 0
-    for item in listed or ():
-        entry = members(item, "extension.PodCPUAlloc")
-        managed = boolean(entry, "managedByKubelet", "PodCPUAlloc.managedByKubelet")
-        uid = text(entry, "uid", "PodCPUAlloc.uid", "types.UID")
-        taken = text(entry, "cpuset", "PodCPUAlloc.cpuset")
+    for entry in () if listed is None else objects(POD_CPU_ALLOCS, "the value", listed):
+        managed, uid, taken = entry.boolean("managedByKubelet"), entry.text("uid"), entry.text("cpuset")
         if managed and uid:
-            try:
-                cpus |= cpu_list(taken)
-            except GoJSONError:
-                continue
+            with suppress(UnreadableAnnotation):
+                cpus |= cpu_list(POD_CPU_ALLOCS, taken)
     return cpus
 
 
@@ -265,89 +226,84 @@ def reserved_cpus(annotations: Mapping[str, str]) -> str:
     """The CPU list of a node reservation; its amounts reserve no CPU in particular."""
     if not annotations.get(NODE_RESERVATION):
         return ""
-    found = _object(annotations, NODE_RESERVATION, "extension.NodeReservation")
-    _quantities(found, "resources")
-    text(found, "applyPolicy", "NodeReservation.applyPolicy", "extension.NodeReservationApplyPolicy")
-    return text(found, "reservedCPUs", "NodeReservation.reservedCPUs")
+    found = Fields.read(annotations, NODE_RESERVATION)
+    found.quantities("resources")
+    found.text("applyPolicy")
+    return found.text("reservedCPUs")
 
 
 def system_qos_cpus(annotations: Mapping[str, str]) -> CPUSet:
     """CPUs for pods of class SYSTEM alone."""
-    found = _object(annotations, SYSTEM_QOS_RESOURCE, "extension.SystemQOSResource")
-    taken = text(found, "cpuset", "SystemQOSResource.cpuset")
-    exclusive = boolean(found, "cpusetExclusive", "SystemQOSResource.cpusetExclusive")
-    return cpu_list(taken) if exclusive is not False else 0
+    found = Fields.read(annotations, SYSTEM_QOS_RESOURCE)
+    taken, exclusive = found.text("cpuset"), found.boolean("cpusetExclusive")
+    return cpu_list(SYSTEM_QOS_RESOURCE, taken) if exclusive is not False else 0
 
 
 def amplification_ratios(annotations: Mapping[str, str]) -> Mapping[str, float] | None:
-    """Resource → ratio; None where the annotation is absent or null."""
+    """Resource → ratio; None where the annotation is absent or null.
+
+    Raises:
+        UnreadableAnnotation: with the words that the scheduler puts in front.
+    """
     if AMPLIFICATION_RATIO not in annotations:
         return None
     try:
-        return _ratios(decode(annotations[AMPLIFICATION_RATIO]))
-    except GoJSONError as error:
-        raise GoJSONError(f"failed to unmarshal node resource amplification ratio: {error}") from None
+        return _ratios(decode(AMPLIFICATION_RATIO, annotations[AMPLIFICATION_RATIO]))
+    except UnreadableAnnotation as error:
+        message = f"failed to unmarshal node resource amplification ratio: {error.why}"
+        raise UnreadableAnnotation(AMPLIFICATION_RATIO, error.why, message) from None
 
 
 def _ratios(listed: Any) -> Mapping[str, float] | None:
     if listed is None:
         return None
     if not isinstance(listed, Mapping):
-        type_ = "map[v1.ResourceName]extension.Ratio"
-        raise GoJSONError(f"json: cannot unmarshal {kind(listed)} into Go value of type {type_}")
-    for ratio in listed.values():
-        if ratio is not None and (isinstance(ratio, bool) or not isinstance(ratio, int | float)):
-            raise GoJSONError(f"json: cannot unmarshal {kind(ratio)} into Go value of type extension.Ratio")
-    return {name: _float(ratio or 0) for name, ratio in listed.items()}
+        raise UnreadableAnnotation(AMPLIFICATION_RATIO, "it is not an object")
+    return {name: _ratio(name, 0 if ratio is None else ratio) for name, ratio in listed.items()}
 
 
-def _float(number: float) -> float:
-    """The number as a float64; Go refuses larger ones."""
-    try:
-        converted = float(number)
-    except OverflowError:
-        converted = inf
-    if isinf(converted):
-        raise GoJSONError("json: cannot unmarshal number into Go value of type extension.Ratio")
-    return converted
+def _ratio(name: str, ratio: Any) -> float:
+    """The number as a float64, which is finite."""
+    if not isinstance(ratio, bool) and isinstance(ratio, int | float):
+        with suppress(OverflowError):
+            if isfinite(ratio):
+                return float(ratio)
+    raise UnreadableAnnotation(AMPLIFICATION_RATIO, f"{name} is not a number that fits 64 bits")
 
 
-def device_allocations(
-    annotations: Mapping[str, str],
-) -> Mapping[str, tuple[tuple[int, Amounts], ...]]:
+def device_allocations(annotations: Mapping[str, str]) -> Mapping[str, tuple[tuple[int, Amounts], ...]]:
     """Device type → (minor, amounts) of a running pod."""
-    given = {}
-    for type_, items in _object(
-        annotations, DEVICE_ALLOCATED, "extension.DeviceAllocations", keep_case=True
-    ).items():
-        if not isinstance(items, list):
-            raise GoJSONError(
-                f"json: cannot unmarshal {kind(items)} into Go value of type []*extension.DeviceAllocation"
-            )
-        entries = [members(item, "extension.DeviceAllocation") for item in items]
-        given[type_] = tuple(
-            (integer(entry, "minor", "DeviceAllocation.minor"), _quantities(entry, "resources"))
-            for entry in entries
+    if DEVICE_ALLOCATED not in annotations:
+        return {}
+    value = decode(DEVICE_ALLOCATED, annotations[DEVICE_ALLOCATED])
+    if value is not None and not isinstance(value, Mapping):
+        raise UnreadableAnnotation(DEVICE_ALLOCATED, "it is not an object")
+    return {
+        type_: tuple(
+            (entry.integer("minor"), entry.quantities("resources"))
+            for entry in objects(DEVICE_ALLOCATED, type_, items)
         )
-    return given
+        for type_, items in (value or {}).items()
+        if items is not None
+    }
 
 
-def cpu_list(listed: str) -> CPUSet:
-    """Read a CPU list as ``pkg/util/cpuset`` does: no spaces; a range that runs backwards is empty.
+def cpu_list(key: str, listed: str) -> CPUSet:
+    """Read a CPU list in the annotation ``key``: no spaces; a range that runs backwards is empty.
+
+    Rules: ``pkg/util/cpuset``, which bounds the end of a range only.
 
     Raises:
-        GoJSONError: with Go's message; also for CPU ids that no Linux machine has.
+        UnreadableAnnotation: it is not a list of CPUs; also for CPU ids that no Linux machine has.
     """
     cpus: CPUSet = 0
     for part in listed.split(",") if listed else ():
-        bounds = part.split("-")
-        if len(bounds) > 2:  # noqa: PLR2004 - a range has two ends
-            raise GoJSONError(f"invalid format: {part}")
-        first, last = _int32(bounds[0]), _int32(bounds[-1])
-        if len(bounds) == 2 and last > _LARGEST_RANGE_END:  # noqa: PLR2004
-            raise GoJSONError(f"end {last} exceed the maximum available CPU count: {_LARGEST_RANGE_END}")
-        if max(first, last) > cpuset.MAX_ID or first < 0:
-            raise GoJSONError(f"CPU {max(first, last)} is beyond the largest supported CPU {cpuset.MAX_ID}")
+        found = _RANGE.fullmatch(part)
+        if found is None:
+            raise UnreadableAnnotation(key, f"{part[:_MAX_SHOWN]!r} is not a CPU or a range of CPUs")
+        first, last = int(found[1]), int(found[2] or found[1])
+        if first > cpuset.MAX_ID or (found[2] is not None and last > _MAX_RANGE_END):
+            raise UnreadableAnnotation(key, f"{part!r} is beyond the largest CPU that koord-scheduler reads")
         if first <= last:
             cpus |= (1 << last + 1) - (1 << first)
     return cpus
@@ -368,43 +324,3 @@ def _priority_class(labels: Mapping[str, str], priority: int | None) -> str:
         if priority is not None and least <= priority <= most:
             return name
     return ""
-
-
-def _object(
-    annotations: Mapping[str, str], key: str, type_: str, *, keep_case: bool = False
-) -> dict[str, Any]:
-    if key not in annotations:
-        return {}
-    value = decode(annotations[key])
-    found = members(value, type_)
-    if keep_case and isinstance(value, Mapping):
-        return {name: member for name, member in value.items() if member is not None}
-    return found
-
-
-def _list(found: Mapping[str, Any], name: str, field: str) -> list[Any]:
-    items = found.get(name.lower(), [])
-    if not isinstance(items, list):
-        raise mismatch(items, field, "array")
-    return items
-
-
-def _quantities(found: Mapping[str, Any], name: str) -> Amounts:
-    listed = found.get(name.lower(), {})
-    if not isinstance(listed, Mapping):
-        raise mismatch(listed, name, "v1.ResourceList")
-    try:
-        return amounts.parsed({key: "0" if amount is None else amount for key, amount in listed.items()})
-    except (quantity.InvalidQuantity, AttributeError, TypeError) as error:
-        raise GoJSONError(
-            "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
-        ) from error
-
-
-def _int32(digits: str) -> int:
-    if not _INT32.fullmatch(digits):
-        raise GoJSONError(f'strconv.ParseInt: parsing "{digits}": invalid syntax')
-    value = int(digits)
-    if not -(2**31) <= value < 2**31:
-        raise GoJSONError(f'strconv.ParseInt: parsing "{digits}": value out of range')
-    return value

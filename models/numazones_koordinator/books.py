@@ -12,7 +12,7 @@ from enum import StrEnum
 from numazones import cpuset
 from numazones.cpuset import CPUSet
 from numazones_koordinator.amounts import Amounts, minus, plus
-from numazones_koordinator.annotations import CPUExclusivePolicy, NUMAResources, TopologyPolicy
+from numazones_koordinator.annotations import CPUExclusivePolicy, NUMAResources
 from numazones_koordinator.cpu_topology import CPUTopology
 
 
@@ -34,8 +34,6 @@ class Allocation:
     numa_resources: NUMAResources = ()
     exclusive_policy: str = ""
     """The word in its ``preferredCPUExclusivePolicy``, whether it counted for the pod itself or not."""
-    policy: str = ""
-    """The topology policy that was effective for it; released rules don't ask for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,28 +118,10 @@ class Books:
         )
 
     def use(self, numa: int) -> Use:
-        """How a NUMA node is used, as released code sees it: by CPU sets alone."""
+        """How a NUMA node is used, as the scheduler sees it: by CPU sets alone."""
         if numa in self.spanning:
             return Use.SHARED
         return Use.SINGLE if numa in self.single else Use.IDLE
-
-    def published_use(self, numa: int, topology: CPUTopology | None) -> Use:
-        """How a NUMA node is used, as the design means it: by all that pods were given.
-
-        ``single`` says that a pod with the policy SingleNUMANode is on it, whoever else is.
-        """
-        use = Use.IDLE
-        for given in self.pods.values():
-            numas = {node for node, _ in given.numa_resources}
-            if given.cpus and topology is not None:
-                numas |= topology.numas_touched(given.cpus)
-            if numa not in numas:
-                continue
-            if given.policy == TopologyPolicy.SINGLE_NUMA_NODE and len(numas) == 1:
-                return Use.SINGLE
-            if len(numas) > 1:
-                use = Use.SHARED
-        return use
 
 
 def _counted(counts: Mapping[int, int], numas: Iterable[int], step: int) -> Mapping[int, int]:

@@ -31,8 +31,6 @@ class Preference:
     """Fill the fullest NUMA node that has enough, not the emptiest."""
     clashing: CPUSet
     """CPUs used by pods of the same exclusive policy."""
-    one_core_too_many: bool = True
-    """Keep the released defect: after the last core that fits, every further socket gives one more."""
 
 
 def take_cpus(topology: CPUTopology, available: CPUSet, need: int, preference: Preference) -> CPUSet:
@@ -99,7 +97,10 @@ class _Accumulator:
         return False
 
     def _take_whole_sockets(self) -> None:
-        """Sockets that fit whole, the largest first; then cores of the others, the smallest first."""
+        """Sockets that fit whole, the largest first; then cores of the others, the smallest first.
+
+        A defect of the scheduler is kept: after the last core that fits, every further socket gives one more.
+        """
         aside = []
         for cpus in sorted(self._cores_of_sockets(), key=int.bit_count, reverse=True):
             if self.need < cpus.bit_count():
@@ -116,7 +117,7 @@ class _Accumulator:
                 self._take(core)
                 if self.need < size:
                     break
-            if self.need < 1 or not (self.need >= size or self.preference.one_core_too_many):
+            if self.need < 1:
                 return
 
     def _cores_of_numas(self, *, avoid: bool) -> Iterator[CPUSet]:

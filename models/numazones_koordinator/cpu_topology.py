@@ -58,11 +58,11 @@ class CPUTopology:
     def __post_init__(self) -> None:
         # Of a CPU listed twice the last entry counts, though all entries count as parts of the machine.
         known = {cpu.id: cpu for cpu in self.cpus}
-        cores = cpuset.grouped((_core(cpu), cpu.id) for cpu in known.values())
+        cores = cpuset.sets_by_key((_core(cpu), cpu.id) for cpu in known.values())
         listed_cores = {(cpu.socket, cpu.numa, _core(cpu)) for cpu in self.cpus}
         listed_numas = {(cpu.socket, cpu.numa) for cpu in self.cpus}
         listed_sockets = {cpu.socket for cpu in self.cpus}
-        numas = cpuset.grouped((cpu.numa, cpu.id) for cpu in known.values())
+        numas = cpuset.sets_by_key((cpu.numa, cpu.id) for cpu in known.values())
         nested = len({(_core(cpu), cpu.numa) for cpu in known.values()}) == len(cores)
         in_order = tuple(sorted(cores.items()))
         per_core = len(known) // max(1, len(listed_cores))
@@ -75,7 +75,7 @@ class CPUTopology:
             "per_socket": len(known) // max(1, len(listed_sockets)),
             "cores": in_order,
             "numas": numas,
-            "sockets": cpuset.grouped((cpu.socket, cpu.id) for cpu in known.values()),
+            "sockets": cpuset.sets_by_key((cpu.socket, cpu.id) for cpu in known.values()),
             "core_of": {cpu.id: _core(cpu) for cpu in known.values()},
             "numa_of": {cpu.id: cpu.numa for cpu in known.values()},
             "socket_of": {cpu.id: cpu.socket for cpu in known.values()},

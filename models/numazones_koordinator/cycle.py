@@ -4,7 +4,6 @@ Rules: ``nodenumaresource/{plugin,topology_hint,scoring}``, ``deviceshare/plugin
 manager's ``Admit``. PreFilter is the ``Request``; ``admission`` runs the stages in order.
 """
 
-from numazones import cpuset
 from numazones.errors import UnmodelledFeature
 from numazones.resources import CPU
 from numazones_koordinator.amounts import Counted, counted
@@ -14,19 +13,18 @@ from numazones_koordinator.annotations import (
     NODE_GPU_PARTITION_POLICY,
     NODE_GPU_VENDOR,
     CPUBindPolicy,
-    Exclusive,
     ResourceSpec,
     TopologyPolicy,
 )
-from numazones_koordinator.books import Allocation, Use
+from numazones_koordinator.books import Allocation
 from numazones_koordinator.device_books import DeviceAllocation, give, with_memory
 from numazones_koordinator.device_inventory import GPU
 from numazones_koordinator.device_request import DeviceRequest
-from numazones_koordinator.hints import NUMAHints, avoiding, device_hints
+from numazones_koordinator.hints import NUMAHints, device_hints
 from numazones_koordinator.host import amplify
 from numazones_koordinator.node import Node, merged_policy, valid_topology
 from numazones_koordinator.request import Request
-from numazones_koordinator.scoring import published_score, score
+from numazones_koordinator.scoring import score
 from numazones_koordinator.status import (
     SUCCESS,
     Code,
@@ -45,7 +43,6 @@ SMT_ALIGNMENT = "node(s) requested cpus not multiple cpus per core"
 BIND_POLICY_CONFLICT = "node(s) cpu bind policy conflicts with pod's required cpu bind policy"
 INVALID_RATIO = "node(s) invalid CPU amplification ratio"
 INSUFFICIENT_AMPLIFIED = "Insufficient amplified cpu"
-EXCLUSIVELY_USED = "node(s) NUMA nodes in use by SingleNUMANode pods"
 _HOPPER = frozenset({"H100", "H800", "H20"})
 
 
@@ -138,7 +135,6 @@ class Candidate:
         if not host.zones:
             raise unresolvable(MISSING_RESOURCES)
         affinity = self._best()
-        self._check_published_exclusivity(affinity.numas)
         if host.ratio_error:
             raise unresolvable(host.ratio_error)
         self.trials.on(affinity.numas)
@@ -165,11 +161,10 @@ class Candidate:
         merging = Merging(
             policy=self.policy or "", numa_ids=self.node.host.numa_ids, exclusive=self._exclusivity()
         )
-        if not self.node.host.scheduler.published:
-            for smaller in hints.growing():
-                best = merging.preferred([smaller, devices])
-                if best is not None:
-                    return best
+        for smaller in hints.growing():
+            best = merging.preferred([smaller, devices])
+            if best is not None:
+                return best
         return merging.best([hints.all(), devices])
 
     def hints(self) -> Hints:
@@ -190,22 +185,11 @@ class Candidate:
         if self.node.devices is None or self.request.devices is None:
             return None
         check_modelled(self.node, self.request.devices)
-        hints = device_hints(self.node.devices, self.request.devices)
-        return avoiding(hints, self.node, self.request) if self.node.host.scheduler.published else hints
+        return device_hints(self.node.devices, self.request.devices)
 
     def _exclusivity(self) -> Exclusivity:
-        if self.node.host.scheduler.published:
-            return Exclusivity(False, ())
         count = len(self.node.host.zones)
         return exclusivity(self.request.exclusive, (self.node.use(numa) for numa in range(count)))
-
-    def _check_published_exclusivity(self, numas: int | None) -> None:
-        """By the design a pod that requires it never spans a NUMA node with a SingleNUMANode pod."""
-        if not self.node.host.scheduler.published or self.request.exclusive != Exclusive.REQUIRED:
-            return
-        several = cpuset.ids(numas) if numas is not None and numas.bit_count() > 1 else ()
-        if any(self.node.use(numa) is Use.SINGLE for numa in several):
-            raise unschedulable(EXCLUSIVELY_USED)
 
     def device_filter(self) -> Status:
         """Filter of DeviceShare."""
@@ -254,14 +238,6 @@ class Candidate:
         except Rejected:
             return 0
         requested, capacity = self._use_of(grant)
-        if host.scheduler.published and grant.numa_resources:
-            return published_score(
-                host.scheduler.scoring.weights,
-                requested=requested,
-                capacity=capacity,
-                asked=asked,
-                numa_nodes=len(grant.numa_resources),
-            )
         return score(host.scheduler.scoring, requested=requested, capacity=capacity, asked=asked)
 
     def _requested(self) -> Counted:
@@ -343,9 +319,7 @@ class Candidate:
     def _allocation(self, grant: Grant | None) -> Allocation | None:
         if grant is None or not (grant.cpus or grant.numa_resources):
             return None
-        return Allocation(
-            grant.cpus, grant.numa_resources, self.request.spec.exclusive_policy, self.policy or ""
-        )
+        return Allocation(grant.cpus, grant.numa_resources, self.request.spec.exclusive_policy)
 
     def resource_spec(self) -> ResourceSpec | None:
         """The ``resource-spec`` that PreBind writes on a bound pod; None: it stays as it is."""

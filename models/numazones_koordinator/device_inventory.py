@@ -13,10 +13,10 @@ from numazones_koordinator.objects import integer, items, mapping, quantities
 
 GPU = "gpu"
 NO_NUMA_NODE = -1
-_LARGEST_MINOR = (1 << 16) - 1
-_LARGEST_SOCKET = (1 << 31) - 1
+_MAX_MINOR = (1 << 16) - 1
+_MAX_SOCKET = (1 << 31) - 1
 # The scheduler keeps sets of NUMA nodes in 64 bits.
-_LARGEST_NUMA_ID = 63
+_MAX_NUMA_ID = 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,13 +127,13 @@ def _device(item: Mapping[str, Any]) -> Device:
     if item.get("topology") is not None:
         place = mapping(item, "topology")
         location = Location(
-            socket=integer(place, "socketID", least=-1, most=_LARGEST_SOCKET, default=0),
-            numa=integer(place, "nodeID", least=NO_NUMA_NODE, most=_LARGEST_NUMA_ID, default=0),
+            socket=integer(place, "socketID", least=-1, most=_MAX_SOCKET, default=0),
+            numa=integer(place, "nodeID", least=NO_NUMA_NODE, most=_MAX_NUMA_ID, default=0),
             pcie=str(place.get("pcieID", "")),
         )
     return Device(
         type=str(item.get("type", "")),
-        minor=integer(item, "minor", least=0, most=_LARGEST_MINOR),
+        minor=integer(item, "minor", least=0, most=_MAX_MINOR),
         id=str(item.get("id", "")),
         healthy=item.get("health") is True,
         resources=quantities(item, "resources"),

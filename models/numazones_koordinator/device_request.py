@@ -12,8 +12,8 @@ from numazones.errors import UnmodelledFeature
 from numazones.quantity import Quantity
 from numazones_koordinator import annotations as api
 from numazones_koordinator.amounts import NANO, Amounts, whole
+from numazones_koordinator.annotation_json import UnreadableAnnotation
 from numazones_koordinator.device_inventory import GPU
-from numazones_koordinator.go_json import GoJSONError
 from numazones_koordinator.status import unresolvable
 
 GPU_CORE = "koordinator.sh/gpu-core"
@@ -92,7 +92,7 @@ def device_request(
                 shares[type_] = _plain_share(own)
     try:
         api.device_allocations(annotations)
-    except GoJSONError as error:
+    except UnreadableAnnotation as error:
         raise unresolvable(str(error)) from None
     if not shares:
         return None

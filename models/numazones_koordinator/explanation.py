@@ -5,7 +5,7 @@ merge made of them, exclusivity, what the pod gets. Defects are named only where
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from numazones import cpuset
 from numazones_koordinator.admission import Admission, Stage
@@ -14,19 +14,18 @@ from numazones_koordinator.annotations import Exclusive, TopologyPolicy
 from numazones_koordinator.books import Use
 from numazones_koordinator.cycle import NOT_MATCHING, Candidate
 from numazones_koordinator.hints import masks
-from numazones_koordinator.scheduler import Rules
 from numazones_koordinator.status import Code, Rejected
 from numazones_koordinator.topology_manager import Hint, Hints
 from numazones_koordinator.trial import Trials
 
 # Of more hints only the preferred ones are listed.
-_MOST_LISTED = 15
+_MAX_LISTED = 15
 _EFFECTS = {
     Use.SINGLE: "no set of several NUMA nodes with {} is preferred",
     Use.SHARED: "none of {} alone is preferred",
 }
 # On larger machines it is not asked whether the order of spreading was to blame: there are too many sets.
-_MOST_NUMA_NODES = 8
+_MAX_NUMA_NODES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +101,7 @@ def _listed(hints: Hints | None) -> Iterator[str]:
 
 def _sets(hints: Sequence[Hint]) -> str:
     preferred = [hint for hint in hints if hint.preferred]
-    shown = hints if len(hints) <= _MOST_LISTED else preferred
+    shown = hints if len(hints) <= _MAX_LISTED else preferred
     told = ", ".join(
         f"{_numas(hint.numas)} ({'preferred, ' if hint.preferred else ''}score {hint.score})"
         for hint in shown
@@ -153,8 +152,6 @@ def _verdict(admission: Admission) -> str:
 def _defects(admission: Admission, candidate: Candidate) -> Iterator[str]:
     """What of the released code's known defects decided here."""
     node, outcome = admission.before, admission.outcome
-    if node.host.scheduler.published:
-        return
     yield from (f"node {node.name}: {warning}" for warning in node.host.warnings)
     if outcome.stage is Stage.FILTER and admission.message == NOT_MATCHING:
         return
@@ -184,12 +181,11 @@ def _unrecorded(admission: Admission) -> Iterator[str]:
 def _fits_if_spread_well(candidate: Candidate) -> bool:
     """A set of NUMA nodes would do if those with least available gave first, as is meant."""
     node = candidate.node
-    if not 1 < len(node.host.zones) <= _MOST_NUMA_NODES:
+    if not 1 < len(node.host.zones) <= _MAX_NUMA_NODES:
         return False
-    meant = replace(node.host.scheduler, rules=Rules.PUBLISHED)
     try:
         released = candidate.trials
-        sorted_ = Trials(replace(node, host=replace(node.host, scheduler=meant)), candidate.request)
+        sorted_ = Trials(node, candidate.request, sorted_spread=True)
     except Rejected:
         return False
     return any(sorted_.fits(numas) and not released.fits(numas) for numas in masks(node.host.numa_ids))

@@ -6,7 +6,7 @@ under Restricted, else the smallest. Devices: the smallest sets are preferred, f
 sets that give the same GPUs as all NUMA nodes together score highest.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import combinations
 from math import comb
@@ -15,8 +15,7 @@ from numazones import cpuset
 from numazones.errors import UnmodelledFeature
 from numazones.resources import CPU
 from numazones_koordinator.amounts import milli, whole
-from numazones_koordinator.annotations import Exclusive, TopologyPolicy
-from numazones_koordinator.books import Use
+from numazones_koordinator.annotations import TopologyPolicy
 from numazones_koordinator.device_books import (
     DeviceAllocation,
     DeviceBooks,
@@ -26,10 +25,8 @@ from numazones_koordinator.device_books import (
 )
 from numazones_koordinator.device_inventory import GPU
 from numazones_koordinator.device_request import DeviceRequest
-from numazones_koordinator.node import Node
-from numazones_koordinator.request import Request
 from numazones_koordinator.scheduler import ScoringStrategy
-from numazones_koordinator.scoring import counts, mean, published_score
+from numazones_koordinator.scoring import counts, mean
 from numazones_koordinator.status import (
     Code,
     Rejected,
@@ -45,8 +42,8 @@ NO_NUMA_RESOURCES = "node(s) Insufficient NUMA Node resources"
 NO_SCOPED_DEVICES = "Insufficient NUMA Scoped Devices"
 _SAME_DEVICES = 500
 # Sets of one size that are tried at most; upstream would take minutes for more.
-_MOST_SETS = 1 << 14
-_LARGEST_ID = 63
+_MAX_SETS = 1 << 14
+_MAX_NUMA_ID = 63
 
 
 class NUMAHints:
@@ -70,7 +67,7 @@ class NUMAHints:
             trials.available()
         except Uncountable:
             raise unschedulable(NO_NUMA_RESOURCES) from None
-        if not all(0 <= numa <= _LARGEST_ID for numa in host.numa_ids):
+        if not all(0 <= numa <= _MAX_NUMA_ID for numa in host.numa_ids):
             raise SchedulerCrash("koord-scheduler crashes on NUMA ids that are not between 0 and 63")
         asked = trials.request.amounts
         listed = [name for name in host.capacity if name in asked]
@@ -92,9 +89,6 @@ class NUMAHints:
         """Every hint, by resource."""
         while self._size < len(self.ids):
             self._extend()
-        policy = self.policy
-        if self.trials.node.host.scheduler.published:
-            return avoiding(self._found, self.trials.node, self.trials.request, policy)
         return {name: tuple(hints) for name, hints in self._found.items()}
 
     def growing(self) -> Iterator[dict[str, tuple[Hint, ...]]]:
@@ -118,47 +112,16 @@ class NUMAHints:
                     found.append(preferred if smallest or self._all_preferred else other)
 
 
-def _with_preference(hints: Sequence[Hint], policy: str) -> tuple[Hint, ...]:
-    """The smallest sets are preferred; under Restricted all."""
-    smallest = min((_size(hint) for hint in hints), default=0)
-    return tuple(
-        hint._replace(preferred=policy == TopologyPolicy.RESTRICTED or _size(hint) == smallest)
-        for hint in hints
-    )
-
-
-def avoiding(
-    offered: Mapping[str, Sequence[Hint]], node: Node, request: Request, policy: str = ""
-) -> dict[str, tuple[Hint, ...]]:
-    """The proposal's exclusivity: pods that span NUMA nodes leave those of SingleNUMANode pods alone.
-
-    Required: sets of several NUMA nodes with such a one are skipped. Preferred: they score 0, and are not
-    preferred as long as another set would do.
-    """
-    taken = cpuset.of(numa for numa in node.host.numa_ids if node.use(numa) is Use.SINGLE)
-    word = request.exclusive
-    kept = {}
-    for name, hints in offered.items():
-        free = [hint for hint in hints if _size(hint) == 1 or not (hint.numas or 0) & taken]
-        if word == Exclusive.REQUIRED:
-            kept[name] = _with_preference(free, policy)
-        elif word != Exclusive.PREFERRED or len(free) == len(hints):
-            kept[name] = _with_preference(hints, policy)
-        else:
-            preferred = {hint.numas: hint for hint in _with_preference(free, policy)}
-            demoted = [preferred.get(hint.numas, hint._replace(score=0, preferred=False)) for hint in hints]
-            kept[name] = tuple(demoted) if free else _with_preference(demoted, policy)
-    return kept
-
-
 class _Scorer:
-    """Scores of sets of NUMA nodes for one pod."""
+    """Scores of sets of NUMA nodes for one pod.
+
+    The weights are those of ``scoringStrategy``: the scheduler ignores the NUMA strategy's own.
+    """
 
     def __init__(self, trials: Trials) -> None:
         host = trials.node.host
         scheduler = host.scheduler
-        self.published = scheduler.published
-        self.strategy = ScoringStrategy(scheduler.numa_scoring.most_allocated, scheduler.numa_weights)
+        self.strategy = ScoringStrategy(scheduler.numa_scoring.most_allocated, scheduler.scoring.weights)
         self.asked = trials.counted
         self.weighted = [
             (name, weight, host.capacity.get(name, {}), trials.left_of(name))
@@ -170,25 +133,16 @@ class _Scorer:
     def score(self, numas: int) -> int:
         """How good a set is."""
         ids = numa_ids(numas)
-        requested, capacity, parts = {}, {}, []
+        parts = []
         for name, weight, all_, left in self.weighted:
             total = rest = 0
             for numa in ids:
                 total += all_.get(numa, 0)
                 rest += left[numa]
             count = milli if name == CPU else whole
-            capacity[name] = there = count(total)
-            requested[name] = used = count(max(0, total - rest))
-            parts.append((weight, used + self.asked.get(name, 0), there))
-        if not self.published:
-            return mean(self.strategy, parts)
-        return published_score(
-            self.strategy.weights,
-            requested=requested,
-            capacity=capacity,
-            asked=self.asked,
-            numa_nodes=len(ids),
-        )
+            used = count(max(0, total - rest))
+            parts.append((weight, used + self.asked.get(name, 0), count(total)))
+        return mean(self.strategy, parts)
 
 
 def device_hints(books: DeviceBooks, request: DeviceRequest) -> dict[str, tuple[Hint, ...]]:
@@ -246,7 +200,7 @@ def masks_of_size(ids: tuple[int, ...], size: int) -> tuple[int, ...]:
     Raises:
         UnmodelledFeature: there are too many.
     """
-    if comb(len(ids), size) > _MOST_SETS:
+    if comb(len(ids), size) > _MAX_SETS:
         raise UnmodelledFeature(
             f"{len(ids)} NUMA nodes have too many sets to try; predictions need a smaller machine"
         )

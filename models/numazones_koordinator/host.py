@@ -6,10 +6,10 @@ unreadable CPU topology crashes the scheduler.
 """
 
 import re
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from math import ceil
-from typing import Any
+from typing import Any, TypeVar
 
 from numazones import cpuset
 from numazones.cpuset import CPUSet
@@ -25,6 +25,7 @@ from numazones_koordinator.amounts import (
     parsed,
     whole,
 )
+from numazones_koordinator.annotation_json import UnreadableAnnotation
 from numazones_koordinator.annotations import (
     MOST_ALLOCATED,
     CPUBindPolicy,
@@ -34,23 +35,23 @@ from numazones_koordinator.annotations import (
 )
 from numazones_koordinator.cpu_topology import CPUTopology
 from numazones_koordinator.device_inventory import Inventory
-from numazones_koordinator.go_json import GoJSONError
 from numazones_koordinator.objects import items, mapping, quantities, texts, words
 from numazones_koordinator.scheduler import Scheduler
 from numazones_koordinator.status import InvalidNode, SchedulerCrash
 
-_LARGEST = float(2**62)
+_MAX_AMPLIFIED = float(2**62)
+_T = TypeVar("_T")
 _ZONE_TYPE = "Node"
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 
-# The only names that released code knows.
-_RELEASED_POLICIES = {
+# The only names of kubelets' policies that the scheduler knows.
+_KNOWN_POLICIES = {
     "BestEffort": TopologyPolicy.BEST_EFFORT,
     "Restricted": TopologyPolicy.RESTRICTED,
     "SingleNUMANodePodLevel": TopologyPolicy.SINGLE_NUMA_NODE,
 }
-# What koordlet reports of kubelets, and what the design says it stands for.
-_REPORTED_POLICIES = _RELEASED_POLICIES | {
+# What koordlet reports beside them, and what the design says it stands for.
+_IGNORED_POLICIES = {
     "SingleNUMANodeContainerLevel": TopologyPolicy.SINGLE_NUMA_NODE,
     "RestrictedContainerLevel": TopologyPolicy.RESTRICTED,
     "RestrictedPodLevel": TopologyPolicy.RESTRICTED,
@@ -176,17 +177,17 @@ class Host:
         annotations = texts(mapping(nrt, "metadata"), "annotations")
         try:
             cpus = api.cpu_topology(annotations)
-        except GoJSONError as error:
+        except UnreadableAnnotation as error:
             raise SchedulerCrash(
                 f"node {self.name}: koord-scheduler crashes on the NodeResourceTopology's annotation "
-                f"{api.CPU_TOPOLOGY}: {error}"
+                f"{error.key}: {error.why}"
             ) from None
         for cpu in cpus:
             if not 0 <= cpu.id <= cpuset.MAX_ID:
                 raise InvalidNode(f"node {self.name}: {cpu.id} is no CPU id (0 to {cpuset.MAX_ID})")
         topology = CPUTopology(cpus)
         warnings: list[str] = []
-        kubelet = _lenient(api.kubelet_cpu_policy, annotations, KubeletCPUPolicy(), warnings)
+        kubelet = _lenient(warnings, KubeletCPUPolicy(), api.kubelet_cpu_policy, annotations)
         reserved = _reserved(annotations, kubelet, warnings)
         own_ratios, own_error = _ratios(annotations)
         if own_error:
@@ -208,17 +209,14 @@ class Host:
         )
 
     def _policy(self, reported: list[str], warnings: list[str]) -> str:
-        """The node's topology policy: released code asks the label first, the design the kubelet."""
-        known = _REPORTED_POLICIES if self.scheduler.published else _RELEASED_POLICIES
-        mapped = next((known[policy] for policy in reported if policy in known), "")
+        """The node's topology policy: the label goes before what is reported of the kubelet."""
+        mapped = next((_KNOWN_POLICIES[policy] for policy in reported if policy in _KNOWN_POLICIES), "")
         warnings.extend(
             f"koord-scheduler ignores the topology policy {policy} of the NodeResourceTopology, "
-            f"which stands for {_REPORTED_POLICIES[policy]}"
+            f"which stands for {_IGNORED_POLICIES[policy]}"
             for policy in reported
-            if policy not in known and policy in _REPORTED_POLICIES
+            if policy in _IGNORED_POLICIES
         )
-        if self.scheduler.published:
-            return mapped or self.topology_policy
         return self.topology_policy or mapped
 
     @property
@@ -244,25 +242,27 @@ def amplified(resources: Amounts, ratios: Mapping[str, float]) -> dict[str, int]
 
 def amplify(count: int, ratio: float) -> int:
     """A count multiplied by a ratio above 1, rounded up."""
-    return ceil(min(float(count) * ratio, _LARGEST)) if ratio > 1 else count
+    return ceil(min(float(count) * ratio, _MAX_AMPLIFIED)) if ratio > 1 else count
 
 
-def _lenient(reader: Any, annotations: Mapping[str, str], default: Any, warnings: list[str]) -> Any:
+def _lenient(warnings: list[str], default: _T, reader: Callable[..., _T], *arguments: Any) -> _T:
     """What a reader makes of an annotation; the default, and a warning, where it can't."""
     try:
-        return reader(annotations)
-    except GoJSONError as error:
-        warnings.append(f"an annotation of the NodeResourceTopology is ignored: {error}")
+        return reader(*arguments)
+    except UnreadableAnnotation as error:
+        warnings.append(
+            f"koord-scheduler ignores the NodeResourceTopology's annotation {error.key}: {error.why}"
+        )
         return default
 
 
 def _reserved(annotations: Mapping[str, str], kubelet: KubeletCPUPolicy, warnings: list[str]) -> CPUSet:
     """CPUs that no pod gets from this scheduler."""
-    reserved: CPUSet = _lenient(api.kubelet_managed_cpus, annotations, 0, warnings)
-    reserved |= _lenient(lambda _: api.cpu_list(kubelet.reserved_cpus), annotations, 0, warnings)
-    listed = _lenient(api.reserved_cpus, annotations, "", warnings)
-    reserved |= _lenient(lambda _: api.cpu_list(listed), annotations, 0, warnings)
-    reserved |= _lenient(api.system_qos_cpus, annotations, 0, warnings)
+    reserved = _lenient(warnings, 0, api.kubelet_managed_cpus, annotations)
+    reserved |= _lenient(warnings, 0, api.cpu_list, api.KUBELET_CPU_MANAGER_POLICY, kubelet.reserved_cpus)
+    listed = _lenient(warnings, "", api.reserved_cpus, annotations)
+    reserved |= _lenient(warnings, 0, api.cpu_list, api.NODE_RESERVATION, listed)
+    reserved |= _lenient(warnings, 0, api.system_qos_cpus, annotations)
     return reserved
 
 
@@ -287,7 +287,7 @@ def _zones(nrt: Mapping[str, Any], topology: CPUTopology, reserved: CPUSet) -> t
 def _ratios(annotations: Mapping[str, str]) -> tuple[Mapping[str, float] | None, str]:
     try:
         return api.amplification_ratios(annotations), ""
-    except GoJSONError as error:
+    except UnreadableAnnotation as error:
         return None, str(error)
 
 

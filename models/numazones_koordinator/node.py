@@ -18,10 +18,10 @@ from numazones_koordinator.amounts import (
     plus,
     requests,
 )
+from numazones_koordinator.annotation_json import UnreadableAnnotation
 from numazones_koordinator.books import Allocation, Books, Use
 from numazones_koordinator.cpu_topology import CPUTopology
 from numazones_koordinator.device_books import DeviceAllocation, DeviceBooks
-from numazones_koordinator.go_json import GoJSONError
 from numazones_koordinator.host import Host, amplify
 from numazones_koordinator.scheduler import Scheduler
 
@@ -97,14 +97,13 @@ class Node:
             status = api.resource_status(annotations)
             spec = api.resource_spec(annotations)
             if status.cpus or status.numa_resources:
-                policy = self.effective_policy(annotations)
-                given = Allocation(status.cpus, status.numa_resources, spec.exclusive_policy, policy or "")
+                given = Allocation(status.cpus, status.numa_resources, spec.exclusive_policy)
                 node = node.record(pod.uid, given)
-        except GoJSONError:
+        except UnreadableAnnotation:
             pass
         try:
             devices = api.device_allocations(annotations)
-        except GoJSONError:
+        except UnreadableAnnotation:
             return node
         return node.record_devices(pod, devices)
 
@@ -159,14 +158,6 @@ class Node:
             requested=plus(before.requested, amounts),
         )
 
-    def effective_policy(self, annotations: Mapping[str, str]) -> str | None:
-        """The topology policy for a pod here; None: its own and the node's do not go together.
-
-        Raises:
-            GoJSONError: the pod's annotation can't be read.
-        """
-        return merged_policy(self.host.topology_policy, api.numa_topology_spec(annotations).policy)
-
     @property
     def state_key(self) -> Hashable:
         """Equal for nodes that decide alike on pods new to them, whatever their pods are called."""
@@ -215,8 +206,6 @@ class Node:
 
     def use(self, numa: int) -> Use:
         """How a NUMA node is used, as exclusivity sees it."""
-        if self.host.scheduler.published:
-            return self.books.published_use(numa, self.host.topology)
         return self.books.use(numa)
 
 

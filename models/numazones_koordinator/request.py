@@ -1,8 +1,6 @@
 """What the scheduler reads out of a pod once per scheduling cycle: PreFilter of both plugins.
 
-Rules: ``nodenumaresource/plugin.PreFilter``; ``deviceshare/utils`` and ``devicehandler_gpu``. Under the
-published rules a pod with a topology policy of its own is also bound if its CPU request is whole and
-equals its limit, as the proposal's examples have it.
+Rules: ``nodenumaresource/plugin.PreFilter``; ``deviceshare/utils`` and ``devicehandler_gpu``.
 """
 
 from collections.abc import Mapping
@@ -15,20 +13,17 @@ from numazones_koordinator.amounts import (
     Amounts,
     Counted,
     counted,
-    limits,
-    milli,
     nothing,
     requests,
 )
+from numazones_koordinator.annotation_json import UnreadableAnnotation
 from numazones_koordinator.annotations import (
     CPUBindPolicy,
     Exclusive,
     NUMATopologySpec,
     ResourceSpec,
-    TopologyPolicy,
 )
 from numazones_koordinator.device_request import DeviceRequest, device_request
-from numazones_koordinator.go_json import GoJSONError
 from numazones_koordinator.scheduler import Scheduler
 from numazones_koordinator.status import SKIP, SUCCESS, Code, Rejected, Status, unresolvable
 
@@ -90,7 +85,7 @@ class Request:
         try:
             spec = api.resource_spec(annotations)
             numa = api.numa_topology_spec(annotations)
-        except GoJSONError as error:
+        except UnreadableAnnotation as error:
             return cls(pod, Status(Code.ERROR, (str(error),)))
         if scheduler.device_share:
             try:
@@ -114,7 +109,7 @@ class Request:
         Raises:
             Rejected: a pod that is to be bound asks for a fraction of a CPU.
         """
-        if not api.may_bind_cpus(labels, self.pod.priority) and not self._published_binding(scheduler):
+        if not api.may_bind_cpus(labels, self.pod.priority):
             return self
         preferred = self.spec.preferred_bind_policy
         if preferred in {"", CPUBindPolicy.DEFAULT}:
@@ -135,13 +130,4 @@ class Request:
             required_bind_policy=required,
             preferred_bind_policy=effective,
             exclusive_policy=self.spec.exclusive_policy,
-        )
-
-    def _published_binding(self, scheduler: Scheduler) -> bool:
-        """The pod has a policy of its own, and limits equal to its whole number of CPUs."""
-        return (
-            scheduler.published
-            and self.numa.policy != TopologyPolicy.NONE
-            and self.cpu_milli % 1000 == 0
-            and 0 < self.cpu_milli == milli(limits(self.pod).get(CPU, 0))
         )

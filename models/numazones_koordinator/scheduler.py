@@ -1,13 +1,7 @@
-"""How koord-scheduler is set up: the arguments of its plugins, and which rules are meant.
-
-``upstream`` is what is released, its defects included: what a live cluster does. ``published`` is what
-the design documents promise (proposals 20240131 pod-level NUMA policy and 20230415 NUMA topology
-scheduling); ``docs/reference/koordinator.md`` lists every difference.
-"""
+"""How koord-scheduler is set up: the arguments of its plugins."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any
 
 from numazones_koordinator.annotations import LEAST_ALLOCATED, MOST_ALLOCATED, CPUBindPolicy
@@ -17,14 +11,7 @@ from numazones_koordinator.status import InvalidConfiguration
 SCHEDULER_NAME = "koord-scheduler"
 """Of the profile that Koordinator installs."""
 
-_LARGEST_WEIGHT = 100
-
-
-class Rules(StrEnum):
-    """Whose promise a decision keeps."""
-
-    UPSTREAM = "upstream"
-    PUBLISHED = "published"
+_MAX_WEIGHT = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +34,6 @@ _DEVICE_WEIGHTS = (
 class Scheduler:
     """A configured koord-scheduler; the defaults are upstream's."""
 
-    rules: Rules = Rules.UPSTREAM
     names: frozenset[str] = frozenset({SCHEDULER_NAME})
     """``spec.schedulerName`` of the pods that it schedules."""
     default_bind_policy: str = CPUBindPolicy.FULL_PCPUS
@@ -65,31 +51,26 @@ class Scheduler:
         numa: Mapping[str, Any] | None = None,
         device: Mapping[str, Any] | None = None,
         *,
-        rules: Rules | str = Rules.UPSTREAM,
         device_share: bool = True,
     ) -> "Scheduler":
         """Read ``NodeNUMAResourceArgs`` and ``DeviceShareArgs`` of the scheduler's configuration.
 
         Raises:
-            InvalidConfiguration: the scheduler would not start, or knows no such rules.
+            InvalidConfiguration: the scheduler would not start, or does not align devices.
         """
         numa, device = numa or {}, device or {}
-        if rules not in list(Rules):
-            raise InvalidConfiguration(f"rules: {rules!r} is neither upstream nor published")
         bind_policy = numa.get("defaultCPUBindPolicy")
         if bind_policy is None:
             bind_policy = CPUBindPolicy.FULL_PCPUS
         if bind_policy not in ("", CPUBindPolicy.FULL_PCPUS, CPUBindPolicy.SPREAD_BY_PCPUS):
             raise InvalidConfiguration(
-                f"defaultCPUBindPolicy: Invalid value: {bind_policy!r}: "
-                "must specified CPU bind policy FullPCPUs or SpreadByPCPUs"
+                f"defaultCPUBindPolicy is {bind_policy!r}; use FullPCPUs or SpreadByPCPUs"
             )
         if device.get("disableDeviceNUMATopologyAlignment"):
             raise InvalidConfiguration(
                 "disableDeviceNUMATopologyAlignment is not modelled; leave the alignment of devices on"
             )
         return cls(
-            rules=Rules(rules),
             device_share=device_share,
             default_bind_policy=bind_policy,
             scoring=_strategy(numa, "scoringStrategy", ScoringStrategy()),
@@ -101,19 +82,6 @@ class Scheduler:
             ),
         )
 
-    @property
-    def published(self) -> bool:
-        """The design documents' promises are meant."""
-        return self.rules is Rules.PUBLISHED
-
-    @property
-    def numa_weights(self) -> tuple[tuple[str, int], ...]:
-        """Weights of resources in the scores of NUMA nodes.
-
-        Released code takes those of ``scoringStrategy`` there too; the NUMA strategy's own are ignored.
-        """
-        return self.numa_scoring.weights if self.published else self.scoring.weights
-
 
 def _strategy(arguments: Mapping[str, Any], name: str, default: ScoringStrategy) -> ScoringStrategy:
     given = arguments.get(name)
@@ -123,14 +91,16 @@ def _strategy(arguments: Mapping[str, Any], name: str, default: ScoringStrategy)
         raise InvalidConfiguration(f"{name} is not a mapping but {type(given).__name__}")
     type_ = given.get("type", "")
     if type_ not in (LEAST_ALLOCATED, MOST_ALLOCATED):
-        raise InvalidConfiguration(f"{name}.type: scoring strategy {type_} is not supported")
+        raise InvalidConfiguration(
+            f"{name}.type: strategy {type_} is not supported; use {LEAST_ALLOCATED} or {MOST_ALLOCATED}"
+        )
     weights = {}
     for index, item in enumerate(items(given, "resources", InvalidConfiguration)):
         weight = item.get("weight", 0)
-        if isinstance(weight, bool) or not isinstance(weight, int) or not 0 < weight <= _LARGEST_WEIGHT:
+        if isinstance(weight, bool) or not isinstance(weight, int) or not 0 < weight <= _MAX_WEIGHT:
             raise InvalidConfiguration(
-                f"{name}.resources[{index}].weight: Invalid value: {weight}: "
-                f"resource weight of {item.get('name')} not in valid range (0, 100]"
+                f"{name}.resources[{index}].weight of {item.get('name')} is {weight!r:.50}; "
+                f"use a number from 1 to {_MAX_WEIGHT}"
             )
         weights[str(item.get("name", ""))] = weight
     return ScoringStrategy(type_ == MOST_ALLOCATED, tuple(weights.items()))

@@ -1,18 +1,15 @@
 """Scores: how much of the weighted resources is, or would be, in use.
 
 Rules: ``nodenumaresource/{scoring,least_allocated,most_allocated}``, ``deviceshare/scoring``. All divisions
-drop the fraction. The published score is the proposal's: 100, less 10 for every NUMA node needed, plus up
-to 10 for how much of these NUMA nodes is then in use, so that pods of one NUMA node fill up together.
+drop the fraction.
 """
 
 from collections.abc import Iterable
-from fractions import Fraction
 
 from numazones_koordinator.amounts import Amounts, Counted, whole
 from numazones_koordinator.scheduler import ScoringStrategy
 
 _BEST = 100
-_PER_NUMA_NODE = 10
 _NATIVE = frozenset({"cpu", "memory", "ephemeral-storage"})
 
 
@@ -39,25 +36,6 @@ def mean(strategy: ScoringStrategy, parts: Iterable[tuple[int, int, int]]) -> in
             total += weight * _one(strategy, requested, capacity)
             weights += weight
     return total // weights if weights else 0
-
-
-def published_score(
-    weights: Iterable[tuple[str, int]],
-    *,
-    requested: Counted,
-    capacity: Counted,
-    asked: Counted,
-    numa_nodes: int,
-) -> int:
-    """The proposal's score of a placement on some NUMA nodes."""
-    used, total = Fraction(0), 0
-    for name, weight in weights:
-        if capacity.get(name, 0) > 0 and counts(name, asked):
-            share = Fraction(requested.get(name, 0) + asked.get(name, 0), capacity[name])
-            used += weight * min(Fraction(1), share)
-            total += weight
-    filled = int(_PER_NUMA_NODE * used / total) if total else 0
-    return max(0, _BEST - _PER_NUMA_NODE * numa_nodes + filled)
 
 
 def score_device(strategy: ScoringStrategy, asked: Amounts, total: Amounts, free: Amounts) -> int:

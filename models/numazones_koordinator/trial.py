@@ -25,7 +25,7 @@ from numazones_koordinator.status import Code, Rejected, status, unresolvable, u
 INVALID_TOPOLOGY = "node(s) invalid CPU Topology"
 NO_ZONES = "insufficient resources on NUMA Node"
 # Go's sort is the insertion sort that is modelled up to this length.
-_LONGEST_INSERTION_SORT = 12
+_MAX_INSERTION_SORT = 12
 
 
 class _Asked(NamedTuple):
@@ -55,12 +55,16 @@ class Grant:
 class Trials:
     """All trials of one pod on one node; each set of NUMA nodes is tried once.
 
+    With ``sorted_spread`` the NUMA nodes with least available give first. That is what is meant, and what the
+    scheduler does not do; an explanation asks whether it was to blame.
+
     Raises:
         Rejected: the pod is to be bound by the node and asks for a fraction of a CPU.
     """
 
-    def __init__(self, node: Node, request: Request) -> None:
+    def __init__(self, node: Node, request: Request, *, sorted_spread: bool = False) -> None:
         host = node.host
+        self.sorted_spread = sorted_spread
         self.node = node
         self.request = request
         self.bound = bound_there(node, request)
@@ -238,17 +242,17 @@ class Trials:
         return tuple(sorted(given.items()))
 
     def _order(self, ids: tuple[int, ...], left: Mapping[int, int]) -> Sequence[int]:
-        """The NUMA nodes in the order of giving: those with least available first.
+        """The NUMA nodes in the order of giving.
 
-        That is what is meant. Released code compares, while sorting, the NUMA nodes whose ids are the two
-        *positions*, and never the elements it swaps.
+        While sorting, the scheduler compares the NUMA nodes whose ids are the two *positions*, and never the
+        elements it swaps.
         """
-        if self.node.host.scheduler.published:
+        if self.sorted_spread:
             return sorted(ids, key=lambda numa: left.get(numa, 0))
-        if len(ids) > _LONGEST_INSERTION_SORT:
+        if len(ids) > _MAX_INSERTION_SORT:
             raise UnmodelledFeature(
-                f"koord-scheduler's order of more than {_LONGEST_INSERTION_SORT} NUMA nodes is not modelled; "
-                "predictions need smaller machines or rules='published'"
+                f"koord-scheduler's order of more than {_MAX_INSERTION_SORT} NUMA nodes is not modelled; "
+                "predictions need smaller machines"
             )
         order = list(ids)
         for start in range(1, len(order)):
@@ -326,7 +330,6 @@ class Trials:
             exclusive_policy=exclusive,
             most_allocated=self.node.host.most_allocated,
             clashing=clashing,
-            one_core_too_many=not self.node.host.scheduler.published,
         )
         return take_cpus(topology, free, count, preference)
 

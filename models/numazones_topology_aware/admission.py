@@ -21,7 +21,6 @@ from numazones.kubelet.rejection import CREATE_CONTAINER_ERROR
 from numazones.pod import Pod
 from numazones_topology_aware import events
 from numazones_topology_aware.events import Outcome
-from numazones_topology_aware.export import exported
 from numazones_topology_aware.node import Node, Told
 from numazones_topology_aware.request import CPUType
 from numazones_topology_aware.requirements import cgroup_of
@@ -52,8 +51,6 @@ class ContainerAllocation:
     """Bytes accounted."""
     told: Told
     """What the runtime is told for it; no CPUs: it is not pinned."""
-    exported: tuple[str, ...]
-    """Variables shown to the container."""
     scheduling: SchedulingClass | None
 
 
@@ -301,6 +298,5 @@ def _allocation(outcome: Outcome) -> ContainerAllocation:
         memory_nodes=grant.zone,
         memory=grant.memory,
         told=outcome.own or Told(),
-        exported=tuple(exported(node, name)),
         scheduling=scheduling_of(node, name),
     )

@@ -14,7 +14,7 @@ from numazones_topology_aware.cpu_state import Grant
 from numazones_topology_aware.events import Outcome
 from numazones_topology_aware.memory_types import PRESERVE
 from numazones_topology_aware.node import Known, Node
-from numazones_topology_aware.placement import Assessment
+from numazones_topology_aware.pool_selection import Assessment
 from numazones_topology_aware.pools import PoolKind
 from numazones_topology_aware.ranking import CONTRADICTION, MEMORY_TO_BURST
 from numazones_topology_aware.request import CPUType

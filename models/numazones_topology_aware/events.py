@@ -1,4 +1,4 @@
-"""What happens to a node: pods and containers come, are resized, and go.
+"""What happens to a node: pods and containers come and go.
 
 Each event answers with what the runtime is told. An event that fails tells nothing, but what it had
 already prepared for other containers is not lost: it is told with the next successful one.
@@ -10,14 +10,13 @@ from dataclasses import dataclass, field, replace
 from numazones.cpuset import CPUSet
 from numazones_topology_aware import requirements, topology_hints
 from numazones_topology_aware.cpu_state import CPUBooks, Grant
-from numazones_topology_aware.memory import NoMemory
-from numazones_topology_aware.memory_types import DRAM, PRESERVE
+from numazones_topology_aware.memory_types import PRESERVE
 from numazones_topology_aware.node import Known, Node, Told, followed_cpus, visible_cpus
-from numazones_topology_aware.placement import Assessment, Placement, is_idle
+from numazones_topology_aware.pool_selection import Assessment, PoolSelection
 from numazones_topology_aware.rejection import Rejection
 from numazones_topology_aware.request import CPUType
 from numazones_topology_aware.requirements import shares_of_milli
-from numazones_topology_aware.sandbox import CGroup, ContainerSpec, Sandbox
+from numazones_topology_aware.sandbox import ContainerSpec, Sandbox
 
 _MILLI = 1000
 
@@ -96,35 +95,6 @@ def create(node: Node, sandbox: str, spec: ContainerSpec) -> Outcome:
     return replace(change.done(), own=own)
 
 
-def resize(node: Node, container: str, update: CGroup) -> Outcome:
-    """Change a running container's resources; amounts of 0 keep what was.
-
-    A resize that fails costs the container its grant: the old one is released first and not restored.
-
-    Raises:
-        UnmodelledFeature, PluginCrash: as ``create``.
-    """
-    known = node.containers.get(container)
-    if known is None:
-        return Outcome(node)
-    change = Change(node, container)
-    merged = known.cgroup.updated(update)
-    capacity = node.policy.topology.memory_capacity
-    wants = requirements.estimated(merged, known.sandbox.qos, memory_capacity=capacity)
-    if wants.adds_nothing_to(known.wants):
-        change.repeat(replace(known, resized=wants))
-        return change.done()
-    before = node.grants.get(container)
-    known = replace(known, resized=wants)
-    change.containers[container] = known
-    change.release(container)
-    try:
-        change.place(known, hinted_pool=None if before is None else node.pools[before.pool].name)
-    except Rejection as rejection:
-        return change.failed(rejection)
-    return change.done()
-
-
 def stop(node: Node, container: str) -> Outcome:
     """Stop a container and remove it; unknown ones change nothing."""
     known = node.containers.get(container)
@@ -136,27 +106,6 @@ def stop(node: Node, container: str) -> Outcome:
     change.release(container)
     del change.containers[container]
     change.told.pop(container, None)
-    return change.done()
-
-
-def finish_cold_start(node: Node, container: str) -> Outcome:
-    """End a container's cold start: it may use DRAM, and memory near it, as well.
-
-    The released daemon loses this event, so that a cold start never ends.
-    """
-    change = Change(node, container)
-    grant = change.books.grants.get(container)
-    if grant is None:
-        return replace(
-            change.done(), error=Rejection(f"container {container} holds nothing", code="no-grant")
-        )
-    memory = node.policy.memory
-    types = memory.types_of(grant.zone) | DRAM
-    try:
-        zones, change.memory = memory.widen(node.memory, container, types)
-    except NoMemory:
-        return change.done()
-    change.move_memory(zones)
     return change.done()
 
 
@@ -191,11 +140,11 @@ class Change:
         Raises:
             Rejection: nothing is granted.
         """
-        placement = Placement(self.policy, self.books, self.memory, self.containers, known)
+        selection = PoolSelection(self.policy, self.books, self.memory, self.containers, known)
         try:
-            grant, zones = placement.place(hinted_pool)
+            grant, zones = selection.place(hinted_pool)
         finally:
-            self.memory, self.assessment = placement.memory, placement.assessment
+            self.memory, self.assessment = selection.memory, selection.assessment
         self.move_memory(zones)
         self.apply(grant)
         self.followers |= grant.kind is not CPUType.RESERVED
@@ -243,26 +192,6 @@ class Change:
         if grant.follows_pool:
             return followed_cpus(self.policy, self.books.state, known, grant)
         return visible_cpus(self.policy, known, grant.exclusive)
-
-    def repeat(self, known: Known) -> None:
-        """Answer an identical resize: every value that the container has is sent again."""
-        name = known.spec.id
-        self.containers[name] = known
-        grant = self.books.grants.get(name)
-        if grant is not None:
-            self.books.exchange(replace(grant, idle=is_idle(known, grant.kind)))
-        cgroup = known.cgroup
-        self.tell(
-            name,
-            Told(
-                cpus=self.before.cpus_of(name) or None,
-                mems=known.mems or None,
-                shares=cgroup.shares or None,
-                quota=cgroup.quota or None,
-                period=cgroup.period or None,
-                memory_limit=cgroup.memory_limit or None,
-            ),
-        )
 
     def tell(self, container: str, told: Told) -> None:
         """Note what a container is told, and remember it as the container's values."""

@@ -12,7 +12,7 @@ from numazones_topology_aware.node import Node
 from numazones_topology_aware.request import CPUType, Request
 
 # Comparisons of pools that a reader still wants to hear of, from the best on.
-_MOST_LISTED = 3
+_MAX_LISTED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Explanation:
                 told.append(f"{owner}: asks for {one.request}")
             told.extend(
                 f"{owner}: {better} comes before {worse}: {reason}"
-                for (better, reason), (worse, _) in islice(pairwise(one.ranking), _MOST_LISTED)
+                for (better, reason), (worse, _) in islice(pairwise(one.ranking), _MAX_LISTED)
             )
             told.append(f"{owner}: {one.verdict}")
             told.extend(f"{owner}: {sentence}" for sentence in one.defects)

@@ -29,7 +29,7 @@ _VALUES: Mapping[str, int | None] = {
 }  # fmt: skip
 _PLAIN_KEYS = frozenset({"id", "uid", "name", "namespace", "qosclass"})
 _MAP_KEYS = frozenset({"labels", "tags"})
-_SHORTEST_JOINT = 4
+_MIN_JOINT = 4
 _NO_SEPARATORS = frozenset("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ/.")
 
 
@@ -145,7 +145,7 @@ _TESTS: Mapping[str, Callable[[str | None, tuple[str, ...]], bool]] = {
 
 def _split(key: str) -> tuple[list[str], str]:
     """The keys of a joint key and what their values are joined with."""
-    if len(key) < _SHORTEST_JOINT or key[0] != ":":
+    if len(key) < _MIN_JOINT or key[0] != ":":
         return [key], ""
     key = key[1:]
     if key[0] not in _NO_SEPARATORS and key[1] not in _NO_SEPARATORS:

@@ -13,9 +13,9 @@ _Item = TypeVar("_Item")
 
 _SHORT = 12
 _NINTHER = 50
-_SHORTEST_SHIFTING = 50
+_MIN_SHIFTING = 50
 _PARTIAL_STEPS = 5
-_MOST_SWAPS = 12
+_MAX_SWAPS = 12
 _PATTERN_BREAKING = 8
 _WORD = (1 << 64) - 1
 
@@ -126,7 +126,7 @@ class _Sorter(Generic[_Item]):
                 second, swaps = self.median(second - 1, second, second + 1, swaps)
                 third, swaps = self.median(third - 1, third, third + 1, swaps)
             second, swaps = self.median(first, second, third, swaps)
-        return second, {0: _INCREASING, _MOST_SWAPS: _DECREASING}.get(swaps, _UNKNOWN)
+        return second, {0: _INCREASING, _MAX_SWAPS: _DECREASING}.get(swaps, _UNKNOWN)
 
     def median(self, first: int, second: int, third: int, swaps: int) -> tuple[int, int]:
         if self.less(second, first):
@@ -145,7 +145,7 @@ class _Sorter(Generic[_Item]):
                 position += 1
             if position == high:
                 return True
-            if high - low < _SHORTEST_SHIFTING:
+            if high - low < _MIN_SHIFTING:
                 return False
             self.swap(position, position - 1)
             if position - low >= 2:  # noqa: PLR2004 - the item and its neighbour

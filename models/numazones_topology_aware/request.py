@@ -21,7 +21,7 @@ from numazones_topology_aware.sandbox import DOMAIN, Sandbox, Scope
 
 _SYSTEM_NAMESPACE = "kube-system"
 _MEMORY_TYPES = {"dram": DRAM, "pmem": PMEM, "hbm": HBM, "mixed": ALL}
-_LONGEST_COLD_START = timedelta(hours=1)
+_MAX_COLD_START = timedelta(hours=1)
 _NONE = timedelta()
 _ONE_CPU = 1000
 _SEVERAL = 2
@@ -207,7 +207,7 @@ def _cold_start(annotation: str | None) -> timedelta:
         length = _duration(read["duration"]) if "duration" in read else _NONE
     except (InvalidDocument, InvalidDuration) as error:
         raise Rejection(f"the cold-start annotation can't be read: {error}", code="cold-start") from error
-    if length > _LONGEST_COLD_START:
+    if length > _MAX_COLD_START:
         raise Rejection(
             f"a cold start of {annotation!r:.80} is out of range; it may last up to an hour",
             code="cold-start",

@@ -26,8 +26,8 @@ _MIN_QUOTA = 1000
 # OOM scores: Guaranteed, BestEffort, and the bounds between which the kubelet keeps Burstable ones.
 _GUARANTEED_SCORE = -997
 _BEST_EFFORT_SCORE = 1000
-_LOWEST_BURSTABLE = 3
-_HIGHEST_BURSTABLE = 999
+_MIN_BURSTABLE = 3
+_MAX_BURSTABLE = 999
 # Priority of system-node-critical, whose pods are never to be killed.
 _NODE_CRITICAL = 2_000_001_000
 
@@ -119,7 +119,7 @@ def _milli_of_quota(cgroup: CGroup) -> int:
 
 def _memory_of_score(score: int, limit: int, capacity: int) -> int:
     """Bytes that a Burstable container's OOM score stands for; 0 where they would not be below the limit."""
-    if not _LOWEST_BURSTABLE <= score <= _HIGHEST_BURSTABLE:
+    if not _MIN_BURSTABLE <= score <= _MAX_BURSTABLE:
         return 0
     request = -(-(1000 - score) * capacity // 1000)
     return request if not limit or request < limit else 0
@@ -153,8 +153,8 @@ def _oom_score(pod: Pod, container: Container, capacity: int) -> int:
         # A sidecar is not killed before the regular containers that it serves.
         regular = (_memory_request(one) for one in pod.containers if one.kind is ContainerKind.APP)
         request = max(request, min(regular, default=0))
-    score = 1000 - 1000 * request // capacity if capacity else _HIGHEST_BURSTABLE
-    return min(max(score, _LOWEST_BURSTABLE), _HIGHEST_BURSTABLE)
+    score = 1000 - 1000 * request // capacity if capacity else _MAX_BURSTABLE
+    return min(max(score, _MIN_BURSTABLE), _MAX_BURSTABLE)
 
 
 def _memory_request(container: Container) -> int:

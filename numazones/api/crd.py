@@ -49,14 +49,14 @@ _DROPPED = frozenset({"title", "$defs", "properties", "required", "items", "addi
 
 
 class UnsupportedSchema(NumazonesError):
-    """A model uses something that a structural schema cannot say; the message names field and keyword."""
+    """A model uses something that a structural schema cannot express; the message names field and keyword."""
 
 
 def crd(kind: type[APIObject]) -> dict[str, Any]:
     """Return the CustomResourceDefinition of a kind.
 
     Raises:
-        UnsupportedSchema: the model cannot be said in a structural schema.
+        UnsupportedSchema: the model cannot be expressed in a structural schema.
     """
     resource = kind.RESOURCE
     version = {
@@ -124,7 +124,7 @@ def _structural(
     schema: Mapping[str, Any], definitions: Mapping[str, Any], *, path: str, defaults: bool
 ) -> dict[str, Any]:
     """Turn one JSON Schema into a structural one."""
-    schema = _resolved(schema, definitions)
+    schema = _resolve(schema, definitions)
     unknown = [key for key in schema if key not in _KEPT | _DROPPED and not key.startswith("x-kubernetes-")]
     if unknown and set(unknown) != {"nullable"}:
         raise UnsupportedSchema(f"{path}: {', '.join(unknown)} cannot be said in a structural schema")
@@ -165,14 +165,14 @@ def _add_children(
         )
 
 
-def _resolved(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
+def _resolve(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
     """Inline a reference and fold ``X or null`` into X; what stands beside them wins."""
     resolved = dict(schema)
     if reference := resolved.pop("$ref", None):
-        return _resolved({**definitions[reference.rpartition("/")[2]], **resolved}, definitions)
+        return _resolve({**definitions[reference.rpartition("/")[2]], **resolved}, definitions)
     if alternatives := resolved.pop("anyOf", None):
         present = [option for option in alternatives if option != {"type": "null"}]
         if len(present) != 1 or len(present) == len(alternatives):
             raise UnsupportedSchema(f"a choice between {alternatives} cannot be said in a structural schema")
-        return {**_resolved(present[0], definitions), **resolved, "nullable": True}
+        return {**_resolve(present[0], definitions), **resolved, "nullable": True}
     return resolved

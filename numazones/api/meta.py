@@ -39,12 +39,12 @@ IMMUTABLE: dict[str, Any] = {
 
 
 def list_map(*keys: str) -> dict[str, Any]:
-    """Mark a list whose items are told apart by the given keys."""
+    """Mark a list whose items are distinguished by the given keys."""
     return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}
 
 
 def text(most: int, description: str) -> Any:
-    """Declare a text of at most so many characters; empty where left out."""
+    """Declare a text of at most ``most`` characters; empty where left out."""
     return Field(default="", max_length=most, description=description)
 
 
@@ -54,7 +54,7 @@ def optional(description: str, **bounds: Any) -> Any:
 
 
 def listed(most: int, description: str, schema: dict[str, Any] = ATOMIC) -> Any:
-    """Declare a list of at most so many items, empty where left out; ``schema`` says how it is merged."""
+    """Declare a list of at most ``most`` items, empty where left out; ``schema`` says how it is merged."""
     return Field(default=(), max_length=most, description=description, json_schema_extra=schema)
 
 
@@ -139,7 +139,7 @@ class OwnerReference(APIModel):
 
 
 class ObjectMeta(APIModel):
-    """The metadata that this project sets or reads; the API server keeps the rest."""
+    """Metadata as far as this project sets or reads it; the API server keeps the rest."""
 
     name: str = ""
     namespace: str = ""
@@ -166,7 +166,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class ResourceType:
-    """How a custom resource is known to the API server."""
+    """The names under which the API server knows a custom resource."""
 
     kind: str
     plural: str
@@ -178,7 +178,7 @@ class ResourceType:
 
     @property
     def crd_name(self) -> str:
-        """Name of the CustomResourceDefinition."""
+        """The name of the CustomResourceDefinition."""
         return f"{self.plural}.{GROUP}"
 
 

@@ -2,7 +2,7 @@
 
 Written from NUMAZones so that existing schedulers work beside this project, and read where another
 exporter (node-feature-discovery, resource-topology-exporter) is all a node has. One object per node, named
-after it; zones are ``type: Node``, ``name: node-<id>``. The object tells amounts only: neither which CPUs
+after it; zones are ``type: Node``, ``name: node-<id>``. The object has amounts only, neither which CPUs
 nor who holds what, so a state read from it is an approximation (``node_from_topology``).
 """
 
@@ -52,7 +52,7 @@ _ZONE_TYPE = "Node"
 _ZONE_PREFIX = "node-"
 _KIB = 1024
 _DEFAULT_MAX_NUMA_NODES = 8
-_SOMEBODY = "somebody"
+_UNKNOWN_POD = "somebody"
 """Uid and container of whoever holds what is not available."""
 
 _LEGACY_NAMES = {SINGLE_NUMA_NODE: "SingleNUMANode", RESTRICTED: "Restricted", BEST_EFFORT: "BestEffort"}
@@ -60,7 +60,7 @@ _LEGACY_SCOPES = {SCOPE_CONTAINER: "ContainerLevel", SCOPE_POD: "PodLevel"}
 
 
 class Attribute(APIModel):
-    """A named text."""
+    """A name and its value."""
 
     name: str
     value: str
@@ -106,15 +106,15 @@ class NodeResourceTopology(APIModel):
     def from_api(cls, body: Mapping[str, Any]) -> Self:
         """Read an object as the API server gives it, of v1alpha2 or its predecessor.
 
-        Of zones that are no NUMA nodes (sockets, dies, L3 caches, balloons of NRI policies) only the type is
-        kept: what else they say is nobody's business here, and must not keep the others from being read.
+        Of zones that are no NUMA nodes (sockets, dies, L3 caches, balloons) only the type is
+        kept: what else they say is not needed here, and must not keep the others from being read.
 
         Raises:
             InvalidObject: it does not have the form of either.
         """
         zones = body.get("zones")
         if isinstance(zones, list):
-            body = {**body, "zones": [_without_strange_content(zone) for zone in zones]}
+            body = {**body, "zones": [_without_other_content(zone) for zone in zones]}
         try:
             return cls.model_validate(body)
         except ValidationError as error:
@@ -134,7 +134,7 @@ class NodeResourceTopology(APIModel):
         return next((entry.value for entry in self.attributes if entry.name == name), "")
 
 
-def _without_strange_content(zone: Any) -> Any:
+def _without_other_content(zone: Any) -> Any:
     kind = zone.get("type") if isinstance(zone, Mapping) else None
     if not isinstance(kind, str) or kind == _ZONE_TYPE:
         return zone
@@ -171,7 +171,7 @@ def _zone(zone: NUMAZone) -> Zone:
 
 
 def _resource_info(row: Resource) -> ResourceInfo | None:
-    """Return the amounts of a row; a row that lacks one of them cannot be said."""
+    """Return the amounts of a row; None for a row that lacks one of them."""
     if row.capacity is None or row.allocatable is None or row.available is None:
         return None
     return ResourceInfo(
@@ -232,7 +232,7 @@ def policy_and_scope(topology: NodeResourceTopology) -> tuple[str, str]:
 
 
 def node_from_topology(body: Mapping[str, Any]) -> Node:
-    """Imagine an admission state of the amounts that a NodeResourceTopology tells; an approximation.
+    """Make up an admission state from the amounts in a NodeResourceTopology; an approximation.
 
     CPUs get made-up numbers, each a core of its own; what is not available is held by somebody; reserved
     is what is not allocatable. The kubelet is taken to be of the newest release known.
@@ -254,7 +254,7 @@ def node_from_topology(body: Mapping[str, Any]) -> Node:
             f"{KIND} {topology.metadata.name} has no zones of type {_ZONE_TYPE}, but {others}; "
             "whatever writes it does not tell what the kubelet's NUMA nodes have"
         )
-    imagined = _Imagined(zones)
+    imagined = _ApproximateState(zones)
     static_memory = any(MEMORY in infos for infos in zones.values())
     config = KubeletConfiguration(
         cpu_manager_policy=STATIC_CPUS if imagined.reserved else NO_CPUS,
@@ -275,9 +275,11 @@ def node_from_topology(body: Mapping[str, Any]) -> Node:
     )
     return Node.restore(
         Started.start(config, machine, imagined.devices),
-        cpu_assignments={_SOMEBODY: {_SOMEBODY: imagined.held_cpus}} if imagined.held_cpus else {},
+        cpu_assignments={_UNKNOWN_POD: {_UNKNOWN_POD: imagined.held_cpus}} if imagined.held_cpus else {},
         machine_state=imagined.memory_state if static_memory else None,
-        device_assignments={_SOMEBODY: {_SOMEBODY: imagined.held_devices}} if imagined.held_devices else {},
+        device_assignments={_UNKNOWN_POD: {_UNKNOWN_POD: imagined.held_devices}}
+        if imagined.held_devices
+        else {},
     )
 
 
@@ -291,7 +293,7 @@ def _numa_id(topology: NodeResourceTopology, zone: Zone) -> int:
 
 
 def _options(topology: NodeResourceTopology, zones: int) -> tuple[tuple[str, str], ...]:
-    """Return the options that attributes tell; exporters differ in how they write NUMA."""
+    """Return the options in the attributes; exporters differ in how they write NUMA."""
     told = {entry.name.lower(): entry.value for entry in topology.attributes}
     options = {
         option: told[_option_attribute(option).lower()]
@@ -313,7 +315,7 @@ def _distances(topology: NodeResourceTopology, numas: Sequence[int]) -> dict[int
     }
 
 
-class _Imagined:
+class _ApproximateState:
     """A machine and its state, made up from amounts."""
 
     def __init__(self, zones: Mapping[int, Mapping[str, ResourceInfo]]) -> None:

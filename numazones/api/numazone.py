@@ -107,7 +107,7 @@ class Topology(APIModel):
 
 
 class Kubelet(APIModel):
-    """The kubelet that manages the node, as far as it decides on NUMA placement.
+    """The settings of the node's kubelet that decide on NUMA placement.
 
     Policies are open strings: a policy of a newer kubelet is published and read as it is.
     """
@@ -269,7 +269,7 @@ class Summary(APIModel):
 
 
 class Silence(APIModel):
-    """That nobody vouches for the zone: its node's exporter gives no sign of life."""
+    """The note that the zone may be out of date, since its node's exporter gives no sign of life."""
 
     ready: str = Field(
         max_length=32,

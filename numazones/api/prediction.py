@@ -30,7 +30,7 @@ _MAX_LINE = 512
 
 def _model(where: str) -> Any:
     return text(
-        32, f"Who places pods on {where}: kubelet, koordinator or topology-aware; left out where not known."
+        32, f"Name of the placement model of {where}, such as kubelet; left out where it is not known."
     )
 
 
@@ -41,7 +41,7 @@ class AdmissionPredictionSpec(APIModel):
 
 
 class NodeCounts(APIModel):
-    """How many nodes were asked."""
+    """How many nodes were evaluated."""
 
     evaluated: int = Field(default=0, ge=0, description="Nodes that the scheduler could choose.")
     admissible: int = Field(default=0, ge=0, description="Those of them whose kubelet would admit the pod.")
@@ -50,7 +50,7 @@ class NodeCounts(APIModel):
 
     @model_serializer(mode="wrap")
     def _with_zeros(self, write: SerializerFunctionWrapHandler) -> dict[str, int]:
-        """Write every count: of these, 0 is news."""
+        """Write every count, since 0 is information too."""
         counts: dict[str, int] = write(self)
         return {json_name(name): 0 for name in type(self).model_fields} | counts
 
@@ -63,7 +63,7 @@ class PredictionReason(APIModel):
         description="Words of the scheduler, or the reason the kubelet would write into the pod's status.",
     )
     source: str = text(
-        32, "Who stands in the way: Scheduler, Kubelet, Koordinator, TopologyAware or Unknown."
+        32, "What rejects the pod: Scheduler, Unknown, or the node's placement model, such as Kubelet."
     )
     count: int = Field(ge=0, description="Number of nodes.")
     node: str = text(MAX_NAME, "An example: the node that comes nearest.")
@@ -95,7 +95,7 @@ class PredictionCandidate(APIModel):
 
 
 class PredictionOutcome(APIModel):
-    """What became of the pod, against what was predicted for its node at that moment."""
+    """What happened to the pod, compared with what was predicted for its node at that moment."""
 
     node: str = Field(max_length=MAX_NAME, description="Node the pod was bound to.")
     model: str = _model("this node")
@@ -135,7 +135,7 @@ class AdmissionPredictionStatus(APIModel):
     verdict: str = text(32, "Admissible, Inadmissible or Unknown.")
     message: str = text(_MAX_MESSAGE, "The prediction in one sentence.")
     model: str = _model("the node that the message is about")
-    nodes: NodeCounts | None = optional("How many nodes were asked.")
+    nodes: NodeCounts | None = optional("How many nodes were evaluated.")
     reasons: tuple[PredictionReason, ...] = listed(
         64,
         "What placement says, what is lacking, where the pod may not go; of each, most frequent first.",

@@ -124,7 +124,7 @@ class PVCProtection(APIModel):
 
 
 class PodProtectionConfig(APIModel):
-    """Details of single protections."""
+    """Details of some protections."""
 
     pods_with_pvc: PVCProtection | None = optional("Details of PodsWithPVC.", alias="PodsWithPVC")
 
@@ -138,7 +138,7 @@ class PodProtections(APIModel):
     extra_enabled: tuple[Name, ...] = listed(
         16, "Protections to add: PodsWithPVC, PodsWithoutPDB, PodsWithResourceClaims."
     )
-    config: PodProtectionConfig | None = optional("Details of single protections.")
+    config: PodProtectionConfig | None = optional("Details of some protections.")
 
 
 class Protections(APIModel):
@@ -346,7 +346,7 @@ class DisruptionCost(APIModel):
 
 
 class RebalanceRecommendationSpec(APIModel):
-    """The plan, which never changes, and the approval."""
+    """The plan, which never changes, and its approval."""
 
     policy: str = Field(
         max_length=MAX_NAME, description="Policy that the plan obeys.", json_schema_extra=IMMUTABLE
@@ -421,7 +421,7 @@ REBALANCE_RECOMMENDATION = ResourceType(
 
 
 class RebalanceRecommendation(APIObject):
-    """Moves that would gain something."""
+    """Moves after which more pods would fit, or a node would be free."""
 
     RESOURCE: ClassVar[ResourceType] = REBALANCE_RECOMMENDATION
 

@@ -1,4 +1,4 @@
-"""From a snapshot of a node to its NUMAZones: the one place where zones come into being.
+"""Makes the NUMAZones of a node from its snapshot; nothing else makes zones.
 
 Who holds what is listed in every zone it touches; figures come from ``numazones.api.amounts``. The same
 snapshot always gives the same objects in the same order, with a snapshot id made from their content.
@@ -134,7 +134,7 @@ def _groups(pairs: Iterable[tuple[int, int]], own: CPUSet) -> tuple[CPUGroup, ..
 
 
 def _caches(snapshot: NodeSnapshot, own: CPUSet) -> Iterator[Cache]:
-    """Yield the hardware's caches, then those the kubelet alone tells of."""
+    """Yield the hardware's caches, then those that only the kubelet knows."""
     seen = {key: cpus & own for key, cpus in snapshot.machine.cpus_of_uncore.items() if cpus & own}
     for cache in sorted(snapshot.caches, key=lambda cache: (cache.level, cache.id)):
         if cpus := cache.cpus & own:
@@ -214,7 +214,7 @@ def _holders_of(
 
 
 def _named_holders(holders: Iterable[Holder]) -> dict[tuple[str, str], Holder]:
-    """Return device → the container ``assignedTo`` names, one whose names are unmistakable in the zone."""
+    """Return device → its ``assignedTo``: a container whose names no other container of the zone has."""
     seen: dict[tuple[str, str, str], int] = {}
     holders = list(holders)
     for holder in holders:

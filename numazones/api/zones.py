@@ -1,4 +1,4 @@
-"""Between the NUMAZones of a node and the exact state from which its kubelet decides.
+"""Converts between the NUMAZones of a node and the exact state from which its kubelet decides.
 
 ``node_from_zones`` gives the ``Node`` that admits the next pod as the kubelet would. Zones that are
 missing, disagree, or say themselves that they are not complete are rejected by name, so that nobody
@@ -34,7 +34,7 @@ from numazones.kubelet.startup import Kubelet as Started
 from numazones.kubelet.versions import release
 from numazones.machine import CPU, Machine, NUMANode
 from numazones.resources import HUGEPAGES, MEMORY, is_device, is_memory, page_kib
-from numazones.wording import counted
+from numazones.wording import pluralize
 
 __all__ = [
     "IncompleteZones",
@@ -46,29 +46,29 @@ __all__ = [
 ]
 
 _KIB = 1024
-_Made = TypeVar("_Made")
+_Value = TypeVar("_Value")
 
 
 class Remember(Protocol):
-    """Returns what was made under an equal key before, or has it made."""
+    """Returns the value that was made for an equal key before, or makes it."""
 
-    def __call__(self, key: Hashable, make: Callable[[], _Made], /) -> _Made:
+    def __call__(self, key: Hashable, make: Callable[[], _Value], /) -> _Value:
         """Return the value of the key."""
 
 
-def _anew(_key: Hashable, make: Callable[[], _Made]) -> _Made:
+def _make(_key: Hashable, make: Callable[[], _Value]) -> _Value:
     return make()
 
 
 class IncompleteZones(NumazonesError):
-    """Not all zones of a node are there, or they are not of one moment; the next cycle usually helps."""
+    """Zones of a node are missing or were written at different moments; the next cycle usually helps."""
 
 
 class ZonesNotReady(NumazonesError):
-    """Zones say themselves, or lack so much, that the node's state is not known."""
+    """The node's state is not known: its zones say so, or leave out what is needed."""
 
 
-def node_from_zones(zones: Iterable[NUMAZone], *, remember: Remember = _anew) -> Node:
+def node_from_zones(zones: Iterable[NUMAZone], *, remember: Remember = _make) -> Node:
     """Return the admission state that the zones of one node describe.
 
     Nodes of one model have equal machines and kubelets; who reads many nodes passes a ``remember`` that
@@ -76,11 +76,11 @@ def node_from_zones(zones: Iterable[NUMAZone], *, remember: Remember = _anew) ->
 
     Raises:
         IncompleteZones: a zone is missing, comes twice, or belongs to another node or moment.
-        ZonesNotReady: the exporter could not read something, which the message tells.
+        ZonesNotReady: the exporter could not read something; the message says what.
         InvalidConfiguration, InvalidNodeState, InvalidMachine, InvalidQuantity, InvalidCPUSet,
         UnsupportedVersion: what the zones describe cannot be, or is not modelled.
     """
-    statuses = _agreeing(zones)
+    statuses = _statuses_by_numa(zones)
     settings = _ready(statuses)
 
     def start() -> Started:
@@ -181,7 +181,7 @@ def _holders_of(node: Node, pods: Mapping[str, tuple[str, str]]) -> Iterable[Hol
             )
 
 
-def _agreeing(zones: Iterable[NUMAZone]) -> dict[int, NUMAZoneStatus]:
+def _statuses_by_numa(zones: Iterable[NUMAZone]) -> dict[int, NUMAZoneStatus]:
     """Return NUMA id → status, once all zones of one node and moment are there."""
     zones = sorted(zones, key=lambda zone: zone.spec.numa_id)
     if not zones:
@@ -202,7 +202,8 @@ def _agreeing(zones: Iterable[NUMAZone]) -> dict[int, NUMAZoneStatus]:
         raise IncompleteZones(f"node {name}: its zones were written at different moments; wait for the rest")
     if first.zones != len(known):
         raise IncompleteZones(
-            f"node {name}: {len(known)} of {counted(first.zones, 'zone')} published so far; wait for the rest"
+            f"node {name}: {len(known)} of {pluralize(first.zones, 'zone')} published so far; "
+            "wait for the rest"
         )
     return known
 
@@ -227,7 +228,7 @@ def _ready(statuses: Mapping[int, NUMAZoneStatus]) -> Kubelet:
 
 
 def _machine_key(statuses: Mapping[int, NUMAZoneStatus]) -> Hashable:
-    """What ``_machine`` reads; texts are compared in a fraction of the time that models take."""
+    """Return what ``_machine`` reads; texts are compared much faster than models."""
     return tuple(
         (
             numa,
@@ -299,10 +300,10 @@ def _row(status: NUMAZoneStatus, name: str) -> Resource:
 
 
 def _amount(numa: int, row: Resource, which: str) -> int:
-    return quantity.parse(_told(numa, row, which)).value()
+    return quantity.parse(_amount_text(numa, row, which)).value()
 
 
-def _told(numa: int, row: Resource, which: str) -> str:
+def _amount_text(numa: int, row: Resource, which: str) -> str:
     text: str | None = getattr(row, which)
     if text is None:
         raise ZonesNotReady(f"zone {numa} does not tell the {which} of {row.name}; see the exporter")
@@ -313,7 +314,7 @@ def _told(numa: int, row: Resource, which: str) -> str:
 
 
 def _kubelet_key(statuses: Mapping[int, NUMAZoneStatus], settings: Kubelet) -> Hashable:
-    """What a kubelet starts from: all that ``_configuration``, ``_machine`` and ``_devices`` read."""
+    """Return what a kubelet starts from: all that ``_configuration``, ``_machine`` and ``_devices`` read."""
     return (
         settings.model_dump_json(),
         _machine_key(statuses),
@@ -398,9 +399,9 @@ def _machine_state(statuses: Mapping[int, NUMAZoneStatus]) -> dict[int, NUMANode
         hugepages = sum(_amount(numa, row, "capacity") for row in rows if row.name != MEMORY)
         tables = {
             row.name: _table(
-                _told(numa, row, "capacity"),
-                _told(numa, row, "reserved"),
-                _told(numa, row, "assigned"),
+                _amount_text(numa, row, "capacity"),
+                _amount_text(numa, row, "reserved"),
+                _amount_text(numa, row, "assigned"),
                 hugepages if row.name == MEMORY else 0,
             )
             for row in rows
@@ -417,7 +418,7 @@ def _table(capacity: str, reserved: str, assigned: str, hugepages: int) -> Memor
 
 
 def _devices(statuses: Mapping[int, NUMAZoneStatus]) -> dict[str, list[Device]]:
-    """Return what plugins announce: resource → devices, an empty list where a plugin has none."""
+    """Return resource → devices that its plugin announces; the list is empty where the plugin has none."""
     found: dict[str, dict[str, Device]] = {}
     listed: set[str] = set()
     for numa, status in statuses.items():

@@ -1,6 +1,6 @@
 """The kubelet's decision about a pod: ``admit(node, pod)`` and ``remove(node, uid)``.
 
-Rules: ``topologymanager/scope*`` of kubelet 1.36 and the life of a pod around it. Hint providers
+Rules: ``topologymanager/scope*`` of kubelet 1.36 and what surrounds it in the life of a pod. Hint providers
 are asked in the order Device, CPU, Memory Manager. An admitted pod's containers are taken as
 started, which frees the memory of its ordinary init containers; until then, while these run, the
 kubelet keeps it for them (``Admission.fresh``). A rejected pod's partial grants are
@@ -11,7 +11,7 @@ Other admission checks of the kubelet, such as the node-resources check that fol
 here; ``allocatable`` amounts of a node are the scheduler's business.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
@@ -24,7 +24,7 @@ from numazones.kubelet.hints import Hint, ResourceHints, unsatisfiable
 from numazones.kubelet.machine_state import Block
 from numazones.kubelet.memory_manager import Requests, Reusable, hand_on, shrink_reused
 from numazones.kubelet.node import Node
-from numazones.kubelet.pod_level import Emptied
+from numazones.kubelet.pod_level import EmptySharedPool
 from numazones.kubelet.rejection import EMPTY_POD_SHARED_POOL, TOPOLOGY_AFFINITY, Rejection
 from numazones.kubelet.topology_manager import TieBreaker
 from numazones.pod import Pod
@@ -83,31 +83,22 @@ class Admission:
 
     @property
     def fresh(self) -> Node:
-        """The node as the kubelet has it right after the decision."""
+        """The node right after the decision, before the pod's containers start."""
         return self.node if self.unstarted is None else self.unstarted
 
     @property
     def containers(self) -> dict[str, ContainerAllocation]:
-        """Container name → what it was given; empty if rejected. Read from the node, which has it all."""
+        """Container name → what it was given; empty if rejected."""
         node, uid = self.fresh, self.pod.uid
         return {name: _allocation(node, uid, name, affinity) for name, affinity in self.affinities.items()}
 
     @property
     def whole(self) -> PodAllocation | None:
-        """Of an admitted pod that is served as a whole; its containers' shares are parts of it."""
+        """What the pod was given as a whole, if it is served so; its containers' shares are parts of it."""
         if not self.admitted:  # CPUs whose division failed stay with the pod, see ``CPUState.release``
             return None
         cpus, memory = self.fresh.cpus.pods.get(self.pod.uid), self.fresh.memory.pods.get(self.pod.uid)
         return None if cpus is None and memory is None else PodAllocation(cpus or 0, memory or ())
-
-
-@dataclass(frozen=True, slots=True)
-class Overlay:
-    """A node with more pods on it."""
-
-    node: Node
-    admissions: tuple[Admission, ...]
-    """One per pod that the snapshot did not know, in order."""
 
 
 Observer = Callable[[str, Sequence[ResourceHints], Hint, bool], None]
@@ -127,13 +118,13 @@ def admit(node: Node, pod: Pod) -> Admission:
         after = remove(attempt.node(), pod.uid)
         return Admission(False, rejection.reason, rejection.message, {}, after, pod, node)
     granted = attempt.node()
-    started = all_started(granted, pod)
+    started = after_start(granted, pod)
     unstarted = None if started is granted else granted
     return Admission(True, "", "", attempt.affinities, started, pod, node, unstarted)
 
 
 def remove(node: Node, uid: str) -> Node:
-    """The node after a pod ended or was deleted; unknown pods change nothing."""
+    """Return the node after a pod ended or was deleted; an unknown pod changes nothing."""
     if not node.holds(uid):
         return node
     memory = node.memory
@@ -142,7 +133,7 @@ def remove(node: Node, uid: str) -> Node:
     return Node(node.kubelet, node.cpus.release(uid), memory, node.devices.release(uid))
 
 
-def all_started(node: Node, pod: Pod) -> Node:
+def after_start(node: Node, pod: Pod) -> Node:
     """Return the node once a pod's containers have all started: its init containers gave memory back."""
     inits = [container.name for container in pod.containers if container.kind is ContainerKind.INIT]
     if not inits or pod.uid not in node.memory.assignments:
@@ -152,22 +143,8 @@ def all_started(node: Node, pod: Pod) -> Node:
     )
 
 
-def overlay(node: Node, pods: Iterable[Pod]) -> Overlay:
-    """Add pods that are bound to a node but not yet in its snapshot, in the order of their creation.
-
-    Pods that hold something on the node already are skipped.
-    """
-    admissions = []
-    for pod in sorted(pods, key=lambda pod: pod.created):
-        if not node.holds(pod.uid):
-            admission = admit(node, pod)
-            admissions.append(admission)
-            node = admission.node
-    return Overlay(node, tuple(admissions))
-
-
 def _allocation(node: Node, uid: str, container: str, affinity: Hint) -> ContainerAllocation:
-    """What a container holds on a node."""
+    """Return what a container holds on a node."""
     resources = node.kubelet.devices.resources
     held = node.devices.assignments.get(uid, {}).get(container, {})
     return ContainerAllocation(
@@ -180,7 +157,7 @@ def _allocation(node: Node, uid: str, container: str, affinity: Hint) -> Contain
 
 
 class Manager(Enum):
-    """The managers that give containers their share."""
+    """The managers that allocate resources to containers."""
 
     DEVICE = "Device Manager"
     CPU = "CPU Manager"
@@ -216,15 +193,15 @@ class Attempt:
         guaranteed = self.reading.qos is QOSClass.GUARANTEED
         self.pins_memory = self.reading.served and self.kubelet.memory.static and guaranteed
         # Why a pod that is served as a whole would leave nothing to the containers that share.
-        self.emptied: Emptied | None = None
+        self.empty_pool: EmptySharedPool | None = None
 
     @property
     def demand(self) -> Demand:
-        """What whoever is being served asks for."""
+        """The demand of the container, or of the pod as a whole, that is being served."""
         return self._demand or self.reading.total
 
     def node(self) -> Node:
-        """The node with what has been given so far."""
+        """Return the node with what has been allocated so far."""
         return Node(self.kubelet, self.cpus, self.memory, self.devices)
 
     def run(self) -> None:
@@ -236,7 +213,7 @@ class Attempt:
         topology = self.kubelet.topology
         whole = None
         if topology.pod_scope:
-            whole = self._merged(self._pod_hints())
+            whole = self._merge(self._pod_hints())
             if self.reading.managed:
                 self._allocate_whole(whole)
                 return
@@ -246,11 +223,11 @@ class Attempt:
             if whole is not None:
                 hint = whole
             elif topology.policy != POLICY_NONE:
-                hint = self._merged(self._container_hints(container, demand))
+                hint = self._merge(self._container_hints(container, demand))
             self.affinities[container.name] = hint
             self._allocate(container, demand, hint)
 
-    def _merged(self, hints: Sequence[ResourceHints]) -> Hint:
+    def _merge(self, hints: Sequence[ResourceHints]) -> Hint:
         topology = self.kubelet.topology
         breaker = self._most_allocated() if topology.prefer_most_allocated else None
         hint, admitted = topology.merge(hints, breaker)
@@ -294,7 +271,7 @@ class Attempt:
         if self.pins_cpus and total.cpus:
             hints.append(self._pod_cpu_hints())
         if self.pins_memory and total.memory is not None:
-            if self._empties_memory(total.memory):
+            if self._empty_memory_pool(total.memory):
                 hints.extend(unsatisfiable(kind) for kind, _ in total.memory)
             else:
                 names = [container.name for container in pod.containers]
@@ -302,27 +279,27 @@ class Attempt:
         return hints
 
     def _pod_cpu_hints(self) -> ResourceHints:
-        if self._empties_cpus():
+        if self._empty_cpu_pool():
             return unsatisfiable("cpu")
         requests = {container.name: demand.cpus for container, demand in self.members}
         return self.kubelet.cpus.pod_hints(
             self.cpus, self.pod.uid, requests, self.reading.total.cpus, self.reusable_cpus
         )
 
-    def _empties_cpus(self) -> Emptied | None:
-        """Whether a pod as a whole would leave no CPUs to those of its containers that share."""
+    def _empty_cpu_pool(self) -> EmptySharedPool | None:
+        """Return why a pod as a whole leaves no CPUs to containers that share; None if it leaves some."""
         if not self.reading.managed:
             return None
-        found = pod_level.cpus_emptied(self.members, self.reading.total.cpus)
-        self.emptied = self.emptied or found
+        found = pod_level.empty_cpu_pool(self.members, self.reading.total.cpus)
+        self.empty_pool = self.empty_pool or found
         return found
 
-    def _empties_memory(self, total: Requests) -> Emptied | None:
+    def _empty_memory_pool(self, total: Requests) -> EmptySharedPool | None:
         """The same for memory."""
         if not self.reading.managed:
             return None
-        found = pod_level.memory_emptied(self.members, total)
-        self.emptied = self.emptied or found
+        found = pod_level.empty_memory_pool(self.members, total)
+        self.empty_pool = self.empty_pool or found
         return found
 
     def _allocate_whole(self, hint: Hint) -> None:
@@ -341,7 +318,7 @@ class Attempt:
 
     def _allocate_whole_cpus(self, request: int, hint: Hint) -> None:
         manager, uid = self.kubelet.cpus, self.pod.uid
-        if emptied := self._empties_cpus():
+        if emptied := self._empty_cpu_pool():
             raise Rejection(emptied.message, reason=EMPTY_POD_SHARED_POOL)
         self.cpus = manager.allocate_pod(self.cpus, uid, request=request, affinity=hint.affinity)
         # Taken before it is divided: where the division fails, the kubelet does not give it back.
@@ -350,7 +327,7 @@ class Attempt:
 
     def _allocate_whole_memory(self, total: Requests, hint: Hint) -> None:
         uid = self.pod.uid
-        if emptied := self._empties_memory(total):
+        if emptied := self._empty_memory_pool(total):
             raise Rejection(emptied.message, reason=EMPTY_POD_SHARED_POOL)
         charged, affinity = self.kubelet.memory.allocate_pod(self.memory, requests=total, hint=hint)
         blocks = tuple(Block(affinity, kind, amount) for kind, amount in total)
@@ -414,7 +391,7 @@ class Attempt:
             self.inits.append(name)
 
     def _most_allocated(self) -> TieBreaker:
-        """KEP-6007: of two NUMA nodes the fuller one, if the CPU and memory signals do not contradict."""
+        """Return KEP-6007's tie-breaker: the fuller of two NUMA nodes, unless CPUs and memory disagree."""
 
         def prefer(first: int, second: int) -> int | None:
             wins = {first: 0, second: 0}
@@ -429,7 +406,7 @@ class Attempt:
         return prefer
 
     def _cpu_score(self, numa: int) -> int:
-        """Assigned exclusive CPUs in percent of the allocatable ones; 0 without the static policy."""
+        """Return the exclusive CPUs in percent of the allocatable ones; 0 without the static policy."""
         if not self.kubelet.cpus.static:
             return 0
         cpus = self.kubelet.machine.cpus_of_numa.get(numa, 0)
@@ -438,7 +415,7 @@ class Attempt:
         )
 
     def _memory_score(self, numa: int) -> int:
-        """Assigned regular memory in percent of the allocatable; 0 without the static policy."""
+        """Return the assigned memory in percent of the allocatable; 0 without the static policy."""
         manager = self.kubelet.memory
         if not manager.static:
             return 0

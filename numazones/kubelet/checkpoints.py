@@ -73,7 +73,7 @@ class WrongChecksum(InvalidCheckpoint):
     """The content of a state file does not match its checksum."""
 
     def __init__(self, file: str, *, stored: int, computed: int) -> None:
-        """Name both numbers."""
+        """Describe the error with both checksums."""
         super().__init__(file, f"checksum {stored} is stored but {computed} fits the content")
         self.stored = stored
         self.computed = computed
@@ -85,7 +85,7 @@ def parse_cpu_manager_state(blob: bytes) -> CPUManagerCheckpoint:
     Raises:
         InvalidCheckpoint: no JSON, a field of the wrong type, a bad CPU list, the first version, or CPUs
             of containers that are resized in place.
-        WrongChecksum: something else than the kubelet changed the content.
+        WrongChecksum: something other than the kubelet changed the content.
     """
     reader = _Reader(CPU_MANAGER_STATE)
     fields, verified = reader.content(blob)
@@ -157,7 +157,7 @@ def parse_memory_manager_state(blob: bytes) -> MemoryManagerCheckpoint:
 
     Raises:
         InvalidCheckpoint: no JSON or a field of the wrong type.
-        WrongChecksum: something else than the kubelet changed the content.
+        WrongChecksum: something other than the kubelet changed the content.
     """
     reader = _Reader(MEMORY_MANAGER_STATE)
     fields, verified = reader.content(blob)
@@ -211,7 +211,7 @@ def parse_device_manager_state(blob: bytes) -> DeviceManagerCheckpoint:
 
     Raises:
         InvalidCheckpoint: no JSON or a field of the wrong type.
-        WrongChecksum: something else than the kubelet changed the content.
+        WrongChecksum: something other than the kubelet changed the content.
     """
     reader = _Reader(DEVICE_CHECKPOINT)
     fields = reader.document(blob)
@@ -335,7 +335,7 @@ def _sorted_maps(document: Mapping[str, Any]) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for key, value in document.items():
         if key in _MAPS:
-            result[key] = _sorted(value, depth=2 if key == "entries" else 1)
+            result[key] = _sort_maps(value, depth=2 if key == "entries" else 1)
         elif key == "Data":
             result[key] = _sorted_maps(value)
         elif key == "PodDeviceEntries":
@@ -345,9 +345,9 @@ def _sorted_maps(document: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
-def _sorted(value: Mapping[str, Any], *, depth: int) -> dict[str, Any]:
+def _sort_maps(value: Mapping[str, Any], *, depth: int) -> dict[str, Any]:
     return {
-        key: _sorted(value[key], depth=depth - 1) if depth > 1 else value[key]
+        key: _sort_maps(value[key], depth=depth - 1) if depth > 1 else value[key]
         for key in sorted(value, key=str.encode)
     }
 
@@ -359,7 +359,7 @@ class _Reader:
         self._file = file
 
     def document(self, blob: bytes) -> dict[str, Any]:
-        """Decode the file; field names lower case, because Go matches them in any case."""
+        """Decode the file, with field names in lower case, because Go matches them in any case."""
         if not blob.strip():
             raise InvalidCheckpoint(self._file, "the file is empty")
         try:
@@ -389,13 +389,13 @@ class _Reader:
         return {key.lower(): item for key, item in self.mapping(value, where).items()}
 
     def mapping(self, value: Any, where: str) -> dict[str, Any]:
-        return self._typed(value, dict, {}, where, "an object")
+        return self._require_type(value, dict, {}, where, "an object")
 
     def sequence(self, value: Any, where: str) -> list[Any]:
-        return self._typed(value, list, [], where, "a list")
+        return self._require_type(value, list, [], where, "a list")
 
     def text(self, value: Any, where: str) -> str:
-        return self._typed(value, str, "", where, "a string")
+        return self._require_type(value, str, "", where, "a string")
 
     def texts(self, value: Any, where: str) -> tuple[str, ...]:
         return tuple(
@@ -403,7 +403,7 @@ class _Reader:
         )
 
     def integer(self, value: Any, where: str) -> int:
-        number = self._typed(value, int, 0, where, "an integer")
+        number = self._require_type(value, int, 0, where, "an integer")
         if isinstance(value, bool) or not 0 <= number < _UINT64:
             raise InvalidCheckpoint(self._file, f"{where} must be an unsigned 64-bit integer, not {value}")
         return number
@@ -441,7 +441,7 @@ class _Reader:
         return self.integer(fields.get("checksum"), "checksum")
 
     def verify(self, fields: Mapping[str, Any], *, older: str | None, newer: str) -> bool:
-        """Compare the checksum with the older and the newer form; tell whether the newer one fits.
+        """Compare the checksum with the older and the newer form; return whether the newer one fits.
 
         The older form may have no checksum at all (0).
         """
@@ -453,11 +453,11 @@ class _Reader:
         raise WrongChecksum(self._file, stored=stored, computed=checksum(newer if older is None else older))
 
     def require_policy(self, policy: str) -> None:
-        """Reject what has no policy: the kubelet always writes one, and starts with no other than its own."""
+        """Reject a file without a policy: the kubelet always writes one, and starts with its own only."""
         if not policy:
             raise InvalidCheckpoint(self._file, "policyName is missing")
 
-    def _typed(self, value: Any, kind: type[_T], absent: _T, where: str, noun: str) -> _T:
+    def _require_type(self, value: Any, kind: type[_T], absent: _T, where: str, noun: str) -> _T:
         if value is None:
             return absent
         if not isinstance(value, kind):

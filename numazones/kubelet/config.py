@@ -48,7 +48,7 @@ class MemoryReservation:
 
 @dataclass(frozen=True, slots=True)
 class KubeletConfiguration:
-    """What a kubelet was configured with, defaults applied; values are as written, valid or not."""
+    """A kubelet's configuration, defaults applied; values are as written, valid or not."""
 
     release: Release = field(default_factory=lambda: release(f"1.{NEWEST}"))
     cpu_manager_policy: str = POLICY_NONE
@@ -76,15 +76,15 @@ class KubeletConfiguration:
             InvalidQuantity: a reservation is not a quantity.
             UnsupportedVersion: the version is not modelled.
         """
-        gates = _mapping(configuration, "featureGates")
+        gates = _map_field(configuration, "featureGates")
         return cls(
             release=release(version),
             cpu_manager_policy=_text(configuration, "cpuManagerPolicy", POLICY_NONE),
             cpu_manager_policy_options=_options(configuration, "cpuManagerPolicyOptions"),
             reserved_system_cpus=_text(configuration, "reservedSystemCPUs", ""),
-            reserved_cpu=_reserved(configuration, "cpu"),
+            reserved_cpu=_reserved_amount(configuration, "cpu"),
             memory_manager_policy=_text(configuration, "memoryManagerPolicy", "None"),
-            reserved_memory=reservations(_listed(configuration, "reservedMemory")),
+            reserved_memory=reservations(_list_field(configuration, "reservedMemory")),
             total_reserved_memory=_total_reserved_memory(configuration),
             topology_manager_policy=_text(configuration, "topologyManagerPolicy", POLICY_NONE),
             topology_manager_scope=_text(configuration, "topologyManagerScope", SCOPE_CONTAINER),
@@ -93,12 +93,12 @@ class KubeletConfiguration:
         )
 
     def gate(self, name: str) -> bool:
-        """Whether a feature gate is on, by configuration or by default."""
+        """Return whether a feature gate is on, by configuration or by default."""
         return self.release.gate(name, dict(self.feature_gates))
 
     @property
     def pod_level(self) -> PodLevel:
-        """What the kubelet makes of pod-level resources."""
+        """How the kubelet treats pod-level resources."""
         return self.release.pod_level(dict(self.feature_gates))
 
     @property
@@ -138,7 +138,7 @@ class KubeletConfiguration:
 
 
 def option_unavailable(maturity: Maturity | None, *, alpha: bool, beta: bool) -> Maturity | None:
-    """The maturity whose gate is off and so hides an option; None where the option may be used."""
+    """Return the maturity whose gate is off, so that an option is hidden; None if the option may be used."""
     if maturity is Maturity.ALPHA and not alpha:
         return maturity
     if maturity is Maturity.BETA and not beta:
@@ -160,13 +160,13 @@ def reservations(entries: Iterable[Any]) -> tuple[MemoryReservation, ...]:
             raise InvalidConfiguration(
                 f"reservedMemory of the kubelet configuration: {entry!r} names no NUMA node"
             )
-        limits = _mapping(entry, "limits")
+        limits = _map_field(entry, "limits")
         amounts = tuple(sorted((str(name), quantity.parse(amount)) for name, amount in limits.items()))
         read.append(MemoryReservation(numa, amounts))
     return tuple(read)
 
 
-def _mapping(configuration: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def _map_field(configuration: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     value = configuration.get(name) or {}
     if not isinstance(value, Mapping):
         raise InvalidConfiguration(
@@ -175,7 +175,7 @@ def _mapping(configuration: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return value
 
 
-def _listed(configuration: Mapping[str, Any], name: str) -> list[Any]:
+def _list_field(configuration: Mapping[str, Any], name: str) -> list[Any]:
     value = configuration.get(name) or []
     if not isinstance(value, list):
         raise InvalidConfiguration(
@@ -194,27 +194,29 @@ def _text(configuration: Mapping[str, Any], name: str, default: str) -> str:
 
 
 def _options(configuration: Mapping[str, Any], name: str) -> tuple[tuple[str, str], ...]:
-    return tuple(sorted((str(option), str(value)) for option, value in _mapping(configuration, name).items()))
+    return tuple(
+        sorted((str(option), str(value)) for option, value in _map_field(configuration, name).items())
+    )
 
 
-def _reserved(configuration: Mapping[str, Any], resource: str) -> Quantity:
-    """What kubeReserved and systemReserved add up to for a resource."""
+def _reserved_amount(configuration: Mapping[str, Any], resource: str) -> Quantity:
+    """Return the sum of kubeReserved and systemReserved for a resource."""
     total = quantity.ZERO
     for name in ("systemReserved", "kubeReserved"):
-        amounts = _mapping(configuration, name)
+        amounts = _map_field(configuration, name)
         if resource in amounts:
             total += quantity.parse(amounts[resource])
     return total
 
 
 def _total_reserved_memory(configuration: Mapping[str, Any]) -> Quantity | None:
-    thresholds = _mapping(configuration, "evictionHard")
+    thresholds = _map_field(configuration, "evictionHard")
     unset = configuration.get("evictionHard") is None or configuration.get("mergeDefaultEvictionSettings")
     missing = _DEFAULT_EVICTION if unset else "0"
     threshold = thresholds.get("memory.available", missing)
     if str(threshold).endswith("%"):
         return None  # a share of a capacity that is not known here
-    return _reserved(configuration, "memory") + quantity.parse(threshold)
+    return _reserved_amount(configuration, "memory") + quantity.parse(threshold)
 
 
 def _gate_problems(config: KubeletConfiguration) -> Iterator[str]:

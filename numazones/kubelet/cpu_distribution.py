@@ -79,7 +79,7 @@ def take_distributed(topology: CPUTopology, strategy: Strategy, available: CPUSe
 
 
 def _sizes(topology: CPUTopology, group: int, count: int, free_numas: int) -> range:
-    """Numbers of NUMA nodes worth trying, from the nominal size of a node."""
+    """Return how many NUMA nodes are worth trying, from the nominal size of a node."""
     groups = -(-topology.all_cpus.bit_count() // group)
     per_numa = -(-groups // len(topology.numas))
     needed = -(-count // group)
@@ -112,7 +112,7 @@ class _Search:
         self.weighed: dict[_Pattern, tuple[float, list[int]]] = {}
 
     def run(self, numas: list[int]) -> tuple[list[int], list[int]] | None:
-        """The chosen NUMA nodes and those that take the remainder; None if no combination serves.
+        """Return the chosen NUMA nodes and those that take the remainder; None if no combination serves.
 
         A NUMA node whose CPUs belong to several sockets may be listed, and then chosen, repeatedly.
         """
@@ -147,7 +147,7 @@ class _Search:
         return True
 
     def _balance(self, pattern: _Pattern) -> tuple[float, list[int]]:
-        """The best balance, and the places that take the remainder."""
+        """Return the best balance, and the places that take the remainder."""
         after, places, others = pattern
         remainder = self.count - self.share * self.size
         if remainder == 0:
@@ -227,7 +227,7 @@ def _take_or_nothing(claim: Claim, strategy: Strategy, cpus: CPUSet, count: int)
 
 
 def _deviation(values: Sequence[int]) -> float:
-    """Standard deviation; mean and result rounded to three decimals, halves away from zero."""
+    """Return the standard deviation; mean and result are rounded to three decimals, halves away from zero."""
     mean = _round_half_away(sum(values) / len(values) * 1000) / 1000
     return _round_half_away(sqrt(sum((value - mean) ** 2 for value in values) / len(values)) * 1000) / 1000
 

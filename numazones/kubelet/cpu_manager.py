@@ -51,7 +51,7 @@ class CPUState(NamedTuple):
     """Pod uid → CPUs of a pod that is served as a whole; its containers' sets are parts of it."""
 
     def assigned(self) -> CPUSet:
-        """All CPUs that are in some exclusive set."""
+        """Return all CPUs that are in some exclusive set."""
         return cpuset.union(
             (*(cpus for held in self.assignments.values() for cpus in held.values()), *self.pods.values())
         )
@@ -128,24 +128,24 @@ class CPUManager:
             raise InvalidConfiguration(f"new static policy error: {error}") from error
 
     def initial_state(self) -> CPUState:
-        """The state of a node without pods."""
+        """Return the state of a node without pods."""
         if not self.static:
             return CPUState()
         shared = self.topology.all_cpus
         return CPUState(shared & ~self.reserved if self.strict_reservation else shared)
 
     def available(self, state: CPUState) -> CPUSet:
-        """CPUs that may still be given exclusively."""
+        """Return the CPUs that may still be given exclusively."""
         return state.default & ~self.reserved
 
     def allocatable(self) -> CPUSet:
-        """CPUs that may be given exclusively on an empty node."""
+        """Return the CPUs that may be given exclusively on an empty node."""
         return self.topology.all_cpus & ~self.reserved if self.static else 0
 
     def container_hints(
         self, state: CPUState, uid: str, container: str, request: int, reusable: CPUSet
     ) -> ResourceHints:
-        """Hints for a container's exclusive CPUs; ``request`` is positive."""
+        """Return hints for a container's exclusive CPUs; ``request`` is positive."""
         recorded = state.assignments.get(uid, {}).get(container)
         if recorded is None:
             return self._hints(self.available(state), reusable, request)
@@ -156,7 +156,7 @@ class CPUManager:
     def pod_hints(
         self, state: CPUState, uid: str, requests: Mapping[str, int], total: int, reusable: CPUSet
     ) -> ResourceHints:
-        """Hints for all exclusive CPUs of a pod; ``requests`` are those of its containers."""
+        """Return hints for all exclusive CPUs of a pod; ``requests`` are those of its containers."""
         union = 0
         for container, cpus in state.assignments.get(uid, {}).items():
             if container in requests:
@@ -187,7 +187,7 @@ class CPUManager:
             self._check_cores(state, request)
         if container in state.assignments.get(uid, {}):
             return state
-        return state.assign(uid, container, self._taken(state, request, affinity, reusable))
+        return state.assign(uid, container, self._choose(state, request, affinity, reusable))
 
     def allocate_pod(self, state: CPUState, uid: str, *, request: int, affinity: int | None) -> CPUState:
         """Give a pod that is served as a whole its CPUs, undivided.
@@ -198,10 +198,10 @@ class CPUManager:
         """
         if self.full_cores_only:
             self._check_cores(state, request)
-        return state.assign_pod(uid, self._taken(state, request, affinity, 0))
+        return state.assign_pod(uid, self._choose(state, request, affinity, 0))
 
-    def _taken(self, state: CPUState, request: int, affinity: int | None, reusable: CPUSet) -> CPUSet:
-        """CPUs for a request, those of the affinity first."""
+    def _choose(self, state: CPUState, request: int, affinity: int | None, reusable: CPUSet) -> CPUSet:
+        """Choose CPUs for a request, those of the affinity first."""
         allocatable = self.available(state) | reusable
         taken = 0
         if affinity is not None:
@@ -212,13 +212,13 @@ class CPUManager:
         return taken | take(self.topology, self.strategy, allocatable & ~taken, request - taken.bit_count())
 
     def offer(self, state: CPUState, numa_mask: int, reusable: CPUSet) -> int:
-        """CPUs that NUMA nodes could give exclusively now; reusable ones count if none lies elsewhere."""
+        """Return how many CPUs NUMA nodes could give now; reusable ones count if none lies elsewhere."""
         inside = self.topology.cpus_in(numa_mask)
         free = (self.available(state) & inside).bit_count()
         return free if reusable & ~inside else free + reusable.bit_count()
 
     def capacity(self, numa_mask: int) -> int:
-        """CPUs that NUMA nodes could give exclusively on an empty node."""
+        """Return how many CPUs NUMA nodes could give exclusively on an empty node."""
         return (self.allocatable() & self.topology.cpus_in(numa_mask)).bit_count()
 
     def _check_cores(self, state: CPUState, request: int) -> None:
@@ -274,12 +274,12 @@ class CPUManager:
         if not self.align_by_socket:
             return ResourceHints("cpu", narrowest, others)
         wider = others()
-        aligned = tuple(mask for mask in wider if self._socket_aligned(mask, fewest))
+        aligned = tuple(mask for mask in wider if self._is_socket_aligned(mask, fewest))
         return ResourceHints(
             "cpu", narrowest + aligned, lambda: tuple(mask for mask in wider if mask not in aligned)
         )
 
-    def _socket_aligned(self, mask: int, fewest: int) -> bool:
+    def _is_socket_aligned(self, mask: int, fewest: int) -> bool:
         topology = self.topology
         per_socket = len(topology.numas) // len(topology.sockets)
         if per_socket == 0:

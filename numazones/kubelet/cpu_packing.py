@@ -51,12 +51,12 @@ class Claim:
         self.need -= cpus.bit_count()
 
     def sorted(self, parts: Sequence[Part], within: CPUSet, free: CPUSet) -> list[_Filled]:
-        """Parts with free CPUs inside ``within``: those with fewest free CPUs first, then by id."""
+        """Return parts with free CPUs inside ``within``: those with fewest free CPUs first, then by id."""
         inside = free & within
         return sorted([((cpus & free).bit_count(), part, cpus) for part, cpus in parts if cpus & inside])
 
     def numas(self) -> list[_Filled]:
-        """NUMA nodes with free CPUs, in the order in which they fill up."""
+        """Return NUMA nodes with free CPUs, in the order in which they fill up."""
         topology, free = self.topology, self.free
         if topology.numa_first:
             return self.sorted(topology.numas, free, free)
@@ -67,7 +67,7 @@ class Claim:
         ]
 
     def sockets(self) -> list[_Filled]:
-        """Sockets with free CPUs, in the order in which they fill up."""
+        """Return sockets with free CPUs, in the order in which they fill up."""
         topology, free = self.topology, self.free
         if not topology.numa_first:
             return self.sorted(topology.socket_parts, free, free)
@@ -78,7 +78,7 @@ class Claim:
         ]
 
     def cores(self) -> Iterator[tuple[Part, ...]]:
-        """Cores of one socket or NUMA node after the other, in the order in which these fill up."""
+        """Yield the cores of one socket or NUMA node after the other, in the order in which these fill up."""
         topology = self.topology
         if topology.numa_first:
             parents, cores = self.sockets(), topology.cores_of_socket
@@ -88,7 +88,7 @@ class Claim:
             yield cores[parent]
 
     def uncores(self) -> list[_Filled]:
-        """L3 caches with free CPUs, in the order in which they fill up."""
+        """Return L3 caches with free CPUs, in the order in which they fill up."""
         topology, free = self.topology, self.free
         return [
             uncore
@@ -107,17 +107,17 @@ class Claim:
                 self.take(cpus)
 
     def take_numas(self) -> None:
-        """Whole NUMA nodes."""
+        """Take whole NUMA nodes."""
         if self.need >= self.topology.smallest_numa:
             self.take_whole(self.numas())
 
     def take_sockets(self) -> None:
-        """Whole sockets; free by the nominal size."""
+        """Take whole sockets; which are free is judged by the nominal size."""
         if self.need >= self.topology.smallest_socket:
             self.take_whole(self.sockets(), self.topology.cpus_per_socket)
 
     def take_uncores(self, *, rounds_up: bool) -> None:
-        """Whole L3 caches first, then a part of one cache if it can serve all that is left."""
+        """Take whole L3 caches, then a part of one cache if it can serve all that is left."""
         topology = self.topology
         for _, _, cpus in self.uncores():
             if self.need >= topology.cpus_per_uncore:
@@ -145,7 +145,7 @@ class Claim:
             self.take(candidates)
 
     def take_cores(self) -> None:
-        """Whole cores; free by the nominal size, and so by id within a socket or NUMA node."""
+        """Take whole cores, by id within a socket or NUMA node, since free is judged by the nominal size."""
         topology, free = self.topology, self.free
         smallest, size = topology.smallest_core, topology.cpus_per_core
         if self.need < smallest:
@@ -158,7 +158,7 @@ class Claim:
                         return
 
     def take_single(self, *, spread: bool) -> None:
-        """CPU by CPU: in the order of the cores, or across a socket's cores."""
+        """Take CPU by CPU: in the order of the cores, or across a socket's cores."""
         free = self.free
         groups = [self.sockets()] if spread else (self.sorted(cores, free, free) for cores in self.cores())
         for parts in groups:
@@ -198,7 +198,7 @@ def take_packed(topology: CPUTopology, strategy: Strategy, available: CPUSet, co
 
 
 def not_enough(count: int, available: CPUSet) -> Rejection:
-    """More CPUs are wanted than there are."""
+    """Return the rejection of a request for more CPUs than are available."""
     return Rejection(
         f"not enough cpus available to satisfy request: requested={count}, available={available.bit_count()}"
     )

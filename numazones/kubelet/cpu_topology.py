@@ -19,7 +19,7 @@ Part = tuple[int, CPUSet]
 
 @dataclass(frozen=True, eq=False)
 class CPUTopology:
-    """Tables about a machine's CPUs, each made when it is first asked for."""
+    """Tables of a machine's CPUs, each made when it is first used."""
 
     machine: Machine
 
@@ -85,12 +85,12 @@ class CPUTopology:
     @cached_property
     def cores_of_numa(self) -> dict[int, tuple[Part, ...]]:
         """NUMA id → its cores, by id."""
-        return _gathered((numa, cpus) for (numa, _, _), cpus in self.machine.cpus_of_core.items())
+        return _cores_by_part((numa, cpus) for (numa, _, _), cpus in self.machine.cpus_of_core.items())
 
     @cached_property
     def cores_of_socket(self) -> dict[int, tuple[Part, ...]]:
         """Socket id → its cores, by id."""
-        return _gathered((socket, cpus) for (_, socket, _), cpus in self.machine.cpus_of_core.items())
+        return _cores_by_part((socket, cpus) for (_, socket, _), cpus in self.machine.cpus_of_core.items())
 
     @cached_property
     def cpus_per_core(self) -> int:
@@ -109,7 +109,7 @@ class CPUTopology:
 
     @cached_property
     def numa_first(self) -> bool:
-        """NUMA nodes are at least as large as sockets, so they come first in packing."""
+        """Whether NUMA nodes are at least as large as sockets, and so come first in packing."""
         return len(self.sockets) >= len(self.numa_cpus)
 
     @cached_property
@@ -133,7 +133,7 @@ class CPUTopology:
         return min(cpus.bit_count() for cpus in self.cores.values())
 
     @cached_property
-    def _sockets_touched(self) -> tuple[tuple[int, int], ...]:
+    def _sockets_by_numa(self) -> tuple[tuple[int, int], ...]:
         """(NUMA id, mask of the positions of the sockets that share CPUs with it)."""
         sockets = self.sockets.values()
         return tuple(
@@ -142,7 +142,7 @@ class CPUTopology:
         )
 
     def fewest_numas(self, cpus: int) -> int:
-        """The least number of NUMA nodes that hold so many CPUs, busy or not; all of them if none do."""
+        """Return the least number of NUMA nodes with so many CPUs, busy or not, or all of them."""
         total = 0
         for count, capacity in enumerate(self.capacities, start=1):
             total += capacity
@@ -151,7 +151,7 @@ class CPUTopology:
         return len(self.capacities)
 
     def cpus_in(self, numa_mask: int) -> CPUSet:
-        """CPUs of the NUMA nodes of a mask."""
+        """Return the CPUs of the NUMA nodes of a mask."""
         cpus = 0
         for numa, members in self.numas:
             if numa_mask >> numa & 1:
@@ -159,26 +159,26 @@ class CPUTopology:
         return cpus
 
     def numas_of(self, cpus: CPUSet) -> int:
-        """Mask of the NUMA nodes that CPUs belong to."""
+        """Return the mask of the NUMA nodes that CPUs belong to."""
         return cpuset.of([numa for numa, members in self.numas if cpus & members])
 
     def socket_count(self, numa_mask: int) -> int:
-        """How many sockets the NUMA nodes of a mask share CPUs with."""
+        """Return how many sockets the NUMA nodes of a mask share CPUs with."""
         touched = 0
-        for numa, sockets in self._sockets_touched:
+        for numa, sockets in self._sockets_by_numa:
             if numa_mask >> numa & 1:
                 touched |= sockets
         return touched.bit_count()
 
 
 def _within(outer: dict[int, CPUSet], inner: dict[int, CPUSet]) -> dict[int, tuple[Part, ...]]:
-    """Per outer part the inner parts that share CPUs with it, each with all its CPUs."""
+    """Return, per outer part, the inner parts that share CPUs with it, each with all its CPUs."""
     parts = sorted(inner.items())
     return {key: tuple([part for part in parts if part[1] & cpus]) for key, cpus in outer.items()}
 
 
-def _gathered(cores: Iterable[tuple[int, CPUSet]]) -> dict[int, tuple[Part, ...]]:
-    """Cores by what they are in, in the order given."""
+def _cores_by_part(cores: Iterable[tuple[int, CPUSet]]) -> dict[int, tuple[Part, ...]]:
+    """Return the cores of each part, in the order given."""
     groups: dict[int, list[Part]] = {}
     for key, cpus in cores:
         groups.setdefault(key, []).append((_lowest(cpus), cpus))

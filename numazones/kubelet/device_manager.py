@@ -85,18 +85,18 @@ class DeviceResource:
         )
 
     def ids(self, mask: int) -> tuple[str, ...]:
-        """Ids of the devices of a mask, ascending."""
+        """Return the ids of the devices of a mask, ascending."""
         return tuple(self.devices[number].id for number in cpuset.ids(mask))
 
     def numas(self, mask: int) -> tuple[int, ...]:
-        """NUMA ids of the devices of a mask, one entry per device and node, -1 for none, ascending."""
+        """Return the NUMA ids of a mask's devices, one entry per device and node, -1 for none, ascending."""
         numas: list[int] = []
         for number in cpuset.ids(mask):
             numas.extend(cpuset.ids(self.numa_masks[number]) if self.numa_masks[number] else (NO_NUMA,))
         return tuple(sorted(numas))
 
     def touching(self, numa_mask: int) -> int:
-        """Devices that have a NUMA node in the mask."""
+        """Return the devices that have a NUMA node in the mask."""
         found = 0
         for mask, devices in self.by_numas:
             if mask & numa_mask:
@@ -130,7 +130,7 @@ class DeviceState(NamedTuple):
 
 
 def in_use(assignments: Mapping[str, Mapping[str, Mapping[str, int]]]) -> dict[str, int]:
-    """Resource → all devices that some container holds."""
+    """Return resource → all devices that some container holds."""
     allocated: dict[str, int] = {}
     for containers in assignments.values():
         for resources in containers.values():
@@ -160,7 +160,7 @@ class DeviceManager:
         skips_claimed: bool,
         preferred_allocation: PreferredAllocation | None = None,
     ) -> "DeviceManager":
-        """Take stock of the devices; a resource with an empty list is registered without devices.
+        """Register the devices; a resource with an empty list is registered without devices.
 
         Raises:
             InvalidDevices: an id appears twice in a resource.
@@ -171,7 +171,7 @@ class DeviceManager:
     def requests(
         self, state: DeviceState, limits: tuple[tuple[str, int], ...]
     ) -> list[tuple[DeviceResource, int]]:
-        """The limits that are the Device Manager's: of resources registered or in use."""
+        """Return the limits that concern the Device Manager: of resources registered or in use."""
         if not self.resources:
             return []
         return [
@@ -188,7 +188,7 @@ class DeviceManager:
         limits: tuple[tuple[str, int], ...],
         reusable: Mapping[str, int],
     ) -> Iterator[ResourceHints]:
-        """Hints for a container, one list per resource."""
+        """Yield hints for a container, one list per resource."""
         for resource, count in self.requests(state, limits):
             held = state.assignments.get(uid, {}).get(container, {}).get(resource.name, 0)
             yield self._hints(state, resource, count, held=held, reusable=reusable.get(resource.name, 0))
@@ -196,7 +196,7 @@ class DeviceManager:
     def pod_hints(
         self, state: DeviceState, uid: str, limits: tuple[tuple[str, int], ...]
     ) -> Iterator[ResourceHints]:
-        """Hints for a pod as a whole."""
+        """Yield hints for a pod as a whole."""
         for resource, count in self.requests(state, limits):
             held = 0
             for resources in state.assignments.get(uid, {}).values():
@@ -218,7 +218,7 @@ class DeviceManager:
         return self._masks(resource, available, reusable, count)
 
     def available(self, state: DeviceState, resource: DeviceResource) -> int:
-        """Healthy devices that nobody holds."""
+        """Return the healthy devices that no container holds."""
         return resource.healthy & ~state.allocated.get(resource.name, 0)
 
     def _masks(self, resource: DeviceResource, available: int, reusable: int, count: int) -> ResourceHints:
@@ -241,7 +241,7 @@ class DeviceManager:
         return ResourceHints(resource.name, preferred, others)
 
     def fewest_numas(self, resource: DeviceResource, count: int) -> int:
-        """The least number of NUMA nodes whose devices, in use or not, are enough, or all of them."""
+        """Return the least number of NUMA nodes whose devices, in use or not, are enough, or all of them."""
         nodes = self._nodes(resource)
         for size in range(1, nodes.bit_count()):
             for mask, _ in masks_of_size(nodes, size):
@@ -250,12 +250,12 @@ class DeviceManager:
         return nodes.bit_count()
 
     def _nodes(self, resource: DeviceResource) -> int:
-        """NUMA nodes that hints are made over."""
+        """Return the NUMA nodes over which hints are made."""
         hosting = resource.hosting & self.numa_mask if self.over_hosting_nodes else 0
         return hosting or self.numa_mask
 
     def offer(self, state: DeviceState, resource: DeviceResource, numa_mask: int, reusable: int) -> int:
-        """Devices that NUMA nodes could give now; reusable ones count if none lies elsewhere."""
+        """Return how many devices NUMA nodes could give; reusable ones count if none lies elsewhere."""
         touching = resource.touching(numa_mask)
         free = (self.available(state, resource) & touching).bit_count()
         reusable &= ~resource.without_topology
@@ -299,7 +299,7 @@ class DeviceManager:
         affinity: int | None,
         reusable: int,
     ) -> int:
-        """Devices to add for a container; 0: none are needed."""
+        """Choose devices to add for a container; 0 if none are needed."""
         held = state.assignments.get(uid, {}).get(container, {}).get(resource.name)
         if held is not None and held.bit_count() != count:
             raise Rejection(
@@ -334,21 +334,21 @@ class DeviceManager:
     def _from_available(
         self, resource: DeviceResource, *, available: int, taken: int, count: int, affinity: int | None
     ) -> int:
-        """Aligned devices first, then those elsewhere, then those without topology; the plugin may prefer."""
+        """Choose aligned devices, then others, then those without topology; the plugin may prefer."""
         aligned = unaligned = 0
         if affinity is not None and resource.hosting:
             aligned = resource.touching(affinity) & available
             unaligned = available & ~aligned & ~resource.without_topology
         if count - taken.bit_count() < aligned.bit_count():
-            preferred = self._preferred(resource, aligned | taken, taken, count) & aligned
+            preferred = self._plugin_choice(resource, aligned | taken, taken, count) & aligned
             return _fill(taken, count, preferred, aligned)
         with_aligned = taken | aligned
         if with_aligned.bit_count() == count:
             return with_aligned
-        preferred = self._preferred(resource, available | with_aligned, with_aligned, count) & available
+        preferred = self._plugin_choice(resource, available | with_aligned, with_aligned, count) & available
         return _fill(with_aligned, count, preferred, unaligned, available)
 
-    def _preferred(self, resource: DeviceResource, available: int, must_include: int, count: int) -> int:
+    def _plugin_choice(self, resource: DeviceResource, available: int, must_include: int, count: int) -> int:
         if self.preferred_allocation is None:
             return 0
         chosen = self.preferred_allocation(
@@ -358,7 +358,7 @@ class DeviceManager:
 
 
 def _lowest(devices: int, count: int) -> int:
-    """The first ``count`` devices of a set, or all of it."""
+    """Return the first ``count`` devices of a set, or all of it."""
     taken = 0
     while devices and count > 0:
         lowest = devices & -devices

@@ -1,4 +1,4 @@
-"""Why an admission went the way it did, in plain words with numbers.
+"""Why a pod was admitted or rejected, in plain words with numbers.
 
 The decision is made once more with an observer, which notes the hints of every resource and how
 they were merged. For a rejection, the *shortfall* names the set of NUMA nodes that came closest to
@@ -15,7 +15,7 @@ from numazones.kubelet.rejection import Rejection
 from numazones.kubelet.shortfall import Shortage, holders_of, name_numas, shortfall_of
 
 # With more NUMA nodes than the kubelet takes by default, only preferred hints are listed.
-_MOST_LISTED = 8
+_MAX_NUMAS_LISTED = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,25 +49,25 @@ class Explanation:
     """(UID, ``8 exclusive CPUs``) of the pods that hold there what was short, most first."""
 
     def lines(self) -> tuple[str, ...]:
-        """The whole story, one line per resource and merge."""
+        """Return everything in lines, one per resource and merge."""
         lines: list[str] = []
         for merge in self.merges:
             owner = f"container {merge.container}" if merge.container else "pod"
-            lines.extend(f"{owner}: {name} offers {_listed(hints)}" for name, hints in merge.hints)
+            lines.extend(f"{owner}: {name} offers {_hints_text(hints)}" for name, hints in merge.hints)
             verdict = "admitted" if merge.admitted else "rejected"
-            lines.append(f"{owner}: merged to {_hint(merge.merged)}, {verdict}")
+            lines.append(f"{owner}: merged to {_hint_text(merge.merged)}, {verdict}")
         if self.shortfall:
             lines.append(self.shortfall)
         return tuple(lines)
 
 
 def explain(admission: Admission) -> Explanation:
-    """Say why: hints, merges, and what the nearest set of NUMA nodes lacked."""
+    """Explain a decision: hints, merges, and what the nearest set of NUMA nodes lacked."""
     node = admission.before
     merges: list[Merge] = []
 
     def observe(container: str, hints: Sequence[ResourceHints], merged: Hint, admitted: bool) -> None:  # noqa: FBT001 - an Observer
-        listable = node.machine.numa_mask.bit_count() <= _MOST_LISTED
+        listable = node.machine.numa_mask.bit_count() <= _MAX_NUMAS_LISTED
         if listable and not admitted and node.kubelet.topology.policy != SINGLE_NUMA_NODE:
             merged = node.kubelet.topology.merge_non_preferred(hints)
         offers = tuple((resource.resource, _offers(resource, complete=listable)) for resource in hints)
@@ -95,14 +95,14 @@ def _offers(resource: ResourceHints, *, complete: bool) -> tuple[Hint, ...]:
     return tuple(Hint(mask, preferred=True) for mask in sorted(resource.preferred, key=enumeration_order))
 
 
-def _hint(hint: Hint) -> str:
+def _hint_text(hint: Hint) -> str:
     where = "any NUMA node" if hint.affinity is None else name_numas(hint.affinity)
     return f"{where} ({'preferred' if hint.preferred else 'not preferred'})"
 
 
-def _listed(hints: Sequence[Hint]) -> str:
+def _hints_text(hints: Sequence[Hint]) -> str:
     if hints == (Hint(None, True),):
         return "no preference"
     if hints == (Hint(None, False),):
         return "nothing that fits"
-    return ", ".join(_hint(hint) for hint in hints)
+    return ", ".join(_hint_text(hint) for hint in hints)

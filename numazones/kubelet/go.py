@@ -13,7 +13,7 @@ _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 _INT64_MAX = 2**63 - 1
 # More digits than a 64-bit number has, leading zeros allowed for.
-_MOST_DIGITS = 1000
+_MAX_DIGITS = 1000
 _ESCAPES = {
     '"': '\\"',
     "\\": "\\\\",
@@ -28,8 +28,8 @@ _ESCAPES = {
 
 
 def quote(text: str) -> str:
-    """The text in double quotes, special characters escaped."""
-    return '"' + "".join(_escaped(character) for character in text) + '"'
+    """Return the text in double quotes, special characters escaped."""
+    return '"' + "".join(_escape(character) for character in text) + '"'
 
 
 def parse_bool(text: str) -> bool:
@@ -54,7 +54,7 @@ def parse_int(text: str) -> int:
     digits = text[1:] if text[:1] in {"+", "-"} else text
     if not (digits.isascii() and digits.isdigit()):
         raise ValueError(f"strconv.Atoi: parsing {quote(text)}: invalid syntax")
-    value = int(text) if len(digits) < _MOST_DIGITS else _INT64_MAX + 1
+    value = int(text) if len(digits) < _MAX_DIGITS else _INT64_MAX + 1
     if not -_INT64_MAX - 1 <= value <= _INT64_MAX:
         raise ValueError(f"strconv.Atoi: parsing {quote(text)}: value out of range")
     return value
@@ -80,11 +80,11 @@ def parse_cpu_list(text: str) -> CPUSet:
 
 
 def format_map(pairs: Iterable[tuple[str, str]]) -> str:
-    """A map as ``%v`` prints it: keys sorted."""
+    """Write a map as ``%v`` prints it, sorted by key."""
     return "map[" + " ".join(f"{key}:{value}" for key, value in sorted(pairs)) + "]"
 
 
-def _escaped(character: str) -> str:
+def _escape(character: str) -> str:
     if character in _ESCAPES:
         return _ESCAPES[character]
     if character.isprintable():

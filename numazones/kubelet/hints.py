@@ -1,4 +1,4 @@
-"""Topology hints: which sets of NUMA nodes could serve a request, and which of them are the best.
+"""Topology hints: which sets of NUMA nodes could serve a request, and which of them are preferred.
 
 A hint of the kubelet is a set of NUMA nodes with a flag "preferred" (KEP-693). All hints of a
 resource come from one walk over all sets of NUMA nodes, 2**n of them; most decisions are settled
@@ -15,7 +15,7 @@ from numazones import cpuset
 from numazones.kubelet.rejection import KubeletHang
 
 # More sets of NUMA nodes than this can be walked neither here nor by the kubelet.
-_MOST_SETS = 1 << 20
+_MAX_SETS = 1 << 20
 
 
 class Hint(NamedTuple):
@@ -48,24 +48,24 @@ class ResourceHints(NamedTuple):
 
 
 def indifferent(resource: str) -> ResourceHints:
-    """The resource has no preference."""
+    """Return the hints of a resource without a preference."""
     return ResourceHints(resource, any_numa=True)
 
 
 def unsatisfiable(resource: str) -> ResourceHints:
-    """The resource cannot be had on any set of NUMA nodes."""
+    """Return the hints of a resource that no set of NUMA nodes can provide."""
     return ResourceHints(resource, any_numa=False)
 
 
 @lru_cache(maxsize=512)
 def masks_of_size(numa_mask: int, size: int) -> tuple[tuple[int, tuple[int, ...]], ...]:
-    """All sets of ``size`` nodes out of a set: (mask, positions of its members in the ascending set).
+    """Return all sets of ``size`` nodes of a set: mask, and positions of its members in the ascending set.
 
     Raises:
         KubeletHang: there are too many.
     """
     ids = tuple(cpuset.ids(numa_mask))
-    if comb(len(ids), size) > _MOST_SETS:
+    if comb(len(ids), size) > _MAX_SETS:
         raise KubeletHang(
             f"the kubelet would not finish: it walks over all sets of {len(ids)} NUMA nodes; "
             "use Topology Manager policy none on this machine"
@@ -78,10 +78,10 @@ def masks_of_size(numa_mask: int, size: int) -> tuple[tuple[int, tuple[int, ...]
 
 @lru_cache(maxsize=4096)
 def positions_in(numa_mask: int, mask: int) -> tuple[int, ...]:
-    """Positions of the members of one set of NUMA nodes in another, the ascending one."""
+    """Return the positions of the members of one set of NUMA nodes in another, which is ascending."""
     return tuple([position for position, numa in enumerate(cpuset.ids(numa_mask)) if mask >> numa & 1])
 
 
 def enumeration_order(mask: int) -> tuple[int, tuple[int, ...]]:
-    """Sorting key that puts masks in the order in which the kubelet walks over them."""
+    """Return the key that sorts masks into the order in which the kubelet visits them."""
     return mask.bit_count(), tuple(cpuset.ids(mask))

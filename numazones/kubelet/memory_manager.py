@@ -102,8 +102,8 @@ class MemoryManager:
             raise InvalidConfiguration('policy "BestEffort" is not available for platform "linux"')
         if policy != STATIC:
             raise InvalidConfiguration(f"unknown policy: {go.quote(policy)}")
-        _check_reserved(config, machine)
-        reserved = _converted(config.reserved_memory)
+        _check_reservations(config, machine)
+        reserved = _reserved_bytes(config.reserved_memory)
         if not sum(amount for (_, kind), amount in reserved.items() if kind == MEMORY) & _U64:
             raise InvalidConfiguration("[memorymanager] you should specify the system reserved memory")
         return cls._static(machine, reserved, checks_groups=config.release.checks_memory_groups)
@@ -143,7 +143,7 @@ class MemoryManager:
         )
 
     def initial_state(self) -> MemoryState:
-        """The state of a node without pods."""
+        """Return the state of a node without pods."""
         if not self.static:
             return MemoryState()
         return MemoryState(
@@ -156,16 +156,16 @@ class MemoryManager:
     def container_hints(
         self, state: MemoryState, uid: str, container: str, requests: Requests, reusable: Reusable
     ) -> tuple[ResourceHints, ...]:
-        """Hints for a container of a Guaranteed pod, one list per type."""
+        """Return hints for a container of a Guaranteed pod, one list per type."""
         blocks = state.assignments.get(uid, {}).get(container)
         if blocks is not None:
-            return _regenerated(blocks, requests)
+            return _regenerated_hints(blocks, requests)
         return self._per_type(state, requests, reusable)
 
     def pod_hints(
         self, state: MemoryState, uid: str, containers: Iterable[str], total: Requests
     ) -> tuple[ResourceHints, ...]:
-        """Hints for a Guaranteed pod as a whole.
+        """Return hints for a Guaranteed pod as a whole.
 
         If one of its containers has blocks already, the first such container's blocks are compared
         with the pod's total, as the kubelet does it.
@@ -173,7 +173,7 @@ class MemoryManager:
         recorded = state.assignments.get(uid, {})
         for container in containers:
             if container in recorded and total:
-                return _regenerated(recorded[container], total)
+                return _regenerated_hints(recorded[container], total)
         return self._per_type(state, total, {})
 
     def _per_type(
@@ -186,22 +186,22 @@ class MemoryManager:
         return tuple([ResourceHints(kind, preferred, room.others) for kind, _ in requests])
 
     def offer(self, state: MemoryState, kind: str, numa_mask: int, reusable: Reusable) -> int:
-        """Bytes of a type that NUMA nodes could give together now; 0 if memory groups forbid it."""
+        """Return how many bytes NUMA nodes could give together now; 0 if memory groups forbid it."""
         positions = self._positions(numa_mask)
         if kind not in self.allocatable or not _has_room(state, numa_mask, positions):
             return 0
         return _sum(state.free[kind], positions) + reusable.get((numa_mask, kind), 0)
 
     def blocked(self, state: MemoryState, numa_mask: int) -> bool:
-        """Whether memory groups or other users keep NUMA nodes from being used together."""
+        """Return whether memory groups or other users keep NUMA nodes from being used together."""
         return not _has_room(state, numa_mask, self._positions(numa_mask))
 
     def total_allocatable(self, kind: str, numa_mask: int) -> int:
-        """Bytes of a type that NUMA nodes could give together on an empty node."""
+        """Return how many bytes NUMA nodes could give together on an empty node."""
         return _sum(self.allocatable[kind], self._positions(numa_mask)) if kind in self.allocatable else 0
 
     def fewest_numas(self, requests: Requests) -> int:
-        """The least number of NUMA nodes that hold the requests on an empty node, or all of them."""
+        """Return the least number of NUMA nodes that hold the requests on an empty node, or all of them."""
         self._check_types(requests)
         wanted = [(self.allocatable[kind], amount) for kind, amount in requests]
         for size in range(1, len(self.numas)):
@@ -245,20 +245,20 @@ class MemoryManager:
         charges = [(kind, max(0, amount - reusable.get((affinity, kind), 0))) for kind, amount in requests]
         blocks = tuple([Block(affinity, kind, amount) for kind, amount in requests])
         containers = {**state.assignments.get(uid, {}), container: blocks}
-        return self._charged(state, affinity, charges, {**state.assignments, uid: containers})
+        return self._charge(state, affinity, charges, {**state.assignments, uid: containers})
 
     def allocate_pod(self, state: MemoryState, *, requests: Requests, hint: Hint) -> tuple[MemoryState, int]:
-        """Charge the memory of a pod that is served as a whole; return where it is from, too.
+        """Charge the memory of a pod that is served as a whole; also return its NUMA nodes.
 
         Raises:
             Rejection: it cannot be had.
             KubeletCrash: a hugepage size that the machine lacks.
         """
         affinity = self._usable_affinity(state, requests, hint, {})
-        return self._charged(state, affinity, requests, state.assignments), affinity
+        return self._charge(state, affinity, requests, state.assignments), affinity
 
     def _usable_affinity(self, state: MemoryState, requests: Requests, hint: Hint, reusable: Reusable) -> int:
-        """The hint's affinity, widened where it does not hold enough."""
+        """Return the hint's affinity, widened where it does not hold enough."""
         affinity, preferred = hint
         if affinity is None:
             best = _Room(self, state, requests, reusable).best(within=0)
@@ -288,7 +288,7 @@ class MemoryManager:
     def _positions(self, mask: int) -> tuple[int, ...]:
         return positions_in(self.numa_mask, mask)
 
-    def _charged(
+    def _charge(
         self,
         state: MemoryState,
         affinity: int,
@@ -331,12 +331,12 @@ class MemoryManager:
             del assignments[uid]
             if uid in pods:
                 pods = {other: blocks for other, blocks in pods.items() if other != uid}
-        return MemoryState(*self._discharged(state, freed), assignments, pods)
+        return MemoryState(*self._discharge(state, freed), assignments, pods)
 
-    def _discharged(
+    def _discharge(
         self, state: MemoryState, blocks: Iterable[Block]
     ) -> tuple[tuple[int, ...], tuple[int, ...], _Columns, _Columns]:
-        """Users, groups, free and reserved bytes once blocks are freed; each drains its nodes in order."""
+        """Return users, groups, free and reserved bytes without some blocks, drained node by node."""
         users, groups = list(state.users), list(state.groups)
         columns_free, columns_reserved = dict(state.free), dict(state.reserved)
         for block in blocks:
@@ -355,7 +355,7 @@ class MemoryManager:
 
 
 class _Room:
-    """Where requests could be served from now: sets of NUMA nodes, size by size."""
+    """The sets of NUMA nodes that could serve requests now, size by size."""
 
     __slots__ = ("_bound", "_fewest", "_grouped", "_manager", "_possible", "_reusable", "_used", "_wanted")
 
@@ -385,20 +385,20 @@ class _Room:
                 self._bound[group] = self._bound.get(group, 0) | 1 << numa
 
     def preferred(self) -> tuple[int, ...]:
-        """Sets of as few NUMA nodes as would do on an empty node."""
+        """Return the sets of as few NUMA nodes as would do on an empty node."""
         return tuple(self._masks(self._fewest))
 
     def wider(self) -> Iterator[list[int]]:
-        """Sets of more NUMA nodes than that, size by size."""
+        """Yield the sets of more NUMA nodes than that, size by size."""
         for size in range(self._fewest + 1, len(self._manager.numas) + 1):
             yield self._masks(size)
 
     def others(self) -> tuple[int, ...]:
-        """The same, all at once."""
+        """Return them all at once."""
         return tuple(chain.from_iterable(self.wider()))
 
     def best(self, *, within: int) -> "_Candidate | None":
-        """The narrowest set that includes some NUMA nodes, of equals the one of the lowest ids."""
+        """Return the narrowest set that includes some NUMA nodes; among equals, that of the lowest ids."""
         for size in range(self._fewest, len(self._manager.numas) + 1):
             found = min([mask for mask in self._masks(size) if not within & ~mask], default=None)
             if found is not None:
@@ -431,14 +431,14 @@ def _sum(column: tuple[int, ...], positions: tuple[int, ...]) -> int:
 
 
 def _has_room(state: MemoryState, mask: int, positions: tuple[int, ...]) -> bool:
-    """Whether a mask respects the groups: no single node out of a group, no group over used nodes."""
+    """Return whether a mask respects groups: no single node of a group, no group over nodes in use."""
     if len(positions) == 1:
         return state.groups[positions[0]].bit_count() <= 1
     return _keeps_groups(state, mask, positions)
 
 
 def _keeps_groups(state: MemoryState, mask: int, positions: tuple[int, ...]) -> bool:
-    """Whether no node of a wide mask is in use otherwise; a single node is never checked."""
+    """Return whether no node of a wide mask is in use otherwise; a single node is never checked."""
     if len(positions) == 1:
         return True
     return all(not state.users[position] or state.groups[position] == mask for position in positions)
@@ -451,8 +451,8 @@ class _Candidate(NamedTuple):
     preferred: bool
 
 
-def _regenerated(blocks: tuple[Block, ...], requests: Requests) -> tuple[ResourceHints, ...]:
-    """Hints that lead to the memory a container has already; indifferent where it is not as requested."""
+def _regenerated_hints(blocks: tuple[Block, ...], requests: Requests) -> tuple[ResourceHints, ...]:
+    """Return hints to the memory that a container has already; indifferent where it is not as requested."""
     wanted = dict(requests)
     if len(blocks) != len(wanted) or any(wanted.get(block.type) != block.size for block in blocks):
         return (indifferent(MEMORY),)
@@ -466,7 +466,7 @@ def _regenerated(blocks: tuple[Block, ...], requests: Requests) -> tuple[Resourc
     )
 
 
-def _check_reserved(config: KubeletConfiguration, machine: Machine) -> None:
+def _check_reservations(config: KubeletConfiguration, machine: Machine) -> None:
     totals: dict[str, Quantity] = {}
     for reservation in config.reserved_memory:
         if reservation.numa not in machine.by_numa:
@@ -488,7 +488,7 @@ def _check_reserved(config: KubeletConfiguration, machine: Machine) -> None:
             )
 
 
-def _converted(reservations: tuple[MemoryReservation, ...]) -> dict[tuple[int, str], int]:
+def _reserved_bytes(reservations: tuple[MemoryReservation, ...]) -> dict[tuple[int, str], int]:
     converted = {}
     for reservation in reservations:
         for kind, amount in reservation.limits:
@@ -500,7 +500,7 @@ def _converted(reservations: tuple[MemoryReservation, ...]) -> dict[tuple[int, s
 
 
 def hand_on(reusable: Reusable, blocks: Iterable[Block], *, init: bool) -> Reusable:
-    """What later containers of a pod may reuse after a container got its blocks."""
+    """Return what later containers of a pod may reuse after a container got its blocks."""
     if not init and not reusable:
         return reusable
     left = dict(reusable)

@@ -49,7 +49,7 @@ class Node:
         *,
         preferred_allocation: PreferredAllocation | None = None,
     ) -> "Node":
-        """A node without pods.
+        """Return a node without pods.
 
         ``preferred_allocation`` stands for the plugins' GetPreferredAllocation, for all resources.
 
@@ -73,7 +73,7 @@ class Node:
         memory_pods: Mapping[str, Iterable[Block]] | None = None,
         device_assignments: Mapping[str, Mapping[str, Mapping[str, Iterable[str]]]] | None = None,
     ) -> "Node":
-        """A node from a snapshot. What is None starts as on a fresh node.
+        """Return a node from a snapshot; what is None starts as on a fresh node.
 
         Args:
             kubelet: the kubelet, started on the machine with the devices that its plugins announce.
@@ -98,7 +98,7 @@ class Node:
             }
             for uid, containers in (device_assignments or {}).items()
         }
-        manager = _with_unannounced(kubelet.devices, held)
+        manager = _with_unannounced_devices(kubelet.devices, held)
         return cls(
             kubelet if manager is kubelet.devices else replace(kubelet, devices=manager),
             _cpu_state(kubelet, default_cpus, cpu_assignments or {}, cpu_pods or {}),
@@ -107,7 +107,7 @@ class Node:
         )
 
     def with_devices(self, devices: Mapping[str, Iterable[Device]]) -> "Node":
-        """The node after its plugins announced other devices, or others as healthy; assignments stay.
+        """Return the node after its plugins announced other devices, or others as healthy; assignments stay.
 
         Raises:
             InvalidDevices: a device id appears twice in a resource.
@@ -121,7 +121,7 @@ class Node:
             skips_claimed=before.skips_claimed,
             preferred_allocation=before.preferred_allocation,
         )
-        manager = _with_unannounced(manager, held)
+        manager = _with_unannounced_devices(manager, held)
         return replace(
             self, kubelet=replace(self.kubelet, devices=manager), devices=_device_state(manager, held)
         )
@@ -137,7 +137,7 @@ class Node:
         return self.kubelet.config
 
     def holds(self, uid: str) -> bool:
-        """Whether a pod has CPUs, memory or devices of its own here."""
+        """Return whether a pod has CPUs, memory or devices of its own here."""
         return (
             uid in self.cpus.assignments or uid in self.memory.assignments or uid in self.devices.assignments
         )
@@ -183,7 +183,7 @@ class Node:
 
     @property
     def state_key(self) -> Hashable:
-        """Equal for nodes that decide alike on pods new to them, whatever their pods and devices are called.
+        """A key that is equal for nodes that decide alike on new pods, whatever pods and devices are called.
 
         Devices count by NUMA nodes, health and use, in the order of their ids; so equal keys promise
         equal verdicts, CPUs and memory, and devices of equal NUMA nodes.
@@ -331,7 +331,7 @@ def _check_machine_state(manager: MemoryManager, numa: int, machine: MachineStat
                 )
 
 
-def _with_unannounced(
+def _with_unannounced_devices(
     manager: DeviceManager, held: Mapping[str, Mapping[str, Mapping[str, tuple[str, ...]]]]
 ) -> DeviceManager:
     """Add devices that containers hold although no plugin announces them now."""

@@ -1,4 +1,4 @@
-"""What a node says to a pod that is bound to it: all of the kubelet's checks, in its own order.
+"""Whether a node admits a pod that is bound to it: all of the kubelet's checks, in its own order.
 
 Rules: kubelet 1.36. The eviction manager comes first (``pkg/kubelet/eviction``: a node under pressure
 takes no more pods). Then the resource managers decide **and allocate** (``numazones.kubelet.admission``),
@@ -26,7 +26,7 @@ from numazones.kubelet.preemption import PODS, NoVictims, victims_for
 from numazones.kubelet.rejection import UNEXPECTED
 from numazones.pod import Pod
 from numazones.resources import CPU, MEMORY, STORAGE, figures, is_memory
-from numazones.wording import counted
+from numazones.wording import pluralize
 
 EVICTED = "Evicted"
 OUT_OF = "OutOf"
@@ -47,7 +47,7 @@ _NANOS_PER_MILLI, _NANOS_PER_UNIT = 10**6, 10**9
 
 @dataclass(frozen=True, slots=True)
 class NodeAdmission:
-    """What the node says about one pod."""
+    """A node's decision about one pod."""
 
     admitted: bool
     reason: str
@@ -67,7 +67,7 @@ class NodeAdmission:
 
 
 def admit_to_node(node: NodeInfo, pod: PodInfo) -> NodeAdmission:
-    """Say what the node says to a pod that is bound to it.
+    """Decide about a pod that is bound to the node.
 
     Raises:
         KubeletCrash, KubeletHang: the kubelet would not get to a verdict.
@@ -75,7 +75,7 @@ def admit_to_node(node: NodeInfo, pod: PodInfo) -> NodeAdmission:
     pressure = _pressure(node, pod)
     if pressure is not None:
         return NodeAdmission(False, *pressure, None, node.state, node.state)
-    before = _without(node.state, node.ended)
+    before = _remove_all(node.state, node.ended)
     managers = admit(before, pod.pod)
     if not managers.admitted:
         return NodeAdmission(
@@ -86,7 +86,7 @@ def admit_to_node(node: NodeInfo, pod: PodInfo) -> NodeAdmission:
     if not objections:
         return NodeAdmission(True, "", "", "", managers, granted, granted)
     if pod.critical and all(isinstance(one, _Insufficient) for one in objections):
-        return _made_room(node, pod, managers, [one for one in objections if isinstance(one, _Insufficient)])
+        return _preempt(node, pod, managers, [one for one in objections if isinstance(one, _Insufficient)])
     if pod.critical:
         objections = [one for one in objections if not isinstance(one, _Insufficient)]
     first = objections[0]
@@ -95,14 +95,14 @@ def admit_to_node(node: NodeInfo, pod: PodInfo) -> NodeAdmission:
     )
 
 
-def _without(state: Node, uids: Iterable[str]) -> Node:
+def _remove_all(state: Node, uids: Iterable[str]) -> Node:
     for uid in sorted(uids):
         state = remove(state, uid)
     return state
 
 
 def _pressure(node: NodeInfo, pod: PodInfo) -> tuple[str, str, str] | None:
-    """The eviction manager's objection: reason, message, sentence."""
+    """Return the eviction manager's objection: reason, message, sentence."""
     if not node.pressures or pod.critical:
         return None
     if node.pressures == (_MEMORY_PRESSURE,) and (
@@ -151,7 +151,7 @@ class _Insufficient:
     @property
     def sentence(self) -> str:
         if self.resource == PODS:
-            return f"the node runs {counted(self.used, 'pod')} and takes {self.capacity}"
+            return f"the node runs {pluralize(self.used, 'pod')} and takes {self.capacity}"
         asked, used, capacity = figures(self.resource, self.requested, self.used, self.capacity)
         return f"asks for {asked} {self.resource}; pods on the node have asked for {used} of its {capacity}"
 
@@ -164,7 +164,7 @@ _AnyObjection = Objection | _Insufficient
 
 
 def _objections(node: NodeInfo, pod: PodInfo, granted: Node) -> Iterator[_AnyObjection]:
-    """Every objection of the node as a whole; the first one counts."""
+    """Yield every objection of the node as a whole; the first one counts."""
     foreign = operating_system(node.os, pod)
     if foreign is not None:
         yield foreign
@@ -172,7 +172,7 @@ def _objections(node: NodeInfo, pod: PodInfo, granted: Node) -> Iterator[_AnyObj
     yield from _insufficient(node, pod, granted)
     if not pod.constraints.selects(node.name, node.labels):
         yield _predicate(NODE_AFFINITY, "node(s) didn't match Pod's node affinity/selector")
-    if _ports_taken(node, pod):
+    if _has_port_conflict(node, pod):
         yield _predicate(NODE_PORTS, "node(s) didn't have free ports for the requested pod ports")
     evicting = [taint for taint in node.taints if taint.effect == "NoExecute"]
     if not pod.static and not all(pod.constraints.tolerates(taint) for taint in evicting):
@@ -191,7 +191,7 @@ def _predicate(name: str, description: str) -> Objection:
 
 
 def operating_system(os: str, pod: PodInfo) -> Objection | None:
-    """The objection to a pod for another operating system than the node's, which no scheduler looks at."""
+    """Return the objection to a pod for another operating system, which no scheduler looks at."""
     sentence = f"it is not for {os}, which the node runs"
     if dict(pod.pod.labels).get(OS_LABEL, os) != os:
         message = "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label"
@@ -205,7 +205,7 @@ def _insufficient(node: NodeInfo, pod: PodInfo, granted: Node) -> Iterator[_Insu
     if len(node.pods) + 1 > node.pod_slots:
         yield _Insufficient(PODS, 1, len(node.pods), node.pod_slots)
     allocatable = _with_held_devices(node.allocatable, granted, pod.pod.uid)
-    requests = requested(pod.pod, granted.config)
+    requests = counted_requests(pod.pod, granted.config)
     for resource in (*_FIRST, *sorted(requests.keys() - set(_FIRST))):
         amount, capacity = requests.get(resource, 0), allocatable.get(resource, 0)
         # Extended resources that the node does not know are taken to be cluster-wide.
@@ -216,7 +216,7 @@ def _insufficient(node: NodeInfo, pod: PodInfo, granted: Node) -> Iterator[_Insu
 
 
 def _with_held_devices(allocatable: Mapping[str, int], granted: Node, uid: str) -> Mapping[str, int]:
-    """What is allocatable, of devices at least as many as are in use where the pod itself has got some."""
+    """Return what is allocatable; of devices at least as many as are in use, if the pod has some."""
     if uid not in granted.devices.assignments:
         return allocatable
     held = {name: devices.bit_count() for name, devices in granted.devices.allocated.items()}
@@ -227,8 +227,8 @@ def _is_extended(resource: str) -> bool:
     return "/" in resource and _NATIVE_DOMAIN not in resource
 
 
-def requested(pod: Pod, config: KubeletConfiguration) -> dict[str, int]:
-    """What a pod counts for when it is admitted; cpu in milli-CPUs, others in whole units."""
+def counted_requests(pod: Pod, config: KubeletConfiguration) -> dict[str, int]:
+    """Return what a pod counts for when it is admitted; cpu in milli-CPUs, others in whole units."""
     claimed = pod.claimed_resources if config.skips_claimed_devices else frozenset()
     totals = dict(
         effective(
@@ -255,7 +255,7 @@ def requested(pod: Pod, config: KubeletConfiguration) -> dict[str, int]:
     }
 
 
-def _ports_taken(node: NodeInfo, pod: PodInfo) -> bool:
+def _has_port_conflict(node: NodeInfo, pod: PodInfo) -> bool:
     wanted = pod.constraints.host_ports
     if not wanted:
         return False
@@ -263,7 +263,7 @@ def _ports_taken(node: NodeInfo, pod: PodInfo) -> bool:
     return any(one.collides(other) for one in wanted for other in taken)
 
 
-def _made_room(
+def _preempt(
     node: NodeInfo, pod: PodInfo, managers: Admission, lacking: list[_Insufficient]
 ) -> NodeAdmission:
     """Preempt others for a critical pod; rejected only where all of them together would not be enough."""
@@ -274,4 +274,4 @@ def _made_room(
         message = f"Unexpected error while attempting to recover from admission failure: {error}"
         after = remove(granted, pod.pod.uid)
         return NodeAdmission(False, UNEXPECTED, message, lacking[0].sentence, managers, after, granted)
-    return NodeAdmission(True, "", "", "", managers, _without(granted, victims), granted, victims)
+    return NodeAdmission(True, "", "", "", managers, _remove_all(granted, victims), granted, victims)

@@ -41,7 +41,7 @@ class PodInfo:
         return self.static or mirrored or (self.pod.priority or 0) >= _CRITICAL
 
     def outranks(self, other: "PodInfo") -> bool:
-        """Whether the other pod may be preempted for this one."""
+        """Return whether the other pod may be preempted for this one."""
         if self.critical and not other.critical:
             return True
         ours, theirs = self.pod.priority, other.pod.priority
@@ -50,7 +50,7 @@ class PodInfo:
 
 @dataclass(frozen=True, slots=True)
 class NodeInfo:
-    """A node as its kubelet sees it when a pod comes: the managers' state and what is around it."""
+    """A node as its kubelet sees it: the managers' state, and what its other checks look at."""
 
     state: Node
     allocatable: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}), hash=False)

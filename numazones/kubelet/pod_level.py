@@ -22,7 +22,7 @@ Members = Sequence[tuple[Container, Demand]]
 
 
 @dataclass(frozen=True, slots=True)
-class Emptied:
+class EmptySharedPool:
     """Why a pod as a whole would leave nothing to those of its containers that share."""
 
     message: str
@@ -31,26 +31,26 @@ class Emptied:
     """The same in plain words."""
 
 
-def cpus_emptied(members: Members, total: int) -> Emptied | None:
-    """Whether containers that share would be left without CPUs."""
+def empty_cpu_pool(members: Members, total: int) -> EmptySharedPool | None:
+    """Return why containers that share would be left without CPUs; None if they would not."""
     amounts = [(container.kind, {"cpu": demand.cpus} if demand.cpus else {}) for container, demand in members]
-    return _emptied(amounts, {"cpu": total}, plural="cpus")
+    return _empty_pool(amounts, {"cpu": total}, plural="cpus")
 
 
-def memory_emptied(members: Members, total: Requests) -> Emptied | None:
-    """The same for memory; of several types that are short the kubelet names any, here the first."""
+def empty_memory_pool(members: Members, total: Requests) -> EmptySharedPool | None:
+    """Return the same for memory; of several types that are short the kubelet names any, here the first."""
     if any(demand.memory is None for _, demand in members):
-        return Emptied(
+        return EmptySharedPool(
             "[memorymanager] failed to represent quantity as int64",
             "a container asks for an amount of memory that is not a plain whole number of bytes",
         )
     amounts = [(container.kind, dict(demand.memory or ())) for container, demand in members]
-    return _emptied(amounts, dict(total), plural="memory")
+    return _empty_pool(amounts, dict(total), plural="memory")
 
 
-def _emptied(
+def _empty_pool(
     members: Sequence[tuple[ContainerKind, Mapping[str, int]]], total: Mapping[str, int], *, plural: str
-) -> Emptied | None:
+) -> EmptySharedPool | None:
     lasting = dict.fromkeys(total, 0)
     shared = False
 
@@ -61,7 +61,7 @@ def _emptied(
         if container is ContainerKind.INIT:
             if not amounts and (kind := used_up()):
                 noun = plural if kind == "cpu" else kind
-                return Emptied(
+                return EmptySharedPool(
                     f"pod rejected, pod has shared init containers but no {noun} available for them",
                     f"its sidecars take all the {kind} that the pod has as a whole, which leaves none to "
                     f"init containers without {kind} of their own",
@@ -71,7 +71,7 @@ def _emptied(
         for kind, amount in amounts.items():
             lasting[kind] = lasting.get(kind, 0) + amount
     if shared and (kind := used_up()):
-        return Emptied(
+        return EmptySharedPool(
             f"pod rejected, sum of exclusive container {kind} requests equals pod budget, "
             f"leaving no {plural} for shared containers",
             f"some of its containers take all the {kind} that the pod has as a whole, which leaves none to "
@@ -83,7 +83,7 @@ def _emptied(
 def divide_cpus(
     topology: CPUTopology, strategy: Strategy, whole: CPUSet, members: Members
 ) -> dict[str, CPUSet]:
-    """Container → its CPUs out of those of the pod; containers that share have the same set.
+    """Return container → its CPUs out of those of the pod; containers that share have the same set.
 
     Raises:
         Rejection: the choice of CPUs fails inside the pod's set.
@@ -102,7 +102,7 @@ def divide_cpus(
 
 
 def divide_memory(affinity: int, total: Requests, members: Members) -> dict[str, tuple[Block, ...]]:
-    """Container → its blocks out of the pod's memory; containers that share have the same ones."""
+    """Return container → its blocks out of the pod's memory; containers that share have the same ones."""
 
     def blocks(amounts: Mapping[str, int]) -> tuple[Block, ...]:
         return tuple(Block(affinity, kind, amount) for kind, amount in amounts.items() if amount > 0)

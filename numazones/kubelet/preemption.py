@@ -1,4 +1,4 @@
-"""Which pods make room for a critical one that lacks nothing but amounts.
+"""Which pods are preempted for a critical pod that lacks nothing but amounts.
 
 Rules: ``pkg/kubelet/preemption`` of kubelet 1.36. As few Guaranteed pods as can be, then as few Burstable
 ones, then BestEffort ones; among equals those nearest to what is missing, then those that ask for less.
@@ -22,7 +22,7 @@ class NoVictims(NumazonesError):
     """Not even all pods that may be preempted would make room; the message is the kubelet's."""
 
     def __init__(self, left: Needs) -> None:
-        """Name what would be missing still."""
+        """Name what would still be missing."""
         listed = "".join(f"(res: {resource}, q: {amount}), " for resource, amount in left)
         super().__init__(
             "preemption: error finding a set of pods to preempt: "
@@ -31,7 +31,7 @@ class NoVictims(NumazonesError):
 
 
 def victims_for(node: NodeInfo, pod: PodInfo, needs: Needs) -> tuple[str, ...]:
-    """Uids of the pods to preempt for a critical pod.
+    """Return the uids of the pods to preempt for a critical pod.
 
     Raises:
         NoVictims: there are not enough.
@@ -60,15 +60,16 @@ class _Search:
         self._pods = node.pods
 
     def without(self, needs: Needs, uids: Iterable[str]) -> Needs:
-        """What is missing still when pods are gone."""
+        """Return what is still missing when pods are gone."""
         gone = list(uids)
         left = (
-            (resource, amount - sum(self._asked(uid, resource) for uid in gone)) for resource, amount in needs
+            (resource, amount - sum(self._request(uid, resource) for uid in gone))
+            for resource, amount in needs
         )
         return tuple((resource, amount) for resource, amount in left if amount > 0)
 
     def nearest(self, uids: Sequence[str], needs: Needs) -> list[str]:
-        """Pods that cover what is missing, the nearest to it first."""
+        """Return pods that cover what is missing, the nearest to it first."""
         candidates, chosen = list(uids), list[str]()
         while needs:
             best = 0
@@ -86,11 +87,11 @@ class _Search:
         return mine < theirs or (mine == theirs and self._size(uid) <= self._size(other))
 
     def _distance(self, uid: str, needs: Needs) -> float:
-        remains = ((amount - self._asked(uid, resource), amount) for resource, amount in needs)
+        remains = ((amount - self._request(uid, resource), amount) for resource, amount in needs)
         return sum((left / amount) ** 2 for left, amount in remains if left > 0)
 
     def _size(self, uid: str) -> tuple[int, int]:
-        return self._asked(uid, MEMORY), self._asked(uid, CPU)
+        return self._request(uid, MEMORY), self._request(uid, CPU)
 
-    def _asked(self, uid: str, resource: str) -> int:
+    def _request(self, uid: str, resource: str) -> int:
         return 1 if resource == PODS else self._pods[uid].requests.get(resource, 0)

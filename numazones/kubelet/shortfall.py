@@ -1,4 +1,4 @@
-"""What a rejected pod came closest to: the nearest set of NUMA nodes, and what it lacked.
+"""Why a pod was rejected, with numbers: the set of NUMA nodes that came nearest, and what it lacked.
 
 Looks at the states of the managers as they were when the pod was rejected, and puts into one
 sentence with numbers what the kubelet's message leaves out.
@@ -15,10 +15,10 @@ from numazones.kubelet.hints import masks_of_size
 from numazones.kubelet.node import Node
 from numazones.kubelet.rejection import EMPTY_POD_SHARED_POOL, SMT_ALIGNMENT, TOPOLOGY_AFFINITY, Rejection
 from numazones.resources import CPU, figures, is_memory
-from numazones.wording import counted, enumerated
+from numazones.wording import enumeration, pluralize
 
 # With more NUMA nodes than the kubelet takes by default, not all their sets are looked at.
-_MANY = 8
+_MAX_NUMAS_SEARCHED = 8
 _COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
 
@@ -84,7 +84,7 @@ def holders_of(shortage: Shortage, node: Node) -> Iterator[tuple[str, int]]:
 
 
 def shortfall_of(attempt: Attempt, rejection: Rejection) -> Shortfall:
-    """What an attempt lacked that ended in a rejection."""
+    """Return what an attempt lacked that ended in a rejection."""
     return _Inspection(attempt).shortfall(rejection)
 
 
@@ -107,8 +107,8 @@ class _Inspection:
         self.needs = tuple(self._needs(attempt.demand))
 
     def shortfall(self, rejection: Rejection) -> Shortfall:
-        """What was short, and the sentence about it."""
-        emptied = self.attempt.emptied
+        """Return what was short, and the sentence about it."""
+        emptied = self.attempt.empty_pool
         if emptied is not None and rejection.reason in {TOPOLOGY_AFFINITY, EMPTY_POD_SHARED_POOL}:
             return Shortfall(emptied.sentence)
         if rejection.reason == SMT_ALIGNMENT:
@@ -125,7 +125,7 @@ class _Inspection:
         shortages = tuple(short for short in shortages if pinned or not is_memory(short.resource))
         if not shortages:
             return Shortfall(rejection.message)
-        return Shortfall(f"needs {enumerated(self._left(short) for short in shortages)}", shortages)
+        return Shortfall(f"needs {enumeration(self._free_text(short) for short in shortages)}", shortages)
 
     def _needs(self, demand: Demand) -> list[_Need]:
         attempt, kubelet = self.attempt, self.kubelet
@@ -173,25 +173,27 @@ class _Inspection:
         manager = self.kubelet.cpus
         wanted, per_core = self.attempt.demand.cpus, manager.topology.cpus_per_core
         if wanted % per_core:
-            return Shortfall(f"asks for {counted(wanted, 'CPU')}, no multiple of a core's {per_core} threads")
+            return Shortfall(
+                f"asks for {pluralize(wanted, 'CPU')}, no multiple of a core's {per_core} threads"
+            )
         whole = (self.attempt.cpus.default & ~manager.reserved_physical).bit_count()
         possible = (manager.topology.all_cpus & ~manager.reserved_physical).bit_count() >= wanted
         shortage = Shortage(CPU, wanted, whole, tuple(cpuset.ids(self.kubelet.machine.numa_mask)), possible)
         return Shortfall(
             f"needs {_amount(CPU, wanted)} in whole cores; "
-            f"{counted(whole, 'CPU')} {'is' if whole == 1 else 'are'} left on cores without reserved CPUs",
+            f"{pluralize(whole, 'CPU')} {'is' if whole == 1 else 'are'} left on cores without reserved CPUs",
             (shortage,),
         )
 
     def _memory(self, rejection: Rejection) -> Shortfall:
-        """Memory cannot be had around the affinity that was settled on."""
+        """Return the shortfall where memory cannot be had around the affinity that was settled on."""
         attempt, manager = self.attempt, self.kubelet.memory
         if attempt.demand.memory is None:
             return Shortfall("asks for an amount of memory that is not a plain whole number of bytes")
         affinity = self._affinity()
         if not attempt.demand.memory:
             if affinity:
-                return Shortfall(f"is to use {name_numas(affinity)} together; {self._groups()}")
+                return Shortfall(f"is to use {name_numas(affinity)} together; {self._groups_text()}")
             return Shortfall(
                 "asks for no memory of its own, which the static Memory Manager accepts only where other "
                 "resources bind the container to NUMA nodes"
@@ -203,7 +205,7 @@ class _Inspection:
             for mask, _ in masks_of_size(manager.numa_mask, size)
             if affinity & ~mask == 0 and not manager.blocked(attempt.memory, mask)
         }
-        amounts = enumerated(_amount(need.resource, need.amount) for need in needs)
+        amounts = enumeration(_amount(need.resource, need.amount) for need in needs)
         needs_words = f"needs {amounts}"
         if affinity:
             needs_words = (
@@ -211,30 +213,30 @@ class _Inspection:
                 "there, even together with other NUMA nodes"
             )
         if not per_mask:
-            return Shortfall(f"{needs_words}; {self._groups()}")
+            return Shortfall(f"{needs_words}; {self._groups_text()}")
         nearest = min(
             per_mask, key=lambda mask: (len(per_mask[mask]), _gap(per_mask[mask]), mask.bit_count(), mask)
         )
         if not per_mask[nearest]:
-            return Shortfall(f"{needs_words}; {self._groups() or rejection.message}")
-        offers = enumerated(_amount(short.resource, short.offered) for short in per_mask[nearest])
-        why = f" ({self._groups()})" if self._groups() else ""
+            return Shortfall(f"{needs_words}; {self._groups_text() or rejection.message}")
+        offers = enumeration(_amount(short.resource, short.offered) for short in per_mask[nearest])
+        why = f" ({self._groups_text()})" if self._groups_text() else ""
         most = f"at most {offers} can be had, on {name_numas(nearest)}"
         return Shortfall(f"{needs_words}; {most}{why}", per_mask[nearest])
 
     def _affinity(self) -> int:
-        """NUMA nodes that were settled on for the container, or for the pod as a whole; 0: none."""
+        """Return the NUMA nodes chosen for the container, or for the pod as a whole; 0 for none."""
         hints = self.attempt.affinities
         hint = hints.get(self.attempt.asking) or next(iter(hints.values()))
         return hint.affinity or 0
 
     def _sizes(self) -> Sequence[int]:
-        """How many NUMA nodes to look at together; not every number where there are many."""
+        """Return how many NUMA nodes to look at together; not every number where there are many."""
         count = len(self.kubelet.memory.numas)
-        return range(1, count + 1) if count <= _MANY else (1, count)
+        return range(1, count + 1) if count <= _MAX_NUMAS_SEARCHED else (1, count)
 
     def _alignment(self) -> Shortfall:
-        """No set of NUMA nodes is preferred by all resources: the nearest one, and what it lacks."""
+        """Return what the nearest set of NUMA nodes lacks, where no set is preferred by all resources."""
         policy = self.kubelet.topology.policy
         needs = [need for need in self.needs if self._cares(need)]
         widths = sorted({need.width for need in needs})
@@ -257,8 +259,8 @@ class _Inspection:
                 return self._fullest(lacking, width, bound)
         nearest = min(masks, key=lambda mask: (len(per_mask[mask]), _gap(per_mask[mask]), mask))
         if not per_mask[nearest]:
-            return Shortfall(self._groups() or "no set of NUMA nodes suits all resources at once")
-        lacks = enumerated(
+            return Shortfall(self._groups_text() or "no set of NUMA nodes suits all resources at once")
+        lacks = enumeration(
             f"{_figures(short.resource, short.needed - short.offered)[0]} of the "
             f"{_amount(short.resource, short.needed)}"
             for short in per_mask[nearest]
@@ -268,9 +270,9 @@ class _Inspection:
         return Shortfall(sentence, per_mask[nearest])
 
     def _different_widths(self, needs: Sequence[_Need], widths: Sequence[int]) -> Shortfall:
-        """Resources that take different numbers of NUMA nodes even when empty; and which is short now."""
+        """Return the shortfall where resources take different numbers of NUMA nodes even when empty."""
         narrow, wide = (
-            enumerated(need.resource for need in needs if need.width == width)
+            enumeration(need.resource for need in needs if need.width == width)
             for width in (widths[0], widths[-1])
         )
         sentence = (
@@ -280,7 +282,7 @@ class _Inspection:
         short = tuple(best for need in needs if (best := self._best(need)) is not None)
         if not short:
             return Shortfall(sentence)
-        now = enumerated(
+        now = enumeration(
             f"{offered} of {needed} {_noun(one.resource, one.needed)} on {name_numas(cpuset.of(one.numas))}"
             for one in short
             for needed, offered in [_figures(one.resource, one.needed, one.offered)]
@@ -288,7 +290,7 @@ class _Inspection:
         return Shortfall(f"on an empty node {sentence}; now at most {now} could be had", short)
 
     def _best(self, need: _Need) -> Shortage | None:
-        """The fullest offer of a resource, on as many NUMA nodes as it takes; None where one is enough."""
+        """Return the largest offer of a resource on as many NUMA nodes as it takes; None if one suffices."""
         best: Shortage | None = None
         for mask, _ in masks_of_size(self.kubelet.machine.numa_mask, need.width):
             short = self._shortages(mask, [need])
@@ -299,7 +301,7 @@ class _Inspection:
         return best
 
     def _holds_reusable(self, mask: int, needs: Sequence[_Need]) -> bool:
-        """Whether NUMA nodes hold all that init containers left for reuse, as hints have to."""
+        """Return whether NUMA nodes hold all that init containers left for reuse, as hints have to."""
         attempt, kubelet = self.attempt, self.kubelet
         for need in needs:
             if need.resource == CPU and kubelet.cpus.topology.numas_of(attempt.reusable_cpus) & ~mask:
@@ -318,7 +320,7 @@ class _Inspection:
         )
 
     def _fullest(self, lacking: Sequence[Shortage], width: int, bound: str) -> Shortfall:
-        """A resource that no set of NUMA nodes offers enough of."""
+        """Return the shortfall where no set of NUMA nodes offers enough of a resource."""
         best = max(lacking, key=lambda short: short.offered)
         needed, offered = _figures(best.resource, best.needed, best.offered)
         sentence = f"needs {needed} {_noun(best.resource, best.needed)} on {_nodes(width)}"
@@ -327,22 +329,22 @@ class _Inspection:
         if not any(self._possible(need, mask) for mask, _ in everywhere):
             sentence += ", more than any holds even when empty"
         if best.offered == 0:
-            blocked = f" ({self._groups()})" if is_memory(best.resource) and self._groups() else ""
+            blocked = f" ({self._groups_text()})" if is_memory(best.resource) and self._groups_text() else ""
             return Shortfall(f"{sentence}; nothing is left on any{blocked}", (best,))
         offer = f"{offered}, on {name_numas(cpuset.of(best.numas))}"
         return Shortfall(f"{sentence}; the fullest offer is {offer}{bound}", (best,))
 
-    def _left(self, short: Shortage) -> str:
+    def _free_text(self, short: Shortage) -> str:
         needed, offered = _figures(short.resource, short.needed, short.offered)
         return f"{needed} {_noun(short.resource, short.needed)}, of which {offered} could be had"
 
-    def _groups(self) -> str:
-        """How memory in use binds NUMA nodes; empty if none is in use."""
+    def _groups_text(self) -> str:
+        """Say how memory in use binds NUMA nodes together; empty if none is in use."""
         memory = self.attempt.memory
         groups = sorted({group for group, users in zip(memory.groups, memory.users, strict=True) if users})
         if not groups:
             return ""
-        bound = enumerated(
+        bound = enumeration(
             f"{name_numas(group)} {'by itself' if group.bit_count() == 1 else 'together'}" for group in groups
         )
         return f"memory in use binds {bound}, and others may use memory there only in the same way"
@@ -363,7 +365,7 @@ def _noun(resource: str, amount: int) -> str:
 
 
 def _figures(resource: str, *amounts: int) -> tuple[str, ...]:
-    """Counts, or bytes in a binary unit; here CPUs are whole ones."""
+    """Write counts, or bytes in a binary unit; CPUs are whole ones here."""
     return tuple(map(str, amounts)) if resource == CPU else figures(resource, *amounts)
 
 

@@ -34,7 +34,7 @@ class Kubelet:
     """What it makes of pod-level resources."""
 
     def reading(self, pod: Pod) -> Reading:
-        """What its managers read out of a pod."""
+        """Return what its managers see in a pod."""
         return pod.reading(self.pod_level)
 
     @classmethod

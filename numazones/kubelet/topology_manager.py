@@ -88,7 +88,7 @@ class TopologyManager:
     def merge(
         self, hints: Sequence[ResourceHints], tie_breaker: TieBreaker | None = None
     ) -> tuple[Hint, bool]:
-        """The merged hint, and whether the policy admits it.
+        """Return the merged hint, and whether the policy admits it.
 
         A rejected hint is worked out only under best-effort, which never rejects.
 
@@ -97,7 +97,7 @@ class TopologyManager:
             KubeletHang: there are too many NUMA nodes to walk over their sets.
         """
         single = self.policy == SINGLE_NUMA_NODE
-        candidates = self._preferred(hints, single=single)
+        candidates = self._preferred_masks(hints, single=single)
         if candidates is None:
             return Hint(None if single else self.numa_mask, True), True
         if candidates:
@@ -109,8 +109,8 @@ class TopologyManager:
             return self.merge_non_preferred(hints), True
         return Hint(None, False), False
 
-    def _preferred(self, hints: Iterable[ResourceHints], *, single: bool) -> set[int] | None:
-        """Masks that every resource prefers; None: no resource cares."""
+    def _preferred_masks(self, hints: Iterable[ResourceHints], *, single: bool) -> set[int] | None:
+        """Return the masks that every resource prefers; None if no resource cares."""
         common: set[int] | None = None
         for resource in hints:
             if resource.any_numa is True:
@@ -129,14 +129,14 @@ class TopologyManager:
         if len(candidates) == 1:
             return next(iter(candidates))
         if self.prefer_most_allocated and tie_breaker is not None:
-            return _one_pass(candidates, tie_breaker)
+            return _best_in_one_pass(candidates, tie_breaker)
         if not self.prefer_closest:
             return min(candidates, key=lambda mask: (mask.bit_count(), mask))
         self._check_distances(candidates)
         return min(candidates, key=self._closeness)
 
     def _closeness(self, mask: int) -> tuple[int, int, int]:
-        """Sorting key: fewer nodes, then nearer to each other, then lower ids."""
+        """Return the sorting key: fewer nodes, then nearer to each other, then lower ids."""
         ids = tuple(cpuset.ids(mask))
         if ids and ids[-1] >= len(self.distances):  # the only one of its size, see _check_distances
             return len(ids), 0, mask
@@ -160,7 +160,7 @@ class TopologyManager:
                 )
 
     def merge_non_preferred(self, hints: Sequence[ResourceHints]) -> Hint:
-        """The merged hint where no mask is preferred by every resource."""
+        """Return the merged hint where no mask is preferred by every resource."""
         masks = [(*resource.preferred, *resource.others()) for resource in hints if resource.any_numa is None]
         # A resource without any hint cannot be had; it spoils the preference but restricts nothing.
         masks = [listed for listed in masks if listed]
@@ -188,7 +188,7 @@ class TopologyManager:
         return Hint(min(intersections, key=rank), False)
 
     def _best_of_size(self, lists: Sequence[tuple[int, ...]], size: int) -> int | None:
-        """The best intersection of so many nodes, if that shows without making them all; None: it does not.
+        """Return the best intersection of so many nodes if it shows without making them all, else None.
 
         An intersection is a subset of some mask of every list. If the best set for which that holds is
         itself listed, it is an intersection, of itself and the masks around it, and no other is better.
@@ -206,7 +206,7 @@ class TopologyManager:
         return None
 
     def _intersections(self, lists: Sequence[tuple[int, ...]]) -> list[int]:
-        """Every non-empty intersection of one mask per list."""
+        """Return every non-empty intersection of one mask per list."""
         union = reduce(or_, chain.from_iterable(lists))
         ids = tuple(cpuset.ids(union))
         dense = union & union + 1 == 0
@@ -219,17 +219,17 @@ class TopologyManager:
             if listed is None:
                 sums[masks] = listed = [0] * len(ways)
                 for mask in masks:
-                    listed[mask if dense else _compressed(mask, ids)] += 1
+                    listed[mask if dense else _compress(mask, ids)] += 1
                 _superset_sums(listed)
             ways = list(map(mul, ways, listed))
         _superset_sums(ways, undo=True)
         return [
-            index if dense else _expanded(index, ids) for index, count in enumerate(ways) if index and count
+            index if dense else _expand(index, ids) for index, count in enumerate(ways) if index and count
         ]
 
 
-def _one_pass(candidates: Iterable[int], tie_breaker: TieBreaker) -> int:
-    """Best so far against next candidate, by increasing NUMA id; ties stay with the lower id."""
+def _best_in_one_pass(candidates: Iterable[int], tie_breaker: TieBreaker) -> int:
+    """Compare the best so far with the next candidate, by increasing NUMA id; ties keep the lower id."""
     ordered = sorted(candidates)
     best = ordered[0]
     for candidate in ordered[1:]:
@@ -248,16 +248,16 @@ def _superset_sums(counts: list[int], *, undo: bool = False) -> None:
         step *= 2
 
 
-def _compressed(mask: int, ids: tuple[int, ...]) -> int:
+def _compress(mask: int, ids: tuple[int, ...]) -> int:
     return sum(1 << position for position, numa in enumerate(ids) if mask >> numa & 1)
 
 
-def _expanded(index: int, ids: tuple[int, ...]) -> int:
+def _expand(index: int, ids: tuple[int, ...]) -> int:
     return sum(1 << numa for position, numa in enumerate(ids) if index >> position & 1)
 
 
 def _options(config: KubeletConfiguration) -> tuple[dict[str, bool], int]:
-    """Boolean options, and the greatest number of NUMA nodes allowed."""
+    """Return the boolean options, and the greatest number of NUMA nodes allowed."""
     known = config.release.topology_options
     alpha, beta = config.gate(TOPOLOGY_ALPHA_OPTIONS), config.gate(TOPOLOGY_BETA_OPTIONS)
     options: dict[str, bool] = {}

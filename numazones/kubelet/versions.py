@@ -1,4 +1,4 @@
-"""Which kubelet release does what: the one place that knows releases apart; the managers ask it.
+"""What each kubelet release does: the one place that distinguishes releases; the managers ask it.
 
 1.36 is the reference. Differences are those that the release notes and sources of 1.31 to 1.36 show
 for the CPU, Memory, Device and Topology Managers: how mature a policy option is (and so which
@@ -116,14 +116,14 @@ class Release:
     @property
     def cpu_options(self) -> dict[str, Maturity]:
         """The CPU Manager's policy options."""
-        return self._reached(_CPU_OPTION_HISTORY)
+        return self._maturities(_CPU_OPTION_HISTORY)
 
     @property
     def topology_options(self) -> dict[str, Maturity]:
         """The Topology Manager's policy options."""
-        return self._reached(_TOPOLOGY_OPTION_HISTORY)
+        return self._maturities(_TOPOLOGY_OPTION_HISTORY)
 
-    def _reached(self, histories: Mapping[str, _History]) -> dict[str, Maturity]:
+    def _maturities(self, histories: Mapping[str, _History]) -> dict[str, Maturity]:
         known = {}
         for option, history in histories.items():
             reached = [maturity for since, maturity in history if since <= self.minor]
@@ -132,14 +132,14 @@ class Release:
         return known
 
     def gate(self, name: str, configured: Mapping[str, bool]) -> bool:
-        """Whether a feature gate is on; one that the release does not know has no effect."""
+        """Return whether a feature gate is on; one that the release does not know has no effect."""
         reached = [default for since, default in _GATES[name] if since <= self.minor]
         if not reached:
             return False
         return True if reached[-1] is None else configured.get(name, reached[-1])
 
     def missing_gates(self, configured: Mapping[str, bool]) -> list[tuple[str, list[str]]]:
-        """Gates that are on, each with the gates that it needs and that are off."""
+        """Return the gates that are on, each with the gates that it needs and that are off."""
         if self.minor < _NEEDED_GATES_CHECKED_SINCE:
             return []
         missing = [
@@ -150,7 +150,7 @@ class Release:
         return [(name, off) for name, off in missing if off]
 
     def pod_level(self, configured: Mapping[str, bool]) -> PodLevel:
-        """What is made of pod-level resources with the gates as configured."""
+        """Return how pod-level resources are treated with the gates as configured."""
         known = self.gate(POD_LEVEL_RESOURCES, configured)
         if known and self.gate(POD_LEVEL_MANAGERS, configured):
             return PodLevel.MANAGED
@@ -161,49 +161,49 @@ class Release:
         return PodLevel.LEFT_ALONE if self.minor >= _POD_LEVEL_LEFT_ALONE_SINCE else PodLevel.QOS_ONLY
 
     def skips_claimed_devices(self, configured: Mapping[str, bool]) -> bool:
-        """Whether the Device Manager leaves out devices that dynamic resource allocation serves."""
+        """Return whether the Device Manager leaves out devices that dynamic resource allocation serves."""
         on = self.gate(DRA_EXTENDED_RESOURCE, configured)
         return on and self.minor >= _CLAIMED_DEVICES_SKIPPED_SINCE
 
     @property
     def device_hints_over_hosting_nodes(self) -> bool:
-        """Device hints are made only over NUMA nodes that host a device of the resource."""
+        """Whether device hints are made only over NUMA nodes that host a device of the resource."""
         return self.minor >= _HOSTING_NODES_SINCE
 
     @property
     def checks_memory_groups(self) -> bool:
-        """The Memory Manager looks at groups once more before it takes memory from several NUMA nodes."""
+        """Whether the Memory Manager checks groups again before it takes memory from several NUMA nodes."""
         return self.minor >= _MEMORY_GROUPS_CHECKED_SINCE
 
     @property
     def rounds_up_uncore_rest(self) -> bool:
-        """The rest of a request that is to come from one L3 cache may be a part of a core."""
+        """Whether the rest of a request that is to come from one L3 cache may be a part of a core."""
         return self.minor >= _UNCORE_REST_ROUNDED_UP_SINCE
 
     @property
     def tells_smt_cause(self) -> bool:
-        """A rejection by full-pcpus-only tells missing cores also where none is left at all."""
+        """Whether a rejection by full-pcpus-only names missing cores also where none is left at all."""
         return self.minor >= _SMT_TEXT_BY_CAUSE_SINCE
 
     @property
     def knows_best_effort_memory(self) -> bool:
-        """The Memory Manager knows the policy BestEffort (of another platform)."""
+        """Whether the Memory Manager knows the policy BestEffort (of another platform)."""
         return self.minor >= _BEST_EFFORT_MEMORY_KNOWN_SINCE
 
     @property
     def writes_topology_texts_in_lower_case(self) -> bool:
-        """The Topology Manager's text about options whose gate is off begins in lower case."""
+        """Whether the Topology Manager's text about options whose gate is off begins in lower case."""
         return self.minor >= _TOPOLOGY_TEXTS_LOWER_CASE_SINCE
 
 
 def is_newer_than_modelled(version: str) -> bool:
-    """Whether a kubelet version such as ``v1.40.0`` is of a release that is decided by older rules."""
+    """Return whether a version such as ``v1.40.0`` is of a release to which older rules are applied."""
     match = _VERSION.fullmatch(version.strip())
     return match is not None and match[1] == "1" and int(match[2]) > NEWEST
 
 
 def release(version: str) -> Release:
-    """The release of a kubelet version such as ``v1.36.2`` or ``1.34``.
+    """Return the release of a kubelet version such as ``v1.36.2`` or ``1.34``.
 
     Raises:
         UnsupportedVersion: the text is not a version, or the release is older than 1.31.

@@ -1,171 +1,308 @@
-"""Who places pods on NUMA nodes: the kubelet, Koordinator or NRI's topology-aware policy.
+"""What a placement model is: the protocol behind which a node decides about pods.
 
-Which model a node of a running cluster shows is ``shown``; ``seen`` reads its state. What is asked of the
-models other than the kubelet is in ``models``, and is reached by the same names here; it is loaded when the
-first such name is asked for, since most clusters have kubelets alone and the models are large.
+A node has one placement, a value: that of its kubelet (``placement.kubelet``), or of another model that
+places pods on the node's NUMA nodes instead (``numazones.models`` finds these). Whoever predicts, plans,
+draws or counts asks the placement, and nobody asks which model it is. What may not be moved or trusted is
+said by the value.
 """
 
-from collections.abc import Iterable, Mapping
-from enum import StrEnum
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
-from numazones.cluster import ClusterPod
+from numazones.cpuset import CPUSet
 from numazones.errors import NumazonesError
-from numazones.kubelet.node import Node as KubeletNode
-
-if TYPE_CHECKING:
-    from numazones.placement.models import (
-        Holding,
-        PolicyAdmission,
-        PolicyNode,
-        admit,
-        bind,
-        cpus_of_numa,
-        exclusive,
-        explain,
-        holdings,
-        largest_free_block,
-        packing,
-        readable,
-        remove,
-        room,
-        schedulers,
-        zones_of,
-    )
-    from numazones_koordinator.scheduler import Scheduler
+from numazones.fragmentation import Fragmentation, Shape
+from numazones.kubelet.node import Node
+from numazones.kubelet.node_admission import NodeAdmission
+from numazones.kubelet.node_info import NodeInfo, PodInfo
+from numazones.placement.occupancy import Occupancy
+from numazones.pod import Pod
 
 __all__ = [
-    "DECIDERS",
-    "Holding",
-    "Model",
-    "PolicyAdmission",
-    "PolicyNode",
+    "ADMITTED",
+    "BoundDecision",
+    "Decided",
+    "Decision",
+    "Effect",
+    "Info",
+    "Occupancy",
+    "Placement",
+    "Shortfall",
+    "Unknown",
     "UnreadableNode",
-    "admit",
-    "bind",
-    "cpus_of_numa",
-    "exclusive",
-    "explain",
-    "holdings",
-    "largest_free_block",
-    "model_of",
-    "packing",
-    "readable",
-    "remove",
-    "room",
-    "schedulers",
-    "seen",
-    "shown",
-    "zones_of",
 ]
 
-_KOORDINATOR_PREFIXES = ("node.koordinator.sh/", "kubelet.koordinator.sh/")
-
-
-class Model(StrEnum):
-    """Who places pods on a node's NUMA nodes."""
-
-    KUBELET = "kubelet"
-    KOORDINATOR = "koordinator"
-    TOPOLOGY_AWARE = "topology-aware"
-
-
-DECIDERS = {
-    Model.KUBELET: "the kubelet",
-    Model.KOORDINATOR: "koord-scheduler",
-    Model.TOPOLOGY_AWARE: "the NRI topology-aware policy",
-}
-"""Model → its name in sentences."""
+ADMITTED = "Admitted"
+"""What became of a pod that was not rejected."""
 
 
 class UnreadableNode(NumazonesError):
     """A node's objects don't tell what its placement model decides from; the message says what is missing."""
 
 
-def model_of(node: "KubeletNode | PolicyNode") -> Model:
-    """Whose node it is."""
-    if isinstance(node, KubeletNode):
-        return Model.KUBELET
-    from numazones_koordinator.node import Node as KoordinatorNode  # noqa: PLC0415 - see the docstring above
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """Why it is not known what a node decides from."""
 
-    return Model.KOORDINATOR if isinstance(node, KoordinatorNode) else Model.TOPOLOGY_AWARE
-
-
-def shown(node: Mapping[str, Any], topology: Mapping[str, Any] | None) -> Model:
-    """Tell from a core/v1 Node and its NodeResourceTopology (None: it has none) who places pods there.
-
-    Raises:
-        UnreadableNode: they name two models.
-    """
-    labels = _metadata(node).get("labels") or {}
-    notes = {} if topology is None else _metadata(topology).get("annotations") or {}
-    marks = [key for key in (*labels, *notes) if str(key).startswith(_KOORDINATOR_PREFIXES)]
-    policy = None
-    if topology is not None:
-        from numazones_topology_aware.live import policy_of  # noqa: PLC0415 - see the docstring above
-
-        policy = policy_of(topology)
-    if marks and policy is not None:
-        raise UnreadableNode(
-            f"the node is marked as Koordinator's ({marks[0]}), its NodeResourceTopology is the {policy} "
-            "policy's: who places pods there is not known; remove what is left of the one that is gone"
-        )
-    if policy is not None:
-        return Model.TOPOLOGY_AWARE
-    return Model.KOORDINATOR if marks else Model.KUBELET
+    reason: str
+    """One word, as conditions have it."""
+    message: str
 
 
-def seen(
-    node: Mapping[str, Any],
-    topology: Mapping[str, Any] | None,
-    *,
-    pods: Iterable[ClusterPod],
-    kubelet_node: KubeletNode | None,
-    device: Mapping[str, Any] | None = None,
-    configurations: Iterable[Mapping[str, Any]] = (),
-    scheduler: "Scheduler | None" = None,
-) -> "PolicyNode | None":
-    """Read the state of a node on which another model than the kubelet places pods; None: the kubelet does.
+class Shortfall(NamedTuple):
+    """Why a pod was rejected, for people."""
 
-    Args:
-        node: core/v1 Node.
-        topology: its NodeResourceTopology; None: it has none.
-        pods: those bound to it that have not ended.
-        kubelet_node: what its NUMAZones say of machine and kubelet; None: it has none that can be read.
-        device: Koordinator's Device object of the node.
-        configurations: all TopologyAwarePolicy resources.
-        scheduler: how koord-scheduler is set up; None: as it is by default.
-
-    Raises:
-        NumazonesError: the objects don't tell, or contradict each other; the message says which.
-    """
-    model = shown(node, topology)
-    if model is Model.KUBELET:
-        return None
-    from numazones.placement import models  # noqa: PLC0415 - see the docstring above
-
-    return models.read(
-        model,
-        node,
-        topology,
-        pods=pods,
-        kubelet_node=kubelet_node,
-        device=device,
-        configurations=configurations,
-        scheduler=scheduler,
-    )
+    sentence: str
+    """In one sentence, with the node's name where that helps."""
+    brief: str
+    """In few words."""
+    holders: tuple[tuple[str, str], ...] = ()
+    """(UID as the kubelet knows it, amount) of the pods that hold what is missing, most first."""
 
 
-def _metadata(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    found = body.get("metadata") or {}
-    return found if isinstance(found, Mapping) else {}
+class Effect(NamedTuple):
+    """What an admitted pod does to the room that is left."""
+
+    packing: float
+    """From 0 to 1: how well large free blocks are kept whole, as ``fragmentation.packing``."""
+    free_block: int
+    """The most exclusive CPUs that one NUMA node could still give afterwards."""
 
 
-if not TYPE_CHECKING:  # type checkers know the names from above, and find misspelt ones
+class Decision(Protocol):
+    """What a placement decided about a pod that is new to it."""
 
-    def __getattr__(name: str) -> Any:
-        """Load what is asked of the other models (PEP 562)."""
-        if name not in __all__:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(f"{__name__}.models"), name)
+    @property
+    def admitted(self) -> bool:
+        """Whether the pod would run."""
+
+    @property
+    def reason(self) -> str:
+        """Of a rejection, as it would show on the pod; empty if admitted."""
+
+    @property
+    def message(self) -> str:
+        """Of a rejection, in the words of who decided; empty if admitted."""
+
+    @property
+    def model(self) -> str:
+        """The name of the model that decided."""
+
+    @property
+    def source(self) -> str:
+        """The same as the reasons of an AdmissionPrediction name it."""
+
+    @property
+    def approximate(self) -> bool:
+        """Whether it was decided from amounts alone, so that it may be off."""
+
+    @property
+    def placement(self) -> "Placement":
+        """What the next pod is decided on."""
+
+    @property
+    def zones(self) -> tuple[int, ...]:
+        """NUMA nodes, ascending, that an admitted pod gets something of."""
+
+    @property
+    def exclusive(self) -> CPUSet:
+        """CPUs that an admitted pod has for itself."""
+
+    @property
+    def effect(self) -> Effect:
+        """What an admitted pod does to the room that is left."""
+
+    @property
+    def closeness(self) -> float:
+        """Of a rejection: the share of what is needed that one NUMA node offers, of the scarcest resource."""
+
+    @property
+    def outcome(self) -> str:
+        """What would become of the pod as far as that shows: Admitted or the reason, and what is written."""
+
+    def shortfall(self, node: str) -> Shortfall:
+        """Say why the pod is rejected on the node of that name."""
+
+    def explain(self) -> tuple[str, ...]:
+        """Explain the decision, one line per fact.
+
+        Raises:
+            NumazonesError: as the decision itself.
+        """
+
+
+Info = Callable[[Node], NodeInfo]
+"""Puts what is known around a kubelet's state beside it: allocatable amounts, labels, pods."""
+
+
+class BoundDecision(Protocol):
+    """What becomes of a pod that is bound to a node: the checks of its kubelet, then those of the model."""
+
+    @property
+    def admitted(self) -> bool:
+        """Whether the pod runs."""
+
+    @property
+    def reason(self) -> str:
+        """Of a rejection, as it shows on the pod; empty if admitted."""
+
+    @property
+    def message(self) -> str:
+        """Of a rejection, in the words of who decided; empty if admitted."""
+
+    @property
+    def outcome(self) -> str:
+        """What becomes of the pod as far as that shows."""
+
+    @property
+    def holds_nothing(self) -> bool:
+        """Whether the node holds nothing for the pod from now on; a model may keep part of a rejected one."""
+
+    @property
+    def placement(self) -> "Placement":
+        """What the next pod is decided on."""
+
+    @property
+    def preempted(self) -> tuple[str, ...]:
+        """UIDs of the pods that make room for a critical one."""
+
+    @property
+    def exclusive(self) -> CPUSet:
+        """CPUs that an admitted pod has for itself."""
+
+    @property
+    def spans(self) -> bool:
+        """Whether an admitted pod has a container on several NUMA nodes."""
+
+    @property
+    def by_kubelet(self) -> NodeAdmission | None:
+        """The decision of the kubelet, where that settled it; None: another model had the last word."""
+
+    def explain(self) -> tuple[str, ...]:
+        """Explain the decision, one line per fact."""
+
+
+class Placement(Protocol):
+    """Who places pods on one node's NUMA nodes, and what it decides from; a value."""
+
+    @property
+    def model(self) -> str:
+        """The model's name, as columns and metrics show it."""
+
+    @property
+    def decider(self) -> str:
+        """Who decides, as sentences name it."""
+
+    @property
+    def key(self) -> Hashable:
+        """Placements with equal keys decide alike on pods that are new to them."""
+
+    @property
+    def approximate(self) -> bool:
+        """Whether the state was inferred from amounts alone, so that answers may be off."""
+
+    @property
+    def movable(self) -> bool:
+        """Whether plans may move pods from and to the node: what they gain is provable there."""
+
+    @property
+    def filtered_by_scheduler(self) -> bool:
+        """Whether a scheduler asks the model before it chooses the node: nothing is rejected there."""
+
+    @property
+    def kubelet(self) -> Node | None:
+        """What the kubelet decides from, where it alone decides and its rules explain everything."""
+
+    @property
+    def cpus_of_numa(self) -> Mapping[int, CPUSet]:
+        """NUMA id → CPUs; empty where nothing tells."""
+
+    @property
+    def largest_free_block(self) -> int:
+        """The most whole CPUs that one NUMA node could still give to one pod."""
+
+    @property
+    def free_cpus(self) -> int:
+        """Whole CPUs that could still be given to single pods, over all NUMA nodes."""
+
+    def for_scheduler(self, name: str) -> "Placement | Unknown":
+        """Return who decides about the pods of a scheduler, or why that is not known."""
+
+    def admit(self, pod: Pod) -> Decision:
+        """Decide on a pod that is new to the node.
+
+        Raises:
+            NumazonesError: the model gives no verdict; the message says why.
+        """
+
+    def after(self, pod: Pod, decision: Decision) -> "Placement":
+        """Return the placement with an admitted pod, about whom ``for_scheduler`` told who decides."""
+
+    def admit_bound(self, pod: PodInfo, info: Info) -> BoundDecision:
+        """Decide on a pod that is bound to the node, as all who have a say there do.
+
+        Raises:
+            NumazonesError: no verdict is known; the message says why.
+        """
+
+    def remove(self, uid: str) -> "Placement":
+        """Return the placement after a pod ended or was deleted; unknown pods change nothing."""
+
+    def fragmentation(self, shape: Shape) -> Fragmentation:
+        """Return what is free, and what further pods of a shape would use of it, each on one NUMA node."""
+
+    def occupancy(self, names: Mapping[str, str]) -> Occupancy | None:
+        """Return what each NUMA node has and who holds what; None where nothing tells which CPUs there are.
+
+        ``names``: UID in the kubelet's records → NAMESPACE/NAME.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """A bound pod about which a model other than the kubelet had the last word."""
+
+    decision: Decision
+    preempted: tuple[str, ...] = ()
+    holds_nothing: bool = False
+    by_kubelet: None = None
+
+    @property
+    def admitted(self) -> bool:
+        """Whether the pod runs."""
+        return self.decision.admitted
+
+    @property
+    def reason(self) -> str:
+        """Of a rejection, as it shows on the pod; empty if admitted."""
+        return self.decision.reason
+
+    @property
+    def message(self) -> str:
+        """Of a rejection, in the words of who decided; empty if admitted."""
+        return self.decision.message
+
+    @property
+    def outcome(self) -> str:
+        """What becomes of the pod as far as that shows."""
+        return self.decision.outcome
+
+    @property
+    def placement(self) -> Placement:
+        """What the next pod is decided on."""
+        return self.decision.placement
+
+    @property
+    def exclusive(self) -> CPUSet:
+        """CPUs that an admitted pod has for itself."""
+        return self.decision.exclusive
+
+    @property
+    def spans(self) -> bool:
+        """Whether an admitted pod has something of several NUMA nodes."""
+        return len(self.decision.zones) > 1
+
+    def explain(self) -> tuple[str, ...]:
+        """Explain the decision, one line per fact."""
+        return self.decision.explain()

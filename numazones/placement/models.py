@@ -1,257 +1,375 @@
-"""What is asked of the placement models other than the kubelet: Koordinator and NRI's topology-aware policy.
+"""The placement models that are installed, beside the kubelet's, and which of them a node shows.
 
-Each is a package with a node as a value, ``admit``, ``remove`` and ``explain``. What they have in common is
-little, and is said here: a node tells by its type whose it is; a decision about a pod is an ``Admission``
-with ``admitted``, ``reason``, ``message``, ``node`` afterwards, ``pod`` and the node ``before``.
+A model is a package with an entry point of the group ``numazones.models`` that names a ``Model``. What shows
+that a model decides on a node is for the model to say; the kubelet decides where none is shown. CONTRIBUTING
+tells how to add one.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any, NamedTuple, Protocol
 
-from numazones import cpuset, fragmentation
-from numazones.cluster import ClusterPod
-from numazones.cpuset import CPUSet
+from numazones.errors import NumazonesError
 from numazones.kubelet.config import BEST_EFFORT, POLICY_NONE
-from numazones.kubelet.node import Node as KubeletNode
-from numazones.placement import DECIDERS, Model, UnreadableNode
+from numazones.kubelet.node import Node
+from numazones.placement import ADMITTED, Placement, UnreadableNode
+from numazones.placement.kubelet import DECIDER, KUBELET, SOURCE, KubeletPlacement
 from numazones.pod import Pod
-from numazones.resources import CPU, MEMORY
-from numazones_koordinator import admission as koordinator
-from numazones_koordinator import explanation as koordinator_explanation
-from numazones_koordinator.amounts import milli, whole
-from numazones_koordinator.node import Node as KoordinatorNode
-from numazones_koordinator.scheduler import Scheduler
-from numazones_topology_aware import admission as topology_aware
-from numazones_topology_aware import explanation as topology_aware_explanation
-from numazones_topology_aware.hardware import Hardware
-from numazones_topology_aware.live import (
-    configuration_of,
-    node_from_cluster,
-    published_pools,
-)
-from numazones_topology_aware.node import Node as TopologyAwareNode
 
-_MILLI = 1000
+ENTRY_POINTS = "numazones.models"
+
+Object = Mapping[str, Any]
+"""An API object."""
 
 
-PolicyNode = KoordinatorNode | TopologyAwareNode
-"""A node on which another model than the kubelet places pods."""
-PolicyAdmission = koordinator.Admission | topology_aware.Admission
+class ObjectKind(NamedTuple):
+    """A kind of objects that a model reads beside nodes, pods, zones and NodeResourceTopologies."""
+
+    kind: str
+    group: str
+    version: str
+    plural: str
+    namespaced: bool = True
+    of_node: bool = False
+    """Whether there is one per node, which has the node's name; otherwise all of them concern all nodes."""
 
 
-def admit(node: PolicyNode, pod: Pod) -> PolicyAdmission:
-    """Decide on a pod with the node's own model.
+class BoundPod(Protocol):
+    """What a model reads of a pod that is bound to a node."""
 
-    Raises:
-        NumazonesError: the model gives no verdict; the message says why.
-    """
-    if isinstance(node, KoordinatorNode):
-        return koordinator.admit(node, pod)
-    return topology_aware.admit(node, pod)
+    @property
+    def full_name(self) -> str:
+        """NAMESPACE/NAME."""
 
+    @property
+    def node(self) -> str:
+        """The node's name."""
 
-def remove(node: PolicyNode, uid: str) -> PolicyNode:
-    """Return the node after a pod ended or was deleted; unknown pods change nothing."""
-    if isinstance(node, KoordinatorNode):
-        return koordinator.remove(node, uid)
-    return topology_aware.remove(node, uid)
+    @property
+    def kubelet_uid(self) -> str:
+        """The UID in the kubelet's own records."""
 
+    @property
+    def admission(self) -> Pod | None:
+        """What placement decides about; None: it cannot be read, ``problem`` says why."""
 
-def schedulers(node: PolicyNode) -> frozenset[str] | None:
-    """Return the names of the schedulers for whose pods the model decides; None: it does for all pods."""
-    return node.host.scheduler.names if isinstance(node, KoordinatorNode) else None
+    @property
+    def problem(self) -> str:
+        """Why it cannot be read."""
 
+    @property
+    def phase(self) -> str:
+        """``status.phase``."""
 
-def bind(node: PolicyNode, pod: Pod) -> PolicyNode:
-    """Return the node with a pod that its model has no say in (another scheduler's on Koordinator's node)."""
-    return node.bind(pod) if isinstance(node, KoordinatorNode) else node
+    @property
+    def reason(self) -> str:
+        """``status.reason``."""
 
+    @property
+    def acknowledged(self) -> bool:
+        """Whether its status shows that the kubelet admitted it."""
 
-def explain(admission: PolicyAdmission) -> tuple[str, ...]:
-    """Explain a decision, one line per fact.
+    @property
+    def create_error(self) -> str:
+        """What the runtime says to a container that it does not create; empty for none."""
 
-    Raises:
-        NumazonesError: as ``admit``.
-    """
-    if isinstance(admission, koordinator.Admission):
-        return tuple(koordinator_explanation.explain(admission).lines())
-    return tuple(topology_aware_explanation.explain(admission).lines())
+    @property
+    def uncreated(self) -> tuple[str, ...]:
+        """Containers that the runtime does not create."""
 
-
-def zones_of(admission: PolicyAdmission) -> tuple[int, ...]:
-    """Return the NUMA nodes, ascending, that an admitted pod gets something of by the model's books.
-
-    A pod that Koordinator records nothing for, or of which topology-aware accounts no memory and gives no
-    CPU exclusively, has none.
-    """
-    if isinstance(admission, koordinator.Admission):
-        topology = admission.before.host.topology
-        mask = cpuset.of(numa for numa, _ in admission.numa_resources)
-        if topology is not None:
-            mask |= cpuset.of(numa for numa, cpus in topology.numas.items() if cpus & admission.cpus)
-        return tuple(cpuset.ids(mask))
-    machine = admission.before.policy.topology.hardware.machine
-    mask = 0
-    for given in admission.containers.values():
-        mask |= given.memory_nodes
-        mask |= cpuset.of(numa for numa, cpus in machine.cpus_of_numa.items() if cpus & given.exclusive)
-    return tuple(cpuset.ids(mask))
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        """Those that are kept (``Model.pod_annotations`` among them)."""
 
 
-def exclusive(admission: PolicyAdmission) -> CPUSet:
-    """Return the CPUs that an admitted pod has for itself."""
-    if isinstance(admission, koordinator.Admission):
-        return admission.cpus
-    return cpuset.union(given.exclusive for given in admission.containers.values())
+@dataclass(frozen=True, slots=True)
+class NodeObjects:
+    """What the API server tells of one node."""
+
+    node: Object
+    """core/v1 Node; its labels, its annotations as far as models read them, allocatable amounts."""
+    topology: Object | None = None
+    """Its NodeResourceTopology; None: it has none."""
+    pods: Sequence[BoundPod] = ()
+    """Those bound to it that have not ended."""
+    kubelet: Node | None = None
+    """What its NUMAZones say of machine and kubelet; None: it has none that can be read."""
+    others: Mapping[str, Sequence[Object]] = field(default_factory=dict)
+    """Kind → objects of the kinds that models ask for; of kinds ``of_node``, the node's alone."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """MODEL.NAME → value, where people have set one."""
+    record: Object | None = None
+    """What the operator published of a state that cannot be rebuilt from objects (``Follower.record``)."""
 
 
-def cpus_of_numa(node: PolicyNode) -> Mapping[int, CPUSet]:
-    """Return NUMA id → CPUs; empty where a Koordinator node publishes no topology."""
-    if isinstance(node, KoordinatorNode):
-        return {} if node.host.topology is None else node.host.topology.numas
-    return node.policy.topology.hardware.machine.cpus_of_numa
+class PodEvent(NamedTuple):
+    """What has happened to a pod on a node."""
 
-
-class Holding(NamedTuple):
-    """What a pod holds of one NUMA node by its model's books."""
-
-    numa: int
     uid: str
-    cpus: CPUSet
-    """Those of its own."""
-    memory: int
-    """Bytes accounted."""
+    """As the kubelet knows it."""
+    pod: Pod | None
+    """Bound, or its missing containers were created; None: it has ended."""
+    uncreated: tuple[str, ...] = ()
+    """Containers that are still missing, by its status."""
 
 
-def holdings(node: PolicyNode) -> Iterator[Holding]:
-    """Yield what pods hold, NUMA node by NUMA node; memory accounted on several counts on the first."""
-    given: dict[str, dict[int, int]] = {}
-    cpus: dict[str, CPUSet] = {}
-    if isinstance(node, KoordinatorNode):
-        for uid, allocation in node.books.pods.items():
-            cpus[uid] = allocation.cpus
-            given[uid] = {numa: whole(amounts.get(MEMORY, 0)) for numa, amounts in allocation.numa_resources}
-    else:
-        for name, grant in node.grants.items():
-            uid = node.containers[name].sandbox.uid
-            cpus[uid] = cpus.get(uid, 0) | grant.exclusive
-            first = next(iter(cpuset.ids(grant.zone)), 0)
-            amounts_of = given.setdefault(uid, {})
-            amounts_of[first] = amounts_of.get(first, 0) + grant.memory
-    for numa, members in cpus_of_numa(node).items():
-        for uid, held in cpus.items():
-            share = Holding(numa, uid, held & members, given.get(uid, {}).get(numa, 0))
-            if share.cpus or share.memory:
-                yield share
+class Follower(Protocol):
+    """A node's placement, kept up to date by what happens there; not a value."""
+
+    def outdated(self, objects: NodeObjects) -> bool:
+        """Whether what the state was read from, pods aside, is no longer what the API server tells."""
+
+    def take(self, event: PodEvent) -> None:
+        """Take in what has happened to a pod.
+
+        Raises:
+            NumazonesError: what comes of it is not known.
+        """
+
+    def agrees(self, topology: Object, now: float) -> bool:
+        """Whether what the model publishes agrees with what has happened; ``now`` in seconds, monotonic."""
+
+    def contradicted_since(self, now: float) -> float:
+        """Return since when it does not agree; ``now`` while it does."""
+
+    def placement(self, pods: Mapping[str, Pod], kubelet: KubeletPlacement | None) -> Placement:
+        """Return the state after all that has happened, with these pods (UID → pod) at most.
+
+        ``kubelet``: what the node's zones tell of its kubelet now; None: nothing.
+
+        Raises:
+            NumazonesError: it is not known.
+        """
+
+    def record(self) -> Object | None:
+        """Return what of the state cannot be rebuilt from objects, as JSON; None: all can be."""
 
 
-def room(node: PolicyNode) -> dict[str, dict[int, int]]:
-    """Return resource → NUMA id (of topology-aware: smallest pool) → what is left there, CPU in thousandths.
+class Model(Protocol):
+    """What a placement model brings along, beside what it decides on a node."""
 
-    Amounts of one resource are in one unit; which one, only CPU's readers need to know.
-    """
-    free: dict[str, dict[int, int]] = {}
-    if isinstance(node, KoordinatorNode):
-        for numa, left in node.available().items():
-            for name, amount in left.items():
-                free.setdefault(name, {})[numa] = max(milli(amount), 0)
-        return free
-    leaves = [pool for pool in node.pools if pool.leaf]
-    free[CPU] = {pool.id: max(node.cpus.free(pool), 0) for pool in leaves}
-    free["memory"] = {pool.id: max(node.free_memory(pool), 0) for pool in leaves}
-    return free
+    @property
+    def name(self) -> str:
+        """In lower case, as columns and metrics show it."""
+
+    @property
+    def decider(self) -> str:
+        """Who decides, as sentences name it."""
+
+    @property
+    def source(self) -> str:
+        """The same in one word in CamelCase, as the reasons of an AdmissionPrediction name it."""
+
+    @property
+    def objects(self) -> Sequence[ObjectKind]:
+        """The kinds of objects that it reads."""
+
+    @property
+    def settings(self) -> Mapping[str, str]:
+        """Name of a setting that the model needs to know → what it says, for people."""
+
+    @property
+    def node_annotations(self) -> Sequence[str]:
+        """Beginnings of the annotations that it reads of nodes."""
+
+    @property
+    def pod_annotations(self) -> Sequence[str]:
+        """Beginnings of the annotations of pods that tell what became of them."""
+
+    @property
+    def pod_marks(self) -> Sequence[str]:
+        """Parts of the names of labels and annotations by which pods tell it what they want."""
+
+    @property
+    def eviction_cost(self) -> str:
+        """The annotation that says what evicting a pod costs; empty: it has none."""
+
+    @property
+    def places_every_pod(self) -> bool:
+        """Whether it places pods, too, that ask for no NUMA placement."""
+
+    @property
+    def tells_namespaces_apart(self) -> bool:
+        """Whether equal pods of different namespaces and priorities may be placed differently."""
+
+    def mark(self, node: Object, topology: Object | None) -> str | None:
+        """Return what shows on a Node and its NodeResourceTopology that the model decides; None: nothing."""
+
+    def read(self, objects: NodeObjects) -> Placement:
+        """Read the state of a node.
+
+        Raises:
+            NumazonesError: the objects don't tell, or contradict each other; the message says which.
+        """
+
+    def follow(self, objects: NodeObjects) -> Follower:
+        """Read the state of a node, for somebody who will see what happens there.
+
+        Raises:
+            NumazonesError: as ``read``.
+        """
+
+    def verdict(self, pod: BoundPod) -> str | None:
+        """Return what a pod's status says: Admitted, or the reason of the rejection; None: nothing yet."""
+
+    def outcome(self, verdict: str, pod: BoundPod) -> str:
+        """Return what became of a pod as ``Decision.outcome`` tells it: the verdict, and what is written."""
+
+    def simulation(self) -> Any:
+        """Return its part of a simulated cluster (``numazones_simulator.placement``)."""
 
 
-def packing(admission: PolicyAdmission) -> float:
-    """Score from 0 to 1 how well a placement keeps large free blocks whole, as ``fragmentation.packing``."""
-    return fragmentation.packing(room(admission.before), room(admission.node))
+class _Kubelet:
+    """The kubelet, who decides where no other model is shown."""
+
+    name = KUBELET
+    decider = DECIDER
+    source = SOURCE
+    objects: Sequence[ObjectKind] = ()
+    settings: Mapping[str, str] = {}
+    node_annotations: Sequence[str] = ()
+    pod_annotations: Sequence[str] = ()
+    pod_marks: Sequence[str] = ()
+    eviction_cost = ""
+    places_every_pod = False
+    tells_namespaces_apart = False
+
+    def mark(self, _node: Object, _topology: Object | None) -> str | None:
+        """Nothing shows it: it decides where nobody else does."""
+        return None
+
+    def read(self, objects: NodeObjects) -> Placement:
+        """Return the placement that the zones tell.
+
+        Raises:
+            UnreadableNode: there are no zones.
+        """
+        if objects.kubelet is None:
+            raise UnreadableNode("no NUMAZones that can be read have been published for the node")
+        return KubeletPlacement(objects.kubelet)
+
+    def follow(self, _objects: NodeObjects) -> Follower:
+        """Nobody follows a kubelet's node by events alone: zones tell its state."""
+        raise UnreadableNode("the kubelet's state is what the NUMAZones tell")
+
+    def verdict(self, pod: BoundPod) -> str | None:
+        """Return what the kubelet did: Admitted, or the reason of its rejection; None: not known yet."""
+        return kubelet_verdict(pod)
+
+    def outcome(self, verdict: str, _pod: BoundPod) -> str:
+        """Return the verdict: a kubelet writes nothing else."""
+        return verdict
+
+    def simulation(self) -> Any:
+        """Return None: the simulator is made of kubelets."""
+        return None
 
 
-def largest_free_block(node: PolicyNode) -> int:
-    """Return the most whole CPUs that one NUMA node (of topology-aware: smallest pool) has left."""
-    left = room(node).get(CPU, {})
-    if isinstance(node, KoordinatorNode) and node.host.topology is not None:
-        free = node.free_cpus()
-        left = {
-            numa: min(amount, _MILLI * node.host.topology.in_numa(free, numa))
-            for numa, amount in left.items()
-        }
-    return max(left.values(), default=0) // _MILLI
+_THE_KUBELET: Model = _Kubelet()
 
 
-# Nodes of a running cluster
+def kubelet_verdict(pod: BoundPod) -> str | None:
+    """Return what the kubelet did: Admitted, or its reason for a rejection; None while that is unknown."""
+    rejection = rejected_by_kubelet(pod)
+    if rejection:
+        return rejection
+    if pod.node and (pod.acknowledged or pod.phase in {"Running", "Succeeded"}):
+        return ADMITTED
+    return None
 
 
-def read(
-    model: Model,
-    node: Mapping[str, Any],
-    topology: Mapping[str, Any] | None,
-    *,
-    pods: Iterable[ClusterPod],
-    kubelet_node: KubeletNode | None,
-    device: Mapping[str, Any] | None,
-    configurations: Iterable[Mapping[str, Any]],
-    scheduler: Scheduler | None,
-) -> PolicyNode:
-    """Read the state of a node on which a model other than the kubelet places pods, as ``seen`` does.
+def rejected_by_kubelet(pod: BoundPod) -> str:
+    """Return the reason with which the kubelet rejected a pod; empty if it did not, as far as is known."""
+    return pod.reason if pod.phase == "Failed" and pod.reason and not pod.acknowledged else ""
+
+
+@cache
+def models() -> Mapping[str, Model]:
+    """Return the models that are installed by name, the kubelet's not among them."""
+    found = (entry.load() for entry in sorted(entry_points(group=ENTRY_POINTS)))
+    return {model.name: model for model in found}
+
+
+def model(name: str) -> Model:
+    """Return the model of a name; the kubelet's for any that is not installed."""
+    return models().get(name, _THE_KUBELET)
+
+
+def model_shown(node: Object, topology: Object | None) -> Model:
+    """Tell from a core/v1 Node and its NodeResourceTopology (None: it has none) which model decides there.
 
     Raises:
-        NumazonesError: the objects don't tell, or contradict each other; the message says which.
+        UnreadableNode: they show two.
     """
-    _check_kubelet(kubelet_node, model)
-    pods = tuple(pods)
-    bound = [readable(pod) for pod in pods]
-    if model is Model.KOORDINATOR:
-        found = KoordinatorNode.read(node, topology, device, scheduler=scheduler)
-        for pod in sorted(bound, key=lambda pod: pod.created):
-            found = found.bind(pod)
-        return found
-    uncreated = {pod.kubelet_uid: pod.uncreated for pod in pods if pod.uncreated}
-    return _topology_aware(node, topology or {}, bound, uncreated, kubelet_node, configurations)
+    marks = [(one, mark) for one in models().values() if (mark := one.mark(node, topology)) is not None]
+    if len(marks) > 1:
+        shown = " and ".join(f"{one.decider} ({mark})" for one, mark in marks)
+        raise UnreadableNode(
+            f"the node shows more than one placement model, {shown}: who places pods there is not known; "
+            "remove what is left of the one that is gone"
+        )
+    return marks[0][0] if marks else _THE_KUBELET
 
 
-def readable(pod: ClusterPod) -> Pod:
-    """Return a pod as the models take it.
+def is_kubelet(found: Model) -> bool:
+    """Whether no other model than the kubelet's decides."""
+    return found is _THE_KUBELET
+
+
+def object_kinds() -> tuple[ObjectKind, ...]:
+    """Return all kinds of objects that models read."""
+    return tuple(kind for one in models().values() for kind in one.objects)
+
+
+@cache
+def node_annotations() -> tuple[str, ...]:
+    """Return the beginnings of all annotations of nodes that models read."""
+    return tuple(text for one in models().values() for text in one.node_annotations)
+
+
+@cache
+def pod_annotations() -> tuple[str, ...]:
+    """Return the beginnings of all annotations of pods that are needed beside what decides."""
+    return tuple(text for one in models().values() for text in one.pod_annotations)
+
+
+@cache
+def pod_marks() -> tuple[str, ...]:
+    """Return the parts of names of labels and annotations by which pods tell models what they want."""
+    return tuple(text for one in models().values() for text in one.pod_marks)
+
+
+@cache
+def eviction_costs() -> tuple[str, ...]:
+    """Return the annotations that say what evicting a pod costs."""
+    return tuple(one.eviction_cost for one in models().values() if one.eviction_cost)
+
+
+def readable(pods: Iterable[BoundPod]) -> list[Pod]:
+    """Return pods as models take them.
 
     Raises:
-        UnreadableNode: it makes no sense, so nobody knows what it holds of its node.
+        UnreadableNode: one makes no sense, so nobody knows what it holds of its node.
     """
-    if pod.admission is None:
-        raise UnreadableNode(
-            f"pod {pod.full_name} on the node cannot be read, so what it holds is not known: {pod.problem}"
-        )
-    return pod.admission
+    found = []
+    for pod in pods:
+        if pod.admission is None:
+            raise UnreadableNode(
+                f"pod {pod.full_name} on the node cannot be read, so what it holds is not known: "
+                f"{pod.problem}"
+            )
+        found.append(pod.admission)
+    return found
 
 
-def _topology_aware(
-    node: Mapping[str, Any],
-    topology: Mapping[str, Any],
-    pods: Iterable[Pod],
-    uncreated: Mapping[str, Collection[str]],
-    kubelet_node: KubeletNode | None,
-    configurations: Iterable[Mapping[str, Any]],
-) -> TopologyAwareNode:
-    published_pools(topology)  # balloons are not modelled, whatever is configured
-    metadata = _metadata(node)
-    configurations = tuple(configurations)
-    namespaces = sorted({str(_metadata(one).get("namespace") or "") for one in configurations})
-    if len(namespaces) > 1:
-        raise UnreadableNode(
-            f"there are TopologyAwarePolicy resources in the namespaces {', '.join(namespaces)}, and which "
-            "one the policy's plugin runs in is not known; remove what is left of the others"
-        )
-    config = configuration_of(configurations, node=metadata["name"], labels=metadata.get("labels") or {})
-    if kubelet_node is None:
-        raise UnreadableNode(
-            "the topology-aware policy's pools depend on the machine, which only NUMAZones tell, and none "
-            "that can be read have been published for the node; see whether the exporter runs there"
-        )
-    hardware = Hardware.of(kubelet_node.machine)
-    return node_from_cluster(hardware, config, topology, pods, uncreated=uncreated)
+def check_kubelet(node: Node | None, decider: str) -> None:
+    """Make sure that the kubelet leaves placement to another model: two deciders are not modelled.
 
-
-def _check_kubelet(node: KubeletNode | None, model: Model) -> None:
-    """Two deciders on one node are not modelled."""
+    Raises:
+        UnreadableNode: the kubelet's managers place pods, too.
+    """
     if node is None:
         return
     config = node.config
@@ -261,13 +379,24 @@ def _check_kubelet(node: KubeletNode | None, model: Model) -> None:
         or config.topology_manager_policy not in {POLICY_NONE, BEST_EFFORT}
     ):
         raise UnreadableNode(
-            f"{DECIDERS[model]} and the kubelet's managers both place pods on the node (cpuManagerPolicy "
+            f"{decider} and the kubelet's managers both place pods on the node (cpuManagerPolicy "
             f"{config.cpu_manager_policy}, memoryManagerPolicy {config.memory_manager_policy}, "
             f"topologyManagerPolicy {config.topology_manager_policy}), which is not modelled; leave "
             "placement to one of them"
         )
 
 
-def _metadata(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    found = body.get("metadata") or {}
-    return found if isinstance(found, Mapping) else {}
+def with_setting(settings: Mapping[str, str], text: str) -> dict[str, str]:
+    """Return settings with one more, written MODEL.NAME=VALUE.
+
+    Raises:
+        NumazonesError: there is no such model or setting; the message lists those there are.
+    """
+    key, equals, value = text.partition("=")
+    known = {f"{one.name}.{name}" for one in models().values() for name in one.settings}
+    if not equals or not value or key not in known:
+        raise NumazonesError(
+            f"{text!r} is no setting of a placement model; write one of these as NAME=VALUE: "
+            f"{', '.join(sorted(known)) or 'none, as no model is installed'}"
+        )
+    return {**settings, key: value}

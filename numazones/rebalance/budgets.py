@@ -51,12 +51,12 @@ class Budget:
         )
 
     def selects(self, pod: ClusterPod) -> bool:
-        """Whether the budget protects the pod."""
+        """Return whether the budget protects the pod."""
         selector = self.selector if pod.namespace == self.namespace else None
         return selector is not None and selector.matches(pod.labels)
 
-    def spares(self, pod: ClusterPod) -> bool:
-        """Whether an eviction of the pod would not count, because the pod is unhealthy."""
+    def ignores(self, pod: ClusterPod) -> bool:
+        """Return whether an eviction of the pod would not count, because the pod is unhealthy."""
         if pod.ready:
             return False
         return self.unhealthy_pod_eviction_policy == ALWAYS_ALLOW or (
@@ -64,7 +64,7 @@ class Budget:
         )
 
     def rejection(self, *, used: int) -> str:
-        """Why one more eviction is rejected after ``used`` planned ones; empty if it is not."""
+        """Say why one more eviction is rejected after ``used`` planned ones; empty if it is not."""
         name = f"{self.namespace}/{self.name}"
         if not self.observed:
             return f"PodDisruptionBudget {name} is still being processed by the disruption controller"
@@ -86,7 +86,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Headroom:
-    """What budgets still allow after some planned evictions."""
+    """The evictions that budgets still allow after some planned ones."""
 
     budgets: Mapping[str, tuple[Budget, ...]] = field(default_factory=dict)
     """Namespace → its budgets."""
@@ -95,43 +95,43 @@ class Headroom:
 
     @classmethod
     def of(cls, budgets: Iterable[Budget]) -> Self:
-        """Headroom before any eviction."""
+        """Return the headroom before any eviction."""
         grouped: dict[str, tuple[Budget, ...]] = {}
         for budget in budgets:
             grouped[budget.namespace] = (*grouped.get(budget.namespace, ()), budget)
         return cls(grouped)
 
-    def selecting(self, pod: ClusterPod) -> tuple[Budget, ...]:
-        """The budgets that protect the pod."""
+    def budgets_of(self, pod: ClusterPod) -> tuple[Budget, ...]:
+        """Return the budgets that protect the pod."""
         return tuple(budget for budget in self.budgets.get(pod.namespace, ()) if budget.selects(pod))
 
     def rejection(self, pod: ClusterPod) -> str:
-        """Why the API server would not evict the pod now; empty if it would not."""
+        """Say why the API server would not evict the pod now; empty if it would."""
         if _ignores_budgets(pod):
             return ""
-        selecting = self.selecting(pod)
+        selecting = self.budgets_of(pod)
         if len(selecting) > 1:
             names = ", ".join(f"{budget.namespace}/{budget.name}" for budget in selecting)
             return f"more than one PodDisruptionBudget selects the pod, which the API server rejects: {names}"
         for budget in selecting:
-            if not budget.spares(pod):
+            if not budget.ignores(pod):
                 return budget.rejection(used=self.used.get((budget.namespace, budget.name), 0))
         return ""
 
     def after(self, pod: ClusterPod) -> "Headroom":
-        """Headroom after the pod's eviction."""
+        """Return the headroom after the pod's eviction."""
         if _ignores_budgets(pod):
             return self
         used = dict(self.used)
-        for budget in self.selecting(pod):
-            if not budget.spares(pod):
+        for budget in self.budgets_of(pod):
+            if not budget.ignores(pod):
                 key = (budget.namespace, budget.name)
                 used[key] = used.get(key, 0) + 1
         return Headroom(self.budgets, used) if used != self.used else self
 
 
 def _ignores_budgets(pod: ClusterPod) -> bool:
-    """Whether the API server deletes the pod without a look at budgets: it disrupts nothing."""
+    """Return whether the API server deletes the pod without a look at budgets, as it disrupts nothing."""
     return pod.terminal or pod.phase == "Pending" or pod.deleting
 
 

@@ -1,4 +1,4 @@
-"""The pods that a plan may draw on, and why the others stay.
+"""The pods that a plan may move, and why the others stay.
 
 To the rules of ``filter`` come those that a plan needs: the pod runs on a node whose state is known, an
 owner will replace it, its replacement can be foreseen, and it has not been moved just before. Budgets and
@@ -16,7 +16,7 @@ from numazones.rebalance.filter import Objection, Surroundings
 from numazones.rebalance.goals import is_known
 from numazones.rebalance.history import History
 from numazones.rebalance.limits import ONLY_REPLICA, Tally
-from numazones.rebalance.moves import Disruption, doubt, replacement
+from numazones.rebalance.moves import Disruption, replacement, why_not_known
 from numazones.rebalance.policy import Policy, Target
 
 
@@ -33,7 +33,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """The cluster and all that the rules ask about beside it."""
+    """The cluster, and everything else that the rules look at."""
 
     cluster: Cluster
     surroundings: Surroundings
@@ -45,7 +45,7 @@ class Situation:
 
 
 def candidates(situation: Situation, policy: Policy) -> tuple[Candidate, ...]:
-    """Return the pods that nothing speaks against, in the order in which they are gladly evicted."""
+    """Return the pods that no rule keeps, in the order in which they are best evicted."""
     pods = [
         pod
         for node in situation.cluster.nodes.values()
@@ -59,19 +59,19 @@ def candidates(situation: Situation, policy: Policy) -> tuple[Candidate, ...]:
 
 
 def why_not(pod: ClusterPod, situation: Situation, policy: Policy) -> tuple[Objection, ...]:
-    """Return everything that speaks against moving a pod, its node and its past included."""
+    """Return every objection to moving a pod, those from its node and its past included."""
     found = rules.objections(pod, policy.protections, situation.surroundings, cluster=situation.cluster)
     return (
         *found,
-        *_unknown(pod, situation),
+        *_unknown_state(pod, situation),
         *_unforeseeable(pod, situation, policy),
-        *_recent(pod, situation, policy),
-        *_limited(pod, situation, policy),
+        *_recent_move(pod, situation, policy),
+        *_limit_objections(pod, situation, policy),
     )
 
 
 def _unforeseeable(pod: ClusterPod, situation: Situation, policy: Policy) -> Iterator[Objection]:
-    """Where the scheduler looks at other pods or at volumes, nobody knows where the replacement will run."""
+    """Yield the objection that the scheduler looks at other pods or at volumes to place the replacement."""
     owner = pod.controller
     model = pod if owner is None else situation.templates.get(owner.uid, pod)
     if model.constraints.beyond:
@@ -82,14 +82,17 @@ def _unforeseeable(pod: ClusterPod, situation: Situation, policy: Policy) -> Ite
         yield Objection("Unforeseeable", f"volumes may bind it to nodes (PVC {claims}); target Same moves it")
 
 
-def _unknown(pod: ClusterPod, situation: Situation) -> Iterator[Objection]:
+def _unknown_state(pod: ClusterPod, situation: Situation) -> Iterator[Objection]:
     if pod.phase != "Running":
         yield Objection("Phase", f"pod is {pod.phase}, not Running")
     node = situation.cluster.nodes.get(pod.node)
     if node is None:
         yield Objection("NodeState", f"the state of node {pod.node or '(none)'} is not known for certain")
     elif not is_known(node):
-        yield Objection("NodeState" if node.policy_state is None else OTHER_MODEL, doubt(node))
+        why = node.why_no_state
+        yield Objection(
+            "NodeState" if why is None or why.reason != OTHER_MODEL else OTHER_MODEL, why_not_known(node)
+        )
     owner = pod.controller
     if pod.owners and owner is None:
         yield Objection("Replacement", "no owner of the pod is its controller, so nothing would replace it")
@@ -100,8 +103,8 @@ def _unknown(pod: ClusterPod, situation: Situation) -> Iterator[Objection]:
         yield Objection("Replacement", f"template of {owner.kind} {owner.name} cannot be read: {problem}")
 
 
-def _limited(pod: ClusterPod, situation: Situation, policy: Policy) -> Iterator[Objection]:
-    """What allows no eviction of the pod, even without any other."""
+def _limit_objections(pod: ClusterPod, situation: Situation, policy: Policy) -> Iterator[Objection]:
+    """Yield the limits that allow no eviction of the pod, even without any other."""
     surroundings = situation.surroundings
     rejection = Tally(policy.limits, surroundings.replicas).rejection(pod)
     if rejection:
@@ -112,7 +115,7 @@ def _limited(pod: ClusterPod, situation: Situation, policy: Policy) -> Iterator[
         yield Objection("PodDisruptionBudget", rejection)
 
 
-def _recent(pod: ClusterPod, situation: Situation, policy: Policy) -> Iterator[Objection]:
+def _recent_move(pod: ClusterPod, situation: Situation, policy: Policy) -> Iterator[Objection]:
     until = situation.history.cooling_until(pod, policy.cooldown)
     if until is not None and situation.surroundings.now < until:
         yield Objection(

@@ -12,7 +12,7 @@ from numazones.rebalance.policy import InvalidPolicy, Policy, Target
 from numazones.rebalance.protections import Protections
 
 _MODES = ("Recommend", "Approve", "Auto")
-_LONGEST = "87600h"
+_MAX_DURATION = "87600h"
 
 
 def policy_of(spec: RebalancePolicySpec, priority_classes: Mapping[str, int]) -> Policy:
@@ -42,13 +42,13 @@ def _duration(name: str, text: str) -> timedelta:
         length = duration.parse(text)
     except duration.InvalidDuration as error:
         raise InvalidPolicy(f"{name}: {error}") from error
-    if length > duration.parse(_LONGEST):  # added to a date, it would leave the calendar
-        raise InvalidPolicy(f"{name}: {text!r} is longer than {_LONGEST}")
+    if length > duration.parse(_MAX_DURATION):  # added to a date, it would leave the calendar
+        raise InvalidPolicy(f"{name}: {text!r} is longer than {_MAX_DURATION}")
     return length
 
 
 def standing_goals(goals: Goals) -> Iterator[Goal]:
-    """Yield the goals that a policy names; pending pods come and go and are none of them.
+    """Yield the goals that a policy names; those for pending pods change all the time and are left out.
 
     Raises:
         InvalidShape: a shape asks for no CPUs, or for broken amounts.

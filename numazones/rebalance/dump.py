@@ -1,6 +1,6 @@
-"""A dump as the situation in which plans are made.
+"""Reads a dump as the situation in which plans are made.
 
-Besides nodes, zones and pods it is to hold what the rules ask about: PodDisruptionBudgets, ReplicaSets,
+Besides nodes, zones and pods it should hold what the rules look at: PodDisruptionBudgets, ReplicaSets,
 StatefulSets, Jobs, Namespaces, PersistentVolumeClaims.
 """
 
@@ -17,7 +17,7 @@ from numazones.rebalance.templates import pod_from_template
 
 
 def situation_of(dump: Dump, now: datetime) -> Situation:
-    """Return what planning looks at.
+    """Return the situation that a dump shows.
 
     Raises:
         InvalidDump: there are no nodes.

@@ -1,7 +1,7 @@
-"""Which pods may be evicted: every rule that speaks against a pod, and the order of those without one.
+"""Which pods may be evicted: every rule against a pod, and the order of those that no rule keeps.
 
-The rules are those of the descheduler's DefaultEvictor (its ``Filter`` and ``PreEvictionFilter``) with
-koordinator's ``eviction-cost``. All rules are evaluated, since people ask "why not this pod". We differ in
+The rules are those of the descheduler's DefaultEvictor (its ``Filter`` and ``PreEvictionFilter``) and
+the annotation ``eviction-cost``. All rules are evaluated, since people ask "why not this pod". We differ in
 one place: mirror, static and terminating pods are rejected even with the evict annotation, because evicting
 them does nothing.
 """
@@ -15,7 +15,7 @@ from numazones.cluster import MIRROR, Cluster, ClusterPod
 from numazones.rebalance import protections as names
 from numazones.rebalance.budgets import Headroom
 from numazones.rebalance.protections import Protections
-from numazones.wording import counted
+from numazones.wording import pluralize
 
 EVICT = "descheduler.alpha.kubernetes.io/evict"
 PREFER_NO_EVICTION = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
@@ -29,7 +29,7 @@ _QOS_ORDER = {"BestEffort": 0, "Burstable": 1, "Guaranteed": 2}
 
 @dataclass(frozen=True, slots=True)
 class Objection:
-    """One rule that speaks against evicting a pod."""
+    """A rule against evicting a pod, and why it applies."""
 
     rule: str
     """Name of the protection, as in the policy."""
@@ -38,7 +38,7 @@ class Objection:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What the rules need to know beside the pod."""
+    """What the rules need to know besides the pod."""
 
     now: datetime
     """Aware of its time zone."""
@@ -62,24 +62,24 @@ class Surroundings:
 def objections(
     pod: ClusterPod, protections: Protections, surroundings: Surroundings, *, cluster: Cluster | None = None
 ) -> tuple[Objection, ...]:
-    """Return everything that speaks against evicting the pod; nothing means that it may be evicted.
+    """Return every objection to evicting the pod; none means that it may be evicted.
 
     ``cluster`` is needed for the node-fit rule alone.
     """
     found = list(_unmovable(pod))
     if EVICT not in pod.annotations:
-        found += _protected(pod, protections)
-        found += _protected_by_storage(pod, protections, surroundings)
-        found += _protected_by_selection(pod, protections)
-        found += _protected_by_age_or_number(pod, protections, surroundings)
-    found += _protected_before_eviction(pod, protections, surroundings, cluster)
+        found += _protection_objections(pod, protections)
+        found += _storage_objections(pod, protections, surroundings)
+        found += _selection_objections(pod, protections)
+        found += _age_and_number_objections(pod, protections, surroundings)
+    found += _pre_eviction_objections(pod, protections, surroundings, cluster)
     return tuple(found)
 
 
 def order(pod: ClusterPod) -> tuple[bool, int, int, bool, int, str, str, str]:
-    """Return the key that sorts pods by how gladly they are evicted; a total order.
+    """Return the key that sorts pods by which are best evicted first; a total order.
 
-    Pods without a priority first, then by priority, QoS class, wish to stay and eviction cost.
+    Pods without a priority first, then by priority, QoS class, preference to stay and eviction cost.
     """
     return (
         pod.priority is not None,
@@ -99,7 +99,7 @@ def qos_rank(pod: ClusterPod) -> int:
 
 
 def eviction_cost(pod: ClusterPod) -> int:
-    """Return koordinator's eviction cost; 0 where it is absent or no canonical 32-bit number."""
+    """Return the eviction cost in the pod's annotation; 0 without one, or where it is no 32-bit number."""
     text = pod.annotations.get(EVICTION_COST, "")
     digits = text[1:] if text[:1] in {"-", "+"} else text
     if not (digits.isascii() and digits.isdigit()) or (len(digits) > 1 and digits[0] == "0"):
@@ -117,13 +117,13 @@ def _unmovable(pod: ClusterPod) -> Iterator[Objection]:
         yield Objection("TerminatingPods", "pod is terminating")
 
 
-def _protected(pod: ClusterPod, protections: Protections) -> Iterator[Objection]:
+def _protection_objections(pod: ClusterPod, protections: Protections) -> Iterator[Objection]:
     if PREFER_NO_EVICTION in pod.annotations and protections.no_eviction_policy == names.MANDATORY:
         yield Objection("PreferNoEviction", "pod asks not to be evicted and the policy makes that mandatory")
     if eviction_cost(pod) == NEVER:
         yield Objection("EvictionCost", "pod has the highest eviction cost, which means never")
     if names.SYSTEM_CRITICAL in protections:
-        yield from _protected_by_priority(pod, protections)
+        yield from _priority_objections(pod, protections)
     if not pod.owners:
         if names.BARE in protections:
             yield Objection(names.BARE, "pod does not have any ownerRefs")
@@ -135,7 +135,7 @@ def _protected(pod: ClusterPod, protections: Protections) -> Iterator[Objection]
         yield Objection(names.RESOURCE_CLAIMS, "pod has ResourceClaims and is protected against eviction")
 
 
-def _protected_by_priority(pod: ClusterPod, protections: Protections) -> Iterator[Objection]:
+def _priority_objections(pod: ClusterPod, protections: Protections) -> Iterator[Objection]:
     if pod.priority is None:
         return
     if pod.priority >= names.HIGHEST_USER_PRIORITY:
@@ -150,21 +150,21 @@ def _protected_by_priority(pod: ClusterPod, protections: Protections) -> Iterato
         )
 
 
-def _protected_by_storage(
+def _storage_objections(
     pod: ClusterPod, protections: Protections, surroundings: Surroundings
 ) -> Iterator[Objection]:
     if names.LOCAL_STORAGE in protections and pod.local_storage:
         yield Objection(names.LOCAL_STORAGE, "pod has local storage and is protected against eviction")
     if names.PVC in protections:
         for claim in pod.volume_claims:
-            yield from _protected_by_claim(pod, claim, protections, surroundings)
-    if names.WITHOUT_PDB in protections and not surroundings.headroom.selecting(pod):
+            yield from _claim_objections(pod, claim, protections, surroundings)
+    if names.WITHOUT_PDB in protections and not surroundings.headroom.budgets_of(pod):
         yield Objection(
             names.WITHOUT_PDB, "pod does not have a PodDisruptionBudget and is protected against eviction"
         )
 
 
-def _protected_by_claim(
+def _claim_objections(
     pod: ClusterPod, claim: str, protections: Protections, surroundings: Surroundings
 ) -> Iterator[Objection]:
     if not protections.storage_classes:
@@ -177,7 +177,7 @@ def _protected_by_claim(
         yield Objection(names.PVC, f"pod using protected storage class {storage_class} (PVC {claim})")
 
 
-def _protected_by_selection(pod: ClusterPod, protections: Protections) -> Iterator[Objection]:
+def _selection_objections(pod: ClusterPod, protections: Protections) -> Iterator[Objection]:
     selector = protections.label_selector
     if selector is not None and not selector.matches(pod.labels):
         yield Objection("LabelSelector", "pod labels do not match the labelSelector of the policy")
@@ -186,7 +186,7 @@ def _protected_by_selection(pod: ClusterPod, protections: Protections) -> Iterat
         yield Objection("Namespaces", f"namespace {pod.namespace} is outside the policy")
 
 
-def _protected_by_age_or_number(
+def _age_and_number_objections(
     pod: ClusterPod, protections: Protections, surroundings: Surroundings
 ) -> Iterator[Objection]:
     if protections.min_replicas > 1 and len(pod.owners) == 1:
@@ -194,7 +194,7 @@ def _protected_by_age_or_number(
         if number < protections.min_replicas:
             yield Objection(
                 "MinReplicas",
-                f"owner has {counted(number, 'replica')} which is less than "
+                f"owner has {pluralize(number, 'replica')} which is less than "
                 f"minReplicas of {protections.min_replicas}",
             )
     age = protections.min_pod_age
@@ -202,7 +202,7 @@ def _protected_by_age_or_number(
         yield Objection("MinPodAge", f"pod age is not older than MinPodAge: {age}")
 
 
-def _protected_before_eviction(
+def _pre_eviction_objections(
     pod: ClusterPod, protections: Protections, surroundings: Surroundings, cluster: Cluster | None
 ) -> Iterator[Objection]:
     selector = protections.namespace_label_selector

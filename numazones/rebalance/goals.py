@@ -23,11 +23,11 @@ from numazones.prediction import Kind
 from numazones.resources import CPU, is_memory
 
 Counts = tuple[int, ...]
-_MANY = 256
+_MAX_COUNTED = 256
 
 
 class InvalidGoal(NumazonesError):
-    """A goal that cannot be pursued; the message says what is wrong with it."""
+    """A goal is not valid; the message says what is wrong with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Wanted:
 
     @classmethod
     def shape(cls, name: str, shape: Shape, *, count: int | None = None) -> "Wanted":
-        """Want room for Guaranteed pods of one container that have a shape."""
+        """Return the kind of Guaranteed pods of one container that have a shape."""
         amounts = {resource: str(amount) for resource, amount in shape.resources}
         amounts.setdefault("memory", "1Mi")  # without memory the pod would not be Guaranteed
         body = {
@@ -58,16 +58,16 @@ class Goal(Protocol):
     """What the search asks of a goal."""
 
     def worth(self, node: ClusterNode) -> Counts:
-        """What one node contributes."""
+        """Return what one node contributes."""
 
     def concerns(self, node: str) -> bool:
-        """Whether a node can contribute at all."""
+        """Return whether a node can contribute at all."""
 
     def total(self, counts: Counts) -> int:
         """Turn the sum of all contributions into the number that is to grow; no counts: no nodes."""
 
-    def ceiling(self, node: ClusterNode) -> Counts:
-        """Bound from above, by amounts alone, what one node contributes."""
+    def upper_bound(self, node: ClusterNode) -> Counts:
+        """Return the most that one node could contribute, by amounts alone."""
 
     @property
     def aim(self) -> int | None:
@@ -83,14 +83,14 @@ class FitMore:
     """More pods of some kinds fit."""
 
     wanted: tuple[Wanted, ...]
-    _numbered: tuple[tuple[Pod, ...], ...] = field(init=False, repr=False, compare=False)
+    _copies: tuple[tuple[Pod, ...], ...] = field(init=False, repr=False, compare=False)
     """Per kind, pods that differ in their UID alone, to be admitted one after the other."""
 
     def __post_init__(self) -> None:
         for wanted in self.wanted:
             if wanted.example.admission is None:
                 raise InvalidGoal(f"{wanted.name} cannot be read: {wanted.example.problem}")
-        object.__setattr__(self, "_numbered", tuple(map(_numbered, self.wanted)))
+        object.__setattr__(self, "_copies", tuple(map(_copies, self.wanted)))
 
     @property
     def aim(self) -> int | None:
@@ -104,32 +104,32 @@ class FitMore:
         return None
 
     def total(self, counts: Counts) -> int:
-        """How many fit; of each kind no more count than are wanted."""
+        """Return how many fit, of each kind at most as many as are wanted."""
         return sum(
             number if wanted.count is None else min(number, wanted.count)
             for wanted, number in zip(self.wanted, counts or (0,) * len(self.wanted), strict=True)
         )
 
     def concerns(self, node: str) -> bool:
-        """Every node can."""
+        """Return True: every node can contribute."""
         return bool(node)
 
     def worth(self, node: ClusterNode) -> Counts:
-        """How many of each kind the node would take, each kind for itself."""
+        """Return how many of each kind the node would take, each kind for itself."""
         if not is_known(node):
             return (0,) * len(self.wanted)
         room = None if node.state is None else fragmentation.room(node.state)
         return tuple(
-            _fitting(node, wanted.example, pods, _ceiling(node, wanted.example, room))
-            for wanted, pods in zip(self.wanted, self._numbered, strict=True)
+            _count_that_fits(node, wanted.example, pods, _upper_bound(node, wanted.example, room))
+            for wanted, pods in zip(self.wanted, self._copies, strict=True)
         )
 
-    def ceiling(self, node: ClusterNode) -> Counts:
-        """How many of each kind the node's free resources allow by amount alone."""
+    def upper_bound(self, node: ClusterNode) -> Counts:
+        """Return how many of each kind the node's free resources allow by amount alone."""
         if not is_known(node):
             return (0,) * len(self.wanted)
         room = None if node.state is None else fragmentation.room(node.state)
-        return tuple(_ceiling(node, wanted.example, room) for wanted in self.wanted)
+        return tuple(_upper_bound(node, wanted.example, room) for wanted in self.wanted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,32 +141,32 @@ class Vacate:
 
     @property
     def aim(self) -> int | None:
-        """No pods left."""
+        """Zero: no pods left."""
         return 0
 
     @property
     def gain_per_eviction(self) -> int | None:
-        """One pod less in the way."""
+        """One: each eviction leaves one pod less in the way."""
         return 1
 
     def total(self, counts: Counts) -> int:
-        """Minus the number of pods that are still there."""
+        """Return minus the number of pods that are still there."""
         return sum(counts)
 
     def concerns(self, node: str) -> bool:
-        """The one node."""
+        """Return whether it is the node that is to become free."""
         return node == self.node
 
     def worth(self, node: ClusterNode) -> Counts:
-        """Minus the number of pods that are in the way."""
+        """Return minus the number of pods that are in the way."""
         return (-len(self.occupants(node)),) if node.name == self.node else (0,)
 
-    def ceiling(self, node: ClusterNode) -> Counts:
-        """The same: there is nothing to estimate."""
+    def upper_bound(self, node: ClusterNode) -> Counts:
+        """Return the same as ``worth``: there is nothing to estimate."""
         return self.worth(node)
 
     def occupants(self, node: ClusterNode) -> list[ClusterPod]:
-        """The pods that are in the way: in the zone, or anywhere on the node but those bound to it."""
+        """Return the pods in the way: in the zone, or anywhere on the node but those bound to it."""
         if self.zone is None:
             return [pod for pod in node.pods.values() if not _belongs_to_node(pod)]
         state = node.state
@@ -177,7 +177,7 @@ class Vacate:
         ]
 
 
-def pending(pods: Iterable[ClusterPod]) -> tuple[FitMore, ...]:
+def pending_goals(pods: Iterable[ClusterPod]) -> tuple[FitMore, ...]:
     """Return the goals that make pending pods fit, one per kind, in the order of the scheduler's queue.
 
     Raises:
@@ -196,33 +196,33 @@ def pending(pods: Iterable[ClusterPod]) -> tuple[FitMore, ...]:
 
 
 def measure(goal: Goal, cluster: Cluster) -> int:
-    """Count what a cluster is worth to a goal."""
+    """Return the number that a cluster reaches for a goal."""
     columns = [goal.worth(node) for node in cluster.nodes.values()]
     return goal.total(tuple(map(sum, zip(*columns, strict=True))))
 
 
 def is_known(node: ClusterNode) -> bool:
-    """Whether answers about the node can be relied on."""
-    return node.ready and node.state is not None and not node.approximate
+    """Return whether answers about the node can be relied on."""
+    return node.ready and node.movable
 
 
 def _belongs_to_node(pod: ClusterPod) -> bool:
     return MIRROR in pod.annotations or any(owner.kind in {"DaemonSet", "Node"} for owner in pod.owners)
 
 
-def _numbered(wanted: Wanted) -> tuple[Pod, ...]:
+def _copies(wanted: Wanted) -> tuple[Pod, ...]:
     admission = wanted.example.admission
     if admission is None:
         return ()
-    number = _MANY if wanted.count is None else min(wanted.count, _MANY)
+    number = _MAX_COUNTED if wanted.count is None else min(wanted.count, _MAX_COUNTED)
     return tuple(replace(admission, uid=f"{admission.uid}#{index}") for index in range(number))
 
 
-def _fitting(node: ClusterNode, example: ClusterPod, pods: tuple[Pod, ...], ceiling: int) -> int:
-    if ceiling <= 0 or node.state is None or scheduling.placement_obstacles(example.constraints, node):
+def _count_that_fits(node: ClusterNode, example: ClusterPod, pods: tuple[Pod, ...], most: int) -> int:
+    if most <= 0 or node.state is None or scheduling.placement_obstacles(example.constraints, node):
         return 0
     state = node.state
-    for number, pod in enumerate(pods[:ceiling]):
+    for number, pod in enumerate(pods[:most]):
         try:
             admission = admit(state, pod)
         except NumazonesError:  # the kubelet would get to no verdict: nothing to rely on
@@ -230,11 +230,11 @@ def _fitting(node: ClusterNode, example: ClusterPod, pods: tuple[Pod, ...], ceil
         if not admission.admitted:
             return number
         state = admission.node
-    return min(ceiling, len(pods))
+    return min(most, len(pods))
 
 
-def _ceiling(node: ClusterNode, example: ClusterPod, room: Mapping[str, Mapping[int, int]] | None) -> int:
-    """Bound from above how many fit, by the scheduler's sums and by what zones could give exclusively."""
+def _upper_bound(node: ClusterNode, example: ClusterPod, room: Mapping[str, Mapping[int, int]] | None) -> int:
+    """Return the most that could fit, by the scheduler's sums and by what zones could give exclusively."""
     most = node.pod_slots - node.pod_count
     for resource, amount in example.requests.items():
         if amount > 0:
@@ -242,10 +242,10 @@ def _ceiling(node: ClusterNode, example: ClusterPod, room: Mapping[str, Mapping[
             most = min(most, free // amount)
     if most <= 0 or node.state is None or room is None or example.admission is None:
         return max(most, 0)
-    return max(0, min(most, _by_zones(node.state, example.admission, room)))
+    return max(0, min(most, _upper_bound_of_zones(node.state, example.admission, room)))
 
 
-def _by_zones(state: Node, pod: Pod, room: Mapping[str, Mapping[int, int]]) -> int:
+def _upper_bound_of_zones(state: Node, pod: Pod, room: Mapping[str, Mapping[int, int]]) -> int:
     reading = state.kubelet.reading(pod)
     whole = reading.total
     memory = (whole.memory or ()) if reading.qos is QOSClass.GUARANTEED else ()
@@ -256,7 +256,7 @@ def _by_zones(state: Node, pod: Pod, room: Mapping[str, Mapping[int, int]]) -> i
         if amount > 0 and name in room
     ]
     if not needs or not reading.served or reading.managed:
-        return _MANY
+        return _MAX_COUNTED
     if state.config.topology_manager_policy == SINGLE_NUMA_NODE and len(pod.containers) == 1:
         numas = {numa for zones, _ in needs for numa in zones}
         return sum(min(zones.get(numa, 0) // amount for zones, amount in needs) for numa in numas)

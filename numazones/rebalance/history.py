@@ -1,8 +1,8 @@
-"""What was done before, so that plans do not chase each other.
+"""Moves of earlier plans, so that later ones do not undo or repeat them.
 
-The owner of an evicted pod makes a new one, which may be as attractive to move as the first: so a pair of
-owner and node rests for a while after a move that left or reached it. Owners of a plan that failed do not
-rest, for it brought them nothing; only its very moves are barred for as long, in whatever plan. The history
+The owner of an evicted pod makes a new one, which may be as attractive to move as the first: so pods of
+an owner stay on a node for a cooldown after a move that left or reached it. A plan that failed sets no
+cooldown, as it gained nothing; but its moves are not planned again for as long. The history
 is rebuilt from the recommendations that are still in the API.
 """
 
@@ -26,18 +26,18 @@ class History:
     """Move that was begun → when its plan failed."""
 
     def cooling_until(self, pod: ClusterPod, cooldown: timedelta) -> datetime | None:
-        """When the pod may be moved again; None if nothing like it was moved."""
+        """Return when the pod may be moved again; None if it is in no cooldown."""
         times = [
             self.moved[owner.uid, pod.node] for owner in pod.owners if (owner.uid, pod.node) in self.moved
         ]
         return max(times) + cooldown if times else None
 
-    def barred(self, now: datetime, cooldown: timedelta) -> frozenset[Relocation]:
-        """The moves that are not to be made now, because they were of no use before."""
+    def forbidden_moves(self, now: datetime, cooldown: timedelta) -> frozenset[Relocation]:
+        """Return the moves that are not to be planned now, because plans with them have failed."""
         return frozenset(move for move, failed in self.failed.items() if now < failed + cooldown)
 
     def after_move(self, pod: ClusterPod, node: str, when: datetime) -> "History":
-        """The history with a move of the pod to a node."""
+        """Return the history with a move of the pod to a node."""
         moved = dict(self.moved)
         for owner in pod.owners:
             for place in (pod.node, node):

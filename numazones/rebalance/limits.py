@@ -2,7 +2,7 @@
 
 Total, node and namespace are the descheduler's (``maxNoOfPodsToEvictTotal``, ``…PerNode`` (the node that
 the pod leaves), ``…PerNamespace``), tested in that order and with its result labels. The limit per
-workload is koordinator's: by the number of replicas, unless one is set.
+workload follows from its number of replicas unless a policy sets one.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ NAMESPACE_REACHED = "maximum number of evicted pods per namespace reached"
 WORKLOAD_REACHED = "maximum number of evicted pods per workload reached"
 ONLY_REPLICA = "pod is the only replica of its workload"
 
-# koordinator: up to 3 replicas one at a time, up to 10 two, above them a tenth.
+# Up to 3 replicas one at a time, up to 10 two, above them a tenth.
 _FEW, _SOME = 4, 10
 
 
@@ -37,7 +37,7 @@ class Limits:
     per_workload: int | None = None
     """None: by the number of replicas."""
     single_replicas: bool = False
-    """Whether the only replica of a workload may be evicted (koordinator rejects it for good)."""
+    """Whether the only replica of a workload may be evicted; by default it never is."""
 
     def __post_init__(self) -> None:
         for name in ("total", "per_node", "per_namespace", "per_workload"):
@@ -61,7 +61,7 @@ class Limits:
         )
 
     def of_workload(self, replicas: int) -> int:
-        """How many pods of a workload may be evicted in one plan."""
+        """Return how many pods of a workload may be evicted in one plan."""
         if replicas <= 1:
             return 1 if self.single_replicas else 0
         if self.per_workload is not None:
@@ -70,7 +70,7 @@ class Limits:
 
 
 def default_per_workload(replicas: int) -> int:
-    """Return how many pods of a workload koordinator lets go at a time, replicas permitting."""
+    """Return how many pods of a workload may be evicted at a time, by its number of replicas alone."""
     if replicas > _SOME:
         return replicas // 10
     return min(replicas, 2 if replicas >= _FEW else 1)
@@ -89,7 +89,7 @@ class Tally:
     workloads: Mapping[str, int] = field(default_factory=dict)
 
     def rejection(self, pod: ClusterPod) -> str:
-        """Which limit one more eviction, of this pod, would break: its result label, or empty."""
+        """Return the label of the limit that one more eviction, of this pod, would exceed; empty if none."""
         limits = self.limits
         if limits.total is not None and self.total + 1 > limits.total:
             return TOTAL_REACHED
@@ -106,7 +106,7 @@ class Tally:
         return ""
 
     def after(self, pod: ClusterPod) -> "Tally":
-        """The tally with this pod's eviction planned."""
+        """Return the tally with this pod's eviction planned."""
         workloads = self.workloads
         for owner in pod.owners:
             workloads = _plus_one(workloads, owner.uid)
@@ -122,17 +122,17 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """What limits and budgets still allow in a plan."""
+    """The evictions that limits and budgets still allow in a plan."""
 
     tally: Tally
     headroom: Headroom = field(default_factory=Headroom)
 
     def rejection(self, pod: ClusterPod) -> str:
-        """Why one more eviction, of this pod, is not allowed; empty if it is."""
+        """Say why one more eviction, of this pod, is not allowed; empty if it is."""
         return self.tally.rejection(pod) or self.headroom.rejection(pod)
 
     def after(self, pod: ClusterPod) -> "Allowance":
-        """What is left after the pod's eviction."""
+        """Return what is still allowed after the pod's eviction."""
         return Allowance(self.tally.after(pod), self.headroom.after(pod))
 
 

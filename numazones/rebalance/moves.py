@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from numazones import fragmentation, scheduling
-from numazones.cluster import ClusterNode, ClusterPod
+from numazones.cluster import OTHER_MODEL, ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
 from numazones.kubelet.admission import admit, remove
 from numazones.rebalance.filter import PREFER_NO_EVICTION, eviction_cost, qos_rank
@@ -19,7 +19,7 @@ from numazones.rebalance.history import Relocation
 
 
 class Disruption(NamedTuple):
-    """How much an eviction, or a plan of them, disturbs; compared and added up field by field."""
+    """How much one eviction or several disturb; compared and added up field by field."""
 
     priority: int = 0
     qos: int = 0
@@ -27,17 +27,17 @@ class Disruption(NamedTuple):
     reluctant: int = 0
     """Pods that prefer no eviction."""
     cost: int = 0
-    """Of koordinator's eviction-cost annotations."""
+    """Sum of the eviction costs that annotations give pods."""
 
     @classmethod
     def of(cls, pod: ClusterPod) -> "Disruption":
-        """What evicting a pod disturbs."""
+        """Return what evicting a pod disturbs."""
         return cls(
             pod.priority or 0, qos_rank(pod), int(PREFER_NO_EVICTION in pod.annotations), eviction_cost(pod)
         )
 
     def plus(self, other: "Disruption") -> "Disruption":
-        """Both together."""
+        """Return both together."""
         return Disruption(*map(sum, zip(self, other, strict=True)))
 
 
@@ -110,14 +110,14 @@ class Plan:
 
     @property
     def digest(self) -> str:
-        """Equal for plans that would do the same to the same pods."""
+        """A digest, equal for plans that would do the same to the same pods."""
         text = "\n".join(f"{move.pod.uid} {move.node}" for move in self.moves)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
-    """What became of a pod on a node: the node with it, or why it is not there."""
+class PlacementResult:
+    """A node with one more pod, or why the pod cannot run there."""
 
     node: ClusterNode | None
     rejections: tuple[str, ...] = field(default=())
@@ -150,7 +150,7 @@ def replacement(pod: ClusterPod, templates: Mapping[str, ClusterPod]) -> Cluster
 
 
 def relocation(pod: ClusterPod, node: str) -> Relocation | None:
-    """Return what a move of a pod to a node is remembered by; None for a pod that nobody replaces."""
+    """Return the key under which history keeps a move of a pod; None for a pod that no owner replaces."""
     owner = pod.controller
     return None if owner is None else (owner.uid, pod.node, node)
 
@@ -161,29 +161,30 @@ def evict(node: ClusterNode, pod: ClusterPod) -> ClusterNode:
     return without if node.state is None else without.with_state(remove(node.state, pod.kubelet_uid))
 
 
-def place(node: ClusterNode, pod: ClusterPod) -> Placed:
+def place(node: ClusterNode, pod: ClusterPod) -> PlacementResult:
     """Return the node with the pod, if the scheduler could choose it and the kubelet admits the pod."""
     if not is_known(node) or node.state is None:
-        return Placed(None, (doubt(node),))
+        return PlacementResult(None, (why_not_known(node),))
     if pod.admission is None:
-        return Placed(None, (pod.problem or "the pod cannot be read",))
+        return PlacementResult(None, (pod.problem or "the pod cannot be read",))
     obstacles = scheduling.obstacles(pod.constraints, pod.requests, node)
     if obstacles:
-        return Placed(None, obstacles)
+        return PlacementResult(None, obstacles)
     try:
         admission = admit(node.state, pod.admission)
     except NumazonesError as error:
-        return Placed(None, (str(error),))
+        return PlacementResult(None, (str(error),))
     if not admission.admitted:
-        return Placed(None, (f"{admission.reason}: {admission.message}",))
-    return Placed(node.with_state(admission.node).with_pod(pod.placed(node.name)))
+        return PlacementResult(None, (f"{admission.reason}: {admission.message}",))
+    return PlacementResult(node.with_state(admission.node).with_pod(pod.placed(node.name)))
 
 
-def doubt(node: ClusterNode) -> str:
+def why_not_known(node: ClusterNode) -> str:
     """Say why no pod is moved from or to a node of which ``is_known`` is not true."""
-    if node.policy_state is None or node.unknown is None:
+    why = node.why_no_state
+    if why is None or why.reason != OTHER_MODEL:
         return f"the state of node {node.name} is not known for certain"
-    return f"pods are not moved from or to node {node.name} yet: {node.unknown.message}"
+    return f"pods are not moved from or to node {node.name} yet: {why.message}"
 
 
 def zones_of(node: ClusterNode, pod: ClusterPod) -> tuple[int, ...]:

@@ -20,7 +20,7 @@ from numazones.rebalance.moves import Disruption, Move, Placement, Plan, evict, 
 from numazones.rebalance.policy import Policy
 from numazones.rebalance.proof import Proof, prove
 from numazones.rebalance.search import Breadth, Expired, Found, Search, Step
-from numazones.wording import counted
+from numazones.wording import pluralize
 
 _Item = TypeVar("_Item")
 
@@ -31,7 +31,7 @@ BREADTH = Breadth(nodes=16, destinations=3)
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of planning."""
+    """The result of planning."""
 
     plan: Plan | None
     reason: str = ""
@@ -45,7 +45,7 @@ class Outcome:
 def plan(goal: Goal, situation: Situation, policy: Policy, *, expired: Expired) -> Outcome:
     """Return a proven plan towards a goal, or why there is none.
 
-    ``expired`` is asked again and again whether the time is up; the best plan so far is returned then.
+    ``expired`` says whether the time is up; the best plan so far is returned then.
     """
     return _Planning(goal, situation, policy, expired).outcome()
 
@@ -58,7 +58,7 @@ class _Planning:
         self._expired = expired
         self._movable = candidates(situation, policy)
         surroundings = situation.surroundings
-        self._barred = situation.history.barred(surroundings.now, policy.cooldown)
+        self._forbidden = situation.history.forbidden_moves(surroundings.now, policy.cooldown)
         self._allowance = Allowance(Tally(policy.limits, surroundings.replicas), surroundings.headroom)
 
     def outcome(self) -> Outcome:
@@ -66,29 +66,31 @@ class _Planning:
         before = search.total
         aim = self._goal.aim
         if aim is not None and before >= aim:
-            return self._without("there is nothing to do: the goal is reached", before)
+            return self._no_plan("there is nothing to do: the goal is reached", before)
         steps, minimal = self._steps(search)
         if not steps:
-            return self._without(self._why_nothing(), before)
-        made = self._proven(self._drafted(steps, before, minimal=minimal))
+            return self._no_plan(self._reason_for_no_plan(), before)
+        made = self._prove_with_fewest_affinities(self._draft(steps, before, minimal=minimal))
         if isinstance(made, Proof):
-            return self._without(f"the plan found does not hold: {made.reason}", before)
+            return self._no_plan(f"the plan found does not hold: {made.reason}", before)
         if made.gain < self._policy.min_gain:
-            return self._without(
+            return self._no_plan(
                 f"the best plan gains {made.gain}, less than minGain of {self._policy.min_gain}", before
             )
         return Outcome(made, "", before, len(self._movable))
 
-    def _without(self, reason: str, before: int) -> Outcome:
+    def _no_plan(self, reason: str, before: int) -> Outcome:
         return Outcome(None, reason, before, len(self._movable))
 
-    def _why_nothing(self) -> str:
+    def _reason_for_no_plan(self) -> str:
         if not self._movable:
             return "no pod may be moved"
-        within = counted(self._policy.max_evictions, "eviction")
+        within = pluralize(self._policy.max_evictions, "eviction")
         late = " before time was up" if self._expired() else ""
-        barred = counted(len(self._barred), "move")
-        besides = f" besides {barred} of plans that failed, barred for the cooldown" if self._barred else ""
+        barred = pluralize(len(self._forbidden), "move")
+        besides = (
+            f" besides {barred} of plans that failed, barred for the cooldown" if self._forbidden else ""
+        )
         return f"no plan was found within {within}{besides}{late}"
 
     def _search(self, cluster: Cluster, movable: Sequence[Candidate]) -> Search:
@@ -99,11 +101,11 @@ class _Planning:
             target=self._policy.target,
             expired=self._expired,
             pending=_the_pending_pod(self._goal),
-            barred=self._barred,
+            forbidden=self._forbidden,
         )
 
     def _steps(self, search: Search) -> tuple[list[Step], bool]:
-        """The moves, and whether there are no fewer that bring as much."""
+        """Return the moves, and whether no fewer moves would gain as much."""
         size = len(self._movable) * len(self._situation.cluster.nodes)
         breadth = None if size <= SMALL else BREADTH
         aim, most = self._goal.aim, self._policy.max_evictions
@@ -118,7 +120,7 @@ class _Planning:
         steps: list[Step] = []
         cluster, movable, allowance = self._situation.cluster, self._movable, self._allowance
         minimal = True
-        while len(steps) < most and not self._reached(search):
+        while len(steps) < most and not self._is_reached(search):
             found: Found | None = search.find(
                 search.total + 1, allowance, at_most=most - len(steps), breadth=breadth
             )
@@ -136,12 +138,12 @@ class _Planning:
             search = self._search(cluster, movable)
         return steps, minimal
 
-    def _reached(self, search: Search) -> bool:
+    def _is_reached(self, search: Search) -> bool:
         aim = self._goal.aim
         return aim is not None and search.total >= aim
 
-    def _drafted(self, steps: Iterable[Step], before: int, *, minimal: bool) -> Plan:
-        """The plan with every replacement and every pending pod confined to one node."""
+    def _draft(self, steps: Iterable[Step], before: int, *, minimal: bool) -> Plan:
+        """Return the plan with every replacement and every pending pod confined to one node."""
         cluster = self._situation.cluster
         pods = list(_pending_pods(self._goal))
         moves: list[Move] = []
@@ -151,7 +153,7 @@ class _Planning:
             freed = evict(source, step.candidate.pod)
             cluster = cluster.with_node(freed)
             if step.after_pending:
-                cluster, placements = _placed(pods, cluster, [step.node])
+                cluster, placements = _place_pending(pods, cluster, [step.node])
             target = place(cluster.nodes[step.node], step.candidate.replacement).node
             if target is None:  # cannot be: the search went the same way
                 break
@@ -171,13 +173,13 @@ class _Planning:
         after = self._search(cluster, ()).total
         if pods and not placements:
             likely = [move.pod.node for move in moves] + list(cluster.nodes)
-            _, placements = _placed(pods[:after], cluster, likely)
+            _, placements = _place_pending(pods[:after], cluster, likely)
         if any(move.after_pending for move in moves):
             after = before + 1
         return Plan(tuple(moves), before, after, tuple(placements), minimal)
 
-    def _proven(self, draft: Plan) -> Plan | Proof:
-        """The plan with no more affinities than it needs, or why it does not hold."""
+    def _prove_with_fewest_affinities(self, draft: Plan) -> Plan | Proof:
+        """Return the plan with no more affinities than it needs, or why it does not hold."""
         proof = self._prove(draft)
         if not proof.holds:
             return proof
@@ -196,7 +198,7 @@ class _Planning:
 
 
 def _after(cluster: Cluster, steps: Iterable[Step]) -> Cluster:
-    """The cluster after some steps of a search, which have been seen to work."""
+    """Return the cluster after some steps of a search, which are known to work."""
     for step in steps:
         cluster = cluster.with_node(evict(cluster.nodes[step.candidate.pod.node], step.candidate.pod))
         placed = place(cluster.nodes[step.node], step.candidate.replacement).node
@@ -210,12 +212,12 @@ def _pending_pods(goal: Goal) -> tuple[ClusterPod, ...]:
 
 
 def _the_pending_pod(goal: Goal) -> Candidate | None:
-    """The pending pod, as something to place; None unless the goal is about exactly one."""
+    """Return the pending pod as a candidate to place; None unless the goal is about exactly one."""
     pods = _pending_pods(goal)
     return Candidate(pods[0], pods[0], Disruption(), -1) if len(pods) == 1 else None
 
 
-def _placed(
+def _place_pending(
     pods: Iterable[ClusterPod], cluster: Cluster, names: Iterable[str]
 ) -> tuple[Cluster, list[Placement]]:
     """Place pending pods one after the other, each on the first of the nodes that takes it."""

@@ -1,4 +1,4 @@
-"""A rebalance policy as a value: what may move, how much of it, where to, and when it is worth it."""
+"""A rebalance policy as a value: which pods may move, how many, where to, and for what gain."""
 
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -43,7 +43,7 @@ class Policy:
 
     @property
     def max_evictions(self) -> int:
-        """How many evictions a plan may hold."""
+        """How many evictions a plan may have."""
         return _DEFAULT_EVICTIONS if self.limits.total is None else self.limits.total
 
 

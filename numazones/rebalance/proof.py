@@ -1,4 +1,4 @@
-"""Plays a plan through once more, apart from the search that found it.
+"""Proves a plan by playing it through, independently of the search that found it.
 
 Nothing is taken over from the search: every pod must still be movable, every eviction allowed by budgets
 and limits after the ones before, and every replacement is admitted by the kubelet on every node that the
@@ -62,7 +62,7 @@ class _Play:
         self._goal = goal
         self._situation = situation
         self._policy = policy
-        self._barred = situation.history.barred(situation.surroundings.now, policy.cooldown)
+        self._forbidden = situation.history.forbidden_moves(situation.surroundings.now, policy.cooldown)
         self._base = situation.cluster.nodes
         self._counts: dict[str, Counts] = {}
         self.courses = 0
@@ -119,7 +119,7 @@ class _Play:
             self._move(index + 1, cluster.with_node(placed.node))
 
     def _with_early_pods(self, cluster: Cluster) -> Iterator[Cluster]:
-        """The clusters in which a pod that may come at any time has taken the room before its turn.
+        """Yield the clusters in which pods that may come at any time have taken the room first.
 
         Where a kubelet rejects such a pod, all stays as it was, and the next one comes.
         """
@@ -131,7 +131,7 @@ class _Play:
                         yield cluster.with_node(placed.node)
 
     def _check_replacement(self, move: Move, cluster: Cluster) -> None:
-        """With the pods of the goal placed early, no further eviction follows; this one must be made good."""
+        """Check that the replacement fits even if pods of the goal come early and no eviction follows."""
         for node in self._options(move.replacement, cluster, move.affinity):
             self._check_target(move, node)
             placed = place(node, move.replacement)
@@ -148,7 +148,7 @@ class _Play:
                 f"the replacement of {move.pod.full_name} may be put on node {node.name}, "
                 f"but the policy's target is {self._policy.target}"
             )
-        if relocation(move.pod, node.name) in self._barred:
+        if relocation(move.pod, node.name) in self._forbidden:
             raise Disproved(
                 f"the replacement of {move.pod.full_name} may be put on node {node.name}, but a plan that "
                 f"moved a pod of the same owner from {move.pod.node} to there failed within the cooldown"
@@ -190,11 +190,11 @@ class _Play:
             self._place(index + 1, cluster.with_node(placed.node))
 
     def _check_count(self, cluster: Cluster) -> None:
-        total = self._goal.total(self._summed(cluster))
+        total = self._goal.total(self._counts_of(cluster))
         if total < self._plan.after:
             raise Disproved(f"the goal would count {total}, not {self._plan.after}")
 
-    def _summed(self, cluster: Cluster) -> Counts:
+    def _counts_of(self, cluster: Cluster) -> Counts:
         columns = [
             self._base_worth(name) if self._base[name] is node else self._goal.worth(node)
             for name, node in cluster.nodes.items()

@@ -57,7 +57,7 @@ _KNOWN = frozenset(
 
 
 class InvalidProtections(NumazonesError):
-    """Settings contradict each other or name what is not known; the message names the setting."""
+    """Settings contradict each other or name something unknown; the message names the setting."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Search for the fewest, gentlest moves that bring a goal to a given number.
+"""Searches for the fewest and least disruptive moves that bring a goal to a given number.
 
 Iterative deepening over the number of evictions: whatever is found first is minimal among what was
 searched. Nodes in a state are values, so what follows from a state (its count, the state after an
@@ -9,7 +9,7 @@ What keeps the tree small, without losing plans:
 - a state that more evictions cannot bring to the number is left (bound: every movable pod of as many nodes
   as evictions are left is gone);
 - before the last placement, the number must be reached without the pod: placing takes room, never makes it;
-- a plan that is already dearer than the best one known is not carried on;
+- a plan that already costs more than the best one known is not continued;
 - a state reached before with as many evictions left is not searched again.
 
 Where a cluster is too large for all of that, ``Breadth`` confines what comes before the last eviction to the
@@ -69,10 +69,10 @@ class NodeState:
     """A node in one state, with everything that follows from it remembered."""
 
     __slots__ = (
-        "_ceiling",
         "_evicted",
         "_free_block",
         "_goal",
+        "_upper_bound",
         "_with_replacement",
         "_worth",
         "key",
@@ -84,7 +84,7 @@ class NodeState:
         self.key = key
         self._goal = goal
         self._worth: Counts | None = None
-        self._ceiling: Counts | None = None
+        self._upper_bound: Counts | None = None
         self._free_block: int | None = None
         self._evicted: dict[str, NodeState] = {}
         self._with_replacement: dict[str, NodeState | None] = {}
@@ -97,13 +97,13 @@ class NodeState:
         return self._worth
 
     @property
-    def ceiling(self) -> Counts:
+    def upper_bound(self) -> Counts:
         """What it could contribute at most, by amounts; exact once its worth has been asked for."""
         if self._worth is not None:
             return self._worth
-        if self._ceiling is None:
-            self._ceiling = self._goal.ceiling(self.node)
-        return self._ceiling
+        if self._upper_bound is None:
+            self._upper_bound = self._goal.upper_bound(self.node)
+        return self._upper_bound
 
     @property
     def free_block(self) -> int:
@@ -115,21 +115,21 @@ class NodeState:
         return self._free_block
 
     def without(self, candidate: Candidate) -> "NodeState":
-        """The state after an eviction."""
+        """Return the state after an eviction."""
         uid = candidate.pod.uid
         if uid not in self._evicted:
-            self._evicted[uid] = self._derived(evict(self.node, candidate.pod))
+            self._evicted[uid] = self._with_node(evict(self.node, candidate.pod))
         return self._evicted[uid]
 
     def with_replacement(self, candidate: Candidate) -> "NodeState | None":
-        """The state after the candidate's replacement is placed; None where it cannot be."""
+        """Return the state after the candidate's replacement is placed; None where it cannot be."""
         uid = candidate.pod.uid
         if uid not in self._with_replacement:
             node = place(self.node, candidate.replacement).node
-            self._with_replacement[uid] = None if node is None else self._derived(node)
+            self._with_replacement[uid] = None if node is None else self._with_node(node)
         return self._with_replacement[uid]
 
-    def _derived(self, node: ClusterNode) -> "NodeState":
+    def _with_node(self, node: ClusterNode) -> "NodeState":
         return NodeState(node, self._goal, state_key(node))
 
 
@@ -158,19 +158,19 @@ class View:
     def __getitem__(self, node: str) -> NodeState:
         return self.changed.get(node) or self.base[node]
 
-    def put(self, name: str, state: NodeState) -> "View":
-        """The view with one state in another state."""
+    def with_state(self, name: str, state: NodeState) -> "View":
+        """Return the view with one node in another state."""
         old, new = self[name].worth, state.worth
-        counts = self.counts if old == new else tuple(map(_shifted, self.counts, old, new))
+        counts = self.counts if old == new else tuple(map(_replaced_term, self.counts, old, new))
         return View(self.base, {**self.changed, name: state}, counts)
 
     @property
     def key(self) -> Hashable:
-        """Equal for views in the same state."""
+        """A key that is equal for views in the same state."""
         return frozenset((name, state.key) for name, state in self.changed.items())
 
 
-def _shifted(count: int, old: int, new: int) -> int:
+def _replaced_term(count: int, old: int, new: int) -> int:
     return count - old + new
 
 
@@ -185,7 +185,7 @@ class Search:
         expired: says when time is up.
         pending: the pod that the goal is about, if it is about one; it may be placed before the last
                 replacement.
-        barred: moves that no plan may have.
+        forbidden: moves that no plan may have.
     """
 
     def __init__(
@@ -197,14 +197,14 @@ class Search:
         target: Target,
         expired: Expired,
         pending: Candidate | None = None,
-        barred: Collection[Relocation] = (),
+        forbidden: Collection[Relocation] = (),
     ) -> None:
         self._goal = goal
         self._candidates = candidates
         self._target = target
         self._expired = expired
         self._pending = pending
-        self._barred = barred
+        self._forbidden = forbidden
         base = {name: NodeState(node, goal, state_key(node)) for name, node in cluster.nodes.items()}
         columns = [state.worth for state in base.values()]
         counts = tuple(map(sum, zip(*columns, strict=True)))
@@ -240,12 +240,12 @@ class Search:
         return None
 
     def _fewest(self, want: int) -> int:
-        """How many evictions are needed at least, by what one of them can gain."""
+        """Return how many evictions are needed at least, given what one of them can gain."""
         most = self._goal.gain_per_eviction
         return 1 if most is None else max(1, -(-(want - self.total) // most))
 
     def _best_of(self, depth: int, allowance: Allowance) -> "tuple[_Best | None, bool]":
-        """The best plan of exactly so many evictions, and whether all were tried."""
+        """Return the best plan of exactly so many evictions, and whether all were tried."""
         self._seen, self._best = {}, None
         try:
             self._descend(self._start, (), depth, allowance)
@@ -268,7 +268,7 @@ class Search:
             state = view[name].without(candidate)
             if left > 1 or self._reaches(view, name, state):
                 after = allowance.after(candidate.pod)
-                for step, placed in self._placings(view.put(name, state), candidate, left):
+                for step, placed in self._placements(view.with_state(name, state), candidate, left):
                     if left > 1:
                         self._descend(placed, (*steps, step), left - 1, after)
                     else:
@@ -299,12 +299,12 @@ class Search:
         return left == 1 or self._bound(view, left) >= self._want
 
     def _bound(self, view: View, left: int) -> int:
-        """The most that the goal could reach by so many evictions, placements set aside."""
+        """Return the most that the goal could reach by so many evictions, placements set aside."""
         gains = nlargest(left, (self._emptied_gain(view, name) for name in self._by_node))
         return self._goal.total(view.counts) + sum(gains)
 
     def _emptied_gain(self, view: View, name: str) -> int:
-        """What a node would contribute more if every movable pod left it."""
+        """Return what a node would contribute more if every movable pod left it."""
         state = view[name]
         key = (name, state.key)
         if key not in self._gains:
@@ -317,17 +317,17 @@ class Search:
         return self._gains[key]
 
     def _reaches(self, view: View, name: str, state: NodeState) -> bool:
-        """Whether the number is reached with one state in another state."""
-        most = tuple(map(_shifted, view.counts, view[name].worth, state.ceiling))
+        """Return whether the number is reached with one node in another state."""
+        most = tuple(map(_replaced_term, view.counts, view[name].worth, state.upper_bound))
         return (
             self._goal.total(most) >= self._want
-            and self._goal.total(view.put(name, state).counts) >= self._want
+            and self._goal.total(view.with_state(name, state).counts) >= self._want
         )
 
     # What is searched, and in which order
 
     def _sources(self, view: View, steps: tuple[Step, ...], left: int) -> Sequence[Candidate]:
-        """The pods to evict next, in the order in which they are gladly evicted."""
+        """Return the pods to evict next, in the order in which they are best evicted."""
         if self._goal.gain_per_eviction is not None and (
             self._want - self._goal.total(view.counts) == left * self._goal.gain_per_eviction
         ):
@@ -338,7 +338,7 @@ class Search:
             ]
         if self._breadth is None or (left == 1 and not steps):
             return self._candidates
-        names = [*view.changed, *self._promising(view, self._breadth.nodes)]
+        names = [*view.changed, *self._promising_nodes(view, self._breadth.nodes)]
         listed = [candidate for name in names for candidate in self._by_node.get(name, ())]
         return sorted(listed, key=lambda candidate: candidate.index)
 
@@ -348,21 +348,21 @@ class Search:
             view[name].without(candidate).worth > view[name].worth
         )
 
-    def _promising(self, view: View, number: int) -> list[str]:
-        """The nodes that would gain something if emptied, those with the largest free blocks first."""
+    def _promising_nodes(self, view: View, number: int) -> list[str]:
+        """Return the nodes that would gain something if emptied, those with the largest free blocks first."""
         names = [name for name in self._by_node if name not in view.changed]
         names.sort(key=lambda name: (-view[name].free_block, name))
         gaining = (name for name in names if self._emptied_gain(view, name) > 0)
         return list(islice(gaining, number))
 
-    def _placings(self, view: View, candidate: Candidate, left: int) -> Iterator[tuple[Step, View]]:
-        """Where the replacement fits, and the view then; only what reaches the number if it is the last."""
+    def _placements(self, view: View, candidate: Candidate, left: int) -> Iterator[tuple[Step, View]]:
+        """Yield where the replacement fits, and the view then; the last one must reach the number."""
         tried = 0
         for name in self._nodes_for(view, candidate, left):
             state = view[name].with_replacement(candidate)
             if state is None:
                 continue
-            placed = view.put(name, state)
+            placed = view.with_state(name, state)
             if left == 1 and self._goal.total(placed.counts) < self._want:
                 continue
             yield Step(candidate, name), placed
@@ -370,12 +370,12 @@ class Search:
             if left > 1 and self._breadth is not None and tried == self._breadth.destinations:
                 return
         if left == 1 and not tried:
-            yield from self._placing_after_pending(view, candidate)
+            yield from self._placement_after_pending(view, candidate)
 
-    def _placing_after_pending(self, view: View, candidate: Candidate) -> Iterator[tuple[Step, View]]:
-        """Placed on the node it leaves once the pending pod has taken its state there."""
+    def _placement_after_pending(self, view: View, candidate: Candidate) -> Iterator[tuple[Step, View]]:
+        """Yield the replacement's placement on the node that it leaves, once the pending pod is there."""
         name = candidate.pod.node
-        if self._pending is None or self._target is Target.OTHER or self._is_barred(candidate, name):
+        if self._pending is None or self._target is Target.OTHER or self._is_forbidden(candidate, name):
             return
         taken = view[name].with_replacement(self._pending)
         state = None if taken is None else taken.with_replacement(candidate)
@@ -383,7 +383,7 @@ class Search:
             yield Step(candidate, name, after_pending=True), view
 
     def _nodes_for(self, view: View, candidate: Candidate, left: int) -> Iterator[str]:
-        """Where the replacement may go, the fullest nodes first."""
+        """Yield where the replacement may go, the fullest nodes first."""
         source = candidate.pod.node
         names: Iterable[str] = self._destinations
         if self._target is Target.SAME:
@@ -398,11 +398,13 @@ class Search:
         for name in names:
             if self._expired():
                 raise _TimeIsUp
-            if (name != source or self._target is not Target.OTHER) and not self._is_barred(candidate, name):
+            if (name != source or self._target is not Target.OTHER) and not self._is_forbidden(
+                candidate, name
+            ):
                 yield name
 
-    def _is_barred(self, candidate: Candidate, node: str) -> bool:
-        return bool(self._barred) and relocation(candidate.pod, node) in self._barred
+    def _is_forbidden(self, candidate: Candidate, node: str) -> bool:
+        return bool(self._forbidden) and relocation(candidate.pod, node) in self._forbidden
 
 
 class _Cost(NamedTuple):
@@ -441,7 +443,7 @@ class _Floor:
         self._all = self._others.plus(_cost_of(cheapest[-1])) if cheapest else self._others
 
     def with_one(self, candidate: Candidate) -> _Cost:
-        """The least that it can cost if the candidate is one of them."""
+        """Return the least that it can cost if the candidate is one of them."""
         if candidate.index in self._among_cheapest:
             return self._all
         return self._others.plus(_cost_of(candidate))

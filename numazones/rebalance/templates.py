@@ -16,7 +16,7 @@ from numazones.errors import NumazonesError
 def pod_from_template(owner: Mapping[str, Any], defaults: Defaults) -> ClusterPod:
     """Return the pod that a ReplicaSet, StatefulSet or Job would make.
 
-    A template that asks for nonsense gives a pod that cannot be read, with the problem.
+    A template that is not valid gives a pod that cannot be read, with the problem.
     """
     metadata, template = owner["metadata"], owner["spec"].get("template") or {}
     namespace, spec = metadata["namespace"], template.get("spec") or {}

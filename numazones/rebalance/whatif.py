@@ -1,4 +1,4 @@
-"""What would a policy do to this cluster? The planner, offline.
+"""What a policy would do to a cluster: the planner, offline.
 
 Plans are made one after the other, each on the cluster as the one before leaves it, until
 none is left; nothing is carried out. The same dump and policy give the same answer on every machine, so
@@ -15,7 +15,7 @@ from numazones.rebalance.goals import FitMore, Goal, measure
 from numazones.rebalance.moves import Plan, evict, place
 from numazones.rebalance.planner import plan
 from numazones.rebalance.policy import Policy
-from numazones.wording import counted
+from numazones.wording import pluralize
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +33,11 @@ class Report:
 
     @property
     def evictions(self) -> int:
-        """Of all plans together."""
+        """Evictions of all plans together."""
         return sum(len(made.moves) for made in self.plans)
 
     def to_json(self) -> dict[str, Any]:
-        """Write it for programs."""
+        """Return the report as JSON."""
         return {
             "before": self.before,
             "after": self.after,
@@ -68,13 +68,13 @@ def _plan_to_json(made: Plan) -> dict[str, Any]:
 
 
 class Effort:
-    """Says that time is up after a number of asks: a clock that runs the same everywhere."""
+    """Ends a search after a number of steps, so that its answer is the same on every machine."""
 
     def __init__(self, most: int) -> None:
         self._left = most
 
     def __call__(self) -> bool:
-        """Whether the effort is spent; each ask is one step."""
+        """Count a step; return whether the effort is spent."""
         self._left -= 1
         return self._left < 0
 
@@ -87,22 +87,22 @@ def what_if(
     before, movable = measure(goal, situation.cluster), len(candidates(situation, policy))
     plans: list[Plan] = []
     settled = 0
-    reason = f"after {counted(most_plans, 'plan')} no more were sought"
+    reason = f"after {pluralize(most_plans, 'plan')} no more were sought"
     while len(plans) < most_plans:
         outcome = plan(goal, situation, policy, expired=Effort(effort))
         if outcome.plan is None:
-            reason = f"after {_counted(plans)}, {outcome.reason}" if plans else outcome.reason
+            reason = f"after {_plans_text(plans)}, {outcome.reason}" if plans else outcome.reason
             break
         plans.append(outcome.plan)
-        situation = carried_out(outcome.plan, situation)
+        situation = situation_after(outcome.plan, situation)
         settled += len(outcome.plan.placements)
-        goal = _left_of(goal, outcome.plan)
+        goal = _remaining_goal(goal, outcome.plan)
     after = settled + measure(goal, situation.cluster)
     return Report(before, after, tuple(plans), reason, movable, unmovable)
 
 
 def unmovable_by_rule(situation: Situation, policy: Policy) -> dict[str, int]:
-    """Count the pods that stay where they are, by each rule that speaks against moving them."""
+    """Count the pods that stay where they are, by each rule that keeps them."""
     unmovable: dict[str, int] = {}
     for node in situation.cluster.nodes.values():
         for pod in node.pods.values():
@@ -111,12 +111,12 @@ def unmovable_by_rule(situation: Situation, policy: Policy) -> dict[str, int]:
     return unmovable
 
 
-def _counted(plans: Sequence[Plan]) -> str:
+def _plans_text(plans: Sequence[Plan]) -> str:
     return "this plan" if len(plans) == 1 else f"these {len(plans)} plans"
 
 
-def _left_of(goal: Goal, made: Plan) -> Goal:
-    """The goal without the pending pods that a plan places: they have what they waited for."""
+def _remaining_goal(goal: Goal, made: Plan) -> Goal:
+    """Return the goal without the pending pods that a plan places."""
     if not isinstance(goal, FitMore):
         return goal
     placed = {placement.pod.uid for placement in made.placements}
@@ -128,8 +128,8 @@ def _left_of(goal: Goal, made: Plan) -> Goal:
     return FitMore(tuple(wanted))
 
 
-def carried_out(made: Plan, situation: Situation) -> Situation:
-    """Return the situation after a plan: the pods moved, running again, and resting for the cooldown."""
+def situation_after(made: Plan, situation: Situation) -> Situation:
+    """Return the situation after a plan: the pods moved, running again, and in their cooldown."""
     cluster, history = situation.cluster, situation.history
     for move in made.moves:
         cluster = cluster.with_node(evict(cluster.nodes[move.pod.node], move.pod))

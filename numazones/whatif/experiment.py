@@ -2,7 +2,7 @@
 
 An experiment is data, and each run of it a pure function of the experiment and the run's number: who makes
 which runs, in what order and on how many machines, changes nothing. Of every measure the mean over the runs
-is told with its 95 % interval, of every further variant also the mean of the differences to the first one in
+is given with its 95 % interval, of every further variant also the mean of the differences to the first one in
 the same runs. Intervals are normal ones (mean ± 1.96 standard errors): with fewer than 30 runs they are too
 narrow. What does not vary has an interval of no width.
 """
@@ -17,8 +17,8 @@ from numazones.cluster import ClusterNode, ClusterPod
 from numazones.fragmentation import Shape, fragmentation
 from numazones.kubelet.config import InvalidConfiguration
 from numazones.resources import CPU
-from numazones.whatif.blueprint import Blueprint, started
-from numazones.whatif.draws import Draws
+from numazones.whatif.node_template import NodeTemplate, start_nodes
+from numazones.whatif.random_numbers import RandomNumbers
 from numazones.whatif.settings import Settings
 from numazones.whatif.trial import Outcome, run
 from numazones.whatif.workload import Workload
@@ -29,12 +29,12 @@ _DIGITS = 4
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """Nodes under some settings."""
+    """The nodes under one choice of settings."""
 
     settings: tuple[tuple[str, str], ...]
     """What differs from the nodes as they are, gates that options need included; empty: nothing."""
-    nodes: tuple[Blueprint | ClusterNode, ...]
-    """Those that the kubelet places pods on as blueprints, others without pods."""
+    nodes: tuple[NodeTemplate | ClusterNode, ...]
+    """Those that the kubelet places pods on as templates, others without pods."""
 
     def __str__(self) -> str:
         return " ".join(f"{key}={value}" for key, value in self.settings) or "as it is"
@@ -42,7 +42,7 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """What happens, and under which settings."""
+    """A workload and the settings under which it is run."""
 
     variants: tuple[Variant, ...]
     """The others are compared with the first."""
@@ -63,10 +63,10 @@ class Experiment:
 
 def _nodes(variant: Variant) -> list[ClusterNode]:
     try:
-        kubelets = iter(started(node for node in variant.nodes if isinstance(node, Blueprint)))
+        kubelets = iter(start_nodes(node for node in variant.nodes if isinstance(node, NodeTemplate)))
     except InvalidConfiguration as error:
         raise InvalidConfiguration(f"with {variant}, {error}") from error
-    return [next(kubelets) if isinstance(node, Blueprint) else node for node in variant.nodes]
+    return [next(kubelets) if isinstance(node, NodeTemplate) else node for node in variant.nodes]
 
 
 Run = tuple[Outcome, ...]
@@ -76,22 +76,22 @@ Run = tuple[Outcome, ...]
 def make_runs(experiment: Experiment, numbers: Sequence[int]) -> list[Run]:
     """Make the runs with these numbers, in order."""
     variants = [_nodes(variant) for variant in experiment.variants]
-    return [_run(experiment, variants, Draws(experiment.seed, number)) for number in numbers]
+    return [_run(experiment, variants, RandomNumbers(experiment.seed, number)) for number in numbers]
 
 
-def _run(experiment: Experiment, variants: list[list[ClusterNode]], draws: Draws) -> Run:
-    events = list(experiment.workload.events(draws))
+def _run(experiment: Experiment, variants: list[list[ClusterNode]], random: RandomNumbers) -> Run:
+    events = list(experiment.workload.events(random))
     return tuple(run(nodes, events, shape=experiment.shape) for nodes in variants)
 
 
-def shape_of(pods: Iterable[ClusterPod], nodes: Iterable[Blueprint | ClusterNode]) -> Shape | None:
+def shape_of(pods: Iterable[ClusterPod], nodes: Iterable[NodeTemplate | ClusterNode]) -> Shape | None:
     """Return the shape of the pod with the most CPUs for which an empty node has a NUMA node large enough.
 
     None: none of the pods has exclusive CPUs, or none fits one NUMA node.
     """
-    kubelets = [node for node in nodes if isinstance(node, Blueprint)]
+    kubelets = [node for node in nodes if isinstance(node, NodeTemplate)]
     shapes = {shape for pod in pods if (shape := shape_of_pod(pod)) is not None}
-    empty = [node.state for node in started(kubelets) if node.state is not None]
+    empty = [node.state for node in start_nodes(kubelets) if node.state is not None]
     for shape in sorted(shapes, key=lambda shape: (-shape.cpus, str(shape))):
         if any(fragmentation(state, shape).fitting for state in empty):
             return shape
@@ -140,7 +140,7 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class VariantMeasures:
     """A variant's measures."""
 
     settings: Settings
@@ -159,10 +159,10 @@ class Comparison:
     asked: int
     """Runs that were to be made."""
     shape: Shape | None
-    variants: tuple[Compared, ...]
+    variants: tuple[VariantMeasures, ...]
 
     def document(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
+        """Return the comparison as JSON."""
         return {
             "seed": self.seed,
             "runs": self.runs,
@@ -171,9 +171,9 @@ class Comparison:
             "variants": [
                 {
                     "settings": dict(variant.settings),
-                    "measures": {name: _listed(value) for name, value in variant.measures.items()},
+                    "measures": {name: _estimate_document(value) for name, value in variant.measures.items()},
                     "differences": {
-                        name: {**_listed(value.estimate), "more": value.more, "less": value.less}
+                        name: {**_estimate_document(value.estimate), "more": value.more, "less": value.less}
                         for name, value in variant.differences.items()
                     },
                 }
@@ -182,7 +182,7 @@ class Comparison:
         }
 
 
-def _listed(estimate: Estimate) -> dict[str, float]:
+def _estimate_document(estimate: Estimate) -> dict[str, float]:
     return {"mean": estimate.mean, "low": estimate.low, "high": estimate.high}
 
 
@@ -198,7 +198,7 @@ def compare(experiment: Experiment, runs: Sequence[Run], *, asked: int) -> Compa
     for variant, column in zip(experiment.variants, columns, strict=True):
         measures = {name: Estimate.of([row[name] for row in column]) for name in column[0]}
         differences = {} if column is first else {name: _difference(name, first, column) for name in measures}
-        compared.append(Compared(dict(variant.settings), measures, differences))
+        compared.append(VariantMeasures(dict(variant.settings), measures, differences))
     return Comparison(experiment.seed, len(runs), asked, experiment.shape, tuple(compared))
 
 
@@ -215,7 +215,7 @@ EXCLUSIVE = "exclusive on NUMA node "
 
 
 def _measures(outcome: Outcome, reasons: Iterable[str]) -> Iterator[tuple[str, float]]:
-    """(name, value), in the order in which people want to see them."""
+    """Yield (name, value), in the order in which people want to see them."""
     rejected = dict(outcome.rejected)
     yield "admitted", outcome.admitted
     yield "rejected", outcome.arrived - outcome.admitted

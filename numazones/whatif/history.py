@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from numazones import cpuset
 from numazones.demand import ContainerKind
 from numazones.errors import NumazonesError
-from numazones.kubelet.admission import Admission, admit, all_started, remove
+from numazones.kubelet.admission import Admission, admit, after_start, remove
 from numazones.kubelet.device_manager import Device
 from numazones.kubelet.machine_state import Block
 from numazones.kubelet.node import Node
-from numazones.kubelet.node_admission import NodeAdmission, admit_to_node, requested
+from numazones.kubelet.node_admission import NodeAdmission, admit_to_node, counted_requests
 from numazones.kubelet.node_info import NodeInfo, PodInfo
 
 MemoryBlocks = tuple[tuple[str, tuple[int, ...], int], ...]
@@ -25,7 +25,7 @@ MemoryBlocks = tuple[tuple[str, tuple[int, ...], int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What was seen of an arrival; what was not looked at is None."""
+    """What was observed of an arrival; None for what was not looked at."""
 
     admitted: bool | None
     """None: the kubelet had not decided by the time it was looked at."""
@@ -62,7 +62,7 @@ class Departure:
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """The kubelet started anew: it admits the pods that run once more."""
+    """The kubelet restarted: it admits the running pods again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class Outcome:
 
 
 class Preference:
-    """Stands for the device plugins: prefers the devices that the kubelet took."""
+    """The device plugins' preference: the devices that the kubelet took."""
 
     def __init__(self) -> None:
         self._taken: frozenset[str] = frozenset()
@@ -114,7 +114,7 @@ class Preference:
     def __call__(
         self, _resource: str, available: Sequence[str], _must_include: Sequence[str], _size: int
     ) -> Iterable[str]:
-        """Return what a plugin's GetPreferredAllocation would."""
+        """Return what a plugin's GetPreferredAllocation would return."""
         return [device for device in available if device in self._taken]
 
 
@@ -136,16 +136,16 @@ def replay(
         match operation:
             case Arrival(name, pod, observed):
                 preference.set(observed.devices)
-                outcome, node = _arrive(_offering(node, announced), operation)
+                outcome, node = _arrive(_with_allocatable_devices(node, announced), operation)
                 names[pod.pod.uid] = name
                 if observed.admitted is not None:
                     yield outcome
             case Held(name, pod):
                 names[pod.pod.uid] = name
                 node = replace(node, pods={**node.pods, pod.pod.uid: pod})
-                yield _still_held(node.state, operation)
+                yield _held_outcome(node.state, operation)
             case Departure(uid):
-                node = _without(node, uid)
+                node = _without_pod(node, uid)
             case DeviceHealth(resource, device, healthy):
                 announced[resource] = tuple(
                     Device(item.id, item.numa, healthy) if item.id == device else item
@@ -154,22 +154,22 @@ def replay(
                 node = replace(node, state=node.state.with_devices(announced))
             case Restart():
                 for uid, pod in node.pods.items():
-                    yield _readmitted(node.state, names[uid], pod)
+                    yield _readmission(node.state, names[uid], pod)
 
 
-def _offering(node: NodeInfo, announced: Mapping[str, tuple[Device, ...]]) -> NodeInfo:
-    """The node with as many devices allocatable as are healthy."""
+def _with_allocatable_devices(node: NodeInfo, announced: Mapping[str, tuple[Device, ...]]) -> NodeInfo:
+    """Return the node with as many devices allocatable as are healthy."""
     healthy = {resource: sum(item.healthy for item in items) for resource, items in announced.items()}
     return replace(node, allocatable={**node.allocatable, **healthy})
 
 
-def _without(node: NodeInfo, uid: str) -> NodeInfo:
+def _without_pod(node: NodeInfo, uid: str) -> NodeInfo:
     pods = {other: pod for other, pod in node.pods.items() if other != uid}
     return replace(node, state=remove(node.state, uid), pods=pods)
 
 
 def _arrive(node: NodeInfo, arrival: Arrival) -> tuple[Outcome, NodeInfo]:
-    """The outcome, and the node afterwards."""
+    """Return the outcome, and the node afterwards."""
     seen, info = arrival.observed, arrival.pod
     try:
         said = admit_to_node(node, info)
@@ -180,29 +180,29 @@ def _arrive(node: NodeInfo, arrival: Arrival) -> tuple[Outcome, NodeInfo]:
         differences = list(_shares(said.managers, arrival))
     after = replace(node, state=said.state)
     for uid in said.preempted:
-        after = _without(after, uid)
+        after = _without_pod(after, uid)
     if said.admitted:
-        counted = replace(info, requests=requested(info.pod, node.state.config))
+        counted = replace(info, requests=counted_requests(info.pod, node.state.config))
         after = replace(after, pods={**after.pods, info.pod.uid: counted})
         if seen.admitted is False or arrival.ended:
-            after = _without(after, info.pod.uid)
+            after = _without_pod(after, info.pod.uid)
     return Outcome(arrival.name, tuple(differences)), after
 
 
-def _readmitted(node: Node, name: str, pod: PodInfo) -> Outcome:
-    """After a restart a kubelet admits its pods again from its state files, and nothing changes.
+def _readmission(node: Node, name: str, pod: PodInfo) -> Outcome:
+    """Check that the kubelet admits its pods again after a restart, and that nothing changes.
 
     Whether init containers still ran, or had given their memory back, makes no difference.
     """
     again = admit(node, pod.pod)
     if not again.admitted:
         return Outcome(name, (f"after a restart: observed admitted, model {again.reason}: {again.message}",))
-    changed = again.node.state_key != all_started(node, pod.pod).state_key
+    changed = again.node.state_key != after_start(node, pod.pod).state_key
     return Outcome(name, ("after a restart: the model gives it another share",) if changed else ())
 
 
-def _still_held(node: Node, held: Held) -> Outcome:
-    """Whether the model would let the pod keep what the kubelet says that it holds, as at a restart."""
+def _held_outcome(node: Node, held: Held) -> Outcome:
+    """Check that the model lets the pod keep what the kubelet says that it holds, as at a restart."""
     uid = held.pod.pod.uid
     again = admit(node, held.pod.pod)
     at_restart = ""
@@ -211,12 +211,12 @@ def _still_held(node: Node, held: Held) -> Outcome:
         at_restart = f"{again.reason}: {again.message}"
         outcome = Outcome(held.name)
     else:
-        outcome = _readmitted(node, held.name, held.pod)
+        outcome = _readmission(node, held.name, held.pod)
     cpus, memory = node.cpus.assignments.get(uid, {}), node.memory.assignments.get(uid, {})
     differences = list(outcome.differences)
     known = {name: cpus.get(name, 0) for name in held.cpus}
     if known != dict(held.cpus):
-        differences.append(f"CPUs: observed {_listed(held.cpus)}, in the state {_listed(known)}")
+        differences.append(f"CPUs: observed {_cpus_text(held.cpus)}, in the state {_cpus_text(known)}")
     blocks = {name: _blocks(memory.get(name, ())) for name in held.memory}
     if blocks != dict(held.memory):
         differences.append(f"memory: observed {dict(held.memory)}, in the state {blocks}")
@@ -262,7 +262,7 @@ def _shares(admission: Admission, arrival: Arrival) -> Iterator[str]:
             if name in (seen.memory or {})
         }
     if seen.cpus is not None and dict(seen.cpus) != dict(cpus):
-        yield f"CPUs: observed {_listed(seen.cpus)}, model {_listed(cpus)}"
+        yield f"CPUs: observed {_cpus_text(seen.cpus)}, model {_cpus_text(cpus)}"
     if seen.memory is not None and dict(seen.memory) != memory:
         yield f"memory: observed {dict(seen.memory)}, model {memory}"
     if seen.default_cpus is not None and not arrival.ended and seen.default_cpus != node.cpus.default:
@@ -275,5 +275,5 @@ def _shares(admission: Admission, arrival: Arrival) -> Iterator[str]:
         yield f"devices: observed {sorted(seen.devices)}, model {sorted(given)}"
 
 
-def _listed(cpus: Mapping[str, int]) -> str:
+def _cpus_text(cpus: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {cpuset.format(members)}" for name, members in sorted(cpus.items())) or "none"

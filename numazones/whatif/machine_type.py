@@ -15,11 +15,11 @@ from numazones.machine import Machine
 from numazones.machines import Shape, build
 from numazones.quantity import Quantity
 from numazones.resources import CPU, MEMORY
-from numazones.whatif.blueprint import Blueprint, memory_left
+from numazones.whatif.node_template import NodeTemplate, allocatable_memory
 
 _DEFAULTS = {"sockets": 1, "numa": 1, "threads": 2}
 _COUNTS = (*_DEFAULTS, "cores")
-_MOST_CPUS = 4096
+_MAX_CPUS = 4096
 _MILLI = 1000
 _POD_SLOTS = 110
 _RESERVED_MEMORY = "1Gi"
@@ -29,7 +29,7 @@ class InvalidMachineType(NumazonesError):
     """A text describes no machine; the message quotes what is wrong with it."""
 
 
-def blueprint(text: str, *, name: str) -> Blueprint:
+def node_template(text: str, *, name: str) -> NodeTemplate:
     """Return a node of the machine type.
 
     Its kubelet has static CPU and memory managers and the policy single-numa-node, and keeps the first core
@@ -51,14 +51,14 @@ def blueprint(text: str, *, name: str) -> Blueprint:
         }
     )
     free = machine.all_cpus & ~first_core(machine)
-    amounts = {CPU: _MILLI * free.bit_count(), **memory_left(machine, config)}
+    amounts = {CPU: _MILLI * free.bit_count(), **allocatable_memory(machine, config)}
     counts = {resource: len(items) for resource, items in devices.items()}
     node = ClusterNode(name, allocatable={**amounts, **counts}, pod_slots=_POD_SLOTS)
-    return Blueprint(node, machine, config, devices)
+    return NodeTemplate(node, machine, config, devices)
 
 
 def first_core(machine: Machine) -> int:
-    """Return the CPUs of the core that has the lowest of them."""
+    """Return the CPUs of the core that has the lowest CPU."""
     return min(machine.cpus_of_core.values(), key=lambda cpus: cpus & -cpus)
 
 
@@ -82,12 +82,14 @@ def parse(text: str) -> tuple[Machine, Mapping[str, tuple[Device, ...]]]:
         elif "/" in resource and (not numa or numa.isdecimal()):
             wanted.setdefault(resource, []).append((int(numa) if numa else None, _count(text, part, amount)))
         else:
-            raise _wrong(text, f"{part!r} is unknown; known are {', '.join((*_COUNTS, MEMORY))} and devices")
+            raise _invalid(
+                text, f"{part!r} is unknown; known are {', '.join((*_COUNTS, MEMORY))} and devices"
+            )
     machine = _machine(text, counts, memory)
     return machine, {resource: _devices(text, items, counts["numa"]) for resource, items in wanted.items()}
 
 
-def _wrong(text: str, why: str) -> InvalidMachineType:
+def _invalid(text: str, why: str) -> InvalidMachineType:
     return InvalidMachineType(
         f"{text!r} is no machine: {why}; write for example sockets=2,numa=4,cores=64,threads=2,memory=512Gi"
     )
@@ -97,24 +99,24 @@ def _amount(text: str, part: str, value: str) -> Quantity:
     try:
         return quantity.parse(value)
     except quantity.InvalidQuantity as error:
-        raise _wrong(text, f"{part!r} has no amount") from error
+        raise _invalid(text, f"{part!r} has no amount") from error
 
 
 def _count(text: str, part: str, amount: Quantity) -> int:
     number = amount.as_int()
     if number is None or number < 1:
-        raise _wrong(text, f"{part!r} is no count")
+        raise _invalid(text, f"{part!r} is no count")
     return number
 
 
 def _machine(text: str, counts: Mapping[str, int], memory: int) -> Machine:
     if "cores" not in counts or memory <= 0:
-        raise _wrong(text, "it needs cores and memory")
+        raise _invalid(text, "it needs cores and memory")
     sockets, numas, cores = counts["sockets"], counts["numa"], counts["cores"]
     if numas % sockets or cores % numas:
-        raise _wrong(text, f"{cores} cores and {numas} NUMA nodes are not even parts of {sockets} sockets")
-    if cores * counts["threads"] > _MOST_CPUS:
-        raise _wrong(text, f"it has more than {_MOST_CPUS} CPUs")
+        raise _invalid(text, f"{cores} cores and {numas} NUMA nodes are not even parts of {sockets} sockets")
+    if cores * counts["threads"] > _MAX_CPUS:
+        raise _invalid(text, f"it has more than {_MAX_CPUS} CPUs")
     return build(
         Shape(
             sockets=sockets,
@@ -131,7 +133,7 @@ def _devices(text: str, wanted: list[tuple[int | None, int]], numas: int) -> tup
     devices = []
     for numa, count in wanted:
         if numa is not None and numa >= numas:
-            raise _wrong(text, f"there is no NUMA node {numa}")
+            raise _invalid(text, f"there is no NUMA node {numa}")
         for index in range(count):
             near = index * numas // count if numa is None else numa
             devices.append(Device(f"numa{near}-{index}", (near,)))

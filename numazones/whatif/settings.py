@@ -1,8 +1,8 @@
 """Kubelet settings as people write them, ``topologyManagerScope=pod``, and what they make of a kubelet.
 
-Keys are fields of KubeletConfiguration, those of maps after a dot. Whether a kubelet would start with the
-values is for its own validation to say, when it is started; only keys that have no say in admission are
-refused here. An option that hides behind an alpha or beta gate takes the gate along, unless it is set too.
+Keys are fields of KubeletConfiguration, those of maps after a dot. The kubelet's own validation says whether
+it would start with the values; only keys that have no effect on admission are rejected here. An option behind
+an alpha or beta gate turns the gate on, unless that is set too.
 """
 
 from collections.abc import Iterable, Mapping
@@ -50,14 +50,14 @@ _FORMS = (*_TEXTS, *(f"{name}.OPTION" for name in _OPTIONS), f"{_GATES}.GATE", f
 
 
 class InvalidSetting(NumazonesError):
-    """A setting that has no say in admission, or that cannot be read; the message names the field."""
+    """A setting has no effect on admission, or cannot be read; the message names the field."""
 
 
 def parse(texts: Iterable[str]) -> dict[str, str]:
-    """Read ``KEY=VALUE`` texts; of a key that comes twice the last one counts.
+    """Read ``KEY=VALUE`` texts; of a key given twice the last value counts.
 
     Raises:
-        InvalidSetting: a text is not in this form, or its key is none.
+        InvalidSetting: a text is not in this form, or its key is unknown.
     """
     settings: dict[str, str] = {}
     for text in texts:
@@ -97,7 +97,7 @@ def _boolean(key: str, value: str) -> bool:
 
 
 def _reservation(key: str, value: str) -> tuple[int, str, quantity.Quantity]:
-    """(NUMA id, type, amount)."""
+    """Return (NUMA id, type, amount)."""
     numa, _, kind = key.partition(".")[2].partition(".")
     if not numa.isdecimal() or not kind:
         raise InvalidSetting(f"{key}: write {RESERVED_MEMORY}.0.memory=1Gi for NUMA node 0")
@@ -107,8 +107,8 @@ def _reservation(key: str, value: str) -> tuple[int, str, quantity.Quantity]:
         raise InvalidSetting(f"{key}: {error}") from error
 
 
-def applied(config: KubeletConfiguration, settings: Settings) -> KubeletConfiguration:
-    """Return the configuration with settings changed; an empty value takes an option away.
+def apply(config: KubeletConfiguration, settings: Settings) -> KubeletConfiguration:
+    """Return the configuration with settings changed; an empty value removes an option.
 
     Raises:
         InvalidSetting: as ``parse``.
@@ -142,7 +142,7 @@ def applied(config: KubeletConfiguration, settings: Settings) -> KubeletConfigur
 
 
 def with_needed_gates(config: KubeletConfiguration, settings: Settings) -> dict[str, str]:
-    """Return the settings, and the gates that their options need and that they leave open."""
+    """Return the settings with the gates that their options need and that they don't set."""
     needed = _needed_gates(config, settings)
     return {**settings, **{f"{_GATES}.{gate}": "true" for gate in sorted(needed)}}
 

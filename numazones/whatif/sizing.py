@@ -2,8 +2,8 @@
 
 By simulation, first fit decreasing: pods come by the largest share of an empty machine that they ask of any
 resource, larger first; each goes to the first machine whose scheduler's filters and whose kubelet take it,
-and where none does, a machine is added. The number that this gives is one that works. How far it may be from
-the fewest is told by a bound from below: sums of what is asked, and pods of which no two fit one NUMA node.
+and where none does, a machine is added. The number found is sufficient. How far it may be from
+the fewest is shown by a bound from below: sums of what is asked, and pods of which no two fit one NUMA node.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,9 +19,9 @@ from numazones.kubelet.explanation import explain
 from numazones.machine import Machine
 from numazones.prediction import beside
 from numazones.resources import CPU
-from numazones.whatif.blueprint import Blueprint, started
-from numazones.whatif.draws import Draws
 from numazones.whatif.experiment import shape_of_pod
+from numazones.whatif.node_template import NodeTemplate, start_nodes
+from numazones.whatif.random_numbers import RandomNumbers
 from numazones.whatif.settings import Settings
 from numazones.whatif.trial import Outcome, run
 from numazones.whatif.workload import Group
@@ -31,7 +31,7 @@ _MILLI = 1000
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """What one choice of settings comes to."""
+    """The machines that pods need under one choice of settings."""
 
     settings: Settings
     machines: int
@@ -45,34 +45,34 @@ class Size:
     """Why there is none: a pod that not even an empty machine takes; the figures are then of no pods."""
 
 
-def size(machine: Blueprint, groups: Sequence[Group], settings: Settings) -> Size:
+def size(machine: NodeTemplate, groups: Sequence[Group], settings: Settings) -> Size:
     """Say how many machines hold all pods under some settings.
 
     Raises:
         InvalidConfiguration: the kubelet would not start; the message is its own.
     """
-    (empty,) = started([machine.with_settings(settings)])
+    (empty,) = start_nodes([machine.with_settings(settings)])
     ordered = sorted(groups, key=lambda group: -_share(group.largest, empty))
     shapes = [shape for group in groups if (shape := shape_of_pod(group.largest)) is not None]
     smallest = min(shapes, key=lambda shape: shape.cpus, default=None)
     for group in ordered:
-        why = _misfit(group.largest, empty)
+        why = _why_not(group.largest, empty)
         if why:
             return Size(settings, 0, 0, run([], []), 0, f"{group}: {why}")
     placed, machines = _first_fit(empty, ordered)
     outcome = run([replace(empty, name=name) for name in machines], placed, shape=smallest)
     requested = sum(pod.requests[CPU] for pod in placed)
     left = (len(machines) * empty.allocatable[CPU] - requested) // _MILLI
-    return Size(settings, len(machines), _at_least(empty, groups), outcome, left)
+    return Size(settings, len(machines), _lower_bound(empty, groups), outcome, left)
 
 
 def _share(pod: ClusterPod, empty: ClusterNode) -> float:
-    """The largest share of an empty machine that a pod asks of any resource."""
+    """Return the largest share of an empty machine that a pod asks of any resource."""
     return max(amount / max(empty.allocatable.get(name, 0), 1) for name, amount in pod.requests.items())
 
 
-def _misfit(pod: ClusterPod, empty: ClusterNode) -> str:
-    """Why not even an empty machine takes a pod; empty if it does."""
+def _why_not(pod: ClusterPod, empty: ClusterNode) -> str:
+    """Say why not even an empty machine takes a pod; empty if it does."""
     obstacles = scheduling.obstacles(pod.constraints, pod.requests, empty)
     if obstacles:
         return obstacles[0]
@@ -87,23 +87,23 @@ def _misfit(pod: ClusterPod, empty: ClusterNode) -> str:
 
 
 def _first_fit(empty: ClusterNode, groups: Iterable[Group]) -> tuple[list[ClusterPod], list[str]]:
-    """The pods, each bound to its machine, and the machines' names."""
+    """Return the pods, each bound to its machine, and the machines' names."""
     machines: list[ClusterNode] = []
     placed: list[ClusterPod] = []
     for group in groups:
         first = 0  # nobody leaves: what has rejected a pod of the group would reject the next one too
-        for pod in group.pods(Draws(0, 0), len(placed)):
-            while (taken := _taken(pod, machines, first, empty)) is None:
+        for pod in group.pods(RandomNumbers(0, 0), len(placed)):
+            while (taken := _machine_with(pod, machines, first, empty)) is None:
                 first += 1
             machines[first : first + 1] = [taken]
             placed.append(pod.placed(taken.name))
     return placed, [machine.name for machine in machines]
 
 
-def _taken(
+def _machine_with(
     pod: ClusterPod, machines: Sequence[ClusterNode], index: int, empty: ClusterNode
 ) -> ClusterNode | None:
-    """A machine with the pod, a new one behind the last; None where it does not take the pod."""
+    """Return a machine with the pod, a new one after the last; None where it does not take the pod."""
     if index == len(machines):
         return beside(pod, replace(empty, name=f"machine-{index + 1}"))
     if scheduling.obstacles(pod.constraints, pod.requests, machines[index]):
@@ -111,7 +111,7 @@ def _taken(
     return beside(pod, machines[index])
 
 
-def _at_least(empty: ClusterNode, groups: Sequence[Group]) -> int:
+def _lower_bound(empty: ClusterNode, groups: Sequence[Group]) -> int:
     """Bound the number of machines from below."""
     asked: dict[str, int] = {}
     for group in groups:
@@ -119,11 +119,11 @@ def _at_least(empty: ClusterNode, groups: Sequence[Group]) -> int:
             asked[name] = asked.get(name, 0) + group.count * amount
     by_sums = [-(-amount // empty.allocatable[name]) for name, amount in asked.items() if amount]
     by_slots = -(-sum(group.count for group in groups) // empty.pod_slots)
-    return max(*by_sums, by_slots, *_alone(empty, groups))
+    return max(*by_sums, by_slots, *_machines_for_large_pods(empty, groups))
 
 
-def _alone(empty: ClusterNode, groups: Sequence[Group]) -> list[int]:
-    """Machines needed by aligned pods of which no two fit one NUMA node, by resource and size."""
+def _machines_for_large_pods(empty: ClusterNode, groups: Sequence[Group]) -> list[int]:
+    """Return how many machines pods need of which no two fit one NUMA node, by resource and size."""
     state = empty.state
     if state is None or state.config.topology_manager_policy not in {SINGLE_NUMA_NODE, RESTRICTED}:
         return []
@@ -146,7 +146,7 @@ POLICIES = ("single-numa-node", "restricted", "best-effort", "none")
 """Strictest first: what promises more is preferred where it costs nothing."""
 
 
-def choices(machine: Blueprint, reserved: int) -> list[Settings]:
+def choices(machine: NodeTemplate, reserved: int) -> list[Settings]:
     """Return the settings worth comparing: every policy, the reserved CPUs in one place or spread.
 
     ``reserved`` CPUs are whole cores as far as it goes: those with the lowest CPUs of the first NUMA node, or

@@ -3,28 +3,27 @@
 A pod goes to the node that it names. For one that names none a scheduler chooses: of the nodes that pass
 its filters (``numazones.scheduling``) the one with the largest share of CPU and memory not yet requested, as
 NodeResourcesFit scores by default (LeastAllocated); ties go to the node that comes first. Its other scores
-are left out. On Koordinator's nodes the scheduler is Koordinator's, which also filters by what it can place
-on their NUMA nodes, so that no pod is rejected there that another node would take. Every pod is tried once:
-what is rejected is counted, and gone.
+are left out. On nodes of a placement model whose scheduler decides, that one filters as well by what it can
+place on their NUMA nodes, so that no pod is rejected there that another node would take. Every pod is tried
+once: what is rejected is counted, and gone.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from numazones import cpuset, fragmentation, placement, scheduling
+from numazones import cpuset, scheduling
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.cpuset import CPUSet
 from numazones.errors import NumazonesError
 from numazones.fragmentation import Shape
-from numazones.kubelet.admission import ContainerAllocation, admit, remove
+from numazones.kubelet.admission import admit
 from numazones.kubelet.config import SINGLE_NUMA_NODE
 from numazones.kubelet.node import Node
-from numazones.kubelet.node_admission import admit_to_node
 from numazones.kubelet.node_info import NodeInfo
+from numazones.placement import Placement
 from numazones.pod import Pod
 from numazones.resources import CPU, MEMORY
 from numazones.whatif.workload import Event, Leaving
-from numazones_koordinator.node import Node as KoordinatorNode
 
 UNSCHEDULABLE = "Unschedulable"
 """Reason of a pod for which the scheduler finds no node."""
@@ -80,26 +79,32 @@ def run(nodes: Iterable[ClusterNode], events: Iterable[Event], *, shape: Shape |
 class _Host:
     """A node as it changes."""
 
-    def __init__(self, node: ClusterNode) -> None:
+    def __init__(self, node: ClusterNode, placement: Placement) -> None:
         self.node = node
-        self.numas = _numas_of(node)
+        self.placement = placement
+        self.numas = {numa: cpus for numa, cpus in placement.cpus_of_numa.items() if cpus}
         self.infos = {pod.kubelet_uid: pod.info for pod in node.pods.values()}
         self.cpus: dict[str, CPUSet] = {}
         """Uid → exclusive CPUs, of the pods that arrived."""
-        self.info = None if node.state is None else node.info(node.state, beside="")
+        self._info: NodeInfo | None = None
+
+    def info(self, state: Node) -> NodeInfo:
+        """Put what is around a kubelet's state beside it: of that, only the pods change in a run."""
+        if self._info is None:
+            self._info = self.node.info(state, beside="")
+        return replace(self._info, state=state, pods=self.infos)
 
     def add(self, pod: ClusterPod, cpus: CPUSet) -> None:
+        """Count a pod that was admitted."""
         self.node = self.node.with_pod(replace(pod, node=self.node.name))
         self.infos = {**self.infos, pod.kubelet_uid: pod.info}
         self.cpus[pod.kubelet_uid] = cpus
 
     def drop(self, pod: ClusterPod) -> None:
-        node, uid = self.node.without_pod(pod.uid), pod.kubelet_uid
-        if node.state is not None:
-            node = replace(node, state=remove(node.state, uid))
-        elif node.policy_state is not None:
-            node = replace(node, policy_state=placement.remove(node.policy_state, uid))
-        self.node = node
+        """Let a pod go."""
+        uid = pod.kubelet_uid
+        self.node = self.node.without_pod(pod.uid)
+        self.placement = self.placement.remove(uid)
         self.infos = {other: info for other, info in self.infos.items() if other != uid}
         del self.cpus[uid]
 
@@ -108,7 +113,7 @@ class _Trial:
     """A run in progress."""
 
     def __init__(self, nodes: Iterable[ClusterNode]) -> None:
-        self._hosts = {node.name: _Host(node) for node in nodes}
+        self._hosts = {node.name: _Host(node, node.known) for node in nodes if node.known is not None}
         self._placed: dict[str, tuple[ClusterPod, _Host]] = {}
         self._arrived = self._admitted = self._crossing = self._lopsided = 0
         self._rejected: dict[str, int] = {}
@@ -137,13 +142,9 @@ class _Trial:
         if host is None:
             return UNSCHEDULABLE
         try:
-            if host.node.policy_state is not None:
-                return self._ask_policy(host, pod, host.node.policy_state, pod.admission)
-            if host.info is not None and host.node.state is not None:
-                return self._ask_kubelet(host, pod, host.info, host.node.state)
+            return self._ask(host, pod)
         except NumazonesError:
             return UNDECIDED
-        return UNDECIDED
 
     def _scheduled(self, pod: ClusterPod) -> _Host | None:
         best, highest = None, -1
@@ -154,29 +155,20 @@ class _Trial:
                     best, highest = host, score
         return best
 
-    def _ask_kubelet(self, host: _Host, pod: ClusterPod, info: NodeInfo, state: Node) -> str:
-        said = admit_to_node(replace(info, state=state, pods=host.infos), pod.info)
-        host.node = replace(host.node, state=said.state)
+    def _ask(self, host: _Host, pod: ClusterPod) -> str:
+        """Why whoever decides on the node rejects a pod; empty, and the pod is placed, if it does not."""
+        if host.placement.kubelet is None:
+            # Who else places pods leaves the sums to the scheduler's own filters.
+            lacking = scheduling.resource_obstacles(pod.requests, host.node)
+            if lacking:
+                return lacking[0]
+        said = host.placement.admit_bound(pod.info, host.info)
+        host.placement = said.placement
         for uid in said.preempted:
             self.leave(uid)
         if not said.admitted:
             return said.reason
-        shares = {} if said.managers is None else said.managers.containers
-        cpus = cpuset.union(said.state.cpus.assignments.get(pod.kubelet_uid, {}).values())
-        self._take(host, pod, cpus, crosses=any(_crosses(share, host.numas) for share in shares.values()))
-        return ""
-
-    def _ask_policy(self, host: _Host, pod: ClusterPod, state: placement.PolicyNode, asked: Pod) -> str:
-        # Who places pods by other models leaves the sums to the scheduler's own filters.
-        lacking = scheduling.resource_obstacles(pod.requests, host.node)
-        if lacking:
-            return lacking[0]
-        admission = placement.admit(state, asked)
-        if not admission.admitted:
-            return admission.reason
-        host.node = replace(host.node, policy_state=admission.node)
-        cpus = placement.exclusive(admission)
-        self._take(host, pod, cpus, crosses=len(placement.zones_of(admission)) > 1)
+        self._take(host, pod, said.exclusive, crosses=said.spans)
         return ""
 
     def _take(self, host: _Host, pod: ClusterPod, cpus: CPUSet, *, crosses: bool) -> None:
@@ -197,9 +189,10 @@ class _Trial:
             for numa, count in held.items():
                 exclusive[numa] = exclusive.get(numa, 0) + count
             spread += max(held.values(), default=0) - min(held.values(), default=0)
-            free += _free(host.node)
+            free += host.placement.free_cpus
             if shape is not None and stranded is not None:
-                stranded += _stranded(host.node, shape)
+                found = host.placement.fragmentation(shape)
+                stranded += found.free - found.usable
             largest = max(largest, _largest(host, above=largest))
         return Outcome(
             arrived=self._arrived,
@@ -216,11 +209,10 @@ class _Trial:
 
 
 def _filters(host: _Host, pod: ClusterPod) -> bool:
-    """Whether the node passes what Koordinator's scheduler filters by beyond the default one's filters."""
-    state = host.node.policy_state
-    if pod.admission is None or not isinstance(state, KoordinatorNode):
+    """Whether the node passes what a placement model's scheduler filters by beyond the default filters."""
+    if pod.admission is None or not host.placement.filtered_by_scheduler:
         return True
-    return placement.admit(state, pod.admission).admitted
+    return host.placement.admit(pod.admission).admitted
 
 
 def _least_allocated(node: ClusterNode, pod: ClusterPod) -> int:
@@ -233,63 +225,23 @@ def _least_allocated(node: ClusterNode, pod: ClusterPod) -> int:
     return sum(shares) // len(shares) if shares else 0
 
 
-def _numas_of(node: ClusterNode) -> Mapping[int, CPUSet]:
-    """NUMA id → CPUs, for NUMA nodes that have any."""
-    found: Mapping[int, CPUSet] = {}
-    if node.state is not None:
-        found = node.state.machine.cpus_of_numa
-    elif node.policy_state is not None:
-        found = placement.cpus_of_numa(node.policy_state)
-    return {numa: cpus for numa, cpus in found.items() if cpus}
-
-
 def _counts(cpus: CPUSet, numas: Mapping[int, CPUSet]) -> dict[int, int]:
     return {numa: (cpus & members).bit_count() for numa, members in numas.items()}
 
 
-def _crosses(share: ContainerAllocation, numas: Mapping[int, CPUSet]) -> bool:
-    """Whether a container's CPUs, memory and devices are on several NUMA nodes."""
-    mask = cpuset.of(numa for numa, members in numas.items() if members & share.cpus)
-    mask |= cpuset.union(block.affinity for block in share.memory)
-    for near in share.device_numas.values():
-        mask |= cpuset.of(numa for numa in near if numa >= 0)
-    return mask.bit_count() > 1
-
-
-def _free(node: ClusterNode) -> int:
-    """CPUs that could still be given exclusively."""
-    if node.state is not None:
-        return sum(fragmentation.room(node.state).get(CPU, {}).values())
-    if node.policy_state is not None:
-        return sum(amount // _MILLI for amount in placement.room(node.policy_state).get(CPU, {}).values())
-    return 0
-
-
-def _stranded(node: ClusterNode, shape: Shape) -> int:
-    """CPUs free for exclusive use that no further pod of the shape would use."""
-    if node.state is not None:
-        found = fragmentation.fragmentation(node.state, shape)
-        return found.free - found.usable
-    if node.policy_state is None:
-        return 0
-    room = placement.room(node.policy_state)
-    cpus = {numa: amount // _MILLI for numa, amount in room.get(CPU, {}).items()}
-    return sum(cpus.values()) - fragmentation.fitting_in(room, cpus, shape) * shape.cpus
-
-
 def _largest(host: _Host, *, above: int) -> int:
     """CPUs of the largest pod that the node would admit; 0 if that is no more than ``above``."""
-    node = host.node
+    node, placement = host.node, host.placement
     unrequested = (node.allocatable.get(CPU, 0) - node.requested.get(CPU, 0)) // _MILLI
-    if node.policy_state is not None:
-        largest = min(unrequested, placement.largest_free_block(node.policy_state))
-        return largest if largest > above else 0
-    state = node.state
-    if state is None or not state.kubelet.cpus.static:
+    most = min(unrequested, placement.largest_free_block)
+    state = placement.kubelet
+    if state is None:
+        return most if most > above else 0
+    if not state.kubelet.cpus.static:
         return 0
-    one_numa = state.config.topology_manager_policy == SINGLE_NUMA_NODE
-    most = fragmentation.largest_free_block(state) if one_numa else _free(node)
-    for count in range(min(most, unrequested), above, -1):
+    if state.config.topology_manager_policy != SINGLE_NUMA_NODE:
+        most = min(unrequested, placement.free_cpus)
+    for count in range(most, above, -1):
         try:
             if admit(state, _probe(count)).admitted:
                 return count

@@ -15,7 +15,7 @@ from numazones import quantity
 from numazones.cluster import ClusterPod
 from numazones.errors import NumazonesError
 from numazones.resources import CPU, MEMORY
-from numazones.whatif.draws import Draws
+from numazones.whatif.random_numbers import RandomNumbers
 
 _LITTLE_MEMORY = "1Mi"  # without memory a pod would not be Guaranteed
 _GROUP = re.compile(r"(?P<count>[1-9][0-9]{0,6})x(?P<amounts>.+)", re.DOTALL)
@@ -23,12 +23,12 @@ _RANGE = re.compile(r"([0-9]+)-([0-9]+)")
 
 
 class InvalidGroup(NumazonesError):
-    """A text describes no group of pods; the message quotes it."""
+    """A text does not describe a group of pods; the message quotes it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
-    """A pod ends."""
+    """A pod leaves."""
 
     uid: str
 
@@ -40,7 +40,7 @@ Event = ClusterPod | Leaving
 class Workload(Protocol):
     """What happens in each run."""
 
-    def events(self, draws: Draws) -> Iterator[Event]:
+    def events(self, random: RandomNumbers) -> Iterator[Event]:
         """Yield what happens in one run, in order."""
 
 
@@ -50,7 +50,7 @@ class History:
 
     recorded: tuple[Event, ...]
 
-    def events(self, _draws: Draws) -> Iterator[Event]:
+    def events(self, _random: RandomNumbers) -> Iterator[Event]:
         """Yield what was recorded."""
         yield from self.recorded
 
@@ -92,28 +92,28 @@ class Group:
 
     @property
     def largest(self) -> ClusterPod:
-        """A pod of the group that drew the highest numbers."""
+        """A pod of the group with the highest amounts that can be drawn."""
         return _pod({name: _bounds(amount)[1] for name, amount in self.amounts})
 
-    def pods(self, draws: Draws, first: int) -> Iterator[ClusterPod]:
+    def pods(self, random: RandomNumbers, first: int) -> Iterator[ClusterPod]:
         """Yield its pods, numbered from ``first`` in the run."""
         templates: dict[tuple[tuple[str, str], ...], ClusterPod] = {}
         for index in range(first, first + self.count):
-            amounts = self._drawn(draws, index)
+            amounts = self._amounts_of(random, index)
             key = tuple(amounts.items())
             if key not in templates:
                 templates[key] = _pod(amounts)
-            yield _named(templates[key], f"pod-{index}")
+            yield _with_name(templates[key], f"pod-{index}")
 
-    def _drawn(self, draws: Draws, index: int) -> Mapping[str, str]:
-        """Resource → amount of the pod with this number in the run."""
+    def _amounts_of(self, random: RandomNumbers, index: int) -> Mapping[str, str]:
+        """Return resource → amount of the pod with this number in the run."""
         drawn = {}
         for name, amount in self.amounts:
             low, high = _bounds(amount)
             drawn[name] = (
                 low
                 if low == high
-                else str(int(low) + draws.below(int(high) - int(low) + 1, "amount", name, index))
+                else str(int(low) + random.below(int(high) - int(low) + 1, "amount", name, index))
             )
         return drawn
 
@@ -163,31 +163,31 @@ class Recipe:
     shuffled: bool = True
     """Whether pods that are given one by one arrive in random order."""
 
-    def events(self, draws: Draws) -> Iterator[Event]:
+    def events(self, random: RandomNumbers) -> Iterator[Event]:
         """Yield what happens in one run."""
-        pods = list(self._arriving(draws))
+        pods = list(self._arrivals(random))
         yield from pods
         everybody, away = len(pods), deque[ClusterPod]()
         for step in range(self.churn if everybody > self.away else 0):
-            leaving = pods.pop(draws.below(len(pods), "leaves", step))
+            leaving = pods.pop(random.below(len(pods), "leaves", step))
             yield Leaving(leaving.kubelet_uid)
             away.append(leaving)
             if len(away) > self.away:
                 pods.append(away.popleft())
                 yield pods[-1]
         for group in self.last:
-            for pod in group.pods(draws, everybody):
+            for pod in group.pods(random, everybody):
                 yield pod
                 everybody += 1
 
-    def _arriving(self, draws: Draws) -> Iterator[ClusterPod]:
+    def _arrivals(self, random: RandomNumbers) -> Iterator[ClusterPod]:
         pods: list[ClusterPod] = []
         for number, group in enumerate(self.groups):
             if isinstance(group, Group):
-                pods += group.pods(draws, len(pods))
+                pods += group.pods(random, len(pods))
             else:
-                pods += draws.shuffled(group, "order", number) if self.shuffled else group
-        yield from draws.shuffled(pods, "mixed") if self.mixed else pods
+                pods += random.permutation(group, "order", number) if self.shuffled else group
+        yield from random.permutation(pods, "mixed") if self.mixed else pods
 
     def examples(self) -> list[ClusterPod]:
         """Return one pod of each form, those that draw their amounts with the highest ones."""
@@ -198,7 +198,7 @@ class Recipe:
         ]
 
 
-def _named(pod: ClusterPod, name: str) -> ClusterPod:
+def _with_name(pod: ClusterPod, name: str) -> ClusterPod:
     admission = pod.admission
     named = (
         None if admission is None else admission.named({"name": name, "namespace": "default", "uid": name})

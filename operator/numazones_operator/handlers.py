@@ -29,9 +29,9 @@ import kopf
 from numazones.api.meta import API_VERSION
 from numazones_client import ClusterConfig
 from numazones_client.resources import REBALANCE_POLICIES, REBALANCE_RECOMMENDATIONS
+from numazones_operator.events import COMPONENT, NORMAL, WARNING, EventPoster, object_reference
 from numazones_operator.mirror.decoding import NamespaceLabels
 from numazones_operator.placement.admission_gates import GATE, OPT_IN, SWITCHED_OFF
-from numazones_operator.predictions.events import COMPONENT
 from numazones_operator.rebalance.intent import Intent
 from numazones_operator.rebalance.objects import APPROVE, PolicyObject, Recommendation, condition
 
@@ -51,6 +51,7 @@ class Memo:
 
     config: ClusterConfig
     identity: str
+    events: EventPoster
     intent: Intent
     gates: bool
     """Whether this operator releases gated pods."""
@@ -61,17 +62,16 @@ class Memo:
 
 
 @kopf.on.startup()
-async def configure(settings: kopf.OperatorSettings, memo: Memo, **_: Any) -> None:
-    """Set kopf up: small lists, short-lived workers, annotations and events in our own name."""
+async def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
+    """Set kopf up: small lists, short-lived workers, annotations in our own name."""
     settings.watching.chunk_size = 500
     settings.watching.server_timeout = 300
     settings.queueing.idle_timeout = 0.5
     # Who ceases to lead has to cease at once.
     settings.queueing.exit_timeout = 0.5
+    # Events keep to the operator's rate, which kopf does not know.
+    settings.posting.enabled = False
     settings.posting.loggers = False
-    settings.posting.reporting_component = COMPONENT
-    settings.posting.reporting_instance = memo.identity[:128]
-    settings.posting.event_name_prefix = f"{COMPONENT}."
     settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=PREFIX)
     settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(
         prefix=PREFIX, key="last-handled", ignored_fields=_PLAN
@@ -126,23 +126,35 @@ async def approved(body: kopf.Body, memo: Memo, **_: Any) -> None:
     policy = memo.intent.policies.get(str(body.spec.get("policy")))
     phase = body.status.get("phase") or "Proposed"
     if policy is None:
-        kopf.warn(
-            body,
+        memo.events.post(
+            object_reference(body),
+            type=WARNING,
             reason="ApprovalInVain",
             message=f"policy {body.spec.get('policy')} is gone or cannot be followed, "
             "so nothing is carried out",
         )
     elif policy.spec.mode != APPROVE:
-        kopf.warn(
-            body,
+        memo.events.post(
+            object_reference(body),
+            type=WARNING,
             reason="ApprovalInVain",
             message=f"policy {policy.name} is in mode {policy.spec.mode}, which asks for no approval; "
             f"set its spec.mode to {APPROVE}",
         )
     elif phase != "Proposed":
-        kopf.warn(body, reason="ApprovalInVain", message=f"the recommendation is {phase} already")
+        memo.events.post(
+            object_reference(body),
+            type=WARNING,
+            reason="ApprovalInVain",
+            message=f"the recommendation is {phase} already",
+        )
     else:
-        kopf.info(body, reason="Approved", message="the plan is proven once more and then carried out")
+        memo.events.post(
+            object_reference(body),
+            type=NORMAL,
+            reason="Approved",
+            message="the plan is proven once more and then carried out",
+        )
     memo.intent.changed.set()
 
 
@@ -162,8 +174,9 @@ async def opted_in_in_vain(body: kopf.Body, memo: Memo, **_: Any) -> None:
     uid = str(body.metadata.uid)
     if uid not in memo.told:
         memo.told.add(uid)
-        kopf.warn(
-            body,
+        memo.events.post(
+            object_reference(body),
+            type=WARNING,
             reason="AdmissionGateOff",
             message=f"pods with the scheduling gate {GATE} are not released: {SWITCHED_OFF}",
         )

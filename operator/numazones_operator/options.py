@@ -1,128 +1,179 @@
 """The operator's settings: one frozen value, whatever mixture of file, environment and flags it came from.
 
-Precedence: defaults < YAML file (``--config``) < environment < flags. Each field carries its help text;
-``command`` makes the flags of them, click merges the layers, and ``--dump-config`` shows the result with the
-origin of each value. Keys of the YAML file are the fields' names in camelCase, as in Kubernetes' own files.
+``numazones_program.settings`` makes the flags of the fields: each carries its help and how it is written.
 """
 
 # ruff: noqa: RUF009 - a setting is declared by a call, as with dataclasses.field itself
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from numazones.fragmentation import Shape
-from numazones_koordinator.scheduler import SCHEDULER_NAME
-from numazones_program.settings import InvalidSetting
+import click
+
+from numazones.errors import NumazonesError
+from numazones.fragmentation import InvalidShape, Shape
+from numazones.placement import models
+from numazones_program.addresses import Address
+from numazones_program.settings import DURATION, PATH, Duration, InvalidSetting, Kind, setting
 
 
-def _setting(default: Any, text: str, *, kind: str = "", metavar: str | None = None) -> Any:
-    """Declare a setting: its default, its help, and how it is written (``kind``)."""
-    return field(default=default, metadata={"help": text, "kind": kind, "metavar": metavar})
+class _Shapes(Kind):
+    """Shapes separated by blanks, or a list in the file."""
+
+    name = "shapes"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        texts = value.split() if isinstance(value, str) else [str(item) for item in value]
+        try:
+            return tuple(str(Shape.parse(text)) for text in texts)
+        except InvalidShape as error:
+            self.fail(str(error), param, ctx)
+
+    def text(self, value: Any) -> str:
+        return " ".join(value)
+
+
+class _ModelSettings(Kind):
+    """MODEL.NAME=VALUE, separated by blanks, or a list in the file."""
+
+    name = "settings"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        texts = value.split() if isinstance(value, str) else [str(item) for item in value]
+        try:
+            _settings(texts)
+        except NumazonesError as error:
+            self.fail(str(error), param, ctx)
+        return tuple(texts)
+
+    def text(self, value: Any) -> str:
+        return " ".join(value)
+
+
+def _settings(texts: Iterable[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for text in texts:
+        found = models.with_setting(found, text)
+    return found
+
+
+def _known_settings() -> str:
+    return "; ".join(
+        f"{model.name}.{name}: {text}"
+        for model in models.models().values()
+        for name, text in model.settings.items()
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
     """Every setting of the operator; durations in seconds."""
 
-    kubeconfig: Path | None = _setting(
+    kubeconfig: Path | None = setting(
         None,
         "How to reach the API server.  [default: $KUBECONFIG, the pod's service account, ~/.kube/config]",
-        kind="path",
+        kind=PATH,
         metavar="FILE",
     )
-    namespace: str = _setting(
+    namespace: str = setting(
         "numazones-operator",
         "The operator's own namespace, with the Lease that replicas elect their leader with.",
         metavar="NAMESPACE",
+        variable="KUBERNETES_NAMESPACE",
     )
-    exporter_namespace: str = _setting(
+    exporter_namespace: str = setting(
         "numazones-system", "Namespace of the exporters' Leases.", metavar="NAMESPACE"
     )
-    metrics_address: str = _setting(
-        ":9407", "Where to serve /metrics, /healthz and /readyz.", kind="address", metavar="HOST:PORT"
+    metrics_address: str = setting(
+        ":9407", "Where to serve /metrics, /healthz and /readyz.", kind=Address(), metavar="HOST:PORT"
     )
-    page_address: str = _setting(
+    page_address: str = setting(
         "",
         "Where to serve the live page, such as 127.0.0.1:9408. It changes nothing and asks for no password: "
         "keep it on loopback unless only those who may see the whole cluster reach it.  [default: nowhere]",
-        kind="address or none",
+        kind=Address(optional=True),
         metavar="HOST:PORT",
     )
-    page_viewers: int = _setting(50, "How many may look at the live page at a time.")
-    identity: str = _setting(
+    page_viewers: int = setting(50, "How many may look at the live page at a time.")
+    identity: str = setting(
         "", "Name of this replica in the leader's Lease.  [default: host name and a random part]"
     )
-    leader_elect: bool = _setting(True, "Let one of several replicas write, and the others stand by.")
-    leader_elect_lease_duration: float = _setting(
-        9.0, "How long a silent leader is waited for before another replica takes over.", kind="duration"
+    leader_elect: bool = setting(True, "Let one of several replicas write, and the others stand by.")
+    leader_elect_lease_duration: float = setting(
+        9.0, "How long a silent leader is waited for before another replica takes over.", kind=DURATION
     )
-    leader_elect_renew_deadline: float = _setting(
-        6.0, "How long a leader that cannot renew its Lease goes on before it steps down.", kind="duration"
+    leader_elect_renew_deadline: float = setting(
+        6.0, "How long a leader that cannot renew its Lease goes on before it steps down.", kind=DURATION
     )
-    leader_elect_retry_period: float = _setting(
-        1.5, "Time between attempts to renew or to acquire the Lease.", kind="duration"
+    leader_elect_retry_period: float = setting(
+        1.5, "Time between attempts to renew or to acquire the Lease.", kind=DURATION
     )
-    debounce: float = _setting(
-        0.05, "How long changes are collected before predictions are made anew.", kind="duration"
+    debounce: float = setting(
+        0.05, "How long changes are collected before predictions are made anew.", kind=DURATION
     )
-    settle: float = _setting(
+    settle: float = setting(
         10.0,
         "How long zones of a node may contradict each other, as they do while they are being written, "
         "before the node counts as stale.",
-        kind="duration",
+        kind=DURATION,
     )
-    candidates: int = _setting(5, "How many of the best nodes a prediction names.")
-    koordinator_scheduler: str = _setting(
-        SCHEDULER_NAME,
-        "spec.schedulerName of the pods that Koordinator's scheduler places; about others its nodes' "
-        "kubelets are asked.",
-        metavar="NAME",
+    candidates: int = setting(5, "How many of the best nodes a prediction names.")
+    model_settings: tuple[str, ...] = setting(
+        (),
+        "What placement models other than the kubelet's have to be told, as MODEL.NAME=VALUE; several are "
+        "separated by blanks.  " + _known_settings(),
+        kind=_ModelSettings(),
+        metavar="NAME=VALUE…",
     )
-    write_rate: float = _setting(
+    write_rate: float = setting(
         100.0, "Most writes to the API server per second; a burst of twice as many is let through."
     )
-    event_rate: float = _setting(5.0, "Most events per second; a burst of ten times as many is let through.")
-    event_interval: float = _setting(
-        60.0, "Least time between two events about the verdict on one pod.", kind="duration"
+    event_rate: float = setting(5.0, "Most events per second; a burst of ten times as many is let through.")
+    event_interval: float = setting(
+        60.0, "Least time between two events about the verdict on one pod.", kind=DURATION
     )
-    admission_gate: bool = _setting(
+    admission_gate: bool = setting(
         False,
         "Release pods that carry the scheduling gate numazones.io/admission, in namespaces labelled "
         "numazones.io/admission-gate=enabled, as soon as a node would admit them.",
     )
-    admission_gate_timeout: float = _setting(
+    admission_gate_timeout: float = setting(
         300.0,
         "When a gated pod is released of which nobody knows whether a node would admit it, as when exporters "
         "are down; 0s: never. Pods that are known to be inadmissible wait.",
-        kind="duration",
+        kind=Duration(zero=True),
     )
-    rebalance: bool = _setting(
+    rebalance: bool = setting(
         True, "Follow RebalancePolicies: find plans, publish them, carry them out where a policy says so."
     )
-    rebalance_period: float = _setting(
-        1.0, "Time between two looks at policies and recommendations.", kind="duration"
+    rebalance_period: float = setting(
+        1.0, "Time between two looks at policies and recommendations.", kind=DURATION
     )
-    rebalance_patience: float = _setting(
+    rebalance_patience: float = setting(
         300.0,
         "How long a replacement may take to appear in its node's zones before its plan counts as failed.",
-        kind="duration",
+        kind=DURATION,
     )
-    shapes: tuple[str, ...] = _setting(
+    shapes: tuple[str, ...] = setting(
         ("cpu=4", "cpu=8", "cpu=16"),
         "Shapes of pods to report the cluster's fragmentation for, such as cpu=16,memory=32Gi; several are "
         "separated by blanks.",
-        kind="shapes",
+        kind=_Shapes(),
         metavar="SHAPE…",
     )
-    page_size: int = _setting(500, "Objects per page when listing.")
-    watch_duration: float = _setting(300.0, "How long one watch lasts.", kind="duration")
-    watch_silence: float = _setting(
-        90.0, "How long a watch may say nothing before it counts as dead.", kind="duration"
+    page_size: int = setting(500, "Objects per page when listing.")
+    watch_duration: float = setting(300.0, "How long one watch lasts.", kind=DURATION)
+    watch_silence: float = setting(
+        90.0, "How long a watch may say nothing before it counts as dead.", kind=DURATION
     )
-    log_level: str = _setting("info", "What to log.", kind="debug|info|warning|error")
-    log_format: str = _setting("json", "How to log.", kind="json|text")
+    log_level: str = setting("info", "What to log.", kind=click.Choice(["debug", "info", "warning", "error"]))
+    log_format: str = setting("json", "How to log.", kind=click.Choice(["json", "text"]))
     origins: Mapping[str, str] = field(default_factory=dict, compare=False)
     """Field → ``default``, ``file PATH``, ``environment`` or ``flag``."""
 
@@ -144,7 +195,7 @@ class Options:
         """The shapes, read."""
         return tuple(Shape.parse(text) for text in self.shapes)
 
-
-def declared() -> list[Any]:
-    """Return the fields that are settings, in order."""
-    return [item for item in fields(Options) if item.name != "origins"]
+    @property
+    def settings_of_models(self) -> dict[str, str]:
+        """The settings of placement models, by MODEL.NAME."""
+        return _settings(self.model_settings)

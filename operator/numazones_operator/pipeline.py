@@ -1,12 +1,12 @@
-"""The way of a change through the operator, from top to bottom.
+"""Takes each change through the operator's parts, in this order.
 
     event → predict the binding → record → compare with the outcome → forecast → publish
 
 Reflectors put objects into the tables of ``ClusterState``. A pod's change is taken through ``pod_changed``,
 synchronously, so that each binding is predicted for the node as its kubelet will find it: before the node
-counts the pod, after it counts all earlier ones. Nodes, zones and Leases only change the state. What has
-changed is collected for a moment, then the forecasts that it touches are renewed and what is news is offered
-to the publisher, which writes it on the replica that leads.
+counts the pod, after it counts all earlier ones. Nodes, zones and Leases only change the state. Changes are
+collected for a moment, then the forecasts that they touch are renewed, and the predictions that changed are
+offered to the publisher, which writes them on the replica that leads.
 """
 
 import asyncio
@@ -16,16 +16,16 @@ from collections.abc import Callable
 from numazones.cluster import ClusterPod
 from numazones.prediction import Prediction
 from numazones_client import Client
-from numazones_koordinator.scheduler import Scheduler
+from numazones_operator.events import EventPoster
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror.cluster_state import Clock, ClusterState
 from numazones_operator.options import Options
 from numazones_operator.predictions.admission_predictions import holders_of
-from numazones_operator.predictions.events import Announcements
 from numazones_operator.predictions.live_forecasts import LiveForecasts
 from numazones_operator.predictions.publisher import Publisher
+from numazones_operator.predictions.verdict_events import VerdictEvents
 from numazones_operator.verification.misses import Misses
-from numazones_operator.verification.verifier import Expectation, Truth
+from numazones_operator.verification.verifier import Expectation, Verifier
 
 
 class Pipeline:
@@ -36,46 +36,40 @@ class Pipeline:
         client: Client,
         options: Options,
         *,
-        identity: str,
+        events: EventPoster,
         metrics: Metrics,
         counts: Callable[[], bool] = lambda: True,
-        recommended: Callable[[str], str] = lambda _uid: "",
+        recommendation_for: Callable[[str], str] = lambda _uid: "",
         clock: Clock = time.monotonic,
         wall: Clock = time.time,
     ) -> None:
         """``counts``: whether this replica is the one that counts outcomes; all of them expect them.
 
-        ``recommended`` names the recommendation in force that makes room for the waiting pod of a UID.
+        ``recommendation_for`` names the recommendation in force that makes room for the waiting pod of a UID.
         """
         self._debounce = options.debounce
-        self._recommended = recommended
+        self._recommendation_for = recommendation_for
         self.state = ClusterState(
             settle=options.settle,
             pod_changed=self.pod_changed,
-            scheduler=Scheduler(names=frozenset({options.koordinator_scheduler})),
+            settings=options.settings_of_models,
             clock=clock,
             wall=wall,
         )
-        self.truth = Truth(metrics=metrics, counts=counts, fates=self.state.fates, clock=clock)
+        self.verifier = Verifier(metrics=metrics, counts=counts, fates=self.state.fates, clock=clock)
         self.forecasts = LiveForecasts(self.state, metrics=metrics, candidates=options.candidates)
-        self.announcements = Announcements(
-            client,
-            identity=identity,
-            rate=options.event_rate,
-            interval=options.event_interval,
-            metrics=metrics,
-            aside=self._aside,
-            clock=clock,
+        self.verdict_events = VerdictEvents(
+            events, interval=options.event_interval, detail=self._detail, clock=clock
         )
         self.publisher = Publisher(
             client,
             rate=options.write_rate,
             metrics=metrics,
-            announcements=self.announcements,
+            verdict_events=self.verdict_events,
             pod_of=self.state.pods.get,
-            expects=self.truth.expects,
+            expects=self.verifier.expects,
             name_of=self.state.name_of,
-            recommended=recommended,
+            recommendation_for=recommendation_for,
             clock=clock,
         )
         self.misses = Misses(client, namespace=options.namespace, wall=wall)
@@ -87,10 +81,10 @@ class Pipeline:
         self.renewed = asyncio.Event()
         """Set after each batch of forecasts; cleared by who waits for it."""
 
-    def _aside(self, pod: ClusterPod, prediction: Prediction) -> str:
+    def _detail(self, pod: ClusterPod, prediction: Prediction) -> str:
         """Who holds what a pod lacks, and the recommendation that would make room for it."""
         held = [name for reason in prediction.reasons[:1] for name in holders_of(reason, self.state.name_of)]
-        recommendation = self._recommended(pod.uid)
+        recommendation = self._recommendation_for(pod.uid)
         return (f"; held there by {', '.join(held)}" if held else "") + (
             f"; RebalanceRecommendation {recommendation} would make room for it" if recommendation else ""
         )
@@ -103,28 +97,28 @@ class Pipeline:
         if new is not None:
             self._compare(old, new)
         elif old is not None:
-            self.truth.forget(old.uid)
+            self.verifier.forget(old.uid)
             self.publisher.forget(old)
 
     def _predict_binding(self, pod: ClusterPod) -> Expectation | None:
         """Predict what the kubelet will do with a pod that just got its node."""
         if not self.synced or not self.state.is_binding(pod):
             return None
-        return self.truth.bound(pod, self.state.as_found(pod.node), self.state.node(pod.node))
+        return self.verifier.bound(pod, self.state.as_found(pod.node), self.state.node(pod.node))
 
     def _compare(self, old: ClusterPod | None, pod: ClusterPod) -> None:
         """Publish a prediction's outcome as soon as the kubelet has written it."""
         news = self.synced and (old is None or not old.terminal)
-        verification = self.truth.compare(pod, news=news, node=lambda: self.state.as_found(pod.node))
+        verification = self.verifier.compare(pod, news=news, node=lambda: self.state.as_found(pod.node))
         if verification is not None:
-            self.publisher.verified(pod, verification)
+            self.publisher.take_outcome(pod, verification)
         elif pod.node:
-            self.publisher.settle(pod)
+            self.publisher.complete(pod)
 
-    def look_back(self) -> None:
+    def explain_misses(self) -> None:
         """Publish why predictions were wrong, where that has become known; call it now and then."""
-        for pod, verification in self.truth.judge():
-            self.publisher.verified(pod, verification)
+        for pod, verification in self.verifier.judge():
+            self.publisher.take_outcome(pod, verification)
             self.misses.take(verification)
 
     async def run(self) -> None:
@@ -136,7 +130,7 @@ class Pipeline:
             await self.renew()
 
     async def renew(self) -> None:
-        """Renew the forecasts that changes touch; publish what is news."""
+        """Renew the forecasts that changes touch; publish the predictions that changed."""
         self.idle.clear()
         try:
             async for pod, prediction, since in self.forecasts.renew():

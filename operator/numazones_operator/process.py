@@ -23,34 +23,33 @@ from numazones.api.meta import NODE_LABEL
 from numazones_client import Client, ClusterConfig, Decoder, Pace, Reflector, RetryPolicy, by_uid, load
 from numazones_client.resources import (
     ADMISSION_PREDICTIONS,
-    KOORDINATOR_DEVICES,
     LEASES,
     NODE_RESOURCE_TOPOLOGIES,
     NODES,
     NUMAZONES,
     PODS,
-    TOPOLOGY_AWARE_POLICIES,
     Resource,
 )
+from numazones_operator.events import EventPoster
 from numazones_operator.handlers import Memo
 from numazones_operator.kopf_operator import run_kopf
 from numazones_operator.leadership import Leadership, Term
-from numazones_operator.metrics.cluster_gauges import ClusterFigures
-from numazones_operator.metrics.registry import FiguresCollector, Metrics
-from numazones_operator.metrics.work_gauges import GateFigures, PredictionFigures, QueueFigures
+from numazones_operator.metrics.cluster_gauges import ClusterGauges
+from numazones_operator.metrics.registry import GaugeCollector, Metrics
+from numazones_operator.metrics.work_gauges import GateGauges, PredictionGauges, QueueGauges
 from numazones_operator.mirror import decoding
-from numazones_operator.mirror.stale_exporters import Silences
+from numazones_operator.mirror.stale_exporters import StaleExporters
 from numazones_operator.mirror.unreadable_objects import UnreadableObjects
 from numazones_operator.options import Options
-from numazones_operator.page.gathering import Gathering
 from numazones_operator.page.server import LivePage
+from numazones_operator.page.updater import PageUpdater
 from numazones_operator.pipeline import Pipeline
 from numazones_operator.placement.admission_gates import AdmissionGates
-from numazones_operator.predictions.admission_predictions import Published
+from numazones_operator.predictions.admission_predictions import PublishedPrediction
 from numazones_operator.rebalance.controller import Rebalancing
 from numazones_operator.rebalance.inputs import Inputs
 from numazones_operator.rebalance.intent import Intent
-from numazones_operator.rebalance.metrics import RebalanceFigures, RebalanceMetrics
+from numazones_operator.rebalance.metrics import RebalanceGauges, RebalanceMetrics
 from numazones_program import logs, probes
 from numazones_program.signals import ending_signals
 
@@ -98,20 +97,23 @@ class Operator:
         self._stop = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._client = Client(config, user_agent="numazones-operator", retry=RetryPolicy())
+        self.events = EventPoster(
+            self._client, identity=self.identity, rate=options.event_rate, metrics=self.metrics
+        )
         self.leadership = self._leadership()
         self.pipeline = Pipeline(
             self._client,
             options,
-            identity=self.identity,
+            events=self.events,
             metrics=self.metrics,
             counts=lambda: self.leadership.leading,
-            recommended=lambda uid: self.intent.made_for.get(uid, ""),
+            recommendation_for=lambda uid: self.intent.made_for.get(uid, ""),
         )
         self.intent = Intent(self._client, made_for_changed=self.pipeline.publisher.refresh)
         self.inputs = Inputs(self.intent)
         self.rebalancing = self._rebalancing()
         self.gates = self._gates()
-        self.unreadable = UnreadableObjects(self._client, identity=self.identity)
+        self.unreadable = UnreadableObjects(self.events)
         self.reflectors = tuple(self._reflectors())
         self.collectors = self._collectors()
         for collector in self.collectors:
@@ -127,10 +129,10 @@ class Operator:
         async with AsyncExitStack() as resources:
             self._answer_signals()
             answer = probes.application(
-                sick=_asked_on_loop(self._sick),
-                unready=_asked_on_loop(self._unready),
+                health_problems=_asked_on_loop(self._sick),
+                readiness_problems=_asked_on_loop(self._unready),
                 registry=self.registry,
-                renew=_asked_on_loop(self._renew_figures),
+                refresh=_asked_on_loop(self._renew_gauges),
             )
             self.port = resources.enter_context(probes.serve(self.options.metrics_address, answer))
             await self._open_page(resources)
@@ -149,12 +151,12 @@ class Operator:
         options = self.options
         if not options.page_address:
             return
-        gathering = Gathering(
+        updater = PageUpdater(
             self.pipeline, self.intent, options=options, metrics=self.metrics, identity=self.identity
         )
-        page = LivePage(gathering, viewers=options.page_viewers, title=f"{self.identity} · numazones")
-        self.page_port = await resources.enter_async_context(page.serving(options.page_address))
-        self.start_task(gathering.run(), name="page")
+        page = LivePage(updater, viewers=options.page_viewers, title=f"{self.identity} · numazones")
+        self.page_port = await resources.enter_async_context(page.serve(options.page_address))
+        self.start_task(updater.run(), name="page")
 
     def stop(self) -> None:
         """Let ``run`` end, gracefully."""
@@ -187,7 +189,7 @@ class Operator:
         while True:
             await asyncio.sleep(_EXPIRY_PERIOD)
             self.pipeline.state.expire()
-            self.pipeline.look_back()
+            self.pipeline.explain_misses()
 
     # What the leader does
 
@@ -203,8 +205,9 @@ class Operator:
 
     def _duties(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
         yield "publisher", self.pipeline.publisher.run()
-        yield "silences", self._silences().run()
-        yield "announcements", self.pipeline.announcements.run()
+        yield "stale exporters", self._stale_exporters().run()
+        yield "events", self.events.run()
+        yield "verdict events", self.pipeline.verdict_events.run()
         yield "misses", self.pipeline.misses.run()
         yield "unreadable objects", self.unreadable.run()
         yield "kopf", run_kopf(self._memo(), spawned=self._answer_signals)
@@ -212,8 +215,8 @@ class Operator:
         if self.options.rebalance:
             yield "rebalancing", self.rebalancing.run()
 
-    def _silences(self) -> Silences:
-        return Silences(
+    def _stale_exporters(self) -> StaleExporters:
+        return StaleExporters(
             self._client,
             self.pipeline.state,
             namespace=self.options.exporter_namespace,
@@ -224,6 +227,7 @@ class Operator:
         return Memo(
             config=self.config,
             identity=self.identity,
+            events=self.events,
             intent=self.intent,
             gates=self.options.admission_gate,
             rebalance=self.options.rebalance,
@@ -253,7 +257,7 @@ class Operator:
             self.pipeline.state,
             self.pipeline.forecasts,
             self.inputs,
-            identity=self.identity,
+            events=self.events,
             metrics=RebalanceMetrics(self.registry),
             gates=options.admission_gate,
             period=options.rebalance_period,
@@ -266,7 +270,7 @@ class Operator:
             self.pipeline.state,
             self.pipeline.forecasts,
             self.intent.namespaces,
-            self.pipeline.announcements,
+            self.events,
             enabled=self.options.admission_gate,
             may_go=self.rebalancing.execution.may_go,
             changed=self.pipeline.renewed,
@@ -277,7 +281,7 @@ class Operator:
     def _reflectors(self) -> Iterator[Reflector[Any]]:
         state = self.pipeline.state
         pods = Decoder(state.sharing.pod, key=by_uid)
-        published = Decoder(Published.from_api)
+        published = Decoder(PublishedPrediction.from_api)
         yield self._reflector(NODES, decoding.NODES, state.nodes)
         yield self._reflector(
             LEASES,
@@ -288,10 +292,13 @@ class Operator:
         )
         yield self._reflector(NUMAZONES, decoding.ZONES, state.zones)
         yield self._reflector(NODE_RESOURCE_TOPOLOGIES, decoding.TOPOLOGIES, state.topologies, optional=True)
-        yield self._reflector(KOORDINATOR_DEVICES, decoding.DEVICES, state.devices, optional=True)
-        yield self._reflector(
-            TOPOLOGY_AWARE_POLICIES, decoding.CONFIGURATIONS, state.configurations, optional=True
-        )
+        for kind, table in state.model_objects.items():
+            yield self._reflector(
+                Resource(kind.group, kind.version, kind.plural, namespaced=kind.namespaced),
+                decoding.MODEL_OBJECTS,
+                table,
+                optional=True,
+            )
         yield self._reflector(PODS, pods, state.pods)
         yield self._reflector(ADMISSION_PREDICTIONS, published, self.pipeline.publisher.published)
         if self.options.rebalance:
@@ -311,14 +318,14 @@ class Operator:
             **values,
         )
 
-    def _collectors(self) -> tuple[FiguresCollector, ...]:
+    def _collectors(self) -> tuple[GaugeCollector, ...]:
         pipeline = self.pipeline
         return (
-            FiguresCollector(ClusterFigures(pipeline.state, self.options.target_shapes), shown=self._leads),
-            FiguresCollector(PredictionFigures(pipeline.forecasts), shown=self._leads),
-            FiguresCollector(GateFigures(self.gates), shown=self._leads),
-            FiguresCollector(RebalanceFigures(self.intent), shown=self._leads),
-            FiguresCollector(QueueFigures(pipeline.forecasts, pipeline.publisher)),
+            GaugeCollector(ClusterGauges(pipeline.state, self.options.target_shapes), visible=self._leads),
+            GaugeCollector(PredictionGauges(pipeline.forecasts), visible=self._leads),
+            GaugeCollector(GateGauges(self.gates), visible=self._leads),
+            GaugeCollector(RebalanceGauges(self.intent), visible=self._leads),
+            GaugeCollector(QueueGauges(pipeline.forecasts, pipeline.publisher)),
         )
 
     def _leads(self) -> bool:
@@ -336,7 +343,7 @@ class Operator:
     async def _end(self) -> None:
         """Write what waits, give the leader's Lease back."""
         if self.leadership.leading:
-            await self.pipeline.publisher.drained(_SHUTDOWN_PATIENCE)
+            await self.pipeline.publisher.wait_until_written(_SHUTDOWN_PATIENCE)
         for task in self._tasks:
             task.remove_done_callback(self._ended)
             task.cancel()
@@ -352,7 +359,7 @@ class Operator:
         _log.critical("%s; the operator stops", self.failed, exc_info=error)
         self._stop.set()
 
-    async def _renew_figures(self) -> None:
+    async def _renew_gauges(self) -> None:
         for collector in self.collectors:
             collector.renew()
 

@@ -12,7 +12,7 @@ from xml.sax.saxutils import escape
 from numazones import cpuset
 from numazones.quantity import format_rounded
 from numazones.resources import MEMORY
-from numazones.wording import counted
+from numazones.wording import pluralize
 from numazones_page.documents import machine_document
 from numazones_page.occupancy import Holder, Occupancy, ZoneUse
 
@@ -76,7 +76,7 @@ def _described(occupancy: Occupancy) -> str:
     if not occupancy.exclusive:
         return "No CPU is given to containers exclusively."
     zones = (f"NUMA node {zone.numa}: CPUs {_cpus(zone)}" for zone in occupancy.zones)
-    return "; ".join(zones) + f"; {counted(len(occupancy.holders), 'pod')}"
+    return "; ".join(zones) + f"; {pluralize(len(occupancy.holders), 'pod')}"
 
 
 class _Picture:

@@ -4,9 +4,9 @@ from typing import Any
 
 import click
 
-from numazones_program.settings import InvalidSetting
+from numazones_program.settings import InvalidSetting, Kind
 
-_LARGEST_PORT = 65535
+_MAX_PORT = 65535
 
 
 def parse_address(text: str, *, default_port: int | None = None) -> tuple[str, int]:
@@ -20,11 +20,10 @@ def parse_address(text: str, *, default_port: int | None = None) -> tuple[str, i
         InvalidSetting: the text is not an address.
     """
     host, port = _split(text, default_port)
-    if not port.isascii() or not port.isdecimal() or int(port) > _LARGEST_PORT:
+    if not port.isascii() or not port.isdecimal() or int(port) > _MAX_PORT:
         example = ":8080" if default_port is None else "10.0.0.1"
         raise InvalidSetting(
-            f"{text!r} is not an address; "
-            f"write host:port, such as {example}, with a port up to {_LARGEST_PORT}"
+            f"{text!r} is not an address; write host:port, such as {example}, with a port up to {_MAX_PORT}"
         )
     return host.removeprefix("[").removesuffix("]"), int(port)
 
@@ -38,7 +37,7 @@ def _split(text: str, default_port: int | None) -> tuple[str, str]:
     return host, port if separator else ""
 
 
-class Address(click.ParamType):  # type: ignore[type-arg] # generic in new releases of click only
+class Address(Kind):
     """A ``host:port`` to listen on; the text stays as it is. An optional one may be empty."""
 
     name = "address"

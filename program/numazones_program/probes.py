@@ -27,18 +27,18 @@ Application = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
 def application(
     *,
-    sick: Problems,
-    unready: Problems,
+    health_problems: Problems,
+    readiness_problems: Problems,
     registry: CollectorRegistry,
-    renew: Callable[[], None] = lambda: None,
+    refresh: Callable[[], None] = lambda: None,
 ) -> Application:
     """Answer /healthz, /readyz and /metrics, and nothing else.
 
     Args:
-        sick: what only a restart mends.
-        unready: what is still missing.
+        health_problems: what only a restart mends.
+        readiness_problems: what is still missing.
         registry: the metrics.
-        renew: called in the server's thread before metrics are written out.
+        refresh: called in the server's thread before metrics are written out.
     """
     metrics = make_wsgi_app(registry)
 
@@ -46,14 +46,14 @@ def application(
         status, lines = HTTPStatus.NOT_FOUND, ["there are /metrics, /healthz and /readyz"]
         match environ["PATH_INFO"]:
             case "/metrics":
-                renew()
+                refresh()
                 served: Iterable[bytes] = metrics(environ, start_response)
                 return served
             case "/healthz":
-                lines = sick()
+                lines = health_problems()
                 status = HTTPStatus.INTERNAL_SERVER_ERROR if lines else HTTPStatus.OK
             case "/readyz":
-                lines = unready()
+                lines = readiness_problems()
                 status = HTTPStatus.SERVICE_UNAVAILABLE if lines else HTTPStatus.OK
         start_response(f"{status} {status.phrase}", [("Content-Type", "text/plain; charset=utf-8")])
         return ["\n".join(lines or ["ok"]).encode()]

@@ -10,7 +10,7 @@ SWITCHED_OFF = "recordings are switched off"
 """What an exporter says first that does not serve them."""
 
 
-def packed(members: Mapping[str, bytes]) -> bytes:
+def archive_of(members: Mapping[str, bytes]) -> bytes:
     """Return files by their paths as a tar.gz archive; a path that ends with a slash is a directory."""
     import tarfile  # noqa: PLC0415 - in memory only where recordings are made
 

@@ -1,15 +1,18 @@
 """How every program takes its settings: defaults < YAML file (``--config``) < environment < flags.
 
-click merges the layers; here is what click lacks: the file in camelCase keys as in Kubernetes' own
-configuration files, durations, and ``--dump-config``, which shows the outcome with the origin of each value.
+A program's settings are the fields of one frozen dataclass, each declared once by ``setting``; ``flags``
+makes flags of them. click merges the layers; here is what click lacks: the file, whose keys are the
+fields' names in camelCase, as in Kubernetes' own configuration files, durations, and ``--dump-config``,
+which shows the outcome with the origin of each value.
 """
 
+import dataclasses
 import difflib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 from click.core import ParameterSource
@@ -17,31 +20,127 @@ from click.core import ParameterSource
 from numazones import duration
 from numazones.errors import NumazonesError
 
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+REQUIRED: Any = dataclasses.MISSING
+"""The default of a field that has none; its flag may still be left out, and is empty then."""
+
 _NO_SETTINGS = frozenset({"config", "dump_config", "version", "help"})
+_SETTING = "setting"
+"""Key of a field's metadata: what ``setting`` declares."""
 
 
 class InvalidSetting(NumazonesError):
     """A setting cannot be used; the message names it, or quotes it, and the cure."""
 
 
-class Duration(click.ParamType):  # type: ignore[type-arg] # generic in new releases of click only
-    """Seconds, written as 60s, 1m30s, 500ms."""
+class Kind(click.ParamType):  # type: ignore[type-arg] # generic in new releases of click only
+    """How the values of a setting are written."""
+
+    def text(self, value: Any) -> Any:
+        """Write a value as ``--help`` shows it."""
+        return value
+
+
+class Duration(Kind):
+    """Seconds, written as 60s, 1m30s, 500ms; also 0s where that means something."""
 
     name = "duration"
+
+    def __init__(self, *, zero: bool = False) -> None:
+        """Accept positive durations, and none at all if ``zero``."""
+        self._zero = zero
+
+    def text(self, value: Any) -> str:
+        """Write seconds as people do."""
+        return format_duration(value)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Read the text; a bad one ends the command with a usage error."""
         try:
-            return parse_duration(value)
+            return parse_duration(value, zero=self._zero)
         except InvalidSetting as error:
             self.fail(str(error), param, ctx)
 
 
-def parse_duration(text: str | float) -> float:
-    """Read seconds from ``90``, ``90s``, ``1m30s``, ``500ms`` or ``2h``.
+DURATION = Duration()
+PATH = click.Path(path_type=Path)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Flag:
+    """How a setting is given as a flag."""
+
+    help: str
+    kind: Any
+    names: tuple[str, ...]
+    metavar: str | None
+    variable: str
+
+
+def setting(
+    default: Any,
+    text: str,
+    *,
+    kind: Any = None,
+    flags: tuple[str, ...] = (),
+    metavar: str | None = None,
+    variable: str = "",
+) -> Any:
+    """Declare a field of a dataclass as a setting.
+
+    Args:
+        default: its value where nothing gives another, or ``REQUIRED``.
+        text: its help.
+        kind: how it is written: a type of click's; without one, as the type of its default is, and a boolean
+            as ``--name/--no-name``.
+        flags: names of its flag, ``--name`` of the field unless given; a boolean then takes no value.
+        metavar: what stands for a value in the help.
+        variable: an environment variable that gives it, too, beside the program's own.
+    """
+    metadata = {_SETTING: _Flag(text, kind, flags, metavar, variable)}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def flags(options: type, *, environment_prefix: str) -> Callable[[_Command], _Command]:
+    """Return the decorator that gives a command the flags of a dataclass's settings, in their order."""
+    fields = [field for field in dataclasses.fields(options) if _SETTING in field.metadata]
+
+    def declare(command: _Command) -> _Command:
+        for field in reversed(fields):
+            command = _option(field, environment_prefix)(command)
+        return command
+
+    return declare
+
+
+def _option(field: Any, environment_prefix: str) -> Callable[[_Command], _Command]:
+    flag: _Flag = field.metadata[_SETTING]
+    default = "" if field.default is REQUIRED else field.default
+    name = field.name.replace("_", "-")
+    switch = isinstance(default, bool) and flag.kind is None
+    names = flag.names or ((f"--{name}/--no-{name}",) if switch else (f"--{name}",))
+    # click would find this variable by itself; its error messages name it only where it is given.
+    variables = [f"{environment_prefix}_{field.name.upper()}", *filter(None, [flag.variable])]
+    return click.option(
+        *names,
+        field.name,
+        help=flag.help,
+        is_flag=switch,
+        type=None if switch else flag.kind or type(default),
+        default=flag.kind.text(default) if isinstance(flag.kind, Kind) else default,
+        show_default=bool(default) or (switch and not flag.names),
+        show_envvar=True,
+        envvar=variables,
+        metavar=flag.metavar,
+    )
+
+
+def parse_duration(text: str | float, *, zero: bool = False) -> float:
+    """Read seconds from ``90``, ``90s``, ``1m30s``, ``500ms`` or ``2h``; from ``0s`` only if ``zero``.
 
     Raises:
-        InvalidSetting: the text is not a positive duration.
+        InvalidSetting: the text is not such a duration.
     """
     stripped = str(text).strip()
     try:
@@ -50,10 +149,11 @@ def parse_duration(text: str | float) -> float:
         try:
             seconds = duration.parse(stripped).total_seconds()
         except duration.InvalidDuration:
-            seconds = 0.0
-    if not 0 < seconds < float("inf"):
-        raise InvalidSetting(f"{text!r} is not a duration; write a positive time such as 60s, 1m30s or 500ms")
-    return seconds
+            seconds = -1.0
+    if 0 < seconds < float("inf") or (zero and seconds == 0):
+        return seconds
+    kind = "time" if zero else "positive time"
+    raise InvalidSetting(f"{text!r} is not a duration; write a {kind} such as 60s, 1m30s or 500ms")
 
 
 def format_duration(seconds: float) -> str:
@@ -105,19 +205,19 @@ dump_config = click.option(
 """The flag ``--dump-config``."""
 
 
-def collected(ctx: click.Context) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return what click merged, and the origin of each value: default, file PATH, environment or flag."""
+def values_and_origins(ctx: click.Context) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return what click merged, and where each value comes from: default, file PATH, environment or flag."""
     values = {str(name): value for name, value in ctx.params.items() if name not in _NO_SETTINGS}
     return values, {name: _origin(ctx, name) for name in values}
 
 
-def dump(command: click.Command, settings: Any, origins: Mapping[str, str]) -> str:
+def dump(command: click.Command, options: Any, origins: Mapping[str, str]) -> str:
     """Write settings (an object with a field per flag) as YAML that ``--config`` accepts, with origins."""
     lines = []
     for param in command.params:
         name = str(param.name)
         if name not in _NO_SETTINGS:
-            value = _plain(param, getattr(settings, name))
+            value = _plain(param, getattr(options, name))
             # JSON values are YAML values, and never span lines.
             lines.append(f"{_file_key(name)}: {json.dumps(value)}  # {origins.get(name, 'default')}\n")
     return "".join(lines)

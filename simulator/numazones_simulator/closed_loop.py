@@ -17,7 +17,7 @@ from typing import Any
 from numazones.api.rebalance import ENDED
 from numazones.errors import NumazonesError
 from numazones.kubelet.node import Node
-from numazones.wording import counted
+from numazones.wording import pluralize
 from numazones_client import NotFound, Resource
 from numazones_client.resources import (
     ADMISSION_PREDICTIONS,
@@ -28,7 +28,7 @@ from numazones_client.resources import (
     REBALANCE_RECOMMENDATIONS,
     REPLICA_SETS,
 )
-from numazones_simulator import node_kinds, other_workloads, outcomes, tables
+from numazones_simulator import node_kinds, outcomes, placement_models, tables
 from numazones_simulator.node_kinds import KIND_LABEL, MODEL_LABEL
 from numazones_simulator.programs import installed
 from numazones_simulator.screen import Screen
@@ -41,8 +41,7 @@ NODES = (
     node_kinds.restricted_pods,
     node_kinds.best_effort_full_cores,
     node_kinds.single_numa_node_pods,
-    node_kinds.koordinator,
-    node_kinds.topology_aware,
+    *placement_models.node_kinds()[:2],
 )
 
 _ZONES = "/apis/numazones.io/v1alpha1/numazones"
@@ -109,7 +108,7 @@ class ClosedLoop:
         room = sum(free // _WORKER_CPUS for _, free in free_cpus(self._stage()))
         for number in range(room):
             name, replicas = ("web", "batch")[number % 2], number // 2 + 1
-            self.screen.progress(f"{name} grows to {counted(replicas, 'replica')}")
+            self.screen.progress(f"{name} grows to {pluralize(replicas, 'replica')}")
             patch = {"spec": {"replicas": replicas}}
             await self.cluster.plane.client.patch(REPLICA_SETS, name, patch, namespace="shop")
             await self._until(
@@ -118,7 +117,7 @@ class ClosedLoop:
                 "a worker to run",
             )
         self.screen.progress("other pods come")
-        for pod in islice(other_workloads.of_all_models(1, Workload(1).pods()), _FIRST_PODS):
+        for pod in islice(placement_models.pods_for_all(1, Workload(1).pods()), _FIRST_PODS):
             await self._create(pod)
         await self._settled("default")
         self.screen.progress("batch ends")

@@ -16,15 +16,15 @@ from typing import Any, NamedTuple
 import click
 
 from numazones.errors import NumazonesError
-from numazones.wording import counted
+from numazones.wording import pluralize
 from numazones_apiserver.__main__ import main as apiserver
 from numazones_program.signals import ending_signals
 from numazones_simulator import (
     animation,
     closed_loop,
     node_kinds,
-    other_workloads,
     outcomes,
+    placement_models,
     recorded_nodes,
     recordings,
     simulated_cluster,
@@ -203,7 +203,7 @@ async def _show_metrics(
     type=click.Choice([KUBELETS, ALL_MODELS]),
     default=KUBELETS,
     show_default=True,
-    help="all: on every second node or so Koordinator or NRI's topology-aware policy places pods, of which "
+    help="all: on every second node or so another placement model than the kubelet's places pods, of which "
     "half are for such nodes.",
 )
 @click.option("--crowd", default=150, show_default=True, help="How many of them stay at a time.")
@@ -228,9 +228,8 @@ def cluster(directory: Path | None, **chosen: Any) -> None:
 
     Nodes are of five kinds in turn: machines with two to four NUMA zones, all topology policies, devices,
     hugepages. Each has a simulated kubelet that admits pods as the real one does; a scheduler binds pods and
-    knows nothing of NUMA zones. ReplicaSets work too. With --models all there are nodes on which
-    Koordinator's scheduler or NRI's topology-aware policy places pods, too; they are tainted
-    simulator.numazones.io/model.
+    knows nothing of NUMA zones. ReplicaSets work too. With --models all there are also nodes of each
+    placement model that is installed; they are tainted simulator.numazones.io/model.
 
     \b
       numazones-simulator cluster --nodes 3                 an idle cluster to play with
@@ -255,10 +254,10 @@ class _ClusterSettings(NamedTuple):
 
 async def _show_cluster(screen: Screen, scratch: Path, settings: _ClusterSettings) -> None:
     everything = settings.models == ALL_MODELS
-    kinds = (*node_kinds.KINDS, *node_kinds.OTHER_KINDS) if everything else node_kinds.KINDS
+    kinds = (*node_kinds.KINDS, *placement_models.node_kinds()) if everything else node_kinds.KINDS
     arrivals = Workload(settings.seed).pods()
     if everything:
-        arrivals = other_workloads.of_all_models(settings.seed, arrivals)
+        arrivals = placement_models.pods_for_all(settings.seed, arrivals)
     async with simulated_cluster.running(
         node_kinds.mixed(settings.nodes, kinds=kinds),
         scratch,
@@ -272,7 +271,7 @@ async def _show_cluster(screen: Screen, scratch: Path, settings: _ClusterSetting
             turnover = Turnover(running.plane.client, arrivals, crowd=settings.crowd)
             fates = await turnover.run(settings.pods, progress=_counted(screen, settings.pods))
             running.programs.check()
-            screen.title(f"{counted(fates.total, 'pod')} in all")
+            screen.title(f"{pluralize(fates.total, 'pod')} in all")
             screen.say(str(fates))
         if settings.pods and settings.operator:
             compared = await outcomes.fetch(running.operator)

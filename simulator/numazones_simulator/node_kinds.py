@@ -12,28 +12,25 @@ from numazones import machines
 from numazones.kubelet.device_manager import Device
 from numazones.machine import Machine
 from numazones.machines import Shape
-from numazones.placement import Model
-from numazones_simulator.kubelet.node_spec import NodeSpec, bystander, configuration
+from numazones_simulator.kubelet.node_spec import NodeSpec, configuration
 
 GPU = "vendor.example/gpu"
 NIC = "vendor.example/nic"
 LICENCE = "vendor.example/licence"
-
-KOORDINATOR_GPU = "nvidia.com/gpu"
 
 KIND_LABEL = "simulator.numazones.io/kind"
 MODEL_LABEL = "simulator.numazones.io/model"
 """Label and taint of nodes on which others than the kubelet place pods."""
 
 _GIB = 1 << 30
-_TWO_SOCKETS = Shape(cores_per_numa=16, memory_per_numa=64 * _GIB)
-_INTERLEAVED = Shape(
+TWO_SOCKETS = Shape(cores_per_numa=16, memory_per_numa=64 * _GIB)
+INTERLEAVED = Shape(
     cores_per_numa=12,
     memory_per_numa=48 * _GIB,
     interleaved=True,
     hugepages_per_numa=((2048, 1024), (1048576, 0)),
 )
-_SUB_NUMA = Shape(numa_per_socket=2, cores_per_numa=8, memory_per_numa=32 * _GIB)
+SUB_NUMA = Shape(numa_per_socket=2, cores_per_numa=8, memory_per_numa=32 * _GIB)
 _CHIPLETS = Shape(
     sockets=1,
     numa_per_socket=4,
@@ -49,12 +46,12 @@ Kind = Callable[[str, str], NodeSpec]
 
 def single_numa_node(name: str, address: str) -> NodeSpec:
     """Latency-sensitive work: every container on one NUMA node, reserved CPUs chosen by the administrator."""
-    machine = machines.build(_TWO_SOCKETS)
+    machine = machines.build(TWO_SOCKETS)
     return NodeSpec(
         name,
         machine,
         configuration(machine, topology_manager_policy="single-numa-node", reserved_cpus="0,16,32,48"),
-        {GPU: _devices(machine, per_numa=2), NIC: _devices(machine, per_numa=4)},
+        {GPU: devices_of(machine, per_numa=2), NIC: devices_of(machine, per_numa=4)},
         address=address,
         labels={KIND_LABEL: "single-numa-node"},
     )
@@ -62,7 +59,7 @@ def single_numa_node(name: str, address: str) -> NodeSpec:
 
 def restricted_pods(name: str, address: str) -> NodeSpec:
     """Whole pods kept together where capacity allows, CPUs spread over the NUMA nodes of wide ones."""
-    machine = machines.build(_INTERLEAVED)
+    machine = machines.build(INTERLEAVED)
     return NodeSpec(
         name,
         machine,
@@ -72,7 +69,7 @@ def restricted_pods(name: str, address: str) -> NodeSpec:
             topology_manager_scope="pod",
             cpu_manager_policy_options={"distribute-cpus-across-numa": "true"},
         ),
-        {NIC: _devices(machine, per_numa=3), LICENCE: (Device("licence-0"), Device("licence-1"))},
+        {NIC: devices_of(machine, per_numa=3), LICENCE: (Device("licence-0"), Device("licence-1"))},
         address=address,
         labels={KIND_LABEL: "restricted-pods"},
     )
@@ -80,7 +77,7 @@ def restricted_pods(name: str, address: str) -> NodeSpec:
 
 def best_effort_full_cores(name: str, address: str) -> NodeSpec:
     """Whole cores only, NUMA placement as a wish; GPUs hang between two NUMA nodes."""
-    machine = machines.build(_SUB_NUMA)
+    machine = machines.build(SUB_NUMA)
     pairs = tuple(
         Device(f"gpu-{first}-{number}", (first, first + 1)) for first in (0, 2) for number in range(2)
     )
@@ -94,7 +91,7 @@ def best_effort_full_cores(name: str, address: str) -> NodeSpec:
             topology_manager_policy_options={"prefer-closest-numa-nodes": "true"},
             reserved_cpus="0,32",
         ),
-        {GPU: pairs, NIC: _devices(machine, per_numa=2)},
+        {GPU: pairs, NIC: devices_of(machine, per_numa=2)},
         address=address,
         labels={KIND_LABEL: "best-effort-full-cores"},
     )
@@ -113,7 +110,7 @@ def single_numa_node_pods(name: str, address: str) -> NodeSpec:
             cpu_manager_policy_options={"prefer-align-cpus-by-uncorecache": "true"},
             reserved_cpus="0,32",
         ),
-        {NIC: _devices(machine, per_numa=2)},
+        {NIC: devices_of(machine, per_numa=2)},
         address=address,
         labels={KIND_LABEL: "single-numa-node-pods"},
     )
@@ -121,61 +118,21 @@ def single_numa_node_pods(name: str, address: str) -> NodeSpec:
 
 def unaligned(name: str, address: str) -> NodeSpec:
     """Exclusive CPUs, but no topology policy at all."""
-    machine = machines.build(_TWO_SOCKETS)
+    machine = machines.build(TWO_SOCKETS)
     return NodeSpec(
         name,
         machine,
         configuration(machine, topology_manager_policy="none", reserved_cpus="0,32"),
-        {NIC: _devices(machine, per_numa=2)},
+        {NIC: devices_of(machine, per_numa=2)},
         address=address,
         labels={KIND_LABEL: "unaligned"},
     )
 
 
-def koordinator(name: str, address: str) -> NodeSpec:
-    """Koordinator's scheduler places pods; each says itself how strictly; GPUs."""
-    machine = machines.build(_TWO_SOCKETS)
-    gpus = _devices(machine, per_numa=2)
-    amounts = {
-        "koordinator.sh/gpu-core": f"{100 * len(gpus)}",
-        "koordinator.sh/gpu-memory": f"{16 * len(gpus)}Gi",
-        "koordinator.sh/gpu-memory-ratio": f"{100 * len(gpus)}",
-    }
-    return _of_model(
-        NodeSpec(name, machine, bystander(), {KOORDINATOR_GPU: gpus}, address=address, extended=amounts),
-        Model.KOORDINATOR,
-        "koordinator",
-    )
-
-
-def koordinator_aligned(name: str, address: str) -> NodeSpec:
-    """Koordinator's scheduler keeps every pod on one NUMA node."""
-    machine = machines.build(_INTERLEAVED)
-    return _of_model(
-        NodeSpec(
-            name,
-            machine,
-            bystander(),
-            address=address,
-            labels={"node.koordinator.sh/numa-topology-policy": "SingleNUMANode"},
-        ),
-        Model.KOORDINATOR,
-        "koordinator-aligned",
-    )
-
-
-def topology_aware(name: str, address: str) -> NodeSpec:
-    """NRI's topology-aware policy places containers in the runtime."""
-    machine = machines.build(_SUB_NUMA)
-    return _of_model(
-        NodeSpec(name, machine, bystander(), address=address), Model.TOPOLOGY_AWARE, "topology-aware"
-    )
-
-
-def _of_model(spec: NodeSpec, model: Model, kind: str) -> NodeSpec:
-    """Only pods that ask for it come to a node whose model gives no verdict on many others."""
-    taint = {"key": MODEL_LABEL, "value": str(model), "effect": "NoSchedule"}
-    labels = {**spec.labels, KIND_LABEL: kind, MODEL_LABEL: str(model)}
+def of_model(spec: NodeSpec, model: str, kind: str) -> NodeSpec:
+    """Return a node of another model than the kubelet's; only pods that ask for it go there."""
+    taint = {"key": MODEL_LABEL, "value": model, "effect": "NoSchedule"}
+    labels = {**spec.labels, KIND_LABEL: kind, MODEL_LABEL: model}
     return replace(spec, model=model, labels=labels, taints=(taint,))
 
 
@@ -186,10 +143,6 @@ KINDS: tuple[Kind, ...] = (
     single_numa_node_pods,
     unaligned,
 )
-
-
-OTHER_KINDS: tuple[Kind, ...] = (koordinator, topology_aware, koordinator_aligned, topology_aware)
-"""Kinds on which others than the kubelet place pods."""
 
 
 def mixed(count: int, *, kinds: Sequence[Kind] = KINDS) -> list[NodeSpec]:
@@ -205,7 +158,8 @@ def _address(number: int) -> str:
     return f"10.77.{high}.{low + 1}"
 
 
-def _devices(machine: Machine, *, per_numa: int) -> tuple[Device, ...]:
+def devices_of(machine: Machine, *, per_numa: int) -> tuple[Device, ...]:
+    """Devices of one resource, as many for each NUMA node."""
     return tuple(
         Device(f"{node.id:02}-{number}", (node.id,))
         for node in machine.numa_nodes

@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from numazones.wording import counted
+from numazones.wording import pluralize
 from numazones_simulator import operators
 
 _SAMPLE = re.compile(r"^(numazones_prediction_\w+)\{([^}]*)\} (\S+)", re.MULTILINE)
@@ -65,7 +65,7 @@ def verdict(outcomes: Outcomes) -> str:
         if predicted in {ADMISSIBLE, INADMISSIBLE}:
             made += count
             right += count if (predicted == ADMISSIBLE) == (actual == ADMITTED) else 0
-    return f"{right} of {counted(made, 'prediction')} came true"
+    return f"{right} of {pluralize(made, 'prediction')} came true"
 
 
 def render(outcomes: Outcomes) -> str:

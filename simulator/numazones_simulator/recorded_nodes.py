@@ -78,5 +78,5 @@ async def _restore(plane: ControlPlane, recording: Recording) -> None:
 
 def _put(server: ApiServer, plural: str, body: Mapping[str, Any]) -> None:
     # Creating objects through the API would give them new uids, which the recorded state files do not know.
-    shelf = server.store.shelf(*server.kind(plural).shelf)
-    server.store.put(shelf, dict(body))
+    collection = server.store.collection(*server.kind(plural).collection)
+    server.store.put(collection, dict(body))

@@ -13,14 +13,13 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from numazones.placement import Model
+from numazones.placement.kubelet import KUBELET
 from numazones_client.resources import NODES
-from numazones_simulator import exporters, operators, other_models, prometheus
+from numazones_simulator import exporters, operators, placement_models, prometheus
 from numazones_simulator.addresses import free_address
 from numazones_simulator.background import background
 from numazones_simulator.control_plane import ControlPlane, control_plane
 from numazones_simulator.deployments import Deployments
-from numazones_simulator.koord_scheduler import KoordScheduler, books
 from numazones_simulator.kubelet.fleet import Fleet
 from numazones_simulator.kubelet.node_spec import NodeSpec
 from numazones_simulator.kubelet.zone_publisher import ZonePublisher
@@ -96,21 +95,21 @@ async def running(
         control_plane(directory, port=port) as plane,
         Programs(directory / "logs") as programs,
     ):
-        await other_models.install(plane.client, specs)
+        await placement_models.install(plane.client, specs)
         fleet = Fleet(plane.client, specs, directory=directory if with_files else None)
         plane.server.node_proxy = fleet.answer
         screen.say(f"API server on {plane.server.url}")
         parts: list[Coroutine[Any, Any, None]] = [
             fleet.run(),
             Scheduler(plane.client).run(),
-            KoordScheduler(plane.client, books(specs)).run(),
+            *placement_models.controllers(plane.client, specs),
             ReplicaSets(plane.client, pause=recreate_pause).run(),
             Deployments(plane.client).run(),
         ]
         parts += [
             ZonePublisher(agent, plane.client, zones=not with_files).run()
             for agent in fleet.agents.values()
-            if not with_files or agent.kubelet.spec.model is not Model.KUBELET
+            if not with_files or agent.kubelet.spec.model != KUBELET
         ]
         async with background(*parts):
             screen.progress(f"starting {len(specs)} kubelets")

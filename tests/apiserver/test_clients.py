@@ -94,7 +94,7 @@ async def test_kubectl_gets_tables(kubectl: Kubectl, embedded: Any, widget: Any)
 
 
 @needs_kubectl
-async def test_kubectl_applies_from_the_client_s_side(kubectl: Kubectl) -> None:
+async def test_kubectl_applies_on_the_client_side(kubectl: Kubectl) -> None:
     assert "deployment.apps/web created" in await kubectl("apply", "-f", kubectl.file(DEPLOYMENT))
     changed = yaml.safe_load(yaml.safe_dump(DEPLOYMENT))
     changed["spec"]["template"]["spec"]["containers"][0]["image"] = "registry.example/c:2"
@@ -110,7 +110,7 @@ async def test_kubectl_applies_from_the_client_s_side(kubectl: Kubectl) -> None:
 
 
 @needs_kubectl
-async def test_kubectl_applies_from_the_server_s_side(kubectl: Kubectl, widget: Any) -> None:
+async def test_kubectl_applies_on_the_server_side(kubectl: Kubectl, widget: Any) -> None:
     file = kubectl.file(widget("a", short="abc"))
     assert "serverside-applied" in await kubectl("apply", "--server-side", "-f", file)
     await kubectl("patch", "wdg", "a", "--type=merge", "-p", '{"spec":{"short":"xyz"}}')
@@ -126,7 +126,7 @@ async def test_kubectl_validates_before_it_writes(kubectl: Kubectl, widget: Any)
 
 
 @needs_kubectl
-async def test_kubectl_replaces_labels_patches_scales_waits_and_deletes(kubectl: Kubectl) -> None:
+async def test_kubectl_replaces_labels_patches_scales_waits_for_and_deletes_objects(kubectl: Kubectl) -> None:
     file = kubectl.file(DEPLOYMENT)
     await kubectl("create", "-f", file)
     assert "replaced" in await kubectl("replace", "-f", file)
@@ -149,7 +149,9 @@ async def test_kubectl_replaces_labels_patches_scales_waits_and_deletes(kubectl:
 
 
 @needs_kubectl
-async def test_kubectl_explains_and_describes(kubectl: Kubectl, embedded: Any, widget: Any, pod: Any) -> None:
+async def test_kubectl_explains_kinds_and_describes_objects(
+    kubectl: Kubectl, embedded: Any, widget: Any, pod: Any
+) -> None:
     explained = await kubectl("explain", "widget.spec.size")
     assert "How big." in explained
     assert "FIELD: size <integer>" in explained
@@ -184,7 +186,7 @@ async def test_kubectl_lists_what_is_served(kubectl: Kubectl) -> None:
 
 
 @needs_kubectl
-async def test_kubectl_creates_what_it_sends_in_protobuf(kubectl: Kubectl) -> None:
+async def test_kubectl_creates_objects_whose_body_is_protobuf(kubectl: Kubectl) -> None:
     await kubectl("create", "configmap", "m", "--from-literal=a=b")
     assert await kubectl("get", "configmap", "m", "-o", "jsonpath={.data.a}") == "b"
     await kubectl("create", "secret", "generic", "s", "--from-literal=a=b")
@@ -207,7 +209,9 @@ async def test_kubectl_creates_what_it_sends_in_protobuf(kubectl: Kubectl) -> No
 
 
 @needs_kubectl
-async def test_kubectl_drains_what_the_budget_allows(kubectl: Kubectl, embedded: Any, pod: Any) -> None:
+async def test_kubectl_drains_a_node_as_far_as_the_budget_allows(
+    kubectl: Kubectl, embedded: Any, pod: Any
+) -> None:
     await embedded.post("/api/v1/nodes", {"metadata": {"name": "n1"}})
     path = embedded.core("pods")
     for name in ("free", "guarded"):
@@ -226,7 +230,7 @@ async def test_kubectl_drains_what_the_budget_allows(kubectl: Kubectl, embedded:
 
 
 @needs_kubectl
-async def test_kubectl_watches(kubectl: Kubectl, embedded: Any, widget: Any) -> None:
+async def test_kubectl_watches_changes(kubectl: Kubectl, embedded: Any, widget: Any) -> None:
     process = await asyncio.create_subprocess_exec(
         KUBECTL,
         f"--kubeconfig={kubectl.kubeconfig}",
@@ -260,7 +264,7 @@ def login(embedded: Any) -> Any:
     return connect
 
 
-async def test_kopf_handles_and_patches(embedded: Any, widget: Any, login: Any) -> None:
+async def test_kopf_handles_and_patches_custom_resources(embedded: Any, widget: Any, login: Any) -> None:
     """An operator with a handler, a finalizer and a status; it survives a lost watch."""
     registry = kopf.OperatorRegistry()
     seen: list[tuple[str, str]] = []
@@ -298,7 +302,7 @@ async def test_kopf_handles_and_patches(embedded: Any, widget: Any, login: Any) 
         embedded.server.faults.drop_watches()
         await embedded.delete(f"{embedded.widgets}/a")
         await _eventually(lambda: ("deleted", "a") in seen)
-        stored = embedded.server.store.shelf("contract.example.com", "widgets").objects
+        stored = embedded.server.store.collection("contract.example.com", "widgets").objects
         await _eventually(lambda: (embedded.namespace, "a") not in stored)
     finally:
         stop.set()
@@ -362,7 +366,7 @@ async def test_the_python_client_reads_writes_watches_and_applies(
         assert version.major == "1"
 
 
-async def test_the_dynamic_client_discovers(embedded: Any, widget: Any) -> None:
+async def test_the_dynamic_client_discovers_custom_resources(embedded: Any, widget: Any) -> None:
     configuration = kubernetes_client.Configuration()
     configuration.host = embedded.server.url
     async with kubernetes_client.ApiClient(configuration) as api:

@@ -21,7 +21,7 @@ def config(widget: Any, **spec: Any) -> Any:
     return body
 
 
-async def test_applying_creates_and_owns_what_was_named(api: Any, widget: Any) -> None:
+async def test_an_apply_creates_the_object_and_owns_the_fields_that_it_names(api: Any, widget: Any) -> None:
     body = config(
         widget, size=3, labels={"k": "v"}, tags=["x"], items=[{"name": "one", "value": "1"}], plain=["p"]
     )
@@ -43,7 +43,7 @@ async def test_applying_creates_and_owns_what_was_named(api: Any, widget: Any) -
     }
 
 
-async def test_applying_the_same_again_changes_nothing(api: Any, widget: Any) -> None:
+async def test_the_same_apply_again_changes_nothing(api: Any, widget: Any) -> None:
     body = config(widget, size=3, items=[{"name": "one", "value": "1"}])
     first = await api.apply(f"{api.widgets}/a", body)
     second = await api.apply(f"{api.widgets}/a", body)
@@ -51,7 +51,7 @@ async def test_applying_the_same_again_changes_nothing(api: Any, widget: Any) ->
     assert second.body == first.body
 
 
-async def test_fields_no_longer_applied_go(api: Any, widget: Any) -> None:
+async def test_fields_that_are_no_longer_applied_are_removed(api: Any, widget: Any) -> None:
     path = f"{api.widgets}/a"
     await api.apply(
         path, config(widget, size=3, short="abc", tags=["x", "y"], items=[{"name": "one"}, {"name": "two"}])
@@ -67,7 +67,7 @@ async def test_fields_no_longer_applied_go(api: Any, widget: Any) -> None:
     assert gone.body["spec"] == {"size": 3, "color": "red"}
 
 
-async def test_fields_that_others_own_stay(api: Any, widget: Any) -> None:
+async def test_fields_that_other_managers_own_are_kept(api: Any, widget: Any) -> None:
     path = f"{api.widgets}/a"
     await api.apply(path, config(widget, size=3, items=[{"name": "one", "value": "1"}]), "first")
     await api.apply(path, config(widget, size=3, items=[{"name": "one"}, {"name": "two"}]), "second")
@@ -76,7 +76,9 @@ async def test_fields_that_others_own_stay(api: Any, widget: Any) -> None:
     assert "value" not in answer.body["spec"]["items"][0]
 
 
-async def test_what_an_updater_wrote_stays_when_an_applier_leaves(api: Any, widget: Any) -> None:
+async def test_fields_that_a_patch_wrote_are_kept_when_an_apply_drops_their_parent(
+    api: Any, widget: Any
+) -> None:
     path = f"{api.widgets}/a"
     await api.apply(path, config(widget, size=3, labels={"a": "1"}))
     await api.merge(path, {"spec": {"labels": {"b": "2"}}})
@@ -84,7 +86,7 @@ async def test_what_an_updater_wrote_stays_when_an_applier_leaves(api: Any, widg
     assert answer.body["spec"]["labels"] == {"b": "2"}
 
 
-async def test_changing_what_another_owns_conflicts(api: Any, widget: Any) -> None:
+async def test_an_apply_that_changes_another_manager_s_field_conflicts(api: Any, widget: Any) -> None:
     path = f"{api.widgets}/a"
     await api.apply(path, config(widget, size=3), "first")
     answer = await api.apply(path, config(widget, size=4), "second")
@@ -98,7 +100,7 @@ async def test_changing_what_another_owns_conflicts(api: Any, widget: Any) -> No
     assert len(owned(same.body)) == 2
 
 
-async def test_several_conflicts_are_all_named(api: Any, widget: Any) -> None:
+async def test_every_conflict_is_named(api: Any, widget: Any) -> None:
     path = f"{api.widgets}/a"
     await api.apply(path, config(widget, size=3, items=[{"name": "one", "value": "1"}]), "first")
     await api.merge(path, {"spec": {"short": "abc"}})
@@ -114,7 +116,7 @@ async def test_several_conflicts_are_all_named(api: Any, widget: Any) -> None:
     assert messages[0].startswith('conflict with "contract" using contract.example.com/v1')
 
 
-async def test_force_takes_over(api: Any, widget: Any) -> None:
+async def test_a_forced_apply_takes_over_the_field(api: Any, widget: Any) -> None:
     path = f"{api.widgets}/a"
     await api.apply(path, config(widget, size=3, short="abc"), "first")
     answer = await api.apply(path, config(widget, size=4), "second", force="true")
@@ -125,7 +127,7 @@ async def test_force_takes_over(api: Any, widget: Any) -> None:
     }
 
 
-async def test_an_update_takes_what_it_changes(api: Any, widget: Any) -> None:
+async def test_an_update_owns_the_fields_that_it_changes(api: Any, widget: Any) -> None:
     path = f"{api.widgets}/a"
     await api.apply(path, config(widget, size=3, short="abc"), "first")
     answer = await api.merge(path, {"spec": {"size": 5, "labels": {"x": "y"}}}, fieldManager="editor")
@@ -135,7 +137,7 @@ async def test_an_update_takes_what_it_changes(api: Any, widget: Any) -> None:
     }
 
 
-async def test_the_user_agent_names_the_manager(api: Any, widget: Any) -> None:
+async def test_the_user_agent_names_the_field_manager(api: Any, widget: Any) -> None:
     created = await api.post(api.widgets, widget("a"))
     assert owned(created.body) == {
         ("contract", "Update", ""): {"f:spec": {".": {}, "f:size": {}, "f:color": {}}}
@@ -162,7 +164,7 @@ async def test_status_is_applied_by_its_own_manager(api: Any, widget: Any) -> No
     assert less.body["status"] == {"phase": "Done"}
 
 
-async def test_status_in_a_plain_apply_is_not_owned(api: Any, widget: Any) -> None:
+async def test_a_status_in_an_apply_of_the_whole_object_is_ignored(api: Any, widget: Any) -> None:
     body = {**config(widget, size=3), "status": {"phase": "Mine"}}
     answer = await api.apply(f"{api.widgets}/a", body)
     assert "status" not in answer.body
@@ -177,7 +179,7 @@ async def test_status_in_a_plain_apply_is_not_owned(api: Any, widget: Any) -> No
         ({"resourceVersion": "1"}, {}, 409, "the object has been modified"),
     ],
 )
-async def test_senseless_applies(
+async def test_an_apply_that_makes_no_sense_is_rejected(
     api: Any, widget: Any, change: Any, query: Any, code: int, message: str
 ) -> None:
     await api.apply(f"{api.widgets}/a", config(widget, size=3))
@@ -189,7 +191,7 @@ async def test_senseless_applies(
     assert message in answer.body["message"]
 
 
-async def test_unknown_fields_cannot_be_applied(api: Any, widget: Any) -> None:
+async def test_an_apply_of_unknown_fields_is_rejected(api: Any, widget: Any) -> None:
     answer = await api.apply(f"{api.widgets}/a", config(widget, size=3, extra=1))
     assert answer.code == 500
     assert answer.body["message"].endswith("Kind=Widget): .spec.extra: field not declared in schema")
@@ -206,20 +208,20 @@ async def test_list_maps_keep_the_order_of_the_configuration(api: Any, widget: A
     assert [one["name"] for one in answer.body["spec"]["items"]] == ["d", "c", "e", "b"]
 
 
-async def test_duplicate_keys_cannot_be_applied(api: Any, widget: Any) -> None:
+async def test_an_apply_of_duplicate_keys_is_rejected(api: Any, widget: Any) -> None:
     body = config(widget, size=3, items=[{"name": "a"}, {"name": "a"}])
     answer = await api.apply(f"{api.widgets}/a", body)
     assert answer.code in (422, 500)
     assert "uplicate" in answer.body["message"]
 
 
-async def test_dry_run_applies_nothing(api: Any, widget: Any) -> None:
+async def test_an_apply_as_a_dry_run_stores_nothing(api: Any, widget: Any) -> None:
     answer = await api.apply(f"{api.widgets}/a", config(widget, size=3), dryRun="All")
     assert answer.code == 201
     assert (await api.get(f"{api.widgets}/a")).code == 404
 
 
-async def test_forgetting_all_owners(api: Any, widget: Any) -> None:
+async def test_an_empty_entry_of_managed_fields_forgets_all_owners(api: Any, widget: Any) -> None:
     await api.post(api.widgets, widget("a"))
     path = f"{api.widgets}/a"
     reset = await api.merge(path, {"metadata": {"managedFields": [{}]}})

@@ -43,7 +43,7 @@ async def test_what_the_schema_forbids_is_invalid(
     assert answer.body["details"]["group"] == "contract.example.com"
 
 
-async def test_required_fields(api: Any) -> None:
+async def test_required_fields_must_be_there(api: Any) -> None:
     body = {"apiVersion": "contract.example.com/v1", "kind": "Widget", "metadata": {"name": "a"}}
     answer = await api.post(api.widgets, body)
     unchecked = (
@@ -56,18 +56,18 @@ async def test_required_fields(api: Any) -> None:
     assert answer.body["message"] == f"{head}: [spec.size: Required value, {unchecked}]"
 
 
-async def test_several_faults_are_told_at_once(api: Any, widget: Any) -> None:
+async def test_everything_that_is_wrong_is_reported_at_once(api: Any, widget: Any) -> None:
     answer = await api.post(api.widgets, widget("a", size=0, color="blue"))
     assert {field for field, _ in answer.causes} == {"spec.size", "spec.color", "<nil>"}
     assert answer.body["message"].startswith('Widget.contract.example.com "a" is invalid: [')
 
 
-async def test_defaults_are_filled_in(api: Any, widget: Any) -> None:
+async def test_absent_fields_get_their_defaults(api: Any, widget: Any) -> None:
     spec = (await api.post(api.widgets, widget("a", items=[{"name": "x"}]))).body["spec"]
     assert spec == {"size": 3, "color": "red", "items": [{"name": "x", "weight": 1}]}
 
 
-async def test_nulls_are_dropped_or_defaulted_or_kept(api: Any, widget: Any) -> None:
+async def test_a_null_is_dropped_or_becomes_the_default_or_is_kept(api: Any, widget: Any) -> None:
     spec = (await api.post(api.widgets, widget("a", color=None, ratio=None, maybe=None))).body["spec"]
     assert spec == {"size": 3, "color": "red", "maybe": None}
 
@@ -106,12 +106,12 @@ async def test_unknown_fields_of_a_patch_are_rejected_when_strict(api: Any, widg
     assert 'unknown field "spec.extra"' in answer.body["message"]
 
 
-async def test_free_objects_keep_what_they_are_given(api: Any, widget: Any) -> None:
+async def test_objects_with_preserved_fields_keep_everything(api: Any, widget: Any) -> None:
     free = {"a": {"b": [1, None, {"c": "d"}]}}
     assert (await api.post(api.widgets, widget("a", free=free))).body["spec"]["free"] == free
 
 
-async def test_a_transition_rule_keeps_a_field_as_it_is(api: Any, widget: Any) -> None:
+async def test_a_transition_rule_forbids_changes_of_a_field(api: Any, widget: Any) -> None:
     await api.post(api.widgets, widget("a", identity="me"))
     assert (await api.merge(f"{api.widgets}/a", {"spec": {"size": 4}})).code == 200
     answer = await api.merge(f"{api.widgets}/a", {"spec": {"identity": "you"}})
@@ -132,7 +132,7 @@ async def test_the_status_is_validated_too(api: Any, widget: Any) -> None:
 # --- definitions -----------------------------------------------------------------------------
 
 
-async def test_a_definition_is_established(api: Any) -> None:
+async def test_a_definition_becomes_established(api: Any) -> None:
     body = (await api.get(f"{DEFINITIONS}/widgets.contract.example.com")).body
     conditions = {one["type"]: one["status"] for one in body["status"]["conditions"]}
     assert conditions["Established"] == "True"
@@ -165,7 +165,9 @@ def _schema(body: Any) -> Any:
         (lambda body: _schema(body)["properties"].update(x={"type": "string", "default": 3}), "spec.validation.openAPIV3Schema.properties[x].default", "must be of type string"),
     ],
 )  # fmt: skip
-async def test_definitions_are_checked(api: Any, definition: Any, change: Any, field: str, text: str) -> None:
+async def test_a_definition_that_breaks_a_rule_is_invalid(
+    api: Any, definition: Any, change: Any, field: str, text: str
+) -> None:
     answer = await api.post(DEFINITIONS, _changed(definition, change))
     assert (answer.code, answer.body["reason"]) == (422, "Invalid")
     assert f"{field}: " in answer.body["message"]

@@ -9,7 +9,7 @@ from numazones_apiserver import ApiServer
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 
-async def test_legacy_discovery(api: Any) -> None:
+async def test_discovery_lists_groups_versions_and_resources(api: Any) -> None:
     assert (await api.get("/api")).body["versions"] == ["v1"]
     core = (await api.get("/api/v1")).body
     assert (core["kind"], core["groupVersion"]) == ("APIResourceList", "v1")
@@ -51,7 +51,7 @@ async def test_legacy_discovery(api: Any) -> None:
     assert {one["name"] for one in widgets} == {"widgets", "widgets/status"}
 
 
-async def test_aggregated_discovery(api: Any) -> None:
+async def test_aggregated_discovery_lists_all_at_once(api: Any) -> None:
     answer = await api.get("/apis", accept=AGGREGATED)
     assert answer.headers["Content-Type"] == AGGREGATED
     assert (answer.body["kind"], answer.body["apiVersion"]) == (
@@ -70,7 +70,7 @@ async def test_aggregated_discovery(api: Any) -> None:
     assert {"pods", "nodes"} <= {one["resource"] for one in core["items"][0]["versions"][0]["resources"]}
 
 
-async def test_what_is_served_is_served_alike(api: Any) -> None:
+async def test_every_kind_is_served_as_a_real_server_serves_it(api: Any) -> None:
     """Scope, names and subresources of every kind that this project serves are the real ones."""
     server = ApiServer()
     for kind in server.registry:
@@ -86,7 +86,7 @@ async def test_what_is_served_is_served_alike(api: Any) -> None:
             assert f"{kind.plural}/{subresource}" in found
 
 
-async def test_openapi_documents(api: Any) -> None:
+async def test_openapi_documents_describe_custom_resources(api: Any) -> None:
     paths = (await api.get("/openapi/v3")).body["paths"]
     assert {"api/v1", "apis/apps/v1", "apis/contract.example.com/v1"} <= paths.keys()
     url = paths["apis/contract.example.com/v1"]["serverRelativeURL"]
@@ -103,7 +103,7 @@ async def test_openapi_documents(api: Any) -> None:
     }
 
 
-async def test_openapi_of_built_in_kinds_is_complete(api: Any) -> None:
+async def test_openapi_documents_of_built_in_kinds_refer_to_nothing_that_is_missing(api: Any) -> None:
     document = (await api.get("/openapi/v3/api/v1")).body
     schemas = document["components"]["schemas"]
     container = schemas["io.k8s.api.core.v1.Container"]
@@ -121,7 +121,7 @@ async def test_openapi_of_built_in_kinds_is_complete(api: Any) -> None:
     assert references(document) <= schemas.keys()
 
 
-async def test_version_and_health(api: Any) -> None:
+async def test_the_server_says_its_version_and_its_health(api: Any) -> None:
     version = (await api.get("/version")).body
     assert version["major"] == "1"
     assert version["gitVersion"].startswith("v1.")

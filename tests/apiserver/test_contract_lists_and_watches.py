@@ -49,7 +49,7 @@ def _names(answer: Any) -> list[str]:
         ("tier=", []),
     ],
 )
-async def test_label_selectors(api: Any, selector: str, names: list[str]) -> None:
+async def test_a_label_selector_selects_objects(api: Any, selector: str, names: list[str]) -> None:
     path = await _maps(
         api,
         a={"env": "prod", "tier": "web", "size": "1"},
@@ -67,12 +67,14 @@ async def test_label_selectors(api: Any, selector: str, names: list[str]) -> Non
         ("a=b=c", "found '=', expected: ',' or 'end of string'"),
     ],
 )
-async def test_broken_label_selectors(api: Any, selector: str, message: str) -> None:
+async def test_a_label_selector_that_cannot_be_read_is_a_bad_request(
+    api: Any, selector: str, message: str
+) -> None:
     answer = await api.get(api.core("configmaps"), labelSelector=selector)
     assert (answer.code, answer.body["reason"], answer.body["message"]) == (400, "BadRequest", message)
 
 
-async def test_field_selectors(api: Any, pod: Any, widget: Any) -> None:
+async def test_a_field_selector_selects_objects(api: Any, pod: Any, widget: Any) -> None:
     path = api.core("pods")
     await api.post(path, pod("a", nodeName="n1"))
     await api.post(path, pod("b", nodeName="n2"))
@@ -113,7 +115,7 @@ async def test_events_are_selected_by_what_they_concern(api: Any) -> None:
 # --- pages -----------------------------------------------------------------------------------
 
 
-async def test_pages_are_cut_from_one_moment(api: Any) -> None:
+async def test_all_pages_of_a_list_show_the_same_revision(api: Any) -> None:
     path = await _maps(api, a={}, b={}, c={}, d={}, e={})
     first = await api.get(path, limit=2)
     assert _names(first) == ["a", "b"]
@@ -135,14 +137,14 @@ async def _all(api: Any, path: str) -> list[Any]:
     return items
 
 
-async def test_remaining_is_not_counted_under_a_selector(api: Any) -> None:
+async def test_remaining_items_are_not_counted_under_a_selector(api: Any) -> None:
     path = await _maps(api, a={"x": "1"}, b={"x": "1"}, c={"x": "1"})
     answer = await api.get(path, limit=2, labelSelector="x=1")
     assert "continue" in answer.body["metadata"]
     assert "remainingItemCount" not in answer.body["metadata"]
 
 
-async def test_an_exact_past_can_be_listed(api: Any, widget: Any) -> None:
+async def test_a_list_can_show_an_older_revision(api: Any, widget: Any) -> None:
     await api.post(api.widgets, widget("a"))
     then = await api.get(api.widgets)
     await api.post(api.widgets, widget("b"))
@@ -168,7 +170,9 @@ async def test_an_exact_past_can_be_listed(api: Any, widget: Any) -> None:
         ({"watch": "1", "sendInitialEvents": "true"}, 422, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"),
     ],
 )  # fmt: skip
-async def test_senseless_parameters(api: Any, query: Any, code: int, message: str) -> None:
+async def test_parameters_that_make_no_sense_are_rejected(
+    api: Any, query: Any, code: int, message: str
+) -> None:
     answer = await api.get(api.core("configmaps"), **query)
     assert answer.code == code
     assert message in answer.body["message"]
@@ -177,7 +181,7 @@ async def test_senseless_parameters(api: Any, query: Any, code: int, message: st
 # --- watches ---------------------------------------------------------------------------------
 
 
-async def test_a_watch_tells_every_change_in_order(api: Any, widget: Any) -> None:
+async def test_a_watch_sends_every_change_in_order(api: Any, widget: Any) -> None:
     start = await api.get(api.widgets)
     async with api.watch(api.widgets, resourceVersion=start.version) as watching:
         created = await api.post(api.widgets, widget("a"))
@@ -191,7 +195,7 @@ async def test_a_watch_tells_every_change_in_order(api: Any, widget: Any) -> Non
         assert int(last["metadata"]["resourceVersion"]) > int(changed.version)
 
 
-async def test_a_watch_without_a_version_begins_with_what_is_there(api: Any, widget: Any) -> None:
+async def test_a_watch_without_a_version_begins_with_all_objects(api: Any, widget: Any) -> None:
     await api.post(api.widgets, widget("b"))
     await api.post(api.widgets, widget("a"))
     async with api.watch(api.widgets) as watching:
@@ -201,7 +205,7 @@ async def test_a_watch_without_a_version_begins_with_what_is_there(api: Any, wid
         assert (kind, obj["metadata"]["name"]) == ("ADDED", "c")
 
 
-async def test_entering_and_leaving_a_selection(api: Any) -> None:
+async def test_objects_that_enter_or_leave_a_selection_are_added_or_deleted(api: Any) -> None:
     path = await _maps(api, a={"on": "no"})
     start = await api.get(path)
     async with api.watch(path, resourceVersion=start.version, labelSelector="on=yes") as watching:
@@ -257,7 +261,7 @@ async def test_a_streaming_list_ends_with_a_bookmark(api: Any, widget: Any) -> N
         assert (mark["kind"], mark["apiVersion"]) == ("Widget", "contract.example.com/v1")
 
 
-async def test_a_watch_ends_at_its_time(api: Any) -> None:
+async def test_a_watch_ends_at_its_timeout(api: Any) -> None:
     async with api.watch(api.core("configmaps"), timeoutSeconds=1, resourceVersion="0") as watching:
         kind = ""
         while kind != "END":
@@ -337,13 +341,15 @@ async def test_a_single_object_as_a_table(api: Any, widget: Any) -> None:
         ("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", ["Name", "Created At"]),
     ],
 )  # fmt: skip
-async def test_tables_of_built_in_kinds(api: Any, plural: str, columns: list[str]) -> None:
+async def test_tables_of_built_in_kinds_have_the_real_columns(
+    api: Any, plural: str, columns: list[str]
+) -> None:
     table = (await api.get(plural, accept=TABLE)).body
     found = [one["name"] for one in table["columnDefinitions"]]
     assert found == columns
 
 
-async def test_tables_are_watched(api: Any, widget: Any) -> None:
+async def test_a_watch_can_send_tables(api: Any, widget: Any) -> None:
     await api.post(api.widgets, widget("a"))
     async with api.watch(api.widgets, accept=TABLE) as watching:
         kind, table = await watching.next()
@@ -358,7 +364,7 @@ async def test_tables_are_watched(api: Any, widget: Any) -> None:
         ]
 
 
-async def test_only_metadata(api: Any, widget: Any) -> None:
+async def test_a_client_can_ask_for_metadata_only(api: Any, widget: Any) -> None:
     created = (await api.post(api.widgets, widget("a"))).body
     one = (await api.get(f"{api.widgets}/a", accept=PARTIAL)).body
     assert one == {
@@ -371,6 +377,6 @@ async def test_only_metadata(api: Any, widget: Any) -> None:
     assert [item["metadata"] for item in many["items"]] == [created["metadata"]]
 
 
-async def test_unknown_forms_are_not_acceptable(api: Any) -> None:
+async def test_an_unknown_media_type_is_not_acceptable(api: Any) -> None:
     answer = await api.get(api.core("configmaps"), accept="application/unheard-of")
     assert (answer.code, answer.body["reason"]) == (406, "NotAcceptable")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 
-async def test_a_created_object_gets_its_identity(api: Any, widget: Any) -> None:
+async def test_a_created_object_gets_a_uid_a_version_and_a_time(api: Any, widget: Any) -> None:
     answer = await api.post(api.widgets, widget("a"))
     assert answer.code == 201
     metadata = answer.body["metadata"]
@@ -20,7 +20,7 @@ async def test_a_created_object_gets_its_identity(api: Any, widget: Any) -> None
     assert (await api.get(f"{api.widgets}/a")).body == answer.body
 
 
-async def test_a_name_is_taken_once(api: Any, widget: Any) -> None:
+async def test_a_name_that_exists_cannot_be_created_again(api: Any, widget: Any) -> None:
     await api.post(api.widgets, widget("a"))
     answer = await api.post(api.widgets, widget("a"))
     assert (answer.code, answer.body["reason"]) == (409, "AlreadyExists")
@@ -28,7 +28,7 @@ async def test_a_name_is_taken_once(api: Any, widget: Any) -> None:
     assert answer.body["details"] == {"name": "a", "group": "contract.example.com", "kind": "widgets"}
 
 
-async def test_what_is_not_there_is_not_found(api: Any) -> None:
+async def test_an_object_that_does_not_exist_is_not_found(api: Any) -> None:
     answer = await api.get(f"{api.widgets}/none")
     assert (answer.code, answer.body["reason"]) == (404, "NotFound")
     assert answer.body["message"] == 'widgets.contract.example.com "none" not found'
@@ -49,7 +49,7 @@ async def test_a_namespace_must_exist(api: Any, widget: Any) -> None:
     assert (answer.code, answer.body["message"]) == (404, 'namespaces "absent" not found')
 
 
-async def test_generate_name_makes_a_fresh_name(api: Any, widget: Any) -> None:
+async def test_generate_name_makes_a_new_name(api: Any, widget: Any) -> None:
     body = widget()
     body["metadata"] = {"generateName": "some-"}
     names = {(await api.post(api.widgets, body)).body["metadata"]["name"] for _ in range(3)}
@@ -109,7 +109,7 @@ async def test_body_and_path_must_agree(api: Any, widget: Any) -> None:
     )
 
 
-async def test_a_resource_version_cannot_be_created(api: Any, widget: Any) -> None:
+async def test_an_object_with_a_resource_version_cannot_be_created(api: Any, widget: Any) -> None:
     body = widget()
     body["metadata"]["resourceVersion"] = "5"
     answer = await api.post(api.widgets, body)
@@ -160,7 +160,7 @@ async def test_another_uid_conflicts(api: Any, widget: Any) -> None:
     )
 
 
-async def test_writing_the_same_again_changes_nothing(api: Any, widget: Any) -> None:
+async def test_the_same_write_again_changes_nothing(api: Any, widget: Any) -> None:
     created = await api.post(api.widgets, widget("a"))
     replaced = await api.put(f"{api.widgets}/a", created.body)
     patched = await api.merge(f"{api.widgets}/a", {"spec": {"size": 3}})
@@ -177,7 +177,7 @@ async def test_generation_counts_changes_of_the_spec(api: Any, widget: Any) -> N
     ] == 2
 
 
-async def test_what_the_server_owns_cannot_be_changed(api: Any, widget: Any) -> None:
+async def test_fields_of_the_server_cannot_be_changed(api: Any, widget: Any) -> None:
     created = (await api.post(api.widgets, widget("a"))).body
     patch = {"metadata": {"creationTimestamp": "2001-01-01T00:00:00Z", "generation": 77}}
     patched = (await api.merge(f"{api.widgets}/a", patch)).body
@@ -242,7 +242,7 @@ async def test_a_json_patch_that_does_not_fit_is_invalid(api: Any, widget: Any, 
     assert answer.body["message"].startswith("the server rejected our request due to an error in our request")
 
 
-async def test_custom_resources_know_no_strategic_merge(api: Any, widget: Any) -> None:
+async def test_custom_resources_take_no_strategic_merge_patch(api: Any, widget: Any) -> None:
     await api.post(api.widgets, widget("a"))
     answer = await api.send(
         "PATCH", f"{api.widgets}/a", {"spec": {"size": 4}}, media="application/strategic-merge-patch+json"
@@ -312,7 +312,7 @@ async def test_an_unreadable_body_is_a_bad_request(api: Any) -> None:
     assert (answer.code, answer.body["reason"]) == (400, "BadRequest")
 
 
-async def test_yaml_is_read(api: Any) -> None:
+async def test_a_body_may_be_yaml(api: Any) -> None:
     body = b"metadata: {name: from-yaml}\ndata:\n  when: '2001-01-01T00:00:00Z'\n"
     answer = await api.send("POST", api.core("configmaps"), body, media="application/yaml")
     assert (answer.code, answer.body["data"]) == (201, {"when": "2001-01-01T00:00:00Z"})
@@ -321,7 +321,7 @@ async def test_yaml_is_read(api: Any) -> None:
 # --- delete ----------------------------------------------------------------------------------
 
 
-async def test_deleting_answers_with_a_status(api: Any, widget: Any) -> None:
+async def test_a_deletion_answers_with_a_status(api: Any, widget: Any) -> None:
     created = (await api.post(api.widgets, widget("a"))).body
     answer = await api.delete(f"{api.widgets}/a")
     assert (answer.code, answer.body["status"]) == (200, "Success")
@@ -335,7 +335,7 @@ async def test_deleting_answers_with_a_status(api: Any, widget: Any) -> None:
     assert (await api.get(f"{api.widgets}/a")).code == 404
 
 
-async def test_finalizers_hold_an_object(api: Any, widget: Any) -> None:
+async def test_an_object_stays_until_its_finalizers_are_removed(api: Any, widget: Any) -> None:
     body = widget("a")
     body["metadata"]["finalizers"] = ["example.com/hold"]
     await api.post(api.widgets, body)
@@ -354,7 +354,7 @@ async def test_finalizers_hold_an_object(api: Any, widget: Any) -> None:
     assert (await api.get(path)).code == 404
 
 
-async def test_preconditions_of_deletion(api: Any, widget: Any) -> None:
+async def test_a_deletion_whose_preconditions_fail_conflicts(api: Any, widget: Any) -> None:
     created = (await api.post(api.widgets, widget("a"))).body
     path = f"{api.widgets}/a"
     answer = await api.delete(path, {"preconditions": {"uid": "other"}})
@@ -382,7 +382,7 @@ async def test_a_collection_is_deleted_by_selector(api: Any, widget: Any) -> Non
     assert [one["metadata"]["name"] for one in (await api.get(api.widgets)).body["items"]] == ["c"]
 
 
-async def test_propagation_leaves_a_finalizer(api: Any, widget: Any) -> None:
+async def test_the_propagation_policy_adds_a_finalizer(api: Any, widget: Any) -> None:
     await api.post(api.widgets, widget("a"))
     if not api.real:
         # A controller of the embedded cluster finishes the deletion; a lone kube-apiserver has none.

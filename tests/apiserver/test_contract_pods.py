@@ -58,7 +58,7 @@ async def test_a_pod_gets_its_defaults(api: Any, pod: Any) -> None:
         ({"requests": {"memory": "1e3"}}, {"memory": "1e3"}, None, "Burstable"),
     ],
 )  # fmt: skip
-async def test_resources_are_written_canonically(
+async def test_quantities_of_a_pod_are_written_back_in_canonical_form(
     api: Any, pod: Any, resources: Any, requests: Any, limits: Any, qos: str
 ) -> None:
     answer = await api.post(api.core("pods"), pod("p", **_limited(**resources)))
@@ -96,14 +96,16 @@ async def test_broken_pods_are_invalid(api: Any, pod: Any, spec: Any, field: str
         (_limited(limits={"cpu": "x"}), "quantities must match the regular expression"),
     ],
 )
-async def test_undecodable_pods_are_bad_requests(api: Any, pod: Any, spec: Any, message: str) -> None:
+async def test_pods_that_cannot_be_decoded_are_bad_requests(
+    api: Any, pod: Any, spec: Any, message: str
+) -> None:
     answer = await api.post(api.core("pods"), pod("p", **spec))
     assert (answer.code, answer.body["reason"]) == (400, "BadRequest")
     assert answer.body["message"].startswith('Pod in version "v1" cannot be handled as a Pod: ')
     assert message in answer.body["message"]
 
 
-async def test_unknown_fields_of_built_in_kinds(api: Any, pod: Any) -> None:
+async def test_unknown_fields_of_built_in_kinds_are_warned_of_or_rejected(api: Any, pod: Any) -> None:
     answer = await api.post(api.core("pods"), pod("p", extra=1), fieldValidation="Strict")
     assert answer.code == 400
     assert answer.body["message"] == (
@@ -122,7 +124,7 @@ async def test_a_priority_class_sets_the_priority(api: Any, pod: Any) -> None:
     assert "no PriorityClass with name absent was found" in rejected.body["message"]
 
 
-async def test_the_spec_hardly_ever_changes(api: Any, pod: Any) -> None:
+async def test_few_fields_of_a_pod_s_spec_may_change(api: Any, pod: Any) -> None:
     path = api.core("pods")
     created = (await api.post(path, pod("p"))).body
     created["spec"]["containers"][0]["image"] = "registry.example/c:2"
@@ -139,7 +141,7 @@ async def test_the_spec_hardly_ever_changes(api: Any, pod: Any) -> None:
     )
 
 
-async def test_a_gated_pod_is_told_so_until_it_is_scheduled(api: Any, pod: Any) -> None:
+async def test_a_gated_pod_has_a_condition_until_it_is_bound(api: Any, pod: Any) -> None:
     body = pod("gated", schedulingGates=[{"name": "example.com/wait"}])
     path = f"{api.core('pods')}/gated"
     created = (await api.post(api.core("pods"), body)).body
@@ -251,7 +253,7 @@ async def _budget(api: Any, name: str, healthy: int, desired: int, **spec: Any) 
         await api.server.settle()
 
 
-async def test_an_eviction_marks_and_deletes(api: Any, pod: Any) -> None:
+async def test_an_eviction_adds_a_condition_and_deletes_the_pod(api: Any, pod: Any) -> None:
     path = await _running(api, pod, "p")
     answer = await api.post(f"{path}/p/eviction", _eviction("p"))
     assert (answer.code, answer.body["status"]) == (201, "Success")
@@ -262,12 +264,12 @@ async def test_an_eviction_marks_and_deletes(api: Any, pod: Any) -> None:
     assert target["message"] == "Eviction API: evicting"
 
 
-async def test_an_eviction_without_a_pod(api: Any) -> None:
+async def test_an_eviction_of_a_pod_that_does_not_exist_is_not_found(api: Any) -> None:
     answer = await api.post(api.core("pods") + "/none/eviction", _eviction("none"))
     assert (answer.code, answer.body["message"]) == (404, 'pods "none" not found')
 
 
-async def test_a_budget_without_disruptions_rejects(api: Any, pod: Any) -> None:
+async def test_a_budget_that_allows_no_disruption_rejects_the_eviction(api: Any, pod: Any) -> None:
     path = await _running(api, pod, "p")
     await _budget(api, "guard", 1, 1, minAvailable=1)
     answer = await api.post(f"{path}/p/eviction", _eviction("p"))
@@ -282,7 +284,7 @@ async def test_a_budget_without_disruptions_rejects(api: Any, pod: Any) -> None:
     assert "deletionTimestamp" not in (await api.get(f"{path}/p")).body["metadata"]
 
 
-async def test_a_budget_is_spent(api: Any, pod: Any) -> None:
+async def test_an_eviction_lowers_the_disruptions_that_a_budget_allows(api: Any, pod: Any) -> None:
     path = await _running(api, pod, "p", "q")
     await _budget(api, "guard", 2, 1, minAvailable=1)
     assert (await api.post(f"{path}/p/eviction", _eviction("p", dryRun=["All"]))).code == 201
@@ -293,7 +295,7 @@ async def test_a_budget_is_spent(api: Any, pod: Any) -> None:
     assert rejected.code == 429
 
 
-async def test_two_budgets_cannot_be_reconciled(api: Any, pod: Any) -> None:
+async def test_a_pod_with_two_budgets_cannot_be_evicted(api: Any, pod: Any) -> None:
     path = await _running(api, pod, "p")
     await _budget(api, "one", 1, 0, minAvailable=0)
     await _budget(api, "two", 1, 0, minAvailable=0)
@@ -313,7 +315,7 @@ async def test_a_pending_pod_is_evicted_whatever_the_budget(api: Any, pod: Any) 
     assert (await api.post(f"{path}/p/eviction", _eviction("p"))).code == 201
 
 
-async def test_preconditions_of_an_eviction(api: Any, pod: Any) -> None:
+async def test_an_eviction_whose_preconditions_fail_conflicts(api: Any, pod: Any) -> None:
     path = await _running(api, pod, "p")
     answer = await api.post(f"{path}/p/eviction", _eviction("p", preconditions={"uid": "other"}))
     assert (answer.code, answer.body["reason"]) == (409, "Conflict")
@@ -322,7 +324,7 @@ async def test_preconditions_of_an_eviction(api: Any, pod: Any) -> None:
 # --- other kinds -----------------------------------------------------------------------------
 
 
-async def test_a_lease_is_held(api: Any) -> None:
+async def test_a_lease_is_stored_and_its_duration_checked(api: Any) -> None:
     path = f"/apis/coordination.k8s.io/v1/namespaces/{api.namespace}/leases"
     spec = {"holderIdentity": "me", "leaseDurationSeconds": 15, "renewTime": "2026-01-01T00:00:00.000000Z"}
     created = await api.post(path, {"metadata": {"name": "l"}, "spec": spec})
@@ -351,7 +353,7 @@ def _node_info() -> dict[str, str]:
     return dict.fromkeys(f"{names} kubeProxyVersion operatingSystem architecture".split(), "x")
 
 
-async def test_workloads_match_their_template(api: Any) -> None:
+async def test_the_selector_of_a_workload_must_match_its_template(api: Any) -> None:
     template = {"metadata": {"labels": {"app": "b"}}, "spec": {"containers": [{"name": "c", "image": "c:1"}]}}
     body = {
         "metadata": {"name": "d"},
@@ -378,7 +380,7 @@ async def test_replicas_are_read_and_set_through_the_scale_subresource(api: Any)
     assert (await api.get(f"{path}/d")).body["spec"]["replicas"] == 7
 
 
-async def test_budgets_cannot_bound_both_ways(api: Any) -> None:
+async def test_a_budget_cannot_have_both_bounds(api: Any) -> None:
     path = f"/apis/policy/v1/namespaces/{api.namespace}/poddisruptionbudgets"
     answer = await api.post(
         path, {"metadata": {"name": "b"}, "spec": {"minAvailable": 1, "maxUnavailable": 1}}
@@ -403,7 +405,7 @@ async def test_network_policies_have_types(api: Any) -> None:
     assert answer.body["metadata"]["generation"] == 1
 
 
-async def test_immutable_config_maps(api: Any) -> None:
+async def test_immutable_config_maps_cannot_be_changed(api: Any) -> None:
     path = api.core("configmaps")
     await api.post(path, {"metadata": {"name": "i"}, "data": {"a": "1"}, "immutable": True})
     answer = await api.merge(f"{path}/i", {"data": {"a": "2"}})
@@ -411,15 +413,13 @@ async def test_immutable_config_maps(api: Any) -> None:
     assert "field is immutable when `immutable` is set" in answer.body["message"]
 
 
-async def test_lasting_namespaces_stay(api: Any) -> None:
+async def test_built_in_namespaces_cannot_be_deleted(api: Any) -> None:
     answer = await api.delete("/api/v1/namespaces/default")
     assert (answer.code, answer.body["reason"]) == (403, "Forbidden")
     assert answer.body["message"] == 'namespaces "default" is forbidden: this namespace may not be deleted'
 
 
-async def test_a_limit_range_fills_in_what_the_containers_of_later_pods_leave_open(
-    api: Any, pod: Any
-) -> None:
+async def test_a_limit_range_gives_defaults_to_the_containers_of_later_pods(api: Any, pod: Any) -> None:
     item = {
         "type": "Container",
         "max": {"cpu": "4", "memory": "4Gi"},

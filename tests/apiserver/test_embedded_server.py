@@ -17,18 +17,18 @@ import aiohttp
 import pytest
 import yaml
 
-from numazones_apiserver import ApiError, ApiServer, NotLoopbackError, WriteOptions
+from numazones_apiserver import ApiError, ApiServer, NotLoopback, WriteOptions
 
 # --- being reached ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.1", "::"])  # noqa: S104
 def test_it_listens_on_loopback_only(host: str) -> None:
-    with pytest.raises(NotLoopbackError, match="listens on loopback only, not on"):
+    with pytest.raises(NotLoopback, match="listens on loopback only, not on"):
         ApiServer(host=host)
 
 
-async def test_a_token_is_demanded_when_one_is_set() -> None:
+async def test_requests_need_the_token_when_one_is_set() -> None:
     async with ApiServer(token="secret") as server, aiohttp.ClientSession() as session:
         async with session.get(f"{server.url}/api/v1/pods") as answer:
             body = await answer.json()
@@ -66,7 +66,7 @@ async def test_stopping_keeps_the_objects_and_the_port(embedded: Any, widget: An
     assert (await embedded.get(f"{embedded.widgets}/a")).body == created.body
 
 
-async def test_objects_are_reached_without_http(embedded: Any) -> None:
+async def test_objects_are_read_and_written_without_http(embedded: Any) -> None:
     server = embedded.server
     kind = server.kind("configmaps")
     server.writes.create(
@@ -100,12 +100,12 @@ async def test_a_kubelet_answers_through_the_proxy(embedded: Any) -> None:
     ("fault", "code", "reason"),
     [
         ("conflict", 409, "Conflict"),
-        ("gone", 410, "Expired"),
+        ("resource_expired", 410, "Expired"),
         ("too_many_requests", 429, "TooManyRequests"),
         ("server_error", 500, "InternalError"),
     ],
 )
-async def test_faults_strike_what_they_match(
+async def test_a_fault_strikes_the_requests_that_it_matches(
     embedded: Any, widget: Any, fault: str, code: int, reason: str
 ) -> None:
     struck = getattr(embedded.server.faults, fault)(verb="create", resource="widgets", count=2)
@@ -117,14 +117,14 @@ async def test_faults_strike_what_they_match(
     assert (await embedded.post(embedded.widgets, widget("a"))).code == 201
 
 
-async def test_retry_after_is_told(embedded: Any) -> None:
+async def test_an_answer_429_says_when_to_try_again(embedded: Any) -> None:
     embedded.server.faults.too_many_requests(7)
     answer = await embedded.get(embedded.widgets)
     assert answer.headers["Retry-After"] == "7"
     assert answer.body["details"]["retryAfterSeconds"] == 7
 
 
-async def test_an_answer_can_be_late_or_never_come(embedded: Any) -> None:
+async def test_an_answer_can_be_late_or_cut(embedded: Any) -> None:
     embedded.server.faults.delay(0.3, resource="widgets")
     begun = time.monotonic()
     assert (await embedded.get(embedded.widgets)).code == 200
@@ -144,7 +144,7 @@ async def served(embedded: Any) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_open_watches_can_be_dropped(embedded: Any) -> None:
+async def test_open_watches_can_be_cut(embedded: Any) -> None:
     async with embedded.watch(embedded.widgets) as watching:
         await served(embedded)
         assert embedded.server.faults.drop_watches("pods") == 0
@@ -153,7 +153,7 @@ async def test_open_watches_can_be_dropped(embedded: Any) -> None:
             await watching.next()
 
 
-async def test_open_watches_can_be_told_that_their_past_is_gone(embedded: Any) -> None:
+async def test_open_watches_can_end_with_an_expired_resource_version(embedded: Any) -> None:
     async with embedded.watch(embedded.widgets) as watching:
         await served(embedded)
         embedded.server.faults.drop_watches(compacted=True)
@@ -165,7 +165,7 @@ async def test_open_watches_can_be_told_that_their_past_is_gone(embedded: Any) -
 # --- compaction ------------------------------------------------------------------------------
 
 
-async def test_after_compaction_the_past_is_gone(embedded: Any, widget: Any) -> None:
+async def test_older_resource_versions_expire_after_compaction(embedded: Any, widget: Any) -> None:
     start = await embedded.get(embedded.widgets)
     for name in ("a", "b", "c"):
         await embedded.post(embedded.widgets, widget(name))
@@ -200,10 +200,10 @@ async def test_history_is_bounded(tmp_path: Path) -> None:
         query = {"watch": "1", "resourceVersion": first["metadata"]["resourceVersion"], "timeoutSeconds": "2"}
         async with session.get(f"{server.url}/api/v1/configmaps", params=query) as answer:
             assert json.loads(await answer.content.readline())["type"] == "ERROR"
-        assert len(server.store.shelf("", "configmaps").history) <= 20
+        assert len(server.store.collection("", "configmaps").history) <= 20
 
 
-async def test_bookmarks_tell_how_far_the_stream_has_come(widget: Any) -> None:
+async def test_bookmarks_say_how_far_the_stream_has_come(widget: Any) -> None:
     async with ApiServer(bookmark_seconds=0.1) as server, aiohttp.ClientSession() as session:
         query = {"watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": "300"}
         async with session.get(f"{server.url}/api/v1/configmaps", params=query) as answer:
@@ -232,7 +232,7 @@ async def _names(api: Any, path: str) -> list[str]:
     return [one["metadata"]["name"] for one in (await api.get(path)).body["items"]]
 
 
-async def test_what_is_owned_goes_with_its_owner(embedded: Any, widget: Any) -> None:
+async def test_dependents_are_deleted_with_their_owner(embedded: Any, widget: Any) -> None:
     owner = (await embedded.post(embedded.widgets, widget("owner"))).body
     child = (await embedded.post(embedded.widgets, _owned(widget("child"), owner))).body
     await embedded.post(embedded.widgets, _owned(widget("grandchild"), child))
@@ -241,7 +241,7 @@ async def test_what_is_owned_goes_with_its_owner(embedded: Any, widget: Any) -> 
     assert await _names(embedded, embedded.widgets) == []
 
 
-async def test_a_second_owner_keeps_an_object(embedded: Any, widget: Any) -> None:
+async def test_an_object_is_kept_while_one_owner_exists(embedded: Any, widget: Any) -> None:
     one = (await embedded.post(embedded.widgets, widget("one"))).body
     two = (await embedded.post(embedded.widgets, widget("two"))).body
     await embedded.post(embedded.widgets, _owned(_owned(widget("child"), one), two))
@@ -251,14 +251,14 @@ async def test_a_second_owner_keeps_an_object(embedded: Any, widget: Any) -> Non
     assert [owner["name"] for owner in child["metadata"]["ownerReferences"]] == ["two"]
 
 
-async def test_an_owner_that_never_was_takes_its_objects_along(embedded: Any, widget: Any) -> None:
+async def test_an_object_whose_owner_never_existed_is_deleted(embedded: Any, widget: Any) -> None:
     ghost = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "ghost", "uid": "no-such-uid"}}
     await embedded.post(embedded.widgets, _owned(widget("child"), ghost))
     await embedded.server.settle()
     assert await _names(embedded, embedded.widgets) == []
 
 
-async def test_foreground_deletion_waits_for_what_blocks(embedded: Any, widget: Any) -> None:
+async def test_foreground_deletion_waits_for_dependents_that_block_it(embedded: Any, widget: Any) -> None:
     owner = (await embedded.post(embedded.widgets, widget("owner"))).body
     child = _owned(widget("child"), owner, blockOwnerDeletion=True)
     child["metadata"]["finalizers"] = ["example.com/hold"]
@@ -271,7 +271,7 @@ async def test_foreground_deletion_waits_for_what_blocks(embedded: Any, widget: 
     assert await _names(embedded, embedded.widgets) == []
 
 
-async def test_orphans_stay(embedded: Any, widget: Any) -> None:
+async def test_orphaned_dependents_are_kept(embedded: Any, widget: Any) -> None:
     owner = (await embedded.post(embedded.widgets, widget("owner"))).body
     await embedded.post(embedded.widgets, _owned(widget("child"), owner))
     await embedded.delete(f"{embedded.widgets}/owner", {"propagationPolicy": "Orphan"})
@@ -280,7 +280,7 @@ async def test_orphans_stay(embedded: Any, widget: Any) -> None:
     assert "ownerReferences" not in (await embedded.get(f"{embedded.widgets}/child")).body["metadata"]
 
 
-async def test_a_namespace_goes_with_its_content(embedded: Any, widget: Any, pod: Any) -> None:
+async def test_a_namespace_is_deleted_with_its_content(embedded: Any, widget: Any, pod: Any) -> None:
     await embedded.post(embedded.widgets, widget("a"))
     await embedded.post(embedded.core("pods"), pod("p"))
     held = widget("held")
@@ -299,7 +299,7 @@ async def test_a_namespace_goes_with_its_content(embedded: Any, widget: Any, pod
     assert (await embedded.get(path)).code == 404
 
 
-async def test_a_definition_goes_with_its_resources(embedded: Any, widget: Any) -> None:
+async def test_a_definition_is_deleted_with_its_custom_resources(embedded: Any, widget: Any) -> None:
     await embedded.post(embedded.widgets, widget("a"))
     async with embedded.watch(embedded.widgets, resourceVersion=embedded.server.store.revision) as watching:
         path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.contract.example.com"
@@ -342,7 +342,7 @@ async def test_versions_of_a_resource_share_their_objects(embedded: Any, definit
         assert (await watching.next())[1]["apiVersion"] == "contract.example.com/v2beta1"
 
 
-async def test_rules_that_are_not_evaluated_are_told(embedded: Any, definition: Any) -> None:
+async def test_a_warning_names_rules_that_are_not_evaluated(embedded: Any, definition: Any) -> None:
     body = definition("gizmos", "Gizmo")
     spec = body["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
     spec["x-kubernetes-validations"] = [{"rule": "self.size > 2"}]
@@ -413,7 +413,7 @@ async def test_the_status_of_a_budget_follows_its_pods(
 # --- the program -----------------------------------------------------------------------------
 
 
-def test_the_program_serves_until_it_is_told_to_end(tmp_path: Path) -> None:
+def test_the_program_serves_until_a_signal_ends_it(tmp_path: Path) -> None:
     path = tmp_path / "kubeconfig"
     command = [
         sys.executable,
@@ -435,14 +435,14 @@ def test_the_program_serves_until_it_is_told_to_end(tmp_path: Path) -> None:
         assert process.wait(timeout=120) == 0
 
 
-def test_the_program_does_not_let_itself_be_reached_from_elsewhere() -> None:
+def test_the_program_refuses_addresses_other_than_loopback() -> None:
     command = [sys.executable, "-m", "numazones_apiserver", "--host", "0.0.0.0"]  # noqa: S104
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 1
     assert "listens on loopback only" in done.stderr
 
 
-async def test_a_connection_made_while_it_stops_is_closed(embedded: Any) -> None:
+async def test_a_connection_that_arrives_while_the_server_stops_is_closed(embedded: Any) -> None:
     port = int(embedded.server.url.rpartition(":")[2])
     # The kernel takes the connections; the server's event loop learns of them only while it stops.
     latecomers = [socket.create_connection(("127.0.0.1", port), timeout=5) for _ in range(5)]

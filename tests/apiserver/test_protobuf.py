@@ -50,7 +50,7 @@ METADATA = field(1, field(1, "m") + field(3, "") + field(8, b"") + field(11, fie
         ("v1", "Pod", field(2, field(1, field(1, "v") + field(2, field(19, field(1, field(1, "cm")))))), {"spec": {"volumes": [{"name": "v", "configMap": {"name": "cm"}}]}}),
     ],
 )  # fmt: skip
-def test_objects_are_read(api_version: str, kind: str, content: bytes, expected: Any) -> None:
+def test_an_object_is_read_from_protobuf(api_version: str, kind: str, content: bytes, expected: Any) -> None:
     assert decode(body(api_version, kind, content)) == {"apiVersion": api_version, "kind": kind, **expected}
 
 
@@ -67,7 +67,7 @@ def test_objects_are_read(api_version: str, kind: str, content: bytes, expected:
         (body("v1", "ConfigMap", b"\x8a"), "not a valid protobuf message"),
     ],
 )
-def test_what_cannot_be_read_is_a_bad_request(data: bytes, message: str) -> None:
+def test_a_body_that_is_not_protobuf_is_a_bad_request(data: bytes, message: str) -> None:
     with pytest.raises(ApiError, match=message) as rejected:
         decode(data)
     assert rejected.value.code == 400

@@ -1,4 +1,4 @@
-"""The rules behind the server, by themselves: ages, JSONPath, quantities, field sets, ownership, patches."""
+"""The rules behind the server, by themselves: ages, selectors, quantities, field sets, ownership, patches."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numazones_apiserver import fieldsets, jsonpath, ownership, patches, tables
+from numazones_apiserver import fieldsets, ownership, patches, tables
 from numazones_apiserver.ownership import Change, Writer
 from numazones_apiserver.quantities import canonical
 from numazones_apiserver.schema import Schema, apply_defaults, compile_schema, prune, validate
-from numazones_apiserver.selectors import parse_labels
+from numazones_apiserver.selectors import parse_labels, selector_text
 
 
 @pytest.mark.parametrize(
@@ -41,44 +41,6 @@ def test_ages_are_written_as_kubectl_writes_them(seconds: float, text: str) -> N
     assert tables.human_duration(seconds) == text
 
 
-OBJECT = {
-    "spec": {"a.b": 1, "list": [{"n": "x", "v": 1}, {"n": "y", "v": 2}], "text": "t"},
-    "status": {"conditions": [{"type": "Ready", "status": "True"}, {"type": "Other", "status": "False"}]},
-}
-
-
-@pytest.mark.parametrize(
-    ("path", "found"),
-    [
-        (".spec.text", ["t"]),
-        ("{.spec.text}", ["t"]),
-        (".spec.absent", []),
-        (".spec.a\\.b", [1]),
-        (".spec['a.b']", [1]),
-        (".spec['absent', 'text']", ["t"]),
-        (".spec['text','a.b']", ["t", 1]),
-        (".spec.list[0].n", ["x"]),
-        (".spec.list[-1].n", ["y"]),
-        (".spec.list[9].n", []),
-        (".spec.list[*].n", ["x", "y"]),
-        (".spec.list[0:1].v", [1]),
-        ('.status.conditions[?(@.type=="Ready")].status', ["True"]),
-        (".status.conditions[?(@.type=='Other')].status", ["False"]),
-        (".spec.list[?(@.v>1)].n", ["y"]),
-        (".spec.list[?(@.absent)].n", []),
-        (".", [OBJECT]),
-    ],
-)
-def test_json_paths(path: str, found: list[Any]) -> None:
-    assert jsonpath.find(OBJECT, path) == found
-
-
-@pytest.mark.parametrize("path", ["spec", ".spec[", ".spec.list[?(@.a==b)]", ".a..b"])
-def test_what_is_no_json_path_is_told(path: str) -> None:
-    with pytest.raises(jsonpath.InvalidJSONPath, match="JSONPath"):
-        jsonpath.find(OBJECT, path)
-
-
 @pytest.mark.parametrize(
     ("text", "written"),
     [
@@ -97,7 +59,7 @@ def test_what_is_no_json_path_is_told(path: str) -> None:
         ("100n", "100n"),
     ],
 )
-def test_quantities_are_canonical(text: Any, written: str) -> None:
+def test_quantities_are_written_in_canonical_form(text: Any, written: str) -> None:
     assert canonical(text) == written
 
 
@@ -147,13 +109,13 @@ _ONE, _TWO = Writer("one", "Apply", "v1"), Writer("two", "Apply", "v1")
 
 
 @given(_configs)
-def test_a_field_set_survives_its_notation(config: Any) -> None:
+def test_a_field_set_is_the_same_after_writing_and_reading_it(config: Any) -> None:
     fields = fieldsets.fields_of(config, SCHEMA)
     assert fieldsets.from_fields_v1(fieldsets.to_fields_v1(fields)) == fields
 
 
 @given(_configs, _configs)
-def test_comparison_tells_equality(one: Any, two: Any) -> None:
+def test_objects_are_equal_exactly_when_no_field_differs(one: Any, two: Any) -> None:
     difference = fieldsets.compare(one, two, SCHEMA)
     same = not (difference.added or difference.removed or difference.modified)
     assert not same or one == two or _sorted(one) == _sorted(two)
@@ -170,7 +132,7 @@ def _sorted(config: Any) -> Any:
 
 
 @given(_configs, _configs)
-def test_applying_twice_is_applying_once(one: Any, two: Any) -> None:
+def test_a_second_apply_of_the_same_changes_nothing(one: Any, two: Any) -> None:
     first, owners = ownership.apply({}, one, _ONE, {}, _CHANGE, force=True)
     second, owners = ownership.apply(first, two, _TWO, owners, _CHANGE, force=True)
     third, after = ownership.apply(second, two, _TWO, owners, _CHANGE, force=True)
@@ -179,7 +141,7 @@ def test_applying_twice_is_applying_once(one: Any, two: Any) -> None:
 
 
 @given(_configs, _configs)
-def test_the_last_configuration_of_a_lone_manager_is_the_object(one: Any, two: Any) -> None:
+def test_the_object_is_the_last_configuration_of_its_only_manager(one: Any, two: Any) -> None:
     first, owners = ownership.apply({}, one, _ONE, {}, _CHANGE, force=False)
     second, _ = ownership.apply(first, two, _ONE, owners, _CHANGE, force=False)
     named = fieldsets.fields_of(two, SCHEMA)
@@ -187,21 +149,21 @@ def test_the_last_configuration_of_a_lone_manager_is_the_object(one: Any, two: A
 
 
 @given(_configs, _configs)
-def test_what_is_applied_is_there(one: Any, two: Any) -> None:
+def test_an_applied_configuration_is_part_of_the_object(one: Any, two: Any) -> None:
     first, owners = ownership.apply({}, one, _ONE, {}, _CHANGE, force=True)
     second, _ = ownership.apply(first, two, _TWO, owners, _CHANGE, force=True)
     assert fieldsets.fields_of(two, SCHEMA) <= fieldsets.fields_of(second, SCHEMA)
 
 
 @given(_configs, _configs)
-def test_a_merge_patch_of_the_result_is_the_result(one: Any, two: Any) -> None:
+def test_a_second_merge_patch_of_the_same_changes_nothing(one: Any, two: Any) -> None:
     merged = patches.merge(one, two)
     assert patches.merge(merged, two) == merged
     assert patches.merge(one, {}) == one
 
 
 @given(_configs)
-def test_what_the_schema_knows_is_neither_pruned_nor_invalid(config: Any) -> None:
+def test_a_valid_object_is_neither_pruned_nor_invalid(config: Any) -> None:
     unknown: list[str] = []
     assert prune(config, SCHEMA, unknown) == config
     assert unknown == []
@@ -210,9 +172,24 @@ def test_what_the_schema_knows_is_neither_pruned_nor_invalid(config: Any) -> Non
 
 
 @given(st.dictionaries(_words, _words, max_size=3))
-def test_a_selector_and_its_negation_divide_all_labels(labels: dict[str, str]) -> None:
+def test_labels_match_either_a_selector_or_its_negation(labels: dict[str, str]) -> None:
     for selector, negation in (("a=b", "a!=b"), ("a in (a,b)", "a notin (a,b)"), ("a", "!a")):
         assert parse_labels(selector).matches(labels) is not parse_labels(negation).matches(labels)
+
+
+@pytest.mark.parametrize(
+    ("selector", "text"),
+    [
+        ({"matchLabels": {"b": "2", "a": "1"}}, "a=1,b=2"),
+        ({"matchExpressions": [{"key": "a", "operator": "In", "values": ["y", "x"]}]}, "a in (x,y)"),
+        ({"matchExpressions": [{"key": "a", "operator": "Near"}]}, "<error>"),
+        ({"b": "2", "a": "1"}, "a=1,b=2"),
+        ({}, ""),
+        ("a=1", "a=1"),
+    ],
+)
+def test_stored_selectors_are_written_as_people_read_them(selector: Any, text: str) -> None:
+    assert selector_text(selector) == text
 
 
 UUID = "0b5e71fc-0000-0000-0000-000000000000"
@@ -250,13 +227,15 @@ UUID = "0b5e71fc-0000-0000-0000-000000000000"
         ({"type": "string", "nullable": True}, None, 1, "must be of type string"),
     ],
 )
-def test_schemas(source: Any, good: Any, bad: Any, message: str) -> None:
+def test_a_schema_takes_what_fits_and_says_what_does_not(
+    source: Any, good: Any, bad: Any, message: str
+) -> None:
     schema = compile_schema(source)
     assert list(validate(good, schema, "f")) == []
     assert message in " ".join(str(error) for error in validate(bad, schema, "f"))
 
 
-def test_what_did_not_change_is_not_complained_about_again() -> None:
+def test_a_value_that_did_not_change_is_not_checked_again() -> None:
     schema = compile_schema(
         {"type": "object", "properties": {"a": {"type": "integer", "maximum": 3}, "b": {"type": "string"}}}
     )
@@ -264,6 +243,6 @@ def test_what_did_not_change_is_not_complained_about_again() -> None:
     assert list(validate({"a": 8, "b": "x"}, schema, "", {"a": 9, "b": "x"})) != []
 
 
-def test_unknown_types_are_merged_by_what_they_look_like() -> None:
+def test_values_of_unknown_type_are_merged_by_their_form() -> None:
     merged = fieldsets.merge({"a": {"b": 1}, "l": [1]}, {"a": {"c": 2}, "l": [2]}, Schema(preserve=True))
     assert merged == {"a": {"b": 1, "c": 2}, "l": [2]}

@@ -34,7 +34,7 @@ from numazones_client import (
     load,
     official_kubeconfig,
 )
-from numazones_client.config import FileToken, direct
+from numazones_client.config import FileToken, from_server
 from numazones_client.resources import NODES
 
 
@@ -177,13 +177,13 @@ async def test_a_token_is_read_again_on_demand_though_its_file_looks_the_same(tm
 
 
 async def test_a_server_that_is_named_needs_nothing_else(tmp_path: Path) -> None:
-    config = direct("http://127.0.0.1:1/", directory=tmp_path)
+    config = from_server("http://127.0.0.1:1/", directory=tmp_path)
     assert (config.server, config.ssl_context, config.namespace) == ("http://127.0.0.1:1", None, "default")
     assert await config.credentials.token() == ""
 
 
 async def test_a_server_that_is_named_gets_the_service_accounts_token(pod_files: Path) -> None:
-    config = direct("https://elsewhere:6443", directory=pod_files)
+    config = from_server("https://elsewhere:6443", directory=pod_files)
     assert config.ssl_context is not None
     assert len(config.ssl_context.get_ca_certs()) == 1
     assert await config.credentials.token() == "secret"
@@ -191,7 +191,7 @@ async def test_a_server_that_is_named_gets_the_service_accounts_token(pod_files:
 
 def test_a_server_needs_a_scheme() -> None:
     with pytest.raises(ConfigError, match=r"'10\.0\.0\.1' is not a server's URL; write it as https://"):
-        direct("10.0.0.1")
+        from_server("10.0.0.1")
 
 
 # Which configuration

@@ -87,11 +87,11 @@ class Server:
 class Restarts(list[str]):
     """Why watches ended."""
 
-    def restarted(self, resource: str, reason: str) -> None:
+    def count_restart(self, resource: str, reason: str) -> None:
         assert resource == WIDGETS.full_name
         self.append(reason)
 
-    def listed(self, resource: str, seconds: float) -> None:
+    def observe_list(self, resource: str, seconds: float) -> None:
         assert resource == WIDGETS.full_name
         assert seconds >= 0
 

@@ -10,15 +10,19 @@ from numazones_topology_aware import events, memory_types
 from numazones_topology_aware.config import Configuration
 from numazones_topology_aware.cpu_state import Grant
 from numazones_topology_aware.events import Outcome
-from numazones_topology_aware.export import exported
 from numazones_topology_aware.node import Node, Told
-from numazones_topology_aware.placement import Assessment
-from numazones_topology_aware.reconfiguration import reconfigure
+from numazones_topology_aware.pool_selection import Assessment
 from numazones_topology_aware.rejection import StartFailed
 from numazones_topology_aware.scheduling import scheduling_of
 from tests.conformance import comparison, form
 from tests.conformance import topology_aware_scenario as reading
 from tests.conformance.comparison import Difference, compared_steps
+from tests.conformance.topology_aware_events import (
+    exported_variables,
+    finish_cold_start,
+    reconfigure,
+    resize,
+)
 
 _OUTCOMES = ("expect", "invalid", "start", "unorderedFrom", "nondeterministic", "nondeterministicFrom")
 _INFORMATIVE = ("errorDetail",)
@@ -114,12 +118,12 @@ def _create(node: Node, step: Mapping[str, Any]) -> tuple[Node, Expectation]:
     if outcome.error is None:
         name = step["container"]["id"]
         expectation["adjust"] = _adjustment(outcome, name)
-        expectation["exported"] = exported(outcome.node, name)
+        expectation["exported"] = exported_variables(outcome.node, name)
     return outcome.node, expectation
 
 
 def _update(node: Node, step: Mapping[str, Any]) -> tuple[Node, Expectation]:
-    outcome = events.resize(node, step["id"], reading.cgroup(step.get("linux") or {}))
+    outcome = resize(node, step["id"], reading.cgroup(step.get("linux") or {}))
     return outcome.node, _outcome(outcome)
 
 
@@ -133,7 +137,7 @@ def _remove_pod(node: Node, step: Mapping[str, Any]) -> tuple[Node, Expectation]
 
 
 def _cold_start_done(node: Node, step: Mapping[str, Any]) -> tuple[Node, Expectation]:
-    outcome = events.finish_cold_start(node, step["id"])
+    outcome = finish_cold_start(node, step["id"])
     return outcome.node, {**_outcome(outcome), "updates": _updates(outcome)}
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from .recorded import MOMENTS, SAMPLE, SHARED, Recorded, unpack
+from tests.recorded_nodes import MOMENTS, SAMPLE, SHARED, Recorded, unpack
 
 NODES = ("rig-a", "rig-b", "rig-c", "rig-d")
 

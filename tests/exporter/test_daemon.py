@@ -284,7 +284,7 @@ async def test_a_changed_state_file_changes_the_objects_long_before_the_interval
 async def test_sources_that_differ_for_a_moment_are_read_again_before_anything_is_said(
     node: SimulatedNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(daemon, "SECOND_LOOKS", (0.01,) * 10_000)
+    monkeypatch.setattr(daemon, "REREAD_PAUSES", (0.01,) * 10_000)
     async with node.exporting() as url:
         await ready(url)
         await node.admit("first", cpus=2, written=False)  # podresources knows it already
@@ -302,7 +302,7 @@ async def test_sources_that_differ_for_a_moment_are_read_again_before_anything_i
 async def test_sources_that_go_on_differing_are_told_and_not_looked_at_twice_any_more(
     node: SimulatedNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(daemon, "SECOND_LOOKS", (0.0,) * 3)
+    monkeypatch.setattr(daemon, "REREAD_PAUSES", (0.0,) * 3)
     await node.admit("first", cpus=2, written=False)
 
     def scans() -> float:

@@ -23,7 +23,7 @@ def health(clock: Clock) -> Health:
 
 def test_a_new_exporter_is_healthy_and_not_ready(health: Health) -> None:
     assert health.problems() == []
-    assert health.unready()
+    assert health.readiness_problems()
 
 
 @pytest.mark.parametrize("step", [SCAN, PUBLISH])
@@ -31,9 +31,9 @@ def test_three_intervals_without_success_are_forgiven_but_not_a_second_more(
     step: str, health: Health, clock: Clock
 ) -> None:
     other = PUBLISH if step == SCAN else SCAN
-    health.failed(step, "kubelet.sock: no answer within 10 s")
+    health.record_failure(step, "kubelet.sock: no answer within 10 s")
     clock.now += 180
-    health.succeeded(other)
+    health.record_success(other)
     assert health.problems() == []
     clock.now += 1
     assert health.problems() == [
@@ -42,10 +42,10 @@ def test_three_intervals_without_success_are_forgiven_but_not_a_second_more(
 
 
 def test_a_success_heals(health: Health, clock: Clock) -> None:
-    health.failed(PUBLISH, "503")
+    health.record_failure(PUBLISH, "503")
     clock.now += 1000
-    health.succeeded(SCAN)
-    health.succeeded(PUBLISH)
+    health.record_success(SCAN)
+    health.record_success(PUBLISH)
     assert health.problems() == []
 
 
@@ -57,8 +57,8 @@ def test_a_hanging_step_fails_though_it_reported_no_error(health: Health, clock:
 
 
 def test_it_is_ready_after_the_first_publish_and_stays_so(health: Health) -> None:
-    health.succeeded(SCAN)
-    assert health.unready() == ["the zones have not been published yet"]
-    health.succeeded(PUBLISH)
-    health.failed(PUBLISH, "503")
-    assert health.unready() == []
+    health.record_success(SCAN)
+    assert health.readiness_problems() == ["the zones have not been published yet"]
+    health.record_success(PUBLISH)
+    health.record_failure(PUBLISH, "503")
+    assert health.readiness_problems() == []

@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from .recorded import Recorded
+from tests.recorded_nodes import Recorded
+
 from .test_recordings import once
 
 SERIES = re.compile(r'^kubelet_cpu_manager_allocation_per_numa\{numa_node="(\d+)"\} (\d+)$', re.MULTILINE)

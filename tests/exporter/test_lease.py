@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 from numazones_client import NO_RETRY, Client, ClusterConfig
 from numazones_exporter.lease import LeaseKeeper, lease, lease_name
 from numazones_exporter.metrics import Metrics
-from numazones_exporter.publish import Writer
+from numazones_exporter.publishing import Writer
 
 from .fake_api import FakeAPI
 
@@ -85,7 +85,7 @@ async def test_it_is_renewed_thrice_per_duration_from_the_first_publish_on(
     task = asyncio.create_task(lease_keeper.run())
     await asyncio.sleep(0.1)
     assert fake.requests == []
-    lease_keeper.owned_by("node-uid")
+    lease_keeper.set_owner("node-uid")
     await until(lambda: len(fake.requests) >= 3)
     task.cancel()
     assert set(fake.requests) == {("PATCH", PATH)}
@@ -96,7 +96,7 @@ async def test_an_exporter_that_cannot_see_lets_its_lease_expire(api: tuple[Fake
     fake, writer = api
     health = Health()
     lease_keeper = keeper(writer, health)
-    lease_keeper.owned_by("node-uid")
+    lease_keeper.set_owner("node-uid")
     task = asyncio.create_task(lease_keeper.run())
     await until(lambda: fake.requests)
     health.good = False
@@ -115,7 +115,7 @@ async def test_a_failed_renewal_is_logged_and_the_next_one_tried(
     fake, writer = api
     fake.fail(404, 'namespaces "numazones-system" not found', details={"name": "numazones-system"})
     lease_keeper = keeper(writer, Health())
-    lease_keeper.owned_by("node-uid")
+    lease_keeper.set_owner("node-uid")
     task = asyncio.create_task(lease_keeper.run())
     await until(lambda: len(fake.requests) >= 2)
     task.cancel()

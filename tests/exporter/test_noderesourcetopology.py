@@ -13,7 +13,7 @@ from numazones_client import NO_RETRY, Client, ClusterConfig, ServerError, Unkno
 from numazones_client.resources import DEFINITIONS, NODE_RESOURCE_TOPOLOGIES
 from numazones_exporter.metrics import Metrics
 from numazones_exporter.noderesourcetopology import NodeResourceTopologyPublisher
-from numazones_exporter.publish import RESYNC_SECONDS, Writer
+from numazones_exporter.publishing import RESYNC_SECONDS, Writer
 
 from .fake_api import FakeAPI
 from .topologies import TOPOLOGIES

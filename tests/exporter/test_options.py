@@ -9,6 +9,7 @@ from click.testing import CliRunner, Result
 from numazones_exporter.main import main
 from numazones_exporter.options import Options
 
+ROOT = Path(__file__).resolve().parents[2]
 ORIGINS = ("default", "file", "environment", "flag")
 
 
@@ -63,6 +64,12 @@ def test_every_setting_has_a_flag_an_environment_variable_and_a_key() -> None:
             assert f"--{name.replace('_', '-')}" in help_text
             # click breaks long lines anywhere.
             assert f"NUMAZONES_EXPORTER_{name.upper()}" in "".join(help_text.split())
+
+
+def test_every_setting_is_in_the_reference() -> None:
+    reference = (ROOT / "docs/reference/exporter.md").read_text()
+    flags = {option for param in main.params for option in param.opts if option.startswith("--")}
+    assert {flag for flag in flags if f"`{flag}" not in reference} <= {"--version"}
 
 
 def test_the_node_name_comes_from_the_downward_api_too() -> None:

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from numazones import machines
-from numazones_simulator import addresses, machine_tree
+from numazones_apiserver.ports import listening_socket
+from numazones_simulator import machine_tree
 from numazones_simulator.kubelet.kubelet import Kubelet
 from numazones_simulator.kubelet.node_spec import NodeSpec, configuration, node_object
 from numazones_simulator.kubelet.podresources import PodResourcesServer
@@ -54,7 +55,7 @@ def outward_address() -> str:
 
 
 def free_port(address: str) -> int:
-    with addresses.listening(address) as held:
+    with listening_socket(address) as held:
         return int(held.getsockname()[1])
 
 

@@ -13,8 +13,7 @@ from numazones_exporter import recording
 from numazones_exporter.options import Options
 from numazones_exporter.sources.sysfs import SysfsReader
 from numazones_program import recordings
-
-from .recorded import SAMPLE, unpack
+from tests.recorded_nodes import SAMPLE, unpack
 
 NODE = SAMPLE / "rig-b"
 
@@ -41,7 +40,7 @@ def ask(settings: Options, path: str = recordings.PATH) -> tuple[str, bytes]:
     def otherwise(_environ: dict[str, Any], _start: Any) -> Iterable[bytes]:
         return [b"another answers"]
 
-    answer = recording.serving(settings, otherwise)
+    answer = recording.recording_application(settings, otherwise)
     body = b"".join(answer({"PATH_INFO": path}, lambda status, _headers: said.append(status)))
     return "".join(said), body
 

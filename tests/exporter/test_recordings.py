@@ -15,8 +15,7 @@ import yaml
 from click.testing import CliRunner
 
 from numazones_exporter.main import main
-
-from .recorded import Recorded
+from tests.recorded_nodes import Recorded
 
 UNITS = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "": 1}
 AMOUNTS = ("capacity", "reserved", "allocatable", "assigned")

@@ -31,7 +31,7 @@ class TestWakeups:
         assert asyncio.get_running_loop().time() == 60
 
     async def test_a_burst_is_one_wake_up_with_all_its_reasons_after_a_short_silence(self) -> None:
-        wakeups = Wakeups(quiet=0.1, longest_burst=0.4)
+        wakeups = Wakeups(quiet=0.1, max_burst=0.4)
         loop = asyncio.get_running_loop()
         for at, reason in ((5.0, STATE_FILES), (5.05, DEVICE_PLUGINS), (5.1, PODS)):
             loop.call_at(at, wakeups.wake, reason)
@@ -39,7 +39,7 @@ class TestWakeups:
         assert loop.time() == pytest.approx(5.2)
 
     async def test_a_burst_without_end_is_cut(self) -> None:
-        wakeups = Wakeups(quiet=0.1, longest_burst=0.4)
+        wakeups = Wakeups(quiet=0.1, max_burst=0.4)
         loop = asyncio.get_running_loop()
         for step in range(200):
             loop.call_at(5 + step * 0.05, wakeups.wake, STATE_FILES)
@@ -65,7 +65,7 @@ def kubelet_dir(tmp_path: Path) -> Path:
 
 @asynccontextmanager
 async def watching(kubelet_dir: Path) -> AsyncIterator[Wakeups]:
-    wakeups = Wakeups(quiet=0.02, longest_burst=0.1)
+    wakeups = Wakeups(quiet=0.02, max_burst=0.1)
     watch = KubeletFilesWatch(kubelet_dir, wakeups, retry=0.05)
     task = asyncio.create_task(watch.run())
     await watch.established.wait()

@@ -43,7 +43,7 @@ async def client(server: ApiServer) -> AsyncIterator[Client]:
 
 @pytest.fixture
 def wakeups() -> Wakeups:
-    return Wakeups(quiet=0.02, longest_burst=0.1)
+    return Wakeups(quiet=0.02, max_burst=0.1)
 
 
 @pytest.fixture

@@ -220,6 +220,26 @@ def test_plan_knows_the_priority_classes_that_a_policy_names(run: Run, tmp_path:
     assert "no PriorityClass gone exists" in str(run("plan", "-f", dump, "--policy", policy).exception)
 
 
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"kind": "Pod"}, "expected a RebalancePolicy, not a 'Pod'"),
+        ({"spec": {"target": "There"}}, "target 'There' is unknown; write Other, Same, Any"),
+        (
+            {"spec": {"modee": "Auto", "goals": {"pendingPod": True}}},
+            "unknown: spec.goals.pendingPod (did you mean pendingPods?), spec.modee (did you mean mode?)",
+        ),
+    ],
+)
+def test_plan_says_what_is_wrong_with_a_policy(
+    fields: dict[str, Any], message: str, run: Run, dump: Path, tmp_path: Path
+) -> None:
+    policy = tmp_path / "policy.yaml"
+    body = {"apiVersion": "numazones.io/v1alpha1", "kind": "RebalancePolicy", "metadata": {"name": "p"}}
+    policy.write_text(json.dumps({**body, **fields}))
+    assert message in str(run("plan", "-f", dump, "--policy", policy).exception)
+
+
 def test_plan_moves_nothing_that_no_owner_replaces(run: Run, dump: Path) -> None:
     result = run("plan", "-f", dump)
     assert result.return_value == 1

@@ -11,7 +11,7 @@ import pytest
 from click.testing import Result
 
 from kubectl_numazones.bad_dump import BadDump
-from numazones.whatif.miss import Answer, BadMiss, write
+from numazones.whatif.wrong_prediction import Answer, write
 from tests.kubectl.recorded_day import recorded_day
 from tests.kubectl.small_cluster import written
 from tests.numazones.whatif.misses import missed
@@ -127,4 +127,4 @@ def test_a_miss_is_found_in_the_operators_config_map(run: Run, tmp_path: Path) -
 def test_a_file_that_is_no_miss_is_named(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "miss.json"
     path.write_text("[]")
-    assert isinstance(run("replay", path).exception, BadMiss)
+    assert isinstance(run("replay", path).exception, InvalidRecord)

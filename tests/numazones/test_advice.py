@@ -106,13 +106,13 @@ def test_what_keeps_the_scheduler_away_is_named_with_its_cure(
             "spec": {"containers": [building.container("main", 4)], **spec},
         }
     )
-    found = advice.unlock(pod, worker)
+    found = advice.advise_on_scheduling(pod, worker)
     assert found is not None
     assert cure in found.sentence
     too_large = ClusterPod.from_api(
         {"metadata": {"name": "p", "uid": "p"}, "spec": {"containers": [building.container("m", 15)], **spec}}
     )
-    assert advice.unlock(too_large, worker) is None
+    assert advice.advise_on_scheduling(too_large, worker) is None
 
 
 def test_all_advice_on_reference_scenarios_is_admitted() -> None:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numazones.advice import asking
-from numazones.alignment import emptied, misfits, pins_nothing, shape_of, stranded
+from numazones.advice import with_request
+from numazones.alignment import misfits, shape_of, stranded_zones, unpinned_containers, without_pods
 from numazones.fragmentation import Shape, zones_of
 from numazones.kubelet.admission import admit
 from numazones.kubelet.node import Node
@@ -69,7 +69,7 @@ def test_whatever_is_proposed_is_admitted_on_one_numa_node_of_the_empty_node(
     for miss in misfits(pod, node):
         assert admit(node, pod).admitted is not miss.rejected
         for amount in miss.instead:
-            admission = admit(node, asking(pod, miss.container, miss.resource, amount))
+            admission = admit(node, with_request(pod, miss.container, miss.resource, amount))
             assert admission.admitted
             assert len(zones_of(admission.node, "p")) == 1
 
@@ -88,8 +88,8 @@ def test_guaranteed_pods_that_pin_nothing_are_found(
     containers: tuple[Any, ...], floating: tuple[str, ...]
 ) -> None:
     pod = building.pod("p", *containers)
-    assert pins_nothing(pod, building.node()) == floating
-    assert pins_nothing(pod, building.node(cpus="none")) == ()
+    assert unpinned_containers(pod, building.node()) == floating
+    assert unpinned_containers(pod, building.node(cpus="none")) == ()
 
 
 def test_a_zone_that_no_shape_can_use_is_stranded() -> None:
@@ -98,21 +98,23 @@ def test_a_zone_that_no_shape_can_use_is_stranded() -> None:
         node = admit(node, building.pod(uid, building.container("c", cpus, memory))).node
     # Left are 2 CPUs without memory on NUMA node 0, and 2 CPUs with 15Gi on NUMA node 1.
     small, large = Shape.parse("cpu=2,memory=2Gi"), Shape.parse("cpu=4,memory=1Gi")
-    assert [(it.numa, it.cpus, it.lacking) for it in stranded(node, [small, large])] == [(0, 2, "memory")]
-    assert [(it.numa, it.cpus, it.lacking) for it in stranded(node, [large])] == [
+    assert [(it.numa, it.cpus, it.lacking) for it in stranded_zones(node, [small, large])] == [
+        (0, 2, "memory")
+    ]
+    assert [(it.numa, it.cpus, it.lacking) for it in stranded_zones(node, [large])] == [
         (0, 2, "cpu"),
         (1, 2, "cpu"),
     ]
-    assert list(stranded(node, [])) == []
-    assert list(stranded(node, [Shape.parse("cpu=9,vendor/gpu=1")])) == []
-    assert list(stranded(emptied(node), [small, large])) == []
+    assert list(stranded_zones(node, [])) == []
+    assert list(stranded_zones(node, [Shape.parse("cpu=9,vendor/gpu=1")])) == []
+    assert list(stranded_zones(without_pods(node), [small, large])) == []
 
 
 def test_a_zone_without_memory_is_used_beside_another_so_it_is_not_stranded() -> None:
     whole = building.machine()
     machine = Machine(whole.cpus, (whole.numa_nodes[0], whole.numa_nodes[1]._replace(memory=0)))
     shape = Shape.parse("cpu=2,memory=2Gi")
-    assert list(stranded(building.node(machine, policy="best-effort"), [shape])) == []
+    assert list(stranded_zones(building.node(machine, policy="best-effort"), [shape])) == []
 
 
 def test_the_shape_of_a_pod_is_what_it_asks_of_the_managers() -> None:

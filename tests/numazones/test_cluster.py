@@ -6,19 +6,11 @@ from typing import Any
 
 import pytest
 
-from numazones.cluster import (
-    Cluster,
-    ClusterNode,
-    ClusterPod,
-    NoSuchNode,
-    Owner,
-    Template,
-    Unknown,
-    template_key,
-)
+from numazones.cluster import Cluster, ClusterNode, ClusterPod, NoSuchNode, Owner, Template, template_key
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.node import Node
 from numazones.machine import CPU, Machine, NUMANode
+from numazones.placement import Unknown
 
 
 def pod(name: str, *, node: str = "", cpu: str = "1", phase: str = "Pending") -> ClusterPod:
@@ -187,7 +179,7 @@ def test_a_pod_cannot_be_put_on_a_node_that_is_not_there() -> None:
 
 def test_a_node_says_why_its_state_is_unknown() -> None:
     stale = Unknown("LeaseExpired", "the exporter's Lease was not renewed for 200 s")
-    assert ClusterNode("worker-1").with_unknown_state(stale).unknown == stale
+    assert ClusterNode("worker-1").with_placement(stale).unknown == stale
 
 
 def test_a_node_tells_its_kubelet_about_all_pods_but_the_one_that_comes() -> None:

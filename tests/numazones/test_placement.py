@@ -7,21 +7,20 @@ from typing import Any
 
 import pytest
 
-from numazones import placement
 from numazones.api.zones import zones_from_node
 from numazones.cluster import OTHER_MODEL, UNDECIDED, Cluster, ClusterNode, ClusterPod
 from numazones.dump import Dump
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.node import Node as KubeletNode
-from numazones.placement import DECIDERS, Model, PolicyNode, UnreadableNode, model_of, seen, shown
+from numazones.placement import UnreadableNode
+from numazones.placement.kubelet import KUBELET
+from numazones.placement.models import NodeObjects, model, model_shown
 from numazones.prediction import (
     ADMISSIBLE,
     INADMISSIBLE,
-    OTHER_SCHEDULER,
     UNKNOWN,
     Forecast,
     Kind,
-    Source,
     Standing,
     ask,
     predict,
@@ -34,11 +33,16 @@ from numazones.rebalance.goals import is_known
 from numazones.rebalance.moves import place
 from numazones.rebalance.policy import Policy
 from numazones_koordinator.annotations import NODE_NUMA_TOPOLOGY_POLICY, NUMA_TOPOLOGY_SPEC
+from numazones_koordinator.model import NAME as KOORDINATOR
+from numazones_koordinator.node import Node as KoordinatorNode
+from numazones_koordinator.placement import OTHER_SCHEDULER
 from numazones_koordinator.scheduler import SCHEDULER_NAME
 from numazones_topology_aware.hardware import Hardware
+from numazones_topology_aware.model import NAME as TOPOLOGY_AWARE
 from numazones_topology_aware.node import Node as TopologyAwareNode
 from numazones_topology_aware.publishing import topology_of
 from tests.models.koordinator import building as koordinator
+from tests.models.placements import placement_of
 from tests.models.topology_aware.machines import configuration, hardware
 from tests.numazones.kubelet import building as kubelet
 
@@ -47,11 +51,9 @@ NOW = datetime(2026, 11, 22, tzinfo=UTC)
 ALIGNED = {NUMA_TOPOLOGY_SPEC: json.dumps({"numaTopologyPolicy": "SingleNUMANode"})}
 
 
-def worker(name: str, state: KubeletNode | PolicyNode) -> ClusterNode:
+def worker(name: str, state: KubeletNode | KoordinatorNode | TopologyAwareNode) -> ClusterNode:
     node = ClusterNode(name, allocatable={"cpu": 64_000, "memory": 64 * GIB, "vendor.example/nic": 4})
-    if isinstance(state, KubeletNode):
-        return node.with_state(state)
-    return node.with_policy_state(state, DECIDERS[model_of(state)])
+    return node.with_placement(placement_of(state))
 
 
 def pod(
@@ -83,9 +85,9 @@ def test_every_node_of_a_mixed_cluster_decides_with_its_own_model() -> None:
     assert result.verdict == ADMISSIBLE
     assert (result.evaluated, result.admissible, result.stale) == (3, 3, 0)
     assert {one.node: one.model for one in result.candidates} == {
-        "kubelet": Model.KUBELET,
-        "koordinator": Model.KOORDINATOR,
-        "topology-aware": Model.TOPOLOGY_AWARE,
+        "kubelet": KUBELET,
+        "koordinator": KOORDINATOR,
+        "topology-aware": TOPOLOGY_AWARE,
     }
     assert all(len(one.zones) == 1 and 0 < one.score <= 100 for one in result.candidates)
 
@@ -94,9 +96,9 @@ def test_each_model_rejects_in_its_own_words() -> None:
     result = predict(pod("a", "40", annotations=ALIGNED), mixed())
     assert result.verdict == INADMISSIBLE
     said = {one.model: (one.source, one.reason, one.node) for one in result.reasons}
-    assert said[Model.KOORDINATOR] == (Source.KOORDINATOR, "Unschedulable", "koordinator")
-    assert said[Model.TOPOLOGY_AWARE] == (Source.TOPOLOGY_AWARE, "CreateContainerError", "topology-aware")
-    assert said[Model.KUBELET][0] is Source.KUBELET
+    assert said[KOORDINATOR] == ("Koordinator", "Unschedulable", "koordinator")
+    assert said[TOPOLOGY_AWARE] == ("TopologyAware", "CreateContainerError", "topology-aware")
+    assert said[KUBELET][0] == "Kubelet"
     assert any(one.sentence.startswith("koord-scheduler says: ") for one in result.reasons)
 
 
@@ -108,11 +110,11 @@ def test_koordinator_does_not_place_pods_of_other_schedulers() -> None:
     assert "the pod's scheduler is default-scheduler" in reason.message
     # Its zones tell that the kubelet leaves placement alone: the pod runs anywhere.
     bare = KubeletNode.fresh(hardware().machine, KubeletConfiguration.from_api({}))
-    known = ClusterNode("n", allocatable={"cpu": 64_000, "memory": 64 * GIB}).with_policy_state(
-        state, DECIDERS[Model.KOORDINATOR], beneath=bare
+    known = ClusterNode("n", allocatable={"cpu": 64_000, "memory": 64 * GIB}).with_placement(
+        placement_of(state, beneath=bare)
     )
     (candidate,) = predict(foreign, [known]).candidates
-    assert (candidate.model, candidate.zones) == (Model.KUBELET, ())
+    assert (candidate.model, candidate.zones) == (KUBELET, ())
     assert predict(pod("a", "20", annotations=ALIGNED), [known]).verdict == INADMISSIBLE
 
 
@@ -173,37 +175,37 @@ def test_no_pod_is_moved_on_nodes_of_other_models_and_the_rule_says_why() -> Non
 
 
 @pytest.mark.parametrize(
-    ("labels", "notes", "attributes", "model"),
+    ("labels", "notes", "attributes", "model_name"),
     [
-        ({}, {}, [], Model.KUBELET),
-        ({NODE_NUMA_TOPOLOGY_POLICY: "Restricted"}, {}, [], Model.KOORDINATOR),
-        ({}, {"node.koordinator.sh/cpu-topology": "{}"}, [], Model.KOORDINATOR),
-        ({}, {"kubelet.koordinator.sh/cpu-manager-policy": "{}"}, [], Model.KOORDINATOR),
-        ({}, {}, [("TopologyPolicy", "topology-aware")], Model.TOPOLOGY_AWARE),
-        ({}, {}, [("topologyManagerPolicy", "restricted")], Model.KUBELET),
+        ({}, {}, [], KUBELET),
+        ({NODE_NUMA_TOPOLOGY_POLICY: "Restricted"}, {}, [], KOORDINATOR),
+        ({}, {"node.koordinator.sh/cpu-topology": "{}"}, [], KOORDINATOR),
+        ({}, {"kubelet.koordinator.sh/cpu-manager-policy": "{}"}, [], KOORDINATOR),
+        ({}, {}, [("TopologyPolicy", "topology-aware")], TOPOLOGY_AWARE),
+        ({}, {}, [("topologyManagerPolicy", "restricted")], KUBELET),
     ],
 )
 def test_a_node_shows_who_places_pods_there(
-    labels: dict[str, str], notes: dict[str, str], attributes: list[tuple[str, str]], model: Model
+    labels: dict[str, str], notes: dict[str, str], attributes: list[tuple[str, str]], model_name: str
 ) -> None:
     topology = {
         "metadata": {"annotations": notes},
         "attributes": [{"name": name, "value": value} for name, value in attributes],
     }
-    assert shown({"metadata": {"labels": labels}}, topology) is model
+    assert model_shown({"metadata": {"labels": labels}}, topology).name == model_name
 
 
 def test_a_node_that_shows_two_models_is_unknown() -> None:
     node = {"metadata": {"labels": {NODE_NUMA_TOPOLOGY_POLICY: "Restricted"}}}
     topology = {"attributes": [{"name": "TopologyPolicy", "value": "topology-aware"}]}
     with pytest.raises(UnreadableNode, match="who places pods there is not known"):
-        shown(node, topology)
+        model_shown(node, topology)
 
 
 def test_a_node_on_which_the_kubelets_managers_place_pods_too_is_unknown() -> None:
     node = koordinator.node_object(labels={NODE_NUMA_TOPOLOGY_POLICY: "Restricted"})
     with pytest.raises(UnreadableNode, match="and the kubelet's managers both place pods"):
-        seen(node, None, pods=(), kubelet_node=kubelet.node())
+        model(KOORDINATOR).read(NodeObjects(node, kubelet=kubelet.node()))
 
 
 def node_body(name: str, **labels: str) -> dict[str, Any]:
@@ -249,7 +251,7 @@ def dump(*, policies: int = 1) -> list[dict[str, Any]]:
 def test_a_dump_of_a_mixed_cluster_is_read_with_each_nodes_model() -> None:
     nodes = situation_of(Dump.of(dump()), NOW).cluster.nodes
     elsewhere = "places pods on this node's NUMA nodes, not the kubelet"
-    assert {name: node.unknown and node.unknown.message for name, node in nodes.items()} == {
+    assert {name: node.why_no_state and node.why_no_state.message for name, node in nodes.items()} == {
         "kubelet": None,
         "koordinator": f"koord-scheduler {elsewhere}",
         "topology-aware": f"the NRI topology-aware policy {elsewhere}",
@@ -260,7 +262,7 @@ def test_a_dump_of_a_mixed_cluster_is_read_with_each_nodes_model() -> None:
 
 def test_a_topology_aware_node_without_configuration_is_unknown() -> None:
     node = situation_of(Dump.of(dump(policies=0)), NOW).cluster.nodes["topology-aware"]
-    assert (node.state, node.policy_state) == (None, None)
+    assert node.known is None
     assert node.unknown is not None
     assert node.unknown.message.startswith("there is no TopologyAwarePolicy for node topology-aware")
     assert predict(pod("a", "1"), [node]).verdict == UNKNOWN
@@ -268,7 +270,7 @@ def test_a_topology_aware_node_without_configuration_is_unknown() -> None:
 
 def test_a_decision_of_any_model_is_explained_line_by_line() -> None:
     for node in mixed()[1:]:
-        state, wanted = node.policy_state, pod("a", "2").admission
-        assert state is not None
+        wanted = pod("a", "2").admission
+        assert node.known is not None
         assert wanted is not None
-        assert placement.explain(placement.admit(state, wanted))
+        assert node.known.admit(wanted).explain()

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numazones import cpuset, prediction
-from numazones.cluster import ClusterNode, ClusterPod, Unknown
+from numazones.cluster import ClusterNode, ClusterPod
 from numazones.constraints import Taint
 from numazones.kubelet.admission import admit
 from numazones.kubelet.config import KubeletConfiguration
@@ -17,13 +17,14 @@ from numazones.kubelet.device_manager import Device
 from numazones.kubelet.node import Node
 from numazones.kubelet.startup import Kubelet
 from numazones.machine import CPU, Machine, NUMANode
+from numazones.placement import Placement, Unknown
+from numazones.placement.kubelet import SOURCE
 from numazones.prediction import (
     ADMISSIBLE,
     INADMISSIBLE,
     UNKNOWN,
     Forecast,
     Kind,
-    Source,
     Standing,
     ask,
     predict,
@@ -67,7 +68,7 @@ def node_state(
 
 def worker(name: str, state: Node | None = None, **values: Any) -> ClusterNode:
     node = ClusterNode(name, allocatable={"cpu": 30000, "memory": 62 * GIB, NIC: 4}, **values)
-    return node.with_unknown_state(STALE) if state is None else node.with_state(state)
+    return node.with_placement(STALE) if state is None else node.with_state(state)
 
 
 def pod(name: str, *, cpu: int | str = 1, memory: str = "1Gi", nics: int = 0, **spec: Any) -> ClusterPod:
@@ -106,7 +107,7 @@ def test_a_rejection_is_told_with_the_kubelets_words_and_in_plain_ones() -> None
     assert result.verdict == INADMISSIBLE
     (reason,) = result.reasons
     assert reason.reason == "TopologyAffinityError"
-    assert reason.source is Source.KUBELET
+    assert reason.source == SOURCE
     assert reason.message == "Resources cannot be allocated with Topology locality"
     assert reason.count == 3
     assert reason.node == "worker-2"
@@ -173,7 +174,7 @@ def test_a_pod_that_cannot_be_read_is_unknown_and_says_why() -> None:
 def test_a_pod_for_another_operating_system_is_inadmissible_everywhere() -> None:
     result = predict(pod("a", os={"name": "windows"}), [worker("worker-1", node_state())])
     assert result.verdict == INADMISSIBLE
-    assert (result.reasons[0].reason, result.reasons[0].source) == ("PodOSNotSupported", Source.KUBELET)
+    assert (result.reasons[0].reason, result.reasons[0].source) == ("PodOSNotSupported", SOURCE)
     assert result.sentence == "it is not for linux, which the node runs"
 
 
@@ -290,7 +291,7 @@ def test_a_node_without_any_pinning_is_the_last_choice() -> None:
 
 
 def test_exact_nodes_come_before_approximate_ones() -> None:
-    inferred = replace(worker("a"), state=node_state(held=(10, 16)), approximate=True)
+    inferred = worker("a").with_state(node_state(held=(10, 16)), approximate=True)
     result = predict(pod("p", cpu=4), [inferred, worker("b", node_state())])
     assert [(item.node, item.approximate) for item in result.candidates] == [("b", False), ("a", True)]
 
@@ -304,14 +305,14 @@ def test_candidates_are_limited_and_in_a_stable_order() -> None:
 
 
 def test_nodes_in_equal_states_are_decided_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Node] = []
+    asked: list[Placement] = []
 
-    def counting(pod_: Any, state: Node, *, approximate: bool = False) -> prediction.NodeVerdict:
-        asked.append(state)
-        return real(pod_, state, approximate=approximate)
+    def counting(pod_: Any, placement: Placement) -> prediction.NodeVerdict:
+        asked.append(placement)
+        return real(pod_, placement)
 
-    real = prediction.ask_kubelet
-    monkeypatch.setattr(prediction, "ask_kubelet", counting)
+    real = prediction.ask_placement
+    monkeypatch.setattr(prediction, "ask_placement", counting)
     # Other pods, in the same places: to a newcomer the nodes are the same.
     one, other = (
         admit(node_state(), prediction.Kind.of(pod(name, cpu=4)).admission).node  # type: ignore[union-attr]

@@ -54,7 +54,7 @@ def test_equal_nodes_share_one_kubelet() -> None:
 
     def read(kind: node_kinds.Kind, name: str) -> Node:
         zones = zones_from_node(kind("n", "a").empty_node(), node_name=name, pods={})
-        read = node_from_zones(zones, remember=sharing.made)
+        read = node_from_zones(zones, remember=sharing.remember)
         assert read.state_key == node_from_zones(zones).state_key
         return read
 

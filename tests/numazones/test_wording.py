@@ -2,12 +2,12 @@
 
 import pytest
 
-from numazones.wording import counted, first_of, some_of
+from numazones.wording import first_of, pluralize, some_of
 
 
 @pytest.mark.parametrize(("number", "said"), [(0, "0 pods"), (1, "1 pod"), (2, "2 pods")])
 def test_one_is_singular_and_none_is_plural(number: int, said: str) -> None:
-    assert counted(number, "pod") == said
+    assert pluralize(number, "pod") == said
 
 
 def test_of_many_names_some_are_told_and_how_many_more_there_are() -> None:

@@ -14,11 +14,11 @@ from numazones.api.meta import NODE_LABEL
 from numazones_apiserver import ApiServer
 from numazones_client import Client, ClusterConfig
 from numazones_client.resources import ADMISSION_PREDICTIONS, LEASES, NUMAZONES, PODS
+from numazones_koordinator.simulation.koord_scheduler import KoordScheduler, books
 from numazones_operator.options import Options
 from numazones_operator.process import Operator
-from numazones_simulator import other_models
+from numazones_simulator import placement_models
 from numazones_simulator.control_plane import control_plane
-from numazones_simulator.koord_scheduler import KoordScheduler, books
 from numazones_simulator.kubelet.agent import Agent
 from numazones_simulator.kubelet.fleet import Fleet
 from numazones_simulator.kubelet.node_spec import NodeSpec
@@ -82,16 +82,16 @@ class Loop:
 
     async def start_nodes(self, specs: Sequence[NodeSpec], *, lag: float = 0.0) -> None:
         """Start kubelets and what publishes their zones, ``lag`` seconds late; wait for the first zones."""
-        await other_models.install(self.client, specs)
+        await placement_models.install(self.client, specs)
         self.specs = specs
         fleet = self.fleet = Fleet(self.client, specs)
         self.tasks.create_task(fleet.run())
         for name, agent in fleet.agents.items():
             self.publishers[name] = self.tasks.create_task(LatePublisher(agent, self.client, lag).run())
         wanted = sum(len(spec.machine.numa_nodes) for spec in specs)
-        await eventually(lambda: self._published(wanted, len(fleet.agents)))
+        await eventually(lambda: self._zones_are_published(wanted, len(fleet.agents)))
 
-    async def _published(self, zones: int, leases: int) -> bool:
+    async def _zones_are_published(self, zones: int, leases: int) -> bool:
         written = [zone for zone in await self.client.list(NUMAZONES) if zone.get("status")]
         beats = await self.client.list(
             LEASES, namespace=OPTIONS.exporter_namespace, label_selector=NODE_LABEL

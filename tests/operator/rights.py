@@ -19,7 +19,7 @@ _DISCOVERY = 2
 _VERBS = {"post": "create", "patch": "patch", "delete": "delete"}
 
 
-def granted(*folders: str, role: str = "", but: str = "") -> set[Right]:
+def granted_rights(*folders: str, role: str = "", but: str = "") -> set[Right]:
     """What the manifests of some folders grant; by one role alone, or by all but one."""
     rights = set()
     for folder in folders:

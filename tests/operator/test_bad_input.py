@@ -7,125 +7,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry
 
-from numazones.api.zones import zones_from_node
-from numazones.cluster import ClusterNode, ClusterPod
-from numazones.kubelet.node import Node
-from numazones.prediction import Prediction
 from numazones_client import Unreadable
 from numazones_client.resources import NODES, NUMAZONES
-from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror import decoding
-from numazones_operator.mirror.decoding import Heartbeat, ZoneReport
-from numazones_operator.options import Options
-from numazones_operator.pipeline import Pipeline
+from numazones_operator.mirror.decoding import ZoneReport
 from numazones_simulator import node_kinds
-from numazones_simulator.kubelet.node_spec import node_object
-
-from .closed_loop import closed_loop, eventually, pod_body
-
-SETTLE = 10.0
-
-
-class Clock:
-    """A time that moves when told to."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-class Writes:
-    """Stands in for the client: takes every write, with a version, like a server that is there."""
-
-    def __init__(self) -> None:
-        self.objects: dict[str, dict[str, Any]] = {}
-        self.verbs: Counter[str] = Counter()
-        self._version = 0
-
-    async def create(self, _resource: Any, body: dict[str, Any], **_options: Any) -> dict[str, Any]:
-        self.verbs["create"] += 1
-        if body["kind"] != "Event":
-            self.objects[body["metadata"]["name"]] = body
-        return self._stamped(body)
-
-    async def apply(self, _resource: Any, body: dict[str, Any], **_options: Any) -> dict[str, Any]:
-        self.verbs["apply"] += 1
-        self.objects[body["metadata"]["name"]] |= {"status": body["status"]}
-        return self._stamped(self.objects[body["metadata"]["name"]])
-
-    def _stamped(self, body: dict[str, Any]) -> dict[str, Any]:
-        self._version += 1
-        return {**body, "metadata": {**body["metadata"], "resourceVersion": str(self._version)}}
-
-
-class Setting:
-    """A pipeline fed by hand, and what it publishes."""
-
-    def __init__(self) -> None:
-        self.clock = Clock()
-        self.metrics = Metrics(CollectorRegistry())
-        self.writes = Writes()
-        self.pipeline = Pipeline(
-            self.writes,  # type: ignore[arg-type]
-            Options(settle=SETTLE, debounce=0.0, candidates=3, write_rate=1e6),
-            identity="test",
-            metrics=self.metrics,
-            clock=self.clock,
-            wall=self.clock,
-        )
-        self.state = self.pipeline.state
-        self.published: dict[str, Prediction] = {}
-
-    def add_node(self, name: str = "node", node: Node | None = None) -> list[dict[str, Any]]:
-        """A node with zones and a Lease; returns the zones as they were published."""
-        spec = node_kinds.single_numa_node(name, "10.0.0.1")
-        self.state.nodes.put(ClusterNode.from_api(node_object(spec, now="2026-01-31T08:00:00Z")))
-        self.state.heartbeats.put(Heartbeat(name, "2026-01-31T08:00:00Z", 0.0))
-        self.beat(name)
-        return self.publish(name, spec.empty_node() if node is None else node)
-
-    def beat(self, name: str = "node") -> None:
-        self.state.heartbeats.put(Heartbeat(name, f"at {self.clock.now}", 60.0))
-
-    def publish(self, name: str, node: Node) -> list[dict[str, Any]]:
-        bodies = [zone.to_api() for zone in zones_from_node(node, node_name=name, pods={})]
-        for body in bodies:
-            self.state.zones.put(ZoneReport.from_api(body))
-        return bodies
-
-    def put_pod(self, name: str, **spec: Any) -> None:
-        body = pod_body(name, **spec)
-        body["metadata"]["uid"] = f"uid-{name}"
-        self.state.pods.put(ClusterPod.from_api(body))
-
-    def outcomes(self) -> dict[tuple[str, str], float]:
-        """(predicted, actual) → how many pods that got a node."""
-        return {
-            (sample.labels["predicted"], sample.labels["actual"]): sample.value
-            for metric in self.metrics.outcomes.collect()
-            for sample in metric.samples
-            if sample.name.endswith("_total")
-        }
-
-    async def verdict(self, name: str = "pod") -> str:
-        await self.renew()
-        return self.published[name].verdict
-
-    async def renew(self) -> None:
-        async for pod, prediction, _ in self.pipeline.forecasts.renew():
-            self.published[pod.name] = prediction
+from tests.operator.closed_loop import closed_loop, eventually
+from tests.operator.offline_pipeline import SETTLE, OfflinePipeline
 
 
 @pytest.fixture
-def setting() -> Setting:
-    return Setting()
+def setting() -> OfflinePipeline:
+    return OfflinePipeline()
 
 
-async def test_zones_that_contradict_each_other_make_the_node_stale_if_that_lasts(setting: Setting) -> None:
+async def test_zones_that_contradict_each_other_make_the_node_stale_if_that_lasts(
+    setting: OfflinePipeline,
+) -> None:
     first, second = setting.add_node()
     setting.put_pod("pod", cpu=4)
     assert await setting.verdict() == "Admissible"
@@ -143,7 +42,7 @@ async def test_zones_that_contradict_each_other_make_the_node_stale_if_that_last
     assert await setting.verdict() == "Admissible"
 
 
-async def test_a_node_with_a_zone_missing_gives_no_answer(setting: Setting) -> None:
+async def test_a_node_with_a_zone_missing_gives_no_answer(setting: OfflinePipeline) -> None:
     first, _ = setting.add_node()
     setting.put_pod("pod", cpu=4)
     setting.state.zones.remove(ZoneReport.from_api(first))
@@ -153,7 +52,7 @@ async def test_a_node_with_a_zone_missing_gives_no_answer(setting: Setting) -> N
     assert "1 of 2 zones published, from 1 snapshot;" in setting.published["pod"].reasons[0].message
 
 
-async def test_a_lease_that_is_not_renewed_makes_the_node_stale(setting: Setting) -> None:
+async def test_a_lease_that_is_not_renewed_makes_the_node_stale(setting: OfflinePipeline) -> None:
     setting.add_node()
     setting.put_pod("pod", cpu=4)
     setting.clock.now += 61
@@ -164,7 +63,7 @@ async def test_a_lease_that_is_not_renewed_makes_the_node_stale(setting: Setting
     assert await setting.verdict() == "Admissible"
 
 
-async def test_a_node_deleted_while_predicting_is_not_answered_for(setting: Setting) -> None:
+async def test_a_node_deleted_while_predicting_is_not_in_the_prediction(setting: OfflinePipeline) -> None:
     setting.add_node("a")
     setting.add_node("b")
     setting.put_pod("pod", cpu=4)
@@ -179,7 +78,9 @@ async def test_a_node_deleted_while_predicting_is_not_answered_for(setting: Sett
     assert setting.published["pod"].evaluated == 1
 
 
-async def test_a_pod_with_a_malformed_quantity_is_unknown_and_harms_no_other(setting: Setting) -> None:
+async def test_a_pod_with_a_malformed_quantity_is_unknown_and_harms_no_other(
+    setting: OfflinePipeline,
+) -> None:
     setting.add_node()
     setting.put_pod("good", cpu=4)
     setting.put_pod("bad", cpu="four")
@@ -201,8 +102,8 @@ async def test_a_pod_with_a_malformed_quantity_is_unknown_and_harms_no_other(set
         ("version", "v0.9.0"),
     ],
 )
-async def test_what_a_newer_kubelet_does_that_we_do_not_know_is_unknown_and_says_so(
-    setting: Setting, field: str, value: Any
+async def test_a_node_whose_kubelet_has_settings_unknown_to_us_is_unknown_and_says_so(
+    setting: OfflinePipeline, field: str, value: Any
 ) -> None:
     for body in setting.add_node():
         body["status"]["kubelet"][field] = value
@@ -235,7 +136,9 @@ def test_one_object_that_cannot_be_read_does_not_hide_the_others(caplog: pytest.
     assert isinstance(decoding.NODES._one(odd), Unreadable)
 
 
-async def test_ten_thousand_pods_created_at_once_are_all_told_and_each_once(setting: Setting) -> None:
+async def test_ten_thousand_pods_created_at_once_are_all_predicted_and_each_written_once(
+    setting: OfflinePipeline,
+) -> None:
     setting.add_node()
     writes, publisher = setting.writes, setting.pipeline.publisher
     running = asyncio.create_task(publisher.run())

@@ -13,17 +13,17 @@ import pytest
 
 from numazones import prediction
 from numazones.cluster import ClusterNode, ClusterPod
-from numazones.placement import Model
+from numazones.placement.models import kubelet_verdict
 from numazones_client import NotFound
 from numazones_client.resources import PODS
 from numazones_operator.process import Operator
-from numazones_operator.verification.verifier import Expectation, Truth, Verification, outcome
-from numazones_simulator import node_kinds, other_workloads
-from numazones_simulator.kubelet.nri import TopologyAwarePlugin
+from numazones_operator.verification.verifier import Expectation, Verification, Verifier
+from numazones_simulator import node_kinds, placement_models
 from numazones_simulator.workload import Workload
-from numazones_topology_aware.node import Node as TopologyAwareNode
-
-from .closed_loop import PATIENCE, Loop, closed_loop, eventually, metrics
+from numazones_topology_aware.model import NAME as TOPOLOGY_AWARE
+from numazones_topology_aware.node_placement import TopologyAwarePlacement
+from numazones_topology_aware.simulation.plugin import TopologyAwarePlugin
+from tests.operator.closed_loop import PATIENCE, Loop, closed_loop, eventually, metrics
 
 NODES = 20
 CONCERNED = 2000
@@ -39,7 +39,7 @@ class Churn:
     def __init__(self, loop: Loop, *, seed: int) -> None:
         self._loop = loop
         self._draw = random.Random(seed)
-        self._pods = other_workloads.of_all_models(seed, Workload(seed).pods())
+        self._pods = placement_models.pods_for_all(seed, Workload(seed).pods())
         self.alive: list[str] = []
         self.created = 0
 
@@ -75,23 +75,23 @@ class Witness:
         """UID of a pod that was bound → containers with a grant, and those told not to be created."""
         self._found: dict[str, set[str]] = {}
         """UID of a pod → containers with a grant when its own were first asked for."""
-        bound, compare, create = Truth.bound, Truth.compare, TopologyAwarePlugin.create
+        bound, compare, create = Verifier.bound, Verifier.compare, TopologyAwarePlugin.create
 
-        def expected(truth: Truth, pod: ClusterPod, *nodes: ClusterNode | None) -> Expectation | None:
-            expectation = bound(truth, pod, *nodes)
+        def expected(verifier: Verifier, pod: ClusterPod, *nodes: ClusterNode | None) -> Expectation | None:
+            expectation = bound(verifier, pod, *nodes)
             if expectation is not None and expectation.predicted == prediction.UNKNOWN:
                 self.unknown.append(f"{pod.name} on {pod.node}: {expectation.reason}: {expectation.message}")
             node = nodes[0]
-            if node is not None and isinstance(node.policy_state, TopologyAwareNode):
+            if node is not None and isinstance(node.known, TopologyAwarePlacement):
                 told = {
                     f"{other.kubelet_uid}/{name}" for other in node.pods.values() for name in other.uncreated
                 }
-                self._foreseen[pod.kubelet_uid] = set(node.policy_state.grants), told
+                self._foreseen[pod.kubelet_uid] = set(node.known.node.grants), told
             return expectation
 
-        def compared(truth: Truth, pod: ClusterPod, **how: Any) -> Verification | None:
-            verification = compare(truth, pod, **how)
-            if verification is None or verification.expectation.model is not Model.TOPOLOGY_AWARE:
+        def compared(verifier: Verifier, pod: ClusterPod, **how: Any) -> Verification | None:
+            verification = compare(verifier, pod, **how)
+            if verification is None or verification.expectation.model != TOPOLOGY_AWARE:
                 return verification
             if verification.hit is False:
                 self.missed.append(verification)
@@ -101,20 +101,22 @@ class Witness:
             self._found.setdefault(body["metadata"]["uid"], set(plugin.node.grants))
             return create(plugin, body)
 
-        monkeypatch.setattr(Truth, "bound", expected)
-        monkeypatch.setattr(Truth, "compare", compared)
+        monkeypatch.setattr(Verifier, "bound", expected)
+        monkeypatch.setattr(Verifier, "compare", compared)
         monkeypatch.setattr(TopologyAwarePlugin, "create", created)
 
-    def overtaken(self, pod: ClusterPod) -> bool:
+    def is_overtaken(self, pod: ClusterPod) -> bool:
         """Whether its node was another than was known, by a container told not to have been created."""
         granted, told = self._foreseen[pod.kubelet_uid]
         return bool((granted ^ self._found.get(pod.kubelet_uid, granted)) & told)
 
 
-async def undecided(loop: Loop) -> list[str]:
+async def undecided_pods(loop: Loop) -> list[str]:
     """Pods that have a node but no outcome yet."""
     pods = [ClusterPod.from_api(body) for body in await loop.client.list(PODS)]
-    return [pod.name for pod in pods if pod.node and prediction.relevant(pod) and outcome(pod) is None]
+    return [
+        pod.name for pod in pods if pod.node and prediction.relevant(pod) and kubelet_verdict(pod) is None
+    ]
 
 
 def outcomes(series: dict[str, float]) -> dict[tuple[str, str], float]:
@@ -145,7 +147,7 @@ async def test_every_prediction_at_binding_time_equals_the_outcome(
 ) -> None:
     witness = Witness(monkeypatch)
     async with closed_loop(tmp_path) as loop:
-        kinds = (*node_kinds.KINDS, *node_kinds.OTHER_KINDS)
+        kinds = (*node_kinds.KINDS, *placement_models.node_kinds())
         await loop.start_nodes(node_kinds.mixed(NODES, kinds=kinds), lag=0.5)
         operator = await loop.start_operator(settle=PATIENCE)
         loop.start_scheduler()
@@ -164,7 +166,7 @@ async def test_every_prediction_at_binding_time_equals_the_outcome(
         ]
         assert not misses
         assert not witness.unknown, (witness.unknown[:3], counted, judged)
-        assert not [miss for miss in witness.missed if not witness.overtaken(miss.expectation.pod)], judged
+        assert not [miss for miss in witness.missed if not witness.is_overtaken(miss.expectation.pod)], judged
         wrong = {
             (predicted, actual): number
             for (predicted, actual), number in counted.items()
@@ -179,7 +181,7 @@ async def test_every_prediction_at_binding_time_equals_the_outcome(
 
 
 async def _none_undecided(loop: Loop) -> bool:
-    return not await undecided(loop)
+    return not await undecided_pods(loop)
 
 
 async def _all_judged(operator: Operator, pods: float) -> dict[tuple[str, str], float]:

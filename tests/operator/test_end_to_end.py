@@ -11,8 +11,7 @@ import pytest
 from numazones_client import Resource
 from numazones_client.resources import ADMISSION_PREDICTIONS, EVENTS, PODS
 from numazones_simulator import node_kinds
-
-from .closed_loop import Loop, closed_loop, eventually, metrics
+from tests.operator.closed_loop import Loop, closed_loop, eventually, metrics
 
 
 def two_nodes() -> list[Any]:
@@ -32,7 +31,7 @@ async def status_of(loop: Loop, name: str, verdict: str) -> dict[str, Any]:
     return found
 
 
-async def test_a_pod_without_a_node_is_told_where_it_would_be_admitted(tmp_path: Path) -> None:
+async def test_a_pod_without_a_node_gets_a_prediction_of_where_it_would_be_admitted(tmp_path: Path) -> None:
     async with closed_loop(tmp_path) as loop:
         await loop.start_nodes(two_nodes())
         await loop.start_operator()
@@ -129,7 +128,7 @@ async def _gone(loop: Loop, name: str) -> bool:
     return name not in await loop.predictions()
 
 
-async def test_a_node_whose_zones_nobody_vouches_for_is_unknown(tmp_path: Path) -> None:
+async def test_a_node_whose_exporter_is_silent_is_unknown(tmp_path: Path) -> None:
     async with closed_loop(tmp_path) as loop:
         await loop.start_nodes(two_nodes()[:1])
         operator = await loop.start_operator()
@@ -155,7 +154,7 @@ async def test_pods_that_numa_placement_does_not_concern_get_no_prediction(tmp_p
         assert list(await loop.predictions()) == ["guaranteed"]
 
 
-async def test_the_operator_says_how_it_is(tmp_path: Path) -> None:
+async def test_a_healthy_operator_answers_its_probes(tmp_path: Path) -> None:
     async with closed_loop(tmp_path) as loop:
         operator = await loop.start_operator()
         async with aiohttp.ClientSession() as session:
@@ -164,7 +163,9 @@ async def test_the_operator_says_how_it_is(tmp_path: Path) -> None:
                     assert answer.status == 200, await answer.text()
 
 
-async def test_garbage_is_not_sought_among_what_was_listed_while_the_operator_runs(tmp_path: Path) -> None:
+async def test_what_was_listed_is_kept_from_garbage_collection_while_the_operator_runs(
+    tmp_path: Path,
+) -> None:
     async with closed_loop(tmp_path) as loop:
         await loop.start_nodes(two_nodes())
         before = gc.get_freeze_count()
@@ -184,7 +185,7 @@ async def test_probes_of_an_operator_whose_event_loop_hangs_are_not_answered(tmp
 
 
 @pytest.mark.parametrize("kind", [node_kinds.single_numa_node, node_kinds.restricted_pods])
-async def test_pods_bound_in_one_breath_are_assumed_in_turn(tmp_path: Path, kind: Any) -> None:
+async def test_pods_bound_at_once_are_admitted_in_turn(tmp_path: Path, kind: Any) -> None:
     """Several pods are bound before any zone shows the first: each prediction counts those before it."""
     async with closed_loop(tmp_path) as loop:
         await loop.start_nodes([kind("node", "10.0.0.1")])

@@ -9,6 +9,7 @@ from typing import Any
 import kopf
 import pytest
 from kopf.testing import KopfRunner
+from prometheus_client import CollectorRegistry
 
 from numazones.api import crd
 from numazones_client import ClusterConfig
@@ -21,14 +22,15 @@ from numazones_client.resources import (
     REBALANCE_RECOMMENDATIONS,
 )
 from numazones_operator import handlers
+from numazones_operator.events import EventPoster
 from numazones_operator.kopf_operator import run_kopf
+from numazones_operator.metrics.registry import Metrics
 from numazones_operator.placement.admission_gates import OPT_IN
 from numazones_operator.process import Operator
 from numazones_operator.rebalance.intent import Intent
 from numazones_simulator import node_kinds
 from numazones_simulator.control_plane import install
-
-from .closed_loop import OPTIONS, Loop, closed_loop, eventually
+from tests.operator.closed_loop import OPTIONS, Loop, closed_loop, eventually
 
 
 def policy(name: str = "keep-room", *, mode: str = "Recommend", **spec: Any) -> dict[str, Any]:
@@ -62,7 +64,7 @@ def recommendation(name: str = "keep-room-1", *, of: str = "keep-room") -> dict[
     }
 
 
-async def known(operator: Operator, name: str = "keep-room") -> None:
+async def wait_for_policy(operator: Operator, name: str = "keep-room") -> None:
     """Wait until the operator follows a policy."""
     await eventually(lambda: operator.intent.policies.get(name), what=f"policy {name} is followed")
 
@@ -74,7 +76,7 @@ async def condition(loop: Loop, name: str = "keep-room") -> dict[str, Any]:
     return next((dict(one) for one in conditions if one["type"] == "Ready"), {})
 
 
-async def told(loop: Loop, reason: str) -> list[str]:
+async def messages(loop: Loop, reason: str) -> list[str]:
     """The messages of the events with a reason."""
     return [one["message"] for one in await loop.client.list(EVENTS) if one["reason"] == reason]
 
@@ -96,7 +98,7 @@ async def test_a_user_without_a_name_is_no_obstacle(tmp_path: Path, monkeypatch:
         operator = await loop.start_operator(leader_elect=False)
         await eventually(operator.intent.followed.is_set, what="kopf has started")
         await loop.client.create(REBALANCE_POLICIES, policy())
-        await known(operator)
+        await wait_for_policy(operator)
 
 
 async def hand_over(loop: Loop, holder: str) -> None:
@@ -110,7 +112,7 @@ async def test_handlers_run_on_the_replica_that_leads_for_as_long_as_it_leads(tm
         operator = await loop.start_operator()
         await eventually(operator.intent.followed.is_set, what="kopf has started")
         await loop.client.create(REBALANCE_POLICIES, policy("before"))
-        await known(operator, "before")
+        await wait_for_policy(operator, "before")
         assert kopf_tasks()
         await hand_over(loop, "another")
         await eventually(lambda: not operator.leadership.leading)
@@ -125,7 +127,7 @@ async def test_handlers_run_on_the_replica_that_leads_for_as_long_as_it_leads(tm
         await eventually(operator.intent.followed.is_set)
         assert operator.intent.policies.get("before") is None
         await loop.client.create(REBALANCE_POLICIES, policy("after"))
-        await known(operator, "after")
+        await wait_for_policy(operator, "after")
         assert not operator.failed
 
 
@@ -135,7 +137,8 @@ async def test_kopf_ended_at_any_moment_of_its_start_complains_of_nothing(
     """Its last task closes its connections: no other may want one then, whoever has begotten it."""
     async with closed_loop(tmp_path) as loop:
         intent = Intent(loop.client, made_for_changed=lambda _: None)
-        memo = handlers.Memo(loop.client.config, "x", intent, gates=False, rebalance=True)
+        events = EventPoster(loop.client, identity="x", rate=1.0, metrics=Metrics(CollectorRegistry()))
+        memo = handlers.Memo(loop.client.config, "x", events, intent, gates=False, rebalance=True)
         for moment in range(30):
             spawned = asyncio.Event()
             running = asyncio.create_task(run_kopf(memo, spawned=spawned.set))
@@ -152,7 +155,7 @@ async def test_a_policy_deleted_while_the_watch_is_away_is_followed_no_more(tmp_
     async with closed_loop(tmp_path) as loop:
         operator = await loop.start_operator(leader_elect=False, rebalance_period=0.05)
         await loop.client.create(REBALANCE_POLICIES, policy())
-        await known(operator)
+        await wait_for_policy(operator)
         faults = loop.server.faults
         away = faults.server_error(verb="watch", resource="rebalancepolicies", count=None)
         if how == "as an event":
@@ -166,10 +169,10 @@ async def test_a_policy_deleted_while_the_watch_is_away_is_followed_no_more(tmp_
         await loop.client.delete(REBALANCE_POLICIES, "keep-room")
         faults.remove(away)
         if how == "as an answer":
-            faults.gone(verb="watch", resource="rebalancepolicies")
+            faults.resource_expired(verb="watch", resource="rebalancepolicies")
         await eventually(lambda: operator.intent.policies.get("keep-room") is None)
         await loop.client.create(REBALANCE_POLICIES, policy("next"))
-        await known(operator, "next")
+        await wait_for_policy(operator, "next")
         assert not operator.failed
 
 
@@ -184,7 +187,7 @@ async def test_without_our_definitions_it_waits_for_them_and_predicts_meanwhile(
         await eventually(lambda: loop.verdict("a"))
         await install(loop.client)
         await loop.client.create(REBALANCE_POLICIES, policy())
-        await known(operator)
+        await wait_for_policy(operator)
         await eventually(lambda: condition(loop))
         assert not operator.failed
 
@@ -193,7 +196,7 @@ async def test_a_policy_edited_into_nonsense_counts_as_gone_at_once_and_says_so(
     async with closed_loop(tmp_path) as loop:
         operator = await loop.start_operator(leader_elect=False)
         await loop.client.create(REBALANCE_POLICIES, policy(mode="Auto"))
-        await known(operator)
+        await wait_for_policy(operator)
         # What an API server with an older definition let through, ours would reject.
         definition = await loop.client.get(DEFINITIONS, "rebalancepolicies.numazones.io")
         definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = {
@@ -214,7 +217,7 @@ async def test_a_policy_edited_into_nonsense_counts_as_gone_at_once_and_says_so(
         assert "cpu" in found["message"]
         mended: dict[str, Any] = {"spec": {"goals": {"shapes": []}}}
         await loop.client.patch(REBALANCE_POLICIES, "keep-room", mended)
-        await known(operator)
+        await wait_for_policy(operator)
 
         async def ready() -> bool:
             return (await condition(loop)).get("status") == "True"
@@ -236,20 +239,20 @@ async def test_an_approval_is_answered_once(tmp_path: Path, mode: str, reason: s
         operator = await loop.start_operator(leader_elect=False, rebalance=False)
         if mode:
             await loop.client.create(REBALANCE_POLICIES, policy(mode=mode))
-            await known(operator)
+            await wait_for_policy(operator)
         await loop.client.create(REBALANCE_RECOMMENDATIONS, recommendation())
         approve = {"spec": {"approved": True}}
         await loop.client.patch(REBALANCE_RECOMMENDATIONS, "keep-room-1", approve)
-        (said,) = await eventually(lambda: told(loop, reason))
+        (said,) = await eventually(lambda: messages(loop, reason))
         assert message in said
 
-        async def noted() -> dict[str, Any]:
+        async def handled() -> dict[str, Any]:
             body = await loop.client.get(REBALANCE_RECOMMENDATIONS, "keep-room-1")
             annotations = body["metadata"].get("annotations", {})
             handled = json.loads(annotations.get("numazones.io/last-handled", "{}"))
             return body if handled.get("spec", {}).get("approved") else {}
 
-        body = await eventually(noted, what="kopf has noted that it has answered")
+        body = await eventually(handled, what="kopf has noted that it has answered")
         assert "moves" not in body["metadata"]["annotations"]["numazones.io/last-handled"]
         assert "finalizers" not in body["metadata"]
         # Whoever leads next has heard of it, and does not answer again.
@@ -257,7 +260,7 @@ async def test_an_approval_is_answered_once(tmp_path: Path, mode: str, reason: s
         await loop.start_operator(leader_elect=False, rebalance=False, identity="next")
         await loop.client.create(REBALANCE_POLICIES, policy("later"))
         await eventually(lambda: condition(loop, "later"))
-        assert len(await told(loop, reason)) == 1
+        assert len(await messages(loop, reason)) == 1
 
 
 async def test_a_policy_that_this_operator_does_not_follow_says_so(tmp_path: Path) -> None:
@@ -269,27 +272,28 @@ async def test_a_policy_that_this_operator_does_not_follow_says_so(tmp_path: Pat
         assert "--no-rebalance" in found["message"]
 
 
-async def test_a_namespace_that_opts_in_in_vain_is_told(tmp_path: Path) -> None:
+async def test_a_namespace_that_opts_in_to_a_gate_that_is_off_gets_an_event(tmp_path: Path) -> None:
     async with closed_loop(tmp_path) as loop:
         operator = await loop.start_operator(leader_elect=False)
         label = {"metadata": {"labels": {OPT_IN[0]: OPT_IN[1]}}}
         await loop.client.patch(NAMESPACES, "default", label)
-        (said,) = await eventually(lambda: told(loop, "AdmissionGateOff"))
+        (said,) = await eventually(lambda: messages(loop, "AdmissionGateOff"))
         assert "without --admission-gate" in said
         labels = operator.intent.namespaces.get("default")
         assert labels is not None
         assert labels.labels[OPT_IN[0]] == "enabled"
 
 
-async def test_they_are_ordinary_handlers_that_kopf_run_serves(tmp_path: Path) -> None:
+async def test_kopf_run_works_with_these_handlers(tmp_path: Path) -> None:
     """What kopf's users would do: ``kopf run -m numazones_operator.handlers``, with a memo of their own."""
     async with closed_loop(tmp_path) as loop:
         config = ClusterConfig(server=loop.server.url)
         intent = Intent(loop.client)
+        events = EventPoster(loop.client, identity="runner", rate=1.0, metrics=Metrics(CollectorRegistry()))
 
         async def lend(memo: kopf.Memo, **_: Any) -> None:
-            memo |= {"config": config, "identity": "runner", "intent": intent, "gates": True}
-            memo |= {"rebalance": True, "told": set()}
+            memo |= {"config": config, "identity": "runner", "events": events, "intent": intent}
+            memo |= {"gates": True, "rebalance": True, "told": set()}
 
         registry = kopf.get_default_registry()
         kopf.on.startup(registry=registry, id="lend")(lend)

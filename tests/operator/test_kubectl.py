@@ -1,46 +1,19 @@
 """What people see: predictions and events through kubectl, as the guide shows them."""
 
-import asyncio
 import json
 import os
 import re
-import shutil
-import subprocess
 from pathlib import Path
-
-import pytest
 
 from numazones.api.crd import KINDS
 from numazones_client import Resource
 from numazones_client.resources import PODS
 from numazones_simulator import node_kinds
-from numazones_simulator.control_plane import ControlPlane, control_plane
-
-from .closed_loop import Loop, closed_loop, eventually
+from numazones_simulator.control_plane import control_plane
+from tests.operator.closed_loop import Loop, closed_loop, eventually
+from tests.operator.kubectl import run
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "golden" / "kubectl-get"
-LOCAL = Path(__file__).resolve().parents[2] / ".cache" / "tools" / "bin" / "kubectl"
-
-
-@pytest.fixture
-def kubectl() -> str:
-    program = shutil.which("kubectl") or (str(LOCAL) if LOCAL.exists() else "")
-    if not program:
-        pytest.skip("kubectl is neither on PATH nor in .cache/tools/bin (scripts/test-tools .cache)")
-    return program
-
-
-async def run(program: str, loop: Loop | ControlPlane, *arguments: str) -> str:
-    done = await asyncio.to_thread(
-        subprocess.run,
-        [program, f"--kubeconfig={loop.kubeconfig}", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 async def test_kubectl_shows_predictions_with_readable_columns(tmp_path: Path, kubectl: str) -> None:
@@ -64,7 +37,7 @@ async def test_kubectl_shows_predictions_with_readable_columns(tmp_path: Path, k
         await eventually(event)
 
 
-async def test_waiting_pods_are_told_from_those_that_run_or_were_rejected(
+async def test_the_table_distinguishes_pods_that_wait_run_and_were_rejected(
     tmp_path: Path, kubectl: str
 ) -> None:
     async with closed_loop(tmp_path) as loop:
@@ -76,16 +49,16 @@ async def test_waiting_pods_are_told_from_those_that_run_or_were_rejected(
         for name in ("web-0", "trainer"):
             await loop.bind(name, "worker-1")
 
-        async def shown(name: str, *cells: str) -> bool:
+        async def shows(name: str, *cells: str) -> bool:
             lines = (await run(kubectl, loop, "get", "ap", name)).splitlines()
             heads = ("NODES", "ACTUAL", "NODE ", "NUMA", "WHY")
             row = [lines[1][lines[0].index(head) :].split("   ")[0].strip() for head in heads[:-1]]
             return [*row, lines[1][lines[0].index("WHY") :].strip()] == list(cells)
 
-        await eventually(lambda: shown("web-0", "1/1", "Admitted", "worker-1", "0", ""))
+        await eventually(lambda: shows("web-0", "1/1", "Admitted", "worker-1", "0", ""))
         why = "40 exclusive CPUs asked, 30 free on NUMA node 1"
-        await eventually(lambda: shown("trainer", "0/1", "Rejected", "worker-1", "<none>", why))
-        assert await shown("early", "1/1", "Waiting", "worker-1", "0", "")
+        await eventually(lambda: shows("trainer", "0/1", "Rejected", "worker-1", "<none>", why))
+        assert await shows("early", "1/1", "Waiting", "worker-1", "0", "")
         # A pod that gets its node while no operator looks is seen running first.
         operator.stop()
         await eventually(lambda: not operator.leadership.leading)
@@ -93,7 +66,7 @@ async def test_waiting_pods_are_told_from_those_that_run_or_were_rejected(
         assert loop.fleet is not None
         await eventually(lambda: _runs(loop, "early"))
         await loop.start_operator()
-        await eventually(lambda: shown("early", "1/1", "Admitted", "worker-1", "<none>", ""))
+        await eventually(lambda: shows("early", "1/1", "Admitted", "worker-1", "<none>", ""))
         outcome = (await loop.predictions())["early"]["outcome"]
         assert (outcome["predicted"], outcome["accuracy"]) == ("Unknown", "Unknown")
 
@@ -127,9 +100,9 @@ async def test_every_kind_is_shown_wide_in_160_columns(tmp_path: Path, kubectl: 
             golden = DATA / f"{resource.plural}.txt"
             if "NUMAZONES_REWRITE_GOLDEN" in os.environ:
                 golden.write_text(told)
-            assert _squeezed(told) == _squeezed(golden.read_text()), told
+            assert _cells(told) == _cells(golden.read_text()), told
 
 
-def _squeezed(table: str) -> list[list[str]]:
+def _cells(table: str) -> list[list[str]]:
     """The cells, however wide ages have made their column."""
     return [re.split(" {2,}", line.rstrip()) for line in re.sub("·+", "·", table).splitlines()]

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from numazones_client.resources import LEASES
 from numazones_operator.leadership import Leadership, Term
-
-from .closed_loop import Loop, closed_loop, eventually
+from tests.operator.closed_loop import Loop, closed_loop, eventually
 
 NAMESPACE = "numazones-system"
 TERM = Term(lease_duration=10.0, renew_deadline=6.0, retry_period=0.02)

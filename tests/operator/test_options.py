@@ -54,6 +54,10 @@ def test_the_namespace_of_the_pod_is_taken_from_where_kubernetes_puts_it() -> No
     assert settings(dump(KUBERNETES_NAMESPACE="here"))["namespace"] == "here"
 
 
+def test_gated_pods_can_be_told_to_wait_without_end() -> None:
+    assert settings(dump("--admission-gate-timeout=0s"))["admissionGateTimeout"] == "0s"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

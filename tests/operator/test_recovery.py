@@ -19,8 +19,7 @@ from numazones_client.resources import ADMISSION_PREDICTIONS, LEASES, NUMAZONES,
 from numazones_operator.options import Options
 from numazones_operator.process import Operator
 from numazones_simulator import node_kinds
-
-from .closed_loop import Loop, closed_loop, eventually, pod_body
+from tests.operator.closed_loop import Loop, closed_loop, eventually, pod_body
 
 STORM = 120
 """Pods that come and go while something breaks."""
@@ -124,7 +123,7 @@ async def test_objects_that_vanish_while_the_watch_is_away_are_forgotten(tmp_pat
         for pod in await loop.client.list(PODS):
             await insist(loop.client.delete, PODS, pod["metadata"]["name"], namespace="default")
         loop.server.faults.remove(fault)
-        loop.server.faults.gone(verb="watch", resource="pods")
+        loop.server.faults.resource_expired(verb="watch", resource="pods")
         await assert_state_equals_a_fresh_list(loop, operator)
         await eventually(lambda: len(operator.pipeline.state.pods) == 0)
         assert not operator.pipeline.state.pending

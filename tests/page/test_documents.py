@@ -10,6 +10,7 @@ from numazones.api.rebalance import RebalanceRecommendationSpec, RebalanceRecomm
 from numazones.cluster import ClusterNode, ClusterPod, Unknown
 from numazones.fragmentation import Shape, exclusive_cpus, room
 from numazones.kubelet.admission import admit
+from numazones.placement import Unknown
 from numazones.pod import Pod
 from numazones.prediction import predict
 from numazones_koordinator.node import Node as KoordinatorNode
@@ -104,7 +105,7 @@ def test_a_node_without_exclusive_cpus_says_so() -> None:
 
 
 def test_an_unknown_node_tells_why_and_nothing_else() -> None:
-    node = ClusterNode("one").with_unknown_state(Unknown("Stale", "its exporter is silent"))
+    node = ClusterNode("one").with_placement(Unknown("Stale", "its exporter is silent"))
     assert node_documents(node, SHAPES) == {
         "node/one": {"ready": True, "cordoned": False, "unknown": "its exporter is silent"}
     }

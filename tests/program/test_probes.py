@@ -22,13 +22,16 @@ class Program:
         self.registry = CollectorRegistry()
         self.renewed = 0
 
-    def renew(self) -> None:
+    def refresh(self) -> None:
         self.renewed += 1
 
     @contextmanager
     def served(self, address: str = "127.0.0.1:0") -> Iterator[int]:
         answer = application(
-            sick=lambda: self.sick, unready=lambda: self.unready, registry=self.registry, renew=self.renew
+            health_problems=lambda: self.sick,
+            readiness_problems=lambda: self.unready,
+            registry=self.registry,
+            refresh=self.refresh,
         )
         with serve(address, answer) as port:
             yield port

@@ -8,13 +8,13 @@ import sys
 
 import pytest
 
-from numazones_program.signals import ended, ending_signals
+from numazones_program.signals import ending_signals, stop_event
 
 PROGRAM = """
 import asyncio
-from numazones_program.signals import ended
+from numazones_program.signals import stop_event
 async def main():
-    event = ended()
+    event = stop_event()
     print("ready", flush=True)
     await event.wait()
 asyncio.run(main())
@@ -31,7 +31,7 @@ def test_each_signal_ends_a_program_in_order(number: signal.Signals) -> None:
 
 
 async def test_a_signal_sets_the_event_of_the_running_loop() -> None:
-    event = ended()
+    event = stop_event()
     try:
         os.kill(os.getpid(), signal.SIGHUP)
         async with asyncio.timeout(60):

@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from numazones_simulator import node_kinds, operators, simulated_cluster
+from numazones_simulator import node_kinds, operators, placement_models, simulated_cluster
 from numazones_simulator.operators import NotReady
 from numazones_simulator.programs import ProgramFailed, Programs
 from numazones_simulator.screen import Screen
@@ -44,7 +44,7 @@ async def answering(*answers: tuple[int, str, str]) -> AsyncIterator[str]:
 
 
 async def test_a_cluster_opens_when_its_operator_can_predict(tmp_path: Path) -> None:
-    kinds = (*node_kinds.KINDS, *node_kinds.OTHER_KINDS)
+    kinds = (*node_kinds.KINDS, *placement_models.node_kinds())
     specs = node_kinds.mixed(len(kinds), kinds=kinds)
     async with simulated_cluster.running(specs, tmp_path, Screen(), publishing=Publishing.DIRECT) as cluster:
         await operators.ask(f"{cluster.operator}/readyz")

@@ -121,9 +121,9 @@ def test_pods_that_pass_by_the_scheduler_are_foretold_as_well() -> None:
         pod = ClusterPod.from_api(bound(body, number))
         name = cluster.draw.choice(list(cluster.kubelets)[:5])
         node = cluster.known(name)
-        assert node.state is not None
+        assert node.known is not None
         assert pod.admission is not None
-        by_kubelet = prediction.ask_kubelet(pod.admission, node.state)
+        by_kubelet = prediction.ask_placement(pod.admission, node.known)
         by_scheduler = prediction.ask(Kind.of(pod) or pytest.fail(pod.problem), node)
         verdict = cluster.kubelets[name].admit(body)
         # A device resource that the node does not have is nothing to its kubelet.

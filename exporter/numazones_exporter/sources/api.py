@@ -105,7 +105,7 @@ class APIServerConfigReader:
         """
         client = await self._client.get()
         try:
-            return _decoded(await client.get_raw(self._path), self._path)
+            return _json_object(await client.get_raw(self._path), self._path)
         except Forbidden as error:
             raise SourceError(
                 "Forbidden",
@@ -150,7 +150,7 @@ class KubeletConfigzReader:
                     allow_redirects=False,
                 ) as response,
             ):
-                return self._understand(response.status, await response.read())
+                return self._configuration(response.status, await response.read())
         except aiohttp.ClientConnectorCertificateError as error:
             raise SourceError(
                 "UntrustedCertificate",
@@ -160,7 +160,7 @@ class KubeletConfigzReader:
         except (aiohttp.ClientError, OSError) as error:
             raise SourceError("Unreachable", f"{self._url}: {error}; is this the node's address?") from error
 
-    def _understand(self, status: int, body: bytes) -> Mapping[str, Any]:
+    def _configuration(self, status: int, body: bytes) -> Mapping[str, Any]:
         if status in (_UNAUTHORIZED, _FORBIDDEN):
             raise SourceError(
                 "Forbidden",
@@ -169,7 +169,7 @@ class KubeletConfigzReader:
             )
         if status != _OK:
             raise SourceError("Unreachable", f"{self._url}: the kubelet answered {status}")
-        return _decoded(body, self._url)
+        return _json_object(body, self._url)
 
     def _ssl_context(self) -> ssl.SSLContext:
         """Trust the given certificates and no public authority."""
@@ -204,7 +204,7 @@ def configz_reader(options: Options, client: LazyClient) -> KubeletConfigReader:
     )
 
 
-def _decoded(body: bytes, where: str) -> Mapping[str, Any]:
+def _json_object(body: bytes, where: str) -> Mapping[str, Any]:
     try:
         document = json.loads(body)
     except (ValueError, RecursionError) as error:

@@ -8,7 +8,7 @@ from typing import Any
 from numazones_exporter.observation import NOT_FOUND
 from numazones_exporter.sources.problems import SourceError
 
-_DEEPEST = 200
+_MAX_DEPTH = 200
 """Levels of nesting; pods have some fifteen."""
 
 
@@ -49,7 +49,7 @@ def _parse(path: Path, text: str) -> Any:
         depth = 0
         for event in yaml.parse(text, Loader=loader):
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            if depth > _DEEPEST:  # libyaml's loader would overflow the stack
+            if depth > _MAX_DEPTH:  # libyaml's loader would overflow the stack
                 raise SourceError("InvalidDocument", f"{path} nests deeper than any Kubernetes object")
         return yaml.load(text, Loader=loader)  # noqa: S506 - both are safe
     except (yaml.YAMLError, ValueError) as error:  # ValueError: dates and numbers that cannot be

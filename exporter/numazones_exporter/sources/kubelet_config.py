@@ -44,7 +44,7 @@ class FileConfigReader:
         return read_document(self._path)
 
 
-def understand(document: Mapping[str, Any], *, version: str | None) -> Reading[KubeletConfiguration]:
+def parse_configuration(document: Mapping[str, Any], *, version: str | None) -> Reading[KubeletConfiguration]:
     """Apply the kubelet's defaults to a KubeletConfiguration or configz answer.
 
     Raises:

@@ -68,15 +68,15 @@ class SocketReader:
         Raises:
             SourceError: there is no socket, nobody answers, or the answer cannot be understood.
         """
-        listed, allocatable = await self._answered(self._ask_everything)
-        return understand(listed, allocatable)
+        listed, allocatable = await self._call(self._list_and_allocatable)
+        return parse_answers(listed, allocatable)
 
-    async def offer(self) -> tuple[KnownDevice, ...]:
+    async def allocatable_devices(self) -> tuple[KnownDevice, ...]:
         """Call GetAllocatableResources alone; return the healthy devices. Raises as ``read`` does."""
-        allocatable = await self._answered(self._ask_for_the_offer)
-        return understand(pb.ListPodResourcesResponse(), allocatable).allocatable_devices
+        allocatable = await self._call(self._allocatable)
+        return parse_answers(pb.ListPodResourcesResponse(), allocatable).allocatable_devices
 
-    async def _answered(self, ask: Callable[[PodResourcesListerStub], Awaitable[T]]) -> T:
+    async def _call(self, ask: Callable[[PodResourcesListerStub], Awaitable[T]]) -> T:
         """Ask on the kept connection; whatever goes wrong is a ``SourceError``."""
         try:
             self._path.stat()
@@ -84,7 +84,7 @@ class SocketReader:
                 self._channel = Channel(path=str(self._path), codec=_LimitedCodec(), config=_CONFIGURATION)
             return await ask(PodResourcesListerStub(self._channel))
         except AttributeError as error:  # how grpclib fails where the connection is closed before it sends
-            raise _explain(self._path, StreamTerminatedError()) from error
+            raise _source_error(self._path, StreamTerminatedError()) from error
         except FileNotFoundError as error:
             raise SourceError(
                 "SocketMissing",
@@ -92,20 +92,20 @@ class SocketReader:
                 "pod-resources mounted (the directory, not the socket)?",
             ) from error
         except (OSError, GRPCError, StreamTerminatedError, ProtocolError, DecodeError) as error:
-            raise _explain(self._path, error) from error
+            raise _source_error(self._path, error) from error
         finally:
             if sys.exception() is not None:  # failed, or given up on: the next read starts afresh
                 await self.close()
 
     @staticmethod
-    async def _ask_everything(
+    async def _list_and_allocatable(
         kubelet: PodResourcesListerStub,
     ) -> tuple[pb.ListPodResourcesResponse, pb.AllocatableResourcesResponse]:
         listed = await kubelet.List(pb.ListPodResourcesRequest())
         return listed, await kubelet.GetAllocatableResources(pb.AllocatableResourcesRequest())
 
     @staticmethod
-    async def _ask_for_the_offer(kubelet: PodResourcesListerStub) -> pb.AllocatableResourcesResponse:
+    async def _allocatable(kubelet: PodResourcesListerStub) -> pb.AllocatableResourcesResponse:
         return await kubelet.GetAllocatableResources(pb.AllocatableResourcesRequest())
 
     async def close(self) -> None:
@@ -115,7 +115,7 @@ class SocketReader:
             self._channel = None
 
 
-def _explain(path: Path, error: Exception) -> SourceError:
+def _source_error(path: Path, error: Exception) -> SourceError:
     if isinstance(error, GRPCError):
         detail = error.message or "no details"
         return SourceError("KubeletRejected", f"{path}: the kubelet answered {error.status.name}: {detail}")
@@ -159,7 +159,7 @@ class ReplayReader:
         listed, allocatable = pb.ListPodResourcesResponse(), pb.AllocatableResourcesResponse()
         self._parse(LIST_FILE, listed)
         self._parse(ALLOCATABLE_FILE, allocatable)
-        return understand(listed, allocatable)
+        return parse_answers(listed, allocatable)
 
     async def close(self) -> None:
         """Nothing is kept open."""
@@ -208,7 +208,7 @@ def reader_for(endpoint: str) -> PodResourcesReader:
     )
 
 
-def understand(
+def parse_answers(
     listed: pb.ListPodResourcesResponse, allocatable: pb.AllocatableResourcesResponse
 ) -> PodResourcesAnswer:
     """Turn both answers into values with a definite order.

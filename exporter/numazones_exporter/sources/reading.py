@@ -31,7 +31,7 @@ from numazones_exporter.sources.kubelet_config import (
     FileConfigReader,
     KubeletConfigReader,
     NoConfigReader,
-    understand,
+    parse_configuration,
 )
 from numazones_exporter.sources.node_pods import FilePodsReader, PodsReader
 from numazones_exporter.sources.podresources import PodResourcesReader, reader_for
@@ -53,7 +53,7 @@ each time would be most of the exporter's load on it.
 """
 
 
-class _Remembered(Generic[_Value]):
+class _Cached(Generic[_Value]):
     """An answer that is asked for again only after a while, or after a failure."""
 
     def __init__(self, ask: Callable[[], Awaitable[_Value]]) -> None:
@@ -86,7 +86,7 @@ class Sources:
         self.podresources: PodResourcesReader = reader_for(options.podresources)
         self.kubelet_config: KubeletConfigReader = NoConfigReader()
         self.pods: PodsReader | None = None
-        self.node: _Remembered[tuple[str, str]] | None = None
+        self.node: _Cached[tuple[str, str]] | None = None
         self._close: list[Callable[[], Awaitable[None]]] = [self.podresources.close]
         if options.asks_api_server:
             self._ask_api_server(client)
@@ -101,17 +101,17 @@ class Sources:
         options = self.options
         lazy = api.LazyClient(options.kubeconfig, client, server=options.server)
         self._close.append(lazy.close)
-        self.node = _Remembered(lambda: api.read_node(lazy, options.node_name))
+        self.node = _Cached(lambda: api.read_node(lazy, options.node_name))
         if options.pods == "api":
             self.pods = api.APIPodsReader(lazy, options.node_name)
         if options.kubelet_config == "configz":
-            self.kubelet_config = _Remembered(api.configz_reader(options, lazy).read)
+            self.kubelet_config = _Cached(api.configz_reader(options, lazy).read)
 
     def forget(self) -> None:
         """Ask for the Node and the kubelet's configuration anew next time, as after a kubelet restart."""
-        for remembered in (self.node, self.kubelet_config):
-            if isinstance(remembered, _Remembered):
-                remembered.forget()
+        for cached in (self.node, self.kubelet_config):
+            if isinstance(cached, _Cached):
+                cached.forget()
 
     async def close(self) -> None:
         """Close every connection that is not the caller's."""
@@ -130,7 +130,7 @@ async def observe(sources: Sources) -> Observation:
     version = sources.options.kubelet_version or version
     kubelet = None
     if document is not None:
-        kubelet = scan.take(KUBELET_CONFIG, lambda: understand(document, version=version or None))
+        kubelet = scan.take(KUBELET_CONFIG, lambda: parse_configuration(document, version=version or None))
     observation: Observation = replace(
         local,
         node_uid=uid or None,
@@ -181,7 +181,7 @@ class _Scan:
         try:
             reading = read()
         except (NumazonesError, OSError) as error:
-            self._failed(source, error)
+            self._add_problem(source, error)
             return None
         finally:
             self.durations[source] = self.durations.get(source, 0.0) + time.perf_counter() - start
@@ -201,12 +201,12 @@ class _Scan:
                 )
             )
         except (NumazonesError, OSError) as error:
-            self._failed(source, error)
+            self._add_problem(source, error)
         finally:
             self.durations[source] = time.perf_counter() - start
         return None
 
-    def _failed(self, source: str, error: Exception) -> None:
+    def _add_problem(self, source: str, error: Exception) -> None:
         reason = error.reason if isinstance(error, SourceError) else type(error).__name__
         self.problems.append(Problem(source, reason, str(error)))
 

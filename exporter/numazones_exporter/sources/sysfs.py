@@ -114,14 +114,14 @@ class SysfsReader:
         path = self._cpu_dir / "online"
         text = _text(path)
         if text is None:
-            return present & ~self._switched_off(present)
+            return present & ~self._offline_cpus(present)
         try:
             return cpuset.parse(text) & present
         except cpuset.InvalidCPUSet as error:
-            problems.append(_bad_list(path, error, "the CPUs' own files cpuN/online are used instead"))
-            return present & ~self._switched_off(present)
+            problems.append(_invalid_list(path, error, "the CPUs' own files cpuN/online are used instead"))
+            return present & ~self._offline_cpus(present)
 
-    def _switched_off(self, present: CPUSet) -> CPUSet:
+    def _offline_cpus(self, present: CPUSet) -> CPUSet:
         return cpuset.of(
             cpu for cpu in cpuset.ids(present) if _text(self._cpu_dir / f"cpu{cpu}/online") == "0"
         )
@@ -134,7 +134,7 @@ class SysfsReader:
         try:
             listed = cpuset.parse(_text(path) or "")
         except cpuset.InvalidCPUSet as error:
-            problems.append(_bad_list(path, error, "the directory's cpuN entries are used instead"))
+            problems.append(_invalid_list(path, error, "the directory's cpuN entries are used instead"))
             return members
         return members or listed
 
@@ -317,11 +317,11 @@ class SysfsReader:
         try:
             return cpuset.parse(_text(path) or "")
         except cpuset.InvalidCPUSet as error:
-            problems.append(_bad_list(path, error, f"no CPU is shown as {name}"))
+            problems.append(_invalid_list(path, error, f"no CPU is shown as {name}"))
             return 0
 
 
-def _bad_list(path: Path, error: Exception, consequence: str) -> Problem:
+def _invalid_list(path: Path, error: Exception, consequence: str) -> Problem:
     return Problem(SYSFS, "InvalidCPUList", f"{path}: {error}; {consequence}")
 
 

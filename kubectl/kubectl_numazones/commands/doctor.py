@@ -11,7 +11,7 @@ from kubectl_numazones.cluster import Source, source_options
 from kubectl_numazones.doctor.checks import Outcome, examine
 from kubectl_numazones.doctor.evidence import gather
 from kubectl_numazones.doctor.findings import Finding, Severity
-from numazones.wording import counted, some_of
+from numazones.wording import pluralize, some_of
 
 _STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.HINT: "cyan"}
 _INDENT = "  "
@@ -54,9 +54,9 @@ def _tell(outcomes: list[Outcome]) -> None:
     for check, finding in found:
         _tell_one(check, finding)
     counts = Counter(finding.severity for _, finding in found)
-    said = ", ".join(counted(counts[severity], severity) for severity in order)
+    said = ", ".join(pluralize(counts[severity], severity) for severity in order)
     made = sum(1 for outcome in outcomes if not outcome.not_checked)
-    click.echo(f"{said} from {counted(made, 'check')}")
+    click.echo(f"{said} from {pluralize(made, 'check')}")
     for outcome in outcomes:
         if outcome.not_checked:
             click.echo(f"not checked: {outcome.check}: {outcome.not_checked}")

@@ -14,7 +14,7 @@ from numazones.defaulting import created_spec
 from numazones.fragmentation import InvalidShape, Shape, zones_of
 from numazones.prediction import ADMISSIBLE, INADMISSIBLE, UNKNOWN
 from numazones.rebalance.goals import Wanted
-from numazones.wording import counted
+from numazones.wording import pluralize
 
 _EPILOG = """
 \b
@@ -75,7 +75,7 @@ def command(source: Source, shape: str | None, manifest: Path | None, replicas: 
             }
         )
         return answers.EXIT_CODES[verdict]
-    unknown = f"; {counted(first.stale, 'node')} could not be asked" if first.stale else ""
+    unknown = f"; {pluralize(first.stale, 'node')} could not be asked" if first.stale else ""
     click.echo(f"{len(placed)} of {replicas} fit{unknown}")
     if placed:
         screen.print_table(("NODE", "NUMA", "CPUS"), (_row(*item) for item in placed))

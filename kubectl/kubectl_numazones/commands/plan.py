@@ -15,11 +15,11 @@ from numazones.api.rebalance import RebalancePolicy
 from numazones.fragmentation import InvalidShape, Shape
 from numazones.rebalance.candidates import why_not
 from numazones.rebalance.custom_resources import policy_of, standing_goals, title
-from numazones.rebalance.goals import FitMore, Goal, Wanted, pending
+from numazones.rebalance.goals import FitMore, Goal, Wanted, pending_goals
 from numazones.rebalance.moves import Move
 from numazones.rebalance.policy import Policy
 from numazones.rebalance.whatif import Report, what_if
-from numazones.wording import counted
+from numazones.wording import pluralize
 
 _DEFAULT_POLICY = {
     "apiVersion": "numazones.io/v1alpha1",
@@ -80,12 +80,14 @@ def command(
     """
     seen = read(source)
     body = _DEFAULT_POLICY if policy_file is None else _policy_body(policy_file)
-    spec = RebalancePolicy.from_api(body).spec
+    spec = RebalancePolicy.from_api(body, strict=policy_file is not None).spec
     policy = policy_of(spec, seen.priority_classes)
     if movable is not None:
         return _why_not(seen, source, policy, movable)
     goals = (
-        [*pending(seen.situation.cluster.pending.values()), *standing_goals(spec.goals)] if not shapes else []
+        [*pending_goals(seen.situation.cluster.pending.values()), *standing_goals(spec.goals)]
+        if not shapes
+        else []
     )
     goals += [_shape_goal(text) for text in shapes]
     found = [(goal, what_if(goal, seen.situation, policy, effort=effort)) for goal in goals]
@@ -126,7 +128,7 @@ def _policy_body(path: Path) -> dict[str, Any]:
 
 
 def _tell(goal: Goal, item: Report) -> None:
-    made = f"{counted(len(item.plans), 'plan')} with {counted(item.evictions, 'eviction')}"
+    made = f"{pluralize(len(item.plans), 'plan')} with {pluralize(item.evictions, 'eviction')}"
     click.echo(f"{title(goal)}: {item.before} now, {item.after} after {made}")
     rows = [_row(number, move) for number, made in enumerate(item.plans, 1) for move in made.moves]
     if rows:
@@ -135,7 +137,7 @@ def _tell(goal: Goal, item: Report) -> None:
         click.echo(f"  no further: {item.reason}")
         for rule, count in sorted(item.unmovable.items(), key=lambda entry: -entry[1]):
             click.echo(
-                f"  {counted(count, 'pod')} {'stays' if count == 1 else 'stay'} because of rule {rule}"
+                f"  {pluralize(count, 'pod')} {'stays' if count == 1 else 'stay'} because of rule {rule}"
             )
 
 

@@ -10,7 +10,7 @@ from kubectl_numazones.bad_dump import BadDump
 from kubectl_numazones.cluster import Source, source_options
 from kubectl_numazones.record import pseudonyms, writing
 from kubectl_numazones.record.fetching import fetch
-from numazones.wording import counted
+from numazones.wording import pluralize
 
 _EPILOG = """
 \b
@@ -59,6 +59,7 @@ def command(source: Source, node: str, output: Path, *, renames: bool) -> int:
             screen.warn(f"left out, for no name in it can be changed: {why}")
     writing.write(found, output)
     click.echo(
-        f"{output}: {counted(len(found.pods), 'pod')}, {counted(len(found.zones), 'zone')} of {found.name}"
+        f"{output}: {pluralize(len(found.pods), 'pod')}, {pluralize(len(found.zones), 'zone')} "
+        f"of {found.name}"
     )
     return 0

@@ -8,8 +8,8 @@ import click
 from kubectl_numazones import kept_misses, recording, screen
 from kubectl_numazones.cluster import Source, source_options
 from numazones.whatif.history import Outcome
-from numazones.whatif.miss import Answer, replay
-from numazones.wording import counted
+from numazones.whatif.wrong_prediction import Answer, replay
+from numazones.wording import pluralize
 
 _EPILOG = """
 \b
@@ -51,8 +51,8 @@ def command(source: Source, name: str, output: str) -> int:
         )
     when = " while it was recorded" if report.begins_with_pods else ""
     click.echo(
-        f"{agree} of {counted(len(report.outcomes), 'decision')} agree; "
-        f"{counted(len(report.outside), 'pod')} outside, which no kubelet decided{when}"
+        f"{agree} of {pluralize(len(report.outcomes), 'decision')} agree; "
+        f"{pluralize(len(report.outside), 'pod')} outside, which no kubelet decided{when}"
     )
     return 1 if differ else 0
 

@@ -23,9 +23,9 @@ from numazones.errors import NumazonesError
 from numazones.fragmentation import InvalidShape, Shape
 from numazones.prediction import ADMISSIBLE, INADMISSIBLE, Forecast, Kind, relevant, unreadable
 from numazones.rebalance.custom_resources import policy_of, title
-from numazones.rebalance.goals import pending
-from numazones.rebalance.whatif import carried_out, what_if
-from numazones.wording import counted, first_of
+from numazones.rebalance.goals import pending_goals
+from numazones.rebalance.whatif import situation_after, what_if
+from numazones.wording import first_of, pluralize
 from numazones_page import html
 from numazones_page.documents import (
     Documents,
@@ -127,7 +127,11 @@ def command(
         output.write_text(page, encoding="utf-8")
     except OSError as error:
         raise click.UsageError(f"{output} cannot be written: {error.strerror or error}") from error
-    figures = (counted(len(nodes), "node"), counted(len(waiting), "waiting pod"), counted(len(made), "plan"))
+    figures = (
+        pluralize(len(nodes), "node"),
+        pluralize(len(waiting), "waiting pod"),
+        pluralize(len(made), "plan"),
+    )
     click.echo(f"{output}: {', '.join(figures)}")
     return 0
 
@@ -190,12 +194,12 @@ def _planned(seen: Seen, stuck: Iterable[ClusterPod], effort: int) -> Documents:
     """Plans for pods that fit nowhere, each made on the cluster as the one before leaves it."""
     documents: Documents = {}
     policy = policy_of(RebalancePolicySpec(), {})
-    for goal in pending(stuck):
+    for goal in pending_goals(stuck):
         situation = seen.situation
         for made in what_if(goal, situation, policy, effort=effort).plans:
             name = f"proposal-{len(documents) + 1}"
             documents |= planned_document(title(goal), made, situation.cluster.nodes, name=name)
-            situation = carried_out(made, situation)
+            situation = situation_after(made, situation)
     return documents
 
 
@@ -235,7 +239,7 @@ def _table(name: str, document: Mapping[str, Any]) -> Documents:
             [says, *(f"{item['measures'][measure]['mean']:.2f}" for measure in measures)]
             for says, item in zip(names, variants, strict=True)
         ]
-    note = f"{counted(int(document['runs']), 'run')} with seed {document['seed']}: means"
+    note = f"{pluralize(int(document['runs']), 'run')} with seed {document['seed']}: means"
     if len(variants) <= _FEW:
         note += ", with their 95 % intervals; then the difference to the first column within the same run"
     return table_document(name, title="Kubelet settings compared", columns=columns, rows=rows, note=note)

@@ -12,11 +12,11 @@ from kubectl_numazones.experiments import with_settings
 from kubectl_numazones.recorded_files import is_recording
 from kubectl_numazones.recording import history
 from numazones.whatif import settings as kubelet_settings
-from numazones.whatif.blueprint import Blueprint, started
-from numazones.whatif.machine_type import blueprint
+from numazones.whatif.machine_type import node_template
+from numazones.whatif.node_template import NodeTemplate, start_nodes
 from numazones.whatif.sizing import Size, best, choices, size
 from numazones.whatif.workload import Group
-from numazones.wording import counted
+from numazones.wording import pluralize
 
 _EPILOG = """
 \b
@@ -62,7 +62,7 @@ def command(
     """
     if (machine is None) == (name is None):
         raise click.UsageError("name the machine: either --machine TYPE or --node NODE")
-    base = blueprint(machine, name="machine") if machine is not None else _of_node(source, str(name))
+    base = node_template(machine, name="machine") if machine is not None else _of_node(source, str(name))
     base = with_settings(base, kubelet_settings.parse(given))
     cpus = len(base.machine.cpus)
     if reserve is not None and reserve >= cpus:
@@ -82,23 +82,23 @@ def command(
     return 1 if found is None else 0
 
 
-def _of_node(source: Source, name: str) -> Blueprint:
+def _of_node(source: Source, name: str) -> NodeTemplate:
     if source.files and is_recording(source.files[0]):
         nodes = {node.name: node for node in history(source.files[0])[0]}
         if name not in nodes:
             raise NotThere(f"node {name} is not in the recording, which has {', '.join(sorted(nodes))}")
-        return Blueprint.of(nodes[name])
-    return Blueprint.of(read(source).node(name))
+        return NodeTemplate.of(nodes[name])
+    return NodeTemplate.of(read(source).node(name))
 
 
-def _reserved(base: Blueprint) -> int:
+def _reserved(base: NodeTemplate) -> int:
     """How many CPUs the kubelet keeps for the system."""
-    (node,) = started([base])
+    (node,) = start_nodes([base])
     return 1 if node.state is None else max(1, node.state.kubelet.cpus.reserved.bit_count())
 
 
 def _tell(sizes: Sequence[Size], found: Size | None, wanted: Sequence[Group]) -> None:
-    pods = counted(sum(group.count for group in wanted), "pod")
+    pods = pluralize(sum(group.count for group in wanted), "pod")
     if found is None:
         click.echo(f"{pods}: on no number of such machines")
     else:
@@ -108,7 +108,7 @@ def _tell(sizes: Sequence[Size], found: Size | None, wanted: Sequence[Group]) ->
             if found.machines == found.at_least
             else f"at least {found.at_least} are needed"
         )
-        click.echo(f"{pods} on {counted(found.machines, 'machine')}, {least}; with {settings}")
+        click.echo(f"{pods} on {pluralize(found.machines, 'machine')}, {least}; with {settings}")
     click.echo()
     heads = _HEADS if any(one.misfit for one in sizes) else _HEADS[:-1]
     screen.print_table(heads, [_row(one)[: len(heads)] for one in sizes], right=_HEADS[2:7])

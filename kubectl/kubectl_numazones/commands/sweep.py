@@ -14,7 +14,7 @@ from kubectl_numazones import plots, screen
 from kubectl_numazones.bad_dump import BadDump
 from kubectl_numazones.experiments import Asked, experiment_of, experiment_options, perform, told
 from numazones.whatif import settings as kubelet_settings
-from numazones.whatif.experiment import Compared, Comparison
+from numazones.whatif.experiment import Comparison, VariantMeasures
 from numazones.whatif.settings import Settings
 
 _SHOWN = (
@@ -121,12 +121,12 @@ def _short(key: str) -> str:
     return key.rpartition(".")[2]
 
 
-def _settings(variant: Compared, keys: list[str]) -> Iterator[str]:
+def _settings(variant: VariantMeasures, keys: list[str]) -> Iterator[str]:
     for key in keys:
         yield variant.settings.get(key, "") or "-"
 
 
-def _figures(variant: Compared) -> Iterator[str]:
+def _figures(variant: VariantMeasures) -> Iterator[str]:
     for name in _SHOWN:
         found = variant.measures.get(name)
         yield "-" if found is None else f"{found.mean:.2f} ±{(found.high - found.low) / 2:.2f}"

@@ -11,7 +11,7 @@ from kubectl_numazones.zone_figures import ORDERS, Zone, share, zones_of
 from numazones import placement
 from numazones.placement import DECIDERS, model_of
 from numazones.quantity import format_rounded
-from numazones.wording import counted
+from numazones.wording import pluralize
 
 _COLUMNS = ("NODE", "NUMA", "POLICY", "CPU", "", "FREE", "MEMORY", "", "MEM-FREE", "DEVICES")
 
@@ -45,7 +45,7 @@ def command(source: Source, sort_by: str, *, watch: bool, interval: float, outpu
                     block = placement.largest_free_block(node.policy_state)
                     click.echo(
                         f"{node.name}: {decider} places pods there; by its books, one NUMA node has "
-                        f"{counted(block, 'CPU')} left at most"
+                        f"{pluralize(block, 'CPU')} left at most"
                     )
                 elif node.state is None:
                     click.echo(f"{node.name}: unknown: {node.unknown.message if node.unknown else ''}")

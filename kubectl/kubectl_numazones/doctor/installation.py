@@ -14,7 +14,7 @@ from numazones.api.meta import NODE_LABEL, VERSION
 from numazones.cluster import UNDECIDED, ClusterNode
 from numazones.constraints import Constraints
 from numazones.prediction import relevant
-from numazones.wording import counted, some_of
+from numazones.wording import pluralize, some_of
 
 _OPERATOR = "numazones-operator"
 _GATE = "numazones.io/admission"
@@ -277,7 +277,7 @@ def _loops(evidence: Evidence, opted_in: set[str]) -> Iterator[Finding]:
     )
     for (namespace, kind, name), count in sorted(rejected.items()):
         if count >= _LOOP and namespace not in opted_in:
-            pods = counted(count, "pod")
+            pods = pluralize(count, "pod")
             yield warning(
                 f"{namespace}/{name}",
                 f"kubelets have rejected {pods} of this {kind}, which makes one more each time",

@@ -16,7 +16,7 @@ from numazones.pod import Pod
 from numazones.quantity import format_bytes
 from numazones.resources import CPU, is_memory
 from numazones.scheduling import placement_obstacles
-from numazones.wording import counted, some_of
+from numazones.wording import pluralize, some_of
 
 _DISTRIBUTE = "distribute-cpus-across-numa"
 
@@ -102,7 +102,7 @@ def _misfit(pod: ClusterPod, node: str, miss: alignment.Misfit) -> Finding:
 
     def told(*amounts: int) -> str:
         *others, last = amounts
-        what = counted(last, "CPU") if miss.resource == CPU else f"{figure(last)} {miss.resource}"
+        what = pluralize(last, "CPU") if miss.resource == CPU else f"{figure(last)} {miss.resource}"
         return " or ".join((*map(figure, others), what))
 
     if miss.granule:
@@ -123,7 +123,7 @@ def _misfit(pod: ClusterPod, node: str, miss: alignment.Misfit) -> Finding:
 def pinning(evidence: Evidence) -> Iterator[Finding]:
     """Guaranteed pods with more than one CPU get CPUs of their own."""
     for pod, admission, _, empty in _placements(evidence):
-        floating = alignment.pins_nothing(admission, empty)
+        floating = alignment.unpinned_containers(admission, empty)
         if floating:
             yield hint(
                 _owner(pod),
@@ -144,12 +144,12 @@ def stranded(evidence: Evidence) -> Iterator[Finding]:
         if level not in shapes:
             found = (alignment.shape_of(admission, node.state) for admission in admissions)
             shapes[level] = list(dict.fromkeys(shape for shape in found if shape is not None))
-        for zone in alignment.stranded(node.state, shapes[level]):
+        for zone in alignment.stranded_zones(node.state, shapes[level]):
             short = "they ask for more CPUs" if zone.lacking == CPU else f"too little {zone.lacking} is left"
             yield hint(
                 f"{node.name} zone {zone.numa}",
-                f"{counted(zone.cpus, 'CPU')} {'is' if zone.cpus == 1 else 'are'} free that no pod of the "
-                f"{counted(len(shapes[level]), 'shape')} seen here can use within the zone: {short}",
+                f"{pluralize(zone.cpus, 'CPU')} {'is' if zone.cpus == 1 else 'are'} free that no pod of the "
+                f"{pluralize(len(shapes[level]), 'shape')} seen here can use within the zone: {short}",
                 "ask what moves would help: kubectl numazones plan --shape cpu=…; or size pods so that CPUs, "
                 "memory and devices run out together",
             )
@@ -164,7 +164,7 @@ def _placements(evidence: Evidence) -> Iterator[tuple[ClusterPod, Pod, str, Node
     for node in evidence.seen.situation.cluster.nodes.values():
         if node.state is not None and not node.approximate:
             kinds.setdefault((node.state.machine, node.state.config), (node.state, []))[1].append(node)
-    empty = [(alignment.emptied(state), alike) for state, alike in kinds.values()]
+    empty = [(alignment.without_pods(state), alike) for state, alike in kinds.values()]
     for pod in _one_of_each(evidence):
         for like, alike in empty:
             name = next((node.name for node in alike if _may_be_on(pod, node)), "")

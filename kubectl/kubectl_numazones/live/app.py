@@ -32,7 +32,7 @@ from kubectl_numazones.live.lines import Line
 from kubectl_numazones.zone_figures import ORDERS
 from numazones import timestamp
 from numazones.errors import NumazonesError
-from numazones.wording import counted
+from numazones.wording import pluralize
 
 ZONES, STUCK, PLANS = "zones", "stuck", "plans"
 _TABS = {ZONES: "Zones", STUCK: "Stuck pods", PLANS: "Plans"}
@@ -325,7 +325,7 @@ class Live(App[None]):
         text.append("numazones  ", "bold cyan")
         if self._board is not None:
             seen = self._board.seen
-            text.append(f"{counted(len(seen.situation.cluster.nodes), 'node')}  ")
+            text.append(f"{pluralize(len(seen.situation.cluster.nodes), 'node')}  ")
             moment = timestamp.format(seen.situation.surroundings.now)
             text.append(f"dumped {moment}" if self._source.files else f"live {moment[11:19]}", "dim")
         problem = self._problem or self._unreadable

@@ -15,7 +15,7 @@ from numazones.api.rebalance import RebalancePolicySpec
 from numazones.cluster import ClusterPod
 from numazones.prediction import Kind, Prediction
 from numazones.rebalance.custom_resources import policy_of, title
-from numazones.rebalance.goals import Goal, pending
+from numazones.rebalance.goals import Goal, pending_goals
 from numazones.rebalance.whatif import Report, what_if
 
 _EFFORT = 20_000
@@ -108,7 +108,7 @@ def plans_of(seen: Seen) -> list[Planned]:
         Planned(str((item.get("spec") or {}).get("goal") or ""), recommendation=item) for item in seen.made
     ]
     policy = policy_of(RebalancePolicySpec(), {})
-    goals: Sequence[Goal] = list(pending(seen.situation.cluster.pending.values()))
+    goals: Sequence[Goal] = list(pending_goals(seen.situation.cluster.pending.values()))
     found = (
         Planned(title(goal), what_if(goal, seen.situation, policy, effort=_EFFORT))
         for goal in goals[:_MOST_GOALS]

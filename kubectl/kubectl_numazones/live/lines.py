@@ -16,7 +16,7 @@ from kubectl_numazones.zone_figures import Zone, share
 from numazones.prediction import ADMISSIBLE, INADMISSIBLE
 from numazones.quantity import format_rounded
 from numazones.rebalance.whatif import Report
-from numazones.wording import counted
+from numazones.wording import pluralize
 
 PLAN_COLUMNS = ("GOAL", "NOW", "AFTER", "MOVES", "PHASE", "FIRST MOVE")
 _VERDICTS = {ADMISSIBLE: "green", INADMISSIBLE: "red"}
@@ -138,7 +138,7 @@ def _plan_details(goal: str, report: Report) -> RenderableType:
     if moves:
         parts += [_table(("PLAN", "POD", "FROM", "TO", "WHY"), moves), Text()]
     parts += [
-        Text(f"{counted(count, 'pod')} {'stays' if count == 1 else 'stay'} because of rule {rule}", "dim")
+        Text(f"{pluralize(count, 'pod')} {'stays' if count == 1 else 'stay'} because of rule {rule}", "dim")
         for rule, count in sorted(report.unmovable.items(), key=lambda entry: -entry[1])
     ]
     return Group(*parts)

@@ -23,7 +23,7 @@ from kubectl_numazones.recorded_files import (
 from kubectl_numazones.recording import HELD, REJECTED, SNAPSHOT
 from numazones.cluster import ClusterPod
 from numazones.kubelet.rejection import STATUS_PREFIX
-from numazones_program.recordings import packed
+from numazones_program.recordings import archive_of
 
 
 def refuse_existing(directory: Path) -> None:
@@ -62,7 +62,7 @@ def _fill(directory: Path, found: Found) -> None:
     (directory / HISTORY).write_text(lines, encoding="utf-8")
     place = directory / found.name
     place.mkdir()
-    (place / TREE).write_bytes(packed(found.tree))
+    (place / TREE).write_bytes(archive_of(found.tree))
     if found.configuration is not None:
         text = yaml.safe_dump(dict(found.configuration), sort_keys=True)
         (place / CONFIGURATION).write_text(text, encoding="utf-8")

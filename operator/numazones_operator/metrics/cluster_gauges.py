@@ -1,6 +1,6 @@
 """What the cluster's zones hold, as gauges: amounts, headroom, spread, fragmentation, stale nodes.
 
-Figures of a node are worked out once after it has changed, when Prometheus asks, and kept.
+What is shown of a node is worked out once after it has changed, when Prometheus asks, and kept.
 """
 
 from collections import Counter
@@ -34,7 +34,7 @@ _OF_ZONES = {
 
 
 @dataclass(frozen=True, slots=True)
-class ZoneFigures:
+class ZoneAmounts:
     """Amounts of one resource in one zone, in base units."""
 
     numa_id: int
@@ -51,10 +51,10 @@ class ZoneFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeFigures:
+class NodeGauges:
     """What is shown of one node."""
 
-    zones: tuple[ZoneFigures, ...] = ()
+    zones: tuple[ZoneAmounts, ...] = ()
     of_zones: tuple[Mapping[int, int], ...] = ()
     """NUMA id → CPUs, for each of ``_OF_ZONES``."""
     shapes: tuple[Fragmentation, ...] = ()
@@ -62,48 +62,48 @@ class NodeFigures:
     """Why the state is unknown; empty where it is known."""
 
 
-class ClusterFigures:
+class ClusterGauges:
     """Gauges of the cluster, renewed node by node."""
 
     def __init__(self, state: ClusterState, shapes: tuple[Shape, ...]) -> None:
         self._state = state
         self._shapes = shapes
         self._seen: dict[str, ClusterNode] = {}
-        self._figures: dict[str, NodeFigures] = {}
-        self._shown: Mapping[str, NodeFigures] = {}
+        self._gauges: dict[str, NodeGauges] = {}
+        self._shown: Mapping[str, NodeGauges] = {}
 
     def renew(self) -> None:
-        """Bring the figures of changed nodes up to date."""
+        """Bring the gauges of changed nodes up to date."""
         present = set()
         for node in self._state.all_nodes():
             present.add(node.name)
             seen = self._seen.get(node.name)
             if seen is None or seen.state is not node.state or seen.unknown != node.unknown:
-                self._figures[node.name] = figures_of(node, self._shapes)
+                self._gauges[node.name] = node_gauges(node, self._shapes)
             self._seen[node.name] = node
         for name in self._seen.keys() - present:
             del self._seen[name]
-            del self._figures[name]
-        self._shown = dict(self._figures)
+            del self._gauges[name]
+        self._shown = dict(self._gauges)
 
     def families(self) -> Iterator[GaugeMetricFamily]:
         """Yield the gauges as they were renewed last."""
-        figures = self._shown
+        nodes = self._shown
         zones = (
-            (name, zone.numa_id, zone.resource, zone) for name, node in figures.items() for zone in node.zones
+            (name, zone.numa_id, zone.resource, zone) for name, node in nodes.items() for zone in node.zones
         )
         yield from zone_gauges("numazones_cluster_zone", AMOUNTS, zones)
         for position, (metric, text) in enumerate(_OF_ZONES.items()):
             cpus_of_zones = (
                 ((name, str(numa)), cpus)
-                for name, node in figures.items()
+                for name, node in nodes.items()
                 if node.of_zones
                 for numa, cpus in node.of_zones[position].items()
             )
             yield gauge(metric, text, ("node", "numa_node"), cpus_of_zones)
-        yield from self._shape_families(figures)
-        yield gauge("numazones_nodes", "Nodes in the cluster.", (), [((), len(figures))])
-        stale = {"NoZones": 0} | Counter(node.stale for node in figures.values() if node.stale)
+        yield from self._shape_families(nodes)
+        yield gauge("numazones_nodes", "Nodes in the cluster.", (), [((), len(nodes))])
+        stale = {"NoZones": 0} | Counter(node.stale for node in nodes.values() if node.stale)
         yield gauge(
             "numazones_stale_nodes",
             "Nodes whose admission state is unknown, by reason.",
@@ -111,10 +111,10 @@ class ClusterFigures:
             (((reason,), count) for reason, count in sorted(stale.items())),
         )
 
-    def _shape_families(self, figures: Mapping[str, NodeFigures]) -> Iterator[GaugeMetricFamily]:
+    def _shape_families(self, nodes: Mapping[str, NodeGauges]) -> Iterator[GaugeMetricFamily]:
         whole = {
             (str(shape),): fragmentation.total(
-                node.shapes[position] for node in figures.values() if node.shapes
+                node.shapes[position] for node in nodes.values() if node.shapes
             )
             for position, shape in enumerate(self._shapes)
         }
@@ -132,28 +132,28 @@ class ClusterFigures:
         )
 
 
-def figures_of(node: ClusterNode, shapes: tuple[Shape, ...]) -> NodeFigures:
+def node_gauges(node: ClusterNode, shapes: tuple[Shape, ...]) -> NodeGauges:
     """Work out what is shown of a node."""
     state = node.state
-    if node.policy_state is not None:
-        return NodeFigures()  # known, but not as amounts that the kubelet binds
+    if node.known is not None and state is None:
+        return NodeGauges()  # known, but not as amounts that the kubelet binds
     if state is None:
-        return NodeFigures(stale=node.unknown.reason if node.unknown is not None else "Unknown")
+        return NodeGauges(stale=node.unknown.reason if node.unknown is not None else "Unknown")
     cores = fragmentation.full_core_cpus(state)
     cpus = fragmentation.room(state).get(CPU, {})
-    return NodeFigures(
+    return NodeGauges(
         zones=tuple(_zones(state)),
         of_zones=(fragmentation.exclusive_cpus(state), cpus, {numa: cores[numa] for numa in cpus}),
         shapes=tuple(fragmentation.fragmentation(state, shape) for shape in shapes),
     )
 
 
-def _zones(node: Node) -> Iterator[ZoneFigures]:
+def _zones(node: Node) -> Iterator[ZoneAmounts]:
     kubelet = node.kubelet
     assigned = node.cpus.assigned()
     for numa, cpus in node.machine.cpus_of_numa.items():
         reserved = kubelet.cpus.reserved & cpus
-        yield ZoneFigures(
+        yield ZoneAmounts(
             numa,
             "cpu",
             capacity=cpus.bit_count(),
@@ -163,7 +163,7 @@ def _zones(node: Node) -> Iterator[ZoneFigures]:
         )
     for position, numa in enumerate(kubelet.memory.numas):
         for kind, column in kubelet.memory.allocatable.items():
-            yield ZoneFigures(
+            yield ZoneAmounts(
                 numa,
                 kind,
                 capacity=kubelet.memory.capacity[kind][position],
@@ -176,7 +176,7 @@ def _zones(node: Node) -> Iterator[ZoneFigures]:
         for numa in node.machine.by_numa:
             here = resource.touching(1 << numa)
             if here:
-                yield ZoneFigures(
+                yield ZoneAmounts(
                     numa,
                     name,
                     capacity=here.bit_count(),

@@ -15,7 +15,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from numazones.placement import Model
+from numazones.placement import models
+from numazones.placement.kubelet import KUBELET
 from numazones_client import APIError, Resource, Unreachable
 from numazones_operator.verification.causes import Accuracy
 from numazones_operator.verification.owner_rejections import OwnerRejections
@@ -56,7 +57,7 @@ class Metrics:
         )
         self.events_dropped = counter(
             "numazones_operator_events_dropped_total",
-            "Events on pods that were not posted, to keep within the rate.",
+            "Events that were not posted, to keep within the rate.",
         )
         self.lag_seconds = histogram(
             "numazones_operator_lag_seconds",
@@ -76,7 +77,7 @@ class Metrics:
             "numazones_prediction_accuracy_total",
             "The same pods by how right the prediction was: right; wrong because of a race (pods came or "
             "went, and the kubelet knew first), of stale zones, or of the model; unknown: nothing was "
-            "predicted; and by who places pods on the node: kubelet, koordinator, topology-aware, or "
+            "predicted; and by who places pods on the node: kubelet, another placement model by its name, or "
             "unknown. Told up to 30 s later.",
             ("accuracy", "model"),
         )
@@ -86,13 +87,13 @@ class Metrics:
             "placement), or timeout.",
             ("reason",),
         )
-        self._begin()
+        self._start_at_zero()
         self.owner_rejections = OwnerRejections(registry)
         self._admission_metrics(registry)
 
-    def _begin(self) -> None:
-        """Show as 0 what may come: of a series that begins at 1, no rate shows the first."""
-        for model in Model:
+    def _start_at_zero(self) -> None:
+        """Start series at 0 before they are counted: of one that begins at 1, no rate shows the first."""
+        for model in (KUBELET, *models.models()):
             for accuracy in Accuracy:
                 self.accuracy.labels(accuracy.lower(), model)
         for reason in ("admissible", "unconcerned", "timeout"):
@@ -126,49 +127,49 @@ class Metrics:
             ("scope", "boundary"),
         )
 
-    def judged(self, accuracy: str, model: str | None) -> None:
+    def count_accuracy(self, accuracy: str, model: str | None) -> None:
         """Count a prediction by how right it was."""
         self.accuracy.labels(accuracy.lower(), model or "unknown").inc()
 
-    def restarted(self, resource: str, reason: str) -> None:
+    def count_restart(self, resource: str, reason: str) -> None:
         """Count the end of a watch."""
         self.watch_restarts.labels(resource, reason).inc()
 
-    def wrote(self, resource: Resource, error: APIError | None = None) -> None:
+    def count_write(self, resource: Resource, error: APIError | None = None) -> None:
         """Count a write, or what came of it instead."""
         result = "ok" if error is None else str(error.code)
         if isinstance(error, Unreachable):
             result = "unreachable"
         self.api_writes.labels(resource.plural, result).inc()
 
-    def listed(self, resource: str, seconds: float) -> None:
+    def observe_list(self, resource: str, seconds: float) -> None:
         """Take the time of a whole list."""
         self.list_seconds.labels(resource).observe(seconds)
 
 
-class Figures(Protocol):
-    """What gauges are made of when Prometheus asks."""
+class Gauges(Protocol):
+    """Gauges that are worked out when Prometheus asks."""
 
     def renew(self) -> None:
-        """Take the figures of this moment; called on the event loop, so it has to be quick."""
+        """Take the values of this moment; called on the event loop, so it has to be quick."""
 
     def families(self) -> Iterator[GaugeMetricFamily]:
         """Yield the gauges of that moment; called from another thread."""
 
 
-class FiguresCollector(Collector):
-    """Shows figures, those about the cluster only while this replica leads."""
+class GaugeCollector(Collector):
+    """Shows gauges, those about the cluster only while this replica leads."""
 
-    def __init__(self, figures: Figures, *, shown: Callable[[], bool] = lambda: True) -> None:
-        self.figures = figures
-        self._shown = shown
+    def __init__(self, gauges: Gauges, *, visible: Callable[[], bool] = lambda: True) -> None:
+        self.gauges = gauges
+        self._is_visible = visible
         self._visible = False
 
     def renew(self) -> None:
-        """Take the figures of this moment, on the event loop."""
-        self._visible = self._shown()
+        """Take the values of this moment, on the event loop."""
+        self._visible = self._is_visible()
         if self._visible:
-            self.figures.renew()
+            self.gauges.renew()
 
     def describe(self) -> list[Metric]:
         """Return nothing: what there is to show is known when it is shown."""
@@ -177,4 +178,4 @@ class FiguresCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield the gauges as they were renewed last, in whatever thread writes them out."""
         if self._visible:
-            yield from self.figures.families()
+            yield from self.gauges.families()

@@ -11,11 +11,11 @@ from numazones_operator.predictions.publisher import Publisher
 from numazones_operator.verification.owner_rejections import owner_of
 from numazones_program.gauges import gauge
 
-_MOST_OWNERS = 50
+_MAX_OWNERS = 50
 """Owners that are shown by name: those with the most blocked pods."""
 
 
-class PredictionFigures:
+class PredictionGauges:
     """Gauges of the predictions for waiting pods."""
 
     def __init__(self, forecasts: LiveForecasts) -> None:
@@ -31,7 +31,7 @@ class PredictionFigures:
         owners = Counter(
             (pod.namespace, *owner_of(pod), reason) for pod, reason in self._forecasts.blocked_pods()
         )
-        self._owners = owners.most_common(_MOST_OWNERS)
+        self._owners = owners.most_common(_MAX_OWNERS)
 
     def families(self) -> Iterator[GaugeMetricFamily]:
         """Yield the gauges as they were renewed last."""
@@ -51,13 +51,13 @@ class PredictionFigures:
         yield gauge(
             "numazones_owner_blocked_pods",
             "The same by owner (a Deployment, not its ReplicaSet; empty for a pod that nobody owns) and the "
-            f"most important reason: the {_MOST_OWNERS} owners with the most.",
+            f"most important reason: the {_MAX_OWNERS} owners with the most.",
             ("namespace", "owner_kind", "owner", "reason"),
             self._owners,
         )
 
 
-class GateFigures:
+class GateGauges:
     """Gauge of the pods that carry the admission gate."""
 
     def __init__(self, gates: AdmissionGates) -> None:
@@ -66,7 +66,7 @@ class GateFigures:
 
     def renew(self) -> None:
         """Count."""
-        self._waiting, self._unserved = self._gates.waiting()
+        self._waiting, self._unserved = self._gates.gated_pod_counts()
 
     def families(self) -> Iterator[GaugeMetricFamily]:
         """Yield the gauge as it was renewed last."""
@@ -78,7 +78,7 @@ class GateFigures:
         )
 
 
-class QueueFigures:
+class QueueGauges:
     """Gauges of the operator's own work."""
 
     def __init__(self, forecasts: LiveForecasts, publisher: Publisher) -> None:

@@ -7,27 +7,28 @@ and waits for nothing.
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 
 from numazones import prediction
 from numazones.cluster import Cluster, ClusterNode, ClusterPod
+from numazones.placement import models
+from numazones.placement.models import ObjectKind
 from numazones.sharing import Sharing
 from numazones_client.table import Change, Table
-from numazones_koordinator.scheduler import Scheduler
 from numazones_operator.mirror.decoding import (
-    Configured,
-    DeviceReport,
     Heartbeat,
+    ModelObject,
     TopologyReport,
     ZoneReport,
     shows_another_model,
+    tells_namespaces_apart,
 )
+from numazones_operator.mirror.node_placement import Surroundings
 from numazones_operator.mirror.node_record import NodeRecord, Pulse
-from numazones_operator.mirror.other_models import Surroundings
 from numazones_operator.mirror.topologies import approximate
 from numazones_operator.verification.causes import Fates
-from numazones_topology_aware.live import policy_of
 
 Clock = Callable[[], float]
 
@@ -40,22 +41,22 @@ class ClusterState:
         *,
         settle: float,
         pod_changed: Change[ClusterPod],
-        scheduler: Scheduler | None = None,
+        settings: Mapping[str, str] | None = None,
         clock: Clock = time.monotonic,
         wall: Clock = time.time,
     ) -> None:
         """Know nothing yet.
 
         ``settle``: how long zones may contradict each other, seconds; ``pod_changed`` is told of pods;
-        ``scheduler``: how koord-scheduler is set up.
+        ``settings``: those of placement models, by MODEL.NAME.
         """
         self._settle = settle
         self._clock = clock
         self._wall = wall
         self.sharing = Sharing()
-        self._topology_aware: set[str] = set()
-        """Names of the nodes that the topology-aware policy publishes pools of."""
-        self._beyond = Surroundings(scheduler=scheduler or Scheduler())
+        self._telling_namespaces_apart: set[str] = set()
+        """Names of the nodes whose model treats namespaces differently."""
+        self._beyond = Surroundings(settings=settings or {})
         self._records: dict[str, NodeRecord] = {}
         self._current: dict[str, ClusterNode] = {}
         self._sequence = 0
@@ -78,8 +79,10 @@ class ClusterState:
         self.topologies: Table[TopologyReport] = Table(
             lambda report: report.node, self._topology_changed, kept=lambda report: replace(report, body={})
         )
-        self.devices: Table[DeviceReport] = Table(lambda report: report.node, self._device_changed)
-        self.configurations: Table[Configured] = Table(lambda item: item.key, self._configuration_changed)
+        self.model_objects: dict[ObjectKind, Table[ModelObject]] = {
+            kind: Table(lambda item: item.key, partial(self._model_object_changed, kind))
+            for kind in models.object_kinds()
+        }
 
     # Asking
 
@@ -117,7 +120,7 @@ class ClusterState:
             gone=frozenset(uid for uid in uids if uid not in here or here[uid].deleting),
             running=frozenset(uid for uid in uids if uid in here and here[uid].acknowledged),
             zones=record.state,
-            states=tuple(record.other.recent),
+            placements=tuple(record.other.recent),
         )
 
     def all_nodes(self) -> Iterator[ClusterNode]:
@@ -148,8 +151,8 @@ class ClusterState:
 
     @property
     def namespaces_matter(self) -> bool:
-        """Whether a node is the topology-aware policy's, which treats namespaces differently."""
-        return bool(self._topology_aware)
+        """Whether a node's model treats pods of different namespaces differently."""
+        return bool(self._telling_namespaces_apart)
 
     def record(self, name: str) -> NodeRecord | None:
         """Return what is known about a node."""
@@ -239,24 +242,37 @@ class ClusterState:
             record.other.topology = new.body
         elif new is not None:
             record.topology, record.topology_trouble = approximate(new.body)
-        if record.other.topology is not None and policy_of(record.other.topology) is not None:
-            self._topology_aware.add(report.node)
+        if record.other.topology is not None and tells_namespaces_apart(record.other.topology):
+            self._telling_namespaces_apart.add(report.node)
         else:
-            self._topology_aware.discard(report.node)
+            self._telling_namespaces_apart.discard(report.node)
         if record.state is None or before is not None or record.other.topology is not None:
             self._touch(report.node)
 
-    def _device_changed(self, old: DeviceReport | None, new: DeviceReport | None) -> None:
-        report = new or old
-        if report is not None:
-            self._record_of(report.node).other.device = None if new is None else new.body
-            self._touch(report.node)
-
-    def _configuration_changed(self, _old: Configured | None, _new: Configured | None) -> None:
-        self._beyond = replace(self._beyond, configurations=tuple(one.body for one in self.configurations))
+    def _model_object_changed(
+        self, kind: ObjectKind, old: ModelObject | None, new: ModelObject | None
+    ) -> None:
+        if kind.of_node:
+            self._object_of_node_changed(kind, old, new)
+            return
+        others = {kind.kind: tuple(item.body for item in self.model_objects[kind])}
+        self._beyond = replace(self._beyond, others={**self._beyond.others, **others})
         for name, record in list(self._records.items()):
             if record.other.topology is not None:
                 self._touch(name)
+
+    def _object_of_node_changed(
+        self, kind: ObjectKind, old: ModelObject | None, new: ModelObject | None
+    ) -> None:
+        item = new or old
+        if item is None:
+            return
+        objects = self._record_of(item.name).other.objects
+        if new is None:
+            objects.pop(kind.kind, None)
+        else:
+            objects[kind.kind] = new.body
+        self._touch(item.name)
 
     # Taking in pods, in this order (``pipeline``)
 
@@ -284,7 +300,7 @@ class ClusterState:
     def _leave(self, pod: ClusterPod) -> None:
         record = self._record_of(pod.node)
         record.pods.pop(pod.uid, None)
-        record.other.ended(pod.kubelet_uid)
+        record.other.take_ended(pod.kubelet_uid)
         record.rejected.discard(pod.kubelet_uid)
         record.vanished.discard(pod.kubelet_uid)
         record.since.left(pod)
@@ -305,14 +321,14 @@ class ClusterState:
             if rejected:
                 record.rejected.add(new.kubelet_uid)
             else:
-                record.other.bound(new)
+                record.other.take_bound(new)
             if prediction.relevant(new):
                 record.since.bound(new, sequence=self._sequence, rejected=rejected, now=self._clock())
         elif created:
-            record.other.bound(new)
+            record.other.take_bound(new)
         elif new.acknowledged and not known.acknowledged:
             if new.kubelet_uid in record.rejected:
-                record.other.bound(new)
+                record.other.take_bound(new)
             record.since.admitted_after_all(new)
             record.rejected.discard(new.kubelet_uid)
         if known is not None and new.deleting and not known.deleting and not new.mirrors:

@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from numazones import placement
 from numazones.api.meta import NODE_LABEL
 from numazones.cluster import ClusterNode
-from numazones.errors import NumazonesError
+from numazones.placement import models
 from numazones_client import Decoder, by_name
 
 
@@ -77,38 +76,32 @@ class TopologyReport:
 
 def shows_another_model(topology: Mapping[str, Any]) -> bool:
     """Whether a NodeResourceTopology is that of a placement model other than the kubelet."""
-    try:
-        return placement.shown({}, topology) is not placement.Model.KUBELET
-    except NumazonesError:
-        return True
+    return any(model.mark({}, topology) is not None for model in models.models().values())
+
+
+def tells_namespaces_apart(topology: Mapping[str, Any]) -> bool:
+    """Whether a NodeResourceTopology is that of a model to which pods' namespaces matter."""
+    return any(
+        model.tells_namespaces_apart and model.mark({}, topology) is not None
+        for model in models.models().values()
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceReport:
-    """Koordinator's Device object of a node."""
-
-    node: str
-    body: Mapping[str, Any]
-
-    @classmethod
-    def from_api(cls, body: Mapping[str, Any]) -> "DeviceReport":
-        """Read a Device; it is named after its node."""
-        metadata = {"annotations": body["metadata"].get("annotations") or {}}
-        return cls(body["metadata"]["name"], {"metadata": metadata, "spec": body.get("spec") or {}})
-
-
-@dataclass(frozen=True, slots=True)
-class Configured:
-    """A TopologyAwarePolicy resource."""
+class ModelObject:
+    """An object that a placement model reads beside nodes and pods."""
 
     key: str
+    name: str
     body: Mapping[str, Any]
 
     @classmethod
-    def from_api(cls, body: Mapping[str, Any]) -> "Configured":
-        """Keep what the policy's plugin reads."""
-        metadata = {key: body["metadata"].get(key) for key in ("namespace", "name")}
-        return cls(by_name(metadata), {"metadata": metadata, "spec": body.get("spec") or {}})
+    def from_api(cls, body: Mapping[str, Any]) -> "ModelObject":
+        """Keep what models read: names, annotations and spec."""
+        metadata = {key: body["metadata"].get(key) for key in ("namespace", "name", "annotations")}
+        return cls(
+            by_name(metadata), metadata["name"] or "", {"metadata": metadata, "spec": body.get("spec") or {}}
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +125,5 @@ NODES = Decoder(ClusterNode.from_api)
 ZONES = Decoder(ZoneReport.from_api)
 HEARTBEATS = Decoder(Heartbeat.from_api, key=_node_label)
 TOPOLOGIES = Decoder(TopologyReport.from_api)
-DEVICES = Decoder(DeviceReport.from_api)
-CONFIGURATIONS = Decoder(Configured.from_api)
+MODEL_OBJECTS = Decoder(ModelObject.from_api)
 NAMESPACES = Decoder(NamespaceLabels.from_api)

@@ -11,15 +11,16 @@ from dataclasses import dataclass, field, replace
 from numazones import timestamp
 from numazones.api.numazone import NUMAZone
 from numazones.api.zones import node_from_zones
-from numazones.cluster import NO_ZONES, UNDECIDED, ClusterNode, ClusterPod, Unknown
+from numazones.cluster import NO_ZONES, UNDECIDED, ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
 from numazones.kubelet.admission import remove
 from numazones.kubelet.node import Node
-from numazones.placement import DECIDERS, model_of
+from numazones.placement import Unknown
+from numazones.placement.kubelet import KubeletPlacement
 from numazones.sharing import Sharing
-from numazones.wording import counted
+from numazones.wording import pluralize
 from numazones_operator.mirror.decoding import Heartbeat, ZoneReport
-from numazones_operator.mirror.other_models import OtherModel, Surroundings
+from numazones_operator.mirror.node_placement import NodePlacement, Surroundings
 from numazones_operator.mirror.since_snapshot import SinceSnapshot
 
 ZONES_DISAGREE = "ZonesDisagree"
@@ -68,7 +69,7 @@ class NodeRecord:
     topology: Node | None = None
     """Approximation from a NodeResourceTopology."""
     topology_trouble: Unknown | None = None
-    other: OtherModel = field(default_factory=OtherModel)
+    other: NodePlacement = field(default_factory=NodePlacement)
     """Where another model than the kubelet places pods: what is known of that."""
     pulse: Pulse | None = None
     pods: dict[str, ClusterPod] = field(default_factory=dict)
@@ -98,8 +99,8 @@ class NodeRecord:
         if len(snapshots) > 1 or len(reports) != reports[0].zones:
             self.trouble = Unknown(
                 ZONES_DISAGREE,
-                f"{len(reports)} of {counted(reports[0].zones, 'zone')} published, from "
-                f"{counted(len(snapshots), 'snapshot')}; if this lasts, see the log of the exporter on "
+                f"{len(reports)} of {pluralize(reports[0].zones, 'zone')} published, from "
+                f"{pluralize(len(snapshots), 'snapshot')}; if this lasts, see the log of the exporter on "
                 f"{self.name}",
             )
             self.troubled_since = now if self.troubled_since is None else self.troubled_since
@@ -114,7 +115,7 @@ class NodeRecord:
         try:
             self.state = node_from_zones(
                 [NUMAZone.from_api(report.body) for report in reports if report.body is not None],
-                remember=sharing.made,
+                remember=sharing.remember,
             )
             self.judgement = None
         except NumazonesError as error:
@@ -197,40 +198,48 @@ class NodeRecord:
         if self.other.shown_by(node):
             beneath = None
             if doubt is None and self.state is not None:
-                beneath = self._with_events(node, self.state, leavers, approximate=False).state
+                beneath = self._placement(self.state, leavers, approximate=False)
             return self._with_other_model(node, beneath, now, settle=settle, beyond=beyond)
         if doubt is None and self.state is not None:
-            return self._with_events(node, self.state, leavers, approximate=False)
+            return node.with_placement(self._placement(self.state, leavers, approximate=False))
         if self.topology is not None:
-            return self._with_events(node, self.topology, leavers, approximate=True)
+            return node.with_placement(self._placement(self.topology, leavers, approximate=True))
         if not self.reports and self.topology_trouble is not None:
-            return node.with_unknown_state(self.topology_trouble)
-        return node.with_unknown_state(doubt or NO_ZONES)
+            return node.with_placement(self.topology_trouble)
+        return node.with_placement(doubt or NO_ZONES)
 
     def _with_other_model(
-        self, node: ClusterNode, beneath: Node | None, now: float, *, settle: float, beyond: Surroundings
+        self,
+        node: ClusterNode,
+        kubelet: KubeletPlacement | Unknown | None,
+        now: float,
+        *,
+        settle: float,
+        beyond: Surroundings,
     ) -> ClusterNode:
-        """The node where another model than the kubelet decides.
+        """The node where another model than the kubelet's decides.
 
         The machine, and that the kubelet leaves placement alone, are taken from old zones as well.
         """
+        known = None if isinstance(kubelet, Unknown) else kubelet
         try:
-            pods = tuple(node.pods.values())
-            state = self.other.state(node, self.state, pods, beyond, now=now, settle=settle)
+            return node.with_placement(
+                self.other.read(node, self.state, known, beyond, now=now, settle=settle)
+            )
         except NumazonesError as error:
-            return node.with_unknown_state(Unknown(UNDECIDED, str(error)))
-        return node.with_policy_state(state, DECIDERS[model_of(state)], beneath=beneath)
+            return node.with_placement(Unknown(UNDECIDED, str(error)))
 
-    def _with_events(
-        self, node: ClusterNode, state: Node, leavers: frozenset[str], *, approximate: bool
-    ) -> ClusterNode:
+    def _placement(
+        self, state: Node, leavers: frozenset[str], *, approximate: bool
+    ) -> KubeletPlacement | Unknown:
+        """What the kubelet decides from after what has happened since its zones were written."""
         try:
             state = self.since.replay(state, leavers=leavers)
             for uid in sorted(self.rejected):
                 state = remove(state, uid)
-            return node.with_state(state, approximate=approximate)
+            return KubeletPlacement(state, approximate)
         except NumazonesError as error:
-            return node.with_unknown_state(Unknown(UNDECIDED, str(error)))
+            return Unknown(UNDECIDED, str(error))
 
 
 def _timestamp(text: str) -> float:

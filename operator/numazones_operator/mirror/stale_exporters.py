@@ -19,10 +19,10 @@ from numazones.api.meta import API_VERSION
 from numazones.api.numazone import NUMAZONE, Silence
 from numazones_client import APIError, Client, NotFound
 from numazones_client.resources import LEASES, NUMAZONES
+from numazones_operator.events import COMPONENT
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror.cluster_state import ClusterState
 from numazones_operator.mirror.decoding import Heartbeat
-from numazones_operator.predictions.events import COMPONENT
 from numazones_operator.rate_limit import TokenBucket
 
 _PERIOD = 5.0
@@ -32,7 +32,7 @@ _RATE = 25.0
 _log = logging.getLogger(__name__)
 
 
-class Silences:
+class StaleExporters:
     """Keeps ``status.silence`` of all zones equal to what the Leases say."""
 
     def __init__(
@@ -109,9 +109,9 @@ class Silences:
         body = {"apiVersion": API_VERSION, "kind": NUMAZONE.kind, "metadata": metadata, "status": status}
         try:
             await self._client.apply(NUMAZONES, body, field_manager=COMPONENT, subresource="status")
-            self._metrics.wrote(NUMAZONES)
+            self._metrics.count_write(NUMAZONES)
         except APIError as error:
-            self._metrics.wrote(NUMAZONES, error)
+            self._metrics.count_write(NUMAZONES, error)
             _log.info("whether the exporter is silent could not be written to %s: %s", name, error)
 
 

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from numazones.api.noderesourcetopology import node_from_topology
-from numazones.cluster import Unknown
 from numazones.errors import NumazonesError
 from numazones.kubelet.node import Node
+from numazones.placement import Unknown
 
 TOPOLOGY_UNREADABLE = "TopologyUnreadable"
 

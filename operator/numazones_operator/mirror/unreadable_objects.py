@@ -5,24 +5,21 @@ a NUMAZone is somebody else's, so it gets an event, where ``kubectl describe`` s
 """
 
 import asyncio
-import logging
 
-from numazones_client import APIError, Client, Unreadable
-from numazones_client.resources import EVENTS
-from numazones_operator.predictions.events import event_on
+from numazones_client import Unreadable
+from numazones_operator.events import WARNING, EventPoster
 
 _MOST = 1000
 """Objects that are remembered, so that each is told once per problem."""
-
-_log = logging.getLogger(__name__)
+_RETRY_PERIOD = 1.0
+"""Seconds after which it goes on where the rate let no more events through."""
 
 
 class UnreadableObjects:
     """Takes what reflectors could not read, and tells of it while this replica leads."""
 
-    def __init__(self, client: Client, *, identity: str) -> None:
-        self._client = client
-        self._identity = identity
+    def __init__(self, events: EventPoster) -> None:
+        self._events = events
         self._found: dict[tuple[str, str], Unreadable] = {}
         self._told: dict[tuple[str, str], str] = {}
         """(kind, key) → the problem that was told."""
@@ -45,24 +42,27 @@ class UnreadableObjects:
         while True:
             await self._news.wait()
             self._news.clear()
-            for key, found in list(self._found.items()):
-                if self._told.get(key) != found.problem:
-                    self._told[key] = found.problem
-                    await self._tell(found)
+            if not self._tell_all():
+                await asyncio.sleep(_RETRY_PERIOD)
+                self._news.set()
 
-    async def _tell(self, found: Unreadable) -> None:
+    def _tell_all(self) -> bool:
+        """Tell of each problem that was not told; return whether the rate let all of them through."""
+        for key, found in list(self._found.items()):
+            if self._told.get(key) != found.problem:
+                if not self._tell(found):
+                    return False
+                self._told[key] = found.problem
+        return True
+
+    def _tell(self, found: Unreadable) -> bool:
         name, namespace = str(found.metadata.get("name") or ""), str(found.metadata.get("namespace") or "")
         # kubectl describe looks for events on a node by its name, which is what kubelets write as the UID.
         uid = name if found.kind == "Node" else str(found.metadata.get("uid") or "")
         about = {"apiVersion": found.api_version, "kind": found.kind, "name": name, "uid": uid}
-        body = event_on(
+        return self._events.post(
             about | ({"namespace": namespace} if namespace else {}),
-            kind="Warning",
+            type=WARNING,
             reason="Unreadable",
             message=f"it cannot be read and counts as gone: {found.problem}",
-            instance=self._identity,
         )
-        try:
-            await self._client.create(EVENTS, body, namespace=body["metadata"]["namespace"])
-        except APIError as error:
-            _log.info("an event on %s %s was lost: %s", found.kind, name, error)

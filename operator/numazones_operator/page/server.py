@@ -15,13 +15,13 @@ from ipaddress import ip_address
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from numazones_operator.page.gathering import Gathering
+from numazones_operator.page.updater import PageUpdater
 from numazones_page import html
 from numazones_program.addresses import parse_address
 from numazones_program.settings import InvalidSetting
 
 _HEARTBEAT = 15.0
-"""Seconds without news after which a comment is sent, to find out who has gone."""
+"""Seconds without a change after which a comment is sent, to find out who has gone."""
 _PATIENCE = 30.0
 """Seconds that a viewer may leave a message unread."""
 _FAREWELL = 0.1
@@ -40,16 +40,16 @@ _HEADERS = {
 class LivePage:
     """The page's HTTP server."""
 
-    def __init__(self, gathering: Gathering, *, viewers: int, title: str) -> None:
+    def __init__(self, updater: PageUpdater, *, viewers: int, title: str) -> None:
         """``viewers``: how many may look at a time."""
-        self._gathering = gathering
+        self._updater = updater
         self._viewers = viewers
         self._title = title
         # Versions count from the start of this process; a viewer of an earlier one begins anew.
         self._edition = secrets.token_hex(4)
 
     @asynccontextmanager
-    async def serving(self, address: str) -> AsyncIterator[int]:
+    async def serve(self, address: str) -> AsyncIterator[int]:
         """Serve on ``host:port`` and yield the port; port 0 picks a free one.
 
         Raises:
@@ -86,10 +86,10 @@ class LivePage:
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         """Send what is shown, then what changes, until the viewer goes."""
-        if self._gathering.viewers >= self._viewers:
+        if self._updater.viewers >= self._viewers:
             text = f"{self._viewers} people look already, and no more may (--page-viewers); try again later\n"
             return web.Response(status=503, text=text, headers=_LATER)
-        async with self._gathering.looking():
+        async with self._updater.viewer():
             response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
             await response.prepare(request)
             with suppress(ConnectionError, TimeoutError):
@@ -102,20 +102,20 @@ class LivePage:
         return -1 if found is None else int(found[1])
 
     async def _stream(self, response: web.StreamResponse, seen: int) -> None:
-        board = self._gathering.board
+        documents = self._updater.documents
         while True:
-            if board.forgot(seen):
+            if documents.is_expired(seen):
                 await _send(response, b"event: reset\ndata:\n\n")
                 seen = 0
-            until = board.version
-            for parcel in board.since(seen):
-                await _send(response, b"event: documents\ndata: " + parcel + b"\n\n")
+            until = documents.version
+            for chunk in documents.changes_since(seen):
+                await _send(response, b"event: documents\ndata: " + chunk + b"\n\n")
             if until != seen:
                 seen = until
                 await _send(response, f"id: {self._edition}-{seen}\nevent: seen\ndata:\n\n".encode())
             try:
                 async with asyncio.timeout(_HEARTBEAT):
-                    await board.news(seen)
+                    await documents.wait_for_change(seen)
             except TimeoutError:
                 await _send(response, b":\n\n")
 

@@ -8,8 +8,8 @@ pods alone (KEP-3838: a term may only become stricter, and terms may only be add
 Pods that were released but have no node yet count as if they were on every node they may go to, so that
 ten pods are never released for one slot. Pods that no kubelet's managers are concerned with go at once. A pod
 that is known to be inadmissible waits: released, it would be rejected and replaced, for ever. Only where
-nothing is known, as when exporters are down, does a time-out let it go. A pod whose gate nobody serves is
-told.
+nothing is known, as when exporters are down, does a time-out let it go. A pod whose gate nobody
+takes away gets an event that says why.
 """
 
 import asyncio
@@ -26,10 +26,10 @@ from numazones_client import APIError, Client, Conflict, Invalid, NotFound
 from numazones_client.client import JSON_PATCH
 from numazones_client.resources import PODS
 from numazones_client.table import Table
+from numazones_operator.events import WARNING, EventPoster, pod_reference
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror.cluster_state import ClusterState
 from numazones_operator.mirror.decoding import NamespaceLabels
-from numazones_operator.predictions.events import Announcements
 from numazones_operator.predictions.live_forecasts import LiveForecasts
 
 GATE = "numazones.io/admission"
@@ -42,9 +42,9 @@ RELEASED = "numazones.io/admission-released"
 """Annotation of a released pod: when."""
 
 _HOSTNAME = "kubernetes.io/hostname"
-_MOST_NODES = 16
+_MAX_NODES = 16
 """More nodes give the scheduler more choice, but hold more room for pods that are on their way."""
-_ON_ITS_WAY = 60.0
+_HOLD_SECONDS = 60.0
 """Seconds after which a released pod without a node no longer holds room."""
 _PERIOD = 1.0
 
@@ -60,7 +60,7 @@ class AdmissionGates:
         state: ClusterState,
         forecasts: LiveForecasts,
         namespaces: Table[NamespaceLabels],
-        announcements: Announcements,
+        events: EventPoster,
         *,
         enabled: bool,
         may_go: Callable[[ClusterPod, str], bool],
@@ -76,8 +76,8 @@ class AdmissionGates:
             state: the cluster.
             forecasts: where each waiting pod would be admitted.
             namespaces: which of them opt in.
-            announcements: how pods are told.
-            enabled: whether pods are released at all; told that they are not, they are in any case.
+            events: where events on pods are posted.
+            enabled: whether pods are released at all; if not, events on them say so.
             may_go: asked whether a pod may be released to a node; a plan may keep it for another pod.
             changed: set when forecasts have changed; cleared here.
             timeout: seconds after which a pod is released of which nothing is known; 0: never.
@@ -88,7 +88,7 @@ class AdmissionGates:
         self._state = state
         self._forecasts = forecasts
         self._namespaces = namespaces
-        self._announcements = announcements
+        self._events = events
         self._enabled = enabled
         self._may_go = may_go
         self._changed = changed
@@ -97,8 +97,8 @@ class AdmissionGates:
         self._wall = wall
         self._released: dict[str, tuple[ClusterPod, tuple[str, ...], float]] = {}
         """UID → pod, the nodes it may go to, when: until the watch shows it, or it has a node."""
-        self._told: dict[str, str] = {}
-        """UID → why its gate is not served, as the pod was told."""
+        self._reported: dict[str, str] = {}
+        """UID → why its gate is not served, as the event on the pod said."""
 
     async def run(self) -> None:
         """Release pods until cancelled."""
@@ -116,9 +116,9 @@ class AdmissionGates:
                 continue
 
     async def release(self) -> None:
-        """Release every gated pod that can go now, the oldest first; tell those that nobody releases."""
-        self._tell_unserved()
-        waiting = sorted(self._served(), key=lambda pod: (pod.created, pod.namespace, pod.name))
+        """Release every gated pod that can go now, the oldest first; post events on the others."""
+        self._report_unserved()
+        waiting = sorted(self._releasable_pods(), key=lambda pod: (pod.created, pod.namespace, pod.name))
         claims = self._claims() if waiting else {}
         for pod in waiting:
             if not relevant(pod):
@@ -139,18 +139,18 @@ class AdmissionGates:
             return False
         return self._wall() - _timestamp(pod.created, self._wall()) >= self._timeout
 
-    def _gated(self) -> Iterator[ClusterPod]:
+    def _gated_pods(self) -> Iterator[ClusterPod]:
         gated = self._state.gated.values()
         return (pod for pod in list(gated) if GATE in pod.constraints.scheduling_gates)
 
-    def _served(self) -> Iterator[ClusterPod]:
-        for pod in self._gated():
+    def _releasable_pods(self) -> Iterator[ClusterPod]:
+        for pod in self._gated_pods():
             if self._objection(pod) is None and pod.uid not in self._released:
                 yield pod
 
-    def waiting(self) -> tuple[int, int]:
+    def gated_pod_counts(self) -> tuple[int, int]:
         """How many gated pods wait for a node that admits them, and how many for nobody."""
-        served = [self._objection(pod) is None for pod in self._gated()]
+        served = [self._objection(pod) is None for pod in self._gated_pods()]
         return served.count(True), served.count(False)
 
     def _objection(self, pod: ClusterPod) -> str | None:
@@ -164,31 +164,31 @@ class AdmissionGates:
             return None
         return f"namespace {pod.namespace} does not opt in; label it {OPT_IN[0]}={OPT_IN[1]}"
 
-    def _tell_unserved(self) -> None:
-        """Tell each pod once that it waits for nobody."""
-        for uid in self._told.keys() - self._state.gated.keys():
-            del self._told[uid]
-        for pod in self._gated():
+    def _report_unserved(self) -> None:
+        """Post an event, once, on each pod whose gate nobody takes away."""
+        for uid in self._reported.keys() - self._state.gated.keys():
+            del self._reported[uid]
+        for pod in self._gated_pods():
             objection = self._objection(pod)
-            if objection and self._told.get(pod.uid) != objection:
+            if objection and self._reported.get(pod.uid) != objection:
                 message = f"nobody takes its scheduling gate {GATE} away: {objection}"
-                if self._announcements.tell(
-                    pod, kind="Warning", reason="AdmissionGateNotServed", message=message
+                if self._events.post(
+                    pod_reference(pod), type=WARNING, reason="AdmissionGateNotServed", message=message
                 ):
-                    self._told[pod.uid] = objection
+                    self._reported[pod.uid] = objection
 
     def _claims(self) -> dict[str, list[ClusterPod]]:
         """Return node → pods that were released and may be on their way to it."""
         now = self._wall()
         for uid, (_, _, released) in list(self._released.items()):
             gone = uid not in self._state.pending and uid not in self._state.gated
-            if gone or now - released >= _ON_ITS_WAY:
+            if gone or now - released >= _HOLD_SECONDS:
                 del self._released[uid]
         claims: dict[str, list[ClusterPod]] = {}
         for pod in self._state.pending.values():
             if pod.uid in self._released:
                 nodes = self._released[pod.uid][1]
-            elif now - _timestamp(pod.annotations.get(RELEASED, ""), 0.0) < _ON_ITS_WAY:
+            elif now - _timestamp(pod.annotations.get(RELEASED, ""), 0.0) < _HOLD_SECONDS:
                 nodes = tuple(
                     node.name
                     for node in self._state.all_nodes()
@@ -213,7 +213,7 @@ class AdmissionGates:
             node = self._state.node(name)
             if node is not None and _has_room(kind, node, claims.get(name, ())):
                 found.append(name)
-                if len(found) == _MOST_NODES:
+                if len(found) == _MAX_NODES:
                     break
         return tuple(found)
 
@@ -222,25 +222,25 @@ class AdmissionGates:
             body = await self._client.get(PODS, pod.name, namespace=pod.namespace)
             if body["metadata"].get("uid") != pod.uid:
                 return
-            patch = release_patch(body, self._names(nodes), now=_written(self._wall()))
+            patch = release_patch(body, self._names(nodes), now=_time_text(self._wall()))
             if patch:
                 await self._client.patch(
                     PODS, pod.name, patch, namespace=pod.namespace, media_type=JSON_PATCH
                 )
-                self._metrics.wrote(PODS)
+                self._metrics.count_write(PODS)
         except (NotFound, Conflict, Invalid) as error:
-            self._metrics.wrote(PODS, error)
+            self._metrics.count_write(PODS, error)
             _log.info("pod %s/%s was not released: %s", pod.namespace, pod.name, error)
             return
         except APIError as error:
-            self._metrics.wrote(PODS, error)
+            self._metrics.count_write(PODS, error)
             raise
         self._released[pod.uid] = (pod, nodes, self._wall())
         self._metrics.gates_released.labels(reason).inc()
         if reason == "timeout":
-            self._announcements.tell(
-                pod,
-                kind="Warning",
+            self._events.post(
+                pod_reference(pod),
+                type=WARNING,
                 reason="AdmissionGateTimeout",
                 message="released by --admission-gate-timeout: nobody knows whether a node would admit it",
             )
@@ -281,14 +281,18 @@ def release_patch(
     ]
     if nodes:
         patch.append(
-            {"op": "add", "path": "/spec/affinity", "value": _narrowed(spec.get("affinity") or {}, nodes)}
+            {
+                "op": "add",
+                "path": "/spec/affinity",
+                "value": _limited_affinity(spec.get("affinity") or {}, nodes),
+            }
         )
     annotations = {**(pod["metadata"].get("annotations") or {}), RELEASED: now}
     patch.append({"op": "add", "path": "/metadata/annotations", "value": annotations})
     return patch
 
 
-def _narrowed(affinity: dict[str, Any], nodes: Sequence[tuple[str, str | None]]) -> dict[str, Any]:
+def _limited_affinity(affinity: dict[str, Any], nodes: Sequence[tuple[str, str | None]]) -> dict[str, Any]:
     """Return the affinity with every term of required node affinity limited to the nodes."""
     required_key = "requiredDuringSchedulingIgnoredDuringExecution"
     node_affinity = affinity.get("nodeAffinity") or {}
@@ -297,18 +301,18 @@ def _narrowed(affinity: dict[str, Any], nodes: Sequence[tuple[str, str | None]])
     if terms:
         only = {"key": _HOSTNAME, "operator": "In", "values": hosts}
         # A term without any requirement selects nothing, and must stay that way.
-        narrowed = [
+        limited = [
             {**term, "matchExpressions": [*(term.get("matchExpressions") or []), only]} if term else term
             for term in terms
         ]
     else:
-        narrowed = [
+        limited = [
             {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]}
             for name, _ in nodes
         ]
     return {
         **affinity,
-        "nodeAffinity": {**node_affinity, required_key: {"nodeSelectorTerms": narrowed}},
+        "nodeAffinity": {**node_affinity, required_key: {"nodeSelectorTerms": limited}},
     }
 
 
@@ -319,5 +323,5 @@ def _timestamp(text: str, default: float) -> float:
         return default
 
 
-def _written(moment: float) -> str:
+def _time_text(moment: float) -> str:
     return timestamp.format(datetime.fromtimestamp(moment, UTC))

@@ -1,1 +1,1 @@
-"""What is foreseen for pods that wait: forecasts, AdmissionPredictions, events."""
+"""What is predicted for pods without a node: forecasts, AdmissionPredictions, events on changed verdicts."""

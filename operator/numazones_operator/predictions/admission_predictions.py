@@ -22,17 +22,18 @@ from numazones.api.prediction import (
     PredictionSummary,
 )
 from numazones.cluster import ClusterPod
+from numazones.placement import ADMITTED
 from numazones.prediction import UNKNOWN, Prediction, Reason
-from numazones.wording import shortened
-from numazones_operator.verification.causes import ADMITTED, Accuracy
+from numazones.wording import shorten
+from numazones_operator.verification.causes import Accuracy
 from numazones_operator.verification.rejection_advice import brief_of, explanation_of
 from numazones_operator.verification.verifier import Verification
 
-_LONGEST_MESSAGE = 1024
-_LONGEST_LINE = 512
-_MOST_REASONS = 16
-_MOST_LINES = 32
-_LONGEST_CELL = 51
+_MAX_MESSAGE = 1024
+_MAX_LINE = 512
+_MAX_REASONS = 16
+_MAX_LINES = 32
+_MAX_CELL = 51
 """Characters; with names as usual, the table fits 160 columns."""
 _NONE = "<none>"
 """What kubectl shows for a pod without a node."""
@@ -45,7 +46,7 @@ REJECTED = "Rejected"
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class PublishedPrediction:
     """What the API server holds for one pod."""
 
     key: str
@@ -58,11 +59,11 @@ class Published:
     """Of the status without that time."""
     version: int
     """Resource version, which Kubernetes promises to grow (KEP-5504)."""
-    settled: bool = False
-    """Whether it tells what became of the pod."""
+    has_outcome: bool = False
+    """Whether it says what became of the pod."""
 
     @classmethod
-    def from_api(cls, body: Mapping[str, Any]) -> "Published":
+    def from_api(cls, body: Mapping[str, Any]) -> "PublishedPrediction":
         """Read an AdmissionPrediction."""
         metadata, status = body["metadata"], body.get("status") or {}
         return cls(
@@ -116,12 +117,16 @@ def status_of(
     outcome = None if verification is None else _outcome(verification, advice)
     status = AdmissionPredictionStatus(verdict="" if outcome is None else outcome.predicted)
     if prediction is not None:
-        status = _predicted(prediction, name_of)
+        status = _prediction_status(prediction, name_of)
     summary = PredictionSummary(
         nodes=""
         if prediction is None
         else f"{prediction.admissible}/{prediction.evaluated + prediction.excluded}",
-        **({"actual": WAITING} | _best(prediction) if verification is None else _seen(verification)),
+        **(
+            {"actual": WAITING} | _waiting_summary(prediction)
+            if verification is None
+            else _outcome_summary(verification)
+        ),
     )
     return status.model_copy(
         update={"outcome": outcome, "summary": summary, "recommendation": recommendation}
@@ -136,7 +141,7 @@ def with_outcome(status: Mapping[str, Any], pod: ClusterPod, actual: str) -> dic
         predicted=UNKNOWN,
         actual=REJECTED if rejected else ADMITTED,
         reason=actual if rejected else "",
-        message=pod.message[:_LONGEST_MESSAGE] if rejected else "",
+        message=pod.message[:_MAX_MESSAGE] if rejected else "",
         accuracy=Accuracy.UNKNOWN,
     )
     summary = PredictionSummary(
@@ -155,10 +160,10 @@ def holders_of(reason: Reason, name_of: NameOf) -> tuple[str, ...]:
     return tuple(f"{name}: {amount}" for name, amount in named if name)
 
 
-def _predicted(prediction: Prediction, name_of: NameOf) -> AdmissionPredictionStatus:
+def _prediction_status(prediction: Prediction, name_of: NameOf) -> AdmissionPredictionStatus:
     return AdmissionPredictionStatus(
         verdict=prediction.verdict,
-        message=prediction.sentence[:_LONGEST_MESSAGE],
+        message=prediction.sentence[:_MAX_MESSAGE],
         model=str(prediction.model or ""),
         nodes=NodeCounts(
             evaluated=prediction.evaluated,
@@ -173,11 +178,11 @@ def _predicted(prediction: Prediction, name_of: NameOf) -> AdmissionPredictionSt
                 count=reason.count,
                 node=reason.node,
                 model=str(reason.model or ""),
-                message=reason.message[:_LONGEST_MESSAGE],
-                sentence=reason.sentence[:_LONGEST_MESSAGE],
+                message=reason.message[:_MAX_MESSAGE],
+                sentence=reason.sentence[:_MAX_MESSAGE],
                 holders=holders_of(reason, name_of),
             )
-            for reason in prediction.reasons[:_MOST_REASONS]
+            for reason in prediction.reasons[:_MAX_REASONS]
         ),
         candidates=tuple(
             PredictionCandidate(
@@ -193,16 +198,16 @@ def _predicted(prediction: Prediction, name_of: NameOf) -> AdmissionPredictionSt
     )
 
 
-def _best(prediction: Prediction | None) -> dict[str, str]:
+def _waiting_summary(prediction: Prediction | None) -> dict[str, str]:
     """Where a waiting pod would go, and what stands in its way."""
     if prediction is None or not prediction.candidates:
-        why = "" if prediction is None else shortened(prediction.brief, _LONGEST_CELL)
+        why = "" if prediction is None else shorten(prediction.brief, _MAX_CELL)
         return {"node": _NONE, "numa_nodes": _NONE, "why": why}
     best = prediction.candidates[0]
     return {"node": best.node, "numa_nodes": cpuset.format(cpuset.of(best.zones)) or _NONE}
 
 
-def _seen(verification: Verification) -> dict[str, str]:
+def _outcome_summary(verification: Verification) -> dict[str, str]:
     """Where a pod is, and why it was rejected."""
     expectation, rejected = verification.expectation, verification.actual != ADMITTED
     verdict = expectation.verdict
@@ -213,7 +218,7 @@ def _seen(verification: Verification) -> dict[str, str]:
         "actual": REJECTED if rejected else ADMITTED,
         "node": expectation.pod.node,
         "numa_nodes": cpuset.format(cpuset.of(numas)) or _NONE,
-        "why": shortened(brief_of(verification) or verification.actual, _LONGEST_CELL) if rejected else "",
+        "why": shorten(brief_of(verification) or verification.actual, _MAX_CELL) if rejected else "",
     }
 
 
@@ -226,8 +231,8 @@ def _outcome(verification: Verification, advice: tuple[str, ...]) -> PredictionO
         predicted=expectation.predicted,
         actual=REJECTED if rejected else ADMITTED,
         reason=verification.actual if rejected else "",
-        message=verification.message[:_LONGEST_MESSAGE] if rejected else "",
+        message=verification.message[:_MAX_MESSAGE] if rejected else "",
         accuracy=verification.accuracy or "",
-        explanation=tuple(line[:_LONGEST_LINE] for line in explanation_of(verification)[:_MOST_LINES]),
-        advice=tuple(line[:_LONGEST_LINE] for line in advice),
+        explanation=tuple(line[:_MAX_LINE] for line in explanation_of(verification)[:_MAX_LINES]),
+        advice=tuple(line[:_MAX_LINE] for line in advice),
     )

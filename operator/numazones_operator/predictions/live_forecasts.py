@@ -18,21 +18,21 @@ from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror.cluster_state import ClusterState
 
 _SLICE = 0.02
-_IDLE_KINDS = 32
+_MAX_IDLE_KINDS = 32
 """Forecasts kept for kinds of which no pod waits just now: a Deployment's next pod comes soon."""
 
-News = tuple[ClusterPod, Prediction, float]
+ForecastChange = tuple[ClusterPod, Prediction, float]
 """A pod, its prediction, and since when the cause of a change was known (monotonic seconds)."""
 
 
 @dataclass(slots=True)
-class _LiveKind:
+class _KindForecast:
     """One kind of pod and its forecast."""
 
     forecast: Forecast
     pods: dict[str, None] = field(default_factory=dict)
-    last: Prediction | None = None
-    behind: dict[str, None] | None = None
+    latest: Prediction | None = None
+    unasked: dict[str, None] | None = None
     """Nodes that changed since nobody waits; None: everything has to be asked."""
 
 
@@ -44,7 +44,7 @@ class LiveForecasts:
         self._state = state
         self._metrics = metrics
         self._candidates = candidates
-        self._kinds: dict[Kind, _LiveKind] = {}
+        self._kinds: dict[Kind, _KindForecast] = {}
         self._kind_of: dict[str, Kind] = {}
         self._unreadable: dict[str, ClusterPod] = {}
         self._slice_started = 0.0
@@ -58,7 +58,7 @@ class LiveForecasts:
     def prediction_of(self, uid: str) -> Prediction | None:
         """Return the latest prediction for a waiting pod; None if it does not wait or is new."""
         kind = self._kind_of.get(uid)
-        return None if kind is None else self._kinds[kind].last
+        return None if kind is None else self._kinds[kind].latest
 
     def forecast_of(self, uid: str) -> Forecast | None:
         """Return the forecast that a waiting pod shares."""
@@ -69,8 +69,8 @@ class LiveForecasts:
         """Return verdict → number of waiting pods."""
         counts = dict.fromkeys((prediction.ADMISSIBLE, prediction.INADMISSIBLE, prediction.UNKNOWN), 0)
         for live in self._kinds.values():
-            if live.last is not None:
-                counts[live.last.verdict] += len(live.pods)
+            if live.latest is not None:
+                counts[live.latest.verdict] += len(live.pods)
         counts[prediction.UNKNOWN] += len(self._unreadable)
         return counts
 
@@ -78,8 +78,8 @@ class LiveForecasts:
         """Return (source, reason) → number of inadmissible pods for which it is the first reason."""
         counts: dict[tuple[str, str], int] = {}
         for live in self._kinds.values():
-            if live.pods and live.last is not None and live.last.verdict == prediction.INADMISSIBLE:
-                first = live.last.reasons[0]
+            if live.pods and live.latest is not None and live.latest.verdict == prediction.INADMISSIBLE:
+                first = live.latest.reasons[0]
                 key = (str(first.source), first.reason)
                 counts[key] = counts.get(key, 0) + len(live.pods)
         return counts
@@ -87,13 +87,13 @@ class LiveForecasts:
     def blocked_pods(self) -> Iterator[tuple[ClusterPod, str]]:
         """Yield each inadmissible pod and the first reason."""
         for live in self._kinds.values():
-            if live.last is not None and live.last.verdict == prediction.INADMISSIBLE:
+            if live.latest is not None and live.latest.verdict == prediction.INADMISSIBLE:
                 for uid in live.pods:
                     pod = self._state.pending.get(uid)
                     if pod is not None:
-                        yield pod, live.last.reasons[0].reason
+                        yield pod, live.latest.reasons[0].reason
 
-    async def renew(self) -> AsyncIterator[News]:
+    async def renew(self) -> AsyncIterator[ForecastChange]:
         """Look at everything that has changed so far; yield every prediction that is new or has changed."""
         started = self._slice_started = time.monotonic()
         nodes, self._state.changed_nodes = self._state.changed_nodes, {}
@@ -104,23 +104,23 @@ class LiveForecasts:
         added = self._regroup(pods)
         for live in list(self._kinds.values()):
             if not live.pods:
-                if live.behind is not None:
-                    live.behind.update(dict.fromkeys(nodes))
+                if live.unasked is not None:
+                    live.unasked.update(dict.fromkeys(nodes))
                 continue
             if await self._renew_kind(live, nodes):
                 since = min(nodes.values(), default=time.monotonic())
                 for uid in live.pods:
-                    for news in self._news(uid, since):
-                        yield news
-                await self._breathe()
+                    for change in self._changes_for(uid, since):
+                        yield change
+                await self._yield_when_due()
         for uid, since in added.items():
-            for news in self._news(uid, since):
-                yield news
+            for change in self._changes_for(uid, since):
+                yield change
         self._forget_idle_kinds()
         self._metrics.compute_seconds.observe(time.monotonic() - started)
 
     def _regroup(self, changed: dict[str, float]) -> dict[str, float]:
-        """Put pods with their kinds; return those that wait and have to be told about."""
+        """Put pods with their kinds; return the waiting pods whose prediction is to be yielded."""
         added: dict[str, float] = {}
         for uid, since in changed.items():
             self._unreadable.pop(uid, None)
@@ -139,30 +139,30 @@ class LiveForecasts:
                 continue
             live = self._kinds.get(kind)
             if live is None:
-                live = self._kinds[kind] = _LiveKind(Forecast(kind))
+                live = self._kinds[kind] = _KindForecast(Forecast(kind))
             self._kind_of[uid] = live.forecast.kind
             live.pods[uid] = None
         return added
 
-    async def _renew_kind(self, live: _LiveKind, nodes: dict[str, float]) -> bool:
+    async def _renew_kind(self, live: _KindForecast, nodes: dict[str, float]) -> bool:
         """Ask the nodes that changed; return whether the prediction is another one now."""
-        if live.last is None and live.behind is None:
+        if live.latest is None and live.unasked is None:
             changed = await self._ask_all(live.forecast)
         else:
-            changed = await self._ask(live.forecast, {**(live.behind or {}), **nodes})
-        live.behind = {}
-        if not changed and live.last is not None:
+            changed = await self._ask(live.forecast, {**(live.unasked or {}), **nodes})
+        live.unasked = {}
+        if not changed and live.latest is not None:
             return False
         latest = live.forecast.prediction(candidates=self._candidates)
-        if latest == live.last:
+        if latest == live.latest:
             return False
-        live.last = latest
+        live.latest = latest
         return True
 
     async def _ask_all(self, forecast: Forecast) -> bool:
         for node in self._state.all_nodes():
             forecast.renew((node,))
-            await self._breathe()
+            await self._yield_when_due()
         return True
 
     async def _ask(self, forecast: Forecast, names: dict[str, float | None] | dict[str, float]) -> bool:
@@ -170,16 +170,16 @@ class LiveForecasts:
         for name in names:
             node: ClusterNode | None = self._state.node(name)
             changed |= forecast.forget(name) if node is None else forecast.renew((node,))
-            await self._breathe()
+            await self._yield_when_due()
         return changed
 
-    async def _breathe(self) -> None:
+    async def _yield_when_due(self) -> None:
         """Let others run if this has gone on for a while."""
         if time.monotonic() - self._slice_started > _SLICE:
             await asyncio.sleep(0)
             self._slice_started = time.monotonic()
 
-    def _news(self, uid: str, since: float) -> Iterator[News]:
+    def _changes_for(self, uid: str, since: float) -> Iterator[ForecastChange]:
         pod = self._state.pending.get(uid)
         if pod is None:
             return
@@ -192,5 +192,5 @@ class LiveForecasts:
 
     def _forget_idle_kinds(self) -> None:
         idle = [kind for kind, live in self._kinds.items() if not live.pods]
-        for kind in idle[:-_IDLE_KINDS]:
+        for kind in idle[:-_MAX_IDLE_KINDS]:
             del self._kinds[kind]

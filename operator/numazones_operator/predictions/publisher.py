@@ -1,4 +1,4 @@
-"""Writes AdmissionPredictions: only what changed, only while leading, no faster than agreed.
+"""Writes AdmissionPredictions: only what changed, only while leading, within ``--write-rate``.
 
 Of several predictions for one pod that wait to be written, the latest is written and the others never are.
 Changes of verdict go before changes of mere numbers. What the API server holds is known from a watch, so
@@ -15,6 +15,8 @@ from typing import Any
 
 from numazones import timestamp
 from numazones.cluster import ClusterPod
+from numazones.placement import ADMITTED
+from numazones.placement.models import kubelet_verdict
 from numazones.prediction import Prediction
 from numazones_client import (
     AlreadyExists,
@@ -29,32 +31,32 @@ from numazones_client import (
 from numazones_client.reflector import Backoff
 from numazones_client.resources import ADMISSION_PREDICTIONS
 from numazones_client.table import Table
+from numazones_operator.events import COMPONENT
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.predictions.admission_predictions import (
     NameOf,
-    Published,
+    PublishedPrediction,
     digest,
     object_of,
     status_of,
     with_outcome,
     with_status,
 )
-from numazones_operator.predictions.events import COMPONENT, Announcements
+from numazones_operator.predictions.verdict_events import VerdictEvents
 from numazones_operator.rate_limit import TokenBucket
-from numazones_operator.verification.causes import ADMITTED
 from numazones_operator.verification.rejection_advice import advice_of, explanation_of
-from numazones_operator.verification.verifier import Verification, outcome
+from numazones_operator.verification.verifier import Verification
 
 _WORKERS = 16
 _ADVICE_RATE = 2.0
 """Rejections per second for which advice is worked out, which takes some hundredths of a second."""
-_TRIES = 5
+_MAX_TRIES = 5
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class _Order:
+class _Request:
     """What is to be written for one pod."""
 
     pod: ClusterPod
@@ -74,43 +76,43 @@ class Publisher:
         *,
         rate: float,
         metrics: Metrics,
-        announcements: Announcements,
+        verdict_events: VerdictEvents,
         pod_of: Callable[[str], ClusterPod | None],
         expects: Callable[[str], bool] = lambda _uid: False,
         name_of: NameOf = lambda _node, _uid: "",
-        recommended: Callable[[str], str] = lambda _uid: "",
+        recommendation_for: Callable[[str], str] = lambda _uid: "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """``rate`` in writes per second; ``pod_of`` gives the pod of a UID, if it is still there.
 
-        ``expects`` tells whether a pod's outcome is waited for, so that ``verified`` will be told;
-        ``recommended`` names the recommendation in force that makes room for the pod of a UID.
+        ``expects`` says whether a pod's outcome is waited for, so that ``take_outcome`` will be called;
+        ``recommendation_for`` names the recommendation in force that makes room for the pod of a UID.
         """
         self._client = client
         self._writes = False
         self._bucket = TokenBucket(rate, 2 * rate, clock=clock)
         self._metrics = metrics
-        self._announcements = announcements
+        self._verdict_events = verdict_events
         self._advice = TokenBucket(_ADVICE_RATE, 10 * _ADVICE_RATE, clock=clock)
         self._pod_of = pod_of
         self._expects = expects
         self._name_of = name_of
-        self._recommended = recommended
+        self._recommendation_for = recommendation_for
         self._clock = clock
-        self._urgent: dict[str, _Order] = {}
-        self._normal: dict[str, _Order] = {}
+        self._urgent: dict[str, _Request] = {}
+        self._normal: dict[str, _Request] = {}
         self._writing: dict[str, str] = {}
         """Key → UID of the pod that is being written about."""
         self._latest: dict[str, tuple[ClusterPod, Prediction]] = {}
         """Key → the pod that waits, and what is to be read there."""
-        self._unjudged: dict[str, Prediction | None] = {}
-        """UID → what was told of a pod of which the prediction was wrong, until it is known why."""
+        self._unexplained: dict[str, Prediction | None] = {}
+        """UID → what was published for a pod whose prediction was wrong, until it is known why."""
         self._outcomes: set[str] = set()
         """UIDs of pods of which is written, or about to be, what became of them."""
         self._waiting = asyncio.Event()
-        self.published: Table[Published] = Table(
+        self.published: Table[PublishedPrediction] = Table(
             lambda item: item.key,
-            self._observed,
+            self._take_published,
             outdated=lambda known, item: item.version < known.version,
         )
 
@@ -123,7 +125,7 @@ class Publisher:
         """Take the latest prediction for a pod; ``since`` when its cause was seen, monotonic seconds."""
         self._latest[pod.full_name] = (pod, prediction)
         if self._writes:
-            self._enqueue(_Order(pod, prediction, self._status(pod, prediction), since))
+            self._enqueue(_Request(pod, prediction, self._status(pod, prediction), since))
 
     def refresh(self, uid: str) -> None:
         """Write again about a pod that waits, for which a recommendation was made or has ended."""
@@ -132,20 +134,20 @@ class Publisher:
         if latest is not None and latest[0].uid == uid:
             self.offer(*latest, self._clock())
 
-    def verified(self, pod: ClusterPod, verification: Verification) -> None:
-        """Take the outcome of a prediction. Pods that were never told about are, if all is not well."""
+    def take_outcome(self, pod: ClusterPod, verification: Verification) -> None:
+        """Take the outcome of a prediction; an admission is written only where a prediction is published."""
         waited, prediction = self._latest.pop(pod.full_name, (pod, None))
         if waited.uid != pod.uid:
             prediction = None
-        if self._writes and verification.actual == ADMITTED and pod.uid not in self._unjudged:
-            self._announcements.admitted(pod)
-        prediction = self._unjudged.pop(pod.uid, prediction)
+        if self._writes and verification.actual == ADMITTED and pod.uid not in self._unexplained:
+            self._verdict_events.take_admission(pod)
+        prediction = self._unexplained.pop(pod.uid, prediction)
         if verification.accuracy is None:  # another one follows, which says why
-            self._unjudged[pod.uid] = prediction
+            self._unexplained[pod.uid] = prediction
         if not self._writes:
             return
-        if verification.actual == ADMITTED and not self._told(pod):
-            self._drop_order(pod)
+        if verification.actual == ADMITTED and not self._is_published(pod):
+            self._drop_request(pod)
             return
         self._outcomes.add(pod.uid)
         advice: tuple[str, ...] = ()
@@ -153,26 +155,28 @@ class Publisher:
             advice = advice_of(verification)
         why = explanation_of(verification)
         if why:
-            self._announcements.rejected(pod, verification.actual, why=why[-1], advice=next(iter(advice), ""))
+            self._verdict_events.take_rejection(
+                pod, verification.actual, why=why[-1], advice=next(iter(advice), "")
+            )
         status = status_of(prediction, verification, advice=advice, name_of=self._name_of)
-        self._enqueue(_Order(pod, prediction, status, self._clock()))
+        self._enqueue(_Request(pod, prediction, status, self._clock()))
 
-    def settle(self, pod: ClusterPod) -> None:
-        """Tell what became of a pod that was predicted for but not seen to be bound; call it on changes."""
+    def complete(self, pod: ClusterPod) -> None:
+        """Add the outcome to what is published for a pod whose binding nobody saw; call it on changes."""
         known = self.published.get(pod.full_name)
-        if not self._writes or known is None or known.pod_uid != pod.uid or known.settled:
+        if not self._writes or known is None or known.pod_uid != pod.uid or known.has_outcome:
             return
-        actual = outcome(pod)
+        actual = kubelet_verdict(pod)
         if actual is None or pod.uid in self._outcomes or self._expects(pod.uid):
             return
         self._outcomes.add(pod.uid)
         if actual == ADMITTED:
-            self._announcements.admitted(pod)
+            self._verdict_events.take_admission(pod)
         waited, prediction = self._latest.pop(pod.full_name, (pod, None))
         if waited.uid != pod.uid:
             prediction = None
         status = {} if prediction is None else with_outcome(status_of(prediction), pod, actual)
-        self._enqueue(_Order(pod, None, status, self._clock()))
+        self._enqueue(_Request(pod, None, status, self._clock()))
 
     def forget(self, pod: ClusterPod) -> None:
         """Drop everything about a pod that is gone."""
@@ -180,20 +184,20 @@ class Publisher:
         latest = self._latest.get(key)
         if latest is not None and latest[0].uid == pod.uid:
             del self._latest[key]
-        self._drop_order(pod)
-        self._unjudged.pop(pod.uid, None)
+        self._drop_request(pod)
+        self._unexplained.pop(pod.uid, None)
         self._outcomes.discard(pod.uid)
-        self._announcements.forget(pod.uid)
+        self._verdict_events.forget(pod.uid)
 
     async def run(self) -> None:
         """Write what differs and what is offered until cancelled, when another replica writes."""
         self._writes = True
         now = self._clock()
         for pod, prediction in list(self._latest.values()):
-            if self._waits(pod):  # of the others an earlier leader may have told what became of them
-                self._enqueue(_Order(pod, prediction, self._status(pod, prediction), now))
+            if self._is_waiting(pod):  # the outcome of others may be published already
+                self._enqueue(_Request(pod, prediction, self._status(pod, prediction), now))
         for item in self.published:
-            self._settle_published(item)
+            self._complete_published(item)
         try:
             async with asyncio.TaskGroup() as workers:
                 for number in range(_WORKERS):
@@ -204,71 +208,75 @@ class Publisher:
             self._normal.clear()
             self._outcomes.clear()
 
-    async def drained(self, patience: float) -> None:
+    async def wait_until_written(self, patience: float) -> None:
         """Wait until everything is written, for ``patience`` seconds at most."""
         deadline = self._clock() + patience
         # Several queues and workers have to be idle at once, so looking now and then is simplest.
         while self.depth and self._writes and self._clock() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 
-    def _enqueue(self, order: _Order) -> None:
-        key = order.pod.full_name
+    def _enqueue(self, request: _Request) -> None:
+        key = request.pod.full_name
         known = self.published.get(key)
         waiting = self._urgent.get(key) or self._normal.get(key)
-        same = known is not None and known.pod_uid == order.pod.uid and known.digest == digest(order.status)
+        same = (
+            known is not None and known.pod_uid == request.pod.uid and known.digest == digest(request.status)
+        )
         if same and waiting is None and key not in self._writing:
             return
-        if waiting is not None and waiting.pod.uid == order.pod.uid:
-            order.since = min(order.since, waiting.since)
-        urgent = known is None or known.verdict != order.status.get("verdict") or "outcome" in order.status
+        if waiting is not None and waiting.pod.uid == request.pod.uid:
+            request.since = min(request.since, waiting.since)
+        urgent = (
+            known is None or known.verdict != request.status.get("verdict") or "outcome" in request.status
+        )
         self._urgent.pop(key, None)
         self._normal.pop(key, None)
-        (self._urgent if urgent else self._normal)[key] = order
+        (self._urgent if urgent else self._normal)[key] = request
         self._waiting.set()
 
-    def _observed(self, old: Published | None, new: Published | None) -> None:
+    def _take_published(self, old: PublishedPrediction | None, new: PublishedPrediction | None) -> None:
         """Put right what somebody else has changed or deleted."""
-        if new is not None and not new.settled:
-            self._settle_published(new)
+        if new is not None and not new.has_outcome:
+            self._complete_published(new)
         item = new or old
         latest = None if item is None else self._latest.get(item.key)
         if latest is None or not self._writes:
             return
         pod, prediction = latest
         status = self._status(pod, prediction)
-        if (new is None or new.digest != digest(status)) and self._waits(pod):
-            self._enqueue(_Order(pod, prediction, status, self._clock()))
+        if (new is None or new.digest != digest(status)) and self._is_waiting(pod):
+            self._enqueue(_Request(pod, prediction, status, self._clock()))
 
     def _status(self, pod: ClusterPod, prediction: Prediction) -> dict[str, Any]:
-        return status_of(prediction, name_of=self._name_of, recommendation=self._recommended(pod.uid))
+        return status_of(prediction, name_of=self._name_of, recommendation=self._recommendation_for(pod.uid))
 
-    def _settle_published(self, item: Published) -> None:
+    def _complete_published(self, item: PublishedPrediction) -> None:
         pod = self._pod_of(item.pod_uid)
         if pod is not None:
-            self.settle(pod)
+            self.complete(pod)
 
-    def _told(self, pod: ClusterPod) -> bool:
+    def _is_published(self, pod: ClusterPod) -> bool:
         """Whether a prediction for a pod is published, or about to be."""
         known = self.published.get(pod.full_name)
         published = known is not None and known.pod_uid == pod.uid
         return published or self._writing.get(pod.full_name) == pod.uid
 
-    def _drop_order(self, pod: ClusterPod) -> None:
+    def _drop_request(self, pod: ClusterPod) -> None:
         for queue in (self._urgent, self._normal):
-            order = queue.get(pod.full_name)
-            if order is not None and order.pod.uid == pod.uid:
+            request = queue.get(pod.full_name)
+            if request is not None and request.pod.uid == pod.uid:
                 del queue[pod.full_name]
 
-    def _wanted(self, pod: ClusterPod) -> bool:
+    def _exists(self, pod: ClusterPod) -> bool:
         return self._pod_of(pod.uid) is not None
 
-    def _waits(self, pod: ClusterPod) -> bool:
+    def _is_waiting(self, pod: ClusterPod) -> bool:
         """Whether a pod that a prediction was made for has no node even now."""
         now = self._pod_of(pod.uid)
         return now is not None and not now.node
 
-    def _next(self) -> tuple[str, _Order] | None:
-        """Take the first order whose object nobody is writing."""
+    def _next_request(self) -> tuple[str, _Request] | None:
+        """Take the first request whose object nobody is writing."""
         for queue in (self._urgent, self._normal):
             for key in queue:
                 if key not in self._writing:
@@ -278,95 +286,95 @@ class Publisher:
     async def _work(self) -> None:
         backoff = Backoff()
         while True:
-            found = self._next()
+            found = self._next_request()
             if found is None:
                 self._waiting.clear()
                 await self._waiting.wait()
                 continue
-            key, order = found
-            self._writing[key] = order.pod.uid
+            key, request = found
+            self._writing[key] = request.pod.uid
             try:
                 await self._bucket.wait()
-                await self._write(key, order)
+                await self._write(key, request)
                 backoff.reset()
             except APIError as error:
-                self._metrics.wrote(ADMISSION_PREDICTIONS, error)
-                self._retry(key, order, error)
+                self._metrics.count_write(ADMISSION_PREDICTIONS, error)
+                self._retry(key, request, error)
                 await asyncio.sleep(max(backoff.delay(), error.retry_after or 0.0))
             finally:
                 del self._writing[key]
                 if self._urgent or self._normal:
                     self._waiting.set()
 
-    async def _write(self, key: str, order: _Order) -> None:
-        if not self._wanted(order.pod):
+    async def _write(self, key: str, request: _Request) -> None:
+        if not self._exists(request.pod):
             return
-        if not order.status:
-            order.status = await self._completed(order.pod)
+        if not request.status:
+            request.status = await self._status_with_outcome(request.pod)
         known = self.published.get(key)
-        if known is not None and known.pod_uid == order.pod.uid and known.digest == digest(order.status):
+        if known is not None and known.pod_uid == request.pod.uid and known.digest == digest(request.status):
             return
-        if known is None or known.pod_uid != order.pod.uid:
-            await self._create(order, known)
+        if known is None or known.pod_uid != request.pod.uid:
+            await self._create(request, known)
             known = None
-        verdict = str(order.status.get("verdict") or "")
+        verdict = str(request.status.get("verdict") or "")
         same_verdict = known is not None and known.verdict == verdict and known.changed
         changed = known.changed if known is not None and same_verdict else _now()
         written = await self._client.apply(
             ADMISSION_PREDICTIONS,
-            with_status(order.pod, {**order.status, "changed": changed}),
+            with_status(request.pod, {**request.status, "changed": changed}),
             field_manager=COMPONENT,
-            namespace=order.pod.namespace,
+            namespace=request.pod.namespace,
             subresource="status",
         )
-        self._metrics.wrote(ADMISSION_PREDICTIONS)
-        self._metrics.lag_seconds.observe(self._clock() - order.since)
-        self.published.put(Published.from_api(written))
-        if order.prediction is not None and order.pod.uid not in self._outcomes:
+        self._metrics.count_write(ADMISSION_PREDICTIONS)
+        self._metrics.lag_seconds.observe(self._clock() - request.since)
+        self.published.put(PublishedPrediction.from_api(written))
+        if request.prediction is not None and request.pod.uid not in self._outcomes:
             before = "" if known is None else known.verdict
-            self._announcements.verdict(order.pod, order.prediction, before=before)
+            self._verdict_events.take_verdict(request.pod, request.prediction, before=before)
 
-    async def _completed(self, pod: ClusterPod) -> dict[str, Any]:
+    async def _status_with_outcome(self, pod: ClusterPod) -> dict[str, Any]:
         """What an earlier leader has published, with the outcome."""
         body = await self._client.get(ADMISSION_PREDICTIONS, pod.name, namespace=pod.namespace)
-        return with_outcome(body.get("status") or {}, pod, outcome(pod) or ADMITTED)
+        return with_outcome(body.get("status") or {}, pod, kubelet_verdict(pod) or ADMITTED)
 
-    async def _create(self, order: _Order, known: Published | None) -> None:
-        """Create the object; one of an earlier pod of the same name makes way."""
-        pod = order.pod
+    async def _create(self, request: _Request, known: PublishedPrediction | None) -> None:
+        """Create the object; one of an earlier pod of the same name is deleted first."""
+        pod = request.pod
         if known is not None:
-            await self._make_way(pod)
+            await self._delete(pod)
         try:
             await self._client.create(ADMISSION_PREDICTIONS, object_of(pod), namespace=pod.namespace)
-            self._metrics.wrote(ADMISSION_PREDICTIONS)
+            self._metrics.count_write(ADMISSION_PREDICTIONS)
         except AlreadyExists:
-            found = Published.from_api(
+            found = PublishedPrediction.from_api(
                 await self._client.get(ADMISSION_PREDICTIONS, pod.name, namespace=pod.namespace)
             )
             if found.pod_uid != pod.uid:
-                await self._make_way(pod)
+                await self._delete(pod)
                 await self._client.create(ADMISSION_PREDICTIONS, object_of(pod), namespace=pod.namespace)
 
-    async def _make_way(self, pod: ClusterPod) -> None:
+    async def _delete(self, pod: ClusterPod) -> None:
         try:
             await self._client.delete(ADMISSION_PREDICTIONS, pod.name, namespace=pod.namespace)
         except NotFound:
             return
 
-    def _retry(self, key: str, order: _Order, error: APIError) -> None:
-        """Try again later, unless the pod or its namespace is gone, or a newer order waits."""
+    def _retry(self, key: str, request: _Request, error: APIError) -> None:
+        """Try again later, unless the pod or its namespace is gone, or a newer request waits."""
         known = self.published.get(key)
         if isinstance(error, NotFound) and known is not None:
             self.published.remove(known)  # somebody deleted the object; it is made again
-        order.tries += 1
-        hopeless = isinstance(error, Invalid | Forbidden) or order.tries >= _TRIES
+        request.tries += 1
+        hopeless = isinstance(error, Invalid | Forbidden) or request.tries >= _MAX_TRIES
         waiting = key in self._urgent or key in self._normal
-        if waiting or isinstance(error, NamespaceTerminating) or not self._wanted(order.pod):
+        if waiting or isinstance(error, NamespaceTerminating) or not self._exists(request.pod):
             return
         if hopeless and not isinstance(error, Unreachable):
             _log.warning("the prediction for pod %s could not be written: %s", key, error)
             return
-        self._normal[key] = order
+        self._normal[key] = request
 
 
 def _now() -> str:

@@ -22,16 +22,16 @@ from numazones.cluster import ClusterPod
 from numazones.errors import NumazonesError
 from numazones.rebalance.candidates import Situation, candidates
 from numazones.rebalance.custom_resources import policy_of, standing_goals, title
-from numazones.rebalance.goals import Goal, pending
+from numazones.rebalance.goals import Goal, pending_goals
 from numazones.rebalance.moves import Plan
 from numazones.rebalance.planner import Outcome, plan
 from numazones.rebalance.policy import Policy
 from numazones.rebalance.whatif import unmovable_by_rule
-from numazones.wording import counted
-from numazones_client import APIError, Client, Conflict, NotFound
-from numazones_client.resources import EVENTS, REBALANCE_POLICIES, REBALANCE_RECOMMENDATIONS
+from numazones.wording import pluralize
+from numazones_client import Client, Conflict, NotFound
+from numazones_client.resources import REBALANCE_POLICIES, REBALANCE_RECOMMENDATIONS
+from numazones_operator.events import NORMAL, EventPoster, pod_reference
 from numazones_operator.mirror.cluster_state import ClusterState
-from numazones_operator.predictions.events import event
 from numazones_operator.predictions.live_forecasts import LiveForecasts
 from numazones_operator.rebalance.execution import Advance, Execution
 from numazones_operator.rebalance.inputs import Inputs
@@ -112,7 +112,7 @@ class Rebalancing:
         forecasts: LiveForecasts,
         inputs: Inputs,
         *,
-        identity: str,
+        events: EventPoster,
         metrics: RebalanceMetrics,
         gates: bool,
         period: float = 1.0,
@@ -126,7 +126,7 @@ class Rebalancing:
         self._forecasts = forecasts
         self._inputs = inputs
         self._intent = inputs.intent
-        self._identity = identity
+        self._events = events
         self._metrics = metrics
         self._period = period
         self._wall = wall
@@ -297,7 +297,7 @@ class Rebalancing:
             policy.name,
             policy.spec.mode,
             outcome.reason
-            or f"found a plan of {counted(len(outcome.plan.moves) if outcome.plan else 0, 'move')}",
+            or f"found a plan of {pluralize(len(outcome.plan.moves) if outcome.plan else 0, 'move')}",
         )
         return outcome
 
@@ -320,14 +320,14 @@ class Rebalancing:
             self._intent.recommendations.put(found)
             self._metrics.moves.labels(policy.spec.mode, policy.name, "recommended").inc(len(made.moves))
             self._metrics.expect_evictions(policy.spec.mode, policy.name, found.spec.moves)
-            await self._tell_stuck_pods(made, found.name, policy)
+            self._tell_stuck_pods(made, found.name, policy)
         for item in in_force:
             if item.uid != found.uid:
                 better = Advance(item.progress, "a better plan was found", SUPERSEDED)
                 await self._write(item, policy, better, by=found.name)
         await self._write_policy(policy, _found(made, found.name, now))
 
-    async def _tell_stuck_pods(self, made: Plan, name: str, policy: PolicyObject) -> None:
+    def _tell_stuck_pods(self, made: Plan, name: str, policy: PolicyObject) -> None:
         """Name the recommendation on the pods that it makes room for."""
         cure = {
             APPROVE: f"; approve it: kubectl patch rebalancerecommendation {name} --type=merge "
@@ -338,8 +338,9 @@ class Rebalancing:
         for placement in made.placements:
             if is_wish(placement.pod):
                 continue  # there is no pod to tell
-            await self._post(
-                placement.pod,
+            self._events.post(
+                pod_reference(placement.pod),
+                type=NORMAL,
                 reason="RebalanceRecommended",
                 message=f"{name} would make room for it by {number}{cure}",
             )
@@ -442,7 +443,7 @@ class Rebalancing:
         self._count(item, policy, advance)
         written_item = await self._write(item, policy, advance)
         if written_item is not None and advance.evicted == "success":
-            await self._announce(item, written_item, policy)
+            self._post_evictions(item, written_item, policy)
         if advance.phase:
             self._book.of(policy.name).wanted = True
 
@@ -463,21 +464,14 @@ class Rebalancing:
         if advance.phase == SUCCEEDED:
             self._metrics.gain.labels(mode, policy.name).inc(item.spec.gain.total)
 
-    async def _announce(self, item: Recommendation, after: Recommendation, policy: PolicyObject) -> None:
+    def _post_evictions(self, item: Recommendation, after: Recommendation, policy: PolicyObject) -> None:
         """Post an event on the pod that was evicted."""
         for before, now in zip(item.progress, after.progress, strict=True):
             pod = self._state.pods.get(now.pod.uid)
             if before.phase == now.phase or now.phase != EVICTED or pod is None:
                 continue
             message = f"evicted to rebalance (mode {policy.spec.mode}, {item.name}): {item.spec.goal}"
-            await self._post(pod, reason="Rebalanced", message=message)
-
-    async def _post(self, pod: ClusterPod, *, reason: str, message: str) -> None:
-        body = event(pod, kind="Normal", reason=reason, message=message, instance=self._identity)
-        try:
-            await self._client.create(EVENTS, body, namespace=pod.namespace)
-        except APIError as error:
-            _log.info("an event was lost: %s", error)
+            self._events.post(pod_reference(pod), type=NORMAL, reason="Rebalanced", message=message)
 
     async def _write(
         self, item: Recommendation, policy: PolicyObject | None, advance: Advance, *, by: str = ""
@@ -533,7 +527,7 @@ def _found(made: Plan, name: str, now: datetime) -> dict[str, Any]:
 
 def _goals(policy: PolicyObject, situation: Situation, stuck: frozenset[str]) -> Iterator[Goal]:
     waiting = situation.cluster.pending
-    yield from pending(pod for uid, pod in waiting.items() if uid in stuck)
+    yield from pending_goals(pod for uid, pod in waiting.items() if uid in stuck)
     yield from standing_goals(policy.spec.goals)
 
 

@@ -73,7 +73,7 @@ class RebalanceMetrics:
                 self.evicted.labels(result, mode, policy, move.pod.namespace, move.source.node)
 
 
-class RebalanceFigures:
+class RebalanceGauges:
     """Gauges of policies, and of plans that have not ended."""
 
     def __init__(self, intent: Intent) -> None:

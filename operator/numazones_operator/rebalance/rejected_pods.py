@@ -13,10 +13,10 @@ from datetime import UTC, datetime, timedelta
 
 from numazones import timestamp
 from numazones.cluster import Cluster, ClusterNode, ClusterPod
+from numazones.placement import ADMITTED
+from numazones.placement.models import kubelet_verdict
 from numazones.rebalance.moves import replacement
 from numazones_operator.placement.admission_gates import GATE
-from numazones_operator.verification.causes import ADMITTED
-from numazones_operator.verification.verifier import outcome
 
 _LASTS = timedelta(minutes=10)
 """A loop in which nobody was rejected for so long is over; a Job's controller pauses up to 6 minutes."""
@@ -35,14 +35,14 @@ def wishes(
     newest: dict[str, tuple[datetime, ClusterPod]] = {}
     for pod in known if troubled else ():
         owner = pod.controller
-        if owner is None or owner.uid not in troubled or outcome(pod) is None:
+        if owner is None or owner.uid not in troubled or kubelet_verdict(pod) is None:
             continue
         created = _NEVER if not pod.created else timestamp.parse(pod.created)
         if owner.uid not in newest or _order(created, pod) > _order(*newest[owner.uid]):
             newest[owner.uid] = (created, pod)
     found = {}
     for uid, (created, pod) in newest.items():
-        if outcome(pod) == ADMITTED or now - created >= _LASTS:
+        if kubelet_verdict(pod) == ADMITTED or now - created >= _LASTS:
             continue
         made = template(uid)
         if made is not None and GATE not in made.constraints.scheduling_gates:
@@ -61,7 +61,7 @@ def with_wishes(cluster: Cluster, wanted: Mapping[str, ClusterPod]) -> Cluster:
 
     for node in cluster.nodes.values() if wanted else ():
         for pod in node.pods.values():
-            if passes(pod) and outcome(pod) is None and not _is_held(node, pod):
+            if passes(pod) and kubelet_verdict(pod) is None and not _is_held(node, pod):
                 cluster = cluster.without_pod(pod)
     pending = {uid: pod for uid, pod in cluster.pending.items() if not passes(pod)}
     return replace(cluster, pending={**pending, **wanted})
@@ -79,7 +79,7 @@ def is_wish(pod: ClusterPod) -> bool:
 
 def _order(created: datetime, pod: ClusterPod) -> tuple[datetime, bool, str]:
     """Creation has whole seconds: of pods of one second, those that were rejected count as made later."""
-    return created, outcome(pod) != ADMITTED, pod.name
+    return created, kubelet_verdict(pod) != ADMITTED, pod.name
 
 
 def _wanted(rejected: ClusterPod, uid: str, template: ClusterPod) -> ClusterPod:

@@ -9,16 +9,16 @@ from dataclasses import dataclass, replace
 
 from numazones.api.rebalance import RecommendedMove
 from numazones.cluster import Cluster, ClusterPod
+from numazones.placement import ADMITTED
+from numazones.placement.models import kubelet_verdict
 from numazones.rebalance.budgets import Headroom
 from numazones.rebalance.candidates import Situation
 from numazones.rebalance.custom_resources import standing_goals, title
-from numazones.rebalance.goals import Goal, measure, pending
+from numazones.rebalance.goals import Goal, measure, pending_goals
 from numazones.rebalance.moves import Move, Placement, Plan, replacement, zones_of
 from numazones.rebalance.policy import Policy
 from numazones.rebalance.proof import prove
 from numazones_operator.rebalance.objects import VERIFIED, PolicyObject, Recommendation, read
-from numazones_operator.verification.causes import ADMITTED
-from numazones_operator.verification.verifier import outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def objection(rest: Rest, situation: Situation, policy: Policy) -> str:
 def goal_of(item: Recommendation, policy: PolicyObject, waiting: Iterable[ClusterPod]) -> Goal | None:
     """Return the goal that a recommendation is for, as the policy has it now."""
     if item.spec.placements:
-        goals = pending(waiting)
+        goals = pending_goals(waiting)
         return goals[0] if goals else None
     titled = ((title(goal), goal) for goal in standing_goals(policy.spec.goals))
     return next((goal for name, goal in titled if name == item.spec.goal), None)
@@ -123,7 +123,7 @@ def realized(item: Recommendation, goal: Goal | None, cluster: Cluster) -> int:
 def _fulfils(pod: ClusterPod, uid: str, item: Recommendation) -> bool:
     """Whether a pod is what an owner in a loop of rejections wanted: one that was admitted since."""
     owner = pod.controller
-    if owner is None or owner.uid != uid or outcome(pod) != ADMITTED:
+    if owner is None or owner.uid != uid or kubelet_verdict(pod) != ADMITTED:
         return False
     made, proposed = read(pod.created), read(item.created)
     return made is not None and proposed is not None and made >= proposed

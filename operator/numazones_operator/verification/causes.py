@@ -12,18 +12,13 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import chain, combinations
 
-from numazones import cpuset, placement
 from numazones.errors import NumazonesError
 from numazones.kubelet.admission import admit, remove
 from numazones.kubelet.node import Node
 from numazones.kubelet.node_admission import admit_to_node
 from numazones.kubelet.node_info import NodeInfo, PodInfo
-from numazones.placement import PolicyAdmission, PolicyNode
+from numazones.placement import ADMITTED, Placement
 from numazones.pod import Pod
-from numazones_koordinator.admission import Admission as Koordinated
-from numazones_koordinator.annotations import resource_status
-
-ADMITTED = "Admitted"
 
 _MOST_COMBINED = 4
 """More pods that went are only tried one by one, and all together."""
@@ -53,7 +48,7 @@ class Fates:
     """UIDs of those that their kubelet says it runs."""
     zones: Node | None = field(default=None, repr=False)
     """What the node's zones say now."""
-    states: tuple[PolicyNode, ...] = field(default=(), repr=False)
+    placements: tuple[Placement, ...] = field(default=(), repr=False)
     """Where another model places pods: what it has decided from lately, as far as that was known."""
 
 
@@ -79,40 +74,21 @@ def cause(
     return Accuracy.MODEL
 
 
-def cause_elsewhere(pod: Pod, done: str, states: Iterable[PolicyNode]) -> Accuracy:
+def cause_elsewhere(pod: Pod, done: str, placements: Iterable[Placement]) -> Accuracy:
     """Say why a prediction for a node of another model than the kubelet was wrong.
 
     Args:
         pod: the pod that was bound.
-        done: what became of it, as ``answer`` has it.
-        states: what the model may have decided from.
+        done: what became of it, as ``Decision.outcome`` has it.
+        placements: what the model may have decided from.
     """
-    for state in states:
+    for placement in placements:
         try:
-            if answer(placement.admit(placement.remove(state, pod.uid), pod)) == done:
+            if placement.remove(pod.uid).admit(pod).outcome == done:
                 return Accuracy.RACE
         except NumazonesError:
             continue
     return Accuracy.MODEL
-
-
-def answer(admission: PolicyAdmission) -> str:
-    """Return a decision as far as it shows on the pod: Admitted or the reason; what Koordinator writes."""
-    if not admission.admitted:
-        return admission.reason
-    return done(ADMITTED, dict(admission.annotations) if isinstance(admission, Koordinated) else {})
-
-
-def done(actual: str, annotations: Mapping[str, str]) -> str:
-    """Return what became of a pod: Admitted or the reason, and what Koordinator wrote that it gave it."""
-    try:
-        status = resource_status(annotations)
-    except NumazonesError:
-        return actual
-    numas = ", ".join(str(numa) for numa, _ in status.numa_resources)
-    given = [f"CPUs {cpuset.format(status.cpus)}"] if status.cpus else []
-    given += [f"amounts of NUMA nodes {numas}"] if numas else []
-    return f"{actual}: {' and '.join(given)}" if given else actual
 
 
 def _possibilities(found: NodeInfo, otherwise: NodeInfo | None, fates: Fates) -> Iterator[NodeInfo]:

@@ -1,4 +1,4 @@
-"""Keeps what the model got wrong, so that anybody can replay it (``numazones.whatif.miss``).
+"""Keeps what the model got wrong, so that anybody can replay it (``numazones.whatif.wrong_prediction``).
 
 Misses are few, and each is worth a bug report, so they are kept in a ConfigMap beside the operator, the
 latest ones up to a number and a size. The manifests create it: the operator may
@@ -15,11 +15,12 @@ from importlib.metadata import version
 from itertools import accumulate
 
 from numazones import timestamp
-from numazones.whatif import miss
-from numazones.whatif.miss import Answer, Miss
+from numazones.placement import ADMITTED
+from numazones.whatif import wrong_prediction
+from numazones.whatif.wrong_prediction import Answer, WrongPrediction
 from numazones_client import APIError, Client, Forbidden, NotFound
 from numazones_client.resources import CONFIG_MAPS
-from numazones_operator.verification.causes import ADMITTED, Accuracy
+from numazones_operator.verification.causes import Accuracy
 from numazones_operator.verification.verifier import Verification
 
 NAME = "numazones-operator-misses"
@@ -39,7 +40,7 @@ class Misses:
         self._client = client
         self._namespace = namespace
         self._wall = wall
-        self._waiting: deque[Miss] = deque(maxlen=_MOST)
+        self._waiting: deque[WrongPrediction] = deque(maxlen=_MOST)
         self._any = asyncio.Event()
 
     def take(self, verification: Verification) -> None:
@@ -48,7 +49,7 @@ class Misses:
         if verification.accuracy is not Accuracy.MODEL or expectation.found is None:
             return
         self._waiting.append(
-            Miss(
+            WrongPrediction(
                 pod=expectation.pod.info,
                 node=expectation.found,
                 predicted=Answer(expectation.reason or ADMITTED, expectation.message),
@@ -67,8 +68,8 @@ class Misses:
             while self._waiting:
                 await self._keep(self._waiting.popleft())
 
-    async def _keep(self, one: Miss) -> None:
-        data = base64.b64encode(miss.write(one)).decode()
+    async def _keep(self, one: WrongPrediction) -> None:
+        data = base64.b64encode(wrong_prediction.write(one)).decode()
         key = f"{one.time.replace(':', '')}-{one.pod.pod.namespace}.{one.pod.pod.name}"[:245] + ".json.gz"
         if len(data) > _MOST_BYTES:
             _log.warning("a wrong prediction is not kept for replay: %s has %d bytes", key, len(data))

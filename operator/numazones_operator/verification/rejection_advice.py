@@ -9,7 +9,7 @@ or understands afterwards, are explained: of others it would not know why.
 
 from collections.abc import Iterator, Mapping
 
-from numazones import cpuset, placement
+from numazones import cpuset
 from numazones.advice import advise
 from numazones.kubelet.explanation import Explanation, explain
 from numazones.kubelet.shortfall import name_numas
@@ -24,8 +24,9 @@ _LATE = "nothing was predicted; this is worked out for the node as it was when t
 def explanation_of(verification: Verification) -> tuple[str, ...]:
     """Return why the pod was rejected, the plainest sentence last; nothing where the model does not know."""
     expectation = verification.expectation
-    if verification.hit and expectation.policy is not None and not expectation.policy.admitted:
-        return placement.explain(expectation.policy)
+    decision = expectation.decision
+    if verification.hit and decision is not None and not decision.admitted and not expectation.by_kubelet:
+        return decision.explain()
     verdict = expectation.verdict
     if verification.hit is False or verdict is None or verdict.admitted:
         return ()

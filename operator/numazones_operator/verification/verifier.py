@@ -10,26 +10,20 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from numazones import placement, prediction
-from numazones.cluster import UNDECIDED, ClusterNode, ClusterPod, Unknown
+from numazones import prediction
+from numazones.cluster import UNDECIDED, ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
 from numazones.kubelet.admission import Admission, remove
 from numazones.kubelet.config import SCOPE_POD, SINGLE_NUMA_NODE
-from numazones.kubelet.explanation import explain
-from numazones.kubelet.node import Node as KubeletNode
-from numazones.kubelet.node_admission import NodeAdmission, admit_to_node
+from numazones.kubelet.node import Node
+from numazones.kubelet.node_admission import NodeAdmission
 from numazones.kubelet.node_info import NodeInfo
-from numazones.kubelet.rejection import (
-    CREATE_CONTAINER_ERROR,
-    SMT_ALIGNMENT,
-    STATUS_PREFIX,
-    TOPOLOGY_AFFINITY,
-)
-from numazones.placement import Model, PolicyAdmission, PolicyNode
-from numazones.pod import Pod
+from numazones.kubelet.rejection import SMT_ALIGNMENT, STATUS_PREFIX, TOPOLOGY_AFFINITY
+from numazones.placement import ADMITTED, BoundDecision, Placement, Unknown, models
+from numazones.placement.kubelet import KUBELET
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.verification import causes
-from numazones_operator.verification.causes import ADMITTED, Accuracy, Fates
+from numazones_operator.verification.causes import Accuracy, Fates
 
 NO_NODE = "NoNode"
 TOO_LATE = "TooLate"
@@ -37,8 +31,6 @@ APPROXIMATE = Unknown(
     "Approximate", "the node publishes no NUMAZones, only a NodeResourceTopology, which is not exact"
 )
 
-_WORDS_OF_THE_POLICY = ("topology-aware", "nri")
-"""What the runtime's message says where the policy's plugin made it refuse a container."""
 _PATIENCE = 30.0
 """Seconds for which facts that explain a wrong prediction may arrive; statuses take up to 15."""
 
@@ -55,27 +47,34 @@ class Expectation:
     reason: str = ""
     """The kubelet's reason for a predicted rejection, or why nothing could be predicted."""
     message: str = ""
-    verdict: NodeAdmission | None = field(default=None, repr=False)
     found: NodeInfo | None = field(default=None, repr=False)
-    """The node that was decided on; None where nothing could be predicted."""
+    """The node that the kubelet decided on; None where nothing was predicted, or another model decided."""
     otherwise: NodeInfo | None = field(default=None, repr=False)
     """The same with the pods that were believed to have gone, or to be rejected."""
-    model: Model | None = None
+    model: str | None = None
     """Who places pods on the node; None where nothing could be predicted."""
-    policy: PolicyAdmission | None = field(default=None, repr=False)
-    """What another model than the kubelet decided."""
+    decision: BoundDecision | None = field(default=None, repr=False)
+    """What was decided; None where nothing could be predicted."""
 
     @property
     def rejected(self) -> bool:
-        """Whether the kubelet rejects the pod, so that its node holds nothing for it."""
-        return self.predicted == prediction.INADMISSIBLE and self.policy is None
+        """Whether the node holds nothing for the pod, since it is rejected as a whole."""
+        return self.decision is not None and self.decision.holds_nothing
 
     @property
     def answer(self) -> str:
         """What would become of the pod, as far as that shows; empty where nothing could be predicted."""
-        if self.policy is not None:
-            return causes.answer(self.policy)
-        return {prediction.ADMISSIBLE: ADMITTED, prediction.INADMISSIBLE: self.reason}.get(self.predicted, "")
+        return "" if self.decision is None else self.decision.outcome
+
+    @property
+    def by_kubelet(self) -> bool:
+        """Whether the kubelet's decision settles it, rather than that of another model."""
+        return self.verdict is not None
+
+    @property
+    def verdict(self) -> NodeAdmission | None:
+        """What the kubelet said, where that settles it."""
+        return None if self.decision is None else self.decision.by_kubelet
 
     @property
     def admission(self) -> Admission | None:
@@ -94,7 +93,7 @@ class Verification:
     accuracy: Accuracy | None = None
     """None: the prediction was wrong, and it is not known yet why."""
     done: str = ""
-    """What became of the pod: ``actual``, and what Koordinator wrote that it gave it."""
+    """What became of the pod: ``actual``, and what the model wrote that it gave it."""
 
     @property
     def hit(self) -> bool | None:
@@ -102,7 +101,7 @@ class Verification:
         return self.done == self.expectation.answer if self.expectation.answer else None
 
 
-class Truth:
+class Verifier:
     """Holds expectations until their outcome is seen."""
 
     def __init__(
@@ -133,12 +132,11 @@ class Truth:
 
         ``node`` as its kubelet most likely finds it, ``otherwise`` with all pods that it may still have.
         """
-        if outcome(pod) is not None or pod.phase != "Pending":
+        if models.kubelet_verdict(pod) is not None or pod.phase != "Pending":
             return None
         expectation = self._predict(pod, node, otherwise)
-        # Pods that NUMA placement does not concern fill nodes, too, but nobody is told about them; the
-        # topology-aware policy places every pod.
-        if prediction.relevant(pod) or expectation.model is Model.TOPOLOGY_AWARE:
+        # Pods that NUMA placement does not concern fill nodes, too, but nobody is told about them.
+        if prediction.relevant(pod) or _model(expectation).places_every_pod:
             self._expectations[pod.uid] = expectation
         return expectation
 
@@ -159,9 +157,14 @@ class Truth:
         now, for a rejection that nothing was predicted of.
         """
         expectation = self._expectations.get(new.uid)
-        if expectation is None and news and prediction.relevant(new) and outcome(new) not in {None, ADMITTED}:
+        if (
+            expectation is None
+            and news
+            and prediction.relevant(new)
+            and models.kubelet_verdict(new) not in {None, ADMITTED}
+        ):
             expectation = Expectation(new, prediction.UNKNOWN, TOO_LATE, "its binding was not seen before")
-        actual = None if expectation is None else outcome(new, expectation.model)
+        actual = None if expectation is None else _model(expectation).verdict(new)
         if actual is None or expectation is None:
             return None
         self._expectations.pop(new.uid, None)
@@ -172,15 +175,14 @@ class Truth:
         self._metrics.outcomes.labels(expectation.predicted, actual).inc()
         if actual != ADMITTED:
             self._metrics.owner_rejections.count(new, actual)
-        by_koordinator = expectation.policy is not None and expectation.model is Model.KOORDINATOR
-        done = causes.done(actual, new.annotations if by_koordinator else {})
+        done = _model(expectation).outcome(actual, new)
         message = new.create_error or new.message.removeprefix(STATUS_PREFIX)
         verification = Verification(expectation, actual, message, done=done)
         if verification.hit is False:
             self._wrong[new.uid] = (new, verification, self._clock() + _PATIENCE)
             return verification
         accuracy = Accuracy.UNKNOWN if verification.hit is None else Accuracy.RIGHT
-        self._metrics.judged(accuracy, expectation.model)
+        self._metrics.count_accuracy(accuracy, expectation.model)
         return replace(verification, accuracy=accuracy)
 
     def judge(self) -> Iterator[tuple[ClusterPod, Verification]]:
@@ -193,7 +195,7 @@ class Truth:
                 continue
             del self._wrong[uid]
             judged = replace(verification, accuracy=why)
-            self._metrics.judged(why, expectation.model)
+            self._metrics.count_accuracy(why, expectation.model)
             level = logging.WARNING if why is Accuracy.MODEL else logging.INFO
             fields = {"miss": True, "accuracy": why.value, "pod": pod.full_name}
             _log.log(level, "%s", miss_report(judged), extra={"fields": fields})
@@ -201,11 +203,11 @@ class Truth:
 
     def _cause(self, expectation: Expectation, verification: Verification) -> Accuracy:
         pod = expectation.pod
-        if expectation.policy is not None:
-            states = self._fates(pod.node, ()).states
-            why = causes.cause_elsewhere(pod.info.pod, verification.done, states)
-            # Koordinator admitted it, as foreseen; who came or went while it did changed but the CPUs.
-            as_foreseen = expectation.policy.admitted and verification.actual == ADMITTED
+        if expectation.decision is not None and not expectation.by_kubelet:
+            placements = self._fates(pod.node, ()).placements
+            why = causes.cause_elsewhere(pod.info.pod, verification.done, placements)
+            # It was admitted, as foreseen; who came or went meanwhile changed but what it was given.
+            as_foreseen = expectation.decision.admitted and verification.actual == ADMITTED
             return Accuracy.RIGHT if why is Accuracy.RACE and as_foreseen else why
         if expectation.found is None:
             return Accuracy.MODEL
@@ -221,9 +223,9 @@ class Truth:
     def _after_the_fact(self, expectation: Expectation, actual: str, node: ClusterNode | None) -> Expectation:
         """The expectation with what the model says now, where that is what the kubelet said."""
         late = self._predict(expectation.pod, node, None)
-        if late.policy is not None or late.answer != actual:
+        if not late.by_kubelet or late.answer != actual:
             return expectation
-        return replace(expectation, verdict=late.verdict, found=late.found, model=late.model)
+        return replace(expectation, decision=late.decision, found=late.found, model=late.model)
 
     def _predict(
         self, pod: ClusterPod, node: ClusterNode | None, otherwise: ClusterNode | None
@@ -232,45 +234,43 @@ class Truth:
             return Expectation(pod, prediction.UNKNOWN, prediction.UNREADABLE_POD, pod.problem)
         if node is None:
             return Expectation(pod, prediction.UNKNOWN, NO_NODE, f"there is no Node {pod.node}")
-        state = prediction.deciding(pod.constraints, node)
-        if isinstance(state, Unknown) or node.approximate:
-            unknown = state if isinstance(state, Unknown) else APPROXIMATE
+        placement = prediction.deciding(pod.constraints, node)
+        if isinstance(placement, Unknown) or placement.approximate:
+            unknown = placement if isinstance(placement, Unknown) else APPROXIMATE
             return Expectation(pod, prediction.UNKNOWN, unknown.reason, unknown.message)
         try:
-            if not isinstance(state, KubeletNode):
-                return self._predict_elsewhere(pod, pod.admission, node, state)
-            return self._predict_by_kubelet(pod, node, state, otherwise)
+            return self._decide(pod, node, placement, otherwise)
         except NumazonesError as error:
             return Expectation(pod, prediction.UNKNOWN, UNDECIDED, str(error))
 
-    def _predict_elsewhere(
-        self, pod: ClusterPod, admission: Pod, node: ClusterNode, state: PolicyNode
+    def _decide(
+        self, pod: ClusterPod, node: ClusterNode, placement: Placement, otherwise: ClusterNode | None
     ) -> Expectation:
-        """Decide as another placement model than the kubelet, after the kubelet's own checks where known."""
-        model = placement.model_of(state)
-        if node.beneath is not None:
-            by_kubelet = self._predict_by_kubelet(pod, node, node.beneath, None)
-            if by_kubelet.rejected:
-                return replace(by_kubelet, model=model)
-        decided = placement.admit(placement.remove(state, pod.kubelet_uid), admission)
-        predicted = prediction.ADMISSIBLE if decided.admitted else prediction.INADMISSIBLE
-        return Expectation(pod, predicted, decided.reason, decided.message, model=model, policy=decided)
+        found: NodeInfo | None = None
 
-    def _predict_by_kubelet(
-        self, pod: ClusterPod, node: ClusterNode, state: KubeletNode, otherwise: ClusterNode | None
-    ) -> Expectation:
+        def info(state: Node) -> NodeInfo:
+            nonlocal found
+            found = node.info(state, beside=pod.uid)
+            return found
+
         started = time.perf_counter()
-        # Zones that came sooner than the binding may show the pod already.
-        found = node.info(remove(state, pod.kubelet_uid), beside=pod.uid)
-        verdict = admit_to_node(found, pod.info)
-        if verdict.managers is not None and prediction.relevant(pod):
+        # What the node tells may have come sooner than the binding, and show the pod already.
+        decision = placement.remove(pod.kubelet_uid).admit_bound(pod.info, info)
+        verdict = decision.by_kubelet
+        if verdict is not None and verdict.managers is not None and prediction.relevant(pod):
             self._count(verdict.managers, time.perf_counter() - started)
         beside = None
-        if otherwise is not None and otherwise.state is not None:
+        if verdict is not None and otherwise is not None and otherwise.state is not None:
             beside = otherwise.info(remove(otherwise.state, pod.kubelet_uid), beside=pod.uid)
-        predicted = prediction.ADMISSIBLE if verdict.admitted else prediction.INADMISSIBLE
         return Expectation(
-            pod, predicted, verdict.reason, verdict.message, verdict, found, beside, Model.KUBELET
+            pod,
+            prediction.ADMISSIBLE if decision.admitted else prediction.INADMISSIBLE,
+            decision.reason,
+            decision.message,
+            found=None if verdict is None else found,
+            otherwise=beside,
+            model=placement.model,
+            decision=decision,
         )
 
     def _count(self, admission: Admission, seconds: float) -> None:
@@ -287,22 +287,9 @@ class Truth:
             self._metrics.unaligned.labels(scope, boundary).inc()
 
 
-def outcome(pod: ClusterPod, model: Model | None = None) -> str | None:
-    """Return what the kubelet did: Admitted, or its reason for a rejection; None while that is unknown.
-
-    The topology-aware policy (``model``) decides later, when containers are created: one that it rejects
-    waits, and says so; another reason to wait for ever, such as a mount that fails, tells nothing about it.
-    """
-    if pod.phase == "Failed" and pod.reason and not pod.acknowledged:
-        return pod.reason
-    if model is Model.TOPOLOGY_AWARE:
-        if pod.create_error:
-            by_policy = any(word in pod.create_error.lower() for word in _WORDS_OF_THE_POLICY)
-            return CREATE_CONTAINER_ERROR if by_policy else None
-        return ADMITTED if pod.node and pod.phase != "Pending" else None
-    if pod.node and (pod.acknowledged or pod.phase in {"Running", "Succeeded"}):
-        return ADMITTED
-    return None
+def _model(expectation: Expectation) -> models.Model:
+    """The model that decides on the pod's node; the kubelet's where that is not known."""
+    return models.model(expectation.model or KUBELET)
 
 
 def alignment(admission: Admission) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
@@ -346,9 +333,8 @@ def miss_report(verification: Verification) -> str:
         + (f" ({verification.message})" if verification.message else "")
         + (f"; {verification.accuracy.lower()}" if verification.accuracy else "")
     ]
-    if expectation.admission is not None:
-        lines.extend(explain(expectation.admission).lines())
-    if expectation.policy is not None:
-        lines.append(f"predicted: {expectation.answer}; seen: {verification.done}")
-        lines.extend(placement.explain(expectation.policy))
+    if expectation.decision is not None:
+        if not expectation.by_kubelet:
+            lines.append(f"predicted: {expectation.answer}; seen: {verification.done}")
+        lines.extend(expectation.decision.explain())
     return "\n".join(lines)

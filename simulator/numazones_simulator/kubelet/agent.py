@@ -13,17 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from numazones.errors import NumazonesError
-from numazones.placement import Model
 from numazones_client import AlreadyExists, APIError, Client, NotFound
 from numazones_client.resources import LEASES, NODES, PODS
 from numazones_simulator import clock, machine_tree
 from numazones_simulator.kubelet import pod_status
 from numazones_simulator.kubelet.kubelet import Kubelet, Undecidable
 from numazones_simulator.kubelet.node_spec import node_object
-from numazones_simulator.kubelet.nri import TopologyAwarePlugin
 from numazones_simulator.kubelet.podresources import PodResourcesServer
 from numazones_simulator.kubelet.state_files import StateFiles
 from numazones_simulator.mirror import Body
+from numazones_simulator.placement_models import simulation_of
 
 FIELD_MANAGER = "kubelet"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
@@ -66,9 +65,8 @@ class Agent:
         """What happened to pods (by uid) and was not looked after yet; None: deleted."""
         self._told = asyncio.Event()
         self._files = StateFiles(directory / "kubelet") if directory else None
-        self.plugin = (
-            TopologyAwarePlugin(kubelet.spec) if kubelet.spec.model is Model.TOPOLOGY_AWARE else None
-        )
+        simulation = simulation_of(kubelet.spec.model)
+        self.plugin = None if simulation is None else simulation.plugin(kubelet.spec)
         """Decides on containers after the kubelet has admitted their pod."""
         self._uncreated: dict[str, tuple[Body, Mapping[str, str], Body]] = {}
         """UID → pod of which the plugin rejected containers, its messages for these, and the pod's status."""

@@ -15,7 +15,7 @@ from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.device_manager import Device
 from numazones.kubelet.node import Node
 from numazones.machine import Machine
-from numazones.placement import Model
+from numazones.placement.kubelet import KUBELET
 from numazones.resources import hugepage_type
 
 VERSION = "v1.36.2"
@@ -38,8 +38,8 @@ class NodeSpec:
     address: str = "10.77.0.1"
     labels: Mapping[str, str] = field(default_factory=dict, hash=False)
     taints: tuple[Mapping[str, str], ...] = field(default=(), hash=False)
-    model: Model = Model.KUBELET
-    """Who places pods on its NUMA nodes."""
+    model: str = KUBELET
+    """Who places pods on its NUMA nodes: the name of a placement model."""
     extended: Mapping[str, str] = field(default_factory=dict, hash=False)
     """Extended resources that no device plugin but an agent (koordlet) adds to the Node."""
 

@@ -12,14 +12,12 @@ from typing import Any
 
 from numazones.api.meta import NODE_LABEL
 from numazones.api.zones import zones_from_node
-from numazones.placement import Model
-from numazones_client import APIError, Client, Resource
-from numazones_client.resources import KOORDINATOR_DEVICES, LEASES, NODE_RESOURCE_TOPOLOGIES, NUMAZONES
+from numazones_client import APIError, Client
+from numazones_client.resources import LEASES, NUMAZONES
 from numazones_simulator import clock
 from numazones_simulator.control_plane import NAMESPACE
-from numazones_simulator.kubelet import koordlet
 from numazones_simulator.kubelet.agent import Agent
-from numazones_topology_aware.publishing import topology_of
+from numazones_simulator.placement_models import simulation_of
 
 FIELD_MANAGER = "numazones-exporter"
 _LEASE_SECONDS = 180
@@ -86,16 +84,10 @@ class ZonePublisher:
             self._written[name] = text
 
     async def _publish_others(self) -> None:
-        """Write what koordlet or the topology-aware policy publish of the node, where one of them runs."""
-        spec, plugin = self._agent.kubelet.spec, self._agent.plugin
-        found: list[tuple[Resource, dict[str, Any], str]] = []
-        if plugin is not None:
-            found.append((NODE_RESOURCE_TOPOLOGIES, topology_of(plugin.node, spec.name), "topology-aware"))
-        elif spec.model is Model.KOORDINATOR:
-            found.append(
-                (NODE_RESOURCE_TOPOLOGIES, koordlet.topology_of(spec.name, spec.machine), "koordlet")
-            )
-            found.append((KOORDINATOR_DEVICES, koordlet.device_of(spec), "koordlet"))
+        """Write what the agents of another placement model publish of the node, where it has one."""
+        spec = self._agent.kubelet.spec
+        simulation = simulation_of(spec.model)
+        found = () if simulation is None else simulation.published(spec, self._agent.plugin)
         for resource, body, manager in found:
             text = json.dumps(body, sort_keys=True)
             if self._written.get(resource.plural) != text:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from numazones_exporter.sources.kubelet_config import FileConfigReader, understand
+from numazones_exporter.sources.kubelet_config import FileConfigReader, parse_configuration
 from numazones_exporter.sources.problems import SourceError
 
 CONFIGURATION: dict[str, Any] = {
@@ -19,7 +19,7 @@ CONFIGURATION: dict[str, Any] = {
 
 
 async def read(path: Path) -> Any:
-    return understand(await FileConfigReader(path).read(), version="v1.36.2").value
+    return parse_configuration(await FileConfigReader(path).read(), version="v1.36.2").value
 
 
 async def test_yaml_json_and_configz_answers_mean_the_same(tmp_path: Path) -> None:
@@ -35,7 +35,7 @@ async def test_yaml_json_and_configz_answers_mean_the_same(tmp_path: Path) -> No
 
 
 def test_the_kubelets_defaults_are_applied() -> None:
-    config = understand({"kind": "KubeletConfiguration"}, version=None).value
+    config = parse_configuration({"kind": "KubeletConfiguration"}, version=None).value
     assert (config.cpu_manager_policy, config.memory_manager_policy) == ("none", "None")
     assert (config.topology_manager_policy, config.topology_manager_scope) == ("none", "container")
 
@@ -88,7 +88,7 @@ async def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 
 def test_a_release_that_is_not_modelled_is_a_problem_and_still_read() -> None:
-    reading = understand(CONFIGURATION, version="v1.27.4")
+    reading = parse_configuration(CONFIGURATION, version="v1.27.4")
     assert reading.value.cpu_manager_policy == "static"
     (problem,) = reading.problems
     assert problem.reason == "UnsupportedVersion"

@@ -20,7 +20,7 @@ from numazones.kubelet.machine_state import Block
 from numazones_exporter import podresources_pb2 as pb
 from numazones_exporter.observation import ContainerResources, PodResourcesAnswer
 from numazones_exporter.podresources_grpc import PodResourcesListerBase
-from numazones_exporter.sources.podresources import SocketReader, reader_for, understand
+from numazones_exporter.sources.podresources import SocketReader, parse_answers, reader_for
 from numazones_exporter.sources.problems import SourceError
 
 
@@ -103,13 +103,13 @@ async def test_both_calls_are_made_every_time_so_late_plugins_appear(
 async def test_the_offer_is_asked_for_alone(socket: Path, reader: SocketReader) -> None:
     kubelet = Kubelet()
     with pytest.raises(SourceError, match="does not exist"):
-        await reader.offer()
+        await reader.allocatable_devices()
     async with listening(kubelet, socket):
         kubelet.offer.devices.append(devices("vendor.example/nic", "n0", 1))
-        assert await reader.offer() == (KnownDevice("vendor.example/nic", "n0", 0b10),)
+        assert await reader.allocatable_devices() == (KnownDevice("vendor.example/nic", "n0", 0b10),)
     assert kubelet.calls == ["GetAllocatableResources"]
     with pytest.raises(SourceError):
-        await reader.offer()
+        await reader.allocatable_devices()
 
 
 async def test_a_kubelet_that_was_restarted_is_reached_again(socket: Path, reader: SocketReader) -> None:
@@ -235,7 +235,7 @@ def test_a_device_on_two_numa_nodes_comes_twice_and_is_one() -> None:
     offer = pb.AllocatableResourcesResponse(
         devices=[devices("g", "0", 1), devices("g", "1"), devices("g", "0", 0)]
     )
-    answer = understand(pb.ListPodResourcesResponse(), offer)
+    answer = parse_answers(pb.ListPodResourcesResponse(), offer)
     assert answer.allocatable_devices == (KnownDevice("g", "0", 0b11), KnownDevice("g", "1", 0))
 
 
@@ -253,7 +253,7 @@ def test_the_order_of_answers_does_not_matter() -> None:
         return pb.ListPodResourcesResponse(pod_resources=order(items))
 
     empty = pb.AllocatableResourcesResponse()
-    forwards, backwards = understand(pods(list), empty), understand(pods(lambda it: it[::-1]), empty)
+    forwards, backwards = parse_answers(pods(list), empty), parse_answers(pods(lambda it: it[::-1]), empty)
     assert forwards == backwards
     assert [pod.name for pod in forwards.pods] == ["a", "b"]
     assert forwards.pods[1].containers[0] == ContainerResources(
@@ -275,7 +275,9 @@ def test_pod_level_values_are_kept_apart_from_the_containers() -> None:
         cpu_ids=[1, 2],
         memory=[pb.ContainerMemory(memory_type="memory", size=7, topology=topology(0))],
     )
-    answer = understand(pb.ListPodResourcesResponse(pod_resources=[pod]), pb.AllocatableResourcesResponse())
+    answer = parse_answers(
+        pb.ListPodResourcesResponse(pod_resources=[pod]), pb.AllocatableResourcesResponse()
+    )
     assert answer.pods[0].containers[0].cpus == 0b010
     assert answer.pods[0].pod_level == ContainerResources(
         "", 0b110, (Block(affinity=1, type="memory", size=7),), ()
@@ -293,7 +295,9 @@ def test_dynamic_resources_are_told_by_driver_pool_and_device() -> None:
     )
     container = pb.ContainerResources(name="c", dynamic_resources=[claim])
     pod = pb.PodResources(name="p", namespace="n", containers=[container])
-    answer = understand(pb.ListPodResourcesResponse(pod_resources=[pod]), pb.AllocatableResourcesResponse())
+    answer = parse_answers(
+        pb.ListPodResourcesResponse(pod_resources=[pod]), pb.AllocatableResourcesResponse()
+    )
     assert answer.pods[0].containers[0].claimed == (
         ("gpu.example", "pool/gpu-0"),
         ("gpu.example", "pool/gpu-1"),
@@ -304,7 +308,7 @@ def test_dynamic_resources_are_told_by_driver_pool_and_device() -> None:
 def test_ids_that_cannot_be_are_rejected(cpu: int) -> None:
     offer = pb.AllocatableResourcesResponse(cpu_ids=[cpu])
     with pytest.raises(SourceError, match=f"podresources answered with the id {cpu}") as caught:
-        understand(pb.ListPodResourcesResponse(), offer)
+        parse_answers(pb.ListPodResourcesResponse(), offer)
     assert caught.value.reason == "InvalidAnswer"
 
 

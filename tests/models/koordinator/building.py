@@ -21,7 +21,6 @@ GPU = {
     "koordinator.sh/gpu-memory": "16Gi",
     "koordinator.sh/gpu-memory-ratio": "100",
 }
-PUBLISHED = Scheduler.from_args(rules="published")
 
 
 def detail(

@@ -19,6 +19,7 @@ from numazones_koordinator.annotations import (
     NODE_CPU_BIND_POLICY,
     NODE_NUMA_ALLOCATE_STRATEGY,
     NODE_RESERVATION,
+    NUMA_TOPOLOGY_SPEC,
     POD_CPU_ALLOCS,
     SYSTEM_QOS_RESOURCE,
     NodeCPUBindPolicy,
@@ -314,6 +315,13 @@ def test_any_arguments_are_read_or_refused_by_the_library(
 def test_ratios_beyond_all_bounds_are_unreadable_or_bounded() -> None:
     for ratio in ("1e999", "1" + "0" * 400):
         huge = node_object(annotations={AMPLIFICATION_RATIO: f'{{"cpu":{ratio}}}'})
-        assert "cannot unmarshal number" in Node.read(huge, nrt(detail(), ZONES)).host.ratio_error
+        assert (
+            "cpu is not a number that fits 64 bits" in Node.read(huge, nrt(detail(), ZONES)).host.ratio_error
+        )
     large = node_object(annotations={AMPLIFICATION_RATIO: '{"cpu":1e300}'})
     assert Node.read(large, nrt(detail(), ZONES)).available()[0]["cpu"] > 0
+
+
+def test_a_running_pod_holds_its_cpus_whatever_its_topology_spec_says() -> None:
+    object_ = pod_object("a", status={"cpuset": "0-3"}, annotations={NUMA_TOPOLOGY_SPEC: "{"}, cpu="4")
+    assert node().bind(Pod.from_api(object_)).used_cpus == 0b1111

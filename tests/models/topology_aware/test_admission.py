@@ -8,13 +8,13 @@ from numazones.kubelet.rejection import CREATE_CONTAINER_ERROR
 from numazones.machine import CPU, Machine, NUMANode
 from numazones.pod import Pod
 from numazones_topology_aware.admission import admit, create_missing, overlay, remove
-from numazones_topology_aware.events import resize
 from numazones_topology_aware.explanation import explain
 from numazones_topology_aware.hardware import Hardware
 from numazones_topology_aware.node import Node
 from numazones_topology_aware.rejection import StartFailed
 from numazones_topology_aware.sandbox import CGroup, PodDevice
 from numazones_topology_aware.topology import Topology
+from tests.conformance.topology_aware_events import exported_variables, resize
 from tests.models.topology_aware.machines import GIB, configuration, guaranteed, hardware, pod, several
 
 
@@ -37,7 +37,8 @@ def test_a_pod_gets_exclusive_and_shared_cpus_of_one_numa_node() -> None:
     assert given.told.cpus == cpuset.parse("4-7")
     assert given.told.mems == cpuset.parse("1")
     assert given.told.shares == 512
-    assert given.exported == ('ALL_MEMS="1"', 'DRAM_MEMS="1"', 'EXCLUSIVE_CPUS="4"', 'SHARED_CPUS="5-7"')
+    exported = ['ALL_MEMS="1"', 'DRAM_MEMS="1"', 'EXCLUSIVE_CPUS="4"', 'SHARED_CPUS="5-7"']
+    assert exported_variables(admission.node, "uid-a/c") == exported
 
 
 def test_others_are_told_that_their_shared_cpus_shrank() -> None:

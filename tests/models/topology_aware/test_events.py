@@ -2,18 +2,15 @@
 
 from numazones import cpuset
 from numazones.demand import QOSClass
-from numazones_topology_aware.events import (
-    create,
-    finish_cold_start,
-    remove_pod,
-    resize,
-    run_pod,
-    stop,
-)
-from numazones_topology_aware.export import exported
+from numazones_topology_aware.events import create, remove_pod, run_pod, stop
 from numazones_topology_aware.node import Node, Told
-from numazones_topology_aware.reconfiguration import reconfigure
 from numazones_topology_aware.sandbox import CGroup, ContainerSpec, Sandbox
+from tests.conformance.topology_aware_events import (
+    exported_variables,
+    finish_cold_start,
+    reconfigure,
+    resize,
+)
 from tests.models.topology_aware.machines import GIB, configuration, hardware
 
 MIB = 1 << 20
@@ -82,7 +79,7 @@ def test_events_of_unknown_containers_change_nothing() -> None:
     error = finish_cold_start(fresh, "x").error
     assert error is not None
     assert error.code == "no-grant"
-    assert exported(fresh, "x") == []
+    assert exported_variables(fresh, "x") == []
 
 
 def test_a_pod_takes_its_rejected_containers_along() -> None:

@@ -7,12 +7,12 @@ from numazones.pod import Pod
 from numazones_topology_aware.admission import admit, create_missing, remove
 from numazones_topology_aware.cpu_allocator import CPUAllocator
 from numazones_topology_aware.cpu_priority import Priority
-from numazones_topology_aware.events import create, resize, run_pod
+from numazones_topology_aware.events import create, run_pod
 from numazones_topology_aware.hardware import Hardware
 from numazones_topology_aware.node import Node
-from numazones_topology_aware.reconfiguration import reconfigure
 from numazones_topology_aware.sandbox import CGroup, ContainerSpec, Sandbox
 from numazones_topology_aware.topology import Topology
+from tests.conformance.topology_aware_events import reconfigure, resize
 from tests.models.topology_aware.machines import configuration, machines, pod, several
 
 ANNOTATIONS = st.fixed_dictionaries(

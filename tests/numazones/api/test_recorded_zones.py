@@ -14,8 +14,8 @@ from numazones.api.numazone import NUMAZone
 from numazones.api.zones import node_from_zones
 from numazones.kubelet.node import Node
 from numazones_exporter.main import main
-from tests.exporter.recorded import SAMPLE, SHARED, Recorded, unpack
 from tests.numazones.kubelet.recorded_day import Day, day, operations
+from tests.recorded_nodes import SAMPLE, SHARED, Recorded, unpack
 
 DATA = Path(__file__).parents[2] / "data"
 VERSION = "v1.36.2"

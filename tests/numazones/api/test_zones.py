@@ -516,7 +516,7 @@ def device(**values: Any) -> Change:
     ],
 )
 def test_who_reads_many_nodes_gets_each_kubelet_as_if_alone(change: Change) -> None:
-    remember = Sharing().made
+    remember = Sharing().remember
     plain, other = small_zones(), small_zones()
     change(other)
     first, second, again = (

@@ -18,7 +18,7 @@ from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.device_manager import Device
 from numazones.kubelet.explanation import explain
 from numazones.kubelet.node import Node
-from numazones.kubelet.node_admission import admit_to_node, requested
+from numazones.kubelet.node_admission import admit_to_node, counted_requests
 from numazones.kubelet.node_info import NodeInfo, PodInfo
 from numazones.pod import Pod
 from numazones_exporter.sources.sysfs import SysfsReader
@@ -84,7 +84,7 @@ class Day:
         self.preference.taken = set(observed_devices(observed))
         constraints = Constraints.from_api(operation["pod"]["spec"])
         others = {
-            uid: PodInfo(other, requests=requested(other, self.node.config))
+            uid: PodInfo(other, requests=counted_requests(other, self.node.config))
             for uid, other in self.pods.items()
         }
         said = admit_to_node(replace(self.around, state=self.node, pods=others), PodInfo(pod, constraints))

@@ -3,7 +3,7 @@
 from hypothesis import assume, given, settings
 
 from numazones import cpuset
-from numazones.kubelet.admission import admit, overlay, remove
+from numazones.kubelet.admission import admit, remove
 from numazones.kubelet.explanation import explain
 from numazones.kubelet.hints import Hint
 from numazones.kubelet.node import Node
@@ -155,21 +155,3 @@ def test_a_rejected_pods_grants_are_freed() -> None:
 def test_removing_an_unknown_pod_changes_nothing() -> None:
     start = node()
     assert remove(start, "unknown") is start
-
-
-def test_bound_pods_are_overlaid_in_the_order_of_their_creation() -> None:
-    def created(uid: str, when: str, cpus: int) -> Pod:
-        return Pod.from_api(
-            {
-                "metadata": {"uid": uid, "name": uid, "creationTimestamp": when},
-                "spec": {"containers": [container("c", cpus)]},
-            }
-        )
-
-    start = node(machine(2, cores=4))
-    known = admit(start, created("known", "2026-01-01T00:00:00Z", 2)).node
-    late, early = created("late", "2026-01-03T00:00:00Z", 6), created("early", "2026-01-02T00:00:00Z", 6)
-    result = overlay(known, [late, created("known", "2026-01-01T00:00:00Z", 2), early])
-    assert [admission.pod.uid for admission in result.admissions] == ["early", "late"]
-    assert [admission.admitted for admission in result.admissions] == [True, False]
-    assert result.node.pods == {"known", "early"}

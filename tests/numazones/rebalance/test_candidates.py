@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from numazones.cluster import Owner, Unknown
+from numazones.cluster import Owner
+from numazones.placement import Unknown
 from numazones.rebalance.candidates import candidates, why_not
 from numazones.rebalance.policy import Policy
 

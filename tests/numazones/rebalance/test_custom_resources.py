@@ -10,7 +10,7 @@ from numazones.api.rebalance import RebalancePolicy
 from numazones.errors import NumazonesError
 from numazones.fragmentation import InvalidShape
 from numazones.rebalance.custom_resources import policy_of, standing_goals, title
-from numazones.rebalance.goals import Vacate, pending
+from numazones.rebalance.goals import Vacate, pending_goals
 from numazones.rebalance.policy import InvalidPolicy, Target
 from numazones.rebalance.protections import InvalidProtections
 
@@ -74,8 +74,8 @@ def test_a_shape_without_cpus_is_rejected() -> None:
 
 def test_goals_of_pods_are_titled_by_the_first_of_them(build: Any) -> None:
     waiting = [replace(build.pod(name, 1), phase="Pending") for name in ("a", "b")]
-    (goal,) = pending(waiting)
+    (goal,) = pending_goals(waiting)
     assert title(goal) == "pod default/a and 1 more"
-    (alone,) = pending(waiting[:1])
+    (alone,) = pending_goals(waiting[:1])
     assert title(alone) == "pod default/a"
     assert title(Vacate("worker-1")) == "free node worker-1"

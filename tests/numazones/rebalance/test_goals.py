@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from numazones.cluster import ClusterNode, Unknown
+from numazones.cluster import ClusterNode
 from numazones.fragmentation import Shape
-from numazones.rebalance.goals import FitMore, InvalidGoal, Vacate, Wanted, pending
+from numazones.placement import Unknown
+from numazones.rebalance.goals import FitMore, InvalidGoal, Vacate, Wanted, pending_goals
 
 
 def shape(cpus: int, count: int | None = None) -> Wanted:
@@ -31,9 +32,9 @@ def test_each_kind_is_counted_for_itself_and_no_more_than_wanted(build: Any) -> 
 def test_a_node_that_is_not_known_for_certain_offers_nothing(build: Any, change: dict[str, Any]) -> None:
     node = replace(build.node("n1"), **change)
     goal = FitMore((shape(1),))
-    assert goal.worth(node) == goal.ceiling(node) == (0,)
+    assert goal.worth(node) == goal.upper_bound(node) == (0,)
     blind = build.node("n1").with_unknown_state(Unknown("Stale", "old"))
-    assert goal.worth(blind) == goal.ceiling(blind) == (0,)
+    assert goal.worth(blind) == goal.upper_bound(blind) == (0,)
 
 
 def test_every_node_may_help_a_pod_to_fit_and_one_alone_to_become_free(build: Any) -> None:
@@ -45,7 +46,7 @@ def test_every_node_may_help_a_pod_to_fit_and_one_alone_to_become_free(build: An
 
 def test_pods_in_the_way_are_those_of_the_zone(build: Any) -> None:
     node = build.put(build.node("n1"), build.pod("a", 3), build.pod("b", 4))
-    assert Vacate("n1").worth(node) == Vacate("n1").ceiling(node) == (-2,)
+    assert Vacate("n1").worth(node) == Vacate("n1").upper_bound(node) == (-2,)
     assert [pod.name for pod in Vacate("n1", 1).occupants(node)] == ["b"]
     blind = node.with_unknown_state(Unknown("Stale", "old"))
     assert Vacate("n1", 1).occupants(blind) == []
@@ -56,7 +57,7 @@ def test_a_pod_that_cannot_be_read_cannot_be_a_goal(build: Any) -> None:
     with pytest.raises(InvalidGoal, match="default/p cannot be read: odd"):
         FitMore((Wanted("default/p", broken),))
     with pytest.raises(InvalidGoal, match="pod default/p cannot be read: odd"):
-        pending([broken])
+        pending_goals([broken])
 
 
 @settings(max_examples=40, deadline=None)
@@ -67,4 +68,4 @@ def test_no_node_takes_more_than_its_ceiling(
     goal = FitMore((shape(cpus),))
     nodes = [*random_cluster(Random(seed)), build.node("n9", policy=policy)]
     for node in nodes:
-        assert goal.worth(node) <= goal.ceiling(node)
+        assert goal.worth(node) <= goal.upper_bound(node)

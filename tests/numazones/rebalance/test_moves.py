@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from numazones.cluster import Unknown
+from numazones.placement import Unknown
 from numazones.rebalance.moves import Disruption, Move, Plan, evict, place, replacement, zones_of
 
 

@@ -17,7 +17,7 @@ from numazones import scheduling
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.fragmentation import Shape, zones_of
 from numazones.kubelet.admission import admit, remove
-from numazones.rebalance.goals import FitMore, Goal, Vacate, Wanted, measure, pending
+from numazones.rebalance.goals import FitMore, Goal, Vacate, Wanted, measure, pending_goals
 from numazones.rebalance.limits import Limits
 from numazones.rebalance.moves import Plan
 from numazones.rebalance.planner import plan
@@ -139,7 +139,7 @@ def again(pod: ClusterPod) -> ClusterPod:
 
 def without(node: ClusterNode, pod: ClusterPod) -> ClusterNode:
     assert node.state is not None
-    return replace(node.without_pod(pod.uid), state=remove(node.state, pod.uid))
+    return node.without_pod(pod.uid).with_state(remove(node.state, pod.uid))
 
 
 def with_pod(node: ClusterNode, pod: ClusterPod) -> ClusterNode | None:
@@ -148,7 +148,7 @@ def with_pod(node: ClusterNode, pod: ClusterPod) -> ClusterNode | None:
     if scheduling.obstacles(pod.constraints, pod.requests, node):
         return None
     admission = admit(node.state, pod.admission)
-    return replace(node.with_pod(pod.placed(node.name)), state=admission.node) if admission.admitted else None
+    return node.with_pod(pod.placed(node.name)).with_state(admission.node) if admission.admitted else None
 
 
 def number_that_fit(node: ClusterNode, pod: ClusterPod) -> int:
@@ -180,7 +180,7 @@ def task(draw: random.Random, nodes: Nodes, build: Any) -> Task:
     cpus = draw.choice([3, 3, 4, 5])
     if kind == "pending":
         pod = replace(build.pod("big", cpus), phase="Pending")
-        return Task(pending([pod])[0], lambda node: with_pod(node, pod) is not None, 1, pod)
+        return Task(pending_goals([pod])[0], lambda node: with_pod(node, pod) is not None, 1, pod)
     if kind == "shape":
         wanted = Wanted.shape("big", Shape.parse(f"cpu={cpus},memory=1Gi"))
         aim = sum(number_that_fit(node, wanted.example) for node in nodes) + draw.choice([1, 1, 2])

@@ -8,18 +8,19 @@ from typing import Any
 import pytest
 
 from numazones import fragmentation
-from numazones.cluster import Cluster, Unknown
+from numazones.cluster import Cluster
 from numazones.fragmentation import Shape
+from numazones.placement import Unknown
 from numazones.rebalance.budgets import Budget, Headroom
 from numazones.rebalance.candidates import why_not
-from numazones.rebalance.goals import FitMore, InvalidGoal, Vacate, Wanted, measure, pending
+from numazones.rebalance.goals import FitMore, InvalidGoal, Vacate, Wanted, measure, pending_goals
 from numazones.rebalance.history import History, Relocation
 from numazones.rebalance.limits import Limits
 from numazones.rebalance.moves import evict, relocation
 from numazones.rebalance.planner import Outcome, plan
 from numazones.rebalance.policy import InvalidPolicy, Policy, Target
 from numazones.rebalance.proof import prove
-from numazones.rebalance.whatif import Effort, carried_out
+from numazones.rebalance.whatif import Effort, situation_after
 
 
 def never() -> bool:
@@ -60,7 +61,7 @@ def test_the_pod_that_breaks_a_zone_is_moved_to_where_it_fits(build: Any, broken
     """n1 has 0 + 3 free; without b zone 1 has 4. n2 has room for one CPU."""
     big = replace(build.pod("big", 4), phase="Pending")
     situation = build.situation(broken())
-    outcome = plan(pending([big])[0], situation, Policy(), expired=never)
+    outcome = plan(pending_goals([big])[0], situation, Policy(), expired=never)
     assert moves(outcome) == [("b", "n1", "n2")]
     assert outcome.plan is not None
     assert outcome.plan.gain == 1
@@ -72,13 +73,13 @@ def test_the_pod_that_breaks_a_zone_is_moved_to_where_it_fits(build: Any, broken
 
 def test_nothing_is_moved_for_a_pod_that_fits_elsewhere(build: Any, broken: Callable[..., Any]) -> None:
     big = replace(build.pod("big", 4), phase="Pending")
-    outcome = plan(pending([big])[0], build.situation(broken(free=4)), Policy(), expired=never)
+    outcome = plan(pending_goals([big])[0], build.situation(broken(free=4)), Policy(), expired=never)
     assert (outcome.plan, outcome.reason) == (None, "there is nothing to do: the goal is reached")
 
 
 def test_the_same_move_again_is_suppressed_by_the_cooldown(build: Any, broken: Callable[..., Any]) -> None:
     big = replace(build.pod("big", 4), phase="Pending")
-    goal, policy = pending([big])[0], Policy(cooldown=timedelta(hours=1))
+    goal, policy = pending_goals([big])[0], Policy(cooldown=timedelta(hours=1))
     situation = build.situation(broken())
     first = plan(goal, situation, policy, expired=never).plan
     assert first is not None
@@ -227,7 +228,7 @@ def test_the_pending_pod_may_have_to_be_placed_before_the_replacement(build: Any
     """One node: p sits in zone 0, where big would fit; restarted first, p would take zone 0 again."""
     node = build.put(build.node("n1", cpus=4, reservedSystemCPUs="4"), build.pod("p", 1))
     big = replace(build.pod("big", 4), phase="Pending")
-    outcome = plan(pending([big])[0], build.situation([node]), Policy(), expired=never)
+    outcome = plan(pending_goals([big])[0], build.situation([node]), Policy(), expired=never)
     assert outcome.plan is not None
     (move,) = outcome.plan.moves
     assert move.after_pending
@@ -247,7 +248,7 @@ def test_a_zone_is_freed(build: Any) -> None:
     assert sorted(name for name, *_ in moves(outcome)) == occupants
     assert outcome.plan is not None
     assert (outcome.plan.after, outcome.plan.minimal) == (0, True)
-    after = carried_out(outcome.plan, situation)
+    after = situation_after(outcome.plan, situation)
     assert goal.occupants(after.cluster.nodes["n1"]) == []
 
 
@@ -264,7 +265,7 @@ def test_a_node_is_freed_of_all_but_what_belongs_to_it(build: Any) -> None:
 def test_pending_pods_of_one_kind_are_one_goal(build: Any) -> None:
     pods = [replace(build.pod(f"big-{index}", 4), phase="Pending") for index in range(3)]
     other = replace(build.pod("urgent", 2), phase="Pending", priority=10)
-    first, second = pending([*pods, other])
+    first, second = pending_goals([*pods, other])
     assert [wanted.name for goal in (first, second) for wanted in goal.wanted] == [
         "default/urgent",
         "default/big-0",
@@ -275,7 +276,7 @@ def test_pending_pods_of_one_kind_are_one_goal(build: Any) -> None:
 def test_a_pod_that_cannot_be_read_is_no_goal(build: Any) -> None:
     broken = replace(build.pod("odd", 1), admission=None, problem="no containers")
     with pytest.raises(InvalidGoal, match=r"pod default/odd cannot be read: no containers"):
-        pending([broken])
+        pending_goals([broken])
 
 
 # Hysteresis
@@ -314,7 +315,7 @@ def test_a_failed_move_is_barred_for_the_replacement_too_and_its_owner_may_go_el
     build: Any, broken: Callable[..., Any], minutes: int, move: tuple[str, str, str]
 ) -> None:
     big = replace(build.pod("big", 4), phase="Pending")
-    goal, policy = pending([big])[0], Policy(cooldown=timedelta(hours=1))
+    goal, policy = pending_goals([big])[0], Policy(cooldown=timedelta(hours=1))
     situation = build.situation([*broken(), build.node("n3", zones=1, cpus=3)])
     first = plan(goal, situation, policy, expired=never).plan
     assert first is not None
@@ -331,7 +332,7 @@ def test_a_failed_move_is_barred_for_the_replacement_too_and_its_owner_may_go_el
 
 def test_a_failed_move_within_its_node_is_not_made_after_the_pending_pod_either(build: Any) -> None:
     node = build.put(build.node("n1", cpus=4, reservedSystemCPUs="4"), build.pod("p", 1))
-    goal = pending([replace(build.pod("big", 4), phase="Pending")])[0]
+    goal = pending_goals([replace(build.pod("big", 4), phase="Pending")])[0]
     failed = {("p-rs", "n1", "n1"): build.now}
     situation = replace(build.situation([node]), history=History(failed=failed))
     assert plan(goal, situation, Policy(), expired=never).plan is None
@@ -407,7 +408,7 @@ def test_pods_stay_where_nobody_can_say_where_they_would_land(
 
 def test_a_pending_pod_that_nobody_can_foresee_gets_no_plan(build: Any, two_ways: Any) -> None:
     big = replace(build.pod("big", 4, spec=ANTI_AFFINITY), phase="Pending")
-    outcome = plan(pending([big])[0], build.situation(two_ways), Policy(), expired=never)
+    outcome = plan(pending_goals([big])[0], build.situation(two_ways), Policy(), expired=never)
     assert outcome.reason == (
         "the plan found does not hold: where default/big will run cannot be foreseen: podAntiAffinity"
     )
@@ -421,7 +422,9 @@ def test_three_and_three_free_cpus_become_four(build: Any) -> None:
     assert fragmentation.room(node.state)["cpu"] == {0: 3, 1: 3}
     nodes = [node, build.put(build.node("n2", zones=1, cpus=4), build.pod("d", 2))]
     big = replace(build.pod("big", 4), phase="Pending")
-    outcome = plan(pending([big])[0], build.situation(nodes), Policy(target=Target.OTHER), expired=never)
+    outcome = plan(
+        pending_goals([big])[0], build.situation(nodes), Policy(target=Target.OTHER), expired=never
+    )
     assert moves(outcome) == [("a", "n1", "n2")]
     assert outcome.plan is not None
     assert outcome.plan.moves[0].zones == (0,)

@@ -8,7 +8,7 @@ import pytest
 from numazones.cluster import Cluster, ClusterPod
 from numazones.fragmentation import Shape
 from numazones.rebalance.candidates import Situation
-from numazones.rebalance.goals import FitMore, Vacate, Wanted, pending
+from numazones.rebalance.goals import FitMore, Vacate, Wanted, pending_goals
 from numazones.rebalance.limits import Limits
 from numazones.rebalance.moves import Move, Placement, Plan, evict, replacement
 from numazones.rebalance.planner import plan
@@ -134,7 +134,7 @@ def test_a_node_that_would_reject_the_replacement_disproves_a_free_choice(build:
 def test_a_pending_pod_must_be_taken_by_every_node_it_may_be_put_on(build: Any, two_ways: Any) -> None:
     big = replace(build.pod("big", 4), phase="Pending")
     situation = build.situation(two_ways)
-    (goal,) = pending([big])
+    (goal,) = pending_goals([big])
     made = plan(goal, situation, Policy(), expired=never).plan
     assert made is not None
     assert prove(made, goal, situation, Policy()).holds
@@ -152,7 +152,7 @@ def test_the_pending_pod_that_goes_first_must_find_its_node(build: Any) -> None:
     node = build.put(build.node("n1", reservedSystemCPUs="4"), build.pod("p", 1))
     big = replace(build.pod("big", 4), phase="Pending")
     situation = build.situation([node])
-    (goal,) = pending([big])
+    (goal,) = pending_goals([big])
     made = plan(goal, situation, Policy(), expired=never).plan
     assert made is not None
     assert made.moves[0].after_pending
@@ -170,14 +170,14 @@ def test_a_pod_that_may_come_at_any_time_must_leave_every_replacement_its_place(
 ) -> None:
     big = replace(build.pod("big", 4), phase="Pending")
     restless = replace(build.situation(two_ways), at_any_time=frozenset({"big"}))
-    (goal,) = pending([big])
+    (goal,) = pending_goals([big])
     made = plan(goal, restless, Policy(), expired=never).plan
     assert made is not None
     assert prove(made, goal, restless, Policy()).holds
 
     first = build.put(build.node("n1"), build.pod("a", 2), build.pod("p", 2))
     smaller = replace(build.pod("big", 3), phase="Pending")
-    (goal,) = pending([smaller])
+    (goal,) = pending_goals([smaller])
     move = moved(first.pods["p"], "n1", affinity=("n1",))
     useless = Plan((move,), 0, 0, (Placement(smaller, "n1"),))
     last = prove(useless, goal, build.situation([first]), Policy()).reason

@@ -82,7 +82,7 @@ def test_a_barred_move_is_in_no_plan(broken: Situation) -> None:
     found = sought.find(sought.total + 1, allowance(broken), at_most=1)
     assert found is not None
     barred = {relocation(step.candidate.pod, step.node) for step in found.steps}
-    again = search(broken, shape(4), barred=barred)
+    again = search(broken, shape(4), forbidden=barred)
     assert again.find(again.total + 1, allowance(broken), at_most=1) is None
 
 
@@ -154,7 +154,7 @@ def test_a_view_counts_on_from_what_changed(broken: Situation) -> None:
     states = {name: node_state(node, goal) for name, node in broken.cluster.nodes.items()}
     view = View(states, {}, (0,))
     (moved,) = (each for each in candidates(broken, Policy()) if each.pod.name == "b")
-    freed = view.put("n1", states["n1"].without(moved))
+    freed = view.with_state("n1", states["n1"].without(moved))
     assert freed.counts == (1,)
     assert freed["n1"] is not states["n1"]
     assert freed["n2"] is states["n2"]

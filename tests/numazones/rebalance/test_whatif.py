@@ -1,20 +1,16 @@
-"""What a policy would do to a dump, through the command and through the function."""
+"""What a policy would do to a dump."""
 
-import io
-import json
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from numazones.api.rebalance import RebalancePolicy
 from numazones.api.zones import zones_from_node
 from numazones.dump import Dump, InvalidDump
 from numazones.fragmentation import Shape
-from numazones.rebalance.__main__ import main
-from numazones.rebalance.custom_resources import policy_of
+from numazones.rebalance.candidates import why_not
+from numazones.rebalance.custom_resources import policy_of, standing_goals, title
 from numazones.rebalance.dump import situation_of
 from numazones.rebalance.goals import FitMore, Wanted
 from numazones.rebalance.limits import Limits
@@ -76,102 +72,49 @@ def dump(build: Any) -> dict[str, Any]:
     return {"kind": "List", "items": items}
 
 
-def test_the_command_prints_plan_after_plan(
-    dump: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    policy, file = tmp_path / "policy.yaml", tmp_path / "dump.json"
-    policy.write_text(yaml.safe_dump(POLICY))
-    file.write_text(json.dumps(dump))
-    assert main(["--policy", str(policy), "--dump", str(file)]) == 0
-    report = json.loads(capsys.readouterr().out)
-    (goal,) = report["goals"]
-    assert report["protections"][0] == "PodsWithLocalStorage"
-    assert (goal["goal"], goal["before"], goal["after"], goal["evictions"]) == ("shape large", 0, 2, 2)
-    assert [plan["moves"][0]["pod"] for plan in goal["plans"]] == ["default/p0", "default/p1"]
-    assert [plan["moves"][0]["affinity"] for plan in goal["plans"]] == [["free-0"], ["free-0"]]
-    assert goal["unmovable"] == {}
-    assert goal["reason"].startswith("after these 2 plans, ")
+def test_plans_follow_one_another_until_none_is_left(dump: dict[str, Any]) -> None:
+    spec = RebalancePolicy.from_api(POLICY, strict=True).spec
+    (goal,) = standing_goals(spec.goals)
+    policy = policy_of(spec, {})
+    report = what_if(goal, situation_of(Dump.of(dump["items"]), NOW), policy, effort=200_000).to_json()
+    assert policy.protections.effective[0] == "PodsWithLocalStorage"
+    assert title(goal) == "shape large"
+    assert (report["before"], report["after"], report["evictions"]) == (0, 2, 2)
+    assert [plan["moves"][0]["pod"] for plan in report["plans"]] == ["default/p0", "default/p1"]
+    assert [plan["moves"][0]["affinity"] for plan in report["plans"]] == [["free-0"], ["free-0"]]
+    assert report["unmovable"] == {}
+    assert report["reason"].startswith("after these 2 plans, ")
 
 
 def test_pods_that_stay_are_counted_by_rule(dump: dict[str, Any]) -> None:
     for item in dump["items"]:
         if item["kind"] == "Pod":
             item["spec"]["volumes"] = [{"name": "v", "emptyDir": {}}]
-    situation = situation_of(Dump.of(dump["items"]), now=_moment())
+    situation = situation_of(Dump.of(dump["items"]), NOW)
     goal = FitMore((Wanted.shape("large", Shape.parse("cpu=5")),))
     answer = what_if(goal, situation, Policy(limits=Limits(single_replicas=True)), effort=1000)
     assert (answer.plans, answer.reason) == ((), "no pod may be moved")
     assert answer.unmovable == {"PodsWithLocalStorage": 2}
 
 
-@pytest.mark.parametrize(
-    ("policy", "items", "message"),
-    [
-        (POLICY, [], "the dump holds no nodes"),
-        ({**POLICY, "kind": "Pod"}, [], "expected a RebalancePolicy, not a 'Pod'"),
-        ({**POLICY, "spec": {"target": "There"}}, [], "target 'There' is unknown; write Other, Same, Any"),
-        (
-            {**POLICY, "spec": {"modee": "Auto", "goals": {"pendingPod": True}}},
-            [],
-            "unknown: spec.goals.pendingPod (did you mean pendingPods?), spec.modee (did you mean mode?)",
-        ),
-        ([POLICY], [], "expected a RebalancePolicy, not ["),
-    ],
-)
-def test_what_makes_no_sense_is_said(
-    policy: Any,
-    items: list[Any],
-    message: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    file = tmp_path / "policy.yaml"
-    file.write_text(yaml.safe_dump(policy))
-    monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps({"items": items})))
-    assert main(["--policy", str(file), "--dump", "-"]) == 1
-    assert message in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("dump", "options", "message"),
-    [
-        ("[]", [], "the dump is not a List; kubectl get nodes,pods,numazones -A -o json prints one"),
-        (
-            '{"items": []}',
-            ["--now", "today"],
-            "'today' is not a time; write RFC 3339 such as 2026",
-        ),
-    ],
-)
-def test_a_dump_or_time_that_cannot_be_read_is_said(
-    dump: str, options: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    policy, file = tmp_path / "policy.yaml", tmp_path / "dump.json"
-    policy.write_text(yaml.safe_dump(POLICY))
-    file.write_text(dump)
-    assert main(["--policy", str(policy), "--dump", str(file), *options]) == 1
-    assert message in capsys.readouterr().err
-
-
 def test_a_plan_that_reaches_the_goal_is_not_said_to_be_needless(dump: dict[str, Any]) -> None:
     goal = FitMore((Wanted.shape("large", Shape.parse("cpu=5"), count=1),))
     policy = policy_of(RebalancePolicy.from_api(POLICY).spec, {})
-    answer = what_if(goal, situation_of(Dump.of(dump["items"]), now=_moment()), policy, effort=1000)
+    answer = what_if(goal, situation_of(Dump.of(dump["items"]), NOW), policy, effort=1000)
     assert len(answer.plans) == 1
     assert answer.reason == "after this plan, there is nothing to do: the goal is reached"
 
 
 def test_a_dump_without_nodes_is_rejected() -> None:
     with pytest.raises(InvalidDump, match="kubectl get nodes,pods,numazones"):
-        situation_of(Dump.of([{"kind": "Pod", "metadata": {"name": "a"}}]), now=_moment())
+        situation_of(Dump.of([{"kind": "Pod", "metadata": {"name": "a"}}]), NOW)
 
 
 def test_nodes_whose_zones_make_no_sense_take_part_in_nothing(dump: dict[str, Any]) -> None:
     for item in dump["items"]:
         if item["kind"] == "NUMAZone" and item["spec"]["nodeName"] == "n0":
             item["status"]["zones"] = 2
-    situation = situation_of(Dump.of(dump["items"]), now=_moment())
+    situation = situation_of(Dump.of(dump["items"]), NOW)
     assert situation.cluster.nodes["n0"].state is None
     assert situation.cluster.nodes["n1"].state is not None
 
@@ -192,59 +135,22 @@ def test_effort_runs_out_the_same_everywhere() -> None:
     assert [effort(), effort(), effort(), effort()] == [False, False, True, True]
 
 
-def _moment() -> Any:
-    from datetime import datetime  # noqa: PLC0415
+def test_everything_that_keeps_a_pod_is_named(dump: dict[str, Any]) -> None:
+    situation = situation_of(Dump.of(dump["items"]), NOW)
+    pod = next(pod for pod in situation.cluster.nodes["n0"].pods.values() if pod.name == "p0")
 
-    return datetime.fromisoformat("2026-01-31T12:00:00Z")
+    def objections(**spec: Any) -> list[tuple[str, str]]:
+        policy = policy_of(RebalancePolicy.from_api({**POLICY, "spec": spec}, strict=True).spec, {})
+        return [(found.rule, found.message) for found in why_not(pod, situation, policy)]
 
-
-def test_one_pod_can_be_asked_about(
-    dump: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    policy, file = tmp_path / "policy.yaml", tmp_path / "dump.json"
-    protections = {"minReplicas": 2, "minPodAge": "9h"}
-    policy.write_text(yaml.safe_dump({**POLICY, "spec": {"protections": protections}}))
-    file.write_text(json.dumps(dump))
-    arguments = ["--policy", str(policy), "--dump", str(file), "--why-not"]
-    assert main([*arguments, "default/p0"]) == 0
-    assert json.loads(capsys.readouterr().out) == {
-        "pod": "default/p0",
-        "objections": [
-            {"rule": "MinReplicas", "message": "owner has 1 replica which is less than minReplicas of 2"},
-            {"rule": "MinPodAge", "message": "pod age is not older than MinPodAge: 9:00:00"},
-            {
-                "rule": "Limits",
-                "message": "pod is the only replica of its workload; limits.evictSingleReplicas lets it go",
-            },
-        ],
-    }
-    limits = {"maxNoOfPodsToEvictPerNode": 1}
-    policy.write_text(yaml.safe_dump({**POLICY, "spec": {"limits": limits}}))
-    assert main([*arguments, "default/p0"]) == 0
-    assert json.loads(capsys.readouterr().out)["objections"] == [
-        {
-            "rule": "Limits",
-            "message": "pod is the only replica of its workload; limits.evictSingleReplicas lets it go",
-        }
+    assert objections(protections={"minReplicas": 2, "minPodAge": "9h"}) == [
+        ("MinReplicas", "owner has 1 replica which is less than minReplicas of 2"),
+        ("MinPodAge", "pod age is not older than MinPodAge: 9:00:00"),
+        ("Limits", "pod is the only replica of its workload; limits.evictSingleReplicas lets it go"),
     ]
-    assert main([*arguments, "default/gone"]) == 1
-    assert "the dump holds no pod default/gone on a node" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("missing", ["policy", "dump"])
-def test_a_missing_file_is_named_with_what_it_should_be(
-    missing: str, dump: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    paths = {"policy": tmp_path / "policy.yaml", "dump": tmp_path / "dump.json"}
-    paths["policy"].write_text(yaml.safe_dump(POLICY))
-    paths["dump"].write_text(json.dumps(dump))
-    paths[missing].unlink()
-    assert main(["--policy", str(paths["policy"]), "--dump", str(paths["dump"])]) == 1
-    said = capsys.readouterr().err
-    wanted = {"policy": "the policy, a RebalancePolicy in YAML", "dump": "a dump, as kubectl get nodes,pods,"}
-    assert (
-        f"cannot read {paths[missing]}: No such file or directory; name a file with {wanted[missing]}" in said
-    )
+    assert objections(limits={"maxNoOfPodsToEvictPerNode": 1}) == [
+        ("Limits", "pod is the only replica of its workload; limits.evictSingleReplicas lets it go")
+    ]
 
 
 def test_what_a_template_leaves_open_is_filled_in_as_on_pods(dump: dict[str, Any]) -> None:

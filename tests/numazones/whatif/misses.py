@@ -5,7 +5,7 @@ from typing import Any
 from numazones.cluster import ClusterPod
 from numazones.kubelet.admission import admit
 from numazones.kubelet.node_info import NodeInfo
-from numazones.whatif.miss import Answer, Miss
+from numazones.whatif.wrong_prediction import Answer, WrongPrediction
 from numazones_simulator import node_kinds
 
 
@@ -28,7 +28,7 @@ def pod(name: str, *, cpu: int, **metadata: Any) -> ClusterPod:
     return ClusterPod.from_api({"metadata": metadata, "spec": spec, "status": {"phase": "Pending"}})
 
 
-def missed(*, cpu: int, **around: Any) -> Miss:
+def missed(*, cpu: int, **around: Any) -> WrongPrediction:
     """A pod that came to a node of two zones, of which one pod has taken 20 of 30 CPUs."""
     first = pod("first", cpu=20)
     assert first.admission is not None
@@ -37,4 +37,6 @@ def missed(*, cpu: int, **around: Any) -> Miss:
     usual = {"allocatable": amounts, "labels": {"zone": "a"}, "pods": {"uid-first": first.info}}
     node = NodeInfo(state, name="node", **{**usual, **around})
     wrong = Answer("Admitted")
-    return Miss(pod("late", cpu=cpu).info, node, wrong, Answer("Other"), "2026-01-31T12:00:00Z", "0.3.0")
+    return WrongPrediction(
+        pod("late", cpu=cpu).info, node, wrong, Answer("Other"), "2026-01-31T12:00:00Z", "0.3.0"
+    )

@@ -10,17 +10,18 @@ from hypothesis import strategies as st
 from numazones.cluster import ClusterNode
 from numazones.kubelet.config import InvalidConfiguration
 from numazones.whatif.experiment import Estimate, Experiment, Variant, compare, make_runs, shape_of
-from numazones.whatif.machine_type import blueprint
+from numazones.whatif.machine_type import node_template
 from numazones.whatif.settings import parse
 from numazones.whatif.trial import Outcome
 from numazones.whatif.workload import Group, Recipe
+from numazones_koordinator.placement import KoordinatorPlacement
 from tests.models.koordinator import building as koordinator
 
 MACHINE = "sockets=2,numa=2,cores=16,threads=2,memory=64Gi"
 
 
 def experiment(*variants: str, seed: int = 1, churn: int = 5, recipe: str = "6xcpu=2-9") -> Experiment:
-    base = blueprint(MACHINE, name="m0")
+    base = node_template(MACHINE, name="m0")
     chosen = [parse([text] if text else []) for text in ("", *variants)]
     return Experiment(
         tuple(Variant(tuple(one.items()), (base.with_settings(one),)) for one in chosen),
@@ -41,7 +42,7 @@ def test_runs_are_the_same_however_they_are_divided(numbers: list[int]) -> None:
 
 def test_an_experiment_can_be_sent_to_another_process() -> None:
     state = koordinator.node(2)
-    other = ClusterNode("m1", allocatable={"cpu": 16_000}).with_policy_state(state, "koord-scheduler")
+    other = ClusterNode("m1", allocatable={"cpu": 16_000}).with_placement(KoordinatorPlacement(state))
     both = Experiment((Variant((), (*TWO.variants[0].nodes, other)),), TWO.workload, 1)
     assert make_runs(pickle.loads(pickle.dumps(both)), [3]) == make_runs(both, [3])  # noqa: S301 - our own
 
@@ -106,5 +107,5 @@ def test_free_cpus_are_measured_by_the_largest_pod_that_fits_a_numa_node(
     groups: tuple[str, ...], shape: str | None
 ) -> None:
     recipe = Recipe(tuple(map(Group.parse, groups)))
-    found = shape_of(recipe.examples(), [blueprint(MACHINE, name="m0")])
+    found = shape_of(recipe.examples(), [node_template(MACHINE, name="m0")])
     assert (None if found is None else str(found)) == shape

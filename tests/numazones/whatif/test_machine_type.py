@@ -3,8 +3,8 @@
 import pytest
 
 from numazones import cpuset
-from numazones.whatif.blueprint import started
-from numazones.whatif.machine_type import InvalidMachineType, blueprint, parse
+from numazones.whatif.machine_type import InvalidMachineType, node_template, parse
+from numazones.whatif.node_template import start_nodes
 
 
 def test_counts_are_those_of_the_whole_machine() -> None:
@@ -26,14 +26,14 @@ def test_a_machine_without_more_words_has_one_socket_and_two_threads_a_core() ->
 
 
 def test_the_kubelet_keeps_a_core_and_a_gibibyte_unless_told_otherwise() -> None:
-    (node,) = started([blueprint("numa=2,cores=4,memory=8Gi,x.example/nic=2", name="m")])
+    (node,) = start_nodes([node_template("numa=2,cores=4,memory=8Gi,x.example/nic=2", name="m")])
     assert node.allocatable == {"cpu": 6000, "memory": 7 << 30, "x.example/nic": 2}
     given = {
         "reservedSystemCPUs": "0",
         "reservedMemory.0.memory": "2Gi",
         "topologyManagerPolicy": "restricted",
     }
-    (node,) = started([blueprint("numa=2,cores=4,memory=8Gi", name="m").with_settings(given)])
+    (node,) = start_nodes([node_template("numa=2,cores=4,memory=8Gi", name="m").with_settings(given)])
     assert node.allocatable == {"cpu": 7000, "memory": 6 << 30}
     assert node.state is not None
     assert node.state.config.topology_manager_policy == "restricted"

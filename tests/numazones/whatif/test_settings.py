@@ -4,9 +4,9 @@ import pytest
 
 from numazones.cluster import ClusterNode
 from numazones.kubelet.config import InvalidConfiguration, KubeletConfiguration
-from numazones.whatif.blueprint import Blueprint, UnknownNode, started
-from numazones.whatif.machine_type import blueprint
-from numazones.whatif.settings import InvalidSetting, applied, parse, with_needed_gates
+from numazones.whatif.machine_type import node_template
+from numazones.whatif.node_template import NodeTemplate, UnknownNode, start_nodes
+from numazones.whatif.settings import InvalidSetting, apply, parse, with_needed_gates
 from tests.numazones.kubelet import building
 
 MACHINE = "sockets=2,numa=2,cores=16,threads=2,memory=64Gi"
@@ -15,7 +15,7 @@ ALPHA = "featureGates.TopologyManagerPolicyAlphaOptions"
 
 
 def changed(*texts: str) -> KubeletConfiguration:
-    return applied(building.configuration(cpu_options={"full-pcpus-only": "true"}, gates={}), parse(texts))
+    return apply(building.configuration(cpu_options={"full-pcpus-only": "true"}, gates={}), parse(texts))
 
 
 @pytest.mark.parametrize(
@@ -85,13 +85,13 @@ def test_what_is_no_setting_is_refused_with_its_name(text: str, said: str) -> No
 )
 def test_what_the_kubelet_refuses_is_refused_in_its_words(text: str, said: str) -> None:
     with pytest.raises(InvalidConfiguration) as error:
-        started([blueprint(MACHINE, name="m").with_settings(parse([text]))])
+        start_nodes([node_template(MACHINE, name="m").with_settings(parse([text]))])
     assert "the kubelet of m would not start: " in str(error.value)
     assert said in str(error.value)
 
 
 def test_an_option_takes_its_gate_along_unless_that_is_set_too() -> None:
-    config = blueprint(MACHINE, name="m").config
+    config = node_template(MACHINE, name="m").config
     assert with_needed_gates(config, {PACK: "true"}) == {PACK: "true", ALPHA: "true"}
     assert with_needed_gates(config, {PACK: ""}) == {PACK: ""}
     off = {PACK: "true", ALPHA: "false"}
@@ -99,19 +99,19 @@ def test_an_option_takes_its_gate_along_unless_that_is_set_too() -> None:
     with pytest.raises(
         InvalidConfiguration, match=r"but option \"prefer-most-allocated-numa-node\" provided"
     ):
-        started([blueprint(MACHINE, name="m").with_settings(off)])
+        start_nodes([node_template(MACHINE, name="m").with_settings(off)])
 
 
 def test_what_is_allocatable_follows_the_reservations() -> None:
-    made = blueprint(MACHINE, name="m")
+    made = node_template(MACHINE, name="m")
     assert made.node.allocatable == {"cpu": 30_000, "memory": 63 << 30}
     more = made.with_settings(parse(["reservedSystemCPUs=0-3", "reservedMemory.0.memory=4Gi"]))
     assert more.node.allocatable == {"cpu": 28_000, "memory": 60 << 30}
 
 
 def test_a_blueprint_is_the_node_without_its_pods() -> None:
-    (empty,) = started([blueprint(MACHINE, name="m")])
-    (again,) = started([Blueprint.of(empty)])
+    (empty,) = start_nodes([node_template(MACHINE, name="m")])
+    (again,) = start_nodes([NodeTemplate.of(empty)])
     assert again.state is not None
     assert empty.state is not None
     assert (again.allocatable, again.state.state_key) == (empty.allocatable, empty.state.state_key)
@@ -119,8 +119,8 @@ def test_a_blueprint_is_the_node_without_its_pods() -> None:
 
 def test_a_node_whose_state_is_not_known_has_no_blueprint() -> None:
     with pytest.raises(UnknownNode, match="node worker-1: no NUMAZones have been published"):
-        Blueprint.of(ClusterNode("worker-1"))
-    (node,) = started([blueprint(MACHINE, name="m")])
+        NodeTemplate.of(ClusterNode("worker-1"))
+    (node,) = start_nodes([node_template(MACHINE, name="m")])
     assert node.state is not None
     with pytest.raises(UnknownNode, match="known from amounts alone"):
-        Blueprint.of(node.with_state(node.state, approximate=True))
+        NodeTemplate.of(node.with_state(node.state, approximate=True))

@@ -4,17 +4,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from numazones.whatif.blueprint import Blueprint
-from numazones.whatif.machine_type import blueprint
+from numazones.whatif.machine_type import node_template
+from numazones.whatif.node_template import NodeTemplate
 from numazones.whatif.sizing import POLICIES, Size, best, choices, size
 from numazones.whatif.workload import Group
 
 # NUMA nodes of 8 CPUs, two of which the system keeps on the first one.
-MACHINE = blueprint("sockets=2,numa=2,cores=8,threads=2,memory=32Gi,x.example/nic=2", name="m")
+MACHINE = node_template("sockets=2,numa=2,cores=8,threads=2,memory=32Gi,x.example/nic=2", name="m")
 
 
 def sized(
-    *groups: str, policy: str = "single-numa-node", reserved: str = "0,8", machine: Blueprint = MACHINE
+    *groups: str, policy: str = "single-numa-node", reserved: str = "0,8", machine: NodeTemplate = MACHINE
 ) -> Size:
     wanted = {"topologyManagerPolicy": policy, "reservedSystemCPUs": reserved}
     return size(machine, [Group.parse(text) for text in groups], wanted)

@@ -7,16 +7,17 @@ from hypothesis import strategies as st
 
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.fragmentation import Shape
-from numazones.placement import DECIDERS, PolicyNode, model_of
 from numazones.whatif import trial
-from numazones.whatif.blueprint import started
-from numazones.whatif.draws import Draws
-from numazones.whatif.machine_type import blueprint
+from numazones.whatif.machine_type import node_template
+from numazones.whatif.node_template import start_nodes
+from numazones.whatif.random_numbers import RandomNumbers
 from numazones.whatif.settings import parse
 from numazones.whatif.trial import Outcome
 from numazones.whatif.workload import Event, Group, Leaving, Recipe
+from numazones_koordinator.node import Node as KoordinatorNode
 from numazones_topology_aware.node import Node as TopologyAwareNode
 from tests.models.koordinator import building as koordinator
+from tests.models.placements import placement_of
 from tests.models.topology_aware.machines import configuration, hardware
 
 # 16 CPUs on each of two NUMA nodes; CPUs 0 and 16 are reserved.
@@ -24,13 +25,13 @@ MACHINE = "sockets=2,numa=2,cores=16,threads=2,memory=64Gi,x.example/nic@1=2"
 
 
 def nodes(*given: str, count: int = 1) -> list[ClusterNode]:
-    return started(
-        blueprint(MACHINE, name=f"m{number}").with_settings(parse(given)) for number in range(count)
+    return start_nodes(
+        node_template(MACHINE, name=f"m{number}").with_settings(parse(given)) for number in range(count)
     )
 
 
 def pods(*groups: str) -> list[ClusterPod]:
-    arriving = Recipe(tuple(map(Group.parse, groups))).events(Draws(1, 0))
+    arriving = Recipe(tuple(map(Group.parse, groups))).events(RandomNumbers(1, 0))
     return [event for event in arriving if isinstance(event, ClusterPod)]
 
 
@@ -147,9 +148,9 @@ def test_whatever_happens_the_books_agree(counts: list[int], policy: str) -> Non
     assert 0 <= outcome.largest <= outcome.free
 
 
-def placed_by(state: PolicyNode, *, cpu: int) -> ClusterNode:
+def placed_by(state: KoordinatorNode | TopologyAwareNode, *, cpu: int) -> ClusterNode:
     node = ClusterNode("m0", allocatable={"cpu": cpu, "memory": 64 << 30})
-    return node.with_policy_state(state, DECIDERS[model_of(state)])
+    return node.with_placement(placement_of(state))
 
 
 def test_other_models_decide_on_their_own_nodes() -> None:

@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numazones.cluster import ClusterPod
-from numazones.whatif.draws import Draws
+from numazones.whatif.random_numbers import RandomNumbers
 from numazones.whatif.workload import Event, Group, History, InvalidGroup, Leaving, Recipe
 
 
 def events(*groups: str, run: int = 0, mixed: bool = False, churn: int = 0) -> list[Event]:
     recipe = Recipe(tuple(map(Group.parse, groups)), mixed=mixed, churn=churn)
-    return list(recipe.events(Draws(1, run)))
+    return list(recipe.events(RandomNumbers(1, run)))
 
 
 def cpus(happened: Sequence[Event]) -> list[int]:
@@ -52,7 +52,7 @@ def test_churn_takes_pods_away_and_brings_them_back(count: int, churn: int, away
     pods = Recipe((Group.parse(f"{count}xcpu=1-3"),) if count else (), churn=churn, away=away)
     present: set[str] = set()
     steps = 0
-    for event in pods.events(Draws(7, run)):
+    for event in pods.events(RandomNumbers(7, run)):
         if isinstance(event, Leaving):
             present.remove(event.uid)
             steps += 1
@@ -67,7 +67,7 @@ def test_churn_takes_pods_away_and_brings_them_back(count: int, churn: int, away
 
 def test_what_comes_last_comes_after_all_churn() -> None:
     recipe = Recipe((Group.parse("3xcpu=1"),), churn=5, last=(Group.parse("2xcpu=9"),))
-    happened = list(recipe.events(Draws(1, 0)))
+    happened = list(recipe.events(RandomNumbers(1, 0)))
     assert cpus(happened[-2:]) == [9, 9]
     assert [pod.requests["cpu"] for pod in recipe.examples()] == [1000, 9000]
 
@@ -76,22 +76,23 @@ def test_pods_of_a_cluster_arrive_in_random_order_where_they_were() -> None:
     pods = tuple(event for event in events("9xcpu=1") if isinstance(event, ClusterPod))
     recipe = Recipe((tuple(pod.placed("worker-1") for pod in pods),))
     orders = {
-        tuple(event.name for event in recipe.events(Draws(1, run)) if isinstance(event, ClusterPod))
+        tuple(event.name for event in recipe.events(RandomNumbers(1, run)) if isinstance(event, ClusterPod))
         for run in range(9)
     }
     assert len(orders) == 9
     assert all(
-        isinstance(event, ClusterPod) and event.node == "worker-1" for event in recipe.events(Draws(1, 0))
+        isinstance(event, ClusterPod) and event.node == "worker-1"
+        for event in recipe.events(RandomNumbers(1, 0))
     )
     kept = Recipe((pods,), shuffled=False)
-    assert list(kept.events(Draws(1, 5))) == list(pods)
+    assert list(kept.events(RandomNumbers(1, 5))) == list(pods)
 
 
 def test_a_history_is_the_same_in_every_run() -> None:
     happened = (*events("2xcpu=1"), Leaving("pod-0"))
     assert (
-        list(History(happened).events(Draws(1, 0)))
-        == list(History(happened).events(Draws(2, 9)))
+        list(History(happened).events(RandomNumbers(1, 0)))
+        == list(History(happened).events(RandomNumbers(2, 9)))
         == list(happened)
     )
 

@@ -2,19 +2,20 @@
 
 import re
 from pathlib import Path
-from typing import Any
 
 from numazones.cluster import ClusterNode
 from numazones_client.resources import PODS
-from numazones_operator.metrics.cluster_gauges import figures_of
+from numazones_koordinator.placement import KoordinatorPlacement
+from numazones_operator.metrics.cluster_gauges import node_gauges
 from numazones_simulator import node_kinds
+from tests.models.koordinator import building as koordinator
 from tests.operator.closed_loop import closed_loop, eventually, metrics, pod_body
 
 ROOT = Path(__file__).resolve().parents[3]
 REFERENCE = ROOT / "docs" / "reference" / "metrics.md"
 
 
-def shown(series: dict[str, float]) -> set[str]:
+def cluster_series(series: dict[str, float]) -> set[str]:
     """Names of metrics, the parts of a histogram under one name."""
     names = {name.partition("{")[0] for name in series}
     histograms = {name.removesuffix("_bucket") for name in names if name.endswith("_bucket")}
@@ -37,7 +38,7 @@ async def test_every_metric_is_documented_and_every_documented_one_exists(tmp_pa
 
         async def complete() -> bool:
             nonlocal seen
-            seen = {name for name in shown(await metrics(operator)) if "rebalance" not in name}
+            seen = {name for name in cluster_series(await metrics(operator)) if "rebalance" not in name}
             # Counters that count only what does not happen here have no series yet.
             idle = {"numazones_owner_rejections_total", "numazones_operator_watch_restarts_total"}
             return documented - idle <= seen
@@ -56,7 +57,7 @@ async def test_a_replica_that_stands_by_shows_nothing_about_the_cluster(tmp_path
 
         await eventually(leads)
         follower = await loop.start_operator(leads=False, identity="follower")
-        names = shown(await metrics(follower))
+        names = cluster_series(await metrics(follower))
         assert "numazones_nodes" not in names
         assert "cpu_manager_numa_allocation_spread" not in names
         assert "numazones_operator_queue_depth" in names
@@ -64,13 +65,13 @@ async def test_a_replica_that_stands_by_shows_nothing_about_the_cluster(tmp_path
         await loop.bind("a", "node-1")
         outcome = 'numazones_prediction_outcomes_total{actual="Admitted",predicted="Admissible"}'
 
-        async def counted() -> bool:
+        async def is_counted() -> bool:
             return (await metrics(leader)).get(outcome) == 1
 
-        await eventually(counted)
-        await eventually(lambda: not follower.pipeline.truth._expectations)
+        await eventually(is_counted)
+        await eventually(lambda: not follower.pipeline.verifier._expectations)
         assert outcome not in await metrics(follower)
-        assert "numazones_nodes" in shown(await metrics(leader))
+        assert "numazones_nodes" in cluster_series(await metrics(leader))
 
 
 async def test_the_spread_follows_the_pods(tmp_path: Path) -> None:
@@ -80,17 +81,17 @@ async def test_the_spread_follows_the_pods(tmp_path: Path) -> None:
         await loop.create_pod("a", cpu=8)
         await loop.bind("a", "node")
 
-        async def packed() -> bool:
+        async def is_packed() -> bool:
             series = await metrics(operator)
             return [
                 series.get(f'cpu_manager_numa_allocation_spread{{node="node",numa_node="{numa}"}}')
                 for numa in (0, 1)
             ] == [8, 0]
 
-        await eventually(packed)
+        await eventually(is_packed)
 
 
 def test_a_node_on_which_another_model_decides_is_not_stale() -> None:
-    state: Any = object()
-    assert figures_of(ClusterNode("a").with_policy_state(state, "Koordinator"), ()).stale == ""
-    assert figures_of(ClusterNode("a"), ()).stale == "NoZones"
+    node = ClusterNode("a").with_placement(KoordinatorPlacement(koordinator.node(2)))
+    assert node_gauges(node, ()).stale == ""
+    assert node_gauges(ClusterNode("a"), ()).stale == "NoZones"

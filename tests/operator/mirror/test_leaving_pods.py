@@ -10,27 +10,13 @@ from typing import Any
 import pytest
 
 from numazones.cluster import MIRROR, ClusterPod
-from numazones.kubelet.admission import admit
-from numazones_simulator import node_kinds
-from tests.operator.closed_loop import pod_body
-from tests.operator.test_bad_input import Setting
-
-ALL_OF_A_ZONE = 30
-
-
-def pod(name: str, **status: Any) -> ClusterPod:
-    body = pod_body(name, cpu=ALL_OF_A_ZONE, nodeName="node")
-    body["metadata"]["uid"] = f"uid-{name}"
-    return ClusterPod.from_api(body | {"status": {"phase": "Pending", **status}})
-
-
-RUNNING: dict[str, Any] = {"phase": "Running", "containerStatuses": [{"name": "main"}]}
+from tests.operator.offline_pipeline import ALL_OF_A_ZONE, RUNNING, OfflinePipeline, pod, zones_show
 
 
 @pytest.fixture
-def full() -> Setting:
+def full() -> OfflinePipeline:
     """A node of which every zone is taken, by pods that run."""
-    setting = Setting()
+    setting = OfflinePipeline()
     setting.add_node()
     setting.pipeline.synced = True
     for name in ("first", "second"):
@@ -38,12 +24,12 @@ def full() -> Setting:
     return setting
 
 
-def delete(setting: Setting, name: str) -> None:
+def delete(setting: OfflinePipeline, name: str) -> None:
     setting.state.pods.put(replace(pod(name, **RUNNING), deleting=True))
 
 
 async def test_a_kubelet_is_expected_to_have_the_share_back_though_nobody_is_promised_it(
-    full: Setting,
+    full: OfflinePipeline,
 ) -> None:
     full.put_pod("waits", cpu=ALL_OF_A_ZONE)
     delete(full, "first")
@@ -57,17 +43,7 @@ async def test_a_kubelet_is_expected_to_have_the_share_back_though_nobody_is_pro
     assert full.outcomes()["Inadmissible", "TopologyAffinityError"] == 1
 
 
-def zones_show(setting: Setting, *names: str) -> None:
-    """Zones that show pods as what they were given when they came."""
-    state = node_kinds.single_numa_node("node", "10.0.0.1").empty_node()
-    for name in names:
-        wanted = pod(name).admission
-        assert wanted is not None
-        state = admit(state, wanted).node
-    setting.publish("node", state)
-
-
-async def test_a_pod_that_does_not_go_promptly_counts_again(full: Setting) -> None:
+async def test_a_pod_that_does_not_go_promptly_counts_again(full: OfflinePipeline) -> None:
     zones_show(full, "first", "second")
     delete(full, "first")
     full.clock.now += 6.0
@@ -76,7 +52,9 @@ async def test_a_pod_that_does_not_go_promptly_counts_again(full: Setting) -> No
     assert full.outcomes() == {("Inadmissible", "TopologyAffinityError"): 1}
 
 
-async def test_a_pod_that_zones_show_no_more_is_gone_however_late_its_status_is(full: Setting) -> None:
+async def test_a_pod_that_zones_show_no_more_is_gone_however_late_its_status_is(
+    full: OfflinePipeline,
+) -> None:
     zones_show(full, "first", "second")
     delete(full, "first")
     zones_show(full, "second")
@@ -87,7 +65,9 @@ async def test_a_pod_that_zones_show_no_more_is_gone_however_late_its_status_is(
     assert full.outcomes() == {("Admissible", "Admitted"): 1}
 
 
-async def test_a_pod_that_ended_by_itself_counts_no_more_once_zones_have_dropped_it(full: Setting) -> None:
+async def test_a_pod_that_ended_by_itself_counts_no_more_once_zones_have_dropped_it(
+    full: OfflinePipeline,
+) -> None:
     zones_show(full, "first", "second")
     zones_show(full, "second")
     full.state.pods.put(pod("bound"))
@@ -100,7 +80,7 @@ async def test_a_pod_that_ended_by_itself_counts_no_more_once_zones_have_dropped
     assert full.outcomes()["Inadmissible", "TopologyAffinityError"] == 1
 
 
-async def test_a_pod_that_zones_show_was_admitted_whatever_was_expected(full: Setting) -> None:
+async def test_a_pod_that_zones_show_was_admitted_whatever_was_expected(full: OfflinePipeline) -> None:
     full.state.pods.put(pod("bound"))  # expected to be rejected, but "first" has just ended by itself
     zones_show(full, "second", "bound")
     full.state.pods.put(pod("first", phase="Succeeded"))
@@ -115,7 +95,7 @@ def mirror(uid: str, **status: Any) -> ClusterPod:
     return replace(shown, uid=uid, annotations={MIRROR: "uid-first"})
 
 
-async def test_a_static_pod_counts_while_its_mirror_is_deleted_and_made_anew(full: Setting) -> None:
+async def test_a_static_pod_counts_while_its_mirror_is_deleted_and_made_anew(full: OfflinePipeline) -> None:
     full.state.pods.remove(pod("first"))
     full.state.pods.put(mirror("one"))
     zones_show(full, "first", "second")
@@ -137,7 +117,7 @@ async def test_a_static_pod_counts_while_its_mirror_is_deleted_and_made_anew(ful
     assert await full.verdict("waits") == "Admissible"
 
 
-async def test_a_static_pod_that_zones_do_not_show_goes_with_its_mirror(full: Setting) -> None:
+async def test_a_static_pod_that_zones_do_not_show_goes_with_its_mirror(full: OfflinePipeline) -> None:
     full.state.pods.remove(pod("first"))
     full.state.pods.put(mirror("one"))
     zones_show(full, "second")
@@ -146,7 +126,7 @@ async def test_a_static_pod_that_zones_do_not_show_goes_with_its_mirror(full: Se
     assert await full.verdict("waits") == "Admissible"
 
 
-async def test_what_was_bound_before_the_deletion_was_decided_before_it(full: Setting) -> None:
+async def test_what_was_bound_before_the_deletion_was_decided_before_it(full: OfflinePipeline) -> None:
     full.state.pods.put(pod("bound"))
     delete(full, "first")
     full.state.pods.put(pod("bound", phase="Failed", reason="TopologyAffinityError"))

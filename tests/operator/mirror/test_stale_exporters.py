@@ -15,12 +15,10 @@ from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror import stale_exporters
 from numazones_operator.mirror.cluster_state import ClusterState
 from numazones_operator.mirror.decoding import Heartbeat, ZoneReport
-from numazones_operator.mirror.stale_exporters import Silences
+from numazones_operator.mirror.stale_exporters import StaleExporters
 from numazones_simulator import node_kinds
 from tests.operator.closed_loop import OPTIONS, closed_loop, eventually
-from tests.operator.test_kubectl import kubectl, run
-
-__all__ = ["kubectl"]
+from tests.operator.kubectl import run
 
 BEGAN = "2026-01-31T08:00:00.000000Z"
 LATER = "2026-01-31T09:00:00.000000Z"
@@ -63,7 +61,7 @@ class Setting:
                 }
                 self.bodies[body["metadata"]["name"]] = body  # type: ignore[index]
                 self.state.zones.put(ZoneReport.from_api(body))
-        self.stale_exporters = Silences(
+        self.stale_exporters = StaleExporters(
             self,  # type: ignore[arg-type]
             self.state,
             namespace="numazones-system",

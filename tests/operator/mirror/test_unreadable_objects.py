@@ -1,18 +1,22 @@
 """Objects that cannot be read say so themselves, and count as gone."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from numazones_client import Unreadable
 from numazones_client.resources import EVENTS, NODES
+from numazones_operator.events import EventPoster
+from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror import decoding
 from numazones_operator.mirror.unreadable_objects import UnreadableObjects
 from tests.operator.closed_loop import Loop, closed_loop, eventually
 
 
-async def told(loop: Loop) -> list[dict[str, Any]]:
+async def unreadable_events(loop: Loop) -> list[dict[str, Any]]:
     return [item for item in await loop.client.list(EVENTS) if item["reason"] == "Unreadable"]
 
 
@@ -35,22 +39,24 @@ async def test_a_node_that_cannot_be_read_says_so_in_an_event_and_is_gone(
         await loop.client.create(NODES, body)
         await eventually(lambda: operator.pipeline.state.nodes.get("odd"))
         await loop.client.patch(NODES, "odd", {"metadata": {"labels": {"odd": "yes"}}})
-        (event,) = await eventually(lambda: told(loop), what="the node is told")
+        (event,) = await eventually(lambda: unreadable_events(loop), what="there is an event on the node")
         assert event["involvedObject"] == {"apiVersion": "v1", "kind": "Node", "name": "odd", "uid": "odd"}
         assert event["message"].startswith("it cannot be read and counts as gone: ")
         assert "many" in event["message"]
         assert operator.pipeline.state.nodes.get("odd") is None
 
 
-async def test_each_problem_is_told_once_and_by_who_leads(tmp_path: Path) -> None:
+async def test_each_problem_gets_one_event_from_the_replica_that_leads(tmp_path: Path) -> None:
     async with closed_loop(tmp_path) as loop:
-        objects = UnreadableObjects(loop.client, identity="test")
+        events = EventPoster(loop.client, identity="test", rate=5.0, metrics=Metrics(CollectorRegistry()))
+        loop.tasks.create_task(events.run())
+        objects = UnreadableObjects(events)
         for problem in ("bad", "bad", "worse"):
             metadata = {"namespace": "default", "name": "rs", "uid": "u"}
             objects.take(Unreadable("u", metadata, problem, "ReplicaSet", "apps/v1"))
-        assert not await told(loop)  # it does not lead yet
+        assert not await unreadable_events(loop)  # it does not lead yet
         loop.tasks.create_task(objects.run())
-        (event,) = await eventually(lambda: told(loop))
+        (event,) = await eventually(lambda: unreadable_events(loop))
         assert event["message"].endswith(": worse")
         objects.take(Unreadable("u", metadata, "worse", "ReplicaSet", "apps/v1"))
         objects.take(Unreadable("v", {**metadata, "name": "other"}, "bad", "ReplicaSet", "apps/v1"))
@@ -58,4 +64,28 @@ async def test_each_problem_is_told_once_and_by_who_leads(tmp_path: Path) -> Non
 
 
 async def _are(loop: Loop, number: int) -> bool:
-    return len(await told(loop)) == number
+    return len(await unreadable_events(loop)) == number
+
+
+async def test_events_beyond_the_rate_are_posted_later() -> None:
+    class Poster:
+        def __init__(self) -> None:
+            self.rest = 2
+            self.names: list[str] = []
+
+        def post(self, about: dict[str, str], **_: Any) -> bool:
+            if not self.rest:
+                return False
+            self.rest -= 1
+            self.names.append(about["name"])
+            return True
+
+    poster = Poster()
+    objects = UnreadableObjects(poster)  # type: ignore[arg-type]
+    for name in ("a", "b", "c"):
+        objects.take(Unreadable(name, {"name": name, "uid": name}, "bad", "Node", "v1"))
+    task = asyncio.create_task(objects.run())
+    await eventually(lambda: poster.names == ["a", "b"])
+    poster.rest = 2
+    await eventually(lambda: poster.names == ["a", "b", "c"])
+    task.cancel()

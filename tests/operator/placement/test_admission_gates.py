@@ -17,7 +17,7 @@ NODES = [("a", "host-a"), ("b", "host-b")]
 ONLY = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["host-a", "host-b"]}
 
 
-def gated(**spec: Any) -> dict[str, Any]:
+def gated_pod(**spec: Any) -> dict[str, Any]:
     return {"metadata": {"uid": "u"}, "spec": {"schedulingGates": [{"name": GATE}], **spec}}
 
 
@@ -31,7 +31,7 @@ def terms(patch: list[dict[str, Any]]) -> Any:
 
 
 def test_a_pod_without_affinity_gets_one_term_per_node() -> None:
-    patch = release_patch(gated(), NODES, now="now")
+    patch = release_patch(gated_pod(), NODES, now="now")
     assert [term["matchFields"][0]["values"] for term in terms(patch)] == [["a"], ["b"]]
     assert value(patch, "/spec/schedulingGates") == []
 
@@ -42,7 +42,7 @@ def test_existing_terms_only_become_stricter_as_kubernetes_demands() -> None:
         "podAffinity": {"kept": True},
         "nodeAffinity": {REQUIRED: {"nodeSelectorTerms": old}, "preferred": []},
     }
-    patch = release_patch(gated(affinity=affinity), NODES, now="now")
+    patch = release_patch(gated_pod(affinity=affinity), NODES, now="now")
     assert terms(patch) == [
         {"matchExpressions": [{"key": "zone", "operator": "Exists"}, ONLY]},
         {"matchFields": [{"key": "x"}], "matchExpressions": [ONLY]},
@@ -60,20 +60,24 @@ def test_other_gates_stay_and_a_pod_without_ours_is_left_alone() -> None:
 
 def test_the_patch_applies_to_the_pod_that_was_looked_at_and_no_other() -> None:
     tests = {
-        item["path"]: item["value"] for item in release_patch(gated(), [], now="now") if item["op"] == "test"
+        item["path"]: item["value"]
+        for item in release_patch(gated_pod(), [], now="now")
+        if item["op"] == "test"
     }
     assert tests == {"/metadata/uid": "u", "/spec/schedulingGates": [{"name": GATE}]}
 
 
 def test_released_after_the_time_out_a_pod_may_go_anywhere() -> None:
-    assert not [item for item in release_patch(gated(), [], now="now") if item["path"] == "/spec/affinity"]
+    assert not [
+        item for item in release_patch(gated_pod(), [], now="now") if item["path"] == "/spec/affinity"
+    ]
 
 
 async def opt_in(loop: Loop) -> None:
     await loop.client.patch(NAMESPACES, "default", {"metadata": {"labels": {OPT_IN[0]: OPT_IN[1]}}})
 
 
-async def waiting(loop: Loop) -> list[str]:
+async def waiting_pods(loop: Loop) -> list[str]:
     pods = await loop.client.list(PODS, namespace="default")
     return [pod["metadata"]["name"] for pod in pods if pod["spec"].get("schedulingGates")]
 
@@ -90,19 +94,19 @@ async def test_ten_pods_are_never_released_for_two_slots(tmp_path: Path) -> None
             await loop.create_pod(f"p{number}", cpu=20, schedulingGates=[{"name": GATE}])
         await eventually(lambda: _count(loop, 8))
         await asyncio.sleep(2)
-        assert len(await waiting(loop)) == 8
+        assert len(await waiting_pods(loop)) == 8
         # As soon as one ends, the next may go, and is admitted.
         first, _ = await eventually(lambda: bound(loop, 2))
         await loop.client.delete(PODS, first, namespace="default", grace_seconds=0)
         await eventually(lambda: _count(loop, 7))
-        await eventually(lambda: released(operator, 3, reason="admissible"))
+        await eventually(lambda: are_released(operator, 3, reason="admissible"))
         counted = await metrics(operator)
         outcomes = {name for name in counted if name.startswith("numazones_prediction_outcomes_total{")}
         assert all('actual="Admitted"' in name for name in outcomes)
 
 
 async def _count(loop: Loop, number: int) -> bool:
-    return len(await waiting(loop)) == number
+    return len(await waiting_pods(loop)) == number
 
 
 async def bound(loop: Loop, number: int) -> list[str]:
@@ -112,14 +116,14 @@ async def bound(loop: Loop, number: int) -> list[str]:
     return found if len(found) == number else []
 
 
-async def released(operator: Operator, number: int, *, reason: str) -> bool:
+async def are_released(operator: Operator, number: int, *, reason: str) -> bool:
     """Whether so many releases are counted: they are when the API server has answered."""
     return (await metrics(operator))[
         f'numazones_admission_gates_released_total{{reason="{reason}"}}'
     ] == number
 
 
-async def told(loop: Loop, reason: str) -> dict[str, str]:
+async def messages(loop: Loop, reason: str) -> dict[str, str]:
     """Pod → message of its events with a reason."""
     events = await loop.client.list(EVENTS, namespace="default")
     return {one["involvedObject"]["name"]: one["message"] for one in events if one["reason"] == reason}
@@ -141,9 +145,9 @@ async def test_the_time_out_releases_pods_of_which_nothing_is_known_and_no_other
 
         await eventually(nothing_is_known)
         await loop.create_pod("unknown", cpu=4, schedulingGates=gates)
-        await eventually(lambda: told(loop, "AdmissionGateTimeout"))
-        assert "unknown" in await told(loop, "AdmissionGateTimeout")
-        assert "unknown" not in await waiting(loop)
+        await eventually(lambda: messages(loop, "AdmissionGateTimeout"))
+        assert "unknown" in await messages(loop, "AdmissionGateTimeout")
+        assert "unknown" not in await waiting_pods(loop)
         counted = await metrics(operator)
         assert counted['numazones_admission_gates_released_total{reason="timeout"}'] >= 1
 
@@ -158,7 +162,7 @@ async def test_a_pod_that_is_known_to_fit_nowhere_waits_however_long(tmp_path: P
         await eventually(lambda: loop.verdict("huge"))
         operator.gates._wall = lambda: 4e9
         await operator.gates.release()
-        assert await waiting(loop) == ["huge"]
+        assert await waiting_pods(loop) == ["huge"]
         counted = await metrics(operator)
         assert counted['numazones_gated_pods{served="true"}'] == 1
         # It never came to a time-out, and one can tell: the series is there.
@@ -176,21 +180,23 @@ async def test_pods_without_numa_needs_are_released_at_once(tmp_path: Path) -> N
         await eventually(lambda: _count(loop, 0))
         pod = await loop.client.get(PODS, "burstable", namespace="default")
         assert "affinity" not in pod["spec"]
-        await eventually(lambda: released(operator, 2, reason="unconcerned"))
+        await eventually(lambda: are_released(operator, 2, reason="unconcerned"))
 
 
 @pytest.mark.parametrize(
     ("enabled", "cure"),
     [(False, "components/operator-admission-gate"), (True, "label it numazones.io/admission-gate=enabled")],
 )
-async def test_a_pod_whose_gate_nobody_serves_is_told(tmp_path: Path, *, enabled: bool, cure: str) -> None:
+async def test_a_pod_whose_gate_nobody_takes_away_gets_an_event_that_says_why(
+    tmp_path: Path, *, enabled: bool, cure: str
+) -> None:
     async with closed_loop(tmp_path) as loop:
         await loop.start_nodes([node_kinds.single_numa_node("node", "10.0.0.1")])
         await loop.start_operator(admission_gate=enabled)
         await loop.create_pod("a", cpu=2, schedulingGates=[{"name": GATE}])
-        messages = await eventually(lambda: told(loop, "AdmissionGateNotServed"))
-        assert cure in messages["a"]
-        assert await waiting(loop) == ["a"]
+        found = await eventually(lambda: messages(loop, "AdmissionGateNotServed"))
+        assert cure in found["a"]
+        assert await waiting_pods(loop) == ["a"]
 
 
 async def test_without_opting_in_nothing_is_released(tmp_path: Path) -> None:
@@ -200,4 +206,4 @@ async def test_without_opting_in_nothing_is_released(tmp_path: Path) -> None:
         await loop.create_pod("a", cpu=2, schedulingGates=[{"name": GATE}])
         await eventually(lambda: loop.verdict("a"))
         await asyncio.sleep(1.5)
-        assert await waiting(loop) == ["a"]
+        assert await waiting_pods(loop) == ["a"]

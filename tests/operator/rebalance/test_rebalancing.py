@@ -35,8 +35,8 @@ from numazones_simulator.kubelet.zone_publisher import ZonePublisher
 from numazones_simulator.replica_sets import ReplicaSets
 from numazones_simulator.scheduler import Scheduler
 from tests.operator.closed_loop import OPTIONS, Loop, closed_loop, eventually, metrics, pod_body
-from tests.operator.rights import granted, note_rights
-from tests.operator.test_access import cluster_on
+from tests.operator.real_cluster import cluster_on
+from tests.operator.rights import granted_rights, note_rights
 from tests.real_apiserver import RealAPIServer
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -770,11 +770,11 @@ async def test_every_right_is_used_and_every_call_is_granted(
         await eventually(forgotten, what="the finished recommendation is deleted")
     # Asked for; the embedded API server doesn't have them, which counts as a cluster without any.
     used |= {("", "limitranges", "watch"), ("node.k8s.io", "runtimeclasses", "watch")}
-    needed = granted("operator", role="numazones-operator-rebalance") | granted(
+    needed = granted_rights("operator", role="numazones-operator-rebalance") | granted_rights(
         "components/operator-eviction"
     )
     assert needed - used == set(), "rights without a call"
-    assert used - granted("operator", "components/operator-eviction") == set(), "calls without a right"
+    assert used - granted_rights("operator", "components/operator-eviction") == set(), "calls without a right"
 
 
 @pytest.mark.real_apiserver

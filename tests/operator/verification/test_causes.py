@@ -8,7 +8,7 @@ import pytest
 from numazones.cluster import ClusterPod
 from numazones.kubelet.admission import admit
 from tests.operator.closed_loop import pod_body
-from tests.operator.test_bad_input import Setting
+from tests.operator.offline_pipeline import OfflinePipeline
 
 ALL_OF_A_ZONE = 30
 RUNNING: dict[str, Any] = {"phase": "Running", "containerStatuses": [{"name": "main"}]}
@@ -21,8 +21,8 @@ def pod(name: str, **status: Any) -> ClusterPod:
     return ClusterPod.from_api(body | {"status": {"phase": "Pending", **status}})
 
 
-def accuracy(setting: Setting) -> dict[str, float]:
-    setting.pipeline.look_back()
+def accuracy(setting: OfflinePipeline) -> dict[str, float]:
+    setting.pipeline.explain_misses()
     return {
         sample.labels["accuracy"]: sample.value
         for metric in setting.metrics.accuracy.collect()
@@ -32,25 +32,25 @@ def accuracy(setting: Setting) -> dict[str, float]:
 
 
 @pytest.fixture
-def setting() -> Setting:
+def setting() -> OfflinePipeline:
     """A node of two zones that is free."""
-    made = Setting()
+    made = OfflinePipeline()
     made.add_node()
     made.pipeline.synced = True
     return made
 
 
-def put(setting: Setting, *pods: ClusterPod) -> None:
+def put(setting: OfflinePipeline, *pods: ClusterPod) -> None:
     for item in pods:
         setting.state.pods.put(item)
 
 
-def test_a_prediction_that_comes_true_is_right(setting: Setting) -> None:
+def test_a_prediction_that_comes_true_is_right(setting: OfflinePipeline) -> None:
     put(setting, pod("a"), pod("a", **RUNNING))
     assert accuracy(setting) == {"right": 1}
 
 
-def test_a_pod_that_ended_before_the_api_server_knew_explains_an_admission(setting: Setting) -> None:
+def test_a_pod_that_ended_before_the_api_server_knew_explains_an_admission(setting: OfflinePipeline) -> None:
     put(setting, pod("a", **RUNNING), pod("b", **RUNNING), pod("c"), pod("c", **RUNNING))
     assert accuracy(setting) == {}  # nothing explains it yet
     put(setting, pod("a", phase="Succeeded"))
@@ -58,7 +58,7 @@ def test_a_pod_that_ended_before_the_api_server_knew_explains_an_admission(setti
     assert accuracy(setting) == {"race": 1}
 
 
-def test_a_pod_that_ran_before_its_status_told_explains_a_rejection(setting: Setting) -> None:
+def test_a_pod_that_ran_before_its_status_told_explains_a_rejection(setting: OfflinePipeline) -> None:
     put(setting, pod("a", **RUNNING), pod("b", **RUNNING))
     put(setting, pod("c"))  # expected to be rejected, but one of the others has just ended
     put(setting, pod("a", phase="Succeeded"), pod("d"))  # so this one is expected to find its share
@@ -68,13 +68,13 @@ def test_a_pod_that_ran_before_its_status_told_explains_a_rejection(setting: Set
     assert accuracy(setting) == {"race": 2}
 
 
-def test_a_pod_that_was_believed_to_have_gone_explains_a_rejection(setting: Setting) -> None:
+def test_a_pod_that_was_believed_to_have_gone_explains_a_rejection(setting: OfflinePipeline) -> None:
     put(setting, pod("a", **RUNNING), pod("b", **RUNNING))
     put(setting, replace(pod("a", **RUNNING), deleting=True), pod("c"), pod("c", **REJECTED))
     assert accuracy(setting) == {"race": 1}
 
 
-def test_zones_that_were_old_explain_what_no_pod_explains(setting: Setting) -> None:
+def test_zones_that_were_old_explain_what_no_pod_explains(setting: OfflinePipeline) -> None:
     (node,) = setting.state.all_nodes()
     assert node.state is not None
     empty = taken = node.state
@@ -90,7 +90,7 @@ def test_zones_that_were_old_explain_what_no_pod_explains(setting: Setting) -> N
 
 
 def test_what_nothing_explains_is_held_against_the_model_in_the_end(
-    setting: Setting, caplog: pytest.LogCaptureFixture
+    setting: OfflinePipeline, caplog: pytest.LogCaptureFixture
 ) -> None:
     put(setting, pod("a"), pod("a", **REJECTED))
     setting.clock.now += 29.0

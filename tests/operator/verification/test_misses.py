@@ -3,47 +3,15 @@
 import base64
 import logging
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from numazones.whatif import miss
-from numazones_client.resources import CONFIG_MAPS
-from numazones_operator.verification.misses import NAME, Misses
-from tests.operator.closed_loop import OPTIONS, Loop, closed_loop, eventually
-from tests.operator.mirror.test_leaving_pods import RUNNING, pod
-from tests.operator.test_bad_input import Setting
+from numazones.whatif import wrong_prediction
+from tests.operator.closed_loop import OPTIONS, closed_loop, eventually
+from tests.operator.offline_pipeline import RUNNING
+from tests.operator.wrong_predictions import WrongPredictions, config_map, kept_misses
 
 NAMESPACE = OPTIONS.namespace
-
-
-async def config_map(loop: Loop) -> None:
-    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": NAME, "namespace": NAMESPACE}}
-    await loop.client.create(CONFIG_MAPS, body, namespace=NAMESPACE)
-
-
-async def kept(loop: Loop) -> dict[str, str]:
-    body = await loop.client.get(CONFIG_MAPS, NAME, namespace=NAMESPACE)
-    return dict(body.get("binaryData") or {})
-
-
-class Erring:
-    """A pipeline of which the kubelet rejects what it should admit, and the other way round."""
-
-    def __init__(self, loop: Loop) -> None:
-        self.setting = Setting()
-        self.setting.add_node()
-        self.setting.pipeline.synced = True
-        self.misses = Misses(loop.client, namespace=NAMESPACE, wall=self.setting.clock)
-        self.setting.pipeline.misses = self.misses
-
-    def err(self, name: str, **status: Any) -> None:
-        """Let a pod be bound, and its kubelet say what nobody can explain; half a minute goes by."""
-        self.setting.beat()
-        self.setting.state.pods.put(pod(name))
-        self.setting.state.pods.put(pod(name, **status))
-        self.setting.clock.now += 31.0
-        self.setting.pipeline.look_back()
 
 
 REJECTED = {"phase": "Failed", "reason": "TopologyAffinityError", "message": "Pod was rejected: no room"}
@@ -52,29 +20,29 @@ REJECTED = {"phase": "Failed", "reason": "TopologyAffinityError", "message": "Po
 async def test_a_wrong_prediction_is_kept_with_all_that_a_replay_needs(tmp_path: Path) -> None:
     async with closed_loop(tmp_path) as loop:
         await config_map(loop)
-        erring = Erring(loop)
+        erring = WrongPredictions(loop)
         writing = loop.tasks.create_task(erring.misses.run())
         erring.err("late", **REJECTED)
-        ((key, data),) = (await eventually(lambda: kept(loop), what="a miss is kept")).items()
+        ((key, data),) = (await eventually(lambda: kept_misses(loop), what="a miss is kept")).items()
         writing.cancel()
     assert key == "1970-01-01T001711Z-default.late.json.gz"
-    found = miss.read(base64.b64decode(data))
+    found = wrong_prediction.read(base64.b64decode(data))
     assert (found.pod.pod.name, found.node.name) == ("late", "node")
     assert (found.predicted.reason, found.actual) == (
         "Admitted",
-        miss.Answer("TopologyAffinityError", "no room"),
+        wrong_prediction.Answer("TopologyAffinityError", "no room"),
     )
-    assert miss.replay(found) == found.predicted
+    assert wrong_prediction.replay(found) == found.predicted
 
 
 async def test_what_was_right_is_not_kept(tmp_path: Path) -> None:
     async with closed_loop(tmp_path) as loop:
         await config_map(loop)
-        erring = Erring(loop)
+        erring = WrongPredictions(loop)
         loop.tasks.create_task(erring.misses.run())
         erring.err("right", **RUNNING)
         erring.err("wrong", phase="Failed", reason="TopologyAffinityError")
-        assert ["default.wrong" in key for key in await eventually(lambda: kept(loop))] == [True]
+        assert ["default.wrong" in key for key in await eventually(lambda: kept_misses(loop))] == [True]
 
 
 @pytest.mark.parametrize("limit", ["_MOST", "_MOST_BYTES"])
@@ -83,17 +51,17 @@ async def test_the_latest_are_kept_up_to_a_number_and_a_size(
 ) -> None:
     async with closed_loop(tmp_path) as loop:
         await config_map(loop)
-        erring = Erring(loop)
+        erring = WrongPredictions(loop)
         loop.tasks.create_task(erring.misses.run())
         erring.err("p0", **REJECTED)
-        ((_, data),) = (await eventually(lambda: kept(loop))).items()
+        ((_, data),) = (await eventually(lambda: kept_misses(loop))).items()
         three = 3 if limit == "_MOST" else 3 * len(data) + 40
         monkeypatch.setattr(f"numazones_operator.verification.misses.{limit}", three)
         for number in range(1, 6):
             erring.err(f"p{number}", **REJECTED)
 
         async def last() -> list[str]:
-            names = sorted(key.split(".")[1] for key in await kept(loop))
+            names = sorted(key.split(".")[1] for key in await kept_misses(loop))
             return names if "p5" in names else []
 
         assert await eventually(last, what="the last is kept") == ["p3", "p4", "p5"]
@@ -103,7 +71,7 @@ async def test_without_its_config_map_the_operator_says_what_to_apply(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with closed_loop(tmp_path) as loop:
-        erring = Erring(loop)
+        erring = WrongPredictions(loop)
         loop.tasks.create_task(erring.misses.run())
         with caplog.at_level(logging.WARNING, "numazones_operator.verification.misses"):
             erring.err("late", **REJECTED)

@@ -8,8 +8,7 @@ from numazones.cluster import ClusterPod
 from numazones_operator.verification.causes import Accuracy
 from numazones_operator.verification.rejection_advice import advice_of, explanation_of
 from numazones_operator.verification.verifier import Verification
-from tests.operator.mirror.test_leaving_pods import RUNNING, pod, zones_show
-from tests.operator.test_bad_input import Setting
+from tests.operator.offline_pipeline import RUNNING, OfflinePipeline, pod, zones_show
 
 REJECTED: dict[str, Any] = {"phase": "Failed", "reason": "TopologyAffinityError"}
 
@@ -18,11 +17,11 @@ class Told:
     """A full node, and what the publisher is told."""
 
     def __init__(self) -> None:
-        self.setting = Setting()
+        self.setting = OfflinePipeline()
         self.setting.add_node()
         self.setting.pipeline.synced = True
         self.said: list[Verification] = []
-        self.setting.pipeline.publisher.verified = self.verified  # type: ignore[method-assign]
+        self.setting.pipeline.publisher.take_outcome = self.verified  # type: ignore[method-assign]
         for name in ("first", "second"):
             self.setting.state.pods.put(pod(name, **RUNNING))
         zones_show(self.setting, "first", "second")

@@ -9,11 +9,12 @@ from prometheus_client import CollectorRegistry
 from numazones.cluster import NO_ZONES, ClusterNode, ClusterPod
 from numazones.kubelet.admission import admit
 from numazones.kubelet.node import Node
+from numazones.placement.models import kubelet_verdict
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror.since_snapshot import SinceSnapshot
 from numazones_operator.verification.causes import Accuracy
 from numazones_operator.verification.rejection_advice import advice_of, explanation_of
-from numazones_operator.verification.verifier import Truth, Verification, alignment, outcome
+from numazones_operator.verification.verifier import Verification, Verifier, alignment
 from numazones_simulator import node_kinds
 from tests.operator.closed_loop import pod_body
 
@@ -55,21 +56,21 @@ UNREADY = {"type": "Ready", "status": "False", "reason": "ContainersNotReady"}
     ],
 )
 def test_what_the_kubelet_did_is_read_from_the_status(status: dict[str, Any], expected: str | None) -> None:
-    assert outcome(pod(**status)) == expected
+    assert kubelet_verdict(pod(**status)) == expected
 
 
 class Watched:
-    """A Truth that remembers what it verified."""
+    """A Verifier that remembers what it verified."""
 
     def __init__(self) -> None:
         self.metrics = Metrics(CollectorRegistry())
         self.now = 0.0
-        self.truth = Truth(metrics=self.metrics, clock=lambda: self.now)
+        self.verifier = Verifier(metrics=self.metrics, clock=lambda: self.now)
 
     def play(self, node: ClusterNode, *, cpu: int, **status: Any) -> Verification:
         bound = pod(cpu=cpu)
-        self.truth.bound(bound, node)
-        verification = self.truth.compare(pod(cpu=cpu, **status))
+        self.verifier.bound(bound, node)
+        verification = self.verifier.compare(pod(cpu=cpu, **status))
         assert verification is not None
         return verification
 
@@ -90,9 +91,9 @@ def test_predictions_are_held_against_outcomes(
     watched = Watched()
     verification = watched.play(NODE.with_state(STRICT), cpu=cpu, **status)
     with caplog.at_level(logging.WARNING):
-        assert not list(watched.truth.judge())  # an explanation may still come
+        assert not list(watched.verifier.judge())  # an explanation may still come
         watched.now += 60.0
-        judged = [found.accuracy for _, found in watched.truth.judge()]
+        judged = [found.accuracy for _, found in watched.verifier.judge()]
     assert judged == ([] if hit else [Accuracy.MODEL])
     assert (verification.accuracy is Accuracy.RIGHT) is hit
     assert verification.expectation.predicted == predicted
@@ -110,7 +111,7 @@ def test_predictions_are_held_against_outcomes(
 
 def test_on_an_unknown_node_nothing_is_predicted_and_nothing_is_a_miss() -> None:
     watched = Watched()
-    verification = watched.play(NODE.with_unknown_state(NO_ZONES), cpu=4, phase="Running", **STARTED)
+    verification = watched.play(NODE.with_placement(NO_ZONES), cpu=4, phase="Running", **STARTED)
     assert (verification.expectation.predicted, verification.hit) == ("Unknown", None)
     assert verification.accuracy is Accuracy.UNKNOWN
     approximate = NODE.with_state(STRICT, approximate=True)
@@ -120,11 +121,11 @@ def test_on_an_unknown_node_nothing_is_predicted_and_nothing_is_a_miss() -> None
 def test_pods_that_numa_placement_does_not_concern_or_that_came_too_late_are_not_judged() -> None:
     watched = Watched()
     node = NODE.with_state(STRICT)
-    assert watched.truth.bound(pod(phase="Running", **STARTED), node) is None
-    assert watched.truth.compare(pod(phase="Running", **STARTED)) is None
-    watched.truth.bound(pod("gone"), node)
-    watched.truth.forget("uid-gone")
-    assert watched.truth.compare(pod("gone", phase="Running", **STARTED)) is None
+    assert watched.verifier.bound(pod(phase="Running", **STARTED), node) is None
+    assert watched.verifier.compare(pod(phase="Running", **STARTED)) is None
+    watched.verifier.bound(pod("gone"), node)
+    watched.verifier.forget("uid-gone")
+    assert watched.verifier.compare(pod("gone", phase="Running", **STARTED)) is None
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,50 @@
+"""``--once``: read the node, print its zones, say on stderr what could not be read."""
+
+import json
+from typing import TextIO
+
+from numazones.api.numazone import NUMAZone
+from numazones_exporter import table, zones
+from numazones_exporter.observation import Observation
+from numazones_exporter.options import Options, Output
+from numazones_exporter.sources.reading import Sources, observe
+
+
+async def print_zones(options: Options, *, out: TextIO, err: TextIO) -> int:
+    """Print the zones as ``options.output`` asks; the exit status is 1 where there are none to print."""
+    sources = Sources(options)
+    try:
+        observation = await observe(sources)
+    finally:
+        await sources.close()
+    snapshot = zones.snapshot_of(observation)
+    found = [] if snapshot is None else zones.build(snapshot)
+    err.writelines(f"numazones-exporter: {line}\n" for line in _error_lines(observation, found))
+    if not found:
+        return 1
+    out.write(render(found, options.output))
+    return 0
+
+
+def _error_lines(observation: Observation, found: list[NUMAZone]) -> list[str]:
+    """What went wrong, each thing once, and what the zones' conditions make of it."""
+    sources: dict[str, list[str]] = {}
+    for problem in zones.problems_of(observation):
+        sources.setdefault(problem.message, []).append(problem.source)
+    lines = [f"{', '.join(dict.fromkeys(names))}: {message}" for message, names in sources.items()]
+    status = found[0].status if found else None
+    conditions = status.conditions if status is not None else ()
+    verdicts = [f"{item.type}={item.status} ({item.reason})" for item in conditions if item.status != "True"]
+    return [*lines, f"conditions of the zones: {', '.join(verdicts)}"] if verdicts else lines
+
+
+def render(found: list[NUMAZone], output: Output) -> str:
+    """Write zones as a table, or as a Kubernetes List in JSON or YAML."""
+    if output == "table":
+        return table.render(found)
+    document = {"apiVersion": "v1", "kind": "List", "items": [zone.to_api() for zone in found]}
+    if output == "json":
+        return json.dumps(document, indent=2) + "\n"
+    import yaml  # noqa: PLC0415 - only this output needs it
+
+    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=110)

@@ -1,0 +1,269 @@
+"""Brings the API server's NUMAZones of this node to what was read, with as few writes as possible.
+
+Written is what differs from what the API server holds: its objects are listed at the start (so a
+restart writes nothing), after any failure, and every ``RESYNC_SECONDS`` in case somebody else changed
+or deleted one. Writes are server-side applies: labels, owner and spec through the object, everything else
+through its status. All zones of one reading carry one snapshot id, which the zones' builder derives from
+their content. Zones that disagree in it tell readers that a writing is under way, or was cut in the middle:
+so the zones of a node are written at the same time, and the next attempt completes what was cut.
+
+What the operator says of a silent exporter is left to it: it takes that back within seconds. What is still
+there after ``RESYNC_SECONDS`` of work was left by an operator that is gone, and is removed.
+
+The times at which conditions changed are kept here, not by the builder, which knows no time: a
+condition whose status stays keeps the time that the API server holds.
+"""
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from numazones import timestamp
+from numazones.api.meta import NODE_LABEL
+from numazones.api.numazone import NUMAZone
+from numazones.errors import NumazonesError
+from numazones_client import APIError, Client, NotFound, Resource
+from numazones_client.resources import NUMAZONES
+from numazones_exporter.metrics import Metrics
+
+FIELD_MANAGER = "numazones-exporter"
+RESYNC_SECONDS = 600.0
+_SILENCE = "silence"
+_MAX_CONCURRENT_WRITES = 16
+"""Zones that are written at the same time; each takes a connection."""
+
+_log = logging.getLogger(__name__)
+
+
+class MissingOwner(NumazonesError):
+    """The Node that zones must belong to is not known; the message names it and the cure."""
+
+
+class Publisher(Protocol):
+    """Keeps one kind of object current."""
+
+    async def publish(self, zones: Sequence[NUMAZone]) -> int:
+        """Write what differs; return the number of writes. Raises ``NumazonesError``."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _PublishedZone:
+    """What the API server holds of one zone, as far as this program writes it."""
+
+    identity: str
+    """Canonical JSON of our label, the owners and the spec."""
+    status: str
+    """Canonical JSON of the status without transition times, and without what the operator writes."""
+    since: Mapping[str, tuple[str, str]]
+    """Type of each condition → its status, and since when."""
+    silent: bool
+    """Whether the operator's mark of a silent exporter is on it."""
+
+
+class Writer:
+    """Applies and deletes objects under one field manager, and counts every attempt."""
+
+    def __init__(self, client: Client, metrics: Metrics) -> None:
+        self.client = client
+        self._metrics = metrics
+
+    async def apply(
+        self,
+        kind: str,
+        resource: Resource,
+        body: Mapping[str, Any],
+        *,
+        namespace: str = "",
+        subresource: str = "",
+        force: bool = True,
+    ) -> None:
+        """Apply the body, which the metric calls ``kind``; without ``force`` others keep their fields."""
+        try:
+            await self.client.apply(
+                resource,
+                body,
+                field_manager=FIELD_MANAGER,
+                namespace=namespace,
+                subresource=subresource,
+                force=force,
+            )
+        except APIError as error:
+            self._count(kind, error)
+            raise
+        self._count(kind, None)
+
+    async def remove(self, kind: str, resource: Resource, name: str, field: str) -> None:
+        """Take a field out of an object's status, whoever put it there."""
+        try:
+            await self.client.patch(resource, name, {"status": {field: None}}, subresource="status")
+        except APIError as error:
+            self._count(kind, error)
+            raise
+        self._count(kind, None)
+
+    async def delete(self, kind: str, resource: Resource, name: str) -> None:
+        """Delete an object; that it is gone already is as good."""
+        try:
+            await self.client.delete(resource, name)
+        except NotFound as error:
+            self._count(kind, error)
+        except APIError as error:
+            self._count(kind, error)
+            raise
+        else:
+            self._count(kind, None)
+
+    def _count(self, kind: str, error: APIError | None) -> None:
+        result = "ok" if error is None else str(error.code) if error.code else "unreachable"
+        self._metrics.api_writes.labels(kind, result).inc()
+
+
+class ZonePublisher:
+    """Publishes the zones of one node."""
+
+    def __init__(
+        self,
+        writer: Writer,
+        node_name: str,
+        *,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Nothing is asked of the API server yet. ``now`` stamps conditions, ``clock`` measures time."""
+        self._writer = writer
+        self._node_name = node_name
+        self._now = now
+        self._clock = clock
+        self._published: dict[str, _PublishedZone] | None = None
+        self._listed_at = 0.0
+        self._first_listed_at: float | None = None
+
+    async def publish(self, zones: Sequence[NUMAZone]) -> int:
+        """Write what differs, delete zones that vanished; return the number of writes.
+
+        Raises:
+            MissingOwner: a zone has no owner reference.
+            APIError: a request failed; what was written stays, the next call completes it.
+        """
+        if self._published is None or self._clock() - self._listed_at >= RESYNC_SECONDS:
+            self._published = await self._list()
+            self._listed_at = self._clock()
+            self._first_listed_at = (
+                self._listed_at if self._first_listed_at is None else self._first_listed_at
+            )
+        for zone in zones:
+            if not zone.metadata.owner_references:
+                raise MissingOwner(
+                    f"cannot publish {zone.metadata.name}: the API server did not tell the uid of Node "
+                    f"{self._node_name}; check --node-name against kubectl get nodes"
+                )
+        try:
+            return await self._apply_all(zones, self._published)
+        except BaseException:
+            # What the server made of the request is unknown, so it is asked before the next attempt.
+            self._published = None
+            raise
+
+    async def _list(self) -> dict[str, _PublishedZone]:
+        items = await self._writer.client.list(NUMAZONES, label_selector=f"{NODE_LABEL}={self._node_name}")
+        return {item["metadata"]["name"]: _published_zone(item) for item in items}
+
+    async def _apply_all(self, zones: Sequence[NUMAZone], published: dict[str, _PublishedZone]) -> int:
+        slots = asyncio.Semaphore(_MAX_CONCURRENT_WRITES)
+
+        async def apply_zone(zone: NUMAZone) -> int:
+            async with slots:
+                return await self._apply_zone(zone, published)
+
+        # All requests are let come to their end: what has arrived need not be written again.
+        results = await asyncio.gather(*map(apply_zone, zones), return_exceptions=True)
+        writes = 0
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+            writes += result
+        for name in sorted(published.keys() - {zone.metadata.name for zone in zones}):
+            await self._writer.delete("NUMAZone", NUMAZONES, name)
+            del published[name]
+            writes += 1
+        return writes
+
+    async def _apply_zone(self, zone: NUMAZone, published: dict[str, _PublishedZone]) -> int:
+        body = zone.to_api()
+        name = zone.metadata.name
+        status = body.pop("status", {})
+        before = published.get(name)
+        desired = _published_zone({**body, "status": status})
+        writes = 0
+        if before is None or before.identity != desired.identity:
+            await self._writer.apply("NUMAZone", NUMAZONES, body)
+            writes += 1
+        if before is None or before.status != desired.status:
+            since = self._stamp(status, before.since if before is not None else {})
+            head = {"apiVersion": body["apiVersion"], "kind": body["kind"], "metadata": {"name": name}}
+            await self._writer.apply("NUMAZone", NUMAZONES, {**head, "status": status}, subresource="status")
+            desired = replace(desired, since=since, silent=before is not None and before.silent)
+            writes += 1
+        elif before is not None:
+            desired = before
+        if before is not None and before.silent and self._is_settled():
+            await self._writer.remove("NUMAZone", NUMAZONES, name, _SILENCE)
+            desired = replace(desired, silent=False)
+            writes += 1
+        published[name] = desired
+        return writes
+
+    def _is_settled(self) -> bool:
+        """Whether an operator would have taken its mark back long since, so that there is none any more."""
+        return self._first_listed_at is not None and self._clock() - self._first_listed_at >= RESYNC_SECONDS
+
+    def _stamp(
+        self, status: Mapping[str, Any], since: Mapping[str, tuple[str, str]]
+    ) -> dict[str, tuple[str, str]]:
+        """Put transition times into the conditions; return them by type for the next time."""
+        now = timestamp.format(self._now())
+        stamped = {}
+        for condition in status.get("conditions", ()):
+            kind, value = condition["type"], condition["status"]
+            old_value, old_time = since.get(kind, ("", now))
+            condition["lastTransitionTime"] = old_time if old_value == value else now
+            stamped[kind] = (value, condition["lastTransitionTime"])
+        return stamped
+
+
+def canonical(value: Any) -> str:
+    """Write JSON so that equal values give equal texts."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+def _published_zone(body: Mapping[str, Any]) -> _PublishedZone:
+    metadata = body["metadata"]
+    status = dict(body.get("status") or {})
+    silence = status.pop(_SILENCE, None)
+    conditions = status.get("conditions") or []
+    if conditions:
+        status["conditions"] = [
+            {key: value for key, value in condition.items() if key != "lastTransitionTime"}
+            for condition in conditions
+        ]
+    return _PublishedZone(
+        identity=canonical(
+            [
+                (metadata.get("labels") or {}).get(NODE_LABEL),
+                metadata.get("ownerReferences") or [],
+                body.get("spec"),
+            ]
+        ),
+        status=canonical(status),
+        since={
+            condition["type"]: (condition["status"], condition.get("lastTransitionTime") or "")
+            for condition in conditions
+        },
+        silent=silence is not None,
+    )

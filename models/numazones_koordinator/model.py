@@ -1,0 +1,94 @@
+"""Koordinator as a placement model: how a node shows it, and where its parts are.
+
+The entry point names ``MODEL``; the rules are loaded when a node shows the model, since most clusters have
+kubelets alone.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from numazones.placement.models import BoundPod, NodeObjects, Object, ObjectKind, kubelet_verdict
+
+if TYPE_CHECKING:
+    from numazones_koordinator.follower import Follower
+    from numazones_koordinator.placement import KoordinatorPlacement
+
+NAME = "koordinator"
+DECIDER = "koord-scheduler"
+SOURCE = "Koordinator"
+SCHEDULER_SETTING = f"{NAME}.scheduler"
+DEVICE = ObjectKind(
+    "Device", "scheduling.koordinator.sh", "v1alpha1", "devices", namespaced=False, of_node=True
+)
+
+_PREFIXES = ("node.koordinator.sh/", "kubelet.koordinator.sh/")
+_WRITTEN_ON_PODS = "scheduling.koordinator.sh/"
+
+
+class Koordinator:
+    """koord-scheduler places pods on NUMA nodes, and writes on each what it gave it."""
+
+    name = NAME
+    decider = DECIDER
+    source = SOURCE
+    objects: Sequence[ObjectKind] = (DEVICE,)
+    settings: Mapping[str, str] = {
+        "scheduler": "spec.schedulerName of the pods that Koordinator's scheduler places; about others its "
+        "nodes' kubelets are asked"
+    }
+    node_annotations: Sequence[str] = (_PREFIXES[0],)
+    pod_annotations: Sequence[str] = (_WRITTEN_ON_PODS,)
+    pod_marks: Sequence[str] = ("koordinator.sh/",)
+    eviction_cost = "scheduling.koordinator.sh/eviction-cost"
+    places_every_pod = False
+    tells_namespaces_apart = False
+
+    def mark(self, node: Object, topology: Object | None) -> str | None:
+        """Return the first label of the Node, or annotation of its NodeResourceTopology, of Koordinator's."""
+        labels = _metadata(node).get("labels") or {}
+        notes = {} if topology is None else _metadata(topology).get("annotations") or {}
+        return next((str(key) for key in (*labels, *notes) if str(key).startswith(_PREFIXES)), None)
+
+    def read(self, objects: NodeObjects) -> "KoordinatorPlacement":
+        """Read a node from its objects and its pods.
+
+        Raises:
+            NumazonesError: the objects don't tell, or contradict each other.
+        """
+        from numazones_koordinator.placement import read  # noqa: PLC0415 - see the docstring above
+
+        return read(objects)
+
+    def follow(self, objects: NodeObjects) -> "Follower":
+        """Read a node that is asked again and again.
+
+        Raises:
+            NumazonesError: the objects don't tell, or contradict each other.
+        """
+        from numazones_koordinator.follower import Follower  # noqa: PLC0415 - see the docstring above
+
+        return Follower(objects)
+
+    def verdict(self, pod: BoundPod) -> str | None:
+        """Return what the kubelet did with a pod that the scheduler placed; None while that is unknown."""
+        return kubelet_verdict(pod)
+
+    def outcome(self, verdict: str, pod: BoundPod) -> str:
+        """Return the verdict, and what the scheduler wrote on the pod that it gave it."""
+        from numazones_koordinator.placement import written_outcome  # noqa: PLC0415 - see the docstring above
+
+        return written_outcome(verdict, pod.annotations)
+
+    def simulation(self) -> Any:
+        """Return its part of a simulated cluster: koordlet and koord-scheduler."""
+        from numazones_koordinator import simulation  # noqa: PLC0415 - see the docstring above
+
+        return simulation.SIMULATION
+
+
+MODEL = Koordinator()
+
+
+def _metadata(body: Object) -> Object:
+    found = body.get("metadata") or {}
+    return found if isinstance(found, Mapping) else {}

@@ -1,0 +1,12 @@
+"""Nodes on which NRI's topology-aware policy places containers."""
+
+from numazones import machines
+from numazones_simulator.kubelet.node_spec import NodeSpec, bystander
+from numazones_simulator.node_kinds import SUB_NUMA, of_model
+from numazones_topology_aware.model import NAME
+
+
+def topology_aware(name: str, address: str) -> NodeSpec:
+    """NRI's topology-aware policy places containers in the runtime."""
+    machine = machines.build(SUB_NUMA)
+    return of_model(NodeSpec(name, machine, bystander(), address=address), NAME, "topology-aware")

@@ -1,0 +1,332 @@
+"""The kubelet's placement: its admission and its node, behind the protocol of all models."""
+
+import re
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, Self
+
+from numazones import cpuset, fragmentation
+from numazones.cpuset import CPUSet
+from numazones.demand import Demand
+from numazones.fragmentation import Fragmentation, Shape
+from numazones.kubelet.admission import Admission, ContainerAllocation, admit, remove
+from numazones.kubelet.config import SCOPE_POD
+from numazones.kubelet.explanation import explain
+from numazones.kubelet.node import Node
+from numazones.kubelet.node_admission import NodeAdmission, admit_to_node
+from numazones.kubelet.node_info import PodInfo
+from numazones.placement import ADMITTED, Decision, Effect, Info, Placement, Shortfall
+from numazones.placement.occupancy import Holder, Occupancy, ZoneUse, in_order, memory_of
+from numazones.pod import Pod
+from numazones.resources import CPU, MEMORY
+
+KUBELET = "kubelet"
+DECIDER = "the kubelet"
+SOURCE = "Kubelet"
+
+_MAX_HOLDERS = 5
+_ENDS_WITH_ZONES = re.compile(r"NUMA nodes? [0-9][0-9, and]*$")
+
+
+@dataclass(frozen=True, slots=True)
+class KubeletPlacement:
+    """A node on which the kubelet alone decides."""
+
+    node: Node
+    approximate: bool = False
+
+    model: ClassVar[str] = KUBELET
+    decider: ClassVar[str] = DECIDER
+    filtered_by_scheduler: ClassVar[bool] = False
+
+    @property
+    def key(self) -> Hashable:
+        """Placements with equal keys decide alike on pods that are new to them."""
+        return (KUBELET, self.node.state_key, self.approximate)
+
+    @property
+    def movable(self) -> bool:
+        """Whether plans may move pods from and to the node: not where only amounts are known."""
+        return not self.approximate
+
+    @property
+    def kubelet(self) -> Node:
+        """What the kubelet decides from."""
+        return self.node
+
+    @property
+    def cpus_of_numa(self) -> Mapping[int, CPUSet]:
+        """NUMA id → CPUs."""
+        return self.node.machine.cpus_of_numa
+
+    @property
+    def largest_free_block(self) -> int:
+        """The most exclusive CPUs that one NUMA node could still give."""
+        return fragmentation.largest_free_block(self.node)
+
+    @property
+    def free_cpus(self) -> int:
+        """CPUs that could still be given exclusively."""
+        return sum(fragmentation.room(self.node).get(CPU, {}).values())
+
+    def for_scheduler(self, _name: str) -> Self:
+        """Return itself: a kubelet decides about all pods."""
+        return self
+
+    def admit(self, pod: Pod) -> "KubeletDecision":
+        """Decide on a pod that is new to the node.
+
+        Raises:
+            KubeletCrash, KubeletHang: the kubelet would not get to a verdict.
+        """
+        return KubeletDecision(admit(self.node, pod), self.approximate)
+
+    def after(self, _pod: Pod, decision: Decision) -> Placement:
+        """Return the placement with an admitted pod."""
+        return decision.placement
+
+    def admit_bound(self, pod: PodInfo, info: Info) -> "KubeletBoundDecision":
+        """Decide on a pod that is bound to the node, with all of the kubelet's checks.
+
+        Raises:
+            KubeletCrash, KubeletHang: the kubelet would not get to a verdict.
+        """
+        return KubeletBoundDecision(admit_to_node(info(self.node), pod), pod.pod.uid)
+
+    def remove(self, uid: str) -> "KubeletPlacement":
+        """Return the placement after a pod ended or was deleted."""
+        after = remove(self.node, uid)
+        return self if after is self.node else KubeletPlacement(after, self.approximate)
+
+    def fragmentation(self, shape: Shape) -> Fragmentation:
+        """Return how much of the free CPUs further pods of a shape would use, each on one NUMA node."""
+        return fragmentation.fragmentation(self.node, shape)
+
+    def occupancy(self, names: Mapping[str, str]) -> Occupancy:
+        """Return what each NUMA node has and who holds what."""
+        node, kubelet, config = self.node, self.node.kubelet, self.node.config
+        options = (*config.cpu_manager_policy_options, *config.topology_manager_policy_options)
+        settings = (
+            ("Topology Manager", f"{config.topology_manager_policy}, scope {config.topology_manager_scope}"),
+            ("CPU Manager", config.cpu_manager_policy),
+            ("Memory Manager", config.memory_manager_policy),
+            *((name, value) for name, value in options),
+        )
+        allocatable, assigned = kubelet.cpus.allocatable(), node.cpus.assigned()
+        zones = tuple(
+            ZoneUse(
+                numa,
+                ((assigned & cpus).bit_count(), (allocatable & cpus).bit_count()),
+                tuple(_memory_of_zone(node, numa)),
+                tuple(_devices_of_zone(node, numa)),
+            )
+            for numa, cpus in node.machine.cpus_of_numa.items()
+        )
+        return Occupancy(
+            node.machine.cpus,
+            zones,
+            in_order(_holder(node, uid, names.get(uid, f"uid {uid}")) for uid in node.pods),
+            reserved=kubelet.cpus.reserved if kubelet.cpus.static else 0,
+            exclusive=kubelet.cpus.static,
+            settings=settings,
+            total_memory=memory_of(node.machine),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class KubeletDecision:
+    """What the kubelet's resource managers decided."""
+
+    admission: Admission
+    approximate: bool = False
+
+    model: ClassVar[str] = KUBELET
+    source: ClassVar[str] = SOURCE
+
+    @property
+    def admitted(self) -> bool:
+        """Whether the pod would run."""
+        return self.admission.admitted
+
+    @property
+    def reason(self) -> str:
+        """Of a rejection, as in the pod's status; empty if admitted."""
+        return self.admission.reason
+
+    @property
+    def message(self) -> str:
+        """Of a rejection, as in the pod's status; empty if admitted."""
+        return self.admission.message
+
+    @property
+    def placement(self) -> KubeletPlacement:
+        """What the next pod is decided on."""
+        return KubeletPlacement(self.admission.node, self.approximate)
+
+    @property
+    def zones(self) -> tuple[int, ...]:
+        """NUMA nodes, ascending, that an admitted pod gets something of."""
+        return fragmentation.zones_of(self.admission.node, self.admission.pod.uid)
+
+    @property
+    def exclusive(self) -> CPUSet:
+        """CPUs that an admitted pod has for itself."""
+        return _exclusive(self.admission.node, self.admission.pod.uid)
+
+    @property
+    def effect(self) -> Effect:
+        """What an admitted pod does to the room that is left."""
+        before, after = fragmentation.room(self.admission.before), fragmentation.room(self.admission.node)
+        return Effect(fragmentation.packing(before, after), max(after.get(CPU, {}).values(), default=0))
+
+    @property
+    def closeness(self) -> float:
+        """Tell nodes that nearly fit from those that do not by far, cheaply; the explanation is exact."""
+        return _closeness(self.admission.pod, self.admission.before)
+
+    @property
+    def outcome(self) -> str:
+        """What would become of the pod: Admitted or the reason."""
+        return ADMITTED if self.admission.admitted else self.admission.reason
+
+    def shortfall(self, node: str) -> Shortfall:
+        """Say what is missing on the node of that name, and who holds it."""
+        found = explain(self.admission)
+        brief = "; ".join(map(str, found.shortages)) or found.shortfall
+        ends_with_zones = _ENDS_WITH_ZONES.search(found.shortfall)
+        sentence = f"{found.shortfall} of {node}" if ends_with_zones else f"{found.shortfall} ({node})"
+        return Shortfall(sentence, brief, found.holders[:_MAX_HOLDERS])
+
+    def explain(self) -> tuple[str, ...]:
+        """Explain the decision: hints, merges, what was missing."""
+        return tuple(explain(self.admission).lines())
+
+
+@dataclass(frozen=True, slots=True)
+class KubeletBoundDecision:
+    """What a kubelet says to a pod that is bound to its node."""
+
+    by_kubelet: NodeAdmission = field(repr=False)
+    uid: str
+
+    @property
+    def admitted(self) -> bool:
+        """Whether the pod runs."""
+        return self.by_kubelet.admitted
+
+    @property
+    def reason(self) -> str:
+        """Of a rejection, as in the pod's status; empty if admitted."""
+        return self.by_kubelet.reason
+
+    @property
+    def message(self) -> str:
+        """Of a rejection, as in the pod's status; empty if admitted."""
+        return self.by_kubelet.message
+
+    @property
+    def outcome(self) -> str:
+        """What becomes of the pod: Admitted or the reason."""
+        return ADMITTED if self.admitted else self.reason
+
+    @property
+    def holds_nothing(self) -> bool:
+        """Whether the kubelet rejects the pod, so that the node holds nothing for it."""
+        return not self.admitted
+
+    @property
+    def placement(self) -> KubeletPlacement:
+        """What the next pod is decided on."""
+        return KubeletPlacement(self.by_kubelet.state)
+
+    @property
+    def preempted(self) -> tuple[str, ...]:
+        """UIDs of the pods that make room for a critical one."""
+        return self.by_kubelet.preempted
+
+    @property
+    def exclusive(self) -> CPUSet:
+        """CPUs that an admitted pod has for itself."""
+        return _exclusive(self.by_kubelet.state, self.uid)
+
+    @property
+    def spans(self) -> bool:
+        """Whether an admitted pod has a container with something of several NUMA nodes."""
+        managers = self.by_kubelet.managers
+        if managers is None or not self.admitted:
+            return False
+        numas = managers.node.machine.cpus_of_numa
+        return any(_spans(share, numas) for share in managers.containers.values())
+
+    def explain(self) -> tuple[str, ...]:
+        """Explain what the resource managers decided, where the pod came so far."""
+        managers = self.by_kubelet.managers
+        return () if managers is None else tuple(explain(managers).lines())
+
+
+def _exclusive(node: Node, uid: str) -> CPUSet:
+    return cpuset.union(node.cpus.assignments.get(uid, {}).values())
+
+
+def _spans(share: ContainerAllocation, numas: Mapping[int, CPUSet]) -> bool:
+    """Whether a container's CPUs, memory and devices are on several NUMA nodes."""
+    mask = cpuset.of(numa for numa, members in numas.items() if members & share.cpus)
+    mask |= cpuset.union(block.affinity for block in share.memory)
+    for near in share.device_numas.values():
+        mask |= cpuset.of(numa for numa in near if numa >= 0)
+    return mask.bit_count() > 1
+
+
+def _closeness(pod: Pod, node: Node) -> float:
+    reading = node.kubelet.reading(pod)
+    whole: tuple[Demand, ...] = (reading.total,)
+    free = fragmentation.room(node)
+    shares = [1.0]
+    for demand in whole if node.config.topology_manager_scope == SCOPE_POD else reading.demands:
+        needs = {**dict(demand.limits), **dict(demand.memory or ()), CPU: demand.cpus}
+        shares.extend(
+            max(zones.values(), default=0) / needs[name]
+            for name, zones in free.items()
+            if needs.get(name, 0) > 0
+        )
+    return min(shares)
+
+
+# What is held
+
+
+def _memory_of_zone(node: Node, numa: int) -> Iterator[tuple[str, int, int]]:
+    manager = node.kubelet.memory
+    for kind, column in sorted(manager.allocatable.items(), key=lambda item: (item[0] != MEMORY, item[0])):
+        position = manager.numas.index(numa)
+        if column[position]:
+            yield kind, column[position] - node.memory.free[kind][position], column[position]
+
+
+def _devices_of_zone(node: Node, numa: int) -> Iterator[tuple[str, int, int]]:
+    for name, resource in node.kubelet.devices.resources.items():
+        here = resource.touching(1 << numa) & resource.healthy
+        if here:
+            yield name, (here & node.devices.allocated.get(name, 0)).bit_count(), here.bit_count()
+
+
+def _holder(node: Node, uid: str, name: str) -> Holder:
+    cpus = cpuset.union((*node.cpus.assignments.get(uid, {}).values(), node.cpus.pods.get(uid, 0)))
+    whole = node.memory.pods.get(uid)
+    parts = node.memory.assignments.get(uid, {}).values()
+    blocks = whole if whole is not None else [block for held in parts for block in held]
+    devices: dict[str, int] = {}
+    for held in node.devices.assignments.get(uid, {}).values():
+        for kind, mask in held.items():
+            devices[kind] = devices.get(kind, 0) | mask
+    resources = node.kubelet.devices.resources
+    return Holder(
+        name,
+        uid,
+        cpus,
+        tuple((block.type, block.size, tuple(cpuset.ids(block.affinity))) for block in blocks if block.size),
+        tuple(
+            (kind, resources[kind].ids(mask), tuple(sorted({*resources[kind].numas(mask)} - {-1})))
+            for kind, mask in devices.items()
+        ),
+    )

@@ -1,0 +1,305 @@
+"""Keeps the page's documents equal to the operator's state, about once a second while somebody looks.
+
+While nobody looks, nothing is worked out, nor kept. Only what changed is written anew: of nodes the objects
+themselves tell, since the mirror makes new ones for every change. Predicting and publishing come first: the
+work is cut into slices, each followed by a longer rest, so that much to show makes a round longer and
+nobody's wait. Advice, which is expensive, is worked out for one pod a round, in a thread, and holds as long
+as the node that it is about stays as it is.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from importlib.metadata import version
+
+from numazones import prediction
+from numazones.advice import advise_on
+from numazones.cluster import ClusterNode, ClusterPod
+from numazones.placement.kubelet import SOURCE
+from numazones.prediction import Prediction
+from numazones_operator.metrics.registry import Metrics
+from numazones_operator.mirror.cluster_state import Clock
+from numazones_operator.options import Options
+from numazones_operator.page.versioned_documents import VersionedDocuments
+from numazones_operator.pipeline import Pipeline
+from numazones_operator.rebalance.intent import Intent
+from numazones_operator.rebalance.objects import Recommendation
+from numazones_page.documents import (
+    Document,
+    Waiting,
+    accuracy_document,
+    cluster_document,
+    node_documents,
+    recommended_document,
+    waiting_documents,
+)
+
+_PERIOD = 1.0
+_SLICE = 0.002
+_REST = 0.008
+"""Seconds that the page does nothing after a slice; as many on a busy machine, where slices take longer."""
+_MAX_WAIT = 1.0
+"""Seconds that a slice waits for predictions, before it is the page's turn all the same."""
+_ENDED_PLANS = 10
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Advice:
+    """What would let an owner's pods in on one node, proven for one state of it."""
+
+    node: ClusterNode
+    sentences: tuple[tuple[str, str], ...]
+
+
+class PageUpdater:
+    """Keeps documents up to date for those who look at them."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        intent: Intent,
+        *,
+        options: Options,
+        metrics: Metrics,
+        identity: str,
+        clock: Clock = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self.documents = VersionedDocuments()
+        self.viewers = 0
+        self._pipeline = pipeline
+        self._intent = intent
+        self._shapes = options.target_shapes
+        self._metrics = metrics
+        self._identity = identity
+        self._clock = clock
+        self._sleep = sleep
+        self._has_viewers = asyncio.Event()
+        self._nodes: dict[str, tuple[ClusterNode, tuple[str, ...]]] = {}
+        """Name → the node as it is shown, and the key of its machine, if that is known."""
+        self._machines: set[str] = set()
+        """Keys of the machines that are shown."""
+        self._keys: dict[str, set[str]] = {}
+        """Kind of document → the keys of those that are shown."""
+        self._plans: dict[str, Document] = {}
+        """UID of a recommendation → its document as it was first shown, with the zones as they were then."""
+        self._advice: dict[str, _Advice] = {}
+        """UID of an owner, or of a pod without one → what is known to help."""
+        self._rounds = 0
+        self._slice_started = 0.0
+        self._notified_at = 0.0
+
+    @asynccontextmanager
+    async def viewer(self) -> AsyncIterator[None]:
+        """Count a viewer for as long as it looks."""
+        self.viewers += 1
+        self._has_viewers.set()
+        try:
+            yield
+        finally:
+            self.viewers -= 1
+            if not self.viewers:
+                self._has_viewers.clear()
+
+    async def run(self) -> None:
+        """Update until cancelled."""
+        while True:
+            if not self.viewers:
+                self._forget()
+                await self._has_viewers.wait()
+            try:
+                await self._update()
+            except Exception:  # noqa: BLE001 - whatever is wrong with a page, predicting goes on
+                _log.exception("the page could not be brought up to date")
+            self._notify()
+            await self._sleep(_PERIOD)
+
+    def _forget(self) -> None:
+        self.documents.clear()
+        self._nodes.clear()
+        self._machines.clear()
+        self._keys.clear()
+        self._advice.clear()
+
+    def _notify(self) -> None:
+        self._notified_at = self._clock()
+        self.documents.notify()
+
+    async def _update(self) -> None:
+        self._slice_started = self._clock()
+        self.documents.put(
+            cluster_document(
+                source=self._identity,
+                shapes=self._shapes,
+                version=version("numazones"),
+                note=self._note(),
+            )
+        )
+        await self._show_nodes()
+        await self._show_waiting()
+        await self._show_plans()
+        if self._intent.followed.is_set():
+            self.documents.put(accuracy_document(self._accuracy(), note="since this replica started"))
+        else:
+            self.documents.remove(["accuracy/"])
+
+    def _note(self) -> str:
+        if not self._pipeline.synced:
+            return "The operator is still reading the cluster."
+        if not self._intent.followed.is_set():
+            return "This replica stands by: plans and accuracy are known to the one that leads."
+        return ""
+
+    # Nodes
+
+    async def _show_nodes(self) -> None:
+        present: set[str] = set()
+        used: set[str] = set()
+        for node in self._pipeline.state.all_nodes():
+            present.add(node.name)
+            if self._nodes.get(node.name, (None,))[0] is not node:
+                self._show_node(node)
+            used.update(self._nodes[node.name][1])
+            await self._rest_when_due()
+        for name in self._nodes.keys() - present:
+            del self._nodes[name]
+            self.documents.remove([f"node/{name}"])
+        self.documents.remove(self._machines - used)
+        self._machines &= used
+
+    def _show_node(self, node: ClusterNode) -> None:
+        documents = node_documents(node, self._shapes)
+        machine = tuple(key for key in documents if key.startswith("machine/"))
+        # Its key is made of what it says.
+        self.documents.put({key: item for key, item in documents.items() if key not in self._machines})
+        self._nodes[node.name] = (node, machine)
+        self._machines.update(machine)
+
+    # Waiting pods
+
+    async def _show_waiting(self) -> None:
+        waiting = []
+        advice: dict[str, _Advice] = {}
+        unadvised: list[tuple[ClusterPod, ClusterNode]] = []
+        for pod in list(self._pipeline.state.pending.values()):
+            found = self._prediction(pod)
+            if found is None:
+                continue
+            known = self._advice.get(_owner(pod))
+            nearest = self._nearest(found)
+            if known is not None and nearest is not None and self._is_valid(known):
+                advice[_owner(pod)] = known
+            elif nearest is not None:
+                unadvised.append((pod, nearest))
+            waiting.append(
+                Waiting(pod, found, advice[_owner(pod)].sentences if _owner(pod) in advice else ())
+            )
+            await self._rest_when_due()
+        await self._show_kind("waiting", waiting_documents(waiting, plans=self._plans_of_pods()))
+        self._advice = advice
+        if unadvised:
+            self._rounds += 1
+            pod, node = unadvised[self._rounds % len(unadvised)]
+            advice_there = await asyncio.to_thread(advise_on, pod, node)
+            sentences = tuple((node.name, item.sentence) for item in advice_there)
+            self._advice[_owner(pod)] = _Advice(node, sentences)
+
+    def _prediction(self, pod: ClusterPod) -> Prediction | None:
+        if pod.admission is None:
+            return prediction.unreadable(pod)
+        return self._pipeline.forecasts.prediction_of(pod.uid)
+
+    def _nearest(self, found: Prediction) -> ClusterNode | None:
+        """The node whose kubelet comes nearest to taking a pod that fits nowhere."""
+        if found.verdict != prediction.INADMISSIBLE:
+            return None
+        kubelets = (reason for reason in found.reasons if reason.source == SOURCE)
+        first = next(kubelets, None)
+        return None if first is None else self._pipeline.state.node(first.node)
+
+    def _is_valid(self, known: _Advice) -> bool:
+        node = self._pipeline.state.node(known.node.name)
+        return node is not None and node.state is known.node.state
+
+    # Plans
+
+    async def _show_plans(self) -> None:
+        shown = _plans_to_show(self._intent.recommendations)
+        uids = {item.uid for item in shown}
+        self._plans = {uid: first for uid, first in self._plans.items() if uid in uids}
+        await self._show_kind("plan", map(self._plan, shown))
+
+    def _plan(self, item: Recommendation) -> tuple[str, Document]:
+        state = self._pipeline.state
+        first = self._plans.get(item.uid)
+        ((key, document),) = recommended_document(
+            item.name, item.spec, item.status, state.node, state.pods.get, first=first
+        ).items()
+        self._plans.setdefault(item.uid, document)
+        return key, document
+
+    def _plans_of_pods(self) -> dict[str, list[str]]:
+        """NAMESPACE/NAME of a waiting pod → the plans in force that place it."""
+        found: dict[str, list[str]] = {}
+        for item in self._intent.recommendations:
+            for placement in item.spec.placements if item.active else ():
+                name = placement.pod.full_name
+                found.setdefault(name, []).append(item.name)
+        return found
+
+    # Accuracy
+
+    def _accuracy(self) -> dict[str, int]:
+        """How right predictions were → pods, over all models."""
+        counts: dict[str, int] = {}
+        for family in self._metrics.accuracy.collect():
+            for sample in family.samples:
+                if sample.name.endswith("_total"):
+                    accuracy = sample.labels["accuracy"]
+                    counts[accuracy] = counts.get(accuracy, 0) + int(sample.value)
+        return counts
+
+    # One slice after the other
+
+    async def _show_kind(self, kind: str, documents: Iterable[tuple[str, Document]]) -> None:
+        """Show the documents of a kind, and no others of it any longer."""
+        listed = self._keys.setdefault(kind, set())
+        current = set()
+        for key, document in documents:
+            current.add(key)
+            listed.add(key)
+            self.documents.put({key: document})
+            await self._rest_when_due()
+        gone = listed - current
+        self.documents.remove(gone)
+        listed -= gone
+
+    async def _rest_when_due(self) -> None:
+        """Rest if this has gone on for a while, and let predictions go first, for a second at most."""
+        now = self._clock()
+        if now - self._slice_started < _SLICE:
+            return
+        if now - self._notified_at > _PERIOD:
+            self._notify()
+        await self._sleep(_REST)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_MAX_WAIT):
+                await self._pipeline.idle.wait()
+        self._slice_started = self._clock()
+
+
+def _plans_to_show(items: Iterable[Recommendation]) -> list[Recommendation]:
+    """Plans in force, and the latest that have ended."""
+    latest = sorted(items, key=lambda item: item.created, reverse=True)
+    ended = [item for item in latest if not item.active]
+    return [*(item for item in latest if item.active), *ended[:_ENDED_PLANS]]
+
+
+def _owner(pod: ClusterPod) -> str:
+    owner = pod.controller
+    return pod.uid if owner is None else owner.uid

@@ -1,0 +1,16 @@
+"""What several rooms of the operator's tests share."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+LOCAL = Path(__file__).resolve().parents[2] / ".cache" / "tools" / "bin" / "kubectl"
+
+
+@pytest.fixture
+def kubectl() -> str:
+    program = shutil.which("kubectl") or (str(LOCAL) if LOCAL.exists() else "")
+    if not program:
+        pytest.skip("kubectl is neither on PATH nor in .cache/tools/bin (scripts/test-tools .cache)")
+    return program

@@ -1,0 +1,81 @@
+"""When the page's documents are brought up to date, and how much of the event loop that takes."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from numazones_operator.options import Options
+from numazones_operator.page.updater import PageUpdater
+from numazones_operator.rebalance.intent import Intent
+from tests.operator.one_node_pipeline import OneNodePipeline
+from tests.operator.page.changes import changes
+
+
+class Updates:
+    """The documents of a pipeline that is fed by hand."""
+
+    def __init__(self) -> None:
+        self.setting = OneNodePipeline()
+        self.now = 0.0
+        self.look = 0.0
+        """Seconds that pass from one look at the clock to the next."""
+        self.slices: list[tuple[float, float]] = []
+        """Seconds of work, and of rest after it."""
+        self._rested = 0.0
+        self.updater = PageUpdater(
+            self.setting.pipeline,
+            Intent(self.setting.server, made_for_changed=lambda _uid: None),  # type: ignore[arg-type]
+            options=Options(),
+            metrics=self.setting.metrics,
+            identity="test",
+            clock=self._clock,
+            sleep=self._sleep,
+        )
+        self.documents = self.updater.documents
+
+    def _clock(self) -> float:
+        self.now += self.look
+        return self.now
+
+    async def _sleep(self, seconds: float) -> None:
+        self.slices.append((self.now - self._rested, seconds))
+        self._rested = self.now
+        await asyncio.sleep(0)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        async with self.updater.viewer():
+            task = asyncio.create_task(self.updater.run())
+            try:
+                yield
+            finally:
+                task.cancel()
+
+    async def round(self) -> None:
+        """Wait until a round has begun and ended."""
+        for _ in range(2):
+            await self.documents.wait_for_change(self.documents.version)
+
+
+async def test_the_updater_rests_longer_than_it_works() -> None:
+    updates = Updates()
+    updates.look = 0.0021
+    async with updates.running():
+        await updates.round()
+    assert len(updates.slices) > 3
+    assert all(rest > work for work, rest in updates.slices)
+
+
+async def test_the_document_of_a_machine_that_no_node_has_any_longer_is_removed() -> None:
+    updates = Updates()
+    state = updates.setting.state
+    async with updates.running():
+        await updates.round()
+        shown = changes(updates.documents)
+        machine = f"machine/{shown['node/node']['machine']}"
+        assert shown[machine]["sockets"]
+        seen = updates.documents.version
+        for node in list(state.nodes):
+            state.nodes.remove(node)
+        await updates.round()
+        assert changes(updates.documents, seen) == {"node/node": None, machine: None}
