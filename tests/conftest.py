@@ -5,6 +5,7 @@ import itertools
 import os
 import shutil
 import signal
+import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -24,6 +25,11 @@ settings.load_profile("numazones")
 # Asked for the current event loop, asyncio makes one on first use, which nobody closes; pytest-asyncio asks
 # before each test. Saying that there is none keeps the ResourceWarning, here an error, out of innocent tests.
 asyncio.set_event_loop(None)
+
+# Where Python may not keep what it has compiled, as in many images, every worker and every program that tests
+# start would compile all its modules again.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # Under nohup, or in a shell's background, these are ignored, and would be by the programs under test.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
