@@ -14,10 +14,12 @@ from numazones.dump import Dump
 from numazones.fragmentation import Shape, exclusive_cpus, room
 from numazones.kubelet.admission import admit
 from numazones.placement import Unknown
+from numazones.placement.occupancy import Occupancy
 from numazones.pod import Pod
 from numazones.prediction import predict
 from numazones.rebalance.dump import situation_of
 from numazones_koordinator.node import Node as KoordinatorNode
+from numazones_koordinator.placement import KoordinatorPlacement
 from numazones_page import html
 from numazones_page.documents import (
     Waiting,
@@ -26,9 +28,9 @@ from numazones_page.documents import (
     recommended_document,
     waiting_documents,
 )
-from numazones_page.occupancy import Occupancy, occupancy_of
 from numazones_topology_aware.admission import admit as admit_topology_aware
 from numazones_topology_aware.node import Node as TopologyAwareNode
+from numazones_topology_aware.node_placement import TopologyAwarePlacement
 from tests.kubectl.conftest import pod_body
 from tests.kubectl.guide_cluster import guide_cluster
 from tests.models.topology_aware.machines import configuration, guaranteed, hardware
@@ -43,7 +45,7 @@ def nodes_of(items: Iterable[dict[str, Any]]) -> dict[str, ClusterNode]:
 
 
 def occupied(node: ClusterNode) -> Occupancy:
-    found = occupancy_of(node)
+    found = node.occupancy
     assert found is not None
     return found
 
@@ -113,7 +115,7 @@ def test_a_node_without_exclusive_cpus_says_so() -> None:
 
 
 def test_an_unknown_node_tells_why_and_nothing_else() -> None:
-    node = ClusterNode("one").with_unknown_state(Unknown("Stale", "its exporter is silent"))
+    node = ClusterNode("one").with_placement(Unknown("Stale", "its exporter is silent"))
     assert node_documents(node, SHAPES) == {
         "node/one": {"ready": True, "cordoned": False, "unknown": "its exporter is silent"}
     }
@@ -138,7 +140,7 @@ def test_koordinators_books_are_read() -> None:
     body["metadata"]["annotations"] = {"scheduling.koordinator.sh/resource-status": json.dumps(given)}
     node = {"metadata": {"name": "k"}, "status": {"allocatable": {"cpu": "8", "memory": "16Gi"}}}
     state = KoordinatorNode.read(node, topology, pods=[body])
-    found = occupied(ClusterNode("k").with_policy_state(state, "koord-scheduler"))
+    found = occupied(ClusterNode("k").with_placement(KoordinatorPlacement(state)))
     assert [(item.name, cpuset.format(item.cpus)) for item in found.holders] == [("team/bound", "4-5")]
     assert [(zone.numa, zone.cpus, zone.memory) for zone in found.zones] == [
         (0, (0, 4), (("memory", 0, 8 << 30),)),
@@ -150,7 +152,7 @@ def test_the_topology_aware_policys_grants_are_read() -> None:
     given = admit_topology_aware(
         TopologyAwareNode.fresh(hardware(), configuration(prefer_isolated=False)), guaranteed("a", "1500m")
     )
-    found = occupied(ClusterNode("t").with_policy_state(given.node, "the NRI topology-aware policy"))
+    found = occupied(ClusterNode("t").with_placement(TopologyAwarePlacement(given.node)))
     assert [(item.name, cpuset.format(item.cpus)) for item in found.holders] == [("default/a", "4")]
     assert [zone.cpus for zone in found.zones] == [(0, 3), (1, 4), (0, 4), (0, 4)]
 
