@@ -42,7 +42,7 @@ def count_of_fit(node: ClusterNode, shape: Shape) -> int:
 @st.composite
 def placements(draw: st.DrawFn) -> Placement:
     """Nodes without pods: kubelets under all policies, and those of the other models."""
-    kubelet = st.builds(
+    kubelet: st.SearchStrategy[Placement] = st.builds(
         lambda policy, scope, cpus: KubeletPlacement(
             building.node(
                 topologyManagerPolicy=policy,
@@ -57,7 +57,7 @@ def placements(draw: st.DrawFn) -> Placement:
     )
     # Pods of shapes name no scheduler, so the default one's are Koordinator's here.
     scheduled = Scheduler(names=frozenset({"default-scheduler"}))
-    others = st.sampled_from(
+    others: st.SearchStrategy[Placement] = st.sampled_from(
         [
             *(
                 KoordinatorPlacement(koordinator.node(policy=policy, scheduler=scheduled))
@@ -71,7 +71,7 @@ def placements(draw: st.DrawFn) -> Placement:
             TopologyAwarePlacement(TopologyAwareNode.fresh(hardware(), configuration(prefer_isolated=False))),
         ]
     )
-    return draw(st.one_of(kubelet, others))
+    return draw(kubelet | others)
 
 
 @st.composite
