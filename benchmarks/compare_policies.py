@@ -18,7 +18,6 @@ from numazones.cluster import ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
 from numazones.fragmentation import Shape
 from numazones.machine import Machine
-from numazones.placement import DECIDERS, Model
 from numazones.quantity import format_milli
 from numazones.whatif import machine_type
 from numazones.whatif.experiment import Experiment, Variant, make_runs
@@ -27,10 +26,12 @@ from numazones.whatif.trial import UNSCHEDULABLE, Outcome
 from numazones.whatif.workload import Event, Group, Leaving, Recipe
 from numazones_koordinator.annotations import NODE_RESERVATION, QOS_CLASS
 from numazones_koordinator.node import Node as KoordinatorNode
+from numazones_koordinator.placement import KoordinatorPlacement
 from numazones_koordinator.simulation.koordlet import topology_of
 from numazones_topology_aware.config import DEFAULTS, Configuration
 from numazones_topology_aware.hardware import Hardware
 from numazones_topology_aware.node import Node as TopologyAwareNode
+from numazones_topology_aware.node_placement import TopologyAwarePlacement
 
 NODES, RUNS, CHURN = 2, 3, 60
 KUBELETS = (
@@ -80,16 +81,14 @@ def koordinator(machine: Machine, policy: str, node: ClusterNode) -> ClusterNode
             }
         },
     }
-    return node.with_policy_state(KoordinatorNode.read(body, topology), DECIDERS[Model.KOORDINATOR])
+    return node.with_placement(KoordinatorPlacement(KoordinatorNode.read(body, topology)))
 
 
 def topology_aware(machine: Machine, node: ClusterNode) -> ClusterNode:
     """The node with the NRI plugin, configured as it is installed."""
     reserved = {"cpu": f"cpuset:{cpuset.format(machine_type.first_core(machine))}"}
     config = Configuration.from_spec({**DEFAULTS, "reservedResources": reserved})
-    return node.with_policy_state(
-        TopologyAwareNode.fresh(Hardware.of(machine), config), DECIDERS[Model.TOPOLOGY_AWARE]
-    )
+    return node.with_placement(TopologyAwarePlacement(TopologyAwareNode.fresh(Hardware.of(machine), config)))
 
 
 def variants(machine: str) -> Iterator[tuple[str, Variant]]:

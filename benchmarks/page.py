@@ -23,6 +23,7 @@ from numazones.fragmentation import Shape
 from numazones.kubelet.admission import admit
 from numazones.kubelet.node import Node
 from numazones.pod import Pod
+from numazones.room import FittingPods
 from numazones_page import html
 from numazones_page.documents import cluster_document, node_documents
 from numazones_simulator import node_kinds
@@ -58,9 +59,10 @@ def page_of(count: int) -> tuple[str, float]:
     specs = node_kinds.mixed(count)
     nodes = [filled(spec.empty_node(), number) for number, spec in enumerate(specs[:FILLINGS])]
     started = time.perf_counter()
+    fitting = FittingPods()
     documents = cluster_document(source="benchmark", shapes=shapes)
     for number, spec in enumerate(specs):
-        for key, document in node_documents(nodes[number % FILLINGS], shapes).items():
+        for key, document in node_documents(nodes[number % FILLINGS], shapes, fitting).items():
             documents[f"node/{spec.name}" if key == "node/" else key] = document
     return html.report(documents, title="benchmark"), time.perf_counter() - started
 

@@ -22,6 +22,7 @@ from numazones.kubelet.node_info import NodeInfo, PodInfo
 from numazones.kubelet.rejection import CREATE_CONTAINER_ERROR, STATUS_PREFIX
 from numazones.placement import Placement, Unknown, models
 from numazones.placement.kubelet import KubeletPlacement
+from numazones.placement.occupancy import Occupancy
 from numazones.pod import Pod
 
 MIRROR = "kubernetes.io/config.mirror"
@@ -406,6 +407,12 @@ class ClusterNode:
     def movable(self) -> bool:
         """Whether plans may move pods from and to it."""
         return not isinstance(self.placement, Unknown) and self.placement.movable
+
+    @property
+    def occupancy(self) -> Occupancy | None:
+        """What each NUMA node has and who holds what; None where that is not known."""
+        placement = self.placement
+        return None if isinstance(placement, Unknown) else placement.occupancy(self.pod_names)
 
     def with_placement(self, placement: Placement | Unknown) -> "ClusterNode":
         """The node with another placement, or with none for a reason."""

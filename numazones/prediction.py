@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from heapq import nsmallest
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from numazones import cpuset, scheduling
 from numazones.cluster import UNDECIDED, ClusterNode, ClusterPod
@@ -274,11 +274,24 @@ def deciding(constraints: Constraints, node: ClusterNode) -> Placement | Unknown
     )
 
 
+class Placed(NamedTuple):
+    """A node with one pod more."""
+
+    node: ClusterNode
+    decision: Decision
+
+
 def beside(pod: ClusterPod, node: ClusterNode) -> ClusterNode | None:
     """Return the node with a pod that whoever decides there admits; None where it does not, or is not known.
 
     The scheduler is not asked.
     """
+    placed = place_beside(pod, node)
+    return None if placed is None else placed.node
+
+
+def place_beside(pod: ClusterPod, node: ClusterNode) -> Placed | None:
+    """Return the same as ``beside``, with the decision."""
     whole = node.known
     placement = deciding(pod.constraints, node)
     if whole is None or isinstance(placement, Unknown) or pod.admission is None:
@@ -289,7 +302,8 @@ def beside(pod: ClusterPod, node: ClusterNode) -> ClusterNode | None:
         return None
     if not decision.admitted:
         return None
-    return node.with_pod(pod.placed(node.name)).with_placement(whole.after(pod.admission, decision))
+    after = node.with_pod(pod.placed(node.name)).with_placement(whole.after(pod.admission, decision))
+    return Placed(after, decision)
 
 
 def _foreign(pod: PodInfo, node: ClusterNode) -> NodeVerdict | None:
@@ -533,7 +547,8 @@ def _told(one: NodeVerdict, group: _Group) -> tuple[str, str, tuple[tuple[str, s
     """Return what the nearest node lacks in one sentence, in a few words, and who holds it there."""
     node = group.node
     if one.rejection is not None:
-        return one.rejection.shortfall(node)
+        found = one.rejection.shortfall(node)
+        return found.sentence, found.brief, found.holders
     if one.standing is Standing.EXCLUDED and one.sentence:
         nearest = f", the nearest of {group.count} nodes" if group.count > 1 else ""
         return f"{one.sentence} on {node}{nearest}", one.sentence, ()

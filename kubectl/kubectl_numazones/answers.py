@@ -3,16 +3,14 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from numazones import advice, cpuset, placement, scheduling
+from numazones import advice, cpuset, scheduling
 from numazones.advice import Advice
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
-from numazones.kubelet.admission import Admission, admit
-from numazones.kubelet.explanation import explain
-from numazones.kubelet.node import Node
 from numazones.kubelet.shortfall import name_numas
 from numazones.kubelet.versions import NEWEST
-from numazones.placement import Model, Unknown
+from numazones.placement import Decision, Unknown, models
+from numazones.placement.kubelet import KUBELET
 from numazones.prediction import (
     ADMISSIBLE,
     INADMISSIBLE,
@@ -20,32 +18,32 @@ from numazones.prediction import (
     Forecast,
     Kind,
     NodeVerdict,
+    Placed,
     Prediction,
     Standing,
-    beside,
     deciding,
     newcomer,
+    place_beside,
     unreadable,
 )
 from numazones.quantity import format_rounded
-from numazones.rebalance import moves
+from numazones.resources import MEMORY
+from numazones.room import copy_of
 from numazones.wording import some_of
 
-_MOST_NODES_ADVISED = 3
-_MOST_NAMED = 3
+_MAX_NODES_ADVISED = 3
+_MAX_NAMED = 3
 
 
-def decide(pod: ClusterPod, node: ClusterNode) -> Admission | str:
-    """Return the kubelet's decision about a pod that would be new to the node, or why there is none."""
+def decide(pod: ClusterPod, node: ClusterNode) -> Decision | str:
+    """Return what is decided about a pod that would be new to the node, or why that is not known."""
     if pod.admission is None:
         return f"the pod cannot be read: {pod.problem}"
-    state = deciding(pod.constraints, node)
-    if isinstance(state, Unknown):
-        return f"unknown: {state.message}"
-    if not isinstance(state, Node):
-        return f"{placement.DECIDERS[placement.model_of(state)]} decides on this node, not the kubelet"
+    placement = deciding(pod.constraints, node)
+    if isinstance(placement, Unknown):
+        return f"unknown: {placement.message}"
     try:
-        return admit(state, newcomer(pod.admission))
+        return placement.admit(newcomer(pod.admission))
     except NumazonesError as error:
         return f"unknown: {error}"
 
@@ -75,10 +73,10 @@ def foresee(pod: ClusterPod, nodes: Mapping[str, ClusterNode]) -> Prediction:
     return prediction_of(pod, forecast_of(pod, nodes))
 
 
-def asked(forecast: Forecast | None, nodes: Mapping[str, ClusterNode]) -> Iterator[ClusterNode]:
-    """Yield the nodes whose kubelets have said yes or no."""
+def answering_nodes(forecast: Forecast | None, nodes: Mapping[str, ClusterNode]) -> Iterator[ClusterNode]:
+    """Yield the nodes that have said yes or no."""
     for name, said in ({} if forecast is None else forecast.verdicts).items():
-        if said.model is Model.KUBELET and said.standing in {Standing.ADMITS, Standing.REJECTS}:
+        if said.standing in {Standing.ADMITS, Standing.REJECTS}:
             yield nodes[name]
 
 
@@ -91,7 +89,7 @@ def reservation(nodes: Iterable[ClusterNode]) -> str:
     )
     if not found:
         return ""
-    named = some_of(found, most=_MOST_NAMED)
+    named = some_of(found, most=_MAX_NAMED)
     return f"newer kubelets are decided by the rules of 1.{NEWEST}, the newest known: {named}"
 
 
@@ -111,7 +109,7 @@ def advice_for(
     told: set[str] = set()
     advised = 0
     for name in order:
-        if advised == _MOST_NODES_ADVISED:
+        if advised == _MAX_NODES_ADVISED:
             break
         node = nodes[name]
         fresh = [item for item in _advice_on(pod, node) if item.sentence not in told]
@@ -160,29 +158,14 @@ def _line(said: NodeVerdict) -> tuple[str, str]:
     if said.standing is Standing.UNKNOWN:
         return UNKNOWN, said.obstacles[0][1]
     if said.standing is Standing.REJECTS:
-        sentence = said.sentence if said.rejection is None else explain(said.rejection).shortfall
-        return (
-            INADMISSIBLE,
-            f"{said.obstacles[0][0]}: {sentence}" if said.model is Model.KUBELET else sentence,
-        )
+        if said.rejection is None:
+            return INADMISSIBLE, f"{said.obstacles[0][0]}: {said.sentence}"
+        return INADMISSIBLE, said.rejection.shortfall("").line
     zones = name_numas(cpuset.of(said.zones)) if said.zones else ""
-    if said.model is None or said.model is Model.KUBELET:
+    if said.model is None or said.model == KUBELET:
         return ADMISSIBLE, f"on {zones}" if zones else "in the shared pool"
     where = f"on {zones}" if zones else "anywhere"
-    return ADMISSIBLE, f"{where}, by {placement.DECIDERS[said.model]}"
-
-
-def policy_lines(pod: ClusterPod, node: ClusterNode) -> tuple[str, ...]:
-    """All that another placement model says to a pod, line by line; nothing where the kubelet decides."""
-    state = deciding(pod.constraints, node)
-    if not isinstance(state, placement.PolicyNode):
-        return ()
-    if pod.admission is None:
-        return (f"the pod cannot be read: {pod.problem}",)
-    try:
-        return placement.explain(placement.admit(state, newcomer(pod.admission)))
-    except NumazonesError as error:
-        return (f"unknown: {error}",)
+    return ADMISSIBLE, f"{where}, by {models.model(said.model).decider}"
 
 
 def holders(node: ClusterNode) -> Iterator[tuple[str, str, str, str, str]]:
@@ -190,86 +173,44 @@ def holders(node: ClusterNode) -> Iterator[tuple[str, str, str, str, str]]:
 
     Devices that are near no NUMA node in particular come last, on ``any``.
     """
-    names = node.pod_names
-    if node.policy_state is not None:
-        for held in sorted(
-            placement.holdings(node.policy_state), key=lambda held: (held.numa, names.get(held.uid, ""))
-        ):
-            memory = format_rounded(held.memory) if held.memory else ""
-            yield str(held.numa), names.get(held.uid, held.uid), cpuset.format(held.cpus), memory, ""
-    if node.state is None:
-        return
-    for numa, cpus_of_numa in node.state.machine.cpus_of_numa.items():
-        for uid in sorted(node.state.pods, key=lambda uid: names.get(uid, uid)):
-            row = _share(node.state, uid, numa, cpus_of_numa)
-            if row is not None:
-                yield (str(numa), names.get(uid, f"uid {uid}"), *row)
-    for uid in sorted(node.state.pods, key=lambda uid: names.get(uid, uid)):
-        devices = _devices(node.state, uid, 0)
-        if devices:
-            yield "any", names.get(uid, f"uid {uid}"), "", "", devices
+    occupancy = node.occupancy
+    for share in () if occupancy is None else occupancy.shares():
+        yield (
+            "any" if share.numa is None else str(share.numa),
+            share.name,
+            cpuset.format(share.cpus),
+            ", ".join(_block(*block) for block in share.memory),
+            " ".join(f"{resource.rpartition('/')[2]}:{','.join(ids)}" for resource, ids in share.devices),
+        )
 
 
-def _share(state: Node, uid: str, numa: int, cpus_of_numa: int) -> tuple[str, str, str] | None:
-    """What a pod holds of one NUMA node; None for nothing."""
-    cpus = 0
-    for members in state.cpus.assignments.get(uid, {}).values():
-        cpus |= members & cpus_of_numa
-    memory = [
-        f"{format_rounded(block.size)}{'' if block.type == 'memory' else ' ' + block.type}"
-        f"{'' if block.affinity == 1 << numa else f' over NUMA nodes {cpuset.format(block.affinity)}'}"
-        for blocks in state.memory.assignments.get(uid, {}).values()
-        for block in blocks
-        if block.affinity >> numa & 1 and block.size
-    ]
-    devices = _devices(state, uid, 1 << numa)
-    if not cpus and not memory and not devices:
-        return None
-    return cpuset.format(cpus), ", ".join(memory), devices
-
-
-def _devices(state: Node, uid: str, mask: int) -> str:
-    """The devices near NUMA nodes that a pod holds; with none, those that are near none in particular."""
-    held = []
-    for kinds in state.devices.assignments.get(uid, {}).values():
-        for resource, members in kinds.items():
-            devices = state.kubelet.devices.resources[resource]
-            near = devices.ids(members & (devices.devices_near(mask) if mask else devices.without_topology))
-            if near:
-                held.append(f"{resource.rpartition('/')[2]}:{','.join(near)}")
-    return " ".join(held)
+def _block(kind: str, size: int, numas: tuple[int, ...]) -> str:
+    """A block of memory, with the NUMA nodes where it lies on several."""
+    name = "" if kind == MEMORY else f" {kind}"
+    over = f" over NUMA nodes {cpuset.format(cpuset.of(numas))}" if len(numas) > 1 else ""
+    return f"{format_rounded(size)}{name}{over}"
 
 
 def place(
     pod: ClusterPod, nodes: Mapping[str, ClusterNode], forecast: Forecast | None, *, most: int
-) -> list[tuple[ClusterNode, str]]:
+) -> list[Placed]:
     """Place copies of a pod one after the other, each where it costs the least room.
 
-    ``forecast`` is what the nodes said, and is kept up with the copies. Returns (the node with the copy, its
-    UID there) for each one that fits, at most ``most``.
+    ``forecast`` is what the nodes said, and is kept up with the copies. Returns at most ``most``.
     """
+    placed: list[Placed] = []
     if forecast is None:
-        return []
+        return placed
     now = dict(nodes)
-    placed: list[tuple[ClusterNode, str]] = []
     while len(placed) < most:
         best = forecast.prediction(candidates=1).candidates
         if not best:
             break
-        uid = f"copy-{len(placed)}"
-        copy = replace(pod, uid=uid, node="", admission=replace(forecast.kind.admission, uid=uid))
-        taken = _placed(now[best[0].node], copy)
+        copy = copy_of(replace(pod, admission=forecast.kind.admission), len(placed))
+        taken = place_beside(copy, now[best[0].node])
         if taken is None:
             break
-        now[taken.name] = taken
-        forecast.renew([taken])
-        placed.append((taken, uid))
+        now[taken.node.name] = taken.node
+        forecast.renew([taken.node])
+        placed.append(taken)
     return placed
-
-
-def _placed(node: ClusterNode, pod: ClusterPod) -> ClusterNode | None:
-    """The node with a pod that it admits, whoever decides there; None where it does not."""
-    if node.policy_state is None or pod.admission is None:
-        return moves.place(node, pod).node
-    # Other models tell pods apart by name as well.
-    return beside(replace(pod, admission=replace(pod.admission, name=pod.uid)), node)

@@ -22,6 +22,7 @@ from numazones.api.meta import NODE_LABEL
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.dump import Dump, nodes_of
 from numazones.errors import NumazonesError
+from numazones.placement.occupancy import Occupancy
 from numazones.wording import pluralize
 
 if TYPE_CHECKING:  # dumps need no client
@@ -211,6 +212,23 @@ class Seen:
                 for placed in (item.get("spec") or {}).get("placements") or ()
             )
         ]
+
+
+def occupancy_of(node: ClusterNode) -> Occupancy:
+    """Return who holds what of a node.
+
+    Raises:
+        NotThere: that is not known.
+    """
+    occupancy = node.occupancy
+    if occupancy is not None:
+        return occupancy
+    if node.unknown is not None:
+        raise NotThere(f"the state of node {node.name} is unknown: {node.unknown.message}")
+    raise NotThere(
+        f"nothing tells which CPUs node {node.name} has: its NodeResourceTopology has no CPU topology; "
+        "see whether the agent that publishes it runs there"
+    )
 
 
 def read(source: Source) -> Seen:

@@ -1,13 +1,13 @@
-"""A node drawn as its kubelet sees it, down to the thread, each CPU marked with who holds it."""
+"""A node drawn down to the thread, each CPU marked with who holds it."""
 
 import string
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from rich.text import Text
 
 from numazones import cpuset
-from numazones.cluster import ClusterNode
-from numazones.kubelet.node import Node
+from numazones.machine import CPU
+from numazones.placement.occupancy import Occupancy
 from numazones.quantity import format_rounded
 from numazones.resources import MEMORY
 
@@ -30,111 +30,75 @@ _LETTERS = string.ascii_uppercase + string.ascii_lowercase
 class Drawing:
     """One node's picture, line by line."""
 
-    def __init__(self, node: ClusterNode, state: Node, *, plain: bool) -> None:
-        self._node, self._state, self._plain = node, state, plain
-        names = node.pod_names
-        held: dict[str, int] = {}
-        for uid, containers in state.cpus.assignments.items():
-            for cpus in containers.values():
-                held[uid] = held.get(uid, 0) | cpus
-        order = sorted(held, key=lambda uid: (_lowest(held[uid]) if held[uid] else 0, uid))
-        self._letters = {uid: _LETTERS[index % len(_LETTERS)] for index, uid in enumerate(order)}
-        self._styles = {uid: _COLOURS[index % len(_COLOURS)] for index, uid in enumerate(order)}
-        self._names = {uid: names.get(uid, f"uid {uid}") for uid in order}
-        self._held = held
-        self._holder = {cpu: uid for uid in order for cpu in cpuset.ids(held[uid])}
+    def __init__(self, name: str, occupancy: Occupancy, *, plain: bool) -> None:
+        self._name, self._occupancy, self._plain = name, occupancy, plain
+        self._holders = [holder for holder in occupancy.holders if holder.cpus]
+        self._holder_of = {
+            cpu: number for number, holder in enumerate(self._holders) for cpu in cpuset.ids(holder.cpus)
+        }
+        self._zones = {zone.numa: zone for zone in occupancy.zones}
 
     def lines(self) -> Iterator[Text]:
         """Yield the picture: a heading, the sockets with their NUMA nodes, the legend."""
-        config = self._state.config
-        yield Text(
-            f"{self._node.name}: {config.topology_manager_policy}, scope {config.topology_manager_scope}, "
-            f"CPU manager {config.cpu_manager_policy}, memory manager {config.memory_manager_policy}",
-            style="bold",
-        )
-        machine = self._state.machine
-        for socket, cpus_of_socket in sorted(machine.cpus_of_socket.items()):
+        yield Text(f"{self._name}: {self._occupancy.summary}", style="bold")
+        cpus = self._occupancy.cpus
+        for socket in sorted({cpu.socket for cpu in cpus}):
             yield Text(f"{self._edge('┌')} socket {socket}", style="bold")
-            for numa, cpus in machine.cpus_of_numa.items():
-                if cpus & cpus_of_socket:
-                    yield from self._zone(numa, cpus & cpus_of_socket)
-        bare = [numa for numa, cpus in machine.cpus_of_numa.items() if not cpus]
+            for numa in self._zones:
+                here = [cpu for cpu in cpus if cpu.socket == socket and cpu.numa == numa]
+                if here:
+                    yield from self._zone(numa, here)
+        bare = sorted(self._zones.keys() - {cpu.numa for cpu in cpus})
         if bare:
             yield Text(f"{self._edge('┌')} no socket: memory alone", style="bold")
         for numa in bare:
-            yield from self._zone(numa, 0)
+            yield from self._zone(numa, [])
         yield from self._legend()
 
-    def _zone(self, numa: int, cpus: int) -> Iterator[Text]:
+    def _zone(self, numa: int, cpus: Iterable[CPU]) -> Iterator[Text]:
         bar = self._edge("│")
         yield Text(f"{bar}  NUMA node {numa}{self._memory(numa)}", style="bold")
-        for cache, cores in self._by_cache(cpus):
+        for cache, cores in _cores_by_cache(cpus):
             line = Text(f"{bar}    " + (f"L3 {cache}: " if cache is not None else ""))
             for position, core in enumerate(cores):
                 line.append(" " if position else "")
-                for cpu in cpuset.ids(core):
+                for cpu in core:
                     line.append(*self._mark(cpu))
             yield line
-        devices = self._devices(numa)
+        devices = "; ".join(
+            f"{use.resource} {use.healthy - use.held} of {use.total} free"
+            for use in self._zones[numa].devices
+        )
         if devices:
             yield Text(f"{bar}    {devices}")
 
-    def _by_cache(self, cpus: int) -> Iterator[tuple[int | None, list[int]]]:
-        """Group a NUMA node's cores by the L3 cache that the kubelet sees."""
-        groups: dict[int | None, list[int]] = {}
-        machine = self._state.machine
-        for core in machine.cpus_of_core.values():
-            if core & cpus:
-                uncore = machine.by_cpu[_lowest(core)].uncore
-                groups.setdefault(uncore, []).append(core)
-        for cache, cores in groups.items():
-            yield cache, sorted(cores, key=_lowest)
-
     def _mark(self, cpu: int) -> tuple[str, str]:
-        holder = self._holder.get(cpu)
-        manager = self._state.kubelet.cpus
+        holder = self._holder_of.get(cpu)
         if holder is not None:
-            return self._letters[holder], self._styles[holder]
-        if manager.static and manager.reserved >> cpu & 1:
+            return _LETTERS[holder % len(_LETTERS)], _COLOURS[holder % len(_COLOURS)]
+        if self._occupancy.reserved >> cpu & 1:
             return self._sign(_RESERVED), "dim"
-        return self._sign(_FREE if manager.static else _SHARED), "dim"
+        return self._sign(_FREE if self._occupancy.exclusive else _SHARED), "dim"
 
     def _memory(self, numa: int) -> str:
-        """Memory in use and in all, where the memory manager binds it."""
-        manager, memory = self._state.kubelet.memory, self._state.memory
-        parts = []
-        for kind in manager.allocatable:
-            position = manager.numas.index(numa)
-            whole, used = manager.allocatable[kind][position], memory.reserved[kind][position]
-            if whole or used:
-                name = "" if kind == MEMORY else f" {kind}"
-                parts.append(f"{format_rounded(used)} of {format_rounded(whole)}{name}")
+        """Memory in use and in all, where somebody binds it to zones."""
+        parts = [
+            f"{format_rounded(held)} of {format_rounded(whole)}{'' if kind == MEMORY else f' {kind}'}"
+            for kind, held, whole in self._zones[numa].memory
+        ]
         if not parts:
-            amount = self._state.machine.by_numa[numa].memory
+            amount = self._occupancy.total_memory.get(numa, 0)
             return f"  {format_rounded(amount)} (not managed)" if amount else "  no memory"
         return "  " + ", ".join(parts) + " in use"
 
-    def _devices(self, numa: int) -> str:
-        kubelet = self._state.kubelet.devices
-        idle = {
-            name: kubelet.available(self._state.devices, item) for name, item in kubelet.resources.items()
-        }
-        parts = []
-        for name, resource in kubelet.resources.items():
-            here = resource.devices_near(1 << numa)
-            if here:
-                free = (here & idle[name]).bit_count()
-                parts.append(f"{name} {free} of {here.bit_count()} free")
-        return "; ".join(parts)
-
     def _legend(self) -> Iterator[Text]:
         yield Text()
-        for uid, letter in self._letters.items():
+        for number, holder in enumerate(self._holders):
             line = Text()
-            line.append(letter, self._styles[uid])
-            line.append(f" {self._names[uid]}: {cpuset.format(self._held[uid])}")
+            line.append(_LETTERS[number % len(_LETTERS)], _COLOURS[number % len(_COLOURS)])
+            line.append(f" {holder.name}: {cpuset.format(holder.cpus)}")
             yield line
-        if self._state.kubelet.cpus.static:
+        if self._occupancy.exclusive:
             yield Text(
                 f"{self._sign(_RESERVED)} reserved   {self._sign(_FREE)} free (shared pool)", style="dim"
             )
@@ -148,6 +112,10 @@ class Drawing:
         return {"┌": "+", "│": "|"}[edge] if self._plain else edge
 
 
-def _lowest(cpus: int) -> int:
-    """The lowest CPU of a set; a socket's first for an empty one."""
-    return next(iter(cpuset.ids(cpus)), 0)
+def _cores_by_cache(cpus: Iterable[CPU]) -> Iterator[tuple[int | None, list[list[int]]]]:
+    """Group CPUs by the L3 cache that the kubelet sees, and there by their cores."""
+    groups: dict[int | None, dict[int, list[int]]] = {}
+    for cpu in sorted(cpus, key=lambda cpu: cpu.id):
+        groups.setdefault(cpu.uncore, {}).setdefault(cpu.core, []).append(cpu.id)
+    for cache, cores in groups.items():
+        yield cache, sorted(cores.values())

@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from numazones.api.meta import NODE_LABEL
+from numazones.placement import models
 from numazones_client import resources
 from numazones_client.resources import Resource
 
-_PLANS, _MADE, _MODELS = "plans may err", "no recommendations", "no Koordinator/NRI"
+_PLANS, _MADE, _MODELS = "plans may err", "no recommendations", "no other models"
 
 
 class Kind(NamedTuple):
@@ -37,8 +38,15 @@ KINDS = (
     Kind("PersistentVolumeClaim", resources.CLAIMS, without=_PLANS),
     Kind("RebalanceRecommendation", resources.REBALANCE_RECOMMENDATIONS, without=_MADE),
     Kind("NodeResourceTopology", resources.NODE_RESOURCE_TOPOLOGIES, foreign=True, without=_MODELS),
-    Kind("Device", resources.KOORDINATOR_DEVICES, foreign=True, without=_MODELS),
-    Kind("TopologyAwarePolicy", resources.TOPOLOGY_AWARE_POLICIES, foreign=True, without=_MODELS),
+    *(
+        Kind(
+            kind.kind,
+            Resource(kind.group, kind.version, kind.plural, kind.namespaced),
+            foreign=True,
+            without=_MODELS,
+        )
+        for kind in models.object_kinds()
+    ),
 )
 
 DOCTORS = (

@@ -8,7 +8,8 @@ from kubectl_numazones.cluster import Seen
 from numazones.advice import Advice
 from numazones.cluster import ClusterPod
 from numazones.kubelet.rejection import STATUS_PREFIX
-from numazones.placement import DECIDERS, Model
+from numazones.placement import models
+from numazones.placement.kubelet import KUBELET
 from numazones.prediction import ADMISSIBLE, Prediction
 
 _LOOP = (
@@ -41,8 +42,9 @@ def story(pods: list[ClusterPod], pod: ClusterPod, prediction: Prediction, seen:
     for recommendation in made:
         yield f"  - a plan was made: kubectl describe rebalancerecommendation {recommendation}"
     if not runs(pod) and prediction.verdict != ADMISSIBLE:
-        models = {reason.model for reason in prediction.reasons} - {None, Model.KUBELET}
-        deciders = sorted(DECIDERS[model] for model in models if model is not None)
+        named = {reason.model for reason in prediction.reasons if reason.model is not None}
+        others = named - {KUBELET}
+        deciders = sorted(models.model(name).decider for name in others)
         if deciders:
             yield ""
             yield f"What would help where {' or '.join(deciders)} decides is not worked out yet."

@@ -4,8 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from numazones.cluster import ClusterNode
-from numazones.fragmentation import room
-from numazones.resources import CPU, MEMORY
+from numazones.resources import MEMORY
 
 
 class Zone(NamedTuple):
@@ -15,7 +14,7 @@ class Zone(NamedTuple):
     numa: int
     policy: str
     cpus: tuple[int, int] | None
-    """(held exclusively, allocatable)"""
+    """(in use, allocatable): of CPUs that are given to pods exclusively, or in shares by somebody's books."""
     memory: tuple[int, int] | None
     devices: str
 
@@ -40,25 +39,30 @@ ORDERS: dict[str, Callable[[Zone], Any]] = {
 
 
 def zones_of(node: ClusterNode) -> Iterator[Zone]:
-    """Yield the zones of a node; none of one whose state is unknown."""
-    state = node.state
-    if state is None:
+    """Yield the zones of a node; none of one that nothing is known of."""
+    occupancy = node.occupancy
+    if occupancy is None:
         return
-    free, kubelet = room(state), state.kubelet
-    for position, numa in enumerate(state.machine.by_numa):
-        cpus = memory = None
-        if CPU in free:
-            allocatable = (kubelet.cpus.allocatable() & state.machine.cpus_of_numa[numa]).bit_count()
-            cpus = (allocatable - free[CPU][numa], allocatable)
-        if MEMORY in free:
-            whole = kubelet.memory.allocatable[MEMORY][position]
-            memory = (whole - free[MEMORY][numa], whole)
-        devices = " ".join(
-            f"{name.rpartition('/')[2]}:{left[numa]}/{(resource.devices_near(1 << numa)).bit_count()}"
-            for name, resource in kubelet.devices.resources.items()
-            if (left := free.get(name)) is not None and resource.devices_near(1 << numa)
+    for zone in occupancy.zones:
+        memory = next((amounts for kind, *amounts in zone.memory if kind == MEMORY), None)
+        yield Zone(
+            node.name,
+            zone.numa,
+            occupancy.policy,
+            (zone.cpus[1] - zone.free, zone.cpus[1]) if occupancy.exclusive else None,
+            None if memory is None else (memory[0], memory[1]),
+            " ".join(
+                f"{use.resource.rpartition('/')[2]}:{use.healthy - use.held}/{use.total}"
+                for use in zone.devices
+            ),
         )
-        yield Zone(node.name, numa, state.config.topology_manager_policy, cpus, memory, devices)
+
+
+def why_no_zones(node: ClusterNode) -> str:
+    """Say why a node has no zones in figures."""
+    if node.unknown is not None:
+        return f"unknown: {node.unknown.message}"
+    return "nothing tells which CPUs it has"
 
 
 def share(used: tuple[int, int] | None) -> float:

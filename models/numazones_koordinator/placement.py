@@ -140,6 +140,7 @@ class KoordinatorPlacement:
         if topology is None:
             return None
         zones = []
+        left = self._room().get(CPU, {})
         for numa, cpus in sorted(topology.numas.items()):
             total = whole(host.zone_of.get(numa, {}).get(MEMORY, 0))
             held = whole((self.node.allocated_amounts(numa) or {}).get(MEMORY, 0))
@@ -147,10 +148,14 @@ class KoordinatorPlacement:
                 ZoneUse(
                     numa,
                     ((self.node.used_cpus & cpus).bit_count(), (cpus & ~host.reserved).bit_count()),
+                    left.get(numa, 0) // _MILLI,
                     ((MEMORY, held, total),) if total else (),
                 )
             )
         return Occupancy(
+            NAME,
+            f"{DECIDER}, NUMA policy {host.topology_policy or 'none'}, "
+            f"CPU bind policy {host.bind_policy.value}",
             tuple(machine.CPU(cpu.id, cpu.core, cpu.socket, 0, cpu.numa) for cpu in topology.cpus),
             tuple(zones),
             in_order(self._holder(uid, names) for uid in self.node.books.pods),
@@ -244,7 +249,7 @@ class KoordinatorDecision:
     def shortfall(self, _node: str) -> Shortfall:
         """Say why the scheduler rejects the pod."""
         sentence = f"{DECIDER} says: {self.message or self.reason}"
-        return Shortfall(sentence, sentence)
+        return Shortfall(sentence, sentence, line=sentence)
 
     def explain(self) -> tuple[str, ...]:
         """Explain the decision: hints, merges, scores."""

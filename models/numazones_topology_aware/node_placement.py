@@ -122,6 +122,7 @@ class TopologyAwarePlacement:
                 held.name, held.uid, held.cpus | grant.exclusive, (*held.memory, *memory)
             )
         given = cpuset.union(holder.cpus for holder in holders.values())
+        free = self._free_by_numa()
         zones = []
         for numa, cpus in machine.cpus_of_numa.items():
             total = machine.by_numa[numa].memory
@@ -133,10 +134,13 @@ class TopologyAwarePlacement:
                 ZoneUse(
                     numa,
                     ((given & cpus).bit_count(), allocatable.bit_count()),
+                    free.get(numa, 0),
                     ((MEMORY, min(used, total), total),) if total else (),
                 )
             )
         return Occupancy(
+            NAME,
+            DECIDER,
             machine.cpus,
             tuple(zones),
             in_order(holders.values()),
@@ -144,6 +148,16 @@ class TopologyAwarePlacement:
             settings=(("Placement", "NRI topology-aware policy"),),
             total_memory=memory_of(machine),
         )
+
+    def _free_by_numa(self) -> dict[int, int]:
+        """NUMA id → whole CPUs that its smallest pools have left."""
+        left = self._room()[CPU]
+        found: dict[int, int] = {}
+        for pool in self.node.pools:
+            if pool.id in left:
+                numa = next((numa for numa, cpus in self.cpus_of_numa.items() if cpus & pool.cpus), 0)
+                found[numa] = found.get(numa, 0) + left[pool.id] // _MILLI
+        return found
 
     def _room(self) -> dict[str, dict[int, int]]:
         """Resource → smallest pool → what is left there: CPU in milli-CPUs, memory in bytes."""
@@ -215,7 +229,7 @@ class TopologyAwareDecision:
     def shortfall(self, _node: str) -> Shortfall:
         """Say why the policy rejects a container."""
         sentence = f"{DECIDER} says: {self.message or self.reason}"
-        return Shortfall(sentence, sentence)
+        return Shortfall(sentence, sentence, line=sentence)
 
     def explain(self) -> tuple[str, ...]:
         """Explain the decision: pools, ranks, grants."""

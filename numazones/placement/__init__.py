@@ -59,6 +59,8 @@ class Shortfall(NamedTuple):
     """In few words."""
     holders: tuple[tuple[str, str], ...] = ()
     """(UID as the kubelet knows it, amount) of the pods that hold what is missing, most first."""
+    line: str = ""
+    """For a table of nodes: the sentence without the node's name."""
 
 
 class Effect(NamedTuple):
@@ -125,7 +127,7 @@ class Decision(Protocol):
         """Say why the pod is rejected on the node of that name."""
 
     def explain(self) -> tuple[str, ...]:
-        """Explain the decision, one line per fact.
+        """Explain the decision, one line per fact, the verdict last.
 
         Raises:
             NumazonesError: as the decision itself.

@@ -15,8 +15,17 @@ from numazones.kubelet.explanation import explain
 from numazones.kubelet.node import Node
 from numazones.kubelet.node_admission import NodeAdmission, admit_to_node
 from numazones.kubelet.node_info import PodInfo
+from numazones.kubelet.shortfall import name_numas
 from numazones.placement import ADMITTED, Decision, Effect, Info, Placement, Shortfall
-from numazones.placement.occupancy import Holder, Occupancy, ZoneUse, in_order, memory_of
+from numazones.placement.occupancy import (
+    DeviceUse,
+    HeldDevices,
+    Holder,
+    Occupancy,
+    ZoneUse,
+    in_order,
+    memory_of,
+)
 from numazones.pod import Pod
 from numazones.resources import CPU, MEMORY
 
@@ -113,16 +122,21 @@ class KubeletPlacement:
             *((name, value) for name, value in options),
         )
         allocatable, assigned = kubelet.cpus.allocatable(), node.cpus.exclusive_cpus()
+        available = kubelet.cpus.available(node.cpus) if kubelet.cpus.static else 0
         zones = tuple(
             ZoneUse(
                 numa,
                 ((assigned & cpus).bit_count(), (allocatable & cpus).bit_count()),
+                (available & cpus).bit_count(),
                 tuple(_memory_of_zone(node, numa)),
                 tuple(_devices_of_zone(node, numa)),
             )
             for numa, cpus in node.machine.cpus_of_numa.items()
         )
         return Occupancy(
+            config.topology_manager_policy,
+            f"{config.topology_manager_policy}, scope {config.topology_manager_scope}, CPU manager "
+            f"{config.cpu_manager_policy}, memory manager {config.memory_manager_policy}",
             node.machine.cpus,
             zones,
             in_order(_holder(node, uid, names.get(uid, f"uid {uid}")) for uid in node.pods),
@@ -195,11 +209,16 @@ class KubeletDecision:
         brief = "; ".join(map(str, found.shortages)) or found.shortfall
         ends_with_zones = _ENDS_WITH_ZONES.search(found.shortfall)
         sentence = f"{found.shortfall} of {node}" if ends_with_zones else f"{found.shortfall} ({node})"
-        return Shortfall(sentence, brief, found.holders[:_MAX_HOLDERS])
+        line = f"{self.reason}: {found.shortfall}"
+        return Shortfall(sentence, brief, found.holders[:_MAX_HOLDERS], line)
 
     def explain(self) -> tuple[str, ...]:
-        """Explain the decision: hints, merges, what was missing."""
-        return tuple(explain(self.admission).lines())
+        """Explain the decision: hints, merges, what was missing, the verdict."""
+        if self.admitted:
+            verdict = f"admitted, on {name_numas(cpuset.of(self.zones))}" if self.zones else "admitted"
+        else:
+            verdict = f"{self.reason}: {self.message}"
+        return (*explain(self.admission).lines(), verdict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,11 +322,13 @@ def _memory_of_zone(node: Node, numa: int) -> Iterator[tuple[str, int, int]]:
             yield kind, column[position] - node.memory.free[kind][position], column[position]
 
 
-def _devices_of_zone(node: Node, numa: int) -> Iterator[tuple[str, int, int]]:
+def _devices_of_zone(node: Node, numa: int) -> Iterator[DeviceUse]:
     for name, resource in node.kubelet.devices.resources.items():
-        here = resource.devices_near(1 << numa) & resource.healthy
+        here = resource.devices_near(1 << numa)
+        healthy = here & resource.healthy
         if here:
-            yield name, (here & node.devices.allocated.get(name, 0)).bit_count(), here.bit_count()
+            held = healthy & node.devices.allocated.get(name, 0)
+            yield DeviceUse(name, held.bit_count(), healthy.bit_count(), here.bit_count())
 
 
 def _holder(node: Node, uid: str, name: str) -> Holder:
@@ -319,14 +340,17 @@ def _holder(node: Node, uid: str, name: str) -> Holder:
     for held in node.devices.assignments.get(uid, {}).values():
         for kind, mask in held.items():
             devices[kind] = devices.get(kind, 0) | mask
-    resources = node.kubelet.devices.resources
     return Holder(
         name,
         uid,
         cpus,
         tuple((block.type, block.size, tuple(cpuset.ids(block.affinity))) for block in blocks if block.size),
-        tuple(
-            (kind, resources[kind].ids(mask), tuple(sorted({*resources[kind].numas(mask)} - {-1})))
-            for kind, mask in devices.items()
-        ),
+        tuple(_held_devices(node, kind, mask) for kind, mask in devices.items()),
+    )
+
+
+def _held_devices(node: Node, name: str, mask: int) -> HeldDevices:
+    resource = node.kubelet.devices.resources[name]
+    return HeldDevices(
+        name, resource.ids(mask), tuple(resource.numa_masks[number] for number in cpuset.ids(mask))
     )

@@ -5,23 +5,76 @@ has given away, and the pods that hold something exclusively. Each model keeps b
 with these values what is in them.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
+from numazones import cpuset
 from numazones.cpuset import CPUSet
 from numazones.machine import CPU, Machine
 
 
+class DeviceUse(NamedTuple):
+    """One resource's devices near a zone; a device of several zones counts in each of them."""
+
+    resource: str
+    held: int
+    """Of the healthy ones."""
+    healthy: int
+    total: int
+
+
 @dataclass(frozen=True, slots=True)
 class ZoneUse:
-    """One zone's amounts, each as (held, allocatable)."""
+    """One zone's amounts."""
 
     numa: int
     cpus: tuple[int, int]
+    """(held exclusively, allocatable)."""
+    free: int
+    """Whole CPUs that could still be given to single pods. Where pods are given shares of a zone's CPUs, too,
+    these are fewer than nobody holds exclusively."""
     memory: tuple[tuple[str, int, int], ...] = ()
     """(memory or hugepages-<size>, held, allocatable) in bytes, where somebody keeps books of it."""
-    devices: tuple[tuple[str, int, int], ...] = ()
-    """(resource, held, healthy)."""
+    devices: tuple[DeviceUse, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HeldDevices:
+    """One resource's devices that a pod holds."""
+
+    resource: str
+    ids: tuple[str, ...]
+    near: tuple[CPUSet, ...]
+    """Per id, the mask of its NUMA nodes; empty where it is near none in particular."""
+
+    @property
+    def numas(self) -> tuple[int, ...]:
+        """All NUMA nodes that one of them is near, ascending."""
+        return tuple(cpuset.ids(cpuset.union(self.near)))
+
+    def near_numa(self, numa: int) -> tuple[str, ...]:
+        """Return the ids of those near a NUMA node."""
+        return tuple(one for one, mask in zip(self.ids, self.near, strict=True) if mask >> numa & 1)
+
+    @property
+    def near_none(self) -> tuple[str, ...]:
+        """The ids of those that are near no NUMA node in particular."""
+        return tuple(one for one, mask in zip(self.ids, self.near, strict=True) if not mask)
+
+
+class Share(NamedTuple):
+    """What a pod holds of one NUMA node."""
+
+    numa: int | None
+    """None: devices that are near none in particular."""
+    name: str
+    """The pod's, NAMESPACE/NAME."""
+    cpus: CPUSet
+    memory: tuple[tuple[str, int, tuple[int, ...]], ...]
+    """(memory or hugepages-<size>, bytes, NUMA nodes); what lies on several NUMA nodes is told for each."""
+    devices: tuple[tuple[str, tuple[str, ...]], ...]
+    """(resource, ids)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +88,17 @@ class Holder:
     cpus: CPUSet = 0
     memory: tuple[tuple[str, int, tuple[int, ...]], ...] = ()
     """(memory or hugepages-<size>, bytes, NUMA nodes)."""
-    devices: tuple[tuple[str, tuple[str, ...], tuple[int, ...]], ...] = ()
-    """(resource, ids, NUMA nodes)."""
+    devices: tuple[HeldDevices, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Occupancy:
     """A node as it is drawn."""
 
+    policy: str
+    """What decides about placement, in one word, as columns show it."""
+    summary: str
+    """The same in one line, as headings show it."""
     cpus: tuple[CPU, ...]
     zones: tuple[ZoneUse, ...]
     holders: tuple[Holder, ...]
@@ -55,6 +111,28 @@ class Occupancy:
     """What decides about placement, as (name, value)."""
     total_memory: Mapping[int, int] = field(default_factory=dict)
     """NUMA id → bytes that the hardware has, where that is known."""
+
+    def shares(self) -> Iterator[Share]:
+        """Yield who holds what, NUMA node by NUMA node, pods by name; devices near none come last."""
+        by_name = sorted(self.holders, key=lambda holder: holder.name)
+        for zone in self.zones:
+            here = cpuset.of(cpu.id for cpu in self.cpus if cpu.numa == zone.numa)
+            for holder in by_name:
+                share = Share(
+                    zone.numa,
+                    holder.name,
+                    holder.cpus & here,
+                    tuple(part for part in holder.memory if zone.numa in part[2]),
+                    tuple(
+                        (held.resource, ids) for held in holder.devices if (ids := held.near_numa(zone.numa))
+                    ),
+                )
+                if share.cpus or share.memory or share.devices:
+                    yield share
+        for holder in by_name:
+            anywhere = tuple((held.resource, ids) for held in holder.devices if (ids := held.near_none))
+            if anywhere:
+                yield Share(None, holder.name, 0, (), anywhere)
 
 
 def memory_of(machine: Machine) -> dict[int, int]:

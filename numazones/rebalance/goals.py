@@ -21,6 +21,7 @@ from numazones.kubelet.node import Node
 from numazones.pod import Pod
 from numazones.prediction import Kind
 from numazones.resources import CPU, is_memory
+from numazones.room import pod_of_shape
 
 Counts = tuple[int, ...]
 _MAX_COUNTED = 256
@@ -45,13 +46,7 @@ class Wanted:
     @classmethod
     def shape(cls, name: str, shape: Shape, *, count: int | None = None) -> "Wanted":
         """Return the kind of Guaranteed pods of one container that have a shape."""
-        amounts = {resource: str(amount) for resource, amount in shape.resources}
-        amounts.setdefault("memory", "1Mi")  # without memory the pod would not be Guaranteed
-        body = {
-            "metadata": {"namespace": "", "name": name, "uid": f"shape/{name}"},
-            "spec": {"containers": [{"name": name, "resources": {"requests": amounts, "limits": amounts}}]},
-        }
-        return cls(name, ClusterPod.from_api(body), count)
+        return cls(name, pod_of_shape(shape, name), count)
 
 
 class Goal(Protocol):

@@ -21,18 +21,19 @@ from numazones.api.rebalance import (
     RebalanceRecommendationStatus,
 )
 from numazones.cluster import ClusterNode, ClusterPod
-from numazones.fragmentation import Shape, fragmentation
+from numazones.fragmentation import Shape
 from numazones.machine import CPU
+from numazones.placement.occupancy import Holder, Occupancy
 from numazones.prediction import Prediction
 from numazones.quantity import format_bytes, format_milli
 from numazones.rebalance.moves import Plan
 from numazones.resources import is_memory
-from numazones_page.occupancy import Holder, Occupancy, occupancy_of
+from numazones.room import FittingPods
 
 Document = Mapping[str, Any]
 Documents = dict[str, Document]
 
-_MODELS = 64
+_MAX_MACHINES = 64
 """Machines of which the documents are kept."""
 
 
@@ -58,10 +59,13 @@ def cluster_document(
     return {"cluster/": document}
 
 
-def node_documents(node: ClusterNode, shapes: Sequence[Shape]) -> Documents:
-    """A node and its machine."""
+def node_documents(
+    node: ClusterNode, shapes: Sequence[Shape], fitting: FittingPods | None = None
+) -> Documents:
+    """A node and its machine; ``fitting`` remembers how many pods fit from node to node."""
+    fitting = fitting or FittingPods()
     document: dict[str, Any] = {"ready": node.ready, "cordoned": node.unschedulable}
-    occupancy = occupancy_of(node)
+    occupancy = node.occupancy
     if occupancy is None:
         unknown = node.unknown
         return {f"node/{node.name}": document | {"unknown": "" if unknown is None else unknown.message}}
@@ -77,12 +81,12 @@ def node_documents(node: ClusterNode, shapes: Sequence[Shape]) -> Documents:
                 "id": zone.numa,
                 "cpus": list(zone.cpus),
                 "memory": [list(item) for item in zone.memory],
-                "devices": [list(item) for item in zone.devices],
+                "devices": [[use.resource, use.held, use.healthy] for use in zone.devices if use.healthy],
             }
             for zone in occupancy.zones
         ],
         "pods": [_holder(holder) for holder in occupancy.holders],
-        "fit": [_fit(node, shape) for shape in shapes],
+        "fit": [_fit(fitting, node, shape) for shape in shapes],
     }
     return {f"machine/{key}": machine, f"node/{node.name}": document}
 
@@ -92,15 +96,13 @@ def _holder(holder: Holder) -> Document:
         "pod": holder.name,
         "cpus": cpuset.format(holder.cpus),
         "memory": [[kind, size, list(numas)] for kind, size, numas in holder.memory],
-        "devices": [[kind, list(ids), list(numas)] for kind, ids, numas in holder.devices],
+        "devices": [[held.resource, list(held.ids), list(held.numas)] for held in holder.devices],
     }
 
 
-def _fit(node: ClusterNode, shape: Shape) -> list[int] | None:
-    """[free CPUs, those that further pods of the shape would use, how many such pods fit]; None: unknown."""
-    if node.state is None:
-        return None
-    found = fragmentation(node.state, shape)
+def _fit(fitting: FittingPods, node: ClusterNode, shape: Shape) -> list[int]:
+    """[free CPUs, those that further pods of the shape would take, how many such pods fit]."""
+    found = fitting.count(node, shape)
     return [found.free, found.usable, found.fitting]
 
 
@@ -116,7 +118,7 @@ def _machine(occupancy: Occupancy) -> tuple[str, Document]:
 
 
 # A cluster has few models of machines, and each time a node changes its own is asked for.
-@lru_cache(maxsize=_MODELS)
+@lru_cache(maxsize=_MAX_MACHINES)
 def _machine_of(
     cpus: tuple[CPU, ...], numas: tuple[int, ...], memory: tuple[tuple[int, int], ...]
 ) -> tuple[str, Document]:
@@ -363,7 +365,7 @@ def _frame(document: Document, node: Callable[[str], ClusterNode | None]) -> lis
 
 
 def _zones(name: str, node: ClusterNode | None, numas: set[int]) -> Iterator[Document]:
-    occupancy = None if node is None else occupancy_of(node)
+    occupancy = None if node is None else node.occupancy
     if occupancy is None:
         return
     masks = {numa: cpuset.of(cpu.id for cpu in occupancy.cpus if cpu.numa == numa) for numa in numas}

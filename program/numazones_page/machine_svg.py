@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 from xml.sax.saxutils import escape
 
 from numazones import cpuset
+from numazones.placement.occupancy import Holder, Occupancy, ZoneUse
 from numazones.quantity import format_rounded
 from numazones.resources import MEMORY
 from numazones.wording import pluralize
 from numazones_page.documents import machine_document
-from numazones_page.occupancy import Holder, Occupancy, ZoneUse
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _COLOURS = ("f2b134", "7cc4f0", "62c79e", "efe15a", "9db1f5", "f39a76", "e3a6cb", "c3b9a8")
@@ -140,8 +140,9 @@ class _Picture:
             bottom = max(bottom, self._cache(cache, left, top, wide))
             left += wide + 8
         top = bottom + 8 if zone["caches"] else top
-        for resource, _, whole in use.devices if use else ():
-            top = self._devices(zone["id"], resource, whole, x + _PAD, top, inner)
+        for one in use.devices if use else ():
+            if one.healthy:
+                top = self._devices(zone["id"], one.resource, one.healthy, x + _PAD, top, inner)
         self._box(x, y, width, top + 4 - y, "box", at=at, radius=8)
         return top + 4
 
@@ -281,9 +282,9 @@ def _marks(occupancy: Occupancy) -> dict[int, _Mark]:
 
 def _device_marks(occupancy: Occupancy, numa: int, resource: str) -> Iterator[_Mark]:
     for index, holder in enumerate(occupancy.holders):
-        for kind, ids, numas in holder.devices:
-            if kind == resource and numa in numas:
-                for device in ids:
+        for held in holder.devices:
+            if held.resource == resource:
+                for device in held.near_numa(numa):
                     yield _mark(holder, index)._replace(says=f"{resource} {device}: {holder.name}")
 
 

@@ -282,10 +282,14 @@ def test_nodes_of_koordinator_answer_with_their_own_model(run: Run, tmp_path: Pa
     assert run("who", "worker-3", "-f", running).output.splitlines()[1].split() == [
         "0", "d/runs", "0-3", "2Gi",
     ]  # fmt: skip
-    assert "by its books, one NUMA node has 8 CPUs left at most" in run("top", "-f", running).output
-    drawn = run("tree", "worker-3", "-f", running)
-    assert isinstance(drawn.exception, NotThere)
-    assert "kubectl numazones who worker-3 lists what pods hold there" in str(drawn.exception)
+    top = json.loads(run("top", "-o", "json", "-f", running).output)
+    assert [(zone["numa"], zone["policy"], zone["cpu"]) for zone in top] == [
+        (0, "koordinator", {"assigned": 4, "allocatable": 8}),
+        (1, "koordinator", {"assigned": 0, "allocatable": 8}),
+    ]
+    drawn = run("tree", "worker-3", "--ascii", "-f", running).output
+    assert drawn.startswith("worker-3: koord-scheduler, NUMA policy none")
+    assert "A d/runs: 0-3" in drawn
 
 
 def test_a_shortage_that_the_scheduler_sees_comes_with_amounts(run: Run, tmp_path: Path) -> None:

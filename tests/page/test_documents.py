@@ -11,9 +11,11 @@ from numazones.cluster import ClusterNode, ClusterPod, Unknown
 from numazones.fragmentation import Shape, exclusive_cpus, room
 from numazones.kubelet.admission import admit
 from numazones.placement import Unknown
+from numazones.placement.occupancy import Occupancy
 from numazones.pod import Pod
 from numazones.prediction import predict
 from numazones_koordinator.node import Node as KoordinatorNode
+from numazones_koordinator.placement import KoordinatorPlacement
 from numazones_page import html
 from numazones_page.documents import (
     Waiting,
@@ -22,9 +24,10 @@ from numazones_page.documents import (
     recommended_document,
     waiting_documents,
 )
-from numazones_page.occupancy import Occupancy, occupancy_of
 from numazones_topology_aware.admission import admit as admit_topology_aware
 from numazones_topology_aware.node import Node as TopologyAwareNode
+from numazones_topology_aware.node_placement import TopologyAwarePlacement
+from tests.kubectl.conftest import pod_body
 from tests.kubectl.guide_cluster import guide_cluster
 from tests.kubectl.small_cluster import pod_body
 from tests.models.topology_aware.machines import configuration, guaranteed, hardware
@@ -35,7 +38,7 @@ SHAPES = (Shape.parse("cpu=4"), Shape.parse("cpu=16"))
 
 
 def occupied(node: ClusterNode) -> Occupancy:
-    found = occupancy_of(node)
+    found = node.occupancy
     assert found is not None
     return found
 
@@ -130,7 +133,7 @@ def test_koordinators_books_are_read() -> None:
     body["metadata"]["annotations"] = {"scheduling.koordinator.sh/resource-status": json.dumps(given)}
     node = {"metadata": {"name": "k"}, "status": {"allocatable": {"cpu": "8", "memory": "16Gi"}}}
     state = KoordinatorNode.read(node, topology, pods=[body])
-    found = occupied(ClusterNode("k").with_policy_state(state, "koord-scheduler"))
+    found = occupied(ClusterNode("k").with_placement(KoordinatorPlacement(state)))
     assert [(item.name, cpuset.format(item.cpus)) for item in found.holders] == [("team/bound", "4-5")]
     assert [(zone.numa, zone.cpus, zone.memory) for zone in found.zones] == [
         (0, (0, 4), (("memory", 0, 8 << 30),)),
@@ -142,7 +145,7 @@ def test_the_topology_aware_policys_grants_are_read() -> None:
     given = admit_topology_aware(
         TopologyAwareNode.fresh(hardware(), configuration(prefer_isolated=False)), guaranteed("a", "1500m")
     )
-    found = occupied(ClusterNode("t").with_policy_state(given.node, "the NRI topology-aware policy"))
+    found = occupied(ClusterNode("t").with_placement(TopologyAwarePlacement(given.node)))
     assert [(item.name, cpuset.format(item.cpus)) for item in found.holders] == [("default/a", "4")]
     assert [zone.cpus for zone in found.zones] == [(0, 3), (1, 4), (0, 4), (0, 4)]
 

@@ -11,8 +11,8 @@ from click.testing import CliRunner
 from kubectl_numazones.main import commands
 from numazones import cpuset
 from numazones.cluster import ClusterNode
+from numazones.placement.occupancy import Holder, Occupancy
 from numazones_page.machine_svg import machine_svg
-from numazones_page.occupancy import Holder, Occupancy, occupancy_of
 from tests.numazones.kubelet import building
 from tests.page.clusters import dump, nodes_of
 
@@ -32,7 +32,7 @@ def test_tree_draws_the_guides_node() -> None:
 @pytest.mark.parametrize("node", nodes_of(dump(5)).values(), ids=lambda node: node.name)
 def test_every_cpu_is_drawn_once_inside_the_picture(node: ClusterNode) -> None:
     assert node.state is not None
-    occupancy = occupancy_of(node)
+    occupancy = node.occupancy
     assert occupancy is not None
     root = ET.fromstring(machine_svg(node.name, occupancy))  # noqa: S314 - our own
     titles = [element.text or "" for element in root.iter(f"{SVG}title")]
@@ -69,7 +69,7 @@ def test_long_names_end_in_dots_and_are_whole_in_their_titles() -> None:
 
 def test_without_exclusive_cpus_all_are_shared() -> None:
     state = building.node(cpuManagerPolicy="none", topologyManagerPolicy="none", reservedSystemCPUs="")
-    occupancy = occupancy_of(ClusterNode("one").with_state(state))
+    occupancy = ClusterNode("one").with_state(state).occupancy
     assert occupancy is not None
     drawn = machine_svg("one", occupancy)
     assert drawn.count('class="shared"') == len(occupancy.cpus) + 1
@@ -77,6 +77,6 @@ def test_without_exclusive_cpus_all_are_shared() -> None:
 
 
 def empty() -> Occupancy:
-    occupancy = occupancy_of(ClusterNode("one").with_state(building.node()))
+    occupancy = ClusterNode("one").with_state(building.node()).occupancy
     assert occupancy is not None
     return occupancy

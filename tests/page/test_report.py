@@ -9,13 +9,20 @@ from click.testing import CliRunner
 from playwright.sync_api import Page, expect
 
 from kubectl_numazones.main import commands
+from numazones.cluster import ClusterNode
 from numazones.errors import NumazonesError
 from numazones.fragmentation import Shape
 from numazones_page import html
 from numazones_page.documents import cluster_document, node_documents
+from numazones_topology_aware.hardware import Hardware
+from numazones_topology_aware.node import Node as TopologyAwareNode
+from numazones_topology_aware.node_placement import TopologyAwarePlacement
 from tests.kubectl.guide_cluster import guide_cluster
-from tests.page.browser import Open, serious
-from tests.page.clusters import dump, nodes_of
+from tests.models.topology_aware.machines import configuration
+from tests.numazones.kubelet import building
+from tests.page.clusters import dump
+from tests.page.conftest import Open, serious
+from tests.page.test_documents import nodes_of
 
 HOSTILE = "<script>document.title='taken'</script></script><img src=x onerror=alert(1)>"
 
@@ -246,19 +253,19 @@ def test_one_node_is_shown_as_a_machine_at_once(tmp_path: Path, open_page: Open)
     expect(page.locator("a.node")).to_be_hidden()
 
 
-def test_nodes_of_other_models_are_left_out_of_fragmentation_and_counted(
-    tmp_path: Path, open_page: Open
-) -> None:
+def test_nodes_of_other_models_count_in_fragmentation(tmp_path: Path, open_page: Open) -> None:
     shapes = (Shape.parse("cpu=4"),)
     documents = cluster_document(source="two", shapes=shapes)
     for node in nodes_of(guide_cluster()).values():
         documents |= node_documents(node, shapes)
-    documents["node/other"] = {**documents["node/worker-1"], "fit": [None]}
+    hardware = Hardware.of(building.node().machine)
+    other = TopologyAwareNode.fresh(hardware, configuration(prefer_isolated=False))
+    roomy = ClusterNode("other", allocatable={"cpu": 12_000, "memory": 1 << 30}, pod_slots=9)
+    documents |= node_documents(roomy.with_placement(TopologyAwarePlacement(other)), shapes)
     file = tmp_path / "page.html"
     file.write_text(html.report(documents, title="two"))
     section = open_page(file.as_uri()).locator("#fragmentation")
-    expect(section).to_contain_text("Without 1 node on which others than the kubelet place pods.")
-    expect(section).to_contain_text("2 more fit; 38% of the 13 free CPUs")
+    expect(section).to_contain_text("5 more fit; 29% of the 28 free CPUs")
 
 
 def test_a_node_of_unknown_state_says_why(tmp_path: Path, open_page: Open) -> None:

@@ -8,12 +8,12 @@ from kubectl_numazones import answers, screen
 from kubectl_numazones.bad_dump import MALFORMED, BadDump
 from kubectl_numazones.cluster import Source, read, source_options
 from kubectl_numazones.files import documents
-from numazones import cpuset, placement
-from numazones.cluster import ClusterNode, ClusterPod
+from numazones import cpuset
+from numazones.cluster import ClusterPod
 from numazones.defaulting import created_spec
-from numazones.fragmentation import InvalidShape, Shape, zones_of
-from numazones.prediction import ADMISSIBLE, INADMISSIBLE, UNKNOWN
-from numazones.rebalance.goals import Wanted
+from numazones.fragmentation import InvalidShape, Shape
+from numazones.prediction import ADMISSIBLE, INADMISSIBLE, UNKNOWN, Placed
+from numazones.room import pod_of_shape
 from numazones.wording import pluralize
 
 _EPILOG = """
@@ -56,7 +56,7 @@ def command(source: Source, shape: str | None, manifest: Path | None, replicas: 
     nodes = read(source).situation.cluster.nodes
     forecast = answers.forecast_of(pod, nodes)
     first = answers.prediction_of(pod, forecast)
-    screen.warn(answers.reservation(answers.asked(forecast, nodes)))
+    screen.warn(answers.reservation(answers.answering_nodes(forecast, nodes)))
     placed = answers.place(pod, nodes, forecast, most=replicas)
     verdict = ADMISSIBLE
     if len(placed) < replicas:
@@ -70,7 +70,7 @@ def command(source: Source, shape: str | None, manifest: Path | None, replicas: 
                 "unknownNodes": first.stale,
                 "sentence": first.sentence,
                 "placements": [
-                    dict(zip(("node", "numa", "cpus"), _row(*item), strict=True)) for item in placed
+                    dict(zip(("node", "numa", "cpus"), _row(item), strict=True)) for item in placed
                 ],
             }
         )
@@ -78,29 +78,21 @@ def command(source: Source, shape: str | None, manifest: Path | None, replicas: 
     unknown = f"; {pluralize(first.stale, 'node')} could not be asked" if first.stale else ""
     click.echo(f"{len(placed)} of {replicas} fit{unknown}")
     if placed:
-        screen.print_table(("NODE", "NUMA", "CPUS"), (_row(*item) for item in placed))
+        screen.print_table(("NODE", "NUMA", "CPUS"), (_row(item) for item in placed))
     if not placed:
         click.echo(first.sentence)
     return answers.EXIT_CODES[verdict]
 
 
-def _row(node: ClusterNode, uid: str) -> tuple[str, str, str]:
+def _row(placed: Placed) -> tuple[str, str, str]:
     """Where a placed pod is: node, NUMA nodes, exclusive CPUs."""
-    cpus = 0
-    if node.policy_state is not None:
-        held = [one for one in placement.holdings(node.policy_state) if one.uid == uid]
-        cpus = cpuset.union(one.cpus for one in held)
-        return node.name, ",".join(str(one.numa) for one in held), cpuset.format(cpus)
-    if node.state is None:
-        return node.name, "", ""
-    for members in node.state.cpus.assignments.get(uid, {}).values():
-        cpus |= members
-    return node.name, ",".join(map(str, zones_of(node.state, uid))), cpuset.format(cpus)
+    decision = placed.decision
+    return placed.node.name, ",".join(map(str, decision.zones)), cpuset.format(decision.exclusive)
 
 
 def _of_shape(text: str) -> ClusterPod:
     try:
-        return Wanted.shape("shape", Shape.parse(text)).example
+        return pod_of_shape(Shape.parse(text))
     except InvalidShape as error:
         raise click.UsageError(str(error)) from error
 

@@ -25,6 +25,7 @@ from numazones.prediction import ADMISSIBLE, INADMISSIBLE, Forecast, Kind, relev
 from numazones.rebalance.custom_resources import policy_of, title
 from numazones.rebalance.goals import pending_goals
 from numazones.rebalance.whatif import situation_after, what_if
+from numazones.room import FittingPods
 from numazones.wording import first_of, pluralize
 from numazones_page import html
 from numazones_page.documents import (
@@ -115,8 +116,9 @@ def command(
         note=left_out,
     )
     nodes = seen.situation.cluster.nodes
+    fitting = FittingPods()
     for node in nodes.values():
-        documents |= node_documents(node, wanted)
+        documents |= node_documents(node, wanted, fitting)
     documents |= waiting_documents(waiting, ended=seen.ended, plans=_placed(made))
     documents |= made | tables
     page = html.report(documents, title=f"{name or _named(source)} · numazones")

@@ -7,11 +7,8 @@ from rich.text import Text
 
 from kubectl_numazones import screen
 from kubectl_numazones.cluster import Source, read_nodes, source_options
-from kubectl_numazones.zone_figures import ORDERS, Zone, share, zones_of
-from numazones import placement
-from numazones.placement import DECIDERS, model_of
+from kubectl_numazones.zone_figures import ORDERS, Zone, share, why_no_zones, zones_of
 from numazones.quantity import format_rounded
-from numazones.wording import pluralize
 
 _COLUMNS = ("NODE", "NUMA", "POLICY", "CPU", "", "FREE", "MEMORY", "", "MEM-FREE", "DEVICES")
 
@@ -40,15 +37,8 @@ def command(source: Source, sort_by: str, *, watch: bool, interval: float, outpu
         else:
             screen.print_table(_COLUMNS, map(_row, zones), right=("NUMA", "CPU", "FREE", "MEM-FREE"))
             for node in nodes:
-                if node.policy_state is not None:
-                    decider = DECIDERS[model_of(node.policy_state)]
-                    block = placement.largest_free_block(node.policy_state)
-                    click.echo(
-                        f"{node.name}: {decider} places pods there; by its books, one NUMA node has "
-                        f"{pluralize(block, 'CPU')} left at most"
-                    )
-                elif node.state is None:
-                    click.echo(f"{node.name}: unknown: {node.unknown.message if node.unknown else ''}")
+                if node.occupancy is None:
+                    click.echo(f"{node.name}: {why_no_zones(node)}")
         if not watch:
             return 0
         time.sleep(interval)

@@ -7,11 +7,7 @@ import click
 from kubectl_numazones import answers, screen
 from kubectl_numazones.cluster import Seen, Source, read, source_options
 from kubectl_numazones.stuck import cures, most_telling, runs, story
-from numazones import cpuset
 from numazones.cluster import ClusterNode, ClusterPod
-from numazones.fragmentation import zones_of
-from numazones.kubelet.explanation import explain
-from numazones.kubelet.shortfall import name_numas
 from numazones.prediction import ADMISSIBLE, Prediction
 
 _EPILOG = """
@@ -25,7 +21,7 @@ Examples:
 
 @click.command("why", epilog=_EPILOG)
 @click.argument("name", metavar="POD|deploy/NAME|rs/NAME")
-@click.option("--node", "node_name", help="Explain in full what this node's kubelet says.")
+@click.option("--node", "node_name", help="Explain in full what is decided on this node.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @source_options
 def command(source: Source, name: str, node_name: str | None, output: str) -> int:
@@ -44,7 +40,7 @@ def command(source: Source, name: str, node_name: str | None, output: str) -> in
     forecast = answers.forecast_of(pod, nodes)
     prediction = answers.prediction_of(pod, forecast)
     if not runs(pod):
-        screen.warn(answers.reservation(answers.asked(forecast, nodes)))
+        screen.warn(answers.reservation(answers.answering_nodes(forecast, nodes)))
     if output == "json":
         screen.print_json(_document(pods, pod, prediction, seen))
     else:
@@ -61,24 +57,14 @@ def _explain_on(pod: ClusterPod, node: ClusterNode) -> None:
     click.echo(f"{pod.full_name} on {node.name}")
     for obstacle in answers.scheduler_obstacles(pod, node):
         click.echo(f"  scheduler: {obstacle}")
-    said = answers.policy_lines(pod, node)
-    if said:
-        for line in said:
-            click.echo(f"  {line}")
-        return
     decision = answers.decide(pod, node)
     if isinstance(decision, str):
         click.echo(f"  {decision}")
         return
     screen.warn(answers.reservation([node]))
-    for line in explain(decision).lines():
+    for line in decision.explain():
         click.echo(f"  {line}")
-    if decision.admitted:
-        zones = zones_of(decision.node, decision.pod.uid)
-        click.echo(f"  admitted{f', on {name_numas(cpuset.of(zones))}' if zones else ''}")
-        return
-    click.echo(f"  {decision.reason}: {decision.message}")
-    rows = list(answers.holders(node))
+    rows = [] if decision.admitted else list(answers.holders(node))
     if rows:
         click.echo("\nWho holds what:")
         screen.print_table(("NUMA", "POD", "CPUS", "MEMORY", "DEVICES"), rows, right=("CPUS", "MEMORY"))

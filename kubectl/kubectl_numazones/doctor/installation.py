@@ -93,7 +93,7 @@ def exporters(evidence: Evidence) -> Iterator[Finding]:
         if node.name not in published:
             why, cure = _why_silent(node, pods)
             yield error(node.name, f"no zones are published: {why}", cure)
-        elif node.state is None and node.policy_state is None and node.unknown is not None:
+        elif node.unknown is not None:
             why, cure = _why_silent(node, pods)
             yield error(node.name, f"its zones cannot be used: {node.unknown.message}", cure)
 

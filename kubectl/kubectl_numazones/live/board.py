@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from kubectl_numazones import answers, stuck
 from kubectl_numazones.cluster import Seen
 from kubectl_numazones.files import Object
-from kubectl_numazones.zone_figures import Zone, zones_of
+from kubectl_numazones.zone_figures import Zone, why_no_zones, zones_of
 from numazones.api.rebalance import RebalancePolicySpec
 from numazones.cluster import ClusterPod
 from numazones.prediction import Kind, Prediction
@@ -77,9 +77,9 @@ def board_of(seen: Seen) -> Board:
     """Ask the library about a cluster."""
     nodes = seen.situation.cluster.nodes
     unknown = tuple(
-        (node.name, node.unknown.message)
+        (node.name, why_no_zones(node).removeprefix("unknown: "))
         for _, node in sorted(nodes.items())
-        if node.state is None and node.unknown is not None
+        if node.occupancy is None
     )
     zones = tuple(zone for node in nodes.values() for zone in zones_of(node))
     return Board(seen, zones, unknown, tuple(sorted(_stuck(seen), key=lambda item: (item.since, item.name))))

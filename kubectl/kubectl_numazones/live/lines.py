@@ -78,9 +78,10 @@ def unknown_line(node: str, why: str, *, roomy: bool) -> Line:
 
 def _node_details(name: str, board: Board) -> RenderableType:
     node = board.seen.situation.cluster.nodes[name]
-    if node.state is None:
+    occupancy = node.occupancy
+    if occupancy is None:
         return Text(f"The state of {name} is unknown.")
-    drawn = Text("\n").join(Drawing(node, node.state, plain=False).lines())
+    drawn = Text("\n").join(Drawing(name, occupancy, plain=False).lines())
     return Group(drawn, Text(), _table(("NUMA", "POD", "CPUS", "MEMORY", "DEVICES"), answers.holders(node)))
 
 

@@ -67,7 +67,7 @@ function totals() {
       found.cpus[0] += zone.cpus[0];
       found.cpus[1] += zone.cpus[1];
     }
-    (node.fit || []).forEach((fit, index) => fit && fit.forEach((value, part) => (found.fit[index][part] += value)));
+    (node.fit || []).forEach((fit, index) => fit.forEach((value, part) => (found.fit[index][part] += value)));
   }
   return found;
 }

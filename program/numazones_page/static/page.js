@@ -10,7 +10,7 @@ function overview() {
   parts.heat = heatmap();
   parts.single = el("div.single.view");
   parts.heat.append(parts.single);
-  parts.rest = el("section", { id: "fragmentation", "aria-labelledby": "fragmentation-title" }, el("h2", { id: "fragmentation-title" }, "Fragmentation"), el("p.left.quiet"), el("div.shapes"));
+  parts.rest = el("section", { id: "fragmentation", "aria-labelledby": "fragmentation-title" }, el("h2", { id: "fragmentation-title" }, "Fragmentation"), el("div.shapes"));
   parts.waiting = waitingSection();
   parts.plans = plansSection();
   parts.tables = el("div");
@@ -47,8 +47,6 @@ function accuracyCounts() {
 
 function drawFragmentation() {
   const sum = totals();
-  const left = [...all("node").values()].filter((node) => node.fit && node.fit.some((fit) => fit === null)).length;
-  parts.rest.querySelector(".left").textContent = left ? `Without ${counted(left, "node")} on which others than the kubelet place pods.` : "";
   parts.rest.querySelector(".shapes").replaceChildren(
     ...cluster().shapes.map((shape, index) => {
       const [free, usable, fitting] = sum.fit[index];
