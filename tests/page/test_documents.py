@@ -7,7 +7,7 @@ import pytest
 
 from numazones import cpuset
 from numazones.api.rebalance import RebalanceRecommendationSpec, RebalanceRecommendationStatus
-from numazones.cluster import ClusterNode, ClusterPod, Unknown
+from numazones.cluster import ClusterNode, ClusterPod
 from numazones.fragmentation import Shape, exclusive_cpus, room
 from numazones.kubelet.admission import admit
 from numazones.placement import Unknown
@@ -27,7 +27,6 @@ from numazones_page.documents import (
 from numazones_topology_aware.admission import admit as admit_topology_aware
 from numazones_topology_aware.node import Node as TopologyAwareNode
 from numazones_topology_aware.node_placement import TopologyAwarePlacement
-from tests.kubectl.conftest import pod_body
 from tests.kubectl.guide_cluster import guide_cluster
 from tests.kubectl.small_cluster import pod_body
 from tests.models.topology_aware.machines import configuration, guaranteed, hardware
