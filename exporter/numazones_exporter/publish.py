@@ -24,6 +24,7 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from numazones import timestamp
+from numazones.api.conditions import TRANSITION_TIME, Transitions, stamp, transitions
 from numazones.api.meta import NODE_LABEL
 from numazones.api.numazone import NUMAZone
 from numazones.errors import NumazonesError
@@ -60,8 +61,8 @@ class _Held:
     """Canonical JSON of our label, the owners and the spec."""
     status: str
     """Canonical JSON of the status without transition times, and without what the operator writes."""
-    since: Mapping[str, tuple[str, str]]
-    """Type of each condition → its status, and since when."""
+    since: Transitions
+    """Status of each condition, and since when."""
     silent: bool
     """Whether the operator's mark of a silent exporter is on it."""
 
@@ -203,7 +204,9 @@ class ZonePublisher:
             await self._writer.apply("NUMAZone", NUMAZONES, body)
             writes += 1
         if before is None or before.status != wanted.status:
-            since = self._stamp(status, before.since if before is not None else {})
+            conditions = status.get("conditions", ())
+            stamp(conditions, before.since if before is not None else {}, timestamp.format(self._now()))
+            since = transitions(conditions)
             head = {"apiVersion": body["apiVersion"], "kind": body["kind"], "metadata": {"name": name}}
             await self._writer.apply("NUMAZone", NUMAZONES, {**head, "status": status}, subresource="status")
             wanted = replace(wanted, since=since, silent=before is not None and before.silent)
@@ -221,19 +224,6 @@ class ZonePublisher:
         """Whether an operator would have taken its mark back long since, so that there is none any more."""
         return self._began is not None and self._clock() - self._began >= RESYNC_SECONDS
 
-    def _stamp(
-        self, status: Mapping[str, Any], since: Mapping[str, tuple[str, str]]
-    ) -> dict[str, tuple[str, str]]:
-        """Put transition times into the conditions; return them by type for the next time."""
-        now = timestamp.format(self._now())
-        stamped = {}
-        for condition in status.get("conditions", ()):
-            kind, value = condition["type"], condition["status"]
-            old_value, old_time = since.get(kind, ("", now))
-            condition["lastTransitionTime"] = old_time if old_value == value else now
-            stamped[kind] = (value, condition["lastTransitionTime"])
-        return stamped
-
 
 def canonical(value: Any) -> str:
     """Write JSON so that equal values give equal texts."""
@@ -247,7 +237,7 @@ def _held(body: Mapping[str, Any]) -> _Held:
     conditions = status.get("conditions") or []
     if conditions:
         status["conditions"] = [
-            {key: value for key, value in condition.items() if key != "lastTransitionTime"}
+            {key: value for key, value in condition.items() if key != TRANSITION_TIME}
             for condition in conditions
         ]
     return _Held(
@@ -259,9 +249,6 @@ def _held(body: Mapping[str, Any]) -> _Held:
             ]
         ),
         status=canonical(status),
-        since={
-            condition["type"]: (condition["status"], condition.get("lastTransitionTime") or "")
-            for condition in conditions
-        },
+        since=transitions(conditions),
         silent=silence is not None,
     )
