@@ -70,6 +70,10 @@ class Goal(Protocol):
         """Bound from above, by amounts alone, what one node contributes."""
 
     @property
+    def key(self) -> str:
+        """What tells this goal from the others of a policy."""
+
+    @property
     def aim(self) -> int | None:
         """The number at which the goal is reached; None: the more the better."""
 
@@ -91,6 +95,12 @@ class FitMore:
             if wanted.example.admission is None:
                 raise InvalidGoal(f"{wanted.name} cannot be read: {wanted.example.problem}")
         object.__setattr__(self, "_numbered", tuple(map(_numbered, self.wanted)))
+
+    @property
+    def key(self) -> str:
+        """By the name of its shape, or of the first of its pods."""
+        wanted = self.wanted[0]
+        return f"pods/{wanted.name}" if wanted.pods else f"shape/{wanted.name}"
 
     @property
     def aim(self) -> int | None:
@@ -138,6 +148,11 @@ class Vacate:
 
     node: str
     zone: int | None = None
+
+    @property
+    def key(self) -> str:
+        """By the node, and by the zone if it is about one."""
+        return f"free/{self.node}" + ("" if self.zone is None else f"/{self.zone}")
 
     @property
     def aim(self) -> int | None:

@@ -1,9 +1,9 @@
 """The running operator: what is started, in which order, and how it ends.
 
 Every replica mirrors the cluster and predicts (``pipeline``); the one that leads writes, releases gated pods,
-rebalances and runs kopf's handlers, for as long as it leads (``leadership``, ``leading``). Every task runs
-until it is cancelled; one that ends by itself is a bug that no retry mends, so it is logged, ``/healthz``
-fails, and the process stops.
+rebalances and runs kopf's handlers, for as long as it leads (``leadership``, ``kopf_operator``). Every
+task runs until it is cancelled; one that ends by itself is a bug that no retry mends, so it is logged,
+``/healthz`` fails, and the process stops.
 """
 
 import asyncio
@@ -47,10 +47,15 @@ from numazones_operator.page.server import LivePage
 from numazones_operator.pipeline import Pipeline
 from numazones_operator.placement.admission_gates import AdmissionGates
 from numazones_operator.predictions.admission_predictions import Published
-from numazones_operator.rebalance.controller import Rebalancing
+from numazones_operator.rebalance.executor import Executor
 from numazones_operator.rebalance.inputs import Inputs
 from numazones_operator.rebalance.intent import Intent
 from numazones_operator.rebalance.metrics import RebalanceFigures, RebalanceMetrics
+from numazones_operator.rebalance.proposer import Proposer
+from numazones_operator.rebalance.readiness import Readiness
+from numazones_operator.rebalance.rebalancing import Rebalancing
+from numazones_operator.rebalance.statuses import Statuses
+from numazones_operator.rebalance.steps import Steps
 from numazones_program import logs, probes
 from numazones_program.signals import ending_signals
 
@@ -109,6 +114,8 @@ class Operator:
         )
         self.intent = Intent(self._client, made_for_changed=self.pipeline.publisher.refresh)
         self.inputs = Inputs(self.intent)
+        self.readiness = Readiness(self._client, self.inputs, follows=options.rebalance)
+        self.steps = self._steps()
         self.rebalancing = self._rebalancing()
         self.gates = self._gates()
         self.unreadable = UnreadableObjects(self._client, identity=self.identity)
@@ -207,7 +214,7 @@ class Operator:
         yield "announcements", self.pipeline.announcements.run()
         yield "misses", self.pipeline.misses.run()
         yield "unreadable objects", self.unreadable.run()
-        yield "kopf", run_kopf(self._memo(), spawned=self._answer_signals)
+        yield "kopf", run_kopf(self._memo())
         yield "admission gates", self.gates.run()
         if self.options.rebalance:
             yield "rebalancing", self.rebalancing.run()
@@ -222,11 +229,12 @@ class Operator:
 
     def _memo(self) -> Memo:
         return Memo(
+            main_loop=asyncio.get_running_loop(),
             config=self.config,
             identity=self.identity,
             intent=self.intent,
+            readiness=self.readiness,
             gates=self.options.admission_gate,
-            rebalance=self.options.rebalance,
         )
 
     # Putting the parts together
@@ -246,18 +254,44 @@ class Operator:
             lead=self._lead,
         )
 
-    def _rebalancing(self) -> Rebalancing:
+    def _steps(self) -> Steps:
         options = self.options
-        return Rebalancing(
+        return Steps(
             self._client,
             self.pipeline.state,
+            self.inputs,
+            gates=options.admission_gate,
+            patience=timedelta(seconds=options.rebalance_patience),
+        )
+
+    def _rebalancing(self) -> Rebalancing:
+        state, metrics = self.pipeline.state, RebalanceMetrics(self.registry)
+        statuses = Statuses(self._client, self.intent, identity=self.identity, metrics=metrics)
+        proposer = Proposer(
+            self._client,
+            state,
             self.pipeline.forecasts,
             self.inputs,
-            identity=self.identity,
-            metrics=RebalanceMetrics(self.registry),
-            gates=options.admission_gate,
-            period=options.rebalance_period,
-            patience=timedelta(seconds=options.rebalance_patience),
+            self.steps,
+            statuses=statuses,
+            metrics=metrics,
+        )
+        executor = Executor(
+            state,
+            self.intent,
+            self.steps,
+            statuses,
+            metrics=metrics,
+            search_early=proposer.search_early,
+        )
+        return Rebalancing(
+            self.intent,
+            self.readiness,
+            proposer,
+            executor,
+            statuses=statuses,
+            metrics=metrics,
+            period=self.options.rebalance_period,
         )
 
     def _gates(self) -> AdmissionGates:
@@ -268,7 +302,7 @@ class Operator:
             self.intent.namespaces,
             self.pipeline.announcements,
             enabled=self.options.admission_gate,
-            may_go=self.rebalancing.execution.may_go,
+            may_go=self.steps.may_go,
             changed=self.pipeline.renewed,
             timeout=self.options.admission_gate_timeout,
             metrics=self.metrics,

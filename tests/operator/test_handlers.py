@@ -3,6 +3,9 @@
 import asyncio
 import getpass
 import json
+import sys
+import traceback
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +27,9 @@ from numazones_operator import handlers
 from numazones_operator.kopf_operator import run_kopf
 from numazones_operator.placement.admission_gates import OPT_IN
 from numazones_operator.process import Operator
+from numazones_operator.rebalance.inputs import Inputs
 from numazones_operator.rebalance.intent import Intent
+from numazones_operator.rebalance.readiness import Readiness
 from numazones_simulator import node_kinds
 from numazones_simulator.control_plane import install
 
@@ -79,10 +84,22 @@ async def told(loop: Loop, reason: str) -> list[str]:
     return [one["message"] for one in await loop.client.list(EVENTS) if one["reason"] == reason]
 
 
-def kopf_tasks() -> list[str]:
-    """kopf's tasks on this loop."""
-    names = [task.get_name() for task in asyncio.all_tasks()]
-    return [name for name in names if name.startswith(("watcher for", "resource observer", "poster of"))]
+def memo_for(loop: Loop) -> handlers.Memo:
+    """What handlers need, without an operator around them."""
+    intent = Intent(loop.client, made_for_changed=lambda _: None)
+    readiness = Readiness(loop.client, Inputs(intent))
+    main_loop, config = asyncio.get_running_loop(), ClusterConfig(server=loop.server.url)
+    return handlers.Memo(main_loop, config, "x", intent, readiness, gates=False)
+
+
+def kopf_threads() -> list[str]:
+    """The threads in which kopf runs, by the functions that they are in."""
+    return [
+        frame.f_code.co_name
+        for top in sys._current_frames().values()
+        for frame, _ in traceback.walk_stack(top)
+        if frame.f_code.co_name == "_run_loop"
+    ]
 
 
 async def test_a_user_without_a_name_is_no_obstacle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,10 +128,10 @@ async def test_handlers_run_on_the_replica_that_leads_for_as_long_as_it_leads(tm
         await eventually(operator.intent.followed.is_set, what="kopf has started")
         await loop.client.create(REBALANCE_POLICIES, policy("before"))
         await known(operator, "before")
-        assert kopf_tasks()
+        assert kopf_threads()
         await hand_over(loop, "another")
         await eventually(lambda: not operator.leadership.leading)
-        await eventually(lambda: not kopf_tasks())
+        await eventually(lambda: not kopf_threads())
         assert not operator.intent.followed.is_set()
         # The mirror has lost none of its tasks and connections: it goes on, ready to lead again.
         await loop.create_pod("meanwhile", cpu=2)
@@ -134,15 +151,14 @@ async def test_kopf_ended_at_any_moment_of_its_start_complains_of_nothing(
 ) -> None:
     """Its last task closes its connections: no other may want one then, whoever has begotten it."""
     async with closed_loop(tmp_path) as loop:
-        intent = Intent(loop.client, made_for_changed=lambda _: None)
-        memo = handlers.Memo(loop.client.config, "x", intent, gates=False, rebalance=True)
+        memo = memo_for(loop)
         for moment in range(30):
-            spawned = asyncio.Event()
-            running = asyncio.create_task(run_kopf(memo, spawned=spawned.set))
-            await spawned.wait()
+            running = asyncio.create_task(run_kopf(memo))
+            await memo.intent.followed.wait()
             await asyncio.sleep(moment / 1000)
             running.cancel()
             await asyncio.wait((running,))
+            assert kopf_threads() == []
             assert [one.getMessage() for one in caplog.records if one.levelname == "ERROR"] == []
 
 
@@ -284,12 +300,11 @@ async def test_a_namespace_that_opts_in_in_vain_is_told(tmp_path: Path) -> None:
 async def test_they_are_ordinary_handlers_that_kopf_run_serves(tmp_path: Path) -> None:
     """What kopf's users would do: ``kopf run -m numazones_operator.handlers``, with a memo of their own."""
     async with closed_loop(tmp_path) as loop:
-        config = ClusterConfig(server=loop.server.url)
-        intent = Intent(loop.client)
+        ours = replace(memo_for(loop), identity="runner", gates=True)
+        intent = ours.intent
 
         async def lend(memo: kopf.Memo, **_: Any) -> None:
-            memo |= {"config": config, "identity": "runner", "intent": intent, "gates": True}
-            memo |= {"rebalance": True, "told": set()}
+            memo |= {name: getattr(ours, name) for name in (*ours.__slots__, "on_main_loop")}
 
         registry = kopf.get_default_registry()
         kopf.on.startup(registry=registry, id="lend")(lend)

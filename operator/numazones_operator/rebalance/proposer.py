@@ -1,10 +1,6 @@
-"""The loop of rebalancing: look for plans when they are due, advance recommendations step by step.
+"""Proposes plans: looks for them when it is time, publishes them, and follows them until they are approved.
 
-One plan at most is being carried out. Every round starts from the objects as they are, takes at most one
-step per recommendation, and writes status on the version that was read, so that a round which started from
-an old view writes nothing.
-Only the leader runs it. Searching takes seconds of computing and is done in a thread; the cluster it works
-on is a value.
+Searching takes seconds of computing and is done in a thread; the cluster it works on is a value.
 """
 
 import asyncio
@@ -12,59 +8,46 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from numazones import duration, timestamp
-from numazones.api.rebalance import ENDED, MoveProgress
+from numazones.api.rebalance import Mode, PlanPhase
 from numazones.cluster import ClusterPod
-from numazones.errors import NumazonesError
 from numazones.rebalance.candidates import Situation, candidates
-from numazones.rebalance.custom_resources import policy_of, standing_goals, title
+from numazones.rebalance.custom_resources import standing_goals, title
 from numazones.rebalance.goals import Goal, pending
 from numazones.rebalance.moves import Plan
 from numazones.rebalance.planner import Outcome, plan
 from numazones.rebalance.policy import Policy
 from numazones.rebalance.whatif import unmovable_by_rule
 from numazones.wording import counted
-from numazones_client import APIError, Client, Conflict, NotFound
-from numazones_client.resources import EVENTS, REBALANCE_POLICIES, REBALANCE_RECOMMENDATIONS
+from numazones_client import Client, Conflict, NotFound
+from numazones_client.resources import REBALANCE_RECOMMENDATIONS
 from numazones_operator.mirror.cluster_state import ClusterState
-from numazones_operator.predictions.events import event
 from numazones_operator.predictions.live_forecasts import LiveForecasts
-from numazones_operator.rebalance.execution import Advance, Execution
 from numazones_operator.rebalance.inputs import Inputs
 from numazones_operator.rebalance.metrics import RebalanceMetrics
 from numazones_operator.rebalance.objects import (
-    APPROVE,
-    APPROVED,
-    AUTO,
-    EVICTED,
-    EXECUTING,
-    EXPIRED,
-    FAILED,
-    PROPOSED,
-    SUCCEEDED,
-    SUPERSEDED,
     PolicyObject,
     Recommendation,
-    condition,
-    read,
+    parse_time,
     recommendation_body,
-    was_evicted,
 )
-from numazones_operator.rebalance.rejected_pods import is_wish
+from numazones_operator.rebalance.rejected_pods import is_next_pod
+from numazones_operator.rebalance.statuses import Advance, Statuses
+from numazones_operator.rebalance.steps import Steps
 
-_JUDGEMENT = timedelta(seconds=10)
+_JUDGEMENT_INTERVAL = timedelta(seconds=10)
 """Proposals are judged no more often than this: on large clusters it takes a while."""
-_NEWS = timedelta(seconds=30)
+_STUCK_POD_INTERVAL = timedelta(seconds=30)
 """A pod that is newly stuck is searched for after this, however long a policy's interval is."""
-_KEPT = 20
+_MAX_FINISHED = 20
 """Finished recommendations that are kept per policy, for people and as the history of moves."""
-
-_LONGEST = 4096
+_MAX_MESSAGE = 4096
 """Of a policy's message."""
+_NEVER = datetime.min.replace(tzinfo=UTC)
 
 _log = logging.getLogger(__name__)
 
@@ -74,7 +57,7 @@ class _Search:
     """What is remembered about a policy between rounds; losing it costs one search."""
 
     last: datetime | None = None
-    wanted: bool = False
+    is_due_early: bool = False
     """Whether something has happened that makes a search before its time worthwhile."""
     edition: tuple[str, int] = ("", 0)
     """UID and generation of the policy that was searched for: another one is searched for at once."""
@@ -82,28 +65,8 @@ class _Search:
     """UIDs of the pods that were stuck then."""
 
 
-@dataclass
-class _Book:
-    """Which policies were searched for, and which proposals judged, when."""
-
-    searches: dict[str, _Search] = field(default_factory=dict)
-    judged: dict[str, datetime] = field(default_factory=dict)
-    wanted: tuple[datetime, dict[str, ClusterPod]] = (datetime.min.replace(tzinfo=UTC), {})
-    """When owners in a loop were last looked for, and what they wanted."""
-
-    def is_due(self, item: Recommendation, now: datetime, interval: timedelta) -> bool:
-        """Whether a proposal was last judged long enough ago; notes the time if so."""
-        if now - self.judged.get(item.name, datetime.min.replace(tzinfo=UTC)) < interval:
-            return False
-        self.judged[item.name] = now
-        return True
-
-    def of(self, policy: str) -> _Search:
-        return self.searches.setdefault(policy, _Search())
-
-
-class Rebalancing:
-    """Drives plans and recommendations."""
+class Proposer:
+    """Finds plans for policies, and decides what becomes of proposals."""
 
     def __init__(
         self,
@@ -111,154 +74,73 @@ class Rebalancing:
         state: ClusterState,
         forecasts: LiveForecasts,
         inputs: Inputs,
+        steps: Steps,
         *,
-        identity: str,
+        statuses: Statuses,
         metrics: RebalanceMetrics,
-        gates: bool,
-        period: float = 1.0,
-        patience: timedelta = timedelta(minutes=5),
-        wall: Callable[[], float] = time.time,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``period``: seconds between rounds; ``patience``: how long one move may take."""
         self._client = client
         self._state = state
         self._forecasts = forecasts
         self._inputs = inputs
         self._intent = inputs.intent
-        self._identity = identity
+        self._steps = steps
+        self._statuses = statuses
         self._metrics = metrics
-        self._period = period
-        self._wall = wall
         self._clock = clock
-        self._book = _Book()
-        self.execution = Execution(client, state, inputs, gates=gates, patience=patience)
+        self._searches: dict[str, _Search] = {}
+        self._judged: dict[str, datetime] = {}
+        """Name of a proposal → when it was judged last."""
+        self._next_pods: tuple[datetime, dict[str, ClusterPod]] = (_NEVER, {})
+        """When owners in a loop of rejections were looked for last, and their next pods."""
 
-    async def run(self) -> None:
-        """Rebalance until cancelled."""
-        while True:
-            await self._intent.followed.wait()
-            try:
-                await self.round()
-            except NumazonesError as error:  # the API server's errors among them
-                _log.warning("rebalancing pauses: %s", error)
-            self._intent.changed.clear()
-            try:
-                async with asyncio.timeout(self._period):
-                    await self._intent.changed.wait()
-            except TimeoutError:
-                continue
+    def search_early(self, policy: str) -> None:
+        """Let the next search for a policy not wait for its time."""
+        self._search_of(policy).is_due_early = True
 
-    async def round(self) -> None:
-        """Take every step that can be taken now."""
-        policies = {item.name: item for item in self._intent.policies}
-        usable: dict[str, Policy] = {}
-        problems: dict[str, str] = {}
-        for name, policy in policies.items():
-            self._metrics.expect(policy.spec.mode, name)
-            settings = await self._settings(policy)
-            if isinstance(settings, str):
-                problems[name] = settings
-            else:
-                usable[name] = settings
-        for item in sorted(self._intent.recommendations, key=lambda item: (item.created, item.name)):
-            name = item.spec.policy
-            if not item.active:
-                continue
-            if name in usable:
-                await self._advance(item, policies[name], usable[name])
-            else:
-                why = f"is invalid ({problems[name]})" if name in problems else "is gone or cannot be read"
-                await self._give_up(item, policies.get(name), f"policy {name} {why}")
-        for name, settings in usable.items():
-            if not policies[name].spec.schedule.suspend:
-                await self._search(policies[name], settings)
-
-    # Policies
-
-    async def _settings(self, policy: PolicyObject) -> Policy | str:
-        """The settings of a policy; if it makes no sense, the reason, which its status tells, too."""
-        try:
-            settings = policy_of(policy.spec, self._inputs.classes)
-            tuple(standing_goals(policy.spec.goals))
-            duration.parse(policy.spec.search_time)
-        except (NumazonesError, ValueError) as error:
-            await self._report(policy, "False", "InvalidPolicy", str(error))
-            return str(error)
-        effective = ", ".join(settings.protections.effective) or "none"
-        await self._report(policy, "True", "Valid", f"protections in force: {effective}")
-        return settings
-
-    async def _report(self, policy: PolicyObject, status: str, reason: str, message: str) -> None:
-        """Write the condition Ready where it differs."""
-        found = condition(
-            policy.status.get("conditions") or (),
-            "Ready",
-            status=status,
-            reason=reason,
-            message=message,
-            generation=policy.generation,
-            now=self._now(),
-        )
-        if found is None:
-            return
-        await self._write_policy(policy, {"observedGeneration": policy.generation, "conditions": [found]})
-
-    async def _write_policy(self, policy: PolicyObject, status: dict[str, Any]) -> None:
-        try:
-            body = await self._client.patch(
-                REBALANCE_POLICIES, policy.name, {"status": status}, subresource="status"
-            )
-        except (NotFound, Conflict):
-            return
-        self._intent.policies.put(PolicyObject.from_api(body))
+    def _search_of(self, policy: str) -> _Search:
+        return self._searches.setdefault(policy, _Search())
 
     # Searching
 
-    async def _search(self, policy: PolicyObject, settings: Policy) -> None:
-        book, now = self._book.of(policy.name), self._now()
-        edited = book.edition != policy.edition
-        wanted = self._wanted(policy, now)
-        stuck = self._stuck(policy) | wanted.keys()
-        pause = min(policy.interval, _NEWS) if stuck - book.stuck else policy.interval
-        if book.last is not None and not (book.wanted or edited) and now - book.last < pause:
+    async def search(self, policy: PolicyObject, settings: Policy) -> None:
+        """Look for a plan where it is time, and publish it or say why there is none."""
+        search, now = self._search_of(policy.name), self._statuses.now()
+        edited = search.edition != policy.edition
+        next_pods = self._next_pods_for(policy, now)
+        stuck = self._stuck(policy) | next_pods.keys()
+        pause = min(policy.interval, _STUCK_POD_INTERVAL) if stuck - search.stuck else policy.interval
+        early = search.is_due_early or edited
+        if search.last is not None and not early and now - search.last < pause:
             return
-        if self._is_busy() or not await self._is_current(policy) or self._is_busy():
+        if self._is_busy() or not await self._intent.is_current(policy) or self._is_busy():
             return
-        book.last, book.wanted, book.edition, book.stuck = now, False, policy.edition, stuck
+        search.last, search.is_due_early, search.edition, search.stuck = now, False, policy.edition, stuck
         await self._forget_old(policy)
-        wanted = self.execution.wanted(now) if wanted else {}  # a plan may just have ended the loop
-        situation = self._inputs.situation(self._state.cluster(), now, wanted=wanted)
+        if next_pods:  # a plan may just have ended the loop
+            next_pods = self._steps.next_pods(now)
+        situation = self._inputs.situation(self._state.cluster(), now, next_pods=next_pods)
         reasons = []
         for goal in _goals(policy, situation, stuck):
-            outcome = await self._look(goal, policy, settings, situation)
+            outcome = await self._outcome(goal, policy, settings, situation)
             if outcome.plan is not None:
                 await self._propose(outcome, goal, policy)
                 return
             reasons.append(f"{title(goal)}: {outcome.reason}")
         counts = await asyncio.to_thread(_counts, situation, settings)
         nothing = "; ".join(reasons) or "no goal of the policy needs a plan now"
-        found = {"lastSearch": timestamp.format(now), "recommendation": None, "message": nothing[:_LONGEST]}
-        await self._write_policy(policy, {**found, **counts})
+        found = {
+            "lastSearch": timestamp.format(now),
+            "recommendation": None,
+            "message": nothing[:_MAX_MESSAGE],
+        }
+        await self._statuses.write_policy(policy, {**found, **counts})
 
     def _is_busy(self) -> bool:
         """Whether a plan is being carried out, which changes the cluster that another would be made for."""
-        return any(item.status.phase in {APPROVED, EXECUTING} for item in self._intent.recommendations)
-
-    async def _is_current(self, policy: PolicyObject, item: Recommendation | None = None) -> bool:
-        """Whether the API server still has the policy, and the recommendation, as they were looked at.
-
-        Asked before anything is done on their strength: a watch may be behind, and after a 410 kopf's never
-        tells of what was deleted meanwhile.
-        """
-        await self._intent.confirm()
-        known = self._intent.policies.get(policy.name)
-        if known is None or known.edition != policy.edition:
-            return False
-        if item is None:
-            return True
-        found = self._intent.recommendations.get(item.name)
-        return found is not None and (found.uid, found.version) == (item.uid, item.version)
+        busy = {PlanPhase.APPROVED, PlanPhase.EXECUTING}
+        return any(item.status.phase in busy for item in self._intent.recommendations)
 
     def _stuck(self, policy: PolicyObject) -> frozenset[str]:
         """UIDs of the waiting pods that no node would admit, if the policy is about them."""
@@ -267,16 +149,16 @@ class Rebalancing:
         forecasts = ((uid, self._forecasts.forecast_of(uid)) for uid in self._state.pending)
         return frozenset(uid for uid, found in forecasts if found is not None and not found.admitting)
 
-    def _wanted(self, policy: PolicyObject, now: datetime) -> dict[str, ClusterPod]:
-        """What owners want whose pods are rejected in a loop, if the policy is about waiting pods."""
+    def _next_pods_for(self, policy: PolicyObject, now: datetime) -> dict[str, ClusterPod]:
+        """Return the next pods of owners in a loop of rejections, if the policy is about waiting pods."""
         if not policy.spec.goals.pending_pods:
             return {}
-        since, known = self._book.wanted
-        if now - since >= _JUDGEMENT:
-            since, known = self._book.wanted = now, self.execution.wanted(now)
+        since, known = self._next_pods
+        if now - since >= _JUDGEMENT_INTERVAL:
+            since, known = self._next_pods = now, self._steps.next_pods(now)
         return known
 
-    async def _look(
+    async def _outcome(
         self, goal: Goal, policy: PolicyObject, settings: Policy, situation: Situation
     ) -> Outcome:
         started = self._clock()
@@ -301,15 +183,17 @@ class Rebalancing:
         )
         return outcome
 
+    # Publishing
+
     async def _propose(self, outcome: Outcome, goal: Goal, policy: PolicyObject) -> None:
         """Publish a plan, unless it is the one in force."""
-        made, now = outcome.plan, self._now()
+        made, now = outcome.plan, self._statuses.now()
         if made is None:
             return
         in_force = [
             item
             for item in self._intent.recommendations
-            if item.spec.policy == policy.name and item.status.phase == PROPOSED
+            if item.spec.policy == policy.name and item.status.phase == PlanPhase.PROPOSED
         ]
         found = next((item for item in in_force if item.spec.digest == made.digest), None)
         if found is not None:
@@ -320,25 +204,25 @@ class Rebalancing:
             self._intent.recommendations.put(found)
             self._metrics.moves.labels(policy.spec.mode, policy.name, "recommended").inc(len(made.moves))
             self._metrics.expect_evictions(policy.spec.mode, policy.name, found.spec.moves)
-            await self._tell_stuck_pods(made, found.name, policy)
+            await self._post_on_stuck_pods(made, found.name, policy)
         for item in in_force:
             if item.uid != found.uid:
-                better = Advance(item.progress, "a better plan was found", SUPERSEDED)
-                await self._write(item, policy, better, by=found.name)
-        await self._write_policy(policy, _found(made, found.name, now))
+                better = Advance(item.progress, "a better plan was found", PlanPhase.SUPERSEDED)
+                await self._statuses.write(item, policy, better, by=found.name)
+        await self._statuses.write_policy(policy, _status_with(made, found.name, now))
 
-    async def _tell_stuck_pods(self, made: Plan, name: str, policy: PolicyObject) -> None:
+    async def _post_on_stuck_pods(self, made: Plan, name: str, policy: PolicyObject) -> None:
         """Name the recommendation on the pods that it makes room for."""
         cure = {
-            APPROVE: f"; approve it: kubectl patch rebalancerecommendation {name} --type=merge "
+            Mode.APPROVE: f"; approve it: kubectl patch rebalancerecommendation {name} --type=merge "
             """-p '{"spec":{"approved":true}}'""",
-            AUTO: "; it is carried out as soon as nothing speaks against it",
-        }.get(policy.spec.mode, f"; policy {policy.name} only recommends")
+            Mode.AUTO: "; it is carried out as soon as nothing speaks against it",
+        }.get(Mode(policy.spec.mode), f"; policy {policy.name} only recommends")
         number = f"{len(made.moves)} eviction" + "s" * (len(made.moves) != 1)
         for placement in made.placements:
-            if is_wish(placement.pod):
+            if is_next_pod(placement.pod):
                 continue  # there is no pod to tell
-            await self._post(
+            await self._statuses.post_event(
                 placement.pod,
                 reason="RebalanceRecommended",
                 message=f"{name} would make room for it by {number}{cure}",
@@ -362,164 +246,68 @@ class Rebalancing:
             (i for i in self._intent.recommendations if i.spec.policy == policy.name and not i.active),
             key=lambda item: (item.created, item.name),
         )
-        for item in finished[: max(0, len(finished) - _KEPT)]:
-            times = [read(one.since) for one in item.progress]
-            times.append(item.ended if item.status.phase == FAILED else None)
-            if any(moment is not None and self._now() - moment < cooldown for moment in times):
+        for item in finished[: max(0, len(finished) - _MAX_FINISHED)]:
+            times = [parse_time(one.since) for one in item.progress]
+            times.append(item.ended if item.status.phase == PlanPhase.FAILED else None)
+            if any(moment is not None and self._statuses.now() - moment < cooldown for moment in times):
                 continue
             try:
                 await self._client.delete(REBALANCE_RECOMMENDATIONS, item.name, uid=item.uid)
-                self._book.judged.pop(item.name, None)
+                self._judged.pop(item.name, None)
             except NotFound:
                 continue
 
-    # Recommendations
+    # What becomes of proposals
 
-    async def _give_up(self, item: Recommendation, policy: PolicyObject | None, why: str) -> None:
-        """End a plan that its policy lets go no further, wherever it stands."""
-        phase, none = SUPERSEDED, "no pod"
-        if any(map(was_evicted, item.progress)):
-            phase, none = FAILED, "no further pod"
-        await self._write(item, policy, Advance(item.progress, f"{why}: {none} is evicted", phase))
-
-    async def _advance(self, item: Recommendation, policy: PolicyObject, settings: Policy) -> None:
-        if policy.spec.schedule.suspend:
-            return
-        match item.status.phase:
-            case "Proposed":
-                await self._consider(item, policy, settings)
-            case "Approved":
-                await self._begin(item, policy)
-            case _:
-                await self._carry_on(item, policy, settings)
-
-    async def _consider(self, item: Recommendation, policy: PolicyObject, settings: Policy) -> None:
+    async def consider(self, item: Recommendation, policy: PolicyObject, settings: Policy) -> None:
         """Let a proposal expire, fall, or be approved; a new one is given its status first."""
-        now = self._now()
+        now = self._statuses.now()
         if not item.status.mode:
             # Not when it is created: kopf's annotation may come between the two, and so may a crash.
-            await self._write(item, policy, Advance(item.progress, "proven by simulation", PROPOSED))
+            await self._statuses.write(
+                item, policy, Advance(item.progress, "proven by simulation", PlanPhase.PROPOSED)
+            )
             return
-        expires = read(item.spec.expires)
+        expires = parse_time(item.spec.expires)
         if expires is not None and now > expires:
-            self._book.of(policy.name).wanted = True
-            await self._write(item, policy, Advance(item.progress, "nobody approved it in time", EXPIRED))
+            self.search_early(policy.name)
+            await self._statuses.write(
+                item, policy, Advance(item.progress, "nobody approved it in time", PlanPhase.EXPIRED)
+            )
             return
         mode = policy.spec.mode
-        wanted = _is_allowed(item, policy)
-        if not self._book.is_due(item, now, min(policy.interval, _JUDGEMENT)):
+        if not self._is_due(item, now, min(policy.interval, _JUDGEMENT_INTERVAL)):
             return
-        judgement = await self.execution.judge(item, policy, settings, now)
+        judgement = await self._steps.judge(item, policy, settings, now)
         problem = "nothing needs to be moved any more" if judgement.reached else judgement.problem
         if problem and not judgement.holds_if_confined:
-            self._book.of(policy.name).wanted = True
-            moved_on = Advance(item.progress, f"the cluster moved on: {problem}", SUPERSEDED)
-            await self._write(item, policy, moved_on)
+            self.search_early(policy.name)
+            moved_on = Advance(item.progress, f"the cluster moved on: {problem}", PlanPhase.SUPERSEDED)
+            await self._statuses.write(item, policy, moved_on)
             return
-        if wanted:
+        if policy.allows(item):
             if problem:
-                await self._tell(item, policy, f"cannot be carried out: {problem}")
+                await self._write_message(item, policy, f"cannot be carried out: {problem}")
                 return
-            await self._write(item, policy, Advance(item.progress, f"mode {mode}", APPROVED))
+            await self._statuses.write(
+                item, policy, Advance(item.progress, f"mode {mode}", PlanPhase.APPROVED)
+            )
             self._metrics.moves.labels(mode, policy.name, "approved").inc(len(item.spec.moves))
 
-    async def _begin(self, item: Recommendation, policy: PolicyObject) -> None:
-        """Start, unless another plan is being carried out."""
-        if any(other.status.phase == EXECUTING for other in self._intent.recommendations):
-            return
-        await self._write(item, policy, Advance(item.progress, "the first move comes next", EXECUTING))
-
-    async def _carry_on(self, item: Recommendation, policy: PolicyObject, settings: Policy) -> None:
-        if item.is_about_to_evict:
-            if not await self._is_current(policy, item):
-                return
-            if not _is_allowed(item, policy):
-                await self._give_up(item, policy, f"policy {policy.name} is in mode {policy.spec.mode} now")
-                return
-        advance = await self.execution.step(item, policy, settings, self._now())
-        if advance is None:
-            return
-        self._count(item, policy, advance)
-        written_item = await self._write(item, policy, advance)
-        if written_item is not None and advance.evicted == "success":
-            await self._announce(item, written_item, policy)
-        if advance.phase:
-            self._book.of(policy.name).wanted = True
-
-    async def _tell(self, item: Recommendation, policy: PolicyObject, message: str) -> None:
+    async def _write_message(self, item: Recommendation, policy: PolicyObject, message: str) -> None:
         if item.status.message != message:
-            await self._write(item, policy, Advance(item.progress, message))
+            await self._statuses.write(item, policy, Advance(item.progress, message))
 
-    def _count(self, item: Recommendation, policy: PolicyObject, advance: Advance) -> None:
-        mode = policy.spec.mode
-        for before, after, move in zip(item.progress, advance.progress, item.spec.moves, strict=True):
-            if advance.evicted and before != after:
-                self._metrics.evicted.labels(
-                    advance.evicted, mode, policy.name, move.pod.namespace, move.source.node
-                ).inc()
-            if before.phase != after.phase and after.phase in {"Verified", "Failed"}:
-                result = "executed" if after.phase == "Verified" else "failed"
-                self._metrics.moves.labels(mode, policy.name, result).inc()
-        if advance.phase == SUCCEEDED:
-            self._metrics.gain.labels(mode, policy.name).inc(item.spec.gain.total)
-
-    async def _announce(self, item: Recommendation, after: Recommendation, policy: PolicyObject) -> None:
-        """Post an event on the pod that was evicted."""
-        for before, now in zip(item.progress, after.progress, strict=True):
-            pod = self._state.pods.get(now.pod.uid)
-            if before.phase == now.phase or now.phase != EVICTED or pod is None:
-                continue
-            message = f"evicted to rebalance (mode {policy.spec.mode}, {item.name}): {item.spec.goal}"
-            await self._post(pod, reason="Rebalanced", message=message)
-
-    async def _post(self, pod: ClusterPod, *, reason: str, message: str) -> None:
-        body = event(pod, kind="Normal", reason=reason, message=message, instance=self._identity)
-        try:
-            await self._client.create(EVENTS, body, namespace=pod.namespace)
-        except APIError as error:
-            _log.info("an event was lost: %s", error)
-
-    async def _write(
-        self, item: Recommendation, policy: PolicyObject | None, advance: Advance, *, by: str = ""
-    ) -> Recommendation | None:
-        """Write a status on the version that was read; None if the object has changed meanwhile."""
-        mode = item.status.mode or (policy.spec.mode if policy is not None else "")
-        phase = advance.phase or item.status.phase
-        status: dict[str, Any] = {
-            "phase": phase,
-            "mode": mode,
-            "message": advance.message,
-            "evictions": sum(map(was_evicted, advance.progress)),
-            "progress": [_plain(one) for one in advance.progress],
-            "conditions": [_complete(phase, advance.message, item, self._now())],
-        }
-        if advance.realized is not None:
-            status["realized"] = advance.realized
-        if by:
-            status["supersededBy"] = by
-        patch = {"metadata": {"resourceVersion": item.version}, "status": status}
-        try:
-            body = await self._client.patch(REBALANCE_RECOMMENDATIONS, item.name, patch, subresource="status")
-        except (Conflict, NotFound):
-            return None
-        if advance.phase:
-            self._metrics.recommendations.labels(mode, item.spec.policy, advance.phase).inc()
-            _log.info("%s (mode %s) %s: %s", item.name, mode, advance.phase, advance.message)
-        new = Recommendation.from_api(body)
-        self._intent.recommendations.put(new)
-        return new
-
-    def _now(self) -> datetime:
-        return datetime.fromtimestamp(self._wall(), UTC)
+    def _is_due(self, item: Recommendation, now: datetime, interval: timedelta) -> bool:
+        """Whether a proposal was last judged long enough ago; notes the time if so."""
+        if now - self._judged.get(item.name, _NEVER) < interval:
+            return False
+        self._judged[item.name] = now
+        return True
 
 
-def _is_allowed(item: Recommendation, policy: PolicyObject) -> bool:
-    """Whether the policy, as it is now, lets the plan be carried out."""
-    return policy.spec.mode == AUTO or (policy.spec.mode == APPROVE and item.spec.approved)
-
-
-def _found(made: Plan, name: str, now: datetime) -> dict[str, Any]:
-    """A policy's status after a plan was found."""
+def _status_with(made: Plan, name: str, now: datetime) -> dict[str, Any]:
+    """Return the status of a policy for which a plan was found."""
     number = f"{len(made.moves)} move" + "s" * (len(made.moves) != 1)
     message = f"{name}: {number} gain {made.gain}"
     return {
@@ -543,24 +331,4 @@ def _counts(situation: Situation, settings: Policy) -> dict[str, Any]:
     return {
         "movable": len(candidates(situation, settings)),
         "unmovable": [{"rule": rule, "pods": pods} for rule, pods in rules],
-    }
-
-
-def _plain(progress: MoveProgress) -> dict[str, Any]:
-    written_out: dict[str, Any] = progress.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return written_out
-
-
-def _complete(phase: str, message: str, item: Recommendation, now: datetime) -> dict[str, Any]:
-    """The condition Complete: True once the plan has ended, however it ended."""
-    ended = phase in ENDED
-    status = "True" if ended else "False"
-    known = next((one for one in item.status.conditions if one.type == "Complete"), None)
-    since = known.last_transition_time if known is not None and known.status == status else None
-    return {
-        "type": "Complete",
-        "status": status,
-        "reason": phase or PROPOSED,
-        "message": message[:1024],
-        "lastTransitionTime": since or timestamp.format(now),
     }
