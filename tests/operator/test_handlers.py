@@ -3,7 +3,9 @@
 import asyncio
 import getpass
 import json
+import signal
 import sys
+import threading
 import traceback
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +25,7 @@ from numazones_client.resources import (
     REBALANCE_POLICIES,
     REBALANCE_RECOMMENDATIONS,
 )
+from numazones_client.table import Table
 from numazones_operator import handlers
 from numazones_operator.kopf_operator import run_kopf
 from numazones_operator.placement.admission_gates import OPT_IN
@@ -160,6 +163,38 @@ async def test_kopf_ended_at_any_moment_of_its_start_complains_of_nothing(
             await asyncio.wait((running,))
             assert kopf_threads() == []
             assert [one.getMessage() for one in caplog.records if one.levelname == "ERROR"] == []
+
+
+async def test_what_handlers_touch_is_touched_on_the_main_loop_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads = []
+    put = Table.put
+
+    def note(table: Table[Any], item: Any) -> None:
+        threads.append(threading.current_thread())
+        put(table, item)
+
+    monkeypatch.setattr(Table, "put", note)
+    async with closed_loop(tmp_path) as loop:
+        operator = await loop.start_operator(leader_elect=False)
+        await eventually(operator.intent.followed.is_set, what="kopf has started")
+        await loop.client.create(REBALANCE_POLICIES, policy())
+        await known(operator)
+        assert kopf_threads()
+        assert set(threads) == {threading.main_thread()}
+
+
+async def test_kopf_leaves_the_process_its_signals(tmp_path: Path) -> None:
+    async with closed_loop(tmp_path) as loop:
+        operator = await loop.start_operator(leader_elect=False)
+        await eventually(operator.intent.followed.is_set, what="kopf has started")
+        await loop.client.create(REBALANCE_POLICIES, policy())
+        await known(operator)
+        signal.raise_signal(signal.SIGTERM)
+        await eventually(lambda: not operator.leadership.leading)
+        await eventually(lambda: not kopf_threads())
+        assert not operator.failed
 
 
 @pytest.mark.parametrize("how", ["as an event", "as an answer"])

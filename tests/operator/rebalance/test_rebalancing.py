@@ -23,6 +23,7 @@ from numazones_client.resources import (
     NODES,
     NUMAZONES,
     PODS,
+    PRIORITY_CLASSES,
     REBALANCE_POLICIES,
     REBALANCE_RECOMMENDATIONS,
     REPLICA_SETS,
@@ -692,6 +693,39 @@ async def test_a_policy_that_makes_no_sense_says_so(tmp_path: Path) -> None:
             == "priorityThreshold: no PriorityClass gone exists; create or correct it"
         )
         assert await here.is_alive()
+
+
+async def test_a_policy_that_makes_sense_since_a_priority_class_exists_says_so(tmp_path: Path) -> None:
+    async with stage(tmp_path) as here:
+        await here.policy("Recommend", protections={"priorityThreshold": {"name": "late"}})
+        await here.operator()
+
+        async def ready(status: str) -> bool:
+            conditions = (await status_of_policy(here)).get("conditions") or ()
+            return any((one["type"], one["status"]) == ("Ready", status) for one in conditions)
+
+        await eventually(lambda: ready("False"))
+        body = {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": "late"},
+            "value": 1000,
+        }
+        await here.client.create(PRIORITY_CLASSES, body)
+        await eventually(lambda: ready("True"))
+
+
+async def test_a_proposal_stays_that_of_its_goal_when_the_goals_count_is_edited(tmp_path: Path) -> None:
+    async with stage(tmp_path) as here:
+        await here.policy("Recommend")
+        await here.operator()
+        item = await here.reach("Proposed")
+        assert item["spec"]["goalKey"] == "shape/large"
+        shapes = [{**LARGE, "count": 2}]
+        await here.client.patch(REBALANCE_POLICIES, "keep-room", {"spec": {"goals": {"shapes": shapes}}})
+        await here.prolonged(item)
+        (now,) = await here.recommendations()
+        assert now["status"]["phase"] == "Proposed"
 
 
 @pytest.mark.parametrize("written", [True, False], ids=["after writing", "before writing"])
