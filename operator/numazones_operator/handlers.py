@@ -64,6 +64,9 @@ class Memo:
     warned: set[str] = field(default_factory=set)
     """UIDs of the namespaces that were warned that they opted in in vain."""
 
+    sessions: list[aiohttp.ClientSession] = field(default_factory=list)
+    """kopf's connections. It closes them, except those that were opened while it was being ended."""
+
     async def on_main_loop(self, step: Coroutine[Any, Any, T]) -> T:
         """Take a step on the main loop, from kopf's; ended with the handler that waits for it."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(step, self.main_loop))
@@ -92,9 +95,9 @@ async def configure(settings: kopf.OperatorSettings, memo: Memo, **_: Any) -> No
 @kopf.on.login()
 async def login(memo: Memo, **_: Any) -> kopf.AiohttpSession:
     """Let kopf speak to the API server as everything else here does."""
-    return kopf.AiohttpSession(
-        server=memo.config.server, aiohttp_session=_session(memo), default_namespace=None
-    )
+    session = _session(memo)
+    memo.sessions.append(session)
+    return kopf.AiohttpSession(server=memo.config.server, aiohttp_session=session, default_namespace=None)
 
 
 @kopf.on.event(*POLICIES)

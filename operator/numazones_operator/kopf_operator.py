@@ -94,6 +94,9 @@ async def _operate(memo: handlers.Memo) -> None:
         await _end(_without_closing(tasks))
         await _end(_without_closing(asyncio.all_tasks() - {asyncio.current_task()}))
         await _end(asyncio.all_tasks() - {asyncio.current_task()})
+        for session in memo.sessions:
+            await session.close()
+        memo.sessions.clear()
     for task in done:
         task.result()
 

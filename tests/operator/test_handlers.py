@@ -162,6 +162,7 @@ async def test_kopf_ended_at_any_moment_of_its_start_complains_of_nothing(
             running.cancel()
             await asyncio.wait((running,))
             assert kopf_threads() == []
+            assert memo.sessions == []
             assert [one.getMessage() for one in caplog.records if one.levelname == "ERROR"] == []
 
 
