@@ -134,10 +134,10 @@ class Operator:
         async with AsyncExitStack() as resources:
             self._answer_signals()
             answer = probes.application(
-                sick=_asked_on_loop(self._sick),
-                unready=_asked_on_loop(self._unready),
+                sick=_answer_from_loop(self._failures),
+                unready=_answer_from_loop(self._missing_parts),
                 registry=self.registry,
-                renew=_asked_on_loop(self._renew_figures),
+                renew=_answer_from_loop(self._renew_figures),
             )
             self.port = resources.enter_context(probes.serve(self.options.metrics_address, answer))
             await self._open_page(resources)
@@ -170,7 +170,7 @@ class Operator:
     def start_task(self, coroutine: Coroutine[Any, Any, None], *, name: str) -> None:
         """Run something for as long as the operator runs; it must not end by itself."""
         task = asyncio.create_task(coroutine, name=name)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._stop_after)
         self._tasks.append(task)
 
     # What every replica does
@@ -372,7 +372,7 @@ class Operator:
         if self.leadership.leading:
             await self.pipeline.publisher.drained(_SHUTDOWN_PATIENCE)
         for task in self._tasks:
-            task.remove_done_callback(self._ended)
+            task.remove_done_callback(self._stop_after)
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         gc.unfreeze()
@@ -380,7 +380,7 @@ class Operator:
             for number in ending_signals():
                 asyncio.get_running_loop().remove_signal_handler(number)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _stop_after(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
         self.failed = f"task {task.get_name()} ended: {error!r}"
         _log.critical("%s; the operator stops", self.failed, exc_info=error)
@@ -390,10 +390,10 @@ class Operator:
         for collector in self.collectors:
             collector.renew()
 
-    async def _sick(self) -> list[str]:
+    async def _failures(self) -> list[str]:
         return [self.failed] if self.failed else []
 
-    async def _unready(self) -> list[str]:
+    async def _missing_parts(self) -> list[str]:
         problems = [
             f"{reflector.name}: {reflector.problem}"
             for reflector in self.reflectors
@@ -402,7 +402,7 @@ class Operator:
         return problems or ([] if self.ready.is_set() else ["the first predictions are being made"])
 
 
-def _asked_on_loop(ask: Callable[[], Coroutine[Any, Any, _T]]) -> Callable[[], _T]:
+def _answer_from_loop(ask: Callable[[], Coroutine[Any, Any, _T]]) -> Callable[[], _T]:
     """Let the server's threads ask on this event loop, whose state they must not read while it changes.
 
     A loop that hangs leaves probes unanswered, so that the kubelet restarts the operator.

@@ -109,7 +109,7 @@ class Proposer:
         search, now = self._search_of(policy.name), self._statuses.now()
         edited = search.edition != policy.edition
         next_pods = self._next_pods_for(policy, now)
-        stuck = self._stuck(policy) | next_pods.keys()
+        stuck = self._stuck_pods(policy) | next_pods.keys()
         pause = min(policy.interval, _STUCK_POD_INTERVAL) if stuck - search.stuck else policy.interval
         early = search.is_due_early or edited
         if search.last is not None and not early and now - search.last < pause:
@@ -142,8 +142,8 @@ class Proposer:
         busy = {PlanPhase.APPROVED, PlanPhase.EXECUTING}
         return any(item.status.phase in busy for item in self._intent.recommendations)
 
-    def _stuck(self, policy: PolicyObject) -> frozenset[str]:
-        """UIDs of the waiting pods that no node would admit, if the policy is about them."""
+    def _stuck_pods(self, policy: PolicyObject) -> frozenset[str]:
+        """Return the UIDs of the waiting pods that no node would admit, if the policy is about them."""
         if not policy.spec.goals.pending_pods:
             return frozenset()
         forecasts = ((uid, self._forecasts.forecast_of(uid)) for uid in self._state.pending)

@@ -87,8 +87,8 @@ class Statuses:
             "mode": mode,
             "message": advance.message,
             "evictions": sum(map(was_evicted, advance.progress)),
-            "progress": [_plain(one) for one in advance.progress],
-            "conditions": [_complete(phase, advance.message, item, self.now())],
+            "progress": [_json_of(one) for one in advance.progress],
+            "conditions": [_complete_condition(phase, advance.message, item, self.now())],
         }
         if advance.count is not None:
             status["realized"] = advance.count
@@ -122,12 +122,12 @@ class Statuses:
             _log.info("an event was lost: %s", error)
 
 
-def _plain(progress: MoveProgress) -> dict[str, Any]:
+def _json_of(progress: MoveProgress) -> dict[str, Any]:
     written_out: dict[str, Any] = progress.model_dump(mode="json", by_alias=True, exclude_none=True)
     return written_out
 
 
-def _complete(phase: str, message: str, item: Recommendation, now: datetime) -> dict[str, Any]:
+def _complete_condition(phase: str, message: str, item: Recommendation, now: datetime) -> dict[str, Any]:
     """The condition Complete: True once the plan has ended, however it ended."""
     condition = {
         "type": "Complete",
