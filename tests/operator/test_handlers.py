@@ -340,7 +340,7 @@ async def test_kopf_run_works_with_these_handlers(tmp_path: Path) -> None:
         intent = ours.intent
 
         async def lend(memo: kopf.Memo, **_: Any) -> None:
-            memo |= {name: getattr(ours, name) for name in (*ours.__slots__, "on_main_loop")}
+            memo |= {name: getattr(ours, name) for name in (*ours.__slots__, "on_main_loop", "post_event")}
 
         registry = kopf.get_default_registry()
         kopf.on.startup(registry=registry, id="lend")(lend)
