@@ -28,11 +28,13 @@ def most_telling(pods: list[ClusterPod]) -> ClusterPod:
     return min(pods, key=lambda pod: (bool(pod.node), not pod.reason, pod.created, pod.name))
 
 
-def story(pods: list[ClusterPod], pod: ClusterPod, prediction: Prediction, seen: Seen) -> Iterator[str]:
+def explanation_lines(
+    pods: list[ClusterPod], pod: ClusterPod, prediction: Prediction, seen: Seen
+) -> Iterator[str]:
     """Yield everything that is to be said before node by node: ``pod`` is the most telling of ``pods``."""
     yield f"{pod.full_name}: {_headline(pod, prediction)}"
-    yield from _loop(pods)
-    helpful = cures(pod, prediction, seen)
+    yield from _lines_about_replicas(pods)
+    helpful = helpful_changes(pod, prediction, seen)
     made = [] if runs(pod) or prediction.verdict == ADMISSIBLE else seen.recommendations(pods)
     if helpful or made:
         yield ""
@@ -50,12 +52,12 @@ def story(pods: list[ClusterPod], pod: ClusterPod, prediction: Prediction, seen:
             yield f"What would help where {' or '.join(deciders)} decides is not worked out yet."
 
 
-def cures(pod: ClusterPod, prediction: Prediction, seen: Seen) -> list[tuple[str, Advice]]:
+def helpful_changes(pod: ClusterPod, prediction: Prediction, seen: Seen) -> list[tuple[str, Advice]]:
     """Return (node, change) for what would let a pod in; nothing for one that runs or would be admitted."""
     if runs(pod) or prediction.verdict == ADMISSIBLE:
         return []
     nodes = seen.situation.cluster.nodes
-    return answers.advice_for(pod, nodes, answers.nearest(prediction, nodes))
+    return answers.advice_for(pod, nodes, answers.nearest_nodes(prediction, nodes))
 
 
 def _headline(pod: ClusterPod, prediction: Prediction) -> str:
@@ -68,7 +70,7 @@ def _headline(pod: ClusterPod, prediction: Prediction) -> str:
     return past + prediction.sentence
 
 
-def _loop(pods: list[ClusterPod]) -> list[str]:
+def _lines_about_replicas(pods: list[ClusterPod]) -> list[str]:
     """How the owner's replicas have fared, where there are several."""
     rejected = [pod for pod in pods if pod.terminal and pod.reason and not pod.acknowledged]
     if not rejected:

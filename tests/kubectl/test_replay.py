@@ -11,7 +11,7 @@ import pytest
 from click.testing import Result
 
 from kubectl_numazones.bad_dump import BadDump
-from numazones.whatif.wrong_prediction import Answer, write
+from numazones.whatif.wrong_prediction import Answer, InvalidRecord, write
 from tests.kubectl.recorded_day import recorded_day
 from tests.kubectl.small_cluster import written
 from tests.numazones.whatif.misses import missed

@@ -7,7 +7,7 @@ import pytest
 
 from numazones import cpuset
 from numazones.api.rebalance import RebalanceRecommendationSpec, RebalanceRecommendationStatus
-from numazones.cluster import ClusterNode, ClusterPod, Unknown
+from numazones.cluster import ClusterNode, ClusterPod
 from numazones.fragmentation import Shape, exclusive_cpus, room
 from numazones.kubelet.admission import admit
 from numazones.placement import Unknown
@@ -21,13 +21,12 @@ from numazones_page.documents import (
     Waiting,
     machine_document,
     node_documents,
-    recommended_document,
+    recommendation_document,
     waiting_documents,
 )
 from numazones_topology_aware.admission import admit as admit_topology_aware
 from numazones_topology_aware.node import Node as TopologyAwareNode
 from numazones_topology_aware.node_placement import TopologyAwarePlacement
-from tests.kubectl.conftest import pod_body
 from tests.kubectl.guide_cluster import guide_cluster
 from tests.kubectl.small_cluster import pod_body
 from tests.models.topology_aware.machines import configuration, guaranteed, hardware
@@ -198,7 +197,7 @@ def test_a_plan_being_carried_out_is_told_with_the_zones_that_it_was_made_for() 
         }
     )
     proposed = RebalanceRecommendationStatus(phase="Proposed")
-    first = recommended_document("one", spec, proposed, nodes.get, pods.get)["plan/one"]
+    first = recommendation_document("one", spec, proposed, nodes.get, pods.get)["plan/one"]
     assert [(zone["node"], zone["cpus"], zone["pods"]) for zone in first["zones"]] == [
         ("worker-1", 7, [["team/web-1", 3]]),
         ("worker-2", 7, [["team/web-2", 3]]),
@@ -210,16 +209,18 @@ def test_a_plan_being_carried_out_is_told_with_the_zones_that_it_was_made_for() 
             "progress": [{"pod": {"namespace": "team", "name": "web-1", "uid": "web-1"}, "phase": "Evicted"}],
         }
     )
-    later = recommended_document("one", spec, evicted, nodes.get, lambda _uid: None, first=first)["plan/one"]
+    later = recommendation_document("one", spec, evicted, nodes.get, lambda _uid: None, first=first)[
+        "plan/one"
+    ]
     assert later["phase"] == "Executing"
     assert later["moves"] == [first["moves"][0] | {"phase": "Evicted"}]
     assert (later["zones"], later["placements"]) == (first["zones"], first["placements"])
     # Who comes later sees zones that are no longer those before the plan.
-    late = recommended_document("one", spec, evicted, nodes.get, pods.get)["plan/one"]
+    late = recommendation_document("one", spec, evicted, nodes.get, pods.get)["plan/one"]
     assert (late["phase"], late["zones"]) == ("Executing", [])
     for phase in ("Succeeded", "Failed", "Expired", "Superseded"):
         ended = RebalanceRecommendationStatus(phase=phase)
-        assert recommended_document("one", spec, ended, nodes.get, pods.get)["plan/one"]["zones"] == []
+        assert recommendation_document("one", spec, ended, nodes.get, pods.get)["plan/one"]["zones"] == []
 
 
 @pytest.mark.parametrize("text", ["</script>", "<!--<script>", "\u2028", "\ud800", "]]>", '"'])

@@ -20,9 +20,8 @@ from numazones_topology_aware.node_placement import TopologyAwarePlacement
 from tests.kubectl.guide_cluster import guide_cluster
 from tests.models.topology_aware.machines import configuration
 from tests.numazones.kubelet import building
-from tests.page.clusters import dump
-from tests.page.conftest import Open, serious
-from tests.page.test_documents import nodes_of
+from tests.page.browser import Open, serious
+from tests.page.clusters import dump, nodes_of
 
 HOSTILE = "<script>document.title='taken'</script></script><img src=x onerror=alert(1)>"
 

@@ -56,7 +56,7 @@ def command(source: Source, shape: str | None, manifest: Path | None, replicas: 
     nodes = read(source).situation.cluster.nodes
     forecast = answers.forecast_of(pod, nodes)
     first = answers.prediction_of(pod, forecast)
-    screen.warn(answers.reservation(answers.answering_nodes(forecast, nodes)))
+    screen.warn(answers.newer_release_warning(answers.answering_nodes(forecast, nodes)))
     placed = answers.place(pod, nodes, forecast, most=replicas)
     verdict = ADMISSIBLE
     if len(placed) < replicas:

@@ -101,11 +101,11 @@ def command(
         if not found:
             click.echo("no pod waits; --shape makes room for pods that are still to come")
         for goal, item in found:
-            _tell(goal, item)
-    return 0 if all(item.after > item.before or _reached(goal, item) for goal, item in found) else 1
+            _print_plans(goal, item)
+    return 0 if all(item.after > item.before or _is_reached(goal, item) for goal, item in found) else 1
 
 
-def _reached(goal: Goal, item: Report) -> bool:
+def _is_reached(goal: Goal, item: Report) -> bool:
     return goal.aim is not None and item.after >= goal.aim
 
 
@@ -127,13 +127,13 @@ def _policy_body(path: Path) -> dict[str, Any]:
     return body
 
 
-def _tell(goal: Goal, item: Report) -> None:
+def _print_plans(goal: Goal, item: Report) -> None:
     made = f"{pluralize(len(item.plans), 'plan')} with {pluralize(item.evictions, 'eviction')}"
     click.echo(f"{title(goal)}: {item.before} now, {item.after} after {made}")
     rows = [_row(number, move) for number, made in enumerate(item.plans, 1) for move in made.moves]
     if rows:
         screen.print_table(("PLAN", "POD", "FROM", "TO", "WHY"), rows)
-    if not _reached(goal, item):
+    if not _is_reached(goal, item):
         click.echo(f"  no further: {item.reason}")
         for rule, count in sorted(item.unmovable.items(), key=lambda entry: -entry[1]):
             click.echo(
