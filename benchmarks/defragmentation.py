@@ -22,6 +22,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from numazones.api.rebalance import ACTIVE, MovePhase
 from numazones.cluster import Cluster
 from numazones.fragmentation import Shape
 from numazones.rebalance.goals import FitMore, Wanted, measure
@@ -43,6 +44,9 @@ from numazones_simulator.kubelet.zone_publisher import ZonePublisher
 from numazones_simulator.programs import Programs
 from numazones_simulator.replica_sets import ReplicaSets
 from numazones_simulator.scheduler import Scheduler
+
+_GONE = frozenset({MovePhase.EVICTED, MovePhase.PLACED, MovePhase.VERIFIED})
+"""Phases of a move whose pod has been evicted."""
 
 GATE = "numazones.io/admission"
 OPT_IN = "numazones.io/admission-gate"
@@ -245,7 +249,7 @@ async def _defragment(setting: Setting, client: Client, watchman: Watchman, seco
     await _until_nothing_is_left(client, watchman, setting, started + seconds)
     items = await client.list(REBALANCE_RECOMMENDATIONS)
     progress = [one for item in items for one in (item.get("status") or {}).get("progress") or ()]
-    evicted = [one["pod"]["uid"] for one in progress if one["phase"] in {"Evicted", "Placed", "Verified"}]
+    evicted = [one["pod"]["uid"] for one in progress if one["phase"] in _GONE]
     replaced = {one["replacement"]["uid"] for one in progress if one.get("replacement")}
     return {
         "bigPodsBefore": before,
@@ -287,7 +291,7 @@ async def _until_nothing_is_left(client: Client, watchman: Watchman, setting: Se
         active = [
             item
             for item in await client.list(REBALANCE_RECOMMENDATIONS)
-            if (item.get("status") or {}).get("phase") in {"Proposed", "Approved", "Executing", None}
+            if (item.get("status") or {}).get("phase") in {*ACTIVE, None}
         ]
         try:
             status = (await client.get(REBALANCE_POLICIES, "defragment")).get("status") or {}

@@ -36,9 +36,9 @@ from numazones_client import Client, ClusterConfig
 from numazones_client.resources import DEFINITIONS, NAMESPACES, NODES, NUMAZONES, PODS
 from numazones_simulator import clock, machine_tree
 from numazones_simulator.kubelet.kubelet import Kubelet
-from numazones_simulator.kubelet.node_spec import NodeSpec, configuration, node_object
 from numazones_simulator.kubelet.podresources import PodResourcesServer
 from numazones_simulator.kubelet.state_files import StateFiles
+from numazones_simulator.node_spec import NodeSpec, configuration, node_object
 
 NODE = "worker-0"
 SHAPE = machines.Shape(sockets=2, numa_per_socket=4, cores_per_numa=16)

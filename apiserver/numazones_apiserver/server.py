@@ -552,11 +552,11 @@ class ApiServer:
         with _expiry_as_event(first):
             first.extend(watch.start(fields))
         response = web.StreamResponse(headers={"Content-Type": JSON, "Cache-Control": "no-cache, private"})
-        await response.prepare(request)
-        if first and first[-1].startswith(b'{"type":"ERROR"'):
-            await response.write(b"".join(first))
-            return response
         try:
+            await response.prepare(request)
+            if first and first[-1].startswith(b'{"type":"ERROR"'):
+                await response.write(b"".join(first))
+                return response
             async for frames in self._frames(
                 watch, OpenWatch(info, asyncio.Event()), deadline, b"".join(first)
             ):

@@ -24,6 +24,7 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from numazones import timestamp
+from numazones.api.conditions import TRANSITION_TIME, Transitions, stamp, transitions
 from numazones.api.meta import NODE_LABEL
 from numazones.api.numazone import NUMAZone
 from numazones.errors import NumazonesError
@@ -60,8 +61,8 @@ class _PublishedZone:
     """Canonical JSON of our label, the owners and the spec."""
     status: str
     """Canonical JSON of the status without transition times, and without what the operator writes."""
-    since: Mapping[str, tuple[str, str]]
-    """Type of each condition → its status, and since when."""
+    since: Transitions
+    """Status of each condition, and since when."""
     silent: bool
     """Whether the operator's mark of a silent exporter is on it."""
 
@@ -205,7 +206,9 @@ class ZonePublisher:
             await self._writer.apply("NUMAZone", NUMAZONES, body)
             writes += 1
         if before is None or before.status != desired.status:
-            since = self._stamp(status, before.since if before is not None else {})
+            conditions = status.get("conditions", ())
+            stamp(conditions, before.since if before is not None else {}, timestamp.format(self._now()))
+            since = transitions(conditions)
             head = {"apiVersion": body["apiVersion"], "kind": body["kind"], "metadata": {"name": name}}
             await self._writer.apply("NUMAZone", NUMAZONES, {**head, "status": status}, subresource="status")
             desired = replace(desired, since=since, silent=before is not None and before.silent)
@@ -223,19 +226,6 @@ class ZonePublisher:
         """Whether an operator would have taken its mark back long since, so that there is none any more."""
         return self._first_listed_at is not None and self._clock() - self._first_listed_at >= RESYNC_SECONDS
 
-    def _stamp(
-        self, status: Mapping[str, Any], since: Mapping[str, tuple[str, str]]
-    ) -> dict[str, tuple[str, str]]:
-        """Put transition times into the conditions; return them by type for the next time."""
-        now = timestamp.format(self._now())
-        stamped = {}
-        for condition in status.get("conditions", ()):
-            kind, value = condition["type"], condition["status"]
-            old_value, old_time = since.get(kind, ("", now))
-            condition["lastTransitionTime"] = old_time if old_value == value else now
-            stamped[kind] = (value, condition["lastTransitionTime"])
-        return stamped
-
 
 def canonical(value: Any) -> str:
     """Write JSON so that equal values give equal texts."""
@@ -249,7 +239,7 @@ def _published_zone(body: Mapping[str, Any]) -> _PublishedZone:
     conditions = status.get("conditions") or []
     if conditions:
         status["conditions"] = [
-            {key: value for key, value in condition.items() if key != "lastTransitionTime"}
+            {key: value for key, value in condition.items() if key != TRANSITION_TIME}
             for condition in conditions
         ]
     return _PublishedZone(
@@ -261,9 +251,6 @@ def _published_zone(body: Mapping[str, Any]) -> _PublishedZone:
             ]
         ),
         status=canonical(status),
-        since={
-            condition["type"]: (condition["status"], condition.get("lastTransitionTime") or "")
-            for condition in conditions
-        },
+        since=transitions(conditions),
         silent=silence is not None,
     )

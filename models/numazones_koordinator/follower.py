@@ -6,7 +6,7 @@ from typing import Any
 from numazones.placement.kubelet import KubeletPlacement
 from numazones.placement.models import NodeObjects, Object, PodEvent
 from numazones.pod import Pod
-from numazones_koordinator.model import DEVICE
+from numazones_koordinator.identity import DEVICE
 from numazones_koordinator.placement import KoordinatorPlacement, read_empty
 
 

@@ -8,18 +8,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from numazones.placement.models import BoundPod, NodeObjects, Object, ObjectKind, kubelet_verdict
+from numazones_koordinator.identity import DECIDER, DEVICE, NAME, SOURCE
 
 if TYPE_CHECKING:
     from numazones_koordinator.follower import Follower
     from numazones_koordinator.placement import KoordinatorPlacement
-
-NAME = "koordinator"
-DECIDER = "koord-scheduler"
-SOURCE = "Koordinator"
-SCHEDULER_SETTING = f"{NAME}.scheduler"
-DEVICE = ObjectKind(
-    "Device", "scheduling.koordinator.sh", "v1alpha1", "devices", namespaced=False, of_node=True
-)
 
 _PREFIXES = ("node.koordinator.sh/", "kubelet.koordinator.sh/")
 _WRITTEN_ON_PODS = "scheduling.koordinator.sh/"

@@ -29,7 +29,7 @@ from numazones_koordinator.admission import Admission, admit
 from numazones_koordinator.amounts import milli, whole
 from numazones_koordinator.annotations import resource_status
 from numazones_koordinator.explanation import explain
-from numazones_koordinator.model import DECIDER, DEVICE, NAME, SCHEDULER_SETTING, SOURCE
+from numazones_koordinator.identity import DECIDER, DEVICE, NAME, SCHEDULER_SETTING, SOURCE
 from numazones_koordinator.node import Node
 from numazones_koordinator.scheduler import Scheduler
 

@@ -17,8 +17,8 @@ from numazones.placement.kubelet import KubeletPlacement
 from numazones.placement.models import NodeObjects, PodEvent
 from numazones.pod import Pod
 from numazones_topology_aware.admission import create_missing, missing, remove
+from numazones_topology_aware.identity import POLICIES
 from numazones_topology_aware.live import PublishedPool, check_published, published_pools
-from numazones_topology_aware.model import POLICIES
 from numazones_topology_aware.node import Node
 from numazones_topology_aware.node_placement import TopologyAwarePlacement, read
 

@@ -10,15 +10,11 @@ from typing import TYPE_CHECKING, Any
 from numazones.kubelet.rejection import CREATE_CONTAINER_ERROR
 from numazones.placement import ADMITTED
 from numazones.placement.models import BoundPod, NodeObjects, Object, ObjectKind, rejected_by_kubelet
+from numazones_topology_aware.identity import DECIDER, NAME, POLICIES, SOURCE
 
 if TYPE_CHECKING:
     from numazones_topology_aware.follower import Follower
     from numazones_topology_aware.node_placement import TopologyAwarePlacement
-
-NAME = "topology-aware"
-DECIDER = "the NRI topology-aware policy"
-SOURCE = "TopologyAware"
-POLICIES = ObjectKind("TopologyAwarePolicy", "config.nri", "v1alpha1", "topologyawarepolicies")
 
 _WORDS_OF_THE_POLICY = ("topology-aware", "nri")
 """What the runtime's message says where the policy's plugin made it refuse a container."""

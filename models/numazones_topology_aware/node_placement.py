@@ -27,8 +27,8 @@ from numazones.resources import CPU, MEMORY
 from numazones_topology_aware.admission import Admission, admit, remove
 from numazones_topology_aware.explanation import explain
 from numazones_topology_aware.hardware import Hardware
+from numazones_topology_aware.identity import DECIDER, NAME, POLICIES, SOURCE
 from numazones_topology_aware.live import configuration_of, node_from_cluster, published_pools
-from numazones_topology_aware.model import DECIDER, NAME, POLICIES, SOURCE
 from numazones_topology_aware.node import Node
 
 _MILLI = 1000

@@ -5,6 +5,7 @@ the descheduler's DefaultEvictor and DeschedulerPolicy (v1alpha2). A recommendat
 only ``spec.approved`` is for people, and only in mode Approve.
 """
 
+from enum import StrEnum
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
@@ -28,13 +29,50 @@ from numazones.api.meta import (
     text,
 )
 
-ENDED = frozenset({"Succeeded", "Failed", "Expired", "Superseded"})
-"""Phases of recommendations that nothing follows."""
 _MAX_MESSAGE = 4096
+_MAX_GOAL_KEY = 512
 _MAX_LABEL_KEY = MAX_NAME + 1 + MAX_LABEL
 
 Duration = Annotated[str, Field(max_length=32, pattern=r"^([0-9]+(\.[0-9]+)?(h|ms|m|s))+$")]
 """A duration as Go writes it: 90s, 1h30m."""
+
+
+class Mode(StrEnum):
+    """Who decides whether a plan is carried out."""
+
+    RECOMMEND = "Recommend"
+    APPROVE = "Approve"
+    AUTO = "Auto"
+
+
+class PlanPhase(StrEnum):
+    """How far a recommendation is."""
+
+    PROPOSED = "Proposed"
+    APPROVED = "Approved"
+    EXECUTING = "Executing"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    EXPIRED = "Expired"
+    SUPERSEDED = "Superseded"
+
+
+ACTIVE = (PlanPhase.PROPOSED, PlanPhase.APPROVED, PlanPhase.EXECUTING)
+"""Phases of recommendations that may still be carried out, or are being."""
+ENDED = frozenset(PlanPhase) - frozenset(ACTIVE)
+"""Phases of recommendations that nothing follows."""
+
+
+class MovePhase(StrEnum):
+    """How far one move is."""
+
+    PENDING = "Pending"
+    EVICTING = "Evicting"
+    EVICTED = "Evicted"
+    PLACED = "Placed"
+    VERIFIED = "Verified"
+    FAILED = "Failed"
+
 
 Name = Annotated[str, Field(max_length=MAX_NAME)]
 Namespace = Annotated[str, Field(max_length=MAX_LABEL)]
@@ -42,7 +80,7 @@ Namespace = Annotated[str, Field(max_length=MAX_LABEL)]
 
 def _one_of(*values: str) -> dict[str, Any]:
     """Let the API server reject other values; readers keep what they get."""
-    return {"enum": list(values)}
+    return {"enum": list(map(str, values))}
 
 
 class TargetShape(APIModel):
@@ -195,13 +233,13 @@ class RebalancePolicySpec(APIModel):
     """What plans are for, what may move, and who decides."""
 
     mode: str = Field(
-        default="Recommend",
+        default=Mode.RECOMMEND.value,
         max_length=16,
         description=(
             "Recommend only writes recommendations, Approve carries out those that people approve, "
             "Auto carries them out by itself."
         ),
-        json_schema_extra=_one_of("Recommend", "Approve", "Auto"),
+        json_schema_extra=_one_of(*Mode),
     )
     goals: Goals = Field(default_factory=Goals, description="What plans are for.")
     target: str = Field(
@@ -355,6 +393,13 @@ class RebalanceRecommendationSpec(APIModel):
     )
     goal: str = Field(
         max_length=1024, description="What the plan is for, in one line.", json_schema_extra=IMMUTABLE
+    )
+    goal_key: str = Field(
+        default="",
+        max_length=_MAX_GOAL_KEY,
+        description="Which goal of the policy that is: shape/NAME, free/NODE or free/NODE/ZONE; "
+        "pods/NAMESPACE/NAME for pending pods of that one's kind.",
+        json_schema_extra=IMMUTABLE,
     )
     moves: tuple[RecommendedMove, ...] = Field(
         max_length=256,

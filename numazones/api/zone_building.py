@@ -11,6 +11,7 @@ from itertools import groupby
 
 from numazones import cpuset
 from numazones.api.amounts import amounts_of, headroom_of, summary_of
+from numazones.api.conditions import TRANSITION_TIME
 from numazones.api.meta import NODE_LABEL, ObjectMeta, OwnerReference
 from numazones.api.numazone import (
     Assignment,
@@ -66,7 +67,7 @@ def _identity(node_name: str, statuses: Mapping[int, NUMAZoneStatus]) -> str:
     for numa, status in statuses.items():
         document = status.to_api()
         for condition in document.get("conditions", ()):
-            condition.pop("lastTransitionTime", None)
+            condition.pop(TRANSITION_TIME, None)
         content[numa] = document
     text = json.dumps([node_name, content], sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]

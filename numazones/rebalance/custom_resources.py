@@ -4,14 +4,13 @@ from collections.abc import Iterator, Mapping
 from datetime import timedelta
 
 from numazones import duration
-from numazones.api.rebalance import FreeZone, Goals, RebalancePolicySpec, TargetShape
+from numazones.api.rebalance import FreeZone, Goals, Mode, RebalancePolicySpec, TargetShape
 from numazones.fragmentation import Shape
 from numazones.rebalance.goals import FitMore, Goal, Vacate, Wanted
 from numazones.rebalance.limits import Limits
 from numazones.rebalance.policy import InvalidPolicy, Policy, Target
 from numazones.rebalance.protections import Protections
 
-_MODES = ("Recommend", "Approve", "Auto")
 _MAX_DURATION = "87600h"
 
 
@@ -23,8 +22,8 @@ def policy_of(spec: RebalancePolicySpec, priority_classes: Mapping[str, int]) ->
     """
     if spec.target not in set(Target):
         raise InvalidPolicy(f"target {spec.target!r} is unknown; write {', '.join(Target)}")
-    if spec.mode not in _MODES:
-        raise InvalidPolicy(f"mode {spec.mode!r} is unknown; write {', '.join(_MODES)}")
+    if spec.mode not in set(Mode):
+        raise InvalidPolicy(f"mode {spec.mode!r} is unknown; write {', '.join(Mode)}")
     _duration("expiry", spec.expiry)
     _duration("searchTime", spec.search_time)
     _duration("schedule.interval", spec.schedule.interval)

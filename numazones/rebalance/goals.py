@@ -65,6 +65,10 @@ class Goal(Protocol):
         """Return the most that one node could contribute, by amounts alone."""
 
     @property
+    def key(self) -> str:
+        """What tells this goal from the others of a policy."""
+
+    @property
     def aim(self) -> int | None:
         """The number at which the goal is reached; None: the more the better."""
 
@@ -86,6 +90,12 @@ class FitMore:
             if wanted.example.admission is None:
                 raise InvalidGoal(f"{wanted.name} cannot be read: {wanted.example.problem}")
         object.__setattr__(self, "_copies", tuple(map(_copies, self.wanted)))
+
+    @property
+    def key(self) -> str:
+        """By the name of its shape, or of the first of its pods."""
+        wanted = self.wanted[0]
+        return f"pods/{wanted.name}" if wanted.pods else f"shape/{wanted.name}"
 
     @property
     def aim(self) -> int | None:
@@ -133,6 +143,11 @@ class Vacate:
 
     node: str
     zone: int | None = None
+
+    @property
+    def key(self) -> str:
+        """By the node, and by the zone if it is about one."""
+        return f"free/{self.node}" + ("" if self.zone is None else f"/{self.zone}")
 
     @property
     def aim(self) -> int | None:

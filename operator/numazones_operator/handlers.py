@@ -1,27 +1,30 @@
 """kopf's handlers: for the kinds that people write and that change seldom.
 
-- RebalancePolicy: ``policy_changed`` takes it in; one that cannot be read counts as gone, and says so.
-- RebalanceRecommendation: ``recommendation_changed`` does the same; ``approved``, a handler of the field
-  ``spec.approved``, has the plan carried out, or says why that will not happen.
+- RebalancePolicy: ``policy_changed`` takes it in, and has its condition Ready written; one that cannot be
+  read counts as gone. ``rebalance.proposer`` then looks for a plan.
+- RebalanceRecommendation: ``recommendation_changed`` takes it in; ``recommendation_approved``, a handler of
+  the field ``spec.approved``, answers, and wakes ``rebalance.executor``, which carries it out.
 - Namespace: ``namespace_changed`` takes in its labels, which opt in to the admission gate, and by which
-  policies select; ``opted_in_in_vain`` says that this operator releases no pods.
+  policies select; ``namespace_opted_in_vain`` says that this operator releases no pods.
 
-kopf runs on the replica that leads, for as long as it leads (``leading``), so no handler runs twice and none
-asks who leads. Pods, nodes, zones and what else comes in tens of thousands are mirrored by reflectors on
-every replica instead: 50,000 pods take kopf 29 to 69 s and up to 455 MiB where a reflector takes 1.2 s and 68
-MiB, an index of 4,000 objects takes 61 s, and after a 410 kopf's watch never tells of what vanished
-meanwhile (docs/decisions.md, docs/architecture.md). ``intent`` says how the last is made good here.
+kopf runs on the replica that leads, for as long as it leads (``kopf_operator``), so no handler runs twice
+and none asks who leads. Pods, nodes, zones and what else comes in tens of thousands are mirrored by
+reflectors on every replica instead: 50,000 pods take kopf 29 to 69 s and up to 455 MiB where a reflector
+takes 1.2 s and 68 MiB, an index of 4,000 objects takes 61 s, and after a 410 kopf's watch never tells of what
+vanished meanwhile (docs/decisions.md, docs/architecture.md). ``intent`` says how the last is made good here.
 
-All handlers are coroutines, for kopf runs plain functions in threads, and what they touch lives on one loop.
+Handlers run in kopf's thread. They look at the object that kopf hands them; each step that touches anything
+else is taken by name on the main loop (``Memo.on_main_loop``), where it needs no locks.
 No timers, daemons or deletion handlers: for each of them kopf puts a finalizer on the object, and a policy
 could not be deleted, nor its definition uninstalled, while no operator runs. Nothing outside the cluster has
 to be cleaned up, so a finalizer would earn nothing. The one annotation, on approved recommendations, earns
 that an approval is heard once, also if it is given while nobody leads.
 """
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import aiohttp
 import kopf
@@ -30,10 +33,11 @@ from numazones.api.meta import API_VERSION
 from numazones_client import ClusterConfig
 from numazones_client.resources import REBALANCE_POLICIES, REBALANCE_RECOMMENDATIONS
 from numazones_operator.events import COMPONENT, NORMAL, WARNING, EventPoster, object_reference
-from numazones_operator.mirror.decoding import NamespaceLabels
 from numazones_operator.placement.admission_gates import GATE, OPT_IN, SWITCHED_OFF
 from numazones_operator.rebalance.intent import Intent
-from numazones_operator.rebalance.objects import APPROVE, PolicyObject, Recommendation, condition
+from numazones_operator.rebalance.readiness import Readiness
+
+T = TypeVar("T")
 
 NAMESPACES = ("v1", "namespaces")
 POLICIES = (API_VERSION, REBALANCE_POLICIES.plural)
@@ -49,16 +53,32 @@ _PLAN = ("spec.moves", "spec.placements", "spec.gain", "spec.disruption", "spec.
 class Memo:
     """What kopf hands to every handler."""
 
+    main_loop: asyncio.AbstractEventLoop
+    """Where everything but kopf lives."""
     config: ClusterConfig
     identity: str
     events: EventPoster
     intent: Intent
+    readiness: Readiness
     gates: bool
     """Whether this operator releases gated pods."""
-    rebalance: bool
-    """Whether it follows policies."""
-    told: set[str] = field(default_factory=set)
-    """UIDs of the namespaces that were told that they opted in in vain."""
+    warned: set[str] = field(default_factory=set)
+    """UIDs of the namespaces that were warned that they opted in in vain."""
+
+    sessions: list[aiohttp.ClientSession] = field(default_factory=list)
+    """kopf's connections. It closes them, except those that were opened while it was being ended."""
+
+    async def on_main_loop(self, step: Coroutine[Any, Any, T]) -> T:
+        """Take a step on the main loop, from kopf's; ended with the handler that waits for it."""
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(step, self.main_loop))
+
+    async def post_event(self, body: kopf.Body, *, type: str, reason: str, message: str) -> None:  # noqa: A002
+        """Post an event on an object, within the operator's rate."""
+
+        async def post() -> None:
+            self.events.post(object_reference(body), type=type, reason=reason, message=message)
+
+        await self.on_main_loop(post())
 
 
 @kopf.on.startup()
@@ -83,23 +103,19 @@ async def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
 @kopf.on.login()
 async def login(memo: Memo, **_: Any) -> kopf.AiohttpSession:
     """Let kopf speak to the API server as everything else here does."""
-    return kopf.AiohttpSession(
-        server=memo.config.server, aiohttp_session=_session(memo.config), default_namespace=None
-    )
+    session = _session(memo)
+    memo.sessions.append(session)
+    return kopf.AiohttpSession(server=memo.config.server, aiohttp_session=session, default_namespace=None)
 
 
 @kopf.on.event(*POLICIES)
-async def policy_changed(type: str, body: kopf.Body, patch: kopf.Patch, memo: Memo, **_: Any) -> None:  # noqa: A002
-    """Take a policy in; one that makes no sense is not followed from now on, and says so."""
-    intent = memo.intent
+async def policy_changed(type: str, body: kopf.Body, memo: Memo, **_: Any) -> None:  # noqa: A002
+    """Follow the policy as it is now, which wakes the search for plans; its condition Ready says whether."""
     if type == "DELETED":
-        intent.drop(intent.policies, str(body.metadata.name))
+        await memo.on_main_loop(memo.intent.drop_policy(str(body.metadata.name)))
         return
-    problem = intent.take(intent.policies, PolicyObject.from_api, dict(body))
-    if problem:
-        _report(body, patch, "Unreadable", problem)
-    elif not memo.rebalance:
-        _report(body, patch, "NotFollowed", "the operator runs with --no-rebalance, so it makes no plans")
+    problem = await memo.on_main_loop(memo.intent.take_policy(dict(body)))
+    await memo.on_main_loop(memo.readiness.publish(dict(body), problem))
 
 
 @kopf.on.event(*RECOMMENDATIONS)
@@ -110,100 +126,58 @@ async def recommendation_changed(
     memo: Memo,
     **_: Any,
 ) -> None:
-    """Take a recommendation in; one that makes no sense is not carried out, and says so."""
-    intent = memo.intent
+    """Go on with the recommendation as it is now; one that makes no sense is not carried out, and says so."""
     if type == "DELETED":
-        intent.drop(intent.recommendations, str(body.metadata.name))
+        await memo.on_main_loop(memo.intent.drop_recommendation(str(body.metadata.name)))
         return
-    problem = intent.take(intent.recommendations, Recommendation.from_api, dict(body))
+    problem = await memo.on_main_loop(memo.intent.take_recommendation(dict(body)))
     if problem and body.status.get("message") != problem:
         patch.status["message"] = problem
 
 
 @kopf.on.field(*RECOMMENDATIONS, field="spec.approved", new=True)
-async def approved(body: kopf.Body, memo: Memo, **_: Any) -> None:
-    """Confirm an approval, or say why nothing will come of it."""
-    policy = memo.intent.policies.get(str(body.spec.get("policy")))
-    phase = body.status.get("phase") or "Proposed"
-    if policy is None:
-        memo.events.post(
-            object_reference(body),
-            type=WARNING,
-            reason="ApprovalInVain",
-            message=f"policy {body.spec.get('policy')} is gone or cannot be followed, "
-            "so nothing is carried out",
-        )
-    elif policy.spec.mode != APPROVE:
-        memo.events.post(
-            object_reference(body),
-            type=WARNING,
-            reason="ApprovalInVain",
-            message=f"policy {policy.name} is in mode {policy.spec.mode}, which asks for no approval; "
-            f"set its spec.mode to {APPROVE}",
-        )
-    elif phase != "Proposed":
-        memo.events.post(
-            object_reference(body),
-            type=WARNING,
-            reason="ApprovalInVain",
-            message=f"the recommendation is {phase} already",
-        )
+async def recommendation_approved(body: kopf.Body, memo: Memo, **_: Any) -> None:
+    """Confirm an approval, or say why nothing will come of it; then let the plan be carried out."""
+    problem = await memo.on_main_loop(memo.intent.approval_problem(dict(body)))
+    if problem:
+        await memo.post_event(body, type=WARNING, reason="ApprovalInVain", message=problem)
     else:
-        memo.events.post(
-            object_reference(body),
-            type=NORMAL,
-            reason="Approved",
-            message="the plan is proven once more and then carried out",
-        )
-    memo.intent.changed.set()
+        message = "the plan is proven once more and then carried out"
+        await memo.post_event(body, type=NORMAL, reason="Approved", message=message)
+    await memo.on_main_loop(memo.intent.wake())
 
 
 @kopf.on.event(*NAMESPACES)
 async def namespace_changed(type: str, body: kopf.Body, memo: Memo, **_: Any) -> None:  # noqa: A002
-    """Take a namespace's labels in."""
-    intent = memo.intent
+    """Know the namespace by its labels as they are now."""
     if type == "DELETED":
-        intent.drop(intent.namespaces, str(body.metadata.name))
+        await memo.on_main_loop(memo.intent.drop_namespace(str(body.metadata.name)))
     else:
-        intent.take(intent.namespaces, NamespaceLabels.from_api, dict(body))
+        await memo.on_main_loop(memo.intent.take_namespace(dict(body)))
 
 
 @kopf.on.event(*NAMESPACES, labels={OPT_IN[0]: OPT_IN[1]}, when=lambda memo, **_: not memo.gates)
-async def opted_in_in_vain(body: kopf.Body, memo: Memo, **_: Any) -> None:
+async def namespace_opted_in_vain(body: kopf.Body, memo: Memo, **_: Any) -> None:
     """Say, once, that gated pods of this namespace wait for ever."""
     uid = str(body.metadata.uid)
-    if uid not in memo.told:
-        memo.told.add(uid)
-        memo.events.post(
-            object_reference(body),
+    if uid not in memo.warned:
+        memo.warned.add(uid)
+        await memo.post_event(
+            body,
             type=WARNING,
             reason="AdmissionGateOff",
             message=f"pods with the scheduling gate {GATE} are not released: {SWITCHED_OFF}",
         )
 
 
-def _report(body: kopf.Body, patch: kopf.Patch, reason: str, problem: str) -> None:
-    """Write the condition Ready=False where it is not there yet."""
-    found = condition(
-        body.status.get("conditions") or (),
-        "Ready",
-        status="False",
-        reason=reason,
-        message=problem,
-        generation=body.metadata.get("generation"),
-    )
-    if found is not None:
-        patch.status["conditions"] = [found]
-        patch.status["observedGeneration"] = body.metadata.get("generation")
-
-
-def _session(config: ClusterConfig) -> aiohttp.ClientSession:
+def _session(memo: Memo) -> aiohttp.ClientSession:
     """Open kopf's own connections, with credentials that are read anew for every request."""
+    config = memo.config
 
     async def authenticate(
         request: aiohttp.ClientRequest, handler: Callable[[aiohttp.ClientRequest], Any]
     ) -> aiohttp.ClientResponse:
-        token = await config.credentials.token()
+        token = await memo.on_main_loop(config.credentials.token())
         if token:
             request.headers["Authorization"] = f"Bearer {token}"
         response: aiohttp.ClientResponse = await handler(request)

@@ -1,56 +1,84 @@
-"""kopf, for as long as this replica leads.
+"""kopf, in a thread and an event loop of its own, for as long as this replica leads.
 
-kopf's handlers are started with leadership and ended with it (``leadership``). Its operator is spawned here,
-and ended with all tasks that it has begotten (``offspring``), rather than run by ``kopf.operator``, which
-would take two liberties with an event loop that it shares: on its way out it cancels every younger task,
-connections of the mirror among them, and it keeps the process's signals to itself. A run that fails, as
-kopf's does when a watch is answered with 410 or a list rejected for long, is begun anew from a fresh list:
-predictions go on meanwhile.
+That is what kopf's documentation advises for an operator that is embedded. In its own thread kopf leaves the
+process's signals alone, and every task of its loop is kopf's, so that it can be ended wholly. Handlers reach
+what lives on the main loop through ``handlers.Memo.on_main_loop``.
+
+``kopf.operator`` ends with patience: told to stop, or failing, it waits 5 s for the tasks of its tasks, whose
+connections it has closed already, and which then complain. A leader has to cease at once, and a kopf that
+failed has to start anew at once, so its tasks are spawned and ended here. A run fails when a watch is
+answered with 410, or a list is rejected for long; it is begun anew from a fresh list, and predictions go on
+meanwhile.
 """
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Collection
 from typing import Any
 
 import kopf
 
 from numazones_client.reflector import Backoff
 from numazones_operator import handlers
-from numazones_operator.offspring import offspring
 
-_LONG = 60.0
+_GOOD_RUN = 60.0
 """Seconds after which a run that failed was good until then."""
+_MAX_ENDING = 5.0
+"""Seconds for tasks to end that were cancelled, before they are left."""
+_CLOSING = "startup/cleanup activities"
+"""kopf's task that closes its connections. A request that finds them closed is an error to kopf."""
 
 _log = logging.getLogger(__name__)
 
 
-async def run_kopf(memo: handlers.Memo, *, spawned: Callable[[], None] = lambda: None) -> None:
-    """Let kopf's handlers follow what people write, until cancelled.
-
-    Args:
-        memo: what handlers need.
-        spawned: called when kopf has started, to take the process's signals back.
-    """
+async def run_kopf(memo: handlers.Memo) -> None:
+    """Let kopf's handlers follow what people write, until cancelled; ``memo`` is what they need."""
+    # Warns at every start that signals are not handled, which is what is wanted.
+    logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)
     clock = asyncio.get_running_loop().time
     backoff = Backoff()
     while True:
         started = clock()
         try:
-            await _follow(memo, spawned)
+            await _run_once(memo)
         except Exception as error:  # noqa: BLE001 - whatever ends kopf, predictions go on
-            if clock() - started > _LONG:
+            if clock() - started > _GOOD_RUN:
                 backoff.reset()
             delay = backoff.delay()
             _log.warning("kopf ended: %s; it starts anew in %.1f s", str(error) or repr(error), delay)
             await asyncio.sleep(delay)
 
 
-async def _follow(memo: handlers.Memo, spawned: Callable[[], None]) -> None:
-    """List everything, then run kopf's operator until one of its tasks fails, or until cancelled."""
+async def _run_once(memo: handlers.Memo) -> None:
+    """List everything, then run kopf in a thread until it fails, or until cancelled."""
     await memo.intent.read()
+    loop = asyncio.new_event_loop()
+    operator = loop.create_task(_operate(memo), name="kopf")
+    thread = asyncio.create_task(asyncio.to_thread(_run_loop, loop, operator), name="kopf's thread")
+    try:
+        await asyncio.shield(thread)
+    finally:
+        with contextlib.suppress(RuntimeError):  # its loop is closed: it has ended by itself
+            loop.call_soon_threadsafe(operator.cancel)
+        await asyncio.wait((thread,))
+        memo.intent.followed.clear()
+
+
+def _run_loop(loop: asyncio.AbstractEventLoop, operator: asyncio.Task[None]) -> None:
+    # Not asyncio.Runner: it closes generators that kopf has abandoned, and that cannot be closed.
+    try:
+        with contextlib.suppress(asyncio.CancelledError):
+            loop.run_until_complete(operator)
+    finally:
+        loop.close()
+
+
+async def _operate(memo: handlers.Memo) -> None:
+    """Run kopf's operator on a loop of its own until one of its tasks fails, or until cancelled."""
     identity: Any = memo.identity  # kopf has a name of its own for this kind of str, and keeps it private
-    async with offspring(last=_closes_connections):
+    tasks: Collection[asyncio.Task[Any]] = ()
+    try:
         tasks = await kopf.spawn_tasks(
             settings=kopf.OperatorSettings(),
             # Left to itself, kopf asks for the user's name, and a container's user has none.
@@ -59,20 +87,29 @@ async def _follow(memo: handlers.Memo, spawned: Callable[[], None]) -> None:
             clusterwide=True,
             memo=memo,
         )
-        spawned()
-        memo.intent.followed.set()
-        try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            memo.intent.followed.clear()
+        memo.main_loop.call_soon_threadsafe(memo.intent.followed.set)
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        # Each of them ends the tasks that it has started; what is cancelled twice may never end.
+        await _end(_without_closing(tasks))
+        await _end(_without_closing(asyncio.all_tasks() - {asyncio.current_task()}))
+        await _end(asyncio.all_tasks() - {asyncio.current_task()})
+        for session in memo.sessions:
+            await session.close()
+        memo.sessions.clear()
     for task in done:
         task.result()
 
 
-def _closes_connections(task: asyncio.Task[Any]) -> bool:
-    """Whether it is the one of kopf's tasks that closes its connections when kopf's other tasks have ended.
+def _without_closing(tasks: Collection[asyncio.Task[Any] | None]) -> set[asyncio.Task[Any]]:
+    return {task for task in tasks if task is not None and task.get_name() != _CLOSING}
 
-    It doesn't know of the tasks that those have begotten. A request of theirs that finds the connections
-    closed is an error to kopf, and would be tried again.
-    """
-    return task.get_name() == "startup/cleanup activities"
+
+async def _end(tasks: Collection[asyncio.Task[Any]]) -> None:
+    """Cancel tasks, and wait for them as long as patience lasts."""
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        _, left = await asyncio.wait(tasks, timeout=_MAX_ENDING)
+        for task in left:
+            _log.warning("kopf's task %s does not end", task.get_name())

@@ -149,7 +149,7 @@ class Leadership:
             return True
         spec = lease.get("spec") or {}
         holder = spec.get("holderIdentity") or ""
-        if holder and holder != self._identity and not self._abandoned(spec):
+        if holder and holder != self._identity and not self._is_abandoned(spec):
             return False
         changes = int(spec.get("leaseTransitions") or 0) + (holder != self._identity)
         body = self._lease(spec if holder == self._identity else {}, changes)
@@ -160,7 +160,7 @@ class Leadership:
             return False if holder != self._identity else await self._attempt()
         return True
 
-    def _abandoned(self, spec: dict[str, Any]) -> bool:
+    def _is_abandoned(self, spec: dict[str, Any]) -> bool:
         """Whether the holder has not renewed for as long as it said it would."""
         record = (spec.get("holderIdentity"), spec.get("renewTime"))
         if record != self._seen:

@@ -1,9 +1,9 @@
 """The running operator: what is started, in which order, and how it ends.
 
 Every replica mirrors the cluster and predicts (``pipeline``); the one that leads writes, releases gated pods,
-rebalances and runs kopf's handlers, for as long as it leads (``leadership``, ``leading``). Every task runs
-until it is cancelled; one that ends by itself is a bug that no retry mends, so it is logged, ``/healthz``
-fails, and the process stops.
+rebalances and runs kopf's handlers, for as long as it leads (``leadership``, ``kopf_operator``). Every
+task runs until it is cancelled; one that ends by itself is a bug that no retry mends, so it is logged,
+``/healthz`` fails, and the process stops.
 """
 
 import asyncio
@@ -47,10 +47,15 @@ from numazones_operator.placement.admission_gates import AdmissionGates
 from numazones_operator.placement.gauges import GateGauges
 from numazones_operator.predictions.admission_predictions import PublishedPrediction
 from numazones_operator.predictions.gauges import PredictionGauges, QueueGauges
-from numazones_operator.rebalance.controller import Rebalancing
+from numazones_operator.rebalance.executor import Executor
 from numazones_operator.rebalance.inputs import Inputs
 from numazones_operator.rebalance.intent import Intent
 from numazones_operator.rebalance.metrics import RebalanceGauges, RebalanceMetrics
+from numazones_operator.rebalance.proposer import Proposer
+from numazones_operator.rebalance.readiness import Readiness
+from numazones_operator.rebalance.rebalancing import Rebalancing
+from numazones_operator.rebalance.statuses import Statuses
+from numazones_operator.rebalance.steps import Steps
 from numazones_program import logs, probes
 from numazones_program.signals import ending_signals
 
@@ -112,6 +117,8 @@ class Operator:
         )
         self.intent = Intent(self._client, made_for_changed=self.pipeline.publisher.refresh)
         self.inputs = Inputs(self.intent)
+        self.readiness = Readiness(self._client, self.inputs, follows=options.rebalance)
+        self.steps = self._steps()
         self.rebalancing = self._rebalancing()
         self.gates = self._gates()
         self.unreadable = UnreadableObjects(self.events)
@@ -130,10 +137,10 @@ class Operator:
         async with AsyncExitStack() as resources:
             self._answer_signals()
             answer = probes.application(
-                health_problems=_asked_on_loop(self._sick),
-                readiness_problems=_asked_on_loop(self._unready),
+                health_problems=_answer_from_loop(self._failures),
+                readiness_problems=_answer_from_loop(self._missing_parts),
                 registry=self.registry,
-                refresh=_asked_on_loop(self._renew_gauges),
+                refresh=_answer_from_loop(self._renew_gauges),
             )
             self.port = resources.enter_context(probes.serve(self.options.metrics_address, answer))
             await self._open_page(resources)
@@ -166,7 +173,7 @@ class Operator:
     def start_task(self, coroutine: Coroutine[Any, Any, None], *, name: str) -> None:
         """Run something for as long as the operator runs; it must not end by itself."""
         task = asyncio.create_task(coroutine, name=name)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._stop_after)
         self._tasks.append(task)
 
     # What every replica does
@@ -211,7 +218,7 @@ class Operator:
         yield "verdict events", self.pipeline.verdict_events.run()
         yield "misses", self.pipeline.misses.run()
         yield "unreadable objects", self.unreadable.run()
-        yield "kopf", run_kopf(self._memo(), spawned=self._answer_signals)
+        yield "kopf", run_kopf(self._memo())
         yield "admission gates", self.gates.run()
         if self.options.rebalance:
             yield "rebalancing", self.rebalancing.run()
@@ -226,12 +233,13 @@ class Operator:
 
     def _memo(self) -> Memo:
         return Memo(
+            main_loop=asyncio.get_running_loop(),
             config=self.config,
             identity=self.identity,
             events=self.events,
             intent=self.intent,
+            readiness=self.readiness,
             gates=self.options.admission_gate,
-            rebalance=self.options.rebalance,
         )
 
     # Putting the parts together
@@ -251,18 +259,44 @@ class Operator:
             lead=self._lead,
         )
 
-    def _rebalancing(self) -> Rebalancing:
+    def _steps(self) -> Steps:
         options = self.options
-        return Rebalancing(
+        return Steps(
             self._client,
             self.pipeline.state,
+            self.inputs,
+            gates=options.admission_gate,
+            patience=timedelta(seconds=options.rebalance_patience),
+        )
+
+    def _rebalancing(self) -> Rebalancing:
+        state, metrics = self.pipeline.state, RebalanceMetrics(self.registry)
+        statuses = Statuses(self._client, self.intent, events=self.events, metrics=metrics)
+        proposer = Proposer(
+            self._client,
+            state,
             self.pipeline.forecasts,
             self.inputs,
-            events=self.events,
-            metrics=RebalanceMetrics(self.registry),
-            gates=options.admission_gate,
-            period=options.rebalance_period,
-            patience=timedelta(seconds=options.rebalance_patience),
+            self.steps,
+            statuses=statuses,
+            metrics=metrics,
+        )
+        executor = Executor(
+            state,
+            self.intent,
+            self.steps,
+            statuses,
+            metrics=metrics,
+            search_early=proposer.search_early,
+        )
+        return Rebalancing(
+            self.intent,
+            self.readiness,
+            proposer,
+            executor,
+            statuses=statuses,
+            metrics=metrics,
+            period=self.options.rebalance_period,
         )
 
     def _gates(self) -> AdmissionGates:
@@ -273,7 +307,7 @@ class Operator:
             self.intent.namespaces,
             self.events,
             enabled=self.options.admission_gate,
-            may_go=self.rebalancing.execution.may_go,
+            may_go=self.steps.may_go,
             changed=self.pipeline.renewed,
             timeout=self.options.admission_gate_timeout,
             metrics=self.metrics,
@@ -346,7 +380,7 @@ class Operator:
         if self.leadership.leading:
             await self.pipeline.publisher.wait_until_written(_SHUTDOWN_PATIENCE)
         for task in self._tasks:
-            task.remove_done_callback(self._ended)
+            task.remove_done_callback(self._stop_after)
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         gc.unfreeze()
@@ -354,7 +388,7 @@ class Operator:
             for number in ending_signals():
                 asyncio.get_running_loop().remove_signal_handler(number)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _stop_after(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
         self.failed = f"task {task.get_name()} ended: {error!r}"
         _log.critical("%s; the operator stops", self.failed, exc_info=error)
@@ -364,10 +398,10 @@ class Operator:
         for collector in self.collectors:
             collector.renew()
 
-    async def _sick(self) -> list[str]:
+    async def _failures(self) -> list[str]:
         return [self.failed] if self.failed else []
 
-    async def _unready(self) -> list[str]:
+    async def _missing_parts(self) -> list[str]:
         problems = [
             f"{reflector.name}: {reflector.problem}"
             for reflector in self.reflectors
@@ -376,7 +410,7 @@ class Operator:
         return problems or ([] if self.ready.is_set() else ["the first predictions are being made"])
 
 
-def _asked_on_loop(ask: Callable[[], Coroutine[Any, Any, _T]]) -> Callable[[], _T]:
+def _answer_from_loop(ask: Callable[[], Coroutine[Any, Any, _T]]) -> Callable[[], _T]:
     """Let the server's threads ask on this event loop, whose state they must not read while it changes.
 
     A loop that hangs leaves probes unanswered, so that the kubelet restarts the operator.

@@ -14,7 +14,7 @@ from numazones import machines
 from numazones.cluster import Cluster, ClusterNode, ClusterPod
 from numazones.machines import Shape
 from numazones_simulator.kubelet.kubelet import Kubelet
-from numazones_simulator.kubelet.node_spec import NodeSpec, configuration, node_object
+from numazones_simulator.node_spec import NodeSpec, configuration, node_object
 from numazones_simulator.scheduler import choose
 
 NAMESPACE = "default"

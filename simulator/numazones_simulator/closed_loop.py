@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from numazones.api.rebalance import ENDED
+from numazones.api.rebalance import ENDED, Mode, PlanPhase
 from numazones.errors import NumazonesError
 from numazones.kubelet.node import Node
 from numazones.wording import pluralize
@@ -52,7 +52,7 @@ _POLICY = {
     "kind": "RebalancePolicy",
     "metadata": {"name": "make-room"},
     "spec": {
-        "mode": "Approve",
+        "mode": Mode.APPROVE,
         "goals": {"pendingPods": True},
         "schedule": {"interval": "2s"},
     },
@@ -233,7 +233,7 @@ class ClosedLoop:
             "the plan to end",
             resource=REBALANCE_RECOMMENDATIONS,
         )
-        if _plan_phase(done) != "Succeeded":
+        if _plan_phase(done) != PlanPhase.SUCCEEDED:
             raise StoryStuck(
                 f"{name} {_plan_phase(done)}: {done['status'].get('message')}; start the demo again"
             )

@@ -12,7 +12,7 @@ from numazones import machines
 from numazones.kubelet.device_manager import Device
 from numazones.machine import Machine
 from numazones.machines import Shape
-from numazones_simulator.kubelet.node_spec import NodeSpec, configuration
+from numazones_simulator.node_spec import NodeSpec, configuration
 
 GPU = "vendor.example/gpu"
 NIC = "vendor.example/nic"

@@ -14,8 +14,8 @@ from numazones.placement.models import ObjectKind
 from numazones_client import AlreadyExists, Client, Resource
 from numazones_client.resources import DEFINITIONS, NODE_RESOURCE_TOPOLOGIES
 from numazones_simulator.control_plane import create_namespace
-from numazones_simulator.kubelet.node_spec import NodeSpec
 from numazones_simulator.node_kinds import MODEL_LABEL, Kind
+from numazones_simulator.node_spec import NodeSpec
 from numazones_simulator.workload import manifest
 
 Body = dict[str, Any]

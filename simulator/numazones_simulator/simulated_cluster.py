@@ -21,8 +21,8 @@ from numazones_simulator.background import background
 from numazones_simulator.control_plane import ControlPlane, control_plane
 from numazones_simulator.deployments import Deployments
 from numazones_simulator.kubelet.fleet import Fleet
-from numazones_simulator.kubelet.node_spec import NodeSpec
 from numazones_simulator.kubelet.zone_publisher import ZonePublisher
+from numazones_simulator.node_spec import NodeSpec
 from numazones_simulator.programs import Programs
 from numazones_simulator.recordings import NodeDirectories
 from numazones_simulator.replica_sets import ReplicaSets

@@ -25,9 +25,9 @@ from numazones_exporter import daemon, health
 from numazones_exporter.options import Options
 from numazones_simulator import machine_tree
 from numazones_simulator.kubelet.kubelet import Kubelet
-from numazones_simulator.kubelet.node_spec import NodeSpec, configuration, node_object
 from numazones_simulator.kubelet.podresources import PodResourcesServer
 from numazones_simulator.kubelet.state_files import StateFiles
+from numazones_simulator.node_spec import NodeSpec, configuration, node_object
 
 from .topologies import TOPOLOGIES
 

@@ -15,9 +15,9 @@ from numazones import machines
 from numazones_apiserver.ports import listening_socket
 from numazones_simulator import machine_tree
 from numazones_simulator.kubelet.kubelet import Kubelet
-from numazones_simulator.kubelet.node_spec import NodeSpec, configuration, node_object
 from numazones_simulator.kubelet.podresources import PodResourcesServer
 from numazones_simulator.kubelet.state_files import StateFiles
+from numazones_simulator.node_spec import NodeSpec, configuration, node_object
 
 from ..real_apiserver import RealAPIServer  # noqa: TID252 - test folders are not packages
 

@@ -33,12 +33,12 @@ from numazones.rebalance.goals import is_known
 from numazones.rebalance.moves import place
 from numazones.rebalance.policy import Policy
 from numazones_koordinator.annotations import NODE_NUMA_TOPOLOGY_POLICY, NUMA_TOPOLOGY_SPEC
-from numazones_koordinator.model import NAME as KOORDINATOR
+from numazones_koordinator.identity import NAME as KOORDINATOR
 from numazones_koordinator.node import Node as KoordinatorNode
 from numazones_koordinator.placement import OTHER_SCHEDULER
 from numazones_koordinator.scheduler import SCHEDULER_NAME
 from numazones_topology_aware.hardware import Hardware
-from numazones_topology_aware.model import NAME as TOPOLOGY_AWARE
+from numazones_topology_aware.identity import NAME as TOPOLOGY_AWARE
 from numazones_topology_aware.node import Node as TopologyAwareNode
 from numazones_topology_aware.publishing import topology_of
 from tests.models.koordinator import building as koordinator

@@ -21,8 +21,8 @@ from numazones_simulator import placement_models
 from numazones_simulator.control_plane import control_plane
 from numazones_simulator.kubelet.agent import Agent
 from numazones_simulator.kubelet.fleet import Fleet
-from numazones_simulator.kubelet.node_spec import NodeSpec
 from numazones_simulator.kubelet.zone_publisher import ZonePublisher
+from numazones_simulator.node_spec import NodeSpec
 from numazones_simulator.scheduler import Scheduler
 
 PATIENCE = 120.0

@@ -13,7 +13,7 @@ from numazones_operator.mirror.decoding import Heartbeat, ZoneReport
 from numazones_operator.options import Options
 from numazones_operator.pipeline import Pipeline
 from numazones_simulator import node_kinds
-from numazones_simulator.kubelet.node_spec import node_object
+from numazones_simulator.node_spec import node_object
 from tests.operator.closed_loop import pod_body
 
 

@@ -20,7 +20,7 @@ from numazones_operator.process import Operator
 from numazones_operator.verification.verifier import Expectation, Verification, Verifier
 from numazones_simulator import node_kinds, placement_models
 from numazones_simulator.workload import Workload
-from numazones_topology_aware.model import NAME as TOPOLOGY_AWARE
+from numazones_topology_aware.identity import NAME as TOPOLOGY_AWARE
 from numazones_topology_aware.node_placement import TopologyAwarePlacement
 from numazones_topology_aware.simulation.plugin import TopologyAwarePlugin
 from tests.operator.closed_loop import PATIENCE, Loop, closed_loop, eventually, metrics

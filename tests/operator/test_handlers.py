@@ -3,13 +3,17 @@
 import asyncio
 import getpass
 import json
+import signal
+import sys
+import threading
+import traceback
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import kopf
 import pytest
 from kopf.testing import KopfRunner
-from prometheus_client import CollectorRegistry
 
 from numazones.api import crd
 from numazones_client import ClusterConfig
@@ -21,13 +25,14 @@ from numazones_client.resources import (
     REBALANCE_POLICIES,
     REBALANCE_RECOMMENDATIONS,
 )
+from numazones_client.table import Table
 from numazones_operator import handlers
-from numazones_operator.events import EventPoster
 from numazones_operator.kopf_operator import run_kopf
-from numazones_operator.metrics.registry import Metrics
 from numazones_operator.placement.admission_gates import OPT_IN
 from numazones_operator.process import Operator
+from numazones_operator.rebalance.inputs import Inputs
 from numazones_operator.rebalance.intent import Intent
+from numazones_operator.rebalance.readiness import Readiness
 from numazones_simulator import node_kinds
 from numazones_simulator.control_plane import install
 from tests.operator.closed_loop import OPTIONS, Loop, closed_loop, eventually
@@ -81,10 +86,23 @@ async def messages(loop: Loop, reason: str) -> list[str]:
     return [one["message"] for one in await loop.client.list(EVENTS) if one["reason"] == reason]
 
 
-def kopf_tasks() -> list[str]:
-    """kopf's tasks on this loop."""
-    names = [task.get_name() for task in asyncio.all_tasks()]
-    return [name for name in names if name.startswith(("watcher for", "resource observer", "poster of"))]
+def memo_for(loop: Loop) -> handlers.Memo:
+    """What handlers need, without an operator around them."""
+    intent = Intent(loop.client, made_for_changed=lambda _: None)
+    readiness = Readiness(loop.client, Inputs(intent))
+    main_loop, config = asyncio.get_running_loop(), ClusterConfig(server=loop.server.url)
+    events = EventPoster(loop.client, identity="x", rate=1000.0, metrics=Metrics(CollectorRegistry()))
+    return handlers.Memo(main_loop, config, "x", events, intent, readiness, gates=False)
+
+
+def kopf_threads() -> list[str]:
+    """The threads in which kopf runs, by the functions that they are in."""
+    return [
+        frame.f_code.co_name
+        for top in sys._current_frames().values()
+        for frame, _ in traceback.walk_stack(top)
+        if frame.f_code.co_name == "_run_loop"
+    ]
 
 
 async def test_a_user_without_a_name_is_no_obstacle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,10 +131,10 @@ async def test_handlers_run_on_the_replica_that_leads_for_as_long_as_it_leads(tm
         await eventually(operator.intent.followed.is_set, what="kopf has started")
         await loop.client.create(REBALANCE_POLICIES, policy("before"))
         await wait_for_policy(operator, "before")
-        assert kopf_tasks()
+        assert kopf_threads()
         await hand_over(loop, "another")
         await eventually(lambda: not operator.leadership.leading)
-        await eventually(lambda: not kopf_tasks())
+        await eventually(lambda: not kopf_threads())
         assert not operator.intent.followed.is_set()
         # The mirror has lost none of its tasks and connections: it goes on, ready to lead again.
         await loop.create_pod("meanwhile", cpu=2)
@@ -136,17 +154,48 @@ async def test_kopf_ended_at_any_moment_of_its_start_complains_of_nothing(
 ) -> None:
     """Its last task closes its connections: no other may want one then, whoever has begotten it."""
     async with closed_loop(tmp_path) as loop:
-        intent = Intent(loop.client, made_for_changed=lambda _: None)
-        events = EventPoster(loop.client, identity="x", rate=1.0, metrics=Metrics(CollectorRegistry()))
-        memo = handlers.Memo(loop.client.config, "x", events, intent, gates=False, rebalance=True)
+        memo = memo_for(loop)
         for moment in range(30):
-            spawned = asyncio.Event()
-            running = asyncio.create_task(run_kopf(memo, spawned=spawned.set))
-            await spawned.wait()
+            running = asyncio.create_task(run_kopf(memo))
+            await memo.intent.followed.wait()
             await asyncio.sleep(moment / 1000)
             running.cancel()
             await asyncio.wait((running,))
+            assert kopf_threads() == []
+            assert memo.sessions == []
             assert [one.getMessage() for one in caplog.records if one.levelname == "ERROR"] == []
+
+
+async def test_what_handlers_touch_is_touched_on_the_main_loop_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads = []
+    put = Table.put
+
+    def note(table: Table[Any], item: Any) -> None:
+        threads.append(threading.current_thread())
+        put(table, item)
+
+    monkeypatch.setattr(Table, "put", note)
+    async with closed_loop(tmp_path) as loop:
+        operator = await loop.start_operator(leader_elect=False)
+        await eventually(operator.intent.followed.is_set, what="kopf has started")
+        await loop.client.create(REBALANCE_POLICIES, policy())
+        await wait_for_policy(operator)
+        assert kopf_threads()
+        assert set(threads) == {threading.main_thread()}
+
+
+async def test_kopf_leaves_the_process_its_signals(tmp_path: Path) -> None:
+    async with closed_loop(tmp_path) as loop:
+        operator = await loop.start_operator(leader_elect=False)
+        await eventually(operator.intent.followed.is_set, what="kopf has started")
+        await loop.client.create(REBALANCE_POLICIES, policy())
+        await wait_for_policy(operator)
+        signal.raise_signal(signal.SIGTERM)
+        await eventually(lambda: not operator.leadership.leading)
+        await eventually(lambda: not kopf_threads())
+        assert not operator.failed
 
 
 @pytest.mark.parametrize("how", ["as an event", "as an answer"])
@@ -287,13 +336,11 @@ async def test_a_namespace_that_opts_in_to_a_gate_that_is_off_gets_an_event(tmp_
 async def test_kopf_run_works_with_these_handlers(tmp_path: Path) -> None:
     """What kopf's users would do: ``kopf run -m numazones_operator.handlers``, with a memo of their own."""
     async with closed_loop(tmp_path) as loop:
-        config = ClusterConfig(server=loop.server.url)
-        intent = Intent(loop.client)
-        events = EventPoster(loop.client, identity="runner", rate=1.0, metrics=Metrics(CollectorRegistry()))
+        ours = replace(memo_for(loop), identity="runner", gates=True)
+        intent = ours.intent
 
         async def lend(memo: kopf.Memo, **_: Any) -> None:
-            memo |= {"config": config, "identity": "runner", "events": events, "intent": intent}
-            memo |= {"gates": True, "rebalance": True, "told": set()}
+            memo |= {name: getattr(ours, name) for name in (*ours.__slots__, "on_main_loop", "post_event")}
 
         registry = kopf.get_default_registry()
         kopf.on.startup(registry=registry, id="lend")(lend)

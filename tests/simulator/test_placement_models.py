@@ -11,14 +11,14 @@ from numazones.cluster import ClusterPod
 from numazones_client import Resource
 from numazones_client.resources import NODE_RESOURCE_TOPOLOGIES, PODS
 from numazones_koordinator.annotations import RESOURCE_STATUS
-from numazones_koordinator.model import DEVICE
-from numazones_koordinator.model import NAME as KOORDINATOR
+from numazones_koordinator.identity import DEVICE
+from numazones_koordinator.identity import NAME as KOORDINATOR
 from numazones_simulator import node_kinds, placement_models
 from numazones_simulator.kubelet import agent
 from numazones_simulator.node_kinds import MODEL_LABEL
+from numazones_topology_aware.identity import NAME as TOPOLOGY_AWARE
+from numazones_topology_aware.identity import POLICIES
 from numazones_topology_aware.live import published_pools
-from numazones_topology_aware.model import NAME as TOPOLOGY_AWARE
-from numazones_topology_aware.model import POLICIES
 from tests.operator.closed_loop import Loop, closed_loop, eventually, pod_body
 
 

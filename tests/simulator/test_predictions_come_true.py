@@ -19,7 +19,7 @@ from numazones.cluster import ClusterNode, ClusterPod
 from numazones.prediction import Kind, NodeVerdict, Standing
 from numazones_simulator import node_kinds
 from numazones_simulator.kubelet.kubelet import Kubelet, Verdict
-from numazones_simulator.kubelet.node_spec import node_object
+from numazones_simulator.node_spec import node_object
 from numazones_simulator.scheduler import choose
 from numazones_simulator.workload import Workload
 

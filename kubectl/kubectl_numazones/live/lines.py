@@ -13,6 +13,7 @@ from kubectl_numazones.drawing import Drawing
 from kubectl_numazones.kinds import Kind
 from kubectl_numazones.live.board import Board, Planned, Stuck
 from kubectl_numazones.zone_figures import Zone, share
+from numazones.api.rebalance import ENDED, PlanPhase
 from numazones.prediction import ADMISSIBLE, INADMISSIBLE
 from numazones.quantity import format_rounded
 from numazones.rebalance.whatif import Report
@@ -20,7 +21,8 @@ from numazones.wording import pluralize
 
 PLAN_COLUMNS = ("GOAL", "NOW", "AFTER", "MOVES", "PHASE", "FIRST MOVE")
 _VERDICTS = {ADMISSIBLE: "green", INADMISSIBLE: "red"}
-_ENDED = frozenset({"Failed", "Expired", "Superseded"})
+_IN_VAIN = ENDED - {PlanPhase.SUCCEEDED}
+"""Phases of plans that came to nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +156,7 @@ def _recommendation_line(goal: str, body: Any) -> Line:
     cells: tuple[str | Text, ...] = (
         goal,
         *(Text(str(figure), justify="right") for figure in figures),
-        Text(phase, "dim" if phase in _ENDED else "green"),
+        Text(phase, "dim" if phase in _IN_VAIN else "green"),
         f"{moves[0][0]} → {moves[0][2]}" if moves else "",
     )
     message = str(status.get("message") or "")

@@ -6,11 +6,11 @@ from typing import Any
 from numazones.placement.models import ObjectKind
 from numazones_client import Client, Resource
 from numazones_client.resources import NODE_RESOURCE_TOPOLOGIES
-from numazones_koordinator.model import DEVICE
+from numazones_koordinator.identity import DEVICE
 from numazones_koordinator.simulation import koordlet, node_kinds, workload
 from numazones_koordinator.simulation.koord_scheduler import KoordScheduler, books
-from numazones_simulator.kubelet.node_spec import NodeSpec
 from numazones_simulator.node_kinds import Kind
+from numazones_simulator.node_spec import NodeSpec
 from numazones_simulator.placement_models import Body, PodForm, PublishedObject, RuntimePlugin
 
 _MANAGER = "koordlet"

@@ -17,8 +17,8 @@ from numazones_koordinator.admission import Admission, admit
 from numazones_koordinator.node import Node
 from numazones_koordinator.scheduler import SCHEDULER_NAME
 from numazones_koordinator.simulation import koordlet
-from numazones_simulator.kubelet.node_spec import NodeSpec, node_object
 from numazones_simulator.mirror import Body
+from numazones_simulator.node_spec import NodeSpec, node_object
 from numazones_simulator.scheduler import Choice, Scheduler, choose
 
 

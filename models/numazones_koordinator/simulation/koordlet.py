@@ -6,8 +6,8 @@ from typing import Any
 from numazones.machine import Machine
 from numazones_client.resources import NODE_RESOURCE_TOPOLOGIES
 from numazones_koordinator.annotations import CPU_TOPOLOGY
-from numazones_koordinator.model import DEVICE
-from numazones_simulator.kubelet.node_spec import NodeSpec
+from numazones_koordinator.identity import DEVICE
+from numazones_simulator.node_spec import NodeSpec
 
 _GPU = {
     "koordinator.sh/gpu-core": "100",

@@ -6,10 +6,10 @@ from typing import Any
 from numazones.placement.models import ObjectKind
 from numazones_client import Client
 from numazones_client.resources import NODE_RESOURCE_TOPOLOGIES
-from numazones_simulator.kubelet.node_spec import NodeSpec
 from numazones_simulator.node_kinds import Kind
+from numazones_simulator.node_spec import NodeSpec
 from numazones_simulator.placement_models import Body, PodForm, PublishedObject, RuntimePlugin
-from numazones_topology_aware.model import NAME, POLICIES
+from numazones_topology_aware.identity import NAME, POLICIES
 from numazones_topology_aware.publishing import topology_of
 from numazones_topology_aware.simulation import node_kinds, workload
 from numazones_topology_aware.simulation.plugin import CONFIGURATION, TopologyAwarePlugin

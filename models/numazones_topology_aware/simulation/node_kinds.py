@@ -1,9 +1,9 @@
 """Nodes on which NRI's topology-aware policy places containers."""
 
 from numazones import machines
-from numazones_simulator.kubelet.node_spec import NodeSpec, bystander
 from numazones_simulator.node_kinds import SUB_NUMA, of_model
-from numazones_topology_aware.model import NAME
+from numazones_simulator.node_spec import NodeSpec, bystander
+from numazones_topology_aware.identity import NAME
 
 
 def topology_aware(name: str, address: str) -> NodeSpec:

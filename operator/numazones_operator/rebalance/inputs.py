@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from numazones.api.rebalance import MovePhase, PlanPhase
 from numazones.cluster import Cluster, ClusterPod
 from numazones.defaulting import Defaults
 from numazones.rebalance.budgets import Budget, Headroom
@@ -17,8 +18,8 @@ from numazones_client import Decoder, Resource, by_name, by_uid
 from numazones_client.resources import BUDGETS, CLAIMS, JOBS, PRIORITY_CLASSES, REPLICA_SETS, STATEFUL_SETS
 from numazones_client.table import Table
 from numazones_operator.rebalance.intent import Intent
-from numazones_operator.rebalance.objects import FAILED, GONE, PENDING, read
-from numazones_operator.rebalance.rejected_pods import with_wishes
+from numazones_operator.rebalance.objects import GONE, parse_time
+from numazones_operator.rebalance.rejected_pods import with_next_pods
 
 OWNERS = (REPLICA_SETS, STATEFUL_SETS, JOBS)
 """Kinds that make pods from a template of their own."""
@@ -145,13 +146,13 @@ class Inputs:
         now: datetime,
         *,
         during: str = "",
-        wanted: Mapping[str, ClusterPod] | None = None,
+        next_pods: Mapping[str, ClusterPod] | None = None,
     ) -> Situation:
         """Return all that planning asks about; the moves of the plan ``during`` which it asks are no past.
 
-        ``wanted``: what owners in a loop of rejections want (``wishes``); it waits like other pods.
+        ``next_pods``: those of owners in a loop of rejections (``rejected_pods``); they wait like others.
         """
-        cluster = with_wishes(cluster, wanted or {})
+        cluster = with_next_pods(cluster, next_pods or {})
         pods = [pod for node in cluster.nodes.values() for pod in node.pods.values()]
         pods += cluster.pending.values()
         return Situation(
@@ -165,7 +166,7 @@ class Inputs:
             ),
             templates=self._templates(pods),
             history=self._history(during, now),
-            at_any_time=frozenset(wanted or ()),
+            at_any_time=frozenset(next_pods or ()),
         )
 
     def _templates(self, pods: Iterable[ClusterPod]) -> dict[str, ClusterPod]:
@@ -181,10 +182,10 @@ class Inputs:
             if item.name == during:
                 continue
             for move, progress in zip(item.spec.moves, item.progress, strict=True):
-                since = read(progress.since)
-                if move.owner is None or progress.phase == PENDING:
+                since = parse_time(progress.since)
+                if move.owner is None or progress.phase == MovePhase.PENDING:
                     continue
-                if item.status.phase == FAILED:
+                if item.status.phase == PlanPhase.FAILED:
                     failed[move.owner.uid, move.source.node, move.target.node] = item.ended or now
                     continue
                 if since is None or progress.phase not in GONE:

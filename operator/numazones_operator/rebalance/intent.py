@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from numazones.api.rebalance import Mode, PlanPhase
 from numazones.errors import NumazonesError
 from numazones_client import Client, Resource, UnknownResource
 from numazones_client.resources import NAMESPACES, REBALANCE_POLICIES, REBALANCE_RECOMMENDATIONS
@@ -78,6 +79,21 @@ class Intent:
         await self._list(REBALANCE_POLICIES, PolicyObject.from_api, self.policies)
         await self._list(REBALANCE_RECOMMENDATIONS, Recommendation.from_api, self.recommendations)
 
+    async def is_current(self, policy: PolicyObject, item: Recommendation | None = None) -> bool:
+        """Whether the API server still has the policy, and the recommendation, as they were looked at.
+
+        Asked before anything is done on their strength: a watch may be behind, and after a 410 kopf's never
+        tells of what was deleted meanwhile.
+        """
+        await self.confirm()
+        known = self.policies.get(policy.name)
+        if known is None or known.edition != policy.edition:
+            return False
+        if item is None:
+            return True
+        found = self.recommendations.get(item.name)
+        return found is not None and (found.uid, found.version) == (item.uid, item.version)
+
     async def _list(
         self, resource: Resource, read: Callable[[Mapping[str, Any]], T], table: Table[T]
     ) -> None:
@@ -85,25 +101,74 @@ class Intent:
         seen = set()
         try:
             for body in await self._client.list(resource):
-                if self.take(table, read, body) == "":
+                if self._take(table, read, body) == "":
                     seen.add(body["metadata"]["name"])
         except UnknownResource:
             _log.debug("the API server knows no %s", resource.full_name)
         table.retain(seen)
 
-    def take(self, table: Table[T], read: Callable[[Mapping[str, Any]], T], body: Mapping[str, Any]) -> str:
-        """Take an object in; one that cannot be read counts as gone, and the reason is returned."""
+    # Called by kopf's handlers, on this loop; they live on another.
+
+    async def take_policy(self, body: Mapping[str, Any]) -> str:
+        """Take a policy in; one that cannot be read counts as gone, and the reason is returned."""
+        return self._take(self.policies, PolicyObject.from_api, body)
+
+    async def take_recommendation(self, body: Mapping[str, Any]) -> str:
+        """Take a recommendation in; one that cannot be read counts as gone, and the reason is returned."""
+        return self._take(self.recommendations, Recommendation.from_api, body)
+
+    async def take_namespace(self, body: Mapping[str, Any]) -> None:
+        """Take the labels of a namespace in."""
+        self._take(self.namespaces, NamespaceLabels.from_api, body)
+
+    async def approval_problem(self, body: Mapping[str, Any]) -> str:
+        """Return why nothing will come of the approval of a recommendation; empty if the plan is next."""
+        name = str((body.get("spec") or {}).get("policy"))
+        phase = (body.get("status") or {}).get("phase") or PlanPhase.PROPOSED
+        policy = self.policies.get(name)
+        if policy is None:
+            return f"policy {name} is gone or cannot be followed, so nothing is carried out"
+        if policy.spec.mode != Mode.APPROVE:
+            return (
+                f"policy {name} is in mode {policy.spec.mode}, which asks for no approval; "
+                f"set its spec.mode to {Mode.APPROVE}"
+            )
+        return "" if phase == PlanPhase.PROPOSED else f"the recommendation is {phase} already"
+
+    async def wake(self) -> None:
+        """Let rebalancing look at everything now."""
+        self.changed.set()
+
+    async def drop_policy(self, name: str) -> None:
+        """Forget a policy that is gone."""
+        self._drop(self.policies, name)
+
+    async def drop_recommendation(self, name: str) -> None:
+        """Forget a recommendation that is gone."""
+        self._drop(self.recommendations, name)
+
+    async def drop_namespace(self, name: str) -> None:
+        """Forget a namespace that is gone."""
+        self._drop(self.namespaces, name)
+
+    def take_own_policy(self, body: Mapping[str, Any]) -> None:
+        """Take in what the API server answered to an own write; it is no news."""
+        try:
+            self.policies.put(PolicyObject.from_api(body))
+        except (NumazonesError, ValueError):
+            _log.debug("policy %s cannot be read", body["metadata"]["name"])
+
+    def _take(self, table: Table[T], read: Callable[[Mapping[str, Any]], T], body: Mapping[str, Any]) -> str:
         try:
             item = read(body)
         except (NumazonesError, ValueError) as error:
-            self.drop(table, body["metadata"]["name"])
+            self._drop(table, body["metadata"]["name"])
             return str(error)
         table.put(item)
         self.changed.set()
         return ""
 
-    def drop(self, table: Table[Any], name: str) -> None:
-        """Forget an object that is gone."""
+    def _drop(self, table: Table[Any], name: str) -> None:
         known = table.get(name)
         if known is not None:
             table.remove(known)

@@ -7,15 +7,8 @@ from functools import partial
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily
 
-from numazones.api.rebalance import RecommendedMove
+from numazones.api.rebalance import ACTIVE, PlanPhase, RecommendedMove
 from numazones_operator.rebalance.intent import Intent
-from numazones_operator.rebalance.objects import (
-    ACTIVE,
-    EXPIRED,
-    FAILED,
-    SUCCEEDED,
-    SUPERSEDED,
-)
 from numazones_program.gauges import gauge
 
 _SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -58,7 +51,7 @@ class RebalanceMetrics:
 
     def expect(self, mode: str, policy: str) -> None:
         """Begin what is counted for a policy at 0: of a series that begins at 1, no rate shows the first."""
-        for phase in (*ACTIVE, SUCCEEDED, FAILED, EXPIRED, SUPERSEDED):
+        for phase in PlanPhase:
             self.recommendations.labels(mode, policy, phase)
         for result in ("recommended", "approved", "executed", "failed"):
             self.moves.labels(mode, policy, result)
@@ -97,7 +90,7 @@ class RebalanceGauges:
             for plan in self._intent.recommendations
             if plan.active
         )
-        none = {(mode, name, phase): 0 for mode, name in self._ready for phase in ACTIVE}
+        none = {(mode, name, str(phase)): 0 for mode, name in self._ready for phase in ACTIVE}
         self._plans = {**none, **plans}
 
     def families(self) -> Iterator[GaugeMetricFamily]:

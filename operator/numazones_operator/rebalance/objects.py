@@ -1,18 +1,22 @@
 """Between the custom resources and the library's values: policies in, recommendations out and in again."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from numazones import duration, timestamp
 from numazones.api.meta import API_VERSION, OwnerReference
 from numazones.api.rebalance import (
+    ACTIVE,
     DisruptionCost,
     Gain,
+    Mode,
+    MovePhase,
     MoveProgress,
     OwnerOfPod,
     Place,
+    PlanPhase,
     PodReference,
     RebalancePolicy,
     RebalancePolicySpec,
@@ -30,15 +34,7 @@ from numazones.rebalance.moves import Move, Placement, Plan
 
 POLICY_LABEL = "numazones.io/rebalance-policy"
 
-RECOMMEND, APPROVE, AUTO = "Recommend", "Approve", "Auto"
-
-PROPOSED, APPROVED, EXECUTING = "Proposed", "Approved", "Executing"
-SUCCEEDED, FAILED, EXPIRED, SUPERSEDED = "Succeeded", "Failed", "Expired", "Superseded"
-ACTIVE = frozenset({PROPOSED, APPROVED, EXECUTING})
-
-PENDING, EVICTING, EVICTED, PLACED, VERIFIED = "Pending", "Evicting", "Evicted", "Placed", "Verified"
-MOVE_FAILED = "Failed"
-GONE = frozenset({EVICTED, PLACED, VERIFIED})
+GONE = frozenset({MovePhase.EVICTED, MovePhase.PLACED, MovePhase.VERIFIED})
 """Phases of a move whose pod has been evicted for certain."""
 
 
@@ -60,7 +56,7 @@ class Recommendation:
         model = RebalanceRecommendation.from_api(body)
         status = model.status or RebalanceRecommendationStatus()
         if not status.phase:
-            status = status.model_copy(update={"phase": PROPOSED})
+            status = status.model_copy(update={"phase": PlanPhase.PROPOSED})
         metadata = model.metadata
         return cls(
             metadata.name,
@@ -80,20 +76,21 @@ class Recommendation:
     def ended(self) -> datetime | None:
         """When it was over, however it ended; None while it is not."""
         complete = (one for one in self.status.conditions if (one.type, one.status) == ("Complete", "True"))
-        return next((read(one.last_transition_time) for one in complete), None)
+        return next((parse_time(one.last_transition_time) for one in complete), None)
 
     @property
     def is_about_to_evict(self) -> bool:
         """Whether the next step is an eviction, or the announcement of one."""
-        ahead = next((one.phase for one in self.progress if one.phase != VERIFIED), "")
-        return self.status.phase == EXECUTING and ahead in {PENDING, EVICTING}
+        ahead = next((one.phase for one in self.progress if one.phase != MovePhase.VERIFIED), "")
+        return self.status.phase == PlanPhase.EXECUTING and ahead in {MovePhase.PENDING, MovePhase.EVICTING}
 
     @property
     def progress(self) -> tuple[MoveProgress, ...]:
         """How far each move is, one entry per move."""
         known = {item.pod.uid: item for item in self.status.progress}
         return tuple(
-            known.get(move.pod.uid, MoveProgress(pod=move.pod, phase=PENDING)) for move in self.spec.moves
+            known.get(move.pod.uid, MoveProgress(pod=move.pod, phase=MovePhase.PENDING))
+            for move in self.spec.moves
         )
 
 
@@ -128,6 +125,11 @@ class PolicyObject:
         """What tells this policy from an edited one, or from another of the same name."""
         return self.uid, self.generation
 
+    def allows(self, item: Recommendation) -> bool:
+        """Whether the policy, as it is now, lets a plan be carried out."""
+        mode = self.spec.mode
+        return mode == Mode.AUTO or (mode == Mode.APPROVE and item.spec.approved)
+
     @property
     def interval(self) -> timedelta:
         """Time between two searches."""
@@ -140,6 +142,7 @@ def recommendation_body(plan: Plan, goal: Goal, policy: PolicyObject, now: datet
     spec = RebalanceRecommendationSpec(
         policy=policy.name,
         goal=title(goal),
+        goal_key=goal.key,
         moves=tuple(map(_move, plan.moves)),
         placements=tuple(map(_placement, plan.placements)),
         gain=Gain(before=plan.before, after=plan.after, total=plan.gain, minimal=plan.minimal),
@@ -168,45 +171,19 @@ def recommendation_body(plan: Plan, goal: Goal, policy: PolicyObject, now: datet
     }
 
 
-def condition(
-    known: Iterable[Mapping[str, Any]],
-    kind: str,
-    *,
-    status: str,
-    reason: str,
-    message: str,
-    generation: int | None = None,
-    now: datetime | None = None,
-) -> dict[str, Any] | None:
-    """Return the condition to write; None if it is among the known ones as it is, for this generation."""
-    before: Mapping[str, Any] = next((item for item in known if item.get("type") == kind), {})
-    current = before.get("observedGeneration") == generation
-    if current and (before.get("status"), before.get("message")) == (status, message):
-        return None
-    since = before.get("lastTransitionTime") if before.get("status") == status else None
-    found = {
-        "type": kind,
-        "status": status,
-        "reason": reason,
-        "message": message,
-        "lastTransitionTime": since or timestamp.format(now or datetime.now(UTC)),
-    }
-    return found if generation is None else found | {"observedGeneration": generation}
-
-
 def reference(pod: ClusterPod) -> PodReference:
     """Return a reference to a pod."""
     return PodReference(namespace=pod.namespace, name=pod.name, uid=pod.uid)
 
 
-def read(text: str | None) -> datetime | None:
-    """Read a metav1.Time; None where there is none."""
+def parse_time(text: str | None) -> datetime | None:
+    """Return a metav1.Time; None where there is none."""
     return timestamp.parse(text) if text else None
 
 
 def was_evicted(progress: MoveProgress) -> bool:
     """Whether the pod of a move has been evicted, whatever came of it."""
-    return progress.phase in GONE or (progress.phase == MOVE_FAILED and progress.since is not None)
+    return progress.phase in GONE or (progress.phase == MovePhase.FAILED and progress.since is not None)
 
 
 def _move(move: Move) -> RecommendedMove:

@@ -1,10 +1,10 @@
 """Pods that owners make again and again because kubelets reject each one, as pods that planning can place.
 
 Where nothing holds such a pod back, the scheduler binds it within milliseconds, the kubelet rejects it, and
-the owner makes the next: none of them waits long enough to be planned for. What the owner wants is known
-nevertheless, by its template. It stands among the waiting pods under the owner's UID, for as long as the loop
-goes on. Nobody can tell when the scheduler binds the next pod, so a plan for one is carried out only if it
-holds whenever that happens; otherwise it says that the scheduling gate is missing.
+the owner makes the next: none of them waits long enough to be planned for. The next one is known
+nevertheless, by the owner's template. It stands among the waiting pods under the owner's UID, for as long as
+the loop goes on. Nobody can tell when the scheduler binds the next pod, so a plan for one is carried out only
+if it holds whenever that happens; otherwise it says that the scheduling gate is missing.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -18,15 +18,15 @@ from numazones.placement.models import kubelet_verdict
 from numazones.rebalance.moves import replacement
 from numazones_operator.placement.admission_gates import GATE
 
-_LASTS = timedelta(minutes=10)
+_MAX_PAUSE = timedelta(minutes=10)
 """A loop in which nobody was rejected for so long is over; a Job's controller pauses up to 6 minutes."""
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
 
-def wishes(
+def next_pods(
     pods: Iterable[ClusterPod], template: Callable[[str], ClusterPod | None], now: datetime
 ) -> dict[str, ClusterPod]:
-    """Return, by the owner's UID, the pod that each owner wants whose newest pod a kubelet rejected.
+    """Return, by the owner's UID, the pod that each owner makes next whose newest pod a kubelet rejected.
 
     ``template`` gives the pod that an owner would make, by the owner's UID; None for one that is gone.
     """
@@ -42,29 +42,29 @@ def wishes(
             newest[owner.uid] = (created, pod)
     found = {}
     for uid, (created, pod) in newest.items():
-        if kubelet_verdict(pod) == ADMITTED or now - created >= _LASTS:
+        if kubelet_verdict(pod) == ADMITTED or now - created >= _MAX_PAUSE:
             continue
         made = template(uid)
         if made is not None and GATE not in made.constraints.scheduling_gates:
-            found[uid] = _wanted(pod, uid, made)
+            found[uid] = _next_pod(pod, uid, made)
     return found
 
 
-def with_wishes(cluster: Cluster, wanted: Mapping[str, ClusterPod]) -> Cluster:
-    """Return the cluster in which owners in a loop have the one pod waiting that they want.
+def with_next_pods(cluster: Cluster, pods: Mapping[str, ClusterPod]) -> Cluster:
+    """Return the cluster in which the next pod of each owner in a loop waits.
 
     It stands in for those that wait at the moment, and for those that a kubelet is about to reject.
     """
 
     def passes(pod: ClusterPod) -> bool:
-        return pod.controller is not None and pod.controller.uid in wanted
+        return pod.controller is not None and pod.controller.uid in pods
 
-    for node in cluster.nodes.values() if wanted else ():
+    for node in cluster.nodes.values() if pods else ():
         for pod in node.pods.values():
             if passes(pod) and kubelet_verdict(pod) is None and not _is_held(node, pod):
                 cluster = cluster.without_pod(pod)
     pending = {uid: pod for uid, pod in cluster.pending.items() if not passes(pod)}
-    return replace(cluster, pending={**pending, **wanted})
+    return replace(cluster, pending={**pending, **pods})
 
 
 def _is_held(node: ClusterNode, pod: ClusterPod) -> bool:
@@ -72,8 +72,8 @@ def _is_held(node: ClusterNode, pod: ClusterPod) -> bool:
     return node.state is None or node.state.holds(pod.kubelet_uid)
 
 
-def is_wish(pod: ClusterPod) -> bool:
-    """Whether a pod of a plan is none yet, but what an owner in a loop wants."""
+def is_next_pod(pod: ClusterPod) -> bool:
+    """Whether a pod of a plan is none yet, but the one that an owner in a loop makes next."""
     return pod.controller is not None and pod.controller.uid == pod.uid
 
 
@@ -82,7 +82,7 @@ def _order(created: datetime, pod: ClusterPod) -> tuple[datetime, bool, str]:
     return created, kubelet_verdict(pod) != ADMITTED, pod.name
 
 
-def _wanted(rejected: ClusterPod, uid: str, template: ClusterPod) -> ClusterPod:
+def _next_pod(rejected: ClusterPod, uid: str, template: ClusterPod) -> ClusterPod:
     made = replacement(rejected, {uid: template})
     admission = None if made.admission is None else replace(made.admission, uid=uid)
     return replace(made, uid=uid, admission=admission)

@@ -7,48 +7,48 @@ used up, somebody cordons a node. What is left of the plan is built anew from th
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from numazones.api.rebalance import RecommendedMove
+from numazones.api.rebalance import MovePhase, RecommendedMove
 from numazones.cluster import Cluster, ClusterPod
 from numazones.placement import ADMITTED
 from numazones.placement.models import kubelet_verdict
 from numazones.rebalance.budgets import Headroom
 from numazones.rebalance.candidates import Situation
-from numazones.rebalance.custom_resources import standing_goals, title
+from numazones.rebalance.custom_resources import standing_goals
 from numazones.rebalance.goals import Goal, measure, pending_goals
 from numazones.rebalance.moves import Move, Placement, Plan, replacement, zones_of
 from numazones.rebalance.policy import Policy
 from numazones.rebalance.proof import prove
-from numazones_operator.rebalance.objects import VERIFIED, PolicyObject, Recommendation, read
+from numazones_operator.rebalance.objects import PolicyObject, Recommendation, parse_time
 
 
 @dataclass(frozen=True, slots=True)
-class Rest:
+class RemainingPlan:
     """What is left of a plan."""
 
     plan: Plan | None
     goal: Goal | None
-    """None where all that was wanted is there already."""
+    """None where everything that the plan is for is there already."""
     problem: str = ""
     """Why nothing is left that could be carried out."""
 
 
-def rest_of(item: Recommendation, policy: PolicyObject, situation: Situation) -> Rest:
+def remaining_plan(item: Recommendation, policy: PolicyObject, situation: Situation) -> RemainingPlan:
     """Return the moves that are still to be made, with the pods as they are now."""
     waiting = waiting_pods(item, situation.cluster)
     goal = goal_of(item, policy, waiting)
     if goal is None and not item.spec.placements:
-        return Rest(None, None, f"policy {policy.name} has no goal {item.spec.goal!r} any more")
-    vanished = _vanished(item, situation.cluster)
-    if vanished:
-        return Rest(None, goal, f"pod {vanished} does not wait any more")
+        return RemainingPlan(None, None, f"policy {policy.name} has no goal {item.spec.goal!r} any more")
+    missing = _missing_pod(item, situation.cluster)
+    if missing:
+        return RemainingPlan(None, goal, f"pod {missing} does not wait any more")
     moves: list[Move] = []
     for move, progress in zip(item.spec.moves, item.progress, strict=True):
-        if progress.phase == VERIFIED:
+        if progress.phase == MovePhase.VERIFIED:
             continue
-        pod = running(situation.cluster, move)
+        pod = pod_to_move(situation.cluster, move)
         if pod is None:
             where = move.pod.full_name
-            return Rest(None, goal, f"pod {where} is not on node {move.source.node} any more")
+            return RemainingPlan(None, goal, f"pod {where} is not on node {move.source.node} any more")
         moves.append(
             Move(
                 pod=pod,
@@ -64,10 +64,10 @@ def rest_of(item: Recommendation, policy: PolicyObject, situation: Situation) ->
         Placement(pod, targets[pod.uid].node, affinity=(targets[pod.uid].node,)) for pod in waiting
     )
     after = len(placements) if item.spec.placements else item.spec.gain.after
-    return Rest(Plan(tuple(moves), 0, after, placements), goal)
+    return RemainingPlan(Plan(tuple(moves), 0, after, placements), goal)
 
 
-def objection(rest: Rest, situation: Situation, policy: Policy) -> str:
+def objection(rest: RemainingPlan, situation: Situation, policy: Policy) -> str:
     """Return why what is left does not hold now; empty if it does. Budgets are asked move by move."""
     if rest.plan is None:
         return rest.problem
@@ -82,8 +82,7 @@ def goal_of(item: Recommendation, policy: PolicyObject, waiting: Iterable[Cluste
     if item.spec.placements:
         goals = pending_goals(waiting)
         return goals[0] if goals else None
-    titled = ((title(goal), goal) for goal in standing_goals(policy.spec.goals))
-    return next((goal for name, goal in titled if name == item.spec.goal), None)
+    return next((goal for goal in standing_goals(policy.spec.goals) if goal.key == item.spec.goal_key), None)
 
 
 def waiting_pods(item: Recommendation, cluster: Cluster) -> list[ClusterPod]:
@@ -95,7 +94,7 @@ def waiting_pods(item: Recommendation, cluster: Cluster) -> list[ClusterPod]:
     ]
 
 
-def _vanished(item: Recommendation, cluster: Cluster) -> str:
+def _missing_pod(item: Recommendation, cluster: Cluster) -> str:
     """Name a pod of a plan that neither waits nor has a node: nobody is evicted for what nobody wants."""
     for pod in (placement.pod for placement in item.spec.placements):
         present = pod.uid in cluster.pending or any(pod.uid in node.pods for node in cluster.nodes.values())
@@ -104,26 +103,26 @@ def _vanished(item: Recommendation, cluster: Cluster) -> str:
     return ""
 
 
-def running(cluster: Cluster, move: RecommendedMove) -> ClusterPod | None:
+def pod_to_move(cluster: Cluster, move: RecommendedMove) -> ClusterPod | None:
     """Return the pod of a move, if it is where the move wants to take it from."""
     node = cluster.nodes.get(move.source.node)
     return None if node is None else node.pods.get(move.pod.uid)
 
 
-def realized(item: Recommendation, goal: Goal | None, cluster: Cluster) -> int:
+def current_count(item: Recommendation, goal: Goal | None, cluster: Cluster) -> int:
     """Count what the goal is worth now; pending pods that were placed count as well."""
     pods = {uid: pod for node in cluster.nodes.values() for uid, pod in node.pods.items()}
     placed = sum(
-        placement.pod.uid in pods or any(_fulfils(pod, placement.pod.uid, item) for pod in pods.values())
+        placement.pod.uid in pods or any(_stands_for(pod, placement.pod.uid, item) for pod in pods.values())
         for placement in item.spec.placements
     )
     return placed + (0 if goal is None else measure(goal, cluster))
 
 
-def _fulfils(pod: ClusterPod, uid: str, item: Recommendation) -> bool:
-    """Whether a pod is what an owner in a loop of rejections wanted: one that was admitted since."""
+def _stands_for(pod: ClusterPod, uid: str, item: Recommendation) -> bool:
+    """Whether a pod is the next one of an owner in a loop of rejections, and was admitted."""
     owner = pod.controller
     if owner is None or owner.uid != uid or kubelet_verdict(pod) != ADMITTED:
         return False
-    made, proposed = read(pod.created), read(item.created)
+    made, proposed = parse_time(pod.created), parse_time(item.created)
     return made is not None and proposed is not None and made >= proposed

@@ -18,10 +18,10 @@ from numazones_client.resources import LEASES, NODES, PODS
 from numazones_simulator import clock, machine_tree
 from numazones_simulator.kubelet import pod_status
 from numazones_simulator.kubelet.kubelet import Kubelet, Undecidable
-from numazones_simulator.kubelet.node_spec import node_object
 from numazones_simulator.kubelet.podresources import PodResourcesServer
 from numazones_simulator.kubelet.state_files import StateFiles
 from numazones_simulator.mirror import Body
+from numazones_simulator.node_spec import node_object
 from numazones_simulator.placement_models import simulation_of
 
 FIELD_MANAGER = "kubelet"

@@ -11,8 +11,8 @@ from numazones_client import Client
 from numazones_client.resources import PODS
 from numazones_simulator.kubelet.agent import Agent
 from numazones_simulator.kubelet.kubelet import Kubelet
-from numazones_simulator.kubelet.node_spec import NodeSpec
 from numazones_simulator.mirror import Body, mirror
+from numazones_simulator.node_spec import NodeSpec
 
 _LONGEST_SOCKET_PATH = 107  # sockaddr_un on Linux, without the closing zero
 

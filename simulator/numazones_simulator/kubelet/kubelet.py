@@ -15,7 +15,7 @@ from numazones.kubelet import admission
 from numazones.kubelet.node import Node
 from numazones.kubelet.node_admission import admit_to_node
 from numazones.pod import Pod
-from numazones_simulator.kubelet.node_spec import NodeSpec, node_object
+from numazones_simulator.node_spec import NodeSpec, node_object
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,6 +66,16 @@ def test_goals_are_titled_by_what_they_want() -> None:
     assert titles == ["shape large x2", "shape small", "free node worker-1 zone 1"]
 
 
+def test_a_goal_keeps_its_key_when_its_count_or_its_amounts_are_edited() -> None:
+    def keys(count: int, cpu: str) -> list[str]:
+        shape = {"name": "large", "resources": {"cpu": cpu}, "count": count}
+        free = {"nodeName": "worker-1", "numaID": 1}
+        return [goal.key for goal in standing_goals(spec(goals={"shapes": [shape], "free": free}).goals)]
+
+    assert keys(1, "16") == keys(2, "8") == ["shape/large", "free/worker-1/1"]
+    assert Vacate("worker-1").key == "free/worker-1"
+
+
 def test_a_shape_without_cpus_is_rejected() -> None:
     shapes = [{"name": "large", "resources": {"memory": "32Gi"}}]
     with pytest.raises(InvalidShape, match="no CPUs"):
@@ -76,6 +86,7 @@ def test_goals_of_pods_are_titled_by_the_first_of_them(build: Any) -> None:
     waiting = [replace(build.pod(name, 1), phase="Pending") for name in ("a", "b")]
     (goal,) = pending_goals(waiting)
     assert title(goal) == "pod default/a and 1 more"
+    assert goal.key == "pods/default/a"
     (alone,) = pending_goals(waiting[:1])
     assert title(alone) == "pod default/a"
     assert title(Vacate("worker-1")) == "free node worker-1"

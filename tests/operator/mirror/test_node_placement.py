@@ -14,7 +14,7 @@ from numazones.cluster import ClusterNode, ClusterPod
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.node import Node as KubeletNode
 from numazones.prediction import Kind, predict
-from numazones_koordinator.model import DEVICE
+from numazones_koordinator.identity import DEVICE
 from numazones_koordinator.node import Node as KoordinatorNode
 from numazones_koordinator.placement import KoordinatorPlacement
 from numazones_operator.metrics.registry import Metrics
@@ -25,7 +25,7 @@ from numazones_operator.verification.causes import Accuracy
 from numazones_operator.verification.verifier import Verification, Verifier
 from numazones_topology_aware.admission import admit, create_missing, remove
 from numazones_topology_aware.hardware import Hardware
-from numazones_topology_aware.model import POLICIES
+from numazones_topology_aware.identity import POLICIES
 from numazones_topology_aware.node import Node as TopologyAwareNode
 from numazones_topology_aware.node_placement import TopologyAwarePlacement
 from numazones_topology_aware.publishing import topology_of

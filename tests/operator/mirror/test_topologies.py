@@ -7,7 +7,7 @@ from numazones.prediction import predict
 from numazones_operator.mirror.cluster_state import ClusterState
 from numazones_operator.mirror.decoding import TopologyReport
 from numazones_simulator import node_kinds
-from numazones_simulator.kubelet.node_spec import node_object
+from numazones_simulator.node_spec import node_object
 from tests.operator.closed_loop import pod_body
 
 

@@ -3,7 +3,6 @@
 from typing import Any
 
 from numazones_operator.rebalance.intent import Intent
-from numazones_operator.rebalance.objects import PolicyObject
 
 
 def policy(version: str, **spec: Any) -> dict[str, Any]:
@@ -11,12 +10,12 @@ def policy(version: str, **spec: Any) -> dict[str, Any]:
     return {"metadata": metadata, "spec": {"mode": "Auto", **spec}}
 
 
-def test_a_policy_that_cannot_be_read_any_more_is_gone_with_the_report_of_it() -> None:
+async def test_a_policy_that_cannot_be_read_any_more_is_gone_with_the_report_of_it() -> None:
     intent = Intent(None)  # type: ignore[arg-type]
-    assert intent.take(intent.policies, PolicyObject.from_api, policy("1")) == ""
+    assert await intent.take_policy(policy("1")) == ""
     assert intent.policies.get("p") is not None
     intent.changed.clear()
-    why = intent.take(intent.policies, PolicyObject.from_api, policy("2", cooldown="-1s"))
+    why = await intent.take_policy(policy("2", cooldown="-1s"))
     assert "spec.cooldown" in why
     assert intent.policies.get("p") is None
     assert intent.changed.is_set()

@@ -23,6 +23,7 @@ from numazones_client.resources import (
     NODES,
     NUMAZONES,
     PODS,
+    PRIORITY_CLASSES,
     REBALANCE_POLICIES,
     REBALANCE_RECOMMENDATIONS,
     REPLICA_SETS,
@@ -416,7 +417,7 @@ async def test_an_edited_policy_is_searched_for_at_once(tmp_path: Path) -> None:
 async def test_a_pod_that_is_newly_stuck_is_searched_for_soon_however_long_the_interval(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("numazones_operator.rebalance.controller._NEWS", timedelta(0))
+    monkeypatch.setattr("numazones_operator.rebalance.proposer._STUCK_POD_INTERVAL", timedelta(0))
     async with crowded(tmp_path, schedulingGates=[{"name": GATE}]) as here:
         assert here.loop is not None
         await here.client.delete(PODS, "big", namespace="default")
@@ -437,8 +438,8 @@ async def _searched(here: Stage) -> dict[str, Any]:
 async def test_a_policy_that_leaves_mode_auto_stops_before_the_next_eviction(tmp_path: Path) -> None:
     async with stage(tmp_path) as here:
         assert here.loop is not None
-        rebalancing = (await here.operator()).rebalancing
-        writes, announced, edited = rebalancing._write, asyncio.Event(), asyncio.Event()
+        statuses = (await here.operator()).rebalancing.statuses
+        writes, announced, edited = statuses.write, asyncio.Event(), asyncio.Event()
 
         async def hold_back(item: Any, policy: Any, advance: Any, **more: Any) -> Any:
             done = await writes(item, policy, advance, **more)
@@ -447,7 +448,7 @@ async def test_a_policy_that_leaves_mode_auto_stops_before_the_next_eviction(tmp
                 await edited.wait()
             return done
 
-        rebalancing._write = hold_back  # type: ignore[method-assign]
+        statuses.write = hold_back  # type: ignore[method-assign]
         await here.policy("Auto")
         await eventually(announced.is_set, what="the eviction is announced")
         await here.client.patch(REBALANCE_POLICIES, "keep-room", {"spec": {"mode": "Recommend"}})
@@ -694,6 +695,39 @@ async def test_a_policy_that_makes_no_sense_says_so(tmp_path: Path) -> None:
         assert await here.is_alive()
 
 
+async def test_a_policy_that_makes_sense_since_a_priority_class_exists_says_so(tmp_path: Path) -> None:
+    async with stage(tmp_path) as here:
+        await here.policy("Recommend", protections={"priorityThreshold": {"name": "late"}})
+        await here.operator()
+
+        async def ready(status: str) -> bool:
+            conditions = (await status_of_policy(here)).get("conditions") or ()
+            return any((one["type"], one["status"]) == ("Ready", status) for one in conditions)
+
+        await eventually(lambda: ready("False"))
+        body = {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": "late"},
+            "value": 1000,
+        }
+        await here.client.create(PRIORITY_CLASSES, body)
+        await eventually(lambda: ready("True"))
+
+
+async def test_a_proposal_stays_that_of_its_goal_when_the_goals_count_is_edited(tmp_path: Path) -> None:
+    async with stage(tmp_path) as here:
+        await here.policy("Recommend")
+        await here.operator()
+        item = await here.reach("Proposed")
+        assert item["spec"]["goalKey"] == "shape/large"
+        shapes = [{**LARGE, "count": 2}]
+        await here.client.patch(REBALANCE_POLICIES, "keep-room", {"spec": {"goals": {"shapes": shapes}}})
+        await here.prolonged(item)
+        (now,) = await here.recommendations()
+        assert now["status"]["phase"] == "Proposed"
+
+
 @pytest.mark.parametrize("written", [True, False], ids=["after writing", "before writing"])
 @pytest.mark.parametrize("phase", ["Approved", "Executing", "Evicting", "Evicted", "Placed", "Verified"])
 async def test_an_operator_that_dies_in_the_middle_evicts_nothing_twice(
@@ -707,7 +741,8 @@ async def test_an_operator_that_dies_in_the_middle_evicts_nothing_twice(
     """
     async with stage(tmp_path) as here:
         first = await here.operator()
-        writes, dead = first.rebalancing._write, asyncio.Event()
+        statuses = first.rebalancing.statuses
+        writes, dead = statuses.write, asyncio.Event()
 
         async def die_after(item: Any, policy: Any, advance: Any, **more: Any) -> Any:
             dies = phase in {advance.phase, *(one.phase for one in advance.progress)}
@@ -717,7 +752,7 @@ async def test_an_operator_that_dies_in_the_middle_evicts_nothing_twice(
                 await asyncio.Event().wait()
             return done
 
-        first.rebalancing._write = die_after  # type: ignore[method-assign]
+        statuses.write = die_after  # type: ignore[method-assign]
         await here.policy("Auto")
         await eventually(dead.is_set, what=f"dies at {phase}")
         await here.operator()
@@ -755,7 +790,7 @@ async def test_every_right_is_used_and_every_call_is_granted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     used = note_rights(monkeypatch)
-    monkeypatch.setattr("numazones_operator.rebalance.controller._KEPT", 0)
+    monkeypatch.setattr("numazones_operator.rebalance.proposer._MAX_FINISHED", 0)
     async with stage(tmp_path) as here:
         await here.policy("Approve", cooldown="1s")
         await here.operator()

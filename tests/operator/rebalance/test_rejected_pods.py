@@ -1,4 +1,4 @@
-"""What owners want whose pods kubelets reject one after the other."""
+"""The next pods of owners whose pods kubelets reject one after the other."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -11,7 +11,7 @@ from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.node import Node
 from numazones.machine import CPU, Machine, NUMANode
 from numazones_operator.placement.admission_gates import GATE
-from numazones_operator.rebalance.rejected_pods import is_wish, wishes, with_wishes
+from numazones_operator.rebalance.rejected_pods import is_next_pod, next_pods, with_next_pods
 
 NOW = datetime(2026, 1, 31, 9, tzinfo=UTC)
 OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "rs", "controller": True}
@@ -47,16 +47,16 @@ def pod(name: str, *, ago: float, status: dict[str, Any], gates: tuple[str, ...]
 TEMPLATE = pod("template", ago=0, status=WAITS)
 
 
-def wanted(*pods: ClusterPod, template: ClusterPod | None = TEMPLATE) -> dict[str, ClusterPod]:
-    return wishes(pods, lambda _uid: template, NOW)
+def found(*pods: ClusterPod, template: ClusterPod | None = TEMPLATE) -> dict[str, ClusterPod]:
+    return next_pods(pods, lambda _uid: template, NOW)
 
 
-def test_an_owner_whose_newest_pod_was_rejected_wants_another() -> None:
+def test_an_owner_whose_newest_pod_was_rejected_makes_another() -> None:
     older = pod("a", ago=60, status=RUNS)
-    (wish,) = wanted(older, pod("b", ago=5, status=REJECTED), pod("c", ago=1, status=WAITS)).values()
-    assert (wish.uid, wish.name, wish.node, wish.phase) == ("rs", "b", "", "Pending")
-    assert is_wish(wish)
-    assert not is_wish(older)
+    (following,) = found(older, pod("b", ago=5, status=REJECTED), pod("c", ago=1, status=WAITS)).values()
+    assert (following.uid, following.name, following.node, following.phase) == ("rs", "b", "", "Pending")
+    assert is_next_pod(following)
+    assert not is_next_pod(older)
 
 
 @pytest.mark.parametrize(
@@ -75,25 +75,27 @@ def test_an_owner_whose_newest_pod_was_rejected_wants_another() -> None:
         pytest.param([pod("a", ago=5, status=WAITS)], TEMPLATE, id="waits"),
     ],
 )
-def test_otherwise_nothing_is_wanted(pods: list[ClusterPod], template: ClusterPod | None) -> None:
-    assert wanted(*pods, template=template) == {}
+def test_otherwise_no_owner_is_in_a_loop(pods: list[ClusterPod], template: ClusterPod | None) -> None:
+    assert found(*pods, template=template) == {}
 
 
 def test_of_pods_made_in_one_second_the_rejected_one_counts() -> None:
-    assert wanted(pod("z", ago=5, status=RUNS), pod("a", ago=5, status=REJECTED))
+    assert found(pod("z", ago=5, status=RUNS), pod("a", ago=5, status=REJECTED))
 
 
 def test_pods_of_the_loop_that_a_kubelet_is_about_to_reject_take_no_room_in_plans() -> None:
     decided, passing = pod("a", ago=9, status=RUNS), replace(pod("b", ago=1, status=WAITS), node="n1")
     node = ClusterNode.from_api({"metadata": {"name": "n1"}}).with_pods((decided, passing))
-    wish = wanted(decided, pod("c", ago=2, status=REJECTED))
-    unknown = with_wishes(Cluster({"n1": node}), wish)
+    following = found(decided, pod("c", ago=2, status=REJECTED))
+    unknown = with_next_pods(Cluster({"n1": node}), following)
     assert list(unknown.nodes["n1"].pods) == ["uid-a", "uid-b"]
     empty = Node.fresh(MACHINE, KubeletConfiguration.from_api({}))
-    assert list(with_wishes(Cluster({"n1": node.with_state(empty)}), wish).nodes["n1"].pods) == ["uid-a"]
+    assert list(with_next_pods(Cluster({"n1": node.with_state(empty)}), following).nodes["n1"].pods) == [
+        "uid-a"
+    ]
 
 
-def test_what_is_wanted_stands_in_for_the_owners_pods_of_the_moment() -> None:
+def test_the_next_pod_stands_in_for_the_owners_pods_of_the_moment() -> None:
     passing, other = (
         pod("b", ago=1, status=WAITS),
         ClusterPod.from_api(
@@ -101,5 +103,5 @@ def test_what_is_wanted_stands_in_for_the_owners_pods_of_the_moment() -> None:
         ),
     )
     waiting = {one.uid: one for one in (passing, other)}
-    found = with_wishes(Cluster(pending=waiting), wanted(pod("a", ago=5, status=REJECTED)))
-    assert list(found.pending) == ["o", "rs"]
+    cluster = with_next_pods(Cluster(pending=waiting), found(pod("a", ago=5, status=REJECTED)))
+    assert list(cluster.pending) == ["o", "rs"]

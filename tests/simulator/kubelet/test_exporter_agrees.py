@@ -15,10 +15,10 @@ from numazones.api.zones import node_from_zones
 from numazones.machine import Machine
 from numazones_simulator import machine_tree, node_kinds
 from numazones_simulator.kubelet.kubelet import Kubelet
-from numazones_simulator.kubelet.node_spec import NodeSpec
 from numazones_simulator.kubelet.podresources import PodResourcesServer
 from numazones_simulator.kubelet.state_files import StateFiles
 from numazones_simulator.node_kinds import Kind
+from numazones_simulator.node_spec import NodeSpec
 from numazones_simulator.workload import Workload
 
 EXPORTER = Path(sys.executable).parent / "numazones-exporter"

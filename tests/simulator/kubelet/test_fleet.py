@@ -17,7 +17,7 @@ from numazones_client.resources import DEPLOYMENTS, LEASES, NODES, PODS, REPLICA
 from numazones_exporter.sources.podresources import SocketReader
 from numazones_simulator.deployments import Deployments
 from numazones_simulator.kubelet.fleet import Fleet, SocketPathTooLong
-from numazones_simulator.kubelet.node_spec import NodeSpec, configuration
+from numazones_simulator.node_spec import NodeSpec, configuration
 from numazones_simulator.replica_sets import ReplicaSets
 from numazones_simulator.scheduler import Scheduler
 

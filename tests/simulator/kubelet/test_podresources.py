@@ -11,8 +11,8 @@ from numazones_exporter import podresources_pb2 as pb
 from numazones_exporter.podresources_grpc import PodResourcesListerStub
 from numazones_exporter.sources.podresources import SocketReader
 from numazones_simulator.kubelet.kubelet import Kubelet
-from numazones_simulator.kubelet.node_spec import NodeSpec, configuration
 from numazones_simulator.kubelet.podresources import PodResourcesServer
+from numazones_simulator.node_spec import NodeSpec, configuration
 
 MACHINE = machines.build(Shape(cores_per_numa=4, memory_per_numa=8 << 30))
 NIC = "vendor.example/nic"

@@ -11,7 +11,7 @@ from numazones.machines import Shape
 from numazones_client import Client, from_kubeconfig
 from numazones_client.resources import LEASES, NODES, PODS, REPLICA_SETS
 from numazones_simulator.kubelet.fleet import Fleet
-from numazones_simulator.kubelet.node_spec import NodeSpec, configuration
+from numazones_simulator.node_spec import NodeSpec, configuration
 from numazones_simulator.replica_sets import ReplicaSets
 from numazones_simulator.scheduler import Scheduler
 

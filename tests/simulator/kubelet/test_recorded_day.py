@@ -13,7 +13,7 @@ from numazones.kubelet.device_manager import Device
 from numazones_exporter.sources.sysfs import SysfsReader
 from numazones_simulator.kubelet import podresources
 from numazones_simulator.kubelet.kubelet import Kubelet, Verdict
-from numazones_simulator.kubelet.node_spec import NodeSpec, node_object
+from numazones_simulator.node_spec import NodeSpec, node_object
 
 NODES = ("rig-a", "rig-b", "rig-c", "rig-d")
 

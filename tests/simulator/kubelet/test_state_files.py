@@ -5,8 +5,8 @@ from numazones.kubelet import checkpoints
 from numazones.kubelet.device_manager import Device
 from numazones.machines import Shape
 from numazones_simulator.kubelet.kubelet import Kubelet
-from numazones_simulator.kubelet.node_spec import NodeSpec, configuration
 from numazones_simulator.kubelet.state_files import StateFiles
+from numazones_simulator.node_spec import NodeSpec, configuration
 
 MACHINE = machines.build(Shape(cores_per_numa=4, memory_per_numa=8 << 30, hugepages_per_numa=((2048, 16),)))
 NIC = "vendor.example/nic"

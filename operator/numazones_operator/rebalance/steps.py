@@ -1,4 +1,4 @@
-"""Carries one recommendation out, one small step at a time, each of them safe to repeat.
+"""The steps of carrying one recommendation out, one small step at a time, each of them safe to repeat.
 
 Per move: prove what is left of the plan; write "Evicting"; evict that very pod (by UID); wait for the
 replacement, confined to its node if the plan says so; wait until the zones published for the nodes show it;
@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from numazones import timestamp
-from numazones.api.rebalance import MoveProgress, PodReference, RecommendedMove
+from numazones.api.rebalance import MovePhase, MoveProgress, PlanPhase, PodReference, RecommendedMove
 from numazones.cluster import ClusterPod
 from numazones.demand import QOSClass
 from numazones.fragmentation import zones_of
@@ -25,52 +25,24 @@ from numazones_client import APIError, Client, Conflict, Forbidden, NotFound, To
 from numazones_operator.mirror.cluster_state import ClusterState
 from numazones_operator.placement.admission_gates import GATE, OPT_IN
 from numazones_operator.rebalance.inputs import Inputs
-from numazones_operator.rebalance.objects import (
-    EVICTED,
-    EVICTING,
-    EXECUTING,
-    EXPIRED,
-    FAILED,
-    GONE,
-    MOVE_FAILED,
-    PENDING,
-    PLACED,
-    SUCCEEDED,
-    SUPERSEDED,
-    VERIFIED,
-    PolicyObject,
-    Recommendation,
-    read,
-)
-from numazones_operator.rebalance.rejected_pods import is_wish, wishes
+from numazones_operator.rebalance.objects import GONE, PolicyObject, Recommendation, parse_time
+from numazones_operator.rebalance.rejected_pods import is_next_pod, next_pods
 from numazones_operator.rebalance.remaining_plan import (
+    current_count,
     goal_of,
     objection,
-    realized,
-    rest_of,
-    running,
+    pod_to_move,
+    remaining_plan,
     waiting_pods,
 )
+from numazones_operator.rebalance.statuses import Advance
 
 _log = logging.getLogger(__name__)
 
 # metav1.Time has whole seconds, so a replacement may seem a second older than the eviction.
-_GRAIN = timedelta(seconds=1)
+_TIME_RESOLUTION = timedelta(seconds=1)
 _REACHED = "the goal is reached without further moves"
 _SEVERAL_BUDGETS = "more than one PodDisruptionBudget"
-
-
-@dataclass(frozen=True, slots=True)
-class Advance:
-    """What a recommendation's status becomes by one step."""
-
-    progress: tuple[MoveProgress, ...]
-    message: str = ""
-    phase: str = ""
-    """The phase that it enters; empty: it stays."""
-    realized: int | None = None
-    evicted: str = ""
-    """Result of an eviction that was asked for: success, blocked or error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +57,7 @@ class Judgement:
     """Whether the only trouble is that pods cannot be confined to the nodes that the plan names."""
 
 
-class Execution:
+class Steps:
     """Knows how to take the next step of any recommendation."""
 
     def __init__(
@@ -98,39 +70,42 @@ class Execution:
         self._gates = gates
         self._patience = patience
 
-    def wanted(self, now: datetime) -> dict[str, ClusterPod]:
-        """Return what owners want whose pods are rejected in a loop, by the owners' UIDs."""
-        return wishes(self._state.pods, self._inputs.template, now)
+    def next_pods(self, now: datetime) -> dict[str, ClusterPod]:
+        """Return the next pods of owners whose pods are rejected in a loop, by the owners' UIDs."""
+        return next_pods(self._state.pods, self._inputs.template, now)
 
     async def judge(
         self, item: Recommendation, policy: PolicyObject, settings: Policy, now: datetime
     ) -> Judgement:
         """Say whether what is left of a plan is needed and holds now; the computing is done in a thread."""
-        wanted = self.wanted(now)
-        situation = self._inputs.situation(self._state.cluster(), now, during=item.name, wanted=wanted)
-        rest = rest_of(item, policy, situation)
-        if await asyncio.to_thread(realized, item, rest.goal, situation.cluster) >= item.spec.gain.after:
+        situation = self._inputs.situation(
+            self._state.cluster(), now, during=item.name, next_pods=self.next_pods(now)
+        )
+        rest = remaining_plan(item, policy, situation)
+        if await asyncio.to_thread(current_count, item, rest.goal, situation.cluster) >= item.spec.gain.after:
             return Judgement(reached=True)
         if rest.plan is None:
             return Judgement(problem=rest.problem)
-        freed = self._freed(rest.plan)
-        unheld = self._unheld(rest.plan)
-        problem = unheld or await asyncio.to_thread(objection, replace(rest, plan=freed), situation, settings)
-        if not problem or (freed == rest.plan and not unheld):
+        enforceable = self._enforceable(rest.plan)
+        ungated = self._ungated_pods(rest.plan)
+        problem = ungated or await asyncio.to_thread(
+            objection, replace(rest, plan=enforceable), situation, settings
+        )
+        if not problem or (enforceable == rest.plan and not ungated):
             return Judgement(problem=problem)
         other = await asyncio.to_thread(objection, rest, situation, settings)
         if other:
             return Judgement(problem=other)
-        cure = "" if unheld else " or the node affinity of the plan"
+        cure = "" if ungated else " or the node affinity of the plan"
         cure = f"give the pods' templates the scheduling gate {GATE}{cure}"
         return Judgement(problem=f"{problem}; {cure}", holds_if_confined=True)
 
-    def _unheld(self, made: Plan) -> str:
+    def _ungated_pods(self, made: Plan) -> str:
         """Return which pods that must be held back are not: they may come before it is their turn."""
         late = [move for move in made.moves if move.after_pending]
         for placement in made.placements if late else ():
             owner = placement.pod.controller
-            if owner is not None and is_wish(placement.pod):
+            if owner is not None and is_next_pod(placement.pod):
                 return (
                     f"pods of {owner.kind} {placement.pod.namespace}/{owner.name} are bound and rejected one "
                     "after the other, and nothing holds the next one back until there is room for it"
@@ -143,7 +118,7 @@ class Execution:
                 )
         return ""
 
-    def _freed(self, made: Plan) -> Plan:
+    def _enforceable(self, made: Plan) -> Plan:
         """The plan without the affinities that this operator has no means to bring about."""
         moves = (move if self._is_steerable(move.pod) else replace(move, affinity=()) for move in made.moves)
         placements = (
@@ -158,11 +133,11 @@ class Execution:
         Pods of a plan go where the plan says, when it is their turn; others keep off the nodes it is about.
         """
         for item in self._inputs.intent.recommendations:
-            if item.status.phase != EXECUTING:
+            if item.status.phase != PlanPhase.EXECUTING:
                 continue
             place = self._place_of(pod, item)
             if place is None:
-                if node in _nodes_of(item):
+                if node in _nodes_in(item):
                     return False
             elif node not in place:
                 return False
@@ -174,7 +149,7 @@ class Execution:
             if placement.pod.uid == pod.uid:
                 return (placement.target.node,) if self._may_be_placed(item) else ()
         for move, progress in zip(item.spec.moves, item.progress, strict=True):
-            if progress.phase == EVICTED and self._replaces(pod, move, progress, item):
+            if progress.phase == MovePhase.EVICTED and self._replaces(pod, move, progress, item):
                 if move.after_pending and waiting_pods(item, self._state.cluster()):
                     return ()
                 return move.affinity or tuple(node.name for node in self._state.all_nodes())
@@ -184,61 +159,61 @@ class Execution:
         self, item: Recommendation, policy: PolicyObject, settings: Policy, now: datetime
     ) -> Advance | None:
         """Take the next step of a recommendation that is being carried out; None while there is none."""
-        index = next((i for i, one in enumerate(item.progress) if one.phase != VERIFIED), None)
+        index = next((i for i, one in enumerate(item.progress) if one.phase != MovePhase.VERIFIED), None)
         if index is None:
-            return self._ended(item, policy, now)
+            return self._compare_gain(item, policy, now)
         match item.progress[index].phase:
-            case "Pending":
-                return await self._before(item, index, policy, settings, now)
-            case "Evicting":
+            case MovePhase.PENDING:
+                return await self._announce_eviction(item, index, policy, settings, now)
+            case MovePhase.EVICTING:
                 return await self._evict(item, index)
-            case "Evicted":
-                return self._replaced(item, index, now)
+            case MovePhase.EVICTED:
+                return self._find_replacement(item, index, now)
             case _:
-                return self._confirmed(item, index, now)
+                return self._confirm_placement(item, index, now)
 
-    async def _before(
+    async def _announce_eviction(
         self, item: Recommendation, index: int, policy: PolicyObject, settings: Policy, now: datetime
     ) -> Advance | None:
         """Prove what is left once more; the eviction is only announced here."""
         begun = any(one.phase in GONE for one in item.progress)
         judgement = await self.judge(item, policy, settings, now)
         if judgement.reached:
-            return Advance(item.progress, _REACHED, SUCCEEDED if begun else SUPERSEDED)
+            return Advance(item.progress, _REACHED, PlanPhase.SUCCEEDED if begun else PlanPhase.SUPERSEDED)
         if judgement.problem:
-            why = f"reality differs: {judgement.problem}"
-            return Advance(item.progress, why, FAILED if begun else SUPERSEDED)
-        expires = read(item.spec.expires)
+            why = f"the cluster differs from the plan: {judgement.problem}"
+            return Advance(item.progress, why, PlanPhase.FAILED if begun else PlanPhase.SUPERSEDED)
+        expires = parse_time(item.spec.expires)
         if expires is not None and now > expires:
             why = item.progress[index].message or "the next move could not be made in time"
-            return Advance(item.progress, f"expired: {why}", FAILED if begun else EXPIRED)
+            return Advance(item.progress, f"expired: {why}", PlanPhase.FAILED if begun else PlanPhase.EXPIRED)
         situation = self._inputs.situation(self._state.cluster(), now)
-        pod = running(situation.cluster, item.spec.moves[index])
+        pod = pod_to_move(situation.cluster, item.spec.moves[index])
         rejection = "" if pod is None else situation.surroundings.headroom.rejection(pod)
         if rejection:
-            return self._changed(item, index, message=f"waits: {rejection}")
-        return self._changed(item, index, phase=EVICTING, since=timestamp.format(now), message="")
+            return self._advance(item, index, message=f"waits: {rejection}")
+        return self._advance(item, index, phase=MovePhase.EVICTING, since=timestamp.format(now), message="")
 
     async def _evict(self, item: Recommendation, index: int) -> Advance | None:
         """Ask for the eviction of a pod that is still there; it was announced in the status before."""
         move = item.spec.moves[index]
         pod = self._state.pods.get(move.pod.uid)
         if pod is None or pod.deleting or pod.terminal:
-            return self._changed(item, index, phase=EVICTED, message="")
+            return self._advance(item, index, phase=MovePhase.EVICTED, message="")
         try:
             await self._client.evict(pod.name, namespace=pod.namespace, uid=pod.uid)
         except APIError as error:
-            return self._unevicted(item, index, error)
-        done = self._changed(item, index, phase=EVICTED, message="")
+            return self._after_rejected_eviction(item, index, error)
+        done = self._advance(item, index, phase=MovePhase.EVICTED, message="")
         return None if done is None else replace(done, evicted="success")
 
-    def _unevicted(self, item: Recommendation, index: int, error: APIError) -> Advance | None:
+    def _after_rejected_eviction(self, item: Recommendation, index: int, error: APIError) -> Advance | None:
         """What follows from a rejected eviction: none was needed, wait, give up, or ask again."""
         pod = item.spec.moves[index].pod
         if isinstance(error, NotFound | Conflict):
-            return self._changed(item, index, phase=EVICTED, message="it was gone already")
+            return self._advance(item, index, phase=MovePhase.EVICTED, message="it was gone already")
         if isinstance(error, TooManyRequests):
-            waits = self._changed(item, index, phase=PENDING, since=None, message=f"waits: {error}")
+            waits = self._advance(item, index, phase=MovePhase.PENDING, since=None, message=f"waits: {error}")
             return None if waits is None else replace(waits, evicted="blocked")
         why = str(error)
         if isinstance(error, Forbidden):
@@ -253,31 +228,33 @@ class Execution:
                 error,
             )
             return None
-        return replace(self._failed(item, index, why, since=None), evicted="error")
+        return replace(self._failure(item, index, why, since=None), evicted="error")
 
-    def _replaced(self, item: Recommendation, index: int, now: datetime) -> Advance | None:
+    def _find_replacement(self, item: Recommendation, index: int, now: datetime) -> Advance | None:
         """Wait until the owner has made another pod and it has a node."""
         move, progress = item.spec.moves[index], item.progress[index]
         candidates = [pod for pod in self._state.pods if self._replaces(pod, move, progress, item)]
         for pod in sorted(candidates, key=lambda pod: (pod.terminal, pod.created, pod.name)):
             where = PodReference(namespace=pod.namespace, name=pod.name, uid=pod.uid)
             if pod.terminal:
-                return self._failed(item, index, f"the replacement {_end_of(pod)}")
+                return self._failure(item, index, f"the replacement {_ending(pod)}")
             if pod.node:
-                return self._changed(item, index, phase=PLACED, replacement=where, node=pod.node, message="")
+                return self._advance(
+                    item, index, phase=MovePhase.PLACED, replacement=where, node=pod.node, message=""
+                )
             break
         if self._is_overdue(progress, now):
             owner = "its owner" if move.owner is None else f"{move.owner.kind} {move.owner.name}"
             what = "was not scheduled" if candidates else f"was not created by {owner}"
-            return self._failed(item, index, f"the replacement {what} within {self._patience}")
+            return self._failure(item, index, f"the replacement {what} within {self._patience}")
         return None
 
-    def _confirmed(self, item: Recommendation, index: int, now: datetime) -> Advance | None:
+    def _confirm_placement(self, item: Recommendation, index: int, now: datetime) -> Advance | None:
         """Wait until zones show that the pod is where it is now, and no more where it was."""
         move, progress = item.spec.moves[index], item.progress[index]
         known = None if progress.replacement is None else self._state.pods.get(progress.replacement.uid)
         if known is None or known.terminal:
-            return self._failed(item, index, f"the replacement {_end_of(known)}")
+            return self._failure(item, index, f"the replacement {_ending(known)}")
         source, target = self._state.record(move.source.node), self._state.record(progress.node)
         left = source is None or source.state is None or not source.state.holds(move.pod.uid)
         if left and target is not None and target.state is not None:
@@ -285,22 +262,27 @@ class Execution:
             if arrived:
                 zones = zones_of(target.state, known.kubelet_uid)
                 message = f"runs on {progress.node}" + (f" zone {','.join(map(str, zones))}" if zones else "")
-                return self._changed(item, index, phase=VERIFIED, message=message)
+                return self._advance(item, index, phase=MovePhase.VERIFIED, message=message)
         if self._is_overdue(progress, now):
-            return self._failed(item, index, f"zones do not show the replacement within {self._patience}")
+            return self._failure(item, index, f"zones do not show the replacement within {self._patience}")
         return None
 
-    def _ended(self, item: Recommendation, policy: PolicyObject, now: datetime) -> Advance | None:
+    def _compare_gain(self, item: Recommendation, policy: PolicyObject, now: datetime) -> Advance | None:
         """Compare what zones say with what the plan promised."""
         cluster = self._state.cluster()
         goal = goal_of(item, policy, waiting_pods(item, cluster))
-        count = realized(item, goal, cluster)
+        count = current_count(item, goal, cluster)
         if count >= item.spec.gain.after:
-            return Advance(item.progress, f"zones confirm the gain: {count}", SUCCEEDED, realized=count)
+            return Advance(
+                item.progress, f"zones confirm the gain: {count}", PlanPhase.SUCCEEDED, count=count
+            )
         if all(self._is_overdue(one, now) for one in item.progress):
             promised = item.spec.gain.after
             return Advance(
-                item.progress, f"zones confirm {count}, the plan promised {promised}", FAILED, realized=count
+                item.progress,
+                f"zones confirm {count}, the plan promised {promised}",
+                PlanPhase.FAILED,
+                count=count,
             )
         return None
 
@@ -310,18 +292,18 @@ class Execution:
         self, pod: ClusterPod, move: RecommendedMove, progress: MoveProgress, item: Recommendation
     ) -> bool:
         """Whether a pod is what the owner made in place of the evicted one."""
-        owner, since, created = pod.controller, read(progress.since), read(pod.created)
+        owner, since, created = pod.controller, parse_time(progress.since), parse_time(pod.created)
         if owner is None or move.owner is None or owner.uid != move.owner.uid or pod.uid == move.pod.uid:
             return False
         claimed = {one.replacement.uid for one in item.progress if one.replacement is not None}
         if since is None or created is None or pod.uid in claimed or pod.deleting:
             return False
-        return created >= since - _GRAIN
+        return created >= since - _TIME_RESOLUTION
 
     def _may_be_placed(self, item: Recommendation) -> bool:
         """Whether it is the pending pods' turn: all moves are made, or the last one waits for them."""
         return all(
-            one.phase == VERIFIED or (move.after_pending and one.phase == EVICTED)
+            one.phase == MovePhase.VERIFIED or (move.after_pending and one.phase == MovePhase.EVICTED)
             for move, one in zip(item.spec.moves, item.progress, strict=True)
         )
 
@@ -337,10 +319,10 @@ class Execution:
         return self._gates and opted_in and GATE in pod.constraints.scheduling_gates
 
     def _is_overdue(self, progress: MoveProgress, now: datetime) -> bool:
-        since = read(progress.since)
+        since = parse_time(progress.since)
         return since is not None and now - since > self._patience
 
-    def _changed(self, item: Recommendation, index: int, **changes: Any) -> Advance | None:
+    def _advance(self, item: Recommendation, index: int, **changes: Any) -> Advance | None:
         """The advance that changes one move's progress; None if it would change nothing."""
         before = item.progress[index]
         after = before.model_copy(update=changes)
@@ -351,25 +333,25 @@ class Execution:
         message = f"{text}, {after.message}" if after.message else text
         return Advance((*item.progress[:index], after, *item.progress[index + 1 :]), message)
 
-    def _failed(self, item: Recommendation, index: int, why: str, **changes: Any) -> Advance:
-        changes |= {"phase": MOVE_FAILED, "message": why}
+    def _failure(self, item: Recommendation, index: int, why: str, **changes: Any) -> Advance:
+        changes |= {"phase": MovePhase.FAILED, "message": why}
         progress = item.progress[index].model_copy(update=changes)
         pod = item.spec.moves[index].pod
         return Advance(
             (*item.progress[:index], progress, *item.progress[index + 1 :]),
             f"it did not go as planned: move {index + 1}, pod {pod.full_name}: {why}",
-            FAILED,
+            PlanPhase.FAILED,
         )
 
 
-def _nodes_of(item: Recommendation) -> set[str]:
+def _nodes_in(item: Recommendation) -> set[str]:
     """The nodes whose room a plan counts on."""
     places = [placement.target for placement in item.spec.placements]
     places += [place for move in item.spec.moves for place in (move.source, move.target)]
     return {place.node for place in places}
 
 
-def _end_of(pod: ClusterPod | None) -> str:
+def _ending(pod: ClusterPod | None) -> str:
     return "is gone" if pod is None else f"{pod.name} ended as {pod.reason or pod.phase}: {pod.message}"
 
 

@@ -1,0 +1,85 @@
+"""Carries approved plans out: one at a time, step by step (``steps``), until it has ended.
+
+Before each step that leads to an eviction the API server is asked whether the policy still wants it.
+"""
+
+from collections.abc import Callable
+
+from numazones.api.rebalance import MovePhase, PlanPhase
+from numazones.rebalance.policy import Policy
+from numazones_operator.mirror.cluster_state import ClusterState
+from numazones_operator.rebalance.intent import Intent
+from numazones_operator.rebalance.metrics import RebalanceMetrics
+from numazones_operator.rebalance.objects import PolicyObject, Recommendation
+from numazones_operator.rebalance.statuses import Advance, Statuses
+from numazones_operator.rebalance.steps import Steps
+
+
+class Executor:
+    """Advances recommendations that are approved or being carried out."""
+
+    def __init__(
+        self,
+        state: ClusterState,
+        intent: Intent,
+        steps: Steps,
+        statuses: Statuses,
+        *,
+        metrics: RebalanceMetrics,
+        search_early: Callable[[str], None],
+    ) -> None:
+        """``search_early`` is told the policy of each plan that has ended."""
+        self._state = state
+        self._intent = intent
+        self._steps = steps
+        self._statuses = statuses
+        self._metrics = metrics
+        self._search_early = search_early
+
+    async def begin(self, item: Recommendation, policy: PolicyObject) -> None:
+        """Start an approved plan, unless another one is being carried out."""
+        if any(other.status.phase == PlanPhase.EXECUTING for other in self._intent.recommendations):
+            return
+        begun = Advance(item.progress, "the first move comes next", PlanPhase.EXECUTING)
+        await self._statuses.write(item, policy, begun)
+
+    async def carry_on(self, item: Recommendation, policy: PolicyObject, settings: Policy) -> None:
+        """Take the next step of a plan that is being carried out, if there is one to take now."""
+        if item.is_about_to_evict:
+            if not await self._intent.is_current(policy, item):
+                return
+            if not policy.allows(item):
+                why = f"policy {policy.name} is in mode {policy.spec.mode} now"
+                await self._statuses.give_up(item, policy, why)
+                return
+        advance = await self._steps.step(item, policy, settings, self._statuses.now())
+        if advance is None:
+            return
+        self._count(item, policy, advance)
+        after = await self._statuses.write(item, policy, advance)
+        if after is not None and advance.evicted == "success":
+            await self._post_eviction(item, after, policy)
+        if advance.phase:
+            self._search_early(policy.name)
+
+    def _count(self, item: Recommendation, policy: PolicyObject, advance: Advance) -> None:
+        mode = policy.spec.mode
+        for before, after, move in zip(item.progress, advance.progress, item.spec.moves, strict=True):
+            if advance.evicted and before != after:
+                self._metrics.evicted.labels(
+                    advance.evicted, mode, policy.name, move.pod.namespace, move.source.node
+                ).inc()
+            if before.phase != after.phase and after.phase in {MovePhase.VERIFIED, MovePhase.FAILED}:
+                result = "executed" if after.phase == MovePhase.VERIFIED else "failed"
+                self._metrics.moves.labels(mode, policy.name, result).inc()
+        if advance.phase == PlanPhase.SUCCEEDED:
+            self._metrics.gain.labels(mode, policy.name).inc(item.spec.gain.total)
+
+    async def _post_eviction(self, item: Recommendation, after: Recommendation, policy: PolicyObject) -> None:
+        """Post an event on the pod that was evicted."""
+        for before, now in zip(item.progress, after.progress, strict=True):
+            pod = self._state.pods.get(now.pod.uid)
+            if before.phase == now.phase or now.phase != MovePhase.EVICTED or pod is None:
+                continue
+            message = f"evicted to rebalance (mode {policy.spec.mode}, {item.name}): {item.spec.goal}"
+            self._statuses.post_event(pod, reason="Rebalanced", message=message)

@@ -1,0 +1,334 @@
+"""Proposes plans: looks for them when it is time, publishes them, and follows them until they are approved.
+
+Searching takes seconds of computing and is done in a thread; the cluster it works on is a value.
+"""
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from numazones import duration, timestamp
+from numazones.api.rebalance import Mode, PlanPhase
+from numazones.cluster import ClusterPod
+from numazones.rebalance.candidates import Situation, candidates
+from numazones.rebalance.custom_resources import standing_goals, title
+from numazones.rebalance.goals import Goal, pending_goals
+from numazones.rebalance.moves import Plan
+from numazones.rebalance.planner import Outcome, plan
+from numazones.rebalance.policy import Policy
+from numazones.rebalance.whatif import unmovable_by_rule
+from numazones.wording import pluralize
+from numazones_client import Client, Conflict, NotFound
+from numazones_client.resources import REBALANCE_RECOMMENDATIONS
+from numazones_operator.mirror.cluster_state import ClusterState
+from numazones_operator.predictions.live_forecasts import LiveForecasts
+from numazones_operator.rebalance.inputs import Inputs
+from numazones_operator.rebalance.metrics import RebalanceMetrics
+from numazones_operator.rebalance.objects import (
+    PolicyObject,
+    Recommendation,
+    parse_time,
+    recommendation_body,
+)
+from numazones_operator.rebalance.rejected_pods import is_next_pod
+from numazones_operator.rebalance.statuses import Advance, Statuses
+from numazones_operator.rebalance.steps import Steps
+
+_JUDGEMENT_INTERVAL = timedelta(seconds=10)
+"""Proposals are judged no more often than this: on large clusters it takes a while."""
+_STUCK_POD_INTERVAL = timedelta(seconds=30)
+"""A pod that is newly stuck is searched for after this, however long a policy's interval is."""
+_MAX_FINISHED = 20
+"""Finished recommendations that are kept per policy, for people and as the history of moves."""
+_MAX_MESSAGE = 4096
+"""Of a policy's message."""
+_NEVER = datetime.min.replace(tzinfo=UTC)
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class _Search:
+    """What is remembered about a policy between rounds; losing it costs one search."""
+
+    last: datetime | None = None
+    is_due_early: bool = False
+    """Whether something has happened that makes a search before its time worthwhile."""
+    edition: tuple[str, int] = ("", 0)
+    """UID and generation of the policy that was searched for: another one is searched for at once."""
+    stuck: frozenset[str] = frozenset()
+    """UIDs of the pods that were stuck then."""
+
+
+class Proposer:
+    """Finds plans for policies, and decides what becomes of proposals."""
+
+    def __init__(
+        self,
+        client: Client,
+        state: ClusterState,
+        forecasts: LiveForecasts,
+        inputs: Inputs,
+        steps: Steps,
+        *,
+        statuses: Statuses,
+        metrics: RebalanceMetrics,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._client = client
+        self._state = state
+        self._forecasts = forecasts
+        self._inputs = inputs
+        self._intent = inputs.intent
+        self._steps = steps
+        self._statuses = statuses
+        self._metrics = metrics
+        self._clock = clock
+        self._searches: dict[str, _Search] = {}
+        self._judged: dict[str, datetime] = {}
+        """Name of a proposal → when it was judged last."""
+        self._next_pods: tuple[datetime, dict[str, ClusterPod]] = (_NEVER, {})
+        """When owners in a loop of rejections were looked for last, and their next pods."""
+
+    def search_early(self, policy: str) -> None:
+        """Let the next search for a policy not wait for its time."""
+        self._search_of(policy).is_due_early = True
+
+    def _search_of(self, policy: str) -> _Search:
+        return self._searches.setdefault(policy, _Search())
+
+    # Searching
+
+    async def search(self, policy: PolicyObject, settings: Policy) -> None:
+        """Look for a plan where it is time, and publish it or say why there is none."""
+        search, now = self._search_of(policy.name), self._statuses.now()
+        edited = search.edition != policy.edition
+        next_pods = self._next_pods_for(policy, now)
+        stuck = self._stuck_pods(policy) | next_pods.keys()
+        pause = min(policy.interval, _STUCK_POD_INTERVAL) if stuck - search.stuck else policy.interval
+        early = search.is_due_early or edited
+        if search.last is not None and not early and now - search.last < pause:
+            return
+        if self._is_busy() or not await self._intent.is_current(policy) or self._is_busy():
+            return
+        search.last, search.is_due_early, search.edition, search.stuck = now, False, policy.edition, stuck
+        await self._forget_old(policy)
+        if next_pods:  # a plan may just have ended the loop
+            next_pods = self._steps.next_pods(now)
+        situation = self._inputs.situation(self._state.cluster(), now, next_pods=next_pods)
+        reasons = []
+        for goal in _goals(policy, situation, stuck):
+            outcome = await self._outcome(goal, policy, settings, situation)
+            if outcome.plan is not None:
+                await self._propose(outcome, goal, policy)
+                return
+            reasons.append(f"{title(goal)}: {outcome.reason}")
+        counts = await asyncio.to_thread(_counts, situation, settings)
+        nothing = "; ".join(reasons) or "no goal of the policy needs a plan now"
+        found = {
+            "lastSearch": timestamp.format(now),
+            "recommendation": None,
+            "message": nothing[:_MAX_MESSAGE],
+        }
+        await self._statuses.write_policy(policy, {**found, **counts})
+
+    def _is_busy(self) -> bool:
+        """Whether a plan is being carried out, which changes the cluster that another would be made for."""
+        busy = {PlanPhase.APPROVED, PlanPhase.EXECUTING}
+        return any(item.status.phase in busy for item in self._intent.recommendations)
+
+    def _stuck_pods(self, policy: PolicyObject) -> frozenset[str]:
+        """Return the UIDs of the waiting pods that no node would admit, if the policy is about them."""
+        if not policy.spec.goals.pending_pods:
+            return frozenset()
+        forecasts = ((uid, self._forecasts.forecast_of(uid)) for uid in self._state.pending)
+        return frozenset(uid for uid, found in forecasts if found is not None and not found.admitting)
+
+    def _next_pods_for(self, policy: PolicyObject, now: datetime) -> dict[str, ClusterPod]:
+        """Return the next pods of owners in a loop of rejections, if the policy is about waiting pods."""
+        if not policy.spec.goals.pending_pods:
+            return {}
+        since, known = self._next_pods
+        if now - since >= _JUDGEMENT_INTERVAL:
+            since, known = self._next_pods = now, self._steps.next_pods(now)
+        return known
+
+    async def _outcome(
+        self, goal: Goal, policy: PolicyObject, settings: Policy, situation: Situation
+    ) -> Outcome:
+        started = self._clock()
+        end = started + duration.parse(policy.spec.search_time).total_seconds()
+        stopped = threading.Event()
+
+        def expired() -> bool:
+            return stopped.is_set() or self._clock() >= end
+
+        try:
+            outcome = await asyncio.to_thread(plan, goal, situation, settings, expired=expired)
+        finally:
+            stopped.set()  # a thread cannot be cancelled, but it can be told that time is up
+        found = "true" if outcome.plan is not None else "false"
+        self._metrics.plan_seconds.labels(policy.spec.mode, found).observe(self._clock() - started)
+        _log.info(
+            "policy %s (mode %s): %s",
+            policy.name,
+            policy.spec.mode,
+            outcome.reason
+            or f"found a plan of {pluralize(len(outcome.plan.moves) if outcome.plan else 0, 'move')}",
+        )
+        return outcome
+
+    # Publishing
+
+    async def _propose(self, outcome: Outcome, goal: Goal, policy: PolicyObject) -> None:
+        """Publish a plan, unless it is the one in force."""
+        made, now = outcome.plan, self._statuses.now()
+        if made is None:
+            return
+        in_force = [
+            item
+            for item in self._intent.recommendations
+            if item.spec.policy == policy.name and item.status.phase == PlanPhase.PROPOSED
+        ]
+        found = next((item for item in in_force if item.spec.digest == made.digest), None)
+        if found is not None:
+            await self._prolong(found, policy, now)
+        else:
+            body = recommendation_body(made, goal, policy, now)
+            found = Recommendation.from_api(await self._client.create(REBALANCE_RECOMMENDATIONS, body))
+            self._intent.recommendations.put(found)
+            self._metrics.moves.labels(policy.spec.mode, policy.name, "recommended").inc(len(made.moves))
+            self._metrics.expect_evictions(policy.spec.mode, policy.name, found.spec.moves)
+            await self._post_on_stuck_pods(made, found.name, policy)
+        for item in in_force:
+            if item.uid != found.uid:
+                better = Advance(item.progress, "a better plan was found", PlanPhase.SUPERSEDED)
+                await self._statuses.write(item, policy, better, by=found.name)
+        await self._statuses.write_policy(policy, _status_with(made, found.name, now))
+
+    async def _post_on_stuck_pods(self, made: Plan, name: str, policy: PolicyObject) -> None:
+        """Name the recommendation on the pods that it makes room for."""
+        cure = {
+            Mode.APPROVE: f"; approve it: kubectl patch rebalancerecommendation {name} --type=merge "
+            """-p '{"spec":{"approved":true}}'""",
+            Mode.AUTO: "; it is carried out as soon as nothing speaks against it",
+        }.get(Mode(policy.spec.mode), f"; policy {policy.name} only recommends")
+        number = f"{len(made.moves)} eviction" + "s" * (len(made.moves) != 1)
+        for placement in made.placements:
+            if is_next_pod(placement.pod):
+                continue  # there is no pod to tell
+            self._statuses.post_event(
+                placement.pod,
+                reason="RebalanceRecommended",
+                message=f"{name} would make room for it by {number}{cure}",
+            )
+
+    async def _prolong(self, item: Recommendation, policy: PolicyObject, now: datetime) -> None:
+        """A plan that was found again holds for longer."""
+        expires = timestamp.format(now + duration.parse(policy.spec.expiry))
+        try:
+            body = await self._client.patch(
+                REBALANCE_RECOMMENDATIONS, item.name, {"spec": {"expires": expires}}
+            )
+        except (NotFound, Conflict):
+            return
+        self._intent.recommendations.put(Recommendation.from_api(body))
+
+    async def _forget_old(self, policy: PolicyObject) -> None:
+        """Delete finished recommendations beyond a number, but none whose moves are within the cooldown."""
+        cooldown = duration.parse(policy.spec.cooldown)
+        finished = sorted(
+            (i for i in self._intent.recommendations if i.spec.policy == policy.name and not i.active),
+            key=lambda item: (item.created, item.name),
+        )
+        for item in finished[: max(0, len(finished) - _MAX_FINISHED)]:
+            times = [parse_time(one.since) for one in item.progress]
+            times.append(item.ended if item.status.phase == PlanPhase.FAILED else None)
+            if any(moment is not None and self._statuses.now() - moment < cooldown for moment in times):
+                continue
+            try:
+                await self._client.delete(REBALANCE_RECOMMENDATIONS, item.name, uid=item.uid)
+                self._judged.pop(item.name, None)
+            except NotFound:
+                continue
+
+    # What becomes of proposals
+
+    async def consider(self, item: Recommendation, policy: PolicyObject, settings: Policy) -> None:
+        """Let a proposal expire, fall, or be approved; a new one is given its status first."""
+        now = self._statuses.now()
+        if not item.status.mode:
+            # Not when it is created: kopf's annotation may come between the two, and so may a crash.
+            await self._statuses.write(
+                item, policy, Advance(item.progress, "proven by simulation", PlanPhase.PROPOSED)
+            )
+            return
+        expires = parse_time(item.spec.expires)
+        if expires is not None and now > expires:
+            self.search_early(policy.name)
+            await self._statuses.write(
+                item, policy, Advance(item.progress, "nobody approved it in time", PlanPhase.EXPIRED)
+            )
+            return
+        mode = policy.spec.mode
+        if not self._is_due(item, now, min(policy.interval, _JUDGEMENT_INTERVAL)):
+            return
+        judgement = await self._steps.judge(item, policy, settings, now)
+        problem = "nothing needs to be moved any more" if judgement.reached else judgement.problem
+        if problem and not judgement.holds_if_confined:
+            self.search_early(policy.name)
+            moved_on = Advance(item.progress, f"the cluster moved on: {problem}", PlanPhase.SUPERSEDED)
+            await self._statuses.write(item, policy, moved_on)
+            return
+        if policy.allows(item):
+            if problem:
+                await self._write_message(item, policy, f"cannot be carried out: {problem}")
+                return
+            await self._statuses.write(
+                item, policy, Advance(item.progress, f"mode {mode}", PlanPhase.APPROVED)
+            )
+            self._metrics.moves.labels(mode, policy.name, "approved").inc(len(item.spec.moves))
+
+    async def _write_message(self, item: Recommendation, policy: PolicyObject, message: str) -> None:
+        if item.status.message != message:
+            await self._statuses.write(item, policy, Advance(item.progress, message))
+
+    def _is_due(self, item: Recommendation, now: datetime, interval: timedelta) -> bool:
+        """Whether a proposal was last judged long enough ago; notes the time if so."""
+        if now - self._judged.get(item.name, _NEVER) < interval:
+            return False
+        self._judged[item.name] = now
+        return True
+
+
+def _status_with(made: Plan, name: str, now: datetime) -> dict[str, Any]:
+    """Return the status of a policy for which a plan was found."""
+    number = f"{len(made.moves)} move" + "s" * (len(made.moves) != 1)
+    message = f"{name}: {number} gain {made.gain}"
+    return {
+        "lastSearch": timestamp.format(now),
+        "recommendation": name,
+        "message": message,
+        "movable": None,
+        "unmovable": None,
+    }
+
+
+def _goals(policy: PolicyObject, situation: Situation, stuck: frozenset[str]) -> Iterator[Goal]:
+    waiting = situation.cluster.pending
+    yield from pending_goals(pod for uid, pod in waiting.items() if uid in stuck)
+    yield from standing_goals(policy.spec.goals)
+
+
+def _counts(situation: Situation, settings: Policy) -> dict[str, Any]:
+    """Count who could be moved and who not, as a policy's status tells it; it takes a while."""
+    rules = sorted(unmovable_by_rule(situation, settings).items(), key=lambda item: (-item[1], item[0]))
+    return {
+        "movable": len(candidates(situation, settings)),
+        "unmovable": [{"rule": rule, "pods": pods} for rule, pods in rules],
+    }
