@@ -103,11 +103,12 @@ _OPTIONS = (
         type=click.Path(path_type=Path),
         multiple=True,
         metavar="FILE",
-        help="Read this dump (file or directory) or recording, not the cluster; may be given several times.",
+        help="Read this dump (file or directory) or recording instead of the cluster; may be given several "
+        "times.",
     ),
     click.option("-n", "--namespace", default="", help="Namespace of names without a NAMESPACE/ in front."),
-    click.option("--context", help="Context of the kubeconfig."),
-    click.option("--kubeconfig", type=click.Path(path_type=Path), help="The kubeconfig."),
+    click.option("--context", help="Context to use of the kubeconfig."),
+    click.option("--kubeconfig", type=click.Path(path_type=Path), help="Path of the kubeconfig."),
 )
 
 

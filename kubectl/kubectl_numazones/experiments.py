@@ -85,8 +85,12 @@ _OPTIONS = (
         metavar="TYPE",
         help="A machine instead of a cluster: sockets=2,numa=2,cores=32,threads=2,memory=256Gi.",
     ),
-    click.option("--machines", type=click.IntRange(min=1), default=1, show_default=True, help="How many."),
-    click.option("--given", multiple=True, metavar="KEY=VALUE", help="A setting on both sides."),
+    click.option(
+        "--machines", type=click.IntRange(min=1), default=1, show_default=True, help="How many such machines."
+    ),
+    click.option(
+        "--given", multiple=True, metavar="KEY=VALUE", help="A kubelet setting that all variants have."
+    ),
     click.option(
         "--pods",
         "groups",
@@ -100,7 +104,7 @@ _OPTIONS = (
         type=click.IntRange(min=0),
         default=0,
         show_default=True,
-        help="How often, then, a pod leaves at random, to come back later.",
+        help="How many times, once all have arrived, a pod leaves at random, to come back later.",
     ),
     click.option(
         "--away",
@@ -122,17 +126,17 @@ _OPTIONS = (
     ),
     click.option("--runs", type=click.IntRange(min=1), default=100, show_default=True, help="Random runs."),
     click.option(
-        "--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Of the random runs."
+        "--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Seed of the random runs."
     ),
     click.option(
-        "--workers", type=click.IntRange(min=1), default=1, show_default=True, help="Processes to run on."
+        "--workers", type=click.IntRange(min=1), default=1, show_default=True, help="Number of processes."
     ),
     click.option("--scheduler", metavar="ADDRESS", help="Run on the Dask cluster of this scheduler."),
     click.option(
         "--keep",
         type=click.Path(path_type=Path),
         metavar="FILE",
-        help="Write each run here as it is done; those that are here already are not made again.",
+        help="Save each run in this file as it is done; runs that it holds already are not repeated.",
     ),
 )
 

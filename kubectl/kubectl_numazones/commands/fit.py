@@ -32,10 +32,10 @@ Examples:
     "manifest",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="A manifest: Pod, or anything with a pod template.",
+    help="A manifest of a Pod, or of anything with a pod template.",
 )
 @click.option(
-    "--replicas", type=click.IntRange(min=1), default=1, show_default=True, help="How many are to fit."
+    "--replicas", type=click.IntRange(min=1), default=1, show_default=True, help="How many pods must fit."
 )
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @source_options

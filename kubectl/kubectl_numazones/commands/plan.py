@@ -50,7 +50,11 @@ Examples:
     help="Make room for pods of this shape, as many as possible.",
 )
 @click.option(
-    "--policy", "policy_file", type=click.Path(path_type=Path), metavar="FILE", help="A RebalancePolicy."
+    "--policy",
+    "policy_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Plan by this RebalancePolicy.",
 )
 @click.option("--why-not", "movable", metavar="POD", help="Only say what keeps this pod from being moved.")
 @click.option(
@@ -58,7 +62,7 @@ Examples:
     type=click.IntRange(min=1),
     default=200_000,
     show_default=True,
-    help="Steps of the search per plan.",
+    help="How many steps the search for a plan may take.",
 )
 @click.option(
     "-o", "--output", type=click.Choice(["text", "json", "script"]), default="text", show_default=True

@@ -30,7 +30,7 @@ Examples:
     type=click.Path(path_type=Path),
     required=True,
     metavar="DIR",
-    help="The directory to make; nothing is overwritten.",
+    help="Directory to write; it must not exist yet.",
 )
 @click.option(
     "--pseudonyms",

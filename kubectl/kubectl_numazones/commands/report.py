@@ -67,7 +67,12 @@ Examples:
     help="Show the fragmentation for pods of this shape; may be given several times.",
 )
 @click.option("--title", "name", default="", help="Name of the cluster on the page.")
-@click.option("--plans/--no-plans", default=True, show_default=True, help="Plan for the pods that wait.")
+@click.option(
+    "--plans/--no-plans",
+    default=True,
+    show_default=True,
+    help="Plan moves that make room for the pods that wait.",
+)
 @click.option(
     "--whatif",
     "comparisons",
@@ -81,7 +86,7 @@ Examples:
     type=click.IntRange(min=1),
     default=20_000,
     show_default=True,
-    help="Steps of the search per plan.",
+    help="How many steps the search for a plan may take.",
 )
 @source_options
 def command(

@@ -35,14 +35,14 @@ Examples:
 @click.option(
     "--machine", metavar="TYPE", help="The machine: sockets=2,numa=4,cores=64,threads=2,memory=512Gi."
 )
-@click.option("--node", "name", metavar="NODE", help="The machine of this node instead.")
+@click.option("--node", "name", metavar="NODE", help="Use the machine of this node instead.")
 @click.option(
     "--reserve",
     type=click.IntRange(min=1),
     metavar="CPUS",
-    help="CPUs that the system keeps; default: as many as the node keeps, or a core.",
+    help="CPUs to reserve for the system; default: as many as the node reserves, or one core.",
 )
-@click.option("--given", multiple=True, metavar="KEY=VALUE", help="A kubelet setting, whatever is compared.")
+@click.option("--given", multiple=True, metavar="KEY=VALUE", help="A kubelet setting that all variants have.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @source_options
 def command(

@@ -21,7 +21,7 @@ _COLUMNS = ("NODE", "NUMA", "POLICY", "CPU", "", "FREE", "MEMORY", "", "MEM-FREE
     type=click.FloatRange(min=0.5),
     default=2.0,
     show_default=True,
-    help="Seconds between two looks with --watch.",
+    help="Seconds between two readings with --watch.",
 )
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @source_options
