@@ -14,6 +14,7 @@ from typing import Any
 import kopf
 import pytest
 from kopf.testing import KopfRunner
+from prometheus_client import CollectorRegistry
 
 from numazones.api import crd
 from numazones_client import ClusterConfig
@@ -27,7 +28,9 @@ from numazones_client.resources import (
 )
 from numazones_client.table import Table
 from numazones_operator import handlers
+from numazones_operator.events import EventPoster
 from numazones_operator.kopf_operator import run_kopf
+from numazones_operator.metrics.registry import Metrics
 from numazones_operator.placement.admission_gates import OPT_IN
 from numazones_operator.process import Operator
 from numazones_operator.rebalance.inputs import Inputs
