@@ -112,7 +112,7 @@ class TopologyAwarePlacement:
     def fitting_by_amounts(self, _shape: Shape) -> None:
         """Return None: amounts alone don't tell."""
 
-    def occupancy(self, _names: Mapping[str, str]) -> Occupancy:
+    def occupancy(self, names: Mapping[str, str] | None) -> Occupancy:
         """Return what each NUMA node has and who holds what."""
         policy = self.node.policy
         machine = policy.topology.hardware.machine
@@ -146,7 +146,7 @@ class TopologyAwarePlacement:
             DECIDER,
             machine.cpus,
             tuple(zones),
-            in_order(holders.values()),
+            () if names is None else in_order(holders.values()),
             reserved=policy.reserved,
             settings=(("Placement", "NRI topology-aware policy"),),
             total_memory=memory_of(machine),

@@ -257,10 +257,10 @@ class Placement(Protocol):
     def fitting_by_amounts(self, shape: Shape) -> int | None:
         """Return how many further pods of a shape are admitted; None: amounts alone don't tell."""
 
-    def occupancy(self, names: Mapping[str, str]) -> Occupancy | None:
+    def occupancy(self, names: Mapping[str, str] | None) -> Occupancy | None:
         """Return what each NUMA node has and who holds what; None where nothing tells which CPUs there are.
 
-        ``names``: UID in the kubelet's records → NAMESPACE/NAME.
+        ``names``: UID in the kubelet's records → NAMESPACE/NAME; None: who holds it is left out.
         """
 
 

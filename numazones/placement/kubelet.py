@@ -136,7 +136,7 @@ class KubeletPlacement:
                 return None
         return fragmentation.fragmentation(self.node, shape).fitting
 
-    def occupancy(self, names: Mapping[str, str]) -> Occupancy:
+    def occupancy(self, names: Mapping[str, str] | None) -> Occupancy:
         """Return what each NUMA node has and who holds what."""
         node, kubelet, config = self.node, self.node.kubelet, self.node.config
         options = (*config.cpu_manager_policy_options, *config.topology_manager_policy_options)
@@ -164,7 +164,9 @@ class KubeletPlacement:
             f"{config.cpu_manager_policy}, memory manager {config.memory_manager_policy}",
             node.machine.cpus,
             zones,
-            in_order(_holder(node, uid, names.get(uid, f"uid {uid}")) for uid in node.pods),
+            ()
+            if names is None
+            else in_order(_holder(node, uid, names.get(uid, f"uid {uid}")) for uid in node.pods),
             reserved=kubelet.cpus.reserved if kubelet.cpus.static else 0,
             exclusive=kubelet.cpus.static,
             settings=settings,

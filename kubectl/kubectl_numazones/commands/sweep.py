@@ -56,15 +56,15 @@ Examples:
     "--table", type=click.Path(path_type=Path), metavar="FILE", help="Write all figures: .csv or .json."
 )
 @click.option(
-    "--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw them: .svg, .png or .pdf."
+    "--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw the figures: .svg, .png or .pdf."
 )
-@click.option("--title", default="", help="Of the plot.")
+@click.option("--title", default="", help="Title of the plot.")
 @click.option(
     "--measure",
     "measures",
     multiple=True,
     metavar="NAME",
-    help="What to draw, as the written table names it; several make panels.",
+    help="Measure to draw, by its name in the table; each one makes a panel.",
 )
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @experiment_options

@@ -56,13 +56,13 @@ def examine(evidence: Evidence) -> list[Outcome]:
             outcomes.append(Outcome(check.name, (), why))
             continue
         try:
-            outcomes.append(Outcome(check.name, tuple(_merged(check.find(evidence)))))
+            outcomes.append(Outcome(check.name, tuple(_merge(check.find(evidence)))))
         except NotChecked as reason:
             outcomes.append(Outcome(check.name, (), str(reason)))
     return outcomes
 
 
-def _merged(findings: Iterable[Finding]) -> Iterator[Finding]:
+def _merge(findings: Iterable[Finding]) -> Iterator[Finding]:
     subjects: dict[tuple[Severity, str, str], dict[str, None]] = {}
     for finding in findings:
         known = subjects.setdefault((finding.severity, finding.message, finding.cure), {})

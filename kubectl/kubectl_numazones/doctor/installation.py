@@ -13,6 +13,7 @@ from numazones.api import crd
 from numazones.api.meta import NODE_LABEL, VERSION
 from numazones.cluster import UNDECIDED, ClusterNode
 from numazones.constraints import Constraints
+from numazones.dump import OBJECTS_MISSING
 from numazones.prediction import relevant
 from numazones.wording import pluralize, some_of
 
@@ -93,7 +94,7 @@ def exporters(evidence: Evidence) -> Iterator[Finding]:
         if node.name not in published:
             why, cure = _why_silent(node, pods)
             yield error(node.name, f"no zones are published: {why}", cure)
-        elif node.unknown is not None:
+        elif node.unknown is not None and node.unknown.reason != OBJECTS_MISSING:
             why, cure = _why_silent(node, pods)
             yield error(node.name, f"its zones cannot be used: {node.unknown.message}", cure)
 
@@ -176,6 +177,9 @@ def readings(evidence: Evidence) -> Iterator[Finding]:
         if item.unknown is not None and item.unknown.reason == UNDECIDED:
             cure = "leave placement to one of them, and remove what is left of the other"
             yield error(item.name, item.unknown.message, cure)
+        elif item.unknown is not None and item.unknown.reason == OBJECTS_MISSING:
+            cure = "let doctor read these objects, too; on a live cluster, see the roles that grant it"
+            yield warning(item.name, item.unknown.message, cure)
 
 
 def _reading(node: str, condition: Mapping[str, Any]) -> Iterator[Finding]:

@@ -100,7 +100,7 @@ def _misfit(pod: ClusterPod, node: str, miss: alignment.Misfit) -> Finding:
     def figure(amount: int) -> str:
         return format_bytes(amount) if is_memory(miss.resource) else str(amount)
 
-    def told(*amounts: int) -> str:
+    def amounts_text(*amounts: int) -> str:
         *others, last = amounts
         what = pluralize(last, "CPU") if miss.resource == CPU else f"{figure(last)} {miss.resource}"
         return " or ".join((*map(figure, others), what))
@@ -114,9 +114,9 @@ def _misfit(pod: ClusterPod, node: str, miss: alignment.Misfit) -> Finding:
     return Finding(
         severity,
         (_owner(pod),),
-        f"container {miss.container} asks for {told(miss.asked)}; {why}, "
+        f"container {miss.container} asks for {amounts_text(miss.asked)}; {why}, "
         f"so on nodes such as {node} {outcome}",
-        f"ask for {told(*miss.instead)}",
+        f"ask for {amounts_text(*miss.instead)}",
     )
 
 
