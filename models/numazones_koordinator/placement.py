@@ -134,6 +134,9 @@ class KoordinatorPlacement:
         fitting = fragmentation.fitting_in(room, cpus, shape)
         return Fragmentation(sum(cpus.values()), fitting * shape.cpus, fitting)
 
+    def fitting_by_amounts(self, _shape: Shape) -> None:
+        """Return None: amounts alone don't tell."""
+
     def occupancy(self, names: Mapping[str, str] | None) -> Occupancy | None:
         """Return what each NUMA node has and who holds what; None without a CPU topology."""
         host, topology = self.node.host, self.node.host.topology

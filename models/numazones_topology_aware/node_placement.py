@@ -109,6 +109,9 @@ class TopologyAwarePlacement:
         fitting = fragmentation.fitting_in(room, cpus, shape)
         return Fragmentation(sum(cpus.values()), fitting * shape.cpus, fitting)
 
+    def fitting_by_amounts(self, _shape: Shape) -> None:
+        """Return None: amounts alone don't tell."""
+
     def occupancy(self, names: Mapping[str, str] | None) -> Occupancy:
         """Return what each NUMA node has and who holds what."""
         policy = self.node.policy
