@@ -327,7 +327,7 @@ def test_the_handlers_on_the_page_are_those_of_kopf() -> None:
         assert activity.activity is not None
         word = activity.activity.value.replace("authentication", "login")
         if vars(handlers).get(activity.id) is activity.fn:  # kopf brings some of its own
-            known.add(("", word, "", activity.id))
+            known.add(("", word, "", str(activity.id)))
     for word, of_kind in (
         ("event", registry._watching),
         ("field", registry._changing),
@@ -338,5 +338,5 @@ def test_the_handlers_on_the_page_are_those_of_kopf() -> None:
         for handler in of_kind.get_all_handlers():
             assert handler.selector is not None
             kind = kinds[str(handler.selector.any_name)]
-            known.add((kind, word, ".".join(handler.field or ()), handler.id.partition("/")[0]))
+            known.add((kind, word, ".".join(handler.field or ()), str(handler.id).partition("/")[0]))
     assert set(ROW.findall(section("kopf"))) == known
