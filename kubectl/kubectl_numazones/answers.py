@@ -9,8 +9,7 @@ from numazones.cluster import ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
 from numazones.kubelet.shortfall import name_numas
 from numazones.kubelet.versions import NEWEST
-from numazones.placement import Decision, Unknown, models
-from numazones.placement.kubelet import KUBELET
+from numazones.placement import Decision, Placement, Unknown
 from numazones.prediction import (
     ADMISSIBLE,
     INADMISSIBLE,
@@ -150,10 +149,10 @@ def node_lines(
         elif forecast is None:
             yield name, UNKNOWN, f"the pod cannot be read: {pod.problem}"
         else:
-            yield name, *_line(forecast.verdicts[name])
+            yield name, *_line(forecast.verdicts[name], deciding(pod.constraints, node))
 
 
-def _line(said: NodeVerdict) -> tuple[str, str]:
+def _line(said: NodeVerdict, placement: Placement | Unknown) -> tuple[str, str]:
     """(verdict, why) of a node that the scheduler could choose."""
     if said.standing is Standing.UNKNOWN:
         return UNKNOWN, said.obstacles[0][1]
@@ -162,10 +161,10 @@ def _line(said: NodeVerdict) -> tuple[str, str]:
             return INADMISSIBLE, f"{said.obstacles[0][0]}: {said.sentence}"
         return INADMISSIBLE, said.rejection.shortfall("").line
     zones = name_numas(cpuset.of(said.zones)) if said.zones else ""
-    if said.model is None or said.model == KUBELET:
+    if isinstance(placement, Unknown) or placement.kubelet is not None:
         return ADMISSIBLE, f"on {zones}" if zones else "in the shared pool"
     where = f"on {zones}" if zones else "anywhere"
-    return ADMISSIBLE, f"{where}, by {models.model(said.model).decider}"
+    return ADMISSIBLE, f"{where}, by {placement.decider}"
 
 
 def holders(node: ClusterNode) -> Iterator[tuple[str, str, str, str, str]]:

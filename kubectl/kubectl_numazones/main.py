@@ -73,16 +73,6 @@ class _Commands(click.Group):
         command: click.Command = module.command
         return command
 
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Show the examples, and what else is to be dumped where other models than the kubelet decide."""
-        from numazones.placement import models  # noqa: PLC0415 - only help needs it
-
-        super().format_epilog(ctx, formatter)
-        formatter.write_paragraph()
-        with formatter.indentation():
-            formatter.write_text("\b\nWhere others than the kubelet place pods, dump as well what they read:")
-            formatter.write_text(f"\b\n  {models.resources_read()}")
-
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""
         with formatter.section("Commands"):
@@ -103,6 +93,7 @@ Examples:
   The same offline, on a dump:
     kubectl get nodes,numazones,pods,replicasets -A -o json > dump.json
     kubectl numazones why my-pod -f dump.json
+  Where others than the kubelet place pods, answers say what else to dump.
 """
 
 

@@ -8,9 +8,8 @@ from kubectl_numazones.cluster import Seen
 from numazones.advice import Advice
 from numazones.cluster import ClusterPod
 from numazones.kubelet.rejection import STATUS_PREFIX
-from numazones.placement import models
-from numazones.placement.kubelet import KUBELET
-from numazones.prediction import ADMISSIBLE, Prediction
+from numazones.placement import Unknown
+from numazones.prediction import ADMISSIBLE, Prediction, deciding
 
 _LOOP = (
     "Its controller makes a new pod for each one rejected, so this goes on until one fits; "
@@ -47,12 +46,18 @@ def explanation_lines(
     for recommendation in made:
         yield f"  - a plan was made: kubectl describe rebalancerecommendation {recommendation}"
     if not runs(pod) and prediction.verdict != ADMISSIBLE:
-        named = {reason.model for reason in prediction.reasons if reason.model is not None}
-        others = named - {KUBELET}
-        deciders = sorted(models.model(name).decider for name in others)
+        deciders = sorted(_deciders_without_advice(pod, prediction, seen))
         if deciders:
             yield ""
             yield f"What would help where {' or '.join(deciders)} decides is not worked out yet."
+
+
+def _deciders_without_advice(pod: ClusterPod, prediction: Prediction, seen: Seen) -> set[str]:
+    """Who decides on the example nodes of rejections, where no change can be proven."""
+    nodes = seen.situation.cluster.nodes
+    examples = (nodes[reason.node] for reason in prediction.reasons if reason.node and reason.model)
+    placements = (deciding(pod.constraints, node) for node in examples)
+    return {one.decider for one in placements if not isinstance(one, Unknown) and one.kubelet is None}
 
 
 def helpful_changes(pod: ClusterPod, prediction: Prediction, seen: Seen) -> list[tuple[str, Advice]]:

@@ -109,7 +109,10 @@ class TopologyAwarePlacement:
         fitting = fragmentation.fitting_in(room, cpus, shape)
         return Fragmentation(sum(cpus.values()), fitting * shape.cpus, fitting)
 
-    def occupancy(self, _names: Mapping[str, str]) -> Occupancy:
+    def fitting_by_amounts(self, _shape: Shape) -> None:
+        """Return None: amounts alone don't tell."""
+
+    def occupancy(self, names: Mapping[str, str] | None) -> Occupancy:
         """Return what each NUMA node has and who holds what."""
         policy = self.node.policy
         machine = policy.topology.hardware.machine
@@ -143,7 +146,7 @@ class TopologyAwarePlacement:
             DECIDER,
             machine.cpus,
             tuple(zones),
-            in_order(holders.values()),
+            () if names is None else in_order(holders.values()),
             reserved=policy.reserved,
             settings=(("Placement", "NRI topology-aware policy"),),
             total_memory=memory_of(machine),

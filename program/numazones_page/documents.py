@@ -80,6 +80,7 @@ def node_documents(
             {
                 "id": zone.numa,
                 "cpus": list(zone.cpus),
+                "free": zone.free,
                 "memory": [list(item) for item in zone.memory],
                 "devices": [[use.resource, use.held, use.healthy] for use in zone.devices if use.healthy],
             }

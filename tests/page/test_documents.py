@@ -29,6 +29,7 @@ from numazones_topology_aware.node import Node as TopologyAwareNode
 from numazones_topology_aware.node_placement import TopologyAwarePlacement
 from tests.kubectl.guide_cluster import guide_cluster
 from tests.kubectl.small_cluster import pod_body
+from tests.models.koordinator import building as koordinator
 from tests.models.topology_aware.machines import configuration, guaranteed, hardware
 from tests.numazones.kubelet import building
 from tests.page.clusters import dump, nodes_of
@@ -138,6 +139,14 @@ def test_koordinators_books_are_read() -> None:
         (0, (0, 4), (("memory", 0, 8 << 30),)),
         (1, (2, 4), (("memory", 1 << 30, 8 << 30),)),
     ]
+    assert [zone.free for zone in found.zones] == [4, 2]
+
+
+def test_cpus_of_which_pods_have_shares_are_not_free_although_nobody_holds_them_exclusively() -> None:
+    amounts = {1: {"cpu": "3", "memory": "1Gi"}}
+    state = koordinator.node().bind(koordinator.running("p", amounts=amounts))
+    document = node_documents(ClusterNode("k").with_placement(KoordinatorPlacement(state)), SHAPES)["node/k"]
+    assert [(zone["cpus"], zone["free"]) for zone in document["zones"]] == [([0, 8], 8), ([0, 8], 5)]
 
 
 def test_the_topology_aware_policys_grants_are_read() -> None:

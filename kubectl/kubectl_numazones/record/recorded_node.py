@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from numazones.placement import models
+
 Body = dict[str, Any]
 
 _CONTAINER = ("name", "image", "resources", "restartPolicy")
@@ -30,8 +32,8 @@ _POD_STATUS = ("phase", "reason", "message", "startTime", "qosClass")
 _CONTAINER_STATUS = ("name", "ready", "restartCount", "allocatedResources", "resources")
 _METADATA = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "labels")
 _OWNER = ("apiVersion", "kind", "name", "uid", "controller")
-_ANNOTATIONS = ("kubernetes.io/config.", "numazones.io/", "scheduling.koordinator.sh/")
-"""Beginnings of the annotations that tell something about placement."""
+_ANNOTATIONS = ("kubernetes.io/config.", "numazones.io/")
+"""Beginnings of the annotations that tell something about placement, beside those that models read."""
 _NODE_INFO = (
     "kubeletVersion",
     "kernelVersion",
@@ -131,7 +133,7 @@ def _metadata(body: Mapping[str, Any]) -> Body:
     annotations = {
         key: value
         for key, value in (metadata.get("annotations") or {}).items()
-        if key.startswith(_ANNOTATIONS)
+        if key.startswith((*_ANNOTATIONS, *models.node_annotations(), *models.pod_annotations()))
     }
     if annotations:
         kept["annotations"] = annotations
