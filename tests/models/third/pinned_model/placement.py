@@ -89,7 +89,10 @@ class PinnedPlacement:
         fitting = fragmentation.fitting_in(room, room[CPU], shape)
         return Fragmentation(self.free_cpus, fitting * shape.cpus, fitting)
 
-    def occupancy(self, names: Mapping[str, str]) -> Occupancy:
+    def fitting_by_amounts(self, _shape: Shape) -> None:
+        return None
+
+    def occupancy(self, names: Mapping[str, str] | None) -> Occupancy:
         node, free = self.node, self.room()[CPU]
         held = cpuset.union(node.given.values())
         zones = [
@@ -101,7 +104,9 @@ class PinnedPlacement:
             DECIDER,
             node.machine.cpus,
             tuple(zones),
-            in_order(Holder(names.get(uid, uid), uid, cpus) for uid, cpus in node.given.items()),
+            ()
+            if names is None
+            else in_order(Holder(names.get(uid, uid), uid, cpus) for uid, cpus in node.given.items()),
             reserved=node.reserved,
             settings=(("Placement", DECIDER),),
             total_memory=memory_of(node.machine),
@@ -167,9 +172,9 @@ class PinnedDecision:
     def outcome(self) -> str:
         return self.reason or ADMITTED
 
-    def shortfall(self, node: str) -> Shortfall:
-        line = f"{DECIDER} says: {self.message}"
-        return Shortfall(f"{node}: {line}" if node else line, self.message, line=line)
+    def shortfall(self, _node: str) -> Shortfall:
+        sentence = f"{DECIDER} says: {self.message}"
+        return Shortfall(sentence, self.message, line=sentence)
 
     def explain(self) -> tuple[str, ...]:
         free = ", ".join(f"{count} of NUMA node {numa}" for numa, count in self.before.room()[CPU].items())
