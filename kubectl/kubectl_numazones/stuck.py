@@ -24,7 +24,10 @@ def is_running(pod: ClusterPod) -> bool:
 
 def most_telling(pods: list[ClusterPod]) -> ClusterPod:
     """The pod to explain of an owner's: one that waits, else one that was rejected, else any."""
-    return min(pods, key=lambda pod: (bool(pod.node), not pod.reason, pod.created, pod.name))
+    return min(
+        pods,
+        key=lambda pod: (bool(pod.node), not (pod.reason or pod.create_error), pod.created, pod.name),
+    )
 
 
 def explanation_lines(
@@ -67,6 +70,8 @@ def helpful_changes(pod: ClusterPod, prediction: Prediction, seen: Seen) -> list
 
 def _headline(pod: ClusterPod, prediction: Prediction) -> str:
     if is_running(pod):
+        if pod.create_error:  # it is bound, and holds its place in the node's sums
+            return f"waits on {pod.node}, where the runtime does not create a container: {pod.create_error}"
         return f"runs on {pod.node}"
     past = ""
     if pod.reason and pod.node:
