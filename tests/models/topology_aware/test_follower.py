@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from numazones.cluster import ClusterPod
 from numazones.errors import UnmodelledFeature
@@ -111,6 +113,33 @@ def test_pods_created_in_the_same_second_are_read_in_the_order_that_was_followed
     with pytest.raises(UnmodelledFeature, match="as published, but not by the pods"):
         read(setting.objects())
     assert read(setting.objects(record)).node.state_key == setting.policy.state_key
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["come", "come", "go"]), st.integers(0, 9), st.booleans()), max_size=14
+    )
+)
+def test_whatever_came_and_went_a_node_is_read_from_the_record_as_it_was_followed(
+    history: list[tuple[str, int, bool]],
+) -> None:
+    setting, follower = Setting(), followed(Setting())
+    for number, (event, choice, published) in enumerate(history):
+        if event == "come":
+            amount = ("100m", "500m", "1", "1500m", "2", "3", "6")[choice % 7]
+            created = f"2026-01-31T08:00:0{number // 4}Z"
+            follower.take(setting.bind(f"{9 - choice}-{number}", amount, created=created))
+        elif setting.pods:
+            follower.take(setting.end(sorted(setting.pods)[choice % len(setting.pods)]))
+        if published:
+            assert follower.agrees(setting.topology(), float(number))
+    assert follower.agrees(setting.topology(), 100.0)
+    record = follower.record()
+    assert follower.record() is record
+    assert read(setting.objects(record)).node.state_key == setting.policy.state_key
+    later = Follower(setting.objects(record))
+    assert later.agrees(setting.topology(), 101.0)
+    assert later.record() == record
 
 
 def test_the_record_is_the_same_object_while_the_state_is_the_same() -> None:
