@@ -8,12 +8,13 @@ from itertools import chain
 from typing import Any, Self
 
 from numazones import timestamp
-from numazones.api.numazone import NUMAZone
+from numazones.api.numazone import UNKNOWN_MODEL, NUMAZone, ZonePlacement
 from numazones.api.zones import node_from_zones
 from numazones.cluster import UNDECIDED, ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
-from numazones.placement import Unknown, models
+from numazones.placement import Unknown, UnreadableNode, models
 from numazones.sharing import Sharing
+from numazones.wording import enumeration
 
 Object = Mapping[str, Any]
 
@@ -129,8 +130,11 @@ def read_nodes(dump: Dump, pods: Callable[[], Iterable[ClusterPod]]) -> list[Clu
         if node.name in zones:
             node = _with_zones(node, zones[node.name], dump.sharing)
         topology = topologies.get(node.name)
+        published = _published_placement(zones.get(node.name, ()))
         try:
             model = models.model_shown(body, topology)
+            if published is not None:
+                _check_published(published, model, topology, dump, node.name)
             if not models.is_kubelet(model):
                 objects = models.NodeObjects(
                     node=body,
@@ -138,6 +142,7 @@ def read_nodes(dump: Dump, pods: Callable[[], Iterable[ClusterPod]]) -> list[Clu
                     pods=tuple(bound_to(node.name)),
                     kubelet=node.state,
                     others=_others_of(dump, model, node.name),
+                    record=None if published is None else models.parse_record(published.record),
                 )
                 node = node.with_placement(model.read(objects))
         except NumazonesError as error:
@@ -162,6 +167,45 @@ def _with_zones(node: ClusterNode, zones: Sequence[NUMAZone], sharing: Sharing) 
         return node.with_state(node_from_zones(zones, remember=sharing.remember))
     except NumazonesError as error:
         return node.with_placement(Unknown("ZonesUnreadable", str(error)))
+
+
+def _published_placement(zones: Iterable[NUMAZone]) -> ZonePlacement | None:
+    """What the operator says on a node's zones of its placement model, with the record of the lowest."""
+    by_numa = sorted(zones, key=lambda zone: zone.spec.numa_id)
+    return next((found for zone in by_numa if zone.status and (found := zone.status.placement)), None)
+
+
+def _check_published(
+    published: ZonePlacement, shown: models.Model, topology: Object | None, dump: Dump, node: str
+) -> None:
+    """Make sure that the objects show the model of which the zones say that it decides.
+
+    A dump often lacks them; what would be said without them is that the kubelet admits every pod.
+
+    Raises:
+        UnreadableNode: they don't; the message names what to read, too.
+    """
+    if published.model == UNKNOWN_MODEL:
+        raise UnreadableNode(published.unknown)
+    model, decider = models.model(published.model), published.decider or published.model
+    if models.is_kubelet(model):
+        raise UnreadableNode(
+            f"the node's pods are placed by {decider}, which this installation does not know; install the "
+            f"placement model {published.model}"
+        )
+    here = {kind for kind, found in _others_of(dump, model, node).items() if found}
+    known = here | ({models.TOPOLOGY_KIND} if topology is not None else set())
+    missing = [kind for kind in published.objects if kind not in known]
+    if missing:
+        raise UnreadableNode(
+            f"{decider} decides about the node's pods, and the objects that it decides from are missing: "
+            f"{enumeration(missing)}; dump {enumeration(map(models.resource_name, missing))}, too"
+        )
+    if models.is_kubelet(shown):
+        raise UnreadableNode(
+            f"the node's zones say that {decider} decides about its pods, and nothing else shows it; where "
+            "that was removed, see whether the operator runs, which takes it back"
+        )
 
 
 def _others_of(dump: Dump, model: models.Model, node: str) -> dict[str, Sequence[Object]]:

@@ -250,9 +250,8 @@ def test_the_operator_says_which_zones_are_silent_and_nothing_else(cluster: Clus
         {"summary": {"ready": "Unknown"}},
     ):
         answer = silence(cluster, said | forged, token=token)
-        assert "the operator may write nothing of numazones node-b-numa-4 but status.silence" in answer, (
-            forged
-        )
+        told = "may write nothing of numazones node-b-numa-4 but status.silence and status.placement"
+        assert f"the operator {told}" in answer, forged
     assert "serverside-applied" in silence(cluster, {}, token=token)
     assert ready() == "True"
     left = json.loads(server.kubectl("get", "numazones", "node-b-numa-4", "-o", "json"))["status"]

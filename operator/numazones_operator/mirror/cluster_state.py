@@ -68,6 +68,8 @@ class ClusterState:
         """Name → when it first changed since somebody looked; monotonic seconds."""
         self.changed_pods: dict[str, float] = {}
         """The same for pods without a node, by UID."""
+        self.changed_placements: set[str] = set()
+        """Nodes whose zones may have to say something else of their placement; for who writes that."""
         self.changed = asyncio.Event()
         """Set with every change of the two; cleared by who looks at them."""
         self.pods: Table[ClusterPod] = Table(lambda pod: pod.uid, pod_changed)
@@ -183,6 +185,9 @@ class ClusterState:
         record = self._records.get(name)
         if record is not None and not record.known:
             del self._records[name]
+            self.changed_placements.discard(name)
+        elif record is not None:
+            self.changed_placements.add(name)
         self.changed_nodes.setdefault(name, self._clock())
         self.changed.set()
 
@@ -203,9 +208,13 @@ class ClusterState:
             self._judge(record)
         if new is not None:
             record = self._record_of(new.node)
+            if old is None or old.placement != new.placement:
+                self.changed_placements.add(new.node)
             judged = old is not None and old.snapshot == new.snapshot == record.snapshot
             if judged and new.numa_id in record.reports:
-                return  # listed again, or rewritten for reasons that do not concern admission
+                # Listed again, or rewritten for reasons that do not concern admission.
+                record.reports[new.numa_id] = replace(new, body=None)
+                return
             record.reports[new.numa_id] = new
             self._judge(record)
 

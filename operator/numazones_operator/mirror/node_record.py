@@ -88,6 +88,11 @@ class NodeRecord:
         """Whether anything about the node is left."""
         return bool(self.node or self.reports or self.topology or self.other.known or self.pods or self.pulse)
 
+    @property
+    def published_record(self) -> str:
+        """What zones tell of a state that cannot be rebuilt from objects, as JSON; empty: nothing."""
+        return next((found for _, report in sorted(self.reports.items()) if (found := report.record)), "")
+
     def read_zones(self, now: float, sharing: Sharing) -> None:
         """Judge the zones as they are now; an earlier state stays while they contradict each other."""
         reports = list(self.reports.values())
@@ -224,7 +229,9 @@ class NodeRecord:
         known = None if isinstance(kubelet, Unknown) else kubelet
         try:
             return node.with_placement(
-                self.other.read(node, self.state, known, beyond, now=now, settle=settle)
+                self.other.read(
+                    node, self.state, known, beyond, self.published_record, now=now, settle=settle
+                )
             )
         except NumazonesError as error:
             return node.with_placement(Unknown(UNDECIDED, str(error)))
