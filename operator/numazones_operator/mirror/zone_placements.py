@@ -36,7 +36,7 @@ FIELD_MANAGER = "numazones-operator-placement"
 """Not that of the other fields: what a manager applies replaces all that it applied before."""
 _PERIOD = 1.0
 _RETRY = 30.0
-"""Seconds after which a refused write is tried again."""
+"""Seconds after which a write that failed is tried again."""
 _UNKNOWN = "?"
 _MAX_SENTENCE = 1024
 
@@ -56,6 +56,9 @@ class ZonePlacements:
         self._events = events
         self._metrics = metrics
         self._failed: set[str] = set()
+        """Nodes whose zones have to be written again."""
+        self._refused: set[str] = set()
+        """Nodes of which an event says that the right is missing."""
         self._records: dict[str, tuple[Object, str]] = {}
         """Node → its record, and that as text: written once as long as it is the same."""
 
@@ -93,10 +96,13 @@ class ZonePlacements:
         for numa, report in sorted(record.reports.items()):
             found = wanted.get(numa)
             body = None if found is None else found.to_api()
-            if body != report.placement:
-                await self._write(report, body)
+            if body != report.placement and not await self._write(report, body):
+                self._failed.add(name)
+                return
+        self._refused.discard(name)
 
-    async def _write(self, zone: ZoneReport, placement: Mapping[str, Any] | None) -> None:
+    async def _write(self, zone: ZoneReport, placement: Mapping[str, Any] | None) -> bool:
+        """Write what a zone has to say; return False where that has to be tried again."""
         await self._bucket.wait()
         status = {} if placement is None else {"placement": placement}
         metadata = {"name": zone.name}
@@ -104,23 +110,23 @@ class ZonePlacements:
         try:
             await self._client.apply(NUMAZONES, body, field_manager=FIELD_MANAGER, subresource="status")
             self._metrics.count_write(NUMAZONES)
-        except NotFound as error:  # it has just gone
-            self._metrics.count_write(NUMAZONES, error)
         except APIError as error:
             self._metrics.count_write(NUMAZONES, error)
-            self._failed.add(zone.node)
-            self._tell(zone, error)
+            if not isinstance(error, NotFound):  # it has just gone
+                self._tell(zone, error)
+                return False
+        return True
 
     def _tell(self, zone: ZoneReport, error: APIError) -> None:
         sentence = f"which placement model decides could not be written to NUMAZone {zone.name}: {error}"
         if not isinstance(error, Forbidden):
             _log.info("%s", sentence)
-            return
-        sentence += "; let the operator patch numazones/status (manifests/operator)"
-        _log.warning("%s", sentence)
-        # kubectl describe looks for events on a node by its name, which is what kubelets write as the UID.
-        about = {"apiVersion": "v1", "kind": "Node", "name": zone.node, "uid": zone.node}
-        self._events.post(about, type=WARNING, reason="PlacementNotWritten", message=sentence)
+        elif zone.node not in self._refused:
+            self._refused.add(zone.node)
+            _log.warning("%s", sentence)
+            # kubectl describe looks for events on a node by its name, which kubelets write as the UID.
+            about = {"apiVersion": "v1", "kind": "Node", "name": zone.node, "uid": zone.node}
+            self._events.post(about, type=WARNING, reason="PlacementNotWritten", message=sentence)
 
     # What is to be said
 

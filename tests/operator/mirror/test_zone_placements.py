@@ -1,6 +1,8 @@
 """Zones say which placement model decides on them and what its books say, and nothing where kubelets do."""
 
+import asyncio
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -8,20 +10,23 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from numazones.api.numazone import NUMAZone
+from numazones.api.zones import zones_from_node
 from numazones.dump import Dump, nodes_of
 from numazones.placement.models import parse_record
 from numazones_client import Forbidden, NotFound
 from numazones_client.errors import Request
-from numazones_client.resources import NODE_RESOURCE_TOPOLOGIES, NUMAZONES
+from numazones_client.resources import NUMAZONES
 from numazones_koordinator.identity import NAME as KOORDINATOR
+from numazones_koordinator.node import Node as KoordinatorNode
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror import zone_placements
-from numazones_operator.mirror.decoding import TopologyReport, ZoneReport
+from numazones_operator.mirror.decoding import ZoneReport
 from numazones_operator.mirror.node_placement import NodePlacement
 from numazones_operator.mirror.zone_placements import FIELD_MANAGER, ZonePlacements
 from numazones_simulator import node_kinds, placement_models
 from numazones_simulator.node_kinds import MODEL_LABEL
 from numazones_topology_aware.identity import NAME as TOPOLOGY_AWARE
+from numazones_topology_aware.node import Node as TopologyAwareNode
 from tests.operator.closed_loop import Loop, closed_loop, eventually
 from tests.operator.kubectl import run
 from tests.operator.mirror.test_node_placement import Setting
@@ -41,12 +46,8 @@ class Written:
         self.refusals: dict[str, Exception] = {}
         self.writes: list[str] = []
         self.events: list[dict[str, Any]] = []
-        for report in list(self.state.zones):
-            self.bodies[report.name] = {
-                "metadata": {"name": report.name},
-                "spec": {"nodeName": report.node, "numaID": report.numa_id},
-                "status": {"snapshot": report.snapshot, "zones": report.zones},
-            }
+        for zone in zones_from_node(self.setting.bare, node_name="n", pods={}):
+            self.bodies[zone.metadata.name] = zone.to_api()
         self.placements = ZonePlacements(
             self,  # type: ignore[arg-type]
             self.state,
@@ -93,7 +94,7 @@ async def test_each_zone_says_who_decides_and_what_is_left_by_its_books() -> Non
     assert await written.look() == written.names
     first = written.told()
     assert first is not None
-    assert (first["model"], first["decider"]) == (TOPOLOGY_AWARE, "the topology-aware policy")
+    assert (first["model"], first["decider"]) == (TOPOLOGY_AWARE, "the NRI topology-aware policy")
     assert first["objects"] == ["NodeResourceTopology", "TopologyAwarePolicy"]
     assert (first["assigned"], first["cpu"]["assigned"]) == ("0", "0")
     before = int(first["free"])
@@ -132,11 +133,7 @@ async def test_a_node_that_cannot_be_read_says_why_and_keeps_its_record(
     monkeypatch.setattr(NodePlacement, "record", lambda _self: RECORD)
     await written.look()
     record = (written.told() or {})["record"]
-    body: dict[str, Any] = json.loads(json.dumps(written.state.record("n").other.topology))  # type: ignore[union-attr]
-    body["zones"] = []
-    written.state.topologies.put(TopologyReport.from_api(body))
-    written.setting.now += 60.0
-    written.state.expire()
+    written.state.pods.put(written.setting.pod("unreadable", "some"))
     await written.look()
     found = written.told()
     assert found is not None
@@ -172,23 +169,75 @@ async def test_a_record_that_no_zone_can_hold_is_left_out(
     assert "a zone 5" in caplog.text
 
 
-async def test_a_zone_that_vanishes_harms_nobody_and_other_failures_are_tried_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_zone_that_vanishes_harms_nobody() -> None:
     written = Written()
-    written.refusals = {
-        "n-numa-0": NotFound(REQUEST, "not found"),
-        "n-numa-1": Forbidden(REQUEST, "not allowed"),
-    }
+    written.refusals["n-numa-0"] = NotFound(REQUEST, "not found")
     assert await written.look() == written.names
+    assert written.events == []
+    assert await written.look() == ["n-numa-0"]  # until the watch says that it has gone
+    assert await written.look() == []
+
+
+async def test_a_missing_right_is_told_once_on_the_node_and_tried_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(zone_placements, "_PERIOD", 0.01)
+    monkeypatch.setattr(zone_placements, "_RETRY", 0.05)
+    written = Written()
+    written.refusals["n-numa-1"] = Forbidden(REQUEST, "not allowed")
+    running = asyncio.create_task(written.placements.run())
+
+    async def tried() -> bool:
+        return written.writes.count("n-numa-1") > 2
+
+    await eventually(tried)
     assert [event["name"] for event in written.events] == ["n"]
     assert written.events[0]["reason"] == "PlacementNotWritten"
-    assert "let the operator patch numazones/status" in written.events[0]["message"]
-    assert written.placements._failed == {"n"}
+    assert "could not be written to NUMAZone n-numa-1: " in written.events[0]["message"]
+    assert caplog.text.count("could not be written") == 1
     written.refusals.clear()
-    written.state.changed_placements.update(written.placements._failed)
-    assert await written.look() == [name for name in written.names if written.told() or name]
-    assert await written.look() == []
+
+    async def said() -> bool:
+        return all(written.told(numa) for numa in range(len(written.names)))
+
+    await eventually(said)
+    running.cancel()
+
+
+async def test_a_new_leader_and_the_plugin_go_on_from_what_the_last_one_followed() -> None:
+    written = Written()
+    setting = written.setting
+    await written.look()
+    # By their names, which is how pods of the same second are read, these came the other way round; what
+    # made room in between is gone.
+    for name, cpu in (("c", "3"), ("b", "3"), ("a", "2")):
+        setting.bind(name, cpu)
+    setting.end("b")
+    setting.publish()
+    await written.look()
+    followed = setting.seen()
+    assert isinstance(followed, TopologyAwareNode)
+
+    def mirrored(bodies: Iterable[dict[str, Any]]) -> TopologyAwareNode | KoordinatorNode | None:
+        fresh = Setting()
+        fresh.policy = setting.policy
+        fresh.node()
+        fresh.configured()
+        for body in bodies:
+            fresh.state.zones.put(ZoneReport.from_api(body))
+        for name, cpu in (("a", "2"), ("c", "3")):
+            fresh.state.pods.put(fresh.pod(name, cpu))
+        fresh.publish()
+        return fresh.seen()
+
+    found = mirrored(written.bodies.values())
+    assert isinstance(found, TopologyAwareNode)
+    assert found.state_key == followed.state_key
+    bare = [
+        {**body, "status": {key: value for key, value in body["status"].items() if key != "placement"}}
+        for body in written.bodies.values()
+    ]
+    assert mirrored(bare) is None
 
 
 def test_a_record_that_is_no_object_counts_as_none() -> None:
@@ -270,10 +319,6 @@ async def test_kubectl_the_dump_and_the_operator_say_the_same_of_every_zone(
         }
         assert owners[FIELD_MANAGER].keys() == {"f:placement"}
         assert "f:placement" not in owners["numazones-exporter"]
-        # The topology of a node goes, and with it the model.
-        gone = next(row[0] for row in rows if row[1] == TOPOLOGY_AWARE).rpartition("-numa-")[0]
-        loop.fleet = loop.fleet
-        await loop.client.delete(NODE_RESOURCE_TOPOLOGIES, gone)
 
 
 def _pods(dump: dict[str, Any]) -> list[dict[str, Any]]:
