@@ -8,20 +8,25 @@ from itertools import chain
 from typing import Any, Self
 
 from numazones import timestamp
-from numazones.api.numazone import NUMAZone
+from numazones.api.numazone import UNKNOWN_MODEL, NUMAZone, ZonePlacement
 from numazones.api.zones import node_from_zones
 from numazones.cluster import UNDECIDED, ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
-from numazones.placement import Unknown, models
-from numazones.placement.kubelet import KUBELET
+from numazones.placement import Unknown, UnreadableNode, models
 from numazones.sharing import Sharing
+from numazones.wording import enumeration
 
 Object = Mapping[str, Any]
 
-OBJECTS_MISSING = "ObjectsMissing"
-"""Reason of a node on which another model than the kubelet decides, from objects that were not read."""
-
 _EPOCH = "1970-01-01T00:00:00Z"
+
+
+OBJECTS_MISSING = "ObjectsMissing"
+"""Reason of a node whose zones name a placement model, where what that decides from has not been read."""
+
+
+class ObjectsMissing(UnreadableNode):
+    """What a node's placement model decides from has not been read; the message says what to dump."""
 
 
 class InvalidDump(NumazonesError):
@@ -127,61 +132,33 @@ def read_nodes(dump: Dump, pods: Callable[[], Iterable[ClusterPod]]) -> list[Clu
     def bound_to(node: str) -> Iterator[ClusterPod]:
         yield from bound().get(node, ())
 
-    deciding = _models_by_node(dump.of_kind("NUMAZone"))
     nodes = []
     for body in dump.nodes:
         node = ClusterNode.from_api(body)
         if node.name in zones:
             node = _with_zones(node, zones[node.name], dump.sharing)
         topology = topologies.get(node.name)
+        published = _published_placement(zones.get(node.name, ()))
         try:
             model = models.model_shown(body, topology)
-            if models.is_kubelet(model):
-                missing = _what_is_missing(deciding.get(node.name, KUBELET))
-                if missing:
-                    node = node.with_placement(Unknown(OBJECTS_MISSING, missing))
-            else:
+            if published is not None:
+                _check_published(published, model, topology, dump, node.name)
+            if not models.is_kubelet(model):
                 objects = models.NodeObjects(
                     node=body,
                     topology=topology,
                     pods=tuple(bound_to(node.name)),
                     kubelet=node.state,
                     others=_others_of(dump, model, node.name),
+                    record=None if published is None else models.parse_record(published.record),
                 )
                 node = node.with_placement(model.read(objects))
+        except ObjectsMissing as error:
+            node = node.with_placement(Unknown(OBJECTS_MISSING, str(error)))
         except NumazonesError as error:
             node = node.with_placement(Unknown(UNDECIDED, str(error)))
         nodes.append(node)
     return nodes
-
-
-def _models_by_node(zones: Iterable[Object]) -> dict[str, str]:
-    """Name of a node → the model that decides there, as its zones say it."""
-    found = {}
-    for zone in zones:
-        model = ((zone.get("status") or {}).get("placement") or {}).get("model")
-        if model:
-            found[str((zone.get("spec") or {}).get("nodeName"))] = str(model)
-    return found
-
-
-def _what_is_missing(name: str) -> str:
-    """Say what has not been read of a node on which nothing shows a model; empty where nothing is missing.
-
-    ``name``: the model that decides there, as the node's zones say it.
-    """
-    if name == KUBELET:
-        return ""
-    model = models.models().get(name)
-    if model is None:
-        return (
-            f"the placement model {name} decides on the node, as its NUMAZones say, and is not installed "
-            "here; use a version of numazones that has it"
-        )
-    return (
-        f"{model.decider} decides on the node, as its NUMAZones say, but nothing of what it decides from has "
-        f"been read; dump {models.resources_read(model)} as well"
-    )
 
 
 def _zones_by_node(bodies: Iterable[Object]) -> dict[str, list[NUMAZone]]:
@@ -200,6 +177,46 @@ def _with_zones(node: ClusterNode, zones: Sequence[NUMAZone], sharing: Sharing) 
         return node.with_state(node_from_zones(zones, remember=sharing.remember))
     except NumazonesError as error:
         return node.with_placement(Unknown("ZonesUnreadable", str(error)))
+
+
+def _published_placement(zones: Iterable[NUMAZone]) -> ZonePlacement | None:
+    """What the operator says on a node's zones of its placement model, with the record of the lowest."""
+    by_numa = sorted(zones, key=lambda zone: zone.spec.numa_id)
+    return next((found for zone in by_numa if zone.status and (found := zone.status.placement)), None)
+
+
+def _check_published(
+    published: ZonePlacement, shown: models.Model, topology: Object | None, dump: Dump, node: str
+) -> None:
+    """Make sure that the objects show the model of which the zones say that it decides.
+
+    A dump often lacks them; what would be said without them is that the kubelet admits every pod.
+
+    Raises:
+        UnreadableNode: they don't.
+        ObjectsMissing: they are not there, or nobody here can read them; the message says what to do.
+    """
+    if published.model == UNKNOWN_MODEL:
+        raise UnreadableNode(published.unknown)
+    model, decider = models.model(published.model), published.decider or published.model
+    if models.is_kubelet(model):
+        raise ObjectsMissing(
+            f"the node's pods are placed by {decider}, which this installation does not know; install the "
+            f"placement model {published.model}"
+        )
+    here = {kind for kind, found in _others_of(dump, model, node).items() if found}
+    known = here | ({models.TOPOLOGY_KIND} if topology is not None else set())
+    missing = [kind for kind in published.objects if kind not in known]
+    if missing:
+        raise ObjectsMissing(
+            f"{decider} decides about the node's pods, and the objects that it decides from are missing: "
+            f"{enumeration(missing)}; dump {enumeration(map(models.resource_name, missing))}, too"
+        )
+    if models.is_kubelet(shown):
+        raise UnreadableNode(
+            f"the node's zones say that {decider} decides about its pods, and nothing else shows it; where "
+            "that was removed, see whether the operator runs, which takes it back"
+        )
 
 
 def _others_of(dump: Dump, model: models.Model, node: str) -> dict[str, Sequence[Object]]:

@@ -35,6 +35,8 @@ from numazones_exporter.metrics import Metrics
 FIELD_MANAGER = "numazones-exporter"
 RESYNC_SECONDS = 600.0
 _SILENCE = "silence"
+_PLACEMENT = "placement"
+"""Fields of a zone's status that are the operator's."""
 _MAX_CONCURRENT_WRITES = 16
 """Zones that are written at the same time; each takes a connection."""
 
@@ -236,6 +238,7 @@ def _published_zone(body: Mapping[str, Any]) -> _PublishedZone:
     metadata = body["metadata"]
     status = dict(body.get("status") or {})
     silence = status.pop(_SILENCE, None)
+    status.pop(_PLACEMENT, None)
     conditions = status.get("conditions") or []
     if conditions:
         status["conditions"] = [

@@ -176,9 +176,12 @@ def _free_memory(
 def summary_of(snapshot: NodeSnapshot, numa: int, amounts: Iterable[Amounts]) -> Summary:
     """Round the amounts for the columns of kubectl get; each column has one notation."""
     amounts = tuple(amounts)
+    cpus = next(item for item in amounts if item.name == CPU)
     memory = next(item for item in amounts if item.name == MEMORY)
     return Summary(
         ready=next((one.status for one in snapshot.conditions if one.type == READY), ""),
+        assigned="" if cpus.assigned is None else str(cpus.assigned),
+        free="" if cpus.available is None else str(cpus.available),
         memory=in_gibibytes(memory.capacity),
         memory_free=in_gibibytes(memory.available),
         devices=_device_summary(snapshot, numa, [item.name for item in amounts if is_device(item.name)]),

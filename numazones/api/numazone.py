@@ -40,6 +40,8 @@ _MAX_ZONES = 1024
 # Plugins for virtual machines offer a thousand devices for each of /dev/kvm, /dev/net/tun, …
 _MAX_DEVICES = 16384
 _MAX_RESOURCE_NAME = MAX_NAME + 1 + MAX_LABEL
+MAX_RECORD = 1 << 18
+"""Characters of a placement model's record; etcd takes objects of 1.5 MiB."""
 
 ResourceName = Annotated[str, Field(max_length=_MAX_RESOURCE_NAME)]
 OptionValue = Annotated[str, Field(max_length=256)]
@@ -259,6 +261,8 @@ class Summary(APIModel):
     """Figures rounded for the columns of kubectl get; programs read resources and conditions instead."""
 
     ready: str = text(32, "Status of the condition Ready.")
+    assigned: str = text(32, "CPUs that containers hold exclusively.")
+    free: str = text(32, "CPUs that can still be given exclusively.")
     memory: str = text(32, "Memory of the zone.")
     memory_free: str = text(32, "Memory that pods could still be given.")
     devices: str = text(
@@ -266,6 +270,50 @@ class Summary(APIModel):
         "Free of allocatable devices by the last part of the resource's name; behind @ the NUMA nodes "
         "where the same devices are close to several; ? where unknown; +1 stands for one more.",
     )
+
+
+UNKNOWN_MODEL = "unknown"
+"""In place of a model's name where a node shows more than one."""
+
+
+class ModelAmounts(APIModel):
+    """Amounts of one resource in the zone by the books of a placement model."""
+
+    assigned: Quantity | None = optional("What pods hold.")
+    available: Quantity | None = optional("What pods could still be given.")
+
+
+class ZonePlacement(APIModel):
+    """The placement model that decides about the zone instead of the kubelet, and what its books say.
+
+    kubectl get shows these figures instead of the kubelet's, who gives nothing exclusively there.
+    """
+
+    model: str = Field(
+        min_length=1,
+        max_length=MAX_LABEL,
+        description="Name of the model that decides; unknown where the node shows more than one.",
+    )
+    decider: str = text(128, "The same as sentences name it.")
+    cpu: ModelAmounts | None = optional(
+        "CPUs that pods hold exclusively, and whole CPUs that single pods could still be given; left out "
+        "where unknown."
+    )
+    memory: ModelAmounts | None = optional("Memory; left out where the model keeps no books of it.")
+    assigned: str = text(32, "CPUs held exclusively, for the columns of kubectl get; ? where unknown.")
+    free: str = text(32, "CPUs that could still be given, for the columns of kubectl get; ? where unknown.")
+    memory_free: str = text(
+        32, "Memory that could still be given, rounded for the columns of kubectl get; ? where unknown."
+    )
+    objects: tuple[ResourceName, ...] = list_of(
+        64, "Kinds of the objects beside nodes, pods and zones that the model decides from on this node."
+    )
+    record: str = text(
+        MAX_RECORD,
+        "What the model keeps of the node that cannot be rebuilt from objects, as JSON of its own; only on "
+        "the zone with the lowest NUMA id.",
+    )
+    unknown: str = text(1024, "Why it is not known what the model decides from; left out where it is.")
 
 
 class Silence(APIModel):
@@ -311,6 +359,9 @@ class NUMAZoneStatus(APIModel):
     silence: Silence | None = optional(
         "Written by the operator alone, while the node's exporter gives no sign of life."
     )
+    placement: ZonePlacement | None = optional(
+        "Written by the operator alone, where another placement model than the kubelet decides."
+    )
 
 
 def _resource(name: str, amount: str) -> str:
@@ -325,15 +376,21 @@ NUMAZONE = ResourceType(
     scope="Cluster",
     description="One NUMA node of a Kubernetes node: its hardware, what is given away and what is left.",
     columns=(
-        Column("Policy", ".status.kubelet.topologyManagerPolicy", "Topology manager policy"),
+        # Of several results the API server shows the first that is there (apiextensions' tableconvertor).
+        Column(
+            "Policy",
+            ".status['placement','kubelet']['model','topologyManagerPolicy']",
+            "Placement model that decides; the topology manager policy where that is the kubelet",
+        ),
         Column("CPU", _resource("cpu", "capacity"), "CPUs of the zone"),
         Column("Reserved", _resource("cpu", "reserved"), "CPUs kept from pods"),
-        Column("Assigned", _resource("cpu", "assigned"), "CPUs held exclusively"),
-        Column("Free", _resource("cpu", "available"), "CPUs that can still be given exclusively"),
+        Column("Assigned", ".status['placement','summary'].assigned", "CPUs held exclusively"),
+        Column("Free", ".status['placement','summary'].free", "CPUs that can still be given exclusively"),
         Column("Memory", ".status.summary.memory", "Memory of the zone"),
-        Column("Mem-Free", ".status.summary.memoryFree", "Memory that pods could still be given"),
+        Column(
+            "Mem-Free", ".status['placement','summary'].memoryFree", "Memory that pods could still be given"
+        ),
         Column("Devices", ".status.summary.devices", "Free of allocatable devices; @0-1: shared by zones"),
-        # Of several results the API server shows the first that is there (apiextensions' tableconvertor).
         Column(
             "Ready",
             ".status['silence','summary'].ready",

@@ -5,6 +5,7 @@ that a model decides on a node is for the model to say; the kubelet decides wher
 tells how to add one.
 """
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -23,6 +24,8 @@ _TOPOLOGIES = "noderesourcetopologies.topology.node.k8s.io"
 
 Object = Mapping[str, Any]
 """An API object."""
+TOPOLOGY_KIND = "NodeResourceTopology"
+"""The kind of objects that show the model of many nodes; every model is given the node's."""
 
 
 class ObjectKind(NamedTuple):
@@ -286,6 +289,15 @@ def rejected_by_kubelet(pod: BoundPod) -> str:
     return pod.reason if pod.phase == "Failed" and pod.reason and not pod.acknowledged else ""
 
 
+def parse_record(text: str) -> Object | None:
+    """Return a published record (``Follower.record``); None: there is none, or it is no JSON object."""
+    try:
+        found = json.loads(text) if text else None
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, Mapping) else None
+
+
 @cache
 def models() -> Mapping[str, Model]:
     """Return the models that are installed by name, the kubelet's not among them."""
@@ -328,6 +340,13 @@ def resources_read(*those: Model) -> str:
     """Return what models read beside nodes, pods and zones, as kubectl takes it; of none named, of all."""
     kinds = [kind for one in those or tuple(models().values()) for kind in one.objects]
     return ",".join((_TOPOLOGIES, *(f"{kind.plural}.{kind.group}" for kind in kinds)))
+
+
+def resource_name(kind: str) -> str:
+    """Return how kubectl calls a kind of objects that models read, such as devices.example.com."""
+    if kind == TOPOLOGY_KIND:
+        return "noderesourcetopologies.topology.node.k8s.io"
+    return next((f"{one.plural}.{one.group}" for one in object_kinds() if one.kind == kind), kind)
 
 
 @cache

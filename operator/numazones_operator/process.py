@@ -39,6 +39,7 @@ from numazones_operator.mirror import decoding
 from numazones_operator.mirror.cluster_gauges import ClusterGauges
 from numazones_operator.mirror.stale_exporters import StaleExporters
 from numazones_operator.mirror.unreadable_objects import UnreadableObjects
+from numazones_operator.mirror.zone_placements import ZonePlacements
 from numazones_operator.options import Options
 from numazones_operator.page.server import LivePage
 from numazones_operator.page.updater import PageUpdater
@@ -214,6 +215,7 @@ class Operator:
     def _duties(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
         yield "publisher", self.pipeline.publisher.run()
         yield "stale exporters", self._stale_exporters().run()
+        yield "zone placements", self._zone_placements().run()
         yield "events", self.events.run()
         yield "verdict events", self.pipeline.verdict_events.run()
         yield "misses", self.pipeline.misses.run()
@@ -228,6 +230,15 @@ class Operator:
             self._client,
             self.pipeline.state,
             namespace=self.options.exporter_namespace,
+            metrics=self.metrics,
+        )
+
+    def _zone_placements(self) -> ZonePlacements:
+        return ZonePlacements(
+            self._client,
+            self.pipeline.state,
+            rate=self.options.write_rate,
+            events=self.events,
             metrics=self.metrics,
         )
 

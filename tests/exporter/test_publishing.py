@@ -171,6 +171,22 @@ async def test_the_operators_mark_of_a_silent_exporter_is_left_to_the_operator(
     assert fake.requests == [("GET", ZONES)]
 
 
+async def test_what_the_operator_says_of_a_placement_model_is_left_to_the_operator(
+    publisher: ZonePublisher, fake: FakeAPI, clocks: Clocks
+) -> None:
+    await publisher.publish([zone(0)])
+    said = {"model": "pinned", "assigned": "4", "free": "2", "record": "{}"}
+    fake.zones["worker-3-numa-0"]["status"]["placement"] = said
+    fake.requests.clear()
+    again = new_publisher(publisher, clocks)
+    assert await again.publish([zone(0)]) == 0
+    assert fake.requests == [("GET", ZONES)]
+    assert await again.publish([zone(0, snapshot="s2")]) == 1
+    clocks.monotonic += RESYNC_SECONDS
+    assert await again.publish([zone(0, snapshot="s2")]) == 0
+    assert fake.zones["worker-3-numa-0"]["status"]["placement"] == said
+
+
 @pytest.mark.parametrize("snapshot", ["s1", "s2"], ids=["unchanged", "changed"])
 async def test_a_mark_of_a_silent_exporter_that_an_operator_left_behind_is_removed(
     publisher: ZonePublisher, fake: FakeAPI, clocks: Clocks, snapshot: str

@@ -197,14 +197,16 @@ def test_a_token_bound_to_no_node_writes_nothing(cluster: Cluster) -> None:
     assert "the token is bound to no node" in said
 
 
-def silence(cluster: Cluster, status: dict[str, Any], *options: str, token: str) -> str:
+def silence(
+    cluster: Cluster, status: dict[str, Any], *options: str, token: str, manager: str = "numazones-operator"
+) -> str:
     """Apply a status to the zone of node-b, as the operator does."""
     body = {"apiVersion": "numazones.io/v1alpha1", "kind": "NUMAZone", "metadata": {"name": "node-b-numa-4"}}
     return cluster.server.kubectl(
         "apply",
         "--server-side",
         "--force-conflicts",
-        "--field-manager=numazones-operator",
+        f"--field-manager={manager}",
         "--validate=false",
         "--subresource=status",
         *options,
@@ -223,7 +225,8 @@ def test_the_operator_says_which_zones_are_silent_and_nothing_else(cluster: Clus
         "snapshot": "s",
         "resources": [{"name": "cpu", "capacity": "8"}],
         "conditions": [{"type": "Ready", "status": "True", "reason": "Complete"}],
-        "summary": {"ready": "True"},
+        "kubelet": {"topologyManagerPolicy": "none"},
+        "summary": {"ready": "True", "assigned": "0", "free": "8", "memoryFree": "4.0Gi"},
     }
     server.kubectl("create", "-f", "-", stdin=json.dumps(zone))
     server.kubectl(
@@ -231,9 +234,12 @@ def test_the_operator_says_which_zones_are_silent_and_nothing_else(cluster: Clus
         "-p", json.dumps({"status": written}),
     )  # fmt: skip
 
-    def ready() -> str:
+    def cell(head: str) -> str:
         shown = server.kubectl("get", "numazones", "node-b-numa-4").splitlines()
-        return shown[1][shown[0].index("READY") :].split("  ")[0]
+        return shown[1][shown[0].index(head) :].split("  ")[0]
+
+    def ready() -> str:
+        return cell("READY")
 
     assert ready() == "True"
     token = server.kubectl("-n", "numazones-operator", "create", "token", "numazones-operator").strip()
@@ -250,11 +256,19 @@ def test_the_operator_says_which_zones_are_silent_and_nothing_else(cluster: Clus
         {"summary": {"ready": "Unknown"}},
     ):
         answer = silence(cluster, said | forged, token=token)
-        assert "the operator may write nothing of numazones node-b-numa-4 but status.silence" in answer, (
-            forged
-        )
+        told = "may write nothing of numazones node-b-numa-4 but status.silence and status.placement"
+        assert f"the operator {told}" in answer, forged
     assert "serverside-applied" in silence(cluster, {}, token=token)
     assert ready() == "True"
+    figures = ("POLICY", "ASSIGNED", "FREE", "MEM-FREE")
+    assert [cell(head) for head in figures] == ["none", "0", "8", "4.0Gi"]
+    decides = {"model": "koordinator", "assigned": "6", "free": "2", "memoryFree": "1.0Gi", "record": "{}"}
+    placed = {"token": token, "manager": "numazones-operator-placement"}
+    assert "serverside-applied" in silence(cluster, {"placement": decides}, **placed)
+    assert [cell(head) for head in figures] == ["koordinator", "6", "2", "1.0Gi"]
+    assert "may write nothing" in silence(cluster, {"placement": decides, "snapshot": "t"}, **placed)
+    assert "serverside-applied" in silence(cluster, {}, **placed)
+    assert [cell(head) for head in figures] == ["none", "0", "8", "4.0Gi"]
     left = json.loads(server.kubectl("get", "numazones", "node-b-numa-4", "-o", "json"))["status"]
     assert "silence" not in left
     assert left["snapshot"] == "s"

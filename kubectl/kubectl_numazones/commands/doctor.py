@@ -22,9 +22,14 @@ Examples:
 
 \b
   Offline, with everything that checks look at:
-    kubectl get nodes,numazones,pods,replicasets,namespaces,leases,crds,noderesourcetopologies \\
+    kubectl get nodes,numazones,pods,replicasets,namespaces,leases,crds \\
       -A -o json --show-managed-fields > dump.json
     kubectl numazones doctor -f dump.json
+
+\b
+  Where NodeResourceTopologies are installed, with these, too:
+    kubectl get noderesourcetopologies -A -o json --show-managed-fields > topologies.json
+    kubectl numazones doctor -f dump.json -f topologies.json
 """
 _MIN_WIDTH = 20
 

@@ -66,6 +66,8 @@ class ClusterState:
         """Name → when it first changed since somebody looked; monotonic seconds."""
         self.changed_pods: dict[str, float] = {}
         """The same for pods without a node, by UID."""
+        self.changed_placements: set[str] = set()
+        """Nodes whose zones may have to say something else of their placement; for who writes that."""
         self.changed = asyncio.Event()
         """Set with every change of the two; cleared by who looks at them."""
         self.pods: Table[ClusterPod] = Table(lambda pod: pod.uid, pod_changed)
@@ -166,6 +168,9 @@ class ClusterState:
         record = self._records.get(name)
         if record is not None and not record.known:
             del self._records[name]
+            self.changed_placements.discard(name)
+        elif record is not None:
+            self.changed_placements.add(name)
         self.changed_nodes.setdefault(name, self._clock())
         self.changed.set()
 
@@ -186,6 +191,8 @@ class ClusterState:
             if record.drop_zone(old, now, self.sharing):
                 self._touch(record.name)
         if new is not None:
+            if old is None or old.placement != new.placement:
+                self.changed_placements.add(new.node)
             record = self._record_of(new.node)
             if record.take_zone(old, new, now, self.sharing):
                 self._touch(record.name)

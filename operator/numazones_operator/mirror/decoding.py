@@ -24,6 +24,13 @@ class ZoneReport:
     """The whole object; None once the node's zones have been read together."""
     silent: bool = False
     """Whether it says that its exporter is silent."""
+    placement: Mapping[str, Any] | None = None
+    """What it says of the placement model that decides there; None: nothing."""
+
+    @property
+    def record(self) -> str:
+        """What a model keeps of the node, as JSON; empty: nothing."""
+        return "" if self.placement is None else str(self.placement.get("record") or "")
 
     @classmethod
     def from_api(cls, body: Mapping[str, Any]) -> "ZoneReport":
@@ -37,6 +44,7 @@ class ZoneReport:
             status.get("zones") or 0,
             body,
             "silence" in status,
+            status.get("placement"),
         )
 
 

@@ -7,7 +7,7 @@ contradicted what was seen to happen for too long.
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
@@ -49,10 +49,15 @@ class NodePlacement:
 
     def shown_by(self, node: ClusterNode) -> bool:
         """Whether another model than the kubelet's decides there, or may."""
+        found = self.model_of(node)
+        return found is None or not models.is_kubelet(found)
+
+    def model_of(self, node: ClusterNode) -> Model | None:
+        """Return the model that decides there; None: more than one is shown."""
         try:
-            return not models.is_kubelet(models.model_shown(node.body, self.topology))
+            return models.model_shown(node.body, self.topology)
         except NumazonesError:
-            return True
+            return None
 
     def read(
         self,
@@ -60,6 +65,7 @@ class NodePlacement:
         zones: KubeletNode | None,
         kubelet: KubeletPlacement | None,
         surroundings: Surroundings,
+        record: str = "",
         *,
         now: float,
         settle: float,
@@ -71,6 +77,7 @@ class NodePlacement:
             zones: what its zones say, old ones too; None: nothing.
             kubelet: what its kubelet decides from now; None: that is not known.
             surroundings: the rest that models read.
+            record: what was published of the state that cannot be rebuilt from objects, as JSON.
             now: seconds, monotonic.
             settle: for how many of them what is published may contradict what was seen to happen.
 
@@ -87,7 +94,7 @@ class NodePlacement:
             or self._follower.outdated(objects)
             or (not self._follower.agrees(self.topology or {}, now) and self.contradicted(now, settle=settle))
         ):
-            self._follow(model, objects)
+            self._follow(model, replace(objects, record=models.parse_record(record)))
         assert self._follower is not None  # noqa: S101 - for the type checker
         placement = self._follower.placement(held, kubelet)
         if not self.recent or self.recent[-1].key != placement.key:

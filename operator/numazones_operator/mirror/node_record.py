@@ -132,7 +132,9 @@ class NodeRecord:
         """Take in a zone."""
         judged = old is not None and old.snapshot == new.snapshot == self.snapshot
         if judged and new.numa_id in self.reports:
-            return False  # listed again, or rewritten for reasons that do not concern admission
+            # Listed again, or rewritten for reasons that do not concern admission.
+            self.reports[new.numa_id] = replace(new, body=None)
+            return False
         self.reports[new.numa_id] = new
         return self._judge(now, sharing)
 
@@ -202,6 +204,11 @@ class NodeRecord:
         if prediction.relevant(pod):
             self.since.ended(pod, sequence=sequence(), now=now)
             self.since.settle(self.state, now)
+
+    @property
+    def published_record(self) -> str:
+        """What zones tell of a state that cannot be rebuilt from objects, as JSON; empty: nothing."""
+        return next((found for _, report in sorted(self.reports.items()) if (found := report.record)), "")
 
     def read_zones(self, now: float, sharing: Sharing) -> None:
         """Judge the zones as they are now; an earlier state stays while they contradict each other."""
@@ -339,7 +346,9 @@ class NodeRecord:
         known = None if isinstance(kubelet, Unknown) else kubelet
         try:
             return node.with_placement(
-                self.other.read(node, self.state, known, beyond, now=now, settle=settle)
+                self.other.read(
+                    node, self.state, known, beyond, self.published_record, now=now, settle=settle
+                )
             )
         except NumazonesError as error:
             return node.with_placement(Unknown(UNDECIDED, str(error)))

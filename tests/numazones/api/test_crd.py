@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import product
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -144,9 +145,16 @@ def test_columns_show_fields_that_exist(kind: str) -> None:
     known = {path.replace("[]", "") for path, _ in walk(schema(kind), "")} | {".metadata.creationTimestamp"}
     for column in DEFINITIONS[kind]["spec"]["versions"][0]["additionalPrinterColumns"]:
         path = re.sub(r"\[[^'\]]*\]", "", column["jsonPath"])
-        union = re.search(r"\['(.*)'\]", path)
-        for name in re.split("', *'", union[1]) if union else [""]:
-            assert (path.replace(union[0], f".{name}") if union else path) in known, column
+        unions = [re.split("', *'", names) for names in re.findall(r"\['(.*?)'\]", path)]
+        parts = re.split(r"\['.*?'\]", path)
+        found = [
+            names
+            for names in product(*unions)
+            if "".join(part + (name and f".{name}") for part, name in zip(parts, (*names, ""), strict=True))
+            in known
+        ]
+        assert found, column
+        assert [set(one) for one in zip(*found, strict=True)] == [set(names) for names in unions], column
 
 
 @pytest.mark.parametrize(
