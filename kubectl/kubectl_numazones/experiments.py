@@ -333,7 +333,7 @@ def label(name: str, shape: Shape | None) -> str:
     return _LABELS.get(name, name)
 
 
-def told(comparison: Comparison, happens: str) -> str:
+def summary(comparison: Comparison, happens: str) -> str:
     """Say what was done."""
     runs = pluralize(comparison.runs, "run")
     rough = "; below 30, intervals are too narrow" if 1 < comparison.runs < _ENOUGH_RUNS else ""

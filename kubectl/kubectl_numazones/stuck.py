@@ -17,7 +17,7 @@ _LOOP = (
 )
 
 
-def runs(pod: ClusterPod) -> bool:
+def is_running(pod: ClusterPod) -> bool:
     """Whether a kubelet has admitted the pod, so that nothing is to be explained."""
     return bool(pod.node) and not pod.terminal
 
@@ -37,7 +37,7 @@ def explanation_lines(
     yield f"{pod.full_name}: {_headline(pod, prediction)}"
     yield from _lines_about_replicas(pods)
     helpful = helpful_changes(pod, prediction, seen)
-    made = [] if runs(pod) or prediction.verdict == ADMISSIBLE else seen.recommendations(pods)
+    made = [] if is_running(pod) or prediction.verdict == ADMISSIBLE else seen.recommendations(pods)
     if helpful or made:
         yield ""
         yield "What would help:"
@@ -45,7 +45,7 @@ def explanation_lines(
         yield f"  - {item.sentence} ({node})" if node not in item.sentence else f"  - {item.sentence}"
     for recommendation in made:
         yield f"  - a plan was made: kubectl describe rebalancerecommendation {recommendation}"
-    if not runs(pod) and prediction.verdict != ADMISSIBLE:
+    if not is_running(pod) and prediction.verdict != ADMISSIBLE:
         deciders = sorted(_deciders_without_advice(pod, prediction, seen))
         if deciders:
             yield ""
@@ -62,14 +62,14 @@ def _deciders_without_advice(pod: ClusterPod, prediction: Prediction, seen: Seen
 
 def helpful_changes(pod: ClusterPod, prediction: Prediction, seen: Seen) -> list[tuple[str, Advice]]:
     """Return (node, change) for what would let a pod in; nothing for one that runs or would be admitted."""
-    if runs(pod) or prediction.verdict == ADMISSIBLE:
+    if is_running(pod) or prediction.verdict == ADMISSIBLE:
         return []
     nodes = seen.situation.cluster.nodes
     return answers.advice_for(pod, nodes, answers.nearest_nodes(prediction, nodes))
 
 
 def _headline(pod: ClusterPod, prediction: Prediction) -> str:
-    if runs(pod):
+    if is_running(pod):
         if pod.create_error:  # it is bound, and holds its place in the node's sums
             return f"waits on {pod.node}, where the runtime does not create a container: {pod.create_error}"
         return f"runs on {pod.node}"

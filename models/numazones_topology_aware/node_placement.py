@@ -240,7 +240,7 @@ class TopologyAwareDecision:
 
 
 def read(objects: NodeObjects) -> TopologyAwarePlacement:
-    """Read a node as its published pools and its pods say.
+    """Read a node as its published pools, its pods and, where there is one, its record say.
 
     Raises:
         NumazonesError: the objects don't tell, or contradict each other.
@@ -265,7 +265,7 @@ def read(objects: NodeObjects) -> TopologyAwarePlacement:
         )
     uncreated = {pod.kubelet_uid: pod.uncreated for pod in objects.pods if pod.uncreated}
     hardware = Hardware.of(objects.kubelet.machine)
-    node = node_from_cluster(hardware, config, topology, bound, uncreated=uncreated)
+    node = node_from_cluster(hardware, config, topology, bound, uncreated=uncreated, record=objects.record)
     return TopologyAwarePlacement(node, KubeletPlacement(objects.kubelet))
 
 

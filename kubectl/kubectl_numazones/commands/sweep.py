@@ -12,7 +12,7 @@ import click
 
 from kubectl_numazones import plots, screen
 from kubectl_numazones.bad_dump import BadDump
-from kubectl_numazones.experiments import Asked, experiment_of, experiment_options, perform, told
+from kubectl_numazones.experiments import Asked, experiment_of, experiment_options, perform, summary
 from numazones.whatif import settings as kubelet_settings
 from numazones.whatif.experiment import Comparison, VariantMeasures
 from numazones.whatif.settings import Settings
@@ -96,7 +96,7 @@ def command(
     if output == "json":
         screen.print_json(comparison.document())
         return
-    click.echo(told(comparison, happens) + "\n")
+    click.echo(summary(comparison, happens) + "\n")
     keys = _keys(varied)
     rows = [(*_settings(variant, keys), *_figures(variant)) for variant in comparison.variants]
     heads = (*(_short(key).upper() for key in keys), *_HEADS)

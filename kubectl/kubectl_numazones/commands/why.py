@@ -6,7 +6,7 @@ import click
 
 from kubectl_numazones import answers, screen
 from kubectl_numazones.cluster import Seen, Source, read, source_options
-from kubectl_numazones.stuck import explanation_lines, helpful_changes, most_telling, runs
+from kubectl_numazones.stuck import explanation_lines, helpful_changes, is_running, most_telling
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.prediction import ADMISSIBLE, Prediction
 
@@ -39,17 +39,17 @@ def command(source: Source, name: str, node_name: str | None, output: str) -> in
         return 0
     forecast = answers.forecast_of(pod, nodes)
     prediction = answers.prediction_of(pod, forecast)
-    if not runs(pod):
+    if not is_running(pod):
         screen.warn(answers.newer_release_warning(answers.answering_nodes(forecast, nodes)))
     if output == "json":
         screen.print_json(_document(pods, pod, prediction, seen))
     else:
         for line in explanation_lines(pods, pod, prediction, seen):
             click.echo(line)
-        if not runs(pod):
+        if not is_running(pod):
             click.echo()
             screen.print_table(("NODE", "VERDICT", "WHY"), answers.node_lines(pod, nodes, forecast))
-    return answers.EXIT_CODES[ADMISSIBLE if runs(pod) else prediction.verdict]
+    return answers.EXIT_CODES[ADMISSIBLE if is_running(pod) else prediction.verdict]
 
 
 def _explain_on(pod: ClusterPod, node: ClusterNode) -> None:

@@ -32,8 +32,8 @@ CHECKS = (
     Check("settings", placement.settings, ("NUMAZone",)),
     Check("writers", installation.writers, ("NodeResourceTopology",)),
     Check("requests", placement.requests, ("NUMAZone", "Pod")),
-    Check("pinning", placement.pinning, ("NUMAZone", "Pod")),
-    Check("stranded", placement.stranded, ("NUMAZone", "Pod")),
+    Check("pinning", placement.pods_without_own_cpus, ("NUMAZone", "Pod")),
+    Check("stranded", placement.stranded_cpus, ("NUMAZone", "Pod")),
 )
 """All checks, those that explain others first."""
 

@@ -198,7 +198,7 @@ def clocks(evidence: Evidence) -> Iterator[Finding]:
     compared = 0
     for lease in _leases(evidence):
         renewed = timestamp.parse((lease.get("spec") or {}).get("renewTime") or "1970-01-01T00:00:00Z")
-        written = max((entry.get("time") or "" for entry in _managed(lease)), default="")
+        written = max((entry.get("time") or "" for entry in _managed_fields(lease)), default="")
         if not written:
             continue
         compared += 1
@@ -303,13 +303,13 @@ def _serves_gates(pod: Object) -> bool:
 def writers(evidence: Evidence) -> Iterator[Finding]:
     """Every NodeResourceTopology has one writer."""
     topologies = evidence.of("NodeResourceTopology")
-    if topologies and not any(_managed(item) for item in topologies):
+    if topologies and not any(_managed_fields(item) for item in topologies):
         raise NotChecked("the objects carry no managed fields; dump with --show-managed-fields")
     for item in topologies:
         managers = sorted(
             {
                 str(entry.get("manager"))
-                for entry in _managed(item)
+                for entry in _managed_fields(item)
                 if not set(entry.get("fieldsV1") or {}) <= {"f:metadata"}
             }
         )
@@ -343,7 +343,7 @@ def _namespace(item: Object) -> str:
     return str(item["metadata"].get("namespace") or "default")
 
 
-def _managed(item: Object) -> list[Mapping[str, Any]]:
+def _managed_fields(item: Object) -> list[Mapping[str, Any]]:
     return list(item["metadata"].get("managedFields") or ())
 
 

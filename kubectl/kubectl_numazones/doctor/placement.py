@@ -110,7 +110,7 @@ def _misfit(pod: ClusterPod, node: str, miss: alignment.Misfit) -> Finding:
     else:
         why = f"a NUMA node gives {figure(miss.widest)} at most, also when it is empty"
     outcome = "it is always rejected" if miss.rejected else "it spans several NUMA nodes"
-    severity = Severity.WARNING if miss.rejected and not _running(pod) else Severity.HINT
+    severity = Severity.WARNING if miss.rejected and not _is_running(pod) else Severity.HINT
     return Finding(
         severity,
         (_owner(pod),),
@@ -120,7 +120,7 @@ def _misfit(pod: ClusterPod, node: str, miss: alignment.Misfit) -> Finding:
     )
 
 
-def pinning(evidence: Evidence) -> Iterator[Finding]:
+def pods_without_own_cpus(evidence: Evidence) -> Iterator[Finding]:
     """Guaranteed pods with more than one CPU get CPUs of their own."""
     for pod, admission, _, empty in _placements(evidence):
         floating = alignment.unpinned_containers(admission, empty)
@@ -133,7 +133,7 @@ def pinning(evidence: Evidence) -> Iterator[Finding]:
             )
 
 
-def stranded(evidence: Evidence) -> Iterator[Finding]:
+def stranded_cpus(evidence: Evidence) -> Iterator[Finding]:
     """What is free in a zone can be used by some pod that runs or waits in the cluster."""
     admissions = [pod.admission for pod in _one_of_each(evidence) if pod.admission is not None]
     shapes: dict[PodLevel, list[Shape]] = {}
@@ -173,7 +173,7 @@ def _placements(evidence: Evidence) -> Iterator[tuple[ClusterPod, Pod, str, Node
 
 
 def _may_be_on(pod: ClusterPod, node: ClusterNode) -> bool:
-    return pod.node == node.name if _running(pod) else not placement_obstacles(pod.constraints, node)
+    return pod.node == node.name if _is_running(pod) else not placement_obstacles(pod.constraints, node)
 
 
 def _one_of_each(evidence: Evidence) -> list[ClusterPod]:
@@ -190,5 +190,5 @@ def _owner(pod: ClusterPod) -> str:
     return pod.full_name if owner is None else f"{pod.namespace}/{owner.name} ({owner.kind})"
 
 
-def _running(pod: ClusterPod) -> bool:
+def _is_running(pod: ClusterPod) -> bool:
     return bool(pod.node) and not pod.terminal

@@ -90,7 +90,7 @@ class NodePlacement:
             self._follow(model, objects)
         assert self._follower is not None  # noqa: S101 - for the type checker
         placement = self._follower.placement(held, kubelet)
-        if not self.recent or self.recent[-1] is not placement:
+        if not self.recent or self.recent[-1].key != placement.key:
             self.recent.append(placement)
         return placement
 
