@@ -2,8 +2,8 @@
 
 One object per node, named after it, written by server-side apply when it differs from what the API server
 holds. Its definition and its vocabulary belong to the scheduler plugins (topology.node.k8s.io/v1alpha2).
-koordlet, NRI policies and node-feature-discovery write an object of that very name, too: fields that somebody
-else owns are not taken from them, since two writers would overwrite each other forever.
+Agents of placement models and node-feature-discovery write an object of that very name, too: fields that
+somebody else owns are not taken from them, since two writers would overwrite each other forever.
 """
 
 import logging

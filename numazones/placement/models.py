@@ -358,7 +358,8 @@ def node_annotations() -> tuple[str, ...]:
 @cache
 def pod_annotations() -> tuple[str, ...]:
     """Return the beginnings of all annotations of pods that are needed beside what decides."""
-    return tuple(text for one in models().values() for text in one.pod_annotations)
+    told = (text for one in models().values() for text in one.pod_annotations)
+    return (*told, *eviction_costs())
 
 
 @cache

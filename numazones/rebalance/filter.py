@@ -1,9 +1,9 @@
 """Which pods may be evicted: every rule against a pod, and the order of those that no rule keeps.
 
-The rules are those of the descheduler's DefaultEvictor (its ``Filter`` and ``PreEvictionFilter``) and
-the annotation ``eviction-cost``. All rules are evaluated, since people ask "why not this pod". We differ in
-one place: mirror, static and terminating pods are rejected even with the evict annotation, because evicting
-them does nothing.
+The rules are those of the descheduler's DefaultEvictor (its ``Filter`` and ``PreEvictionFilter``) and of
+the annotations by which placement models have pods say what evicting them costs. All rules are evaluated,
+since people ask "why not this pod". We differ in one place: mirror, static and terminating pods are rejected
+even with the evict annotation, because evicting them does nothing.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,6 +12,7 @@ from datetime import datetime
 
 from numazones import scheduling, timestamp
 from numazones.cluster import MIRROR, Cluster, ClusterPod
+from numazones.placement import models
 from numazones.rebalance import protections as names
 from numazones.rebalance.budgets import Headroom
 from numazones.rebalance.protections import Protections
@@ -19,7 +20,6 @@ from numazones.wording import pluralize
 
 EVICT = "descheduler.alpha.kubernetes.io/evict"
 PREFER_NO_EVICTION = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
-EVICTION_COST = "scheduling.koordinator.sh/eviction-cost"
 SOURCE = "kubernetes.io/config.source"
 NEVER = 2**31 - 1
 """Eviction cost of a pod that must not be evicted."""
@@ -99,8 +99,12 @@ def qos_rank(pod: ClusterPod) -> int:
 
 
 def eviction_cost(pod: ClusterPod) -> int:
-    """Return the eviction cost in the pod's annotation; 0 without one, or where it is no 32-bit number."""
-    text = pod.annotations.get(EVICTION_COST, "")
+    """Return the highest cost in the pod's annotations; 0 without one, or where it is no 32-bit number."""
+    told = (pod.annotations.get(name) for name in models.eviction_costs())
+    return max((_cost(text) for text in told if text is not None), default=0)
+
+
+def _cost(text: str) -> int:
     digits = text[1:] if text[:1] in {"-", "+"} else text
     if not (digits.isascii() and digits.isdigit()) or (len(digits) > 1 and digits[0] == "0"):
         return 0

@@ -109,10 +109,10 @@ class _DemoSettings(NamedTuple):
 def demo(directory: Path | None, *, recorded: bool, **chosen: Any) -> None:
     """Show what numazones does, on a small cluster that lives on this machine for a minute.
 
-    Four simulated nodes with different topology policies, one of Koordinator, one of NRI's topology-aware
-    policy; a scheduler that knows nothing of NUMA zones, like the usual one; real exporters and operator. A
-    workload fragments the nodes, a big pod gets stuck, kubectl numazones says why, a plan makes room, and the
-    pod runs.
+    Four simulated nodes with different topology policies, and two on which other placement models decide; a
+    scheduler that knows nothing of NUMA zones, like the usual one; real exporters and operator. A workload
+    fragments the nodes, a big pod gets stuck, kubectl numazones says why, a plan makes room, and the pod
+    runs.
 
     With --recorded: each node is a recording of a real kubelet, read by a real exporter, and no pod moves.
 

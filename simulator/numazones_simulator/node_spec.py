@@ -41,7 +41,7 @@ class NodeSpec:
     model: str = KUBELET
     """Who places pods on its NUMA nodes: the name of a placement model."""
     extended: Mapping[str, str] = field(default_factory=dict, hash=False)
-    """Extended resources that no device plugin but an agent (koordlet) adds to the Node."""
+    """Extended resources that no device plugin but a placement model's agent adds to the Node."""
 
     def empty_node(self) -> Node:
         """The node as the kubelet starts it, without pods.

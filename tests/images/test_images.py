@@ -13,6 +13,7 @@ import tarfile
 import tomllib
 import zipfile
 from collections.abc import Mapping
+from configparser import ConfigParser
 from email.parser import HeaderParser
 from importlib.metadata import version
 from pathlib import Path
@@ -22,6 +23,8 @@ import pytest
 from cyclonedx.model.bom import Bom
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+from numazones.placement.models import ENTRY_POINTS
 
 ROOT = Path(__file__).resolve().parents[2]
 IMAGES = ROOT / "images"
@@ -172,6 +175,22 @@ def test_an_image_is_small_and_has_one_program_and_no_shell(image: tuple[str, Im
         mine = {"kubectl-numazones", *(f"numazones-{name}" for name in PROGRAMS)}
     assert executable == {"usr/bin/python3.11", *(f"usr/local/bin/{name}" for name in mine)}
     assert not any(member.mode & (stat.S_ISUID | stat.S_ISGID) for member in built.files.values())
+
+
+def test_an_image_has_the_entry_points_by_which_placement_models_are_found(image: tuple[str, Image]) -> None:
+    _, built = image
+    (text,) = (
+        content.decode()
+        for name, content in built.contents.items()
+        if re.search(r"/numazones-[^/]*\.dist-info/entry_points\.txt$", name)
+    )
+    listed = ConfigParser(delimiters="=")
+    listed.read_string(text)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert dict(listed[ENTRY_POINTS]) == project["entry-points"][ENTRY_POINTS] != {}
+    for value in listed[ENTRY_POINTS].values():
+        module = value.partition(":")[0].replace(".", "/")
+        assert any(name.endswith(f"-packages/{module}.py") for name in built.contents), module
 
 
 def test_an_image_has_valid_bytecode_for_every_module(image: tuple[str, Image]) -> None:

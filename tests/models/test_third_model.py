@@ -20,6 +20,7 @@ import pytest
 
 from numazones.cluster import ClusterPod
 from numazones.placement import models
+from numazones.rebalance.filter import eviction_cost
 from numazones_client import Client, Resource
 from numazones_client.resources import NAMESPACES, NODES, NUMAZONES, PODS
 from numazones_operator.process import Operator
@@ -27,7 +28,7 @@ from numazones_simulator import node_kinds, placement_models
 from numazones_simulator.kubelet import agent
 from numazones_simulator.node_kinds import MODEL_LABEL
 from tests.kubectl.small_cluster import written
-from tests.operator.closed_loop import Loop, closed_loop, eventually, metrics
+from tests.operator.closed_loop import Loop, closed_loop, eventually, metrics, pod_body
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "tests" / "models" / "third"
@@ -294,6 +295,15 @@ def test_it_is_found_by_its_entry_point_alone() -> None:
         for more in ({}, {"PYTHONPATH": str(FOLDER)})
     ]
     assert found[1] == sorted([*found[0], "pinned"])
+
+
+def test_what_its_pods_say_of_their_eviction_is_heeded(installed: None) -> None:
+    body = pod_body("costly")
+    body["metadata"]["annotations"] = {
+        "pinned.example/eviction-cost": "7",
+        "other.example/eviction-cost": "9",
+    }
+    assert eviction_cost(ClusterPod.from_api(body)) == 7
 
 
 async def test_all_predictions_are_right_on_a_simulated_cluster_of_its_nodes(

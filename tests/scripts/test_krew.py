@@ -1,6 +1,7 @@
 """The plugin for krew: an archive that runs without this environment, a manifest that krew takes."""
 
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -8,13 +9,14 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Iterator
-from importlib.metadata import version
+from importlib.metadata import PathDistribution, version
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from numazones.placement.models import ENTRY_POINTS
 from scripts.krew import build
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -80,6 +82,20 @@ def test_kubectl_runs_what_was_unpacked_without_this_environment(installed: Path
     assert said.stdout.startswith(f"numazones {version('numazones')} (kubelet "), said.stderr
     said = run(["kubectl", "numazones", "who", "worker-1", "-f", str(DUMP)], *path)
     assert "team/cache-1" in said.stdout, said.stderr
+
+
+def test_placement_models_are_found_by_what_was_unpacked(installed: Path, tmp_path: Path) -> None:
+    dump = json.loads(DUMP.read_text())
+    for item in dump["items"]:
+        if item["kind"] == "Node":
+            item["metadata"]["labels"] = {"node.koordinator.sh/cpu-bind-policy": "FullPCPUsOnly"}
+    (tmp_path / "marked.json").write_text(json.dumps(dump))
+    path = (installed / "bin", interpreter(tmp_path / "python", "python3"), Path("/usr/bin"))
+    said = run(["kubectl-numazones", "top", "-f", str(tmp_path / "marked.json")], *path)
+    assert "worker-1: unknown: koord-scheduler and the kubelet's managers both" in said.stdout, said.stderr
+    metadata = installed / "store" / PYTHON / f"numazones-{version('numazones')}.dist-info"
+    (named,) = PathDistribution(metadata).entry_points.select(group=ENTRY_POINTS, name="topology-aware")
+    assert named.value.startswith("numazones_topology_aware.")
 
 
 def test_worker_processes_find_the_packages_too(installed: Path, tmp_path: Path) -> None:

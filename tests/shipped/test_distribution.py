@@ -187,6 +187,30 @@ def test_everything_can_be_imported_with_its_extra_and_imports_no_other_program(
         assert not {"kopf", "kubernetes", "kubernetes_validate", "rich"} & imported
 
 
+SHOW_MODELS = """
+from numazones.placement import models
+print(*(f"{name} {type(model).__module__}" for name, model in models.models().items()), sep="\\n")
+"""
+SHOW_SIMULATIONS = """
+from numazones_simulator import placement_models
+print(*placement_models.simulations())
+"""
+
+
+def test_placement_models_are_found_with_any_extra(
+    environment: tuple[str | None, Environment], tmp_path: Path
+) -> None:
+    extra, installed = environment
+    found = [line.split() for line in installed.python("-c", SHOW_MODELS, cwd=tmp_path).splitlines()]
+    assert found == [
+        ["koordinator", "numazones_koordinator.model"],
+        ["topology-aware", "numazones_topology_aware.model"],
+    ]
+    if extra == "simulator":
+        simulated = installed.python("-c", SHOW_SIMULATIONS, cwd=tmp_path).split()
+        assert simulated == [name for name, _ in found]
+
+
 def test_the_embedded_api_server_needs_its_extra_alone_and_no_program(wheel: Path, tmp_path: Path) -> None:
     installed = Environment(tmp_path / "environment", wheel, "apiserver")
     imported = installed.python("-W", "error", "-c", IMPORT_ALL, "numazones_apiserver", cwd=tmp_path).split()

@@ -1,13 +1,15 @@
-"""What the entry point names."""
+"""What the entry point names; the rules are loaded when a node shows the model."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numazones.kubelet.rejection import CREATE_CONTAINER_ERROR
 from numazones.placement import ADMITTED
 from numazones.placement.models import BoundPod, NodeObjects, Object, ObjectKind, rejected_by_kubelet
-from pinned_model import placement
 from pinned_model.identity import DECIDER, LABEL, NAME, NODES, SOURCE
+
+if TYPE_CHECKING:
+    from pinned_model.placement import Follower, PinnedPlacement
 
 
 class Pinned:
@@ -28,11 +30,15 @@ class Pinned:
     def mark(self, node: Object, _topology: Object | None) -> str | None:
         return LABEL if LABEL in ((node.get("metadata") or {}).get("labels") or {}) else None
 
-    def read(self, objects: NodeObjects) -> placement.PinnedPlacement:
-        return placement.read(objects)
+    def read(self, objects: NodeObjects) -> "PinnedPlacement":
+        from pinned_model.placement import read  # noqa: PLC0415 - see the docstring above
 
-    def follow(self, objects: NodeObjects) -> placement.Follower:
-        return placement.Follower(objects)
+        return read(objects)
+
+    def follow(self, objects: NodeObjects) -> "Follower":
+        from pinned_model.placement import Follower  # noqa: PLC0415 - see the docstring above
+
+        return Follower(objects)
 
     def verdict(self, pod: BoundPod) -> str | None:
         if rejection := rejected_by_kubelet(pod):
