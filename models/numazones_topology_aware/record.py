@@ -154,7 +154,7 @@ def _grant(fresh: Node, known: Known, entry: _Entry, pool: Pool) -> Grant:
     try:
         wanted = request.build(fresh.policy, known.sandbox, entry.container, known.wants)
     except Rejection as rejection:
-        raise _unreadable(f"the policy rejects container {known.full_name}: {rejection}") from rejection
+        raise _unreadable(f"container {known.full_name} is rejected: {rejection.message}") from rejection
     cpu = wanted.cpu
     suits = (
         entry.exclusive.bit_count() == cpu.full

@@ -56,7 +56,9 @@ def histories(draw: st.DrawFn) -> tuple[Node, dict[str, Pod]]:
             name = f"p{number}"
             one = draw(pods(name) | pods_of_several(name))
             one = replace(one, namespace=draw(st.sampled_from(["default", "other", "kube-system"])))
-            node, present[one.uid] = admit(node, one).node, one
+            failed = draw(st.sets(st.sampled_from([container.name for container in one.containers])))
+            uncreated = failed if draw(st.booleans()) else ()
+            node, present[one.uid] = create_missing(node, one, uncreated=uncreated).node, one
         elif present:
             uid = draw(st.sampled_from(sorted(present)))
             if event == "again":
@@ -131,10 +133,7 @@ def test_a_node_of_a_cluster_is_read_from_its_record_its_pools_and_its_pods(
     history: tuple[Node, dict[str, Pod]],
 ) -> None:
     node, present = history
-    uncreated: dict[str, list[str]] = {}
-    for name in node.containers.keys() - node.grants.keys():
-        uid, _, container = name.partition("/")
-        uncreated.setdefault(uid, []).append(container)
+    uncreated = {uid: [container.name for container in missing(node, one)] for uid, one in present.items()}
     found = read(node, present.values(), record=written(node), uncreated=uncreated)
     assert found.state_key == node.state_key
 
@@ -192,12 +191,15 @@ def test_a_container_that_was_created_after_the_record_is_created_on_reading() -
 
 
 def test_containers_after_an_init_container_that_still_fails_are_not_created_on_reading() -> None:
-    leaver, one = guaranteed("leaver", "10"), several("two", ("i", "6", False), small="1")
-    node = admit(admit(Node.fresh(hardware(), configuration()), leaver).node, one).node
-    present = [leaver, one]
-    found = read(node, present, record=written(node), uncreated={one.uid: ["i"]})
+    large, small = guaranteed("large", "10"), guaranteed("small", "1")
+    one = several("one", ("i", "6", False), a="1")
+    node = Node.fresh(hardware(), configuration())
+    for each in (large, small, one):
+        node = admit(node, each).node
+    node = remove(node, small.uid)  # what the attempt at the init container left behind is cleared
+    found = read(node, [large, one], record=written(node), uncreated={one.uid: ["i"]})
     assert found.state_key == node.state_key
-    assert set(found.grants) == {"uid-leaver/c"}
+    assert set(found.grants) == {"uid-large/c"}
 
 
 def test_a_record_that_the_pools_contradict_is_passed_over_where_the_pods_explain_them() -> None:
