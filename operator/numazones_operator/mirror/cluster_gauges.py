@@ -133,7 +133,7 @@ class ClusterGauges:
 
 
 def node_gauges(node: ClusterNode, shapes: tuple[Shape, ...]) -> NodeGauges:
-    """Work out what is shown of a node."""
+    """Return the gauges of a node."""
     state = node.state
     if node.known is not None and state is None:
         return NodeGauges()  # known, but not as amounts that the kubelet binds
