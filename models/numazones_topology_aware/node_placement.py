@@ -237,7 +237,7 @@ class TopologyAwareDecision:
 
 
 def read(objects: NodeObjects) -> TopologyAwarePlacement:
-    """Read a node as its published pools and its pods say.
+    """Read a node from its published pools and its pods.
 
     Raises:
         NumazonesError: the objects don't tell, or contradict each other.

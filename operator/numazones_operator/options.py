@@ -192,7 +192,7 @@ class Options:
 
     @property
     def target_shapes(self) -> tuple[Shape, ...]:
-        """The shapes, read."""
+        """The shapes, parsed."""
         return tuple(Shape.parse(text) for text in self.shapes)
 
     @property
