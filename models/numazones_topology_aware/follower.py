@@ -22,11 +22,11 @@ from numazones_topology_aware.live import PublishedPool, check_published, publis
 from numazones_topology_aware.node import Node
 from numazones_topology_aware.node_placement import TopologyAwarePlacement, read
 
-_MOST_EVENTS = 256
+_MAX_EVENTS = 256
 """So many are followed ahead of what the policy's pools show."""
-_MOST_PLAYED = 300
+_MAX_PLAYED = 300
 """So many events are played in other orders, in either way, before a contradiction counts as one."""
-_MOST_AHEAD = 2
+_MAX_AHEAD = 2
 """So many further attempts at a pod's missing containers may have been heard of too late."""
 
 Body = Mapping[str, Any]
@@ -58,8 +58,8 @@ class Follower:
         Raises:
             NumazonesError: what comes of it is not known.
         """
-        if len(self._events) >= _MOST_EVENTS:
-            raise UnmodelledFeature(f"the policy's pools do not show the last {_MOST_EVENTS} events")
+        if len(self._events) >= _MAX_EVENTS:
+            raise UnmodelledFeature(f"the policy's pools do not show the last {_MAX_EVENTS} events")
         self._events.append(event)
         self._states.append(_after(self._states[-1], event))
 
@@ -138,9 +138,9 @@ class _Search:
     def from_(self, states: list[Node]) -> Settled | None:
         """Return what was found, or None; ``states`` are those before and after each event, as heard."""
         ways = [partial(self._at_once, 0, states[0])]
-        ways += [partial(self._told_late, 0, states, attempts) for attempts in range(1, _MOST_AHEAD + 1)]
+        ways += [partial(self._told_late, 0, states, attempts) for attempts in range(1, _MAX_AHEAD + 1)]
         for way in ways:
-            self._left = _MOST_PLAYED
+            self._left = _MAX_PLAYED
             try:
                 found = way()
             except _GivenUp:
