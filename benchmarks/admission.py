@@ -20,7 +20,7 @@ from numazones.kubelet.admission import admit
 from numazones.pod import Pod
 from tests.conformance import scenario as reading
 
-MOST_RUNS = 2000
+MAX_RUNS = 2000
 
 
 def measure(scenario: Mapping[str, Any], seconds: float) -> dict[str, Any]:
@@ -29,7 +29,7 @@ def measure(scenario: Mapping[str, Any], seconds: float) -> dict[str, Any]:
     admitted = None
     deadline = time.perf_counter() + seconds
     parsed = Pod.from_api(scenario["steps"][0]["pod"])
-    while len(taken) < 5 or (time.perf_counter() < deadline and len(taken) < MOST_RUNS):
+    while len(taken) < 5 or (time.perf_counter() < deadline and len(taken) < MAX_RUNS):
         node = reading.node(scenario)
         gc.collect(0)
         start = time.perf_counter()

@@ -3,8 +3,9 @@
 This package is the pure library: values in, values out. It does no I/O, reads no clock, keeps no
 global state and knows no Kubernetes client; the exporter, the operator, the simulator and the
 kubectl plugin are the edges that do. Rooms, lowest first, each building on those before it: values
-(``cpuset``, ``quantity``, ``machine``, ``pod``), ``kubelet`` with its node, ``cluster``, ``prediction``,
-``fragmentation``, ``rebalance``; ``api`` beside them. import-linter holds the order.
+(``cpuset``, ``quantity``, ``machine``, ``pod``), ``kubelet`` with its node, ``fragmentation``,
+``placement``, ``cluster``, ``prediction`` and ``room``, ``rebalance``; ``api`` beside them.
+import-linter holds the order.
 
 The names in ``__all__`` are the public face. Each is loaded when it is first asked for, so that a program
 which needs one module pays for that one only.

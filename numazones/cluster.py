@@ -216,9 +216,9 @@ class ClusterPod:
             created=metadata.get("creationTimestamp") or "",
             started=status.get("startTime") or "",
             deleting=metadata.get("deletionTimestamp") is not None,
-            stopped=metadata.get("deletionTimestamp") is not None and _ended(status),
+            stopped=metadata.get("deletionTimestamp") is not None and _all_have_ended(status),
             ready=_is_true(status, "Ready"),
-            acknowledged=_acknowledged(status),
+            acknowledged=_is_acknowledged(status),
             create_error=errors[0][1] if errors else "",
             uncreated=tuple(name for name, _ in errors),
             priority=spec.get("priority"),
@@ -439,7 +439,7 @@ class ClusterNode:
         return replace(
             node,
             pods={**node.pods, pod.uid: pod},
-            requested=_changed(node.requested, pod.requests, sign=1),
+            requested=_with_amounts(node.requested, pod.requests, sign=1),
         )
 
     def without_pod(self, uid: str) -> "ClusterNode":
@@ -450,7 +450,7 @@ class ClusterNode:
         return replace(
             self,
             pods={key: other for key, other in self.pods.items() if key != uid},
-            requested=_changed(self.requested, pod.requests, sign=-1),
+            requested=_with_amounts(self.requested, pod.requests, sign=-1),
         )
 
 
@@ -508,7 +508,7 @@ class Cluster:
         return self if node is None else self.with_node(node.without_pod(pod.uid))
 
 
-def _changed(total: Mapping[str, int], amounts: Mapping[str, int], *, sign: int) -> Mapping[str, int]:
+def _with_amounts(total: Mapping[str, int], amounts: Mapping[str, int], *, sign: int) -> Mapping[str, int]:
     changed = dict(total)
     for resource, amount in amounts.items():
         changed[resource] = changed.get(resource, 0) + sign * amount
@@ -522,7 +522,7 @@ def _is_true(status: Mapping[str, Any], condition: str) -> bool:
     return False
 
 
-def _acknowledged(status: Mapping[str, Any]) -> bool:
+def _is_acknowledged(status: Mapping[str, Any]) -> bool:
     """Whether a status shows that the kubelet admitted the pod.
 
     A rejected pod that is deleted at the same moment gets container statuses, too (kubelet 1.36): first with
@@ -538,7 +538,7 @@ def _acknowledged(status: Mapping[str, Any]) -> bool:
     )
 
 
-def _ended(status: Mapping[str, Any]) -> bool:
+def _all_have_ended(status: Mapping[str, Any]) -> bool:
     """Whether all containers that were started have ended."""
     statuses = (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ()))
     return bool(statuses) and all("terminated" in (item.get("state") or {}) for item in statuses)

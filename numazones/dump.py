@@ -13,9 +13,13 @@ from numazones.api.zones import node_from_zones
 from numazones.cluster import UNDECIDED, ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
 from numazones.placement import Unknown, models
+from numazones.placement.kubelet import KUBELET
 from numazones.sharing import Sharing
 
 Object = Mapping[str, Any]
+
+OBJECTS_MISSING = "ObjectsMissing"
+"""Reason of a node on which another model than the kubelet decides, from objects that were not read."""
 
 _EPOCH = "1970-01-01T00:00:00Z"
 
@@ -123,6 +127,7 @@ def read_nodes(dump: Dump, pods: Callable[[], Iterable[ClusterPod]]) -> list[Clu
     def bound_to(node: str) -> Iterator[ClusterPod]:
         yield from bound().get(node, ())
 
+    deciding = _models_by_node(dump.of_kind("NUMAZone"))
     nodes = []
     for body in dump.nodes:
         node = ClusterNode.from_api(body)
@@ -131,7 +136,11 @@ def read_nodes(dump: Dump, pods: Callable[[], Iterable[ClusterPod]]) -> list[Clu
         topology = topologies.get(node.name)
         try:
             model = models.model_shown(body, topology)
-            if not models.is_kubelet(model):
+            if models.is_kubelet(model):
+                missing = _what_is_missing(deciding.get(node.name, KUBELET))
+                if missing:
+                    node = node.with_placement(Unknown(OBJECTS_MISSING, missing))
+            else:
                 objects = models.NodeObjects(
                     node=body,
                     topology=topology,
@@ -144,6 +153,35 @@ def read_nodes(dump: Dump, pods: Callable[[], Iterable[ClusterPod]]) -> list[Clu
             node = node.with_placement(Unknown(UNDECIDED, str(error)))
         nodes.append(node)
     return nodes
+
+
+def _models_by_node(zones: Iterable[Object]) -> dict[str, str]:
+    """Name of a node → the model that decides there, as its zones say it."""
+    found = {}
+    for zone in zones:
+        model = ((zone.get("status") or {}).get("placement") or {}).get("model")
+        if model:
+            found[str((zone.get("spec") or {}).get("nodeName"))] = str(model)
+    return found
+
+
+def _what_is_missing(name: str) -> str:
+    """Say what has not been read of a node on which nothing shows a model; empty where nothing is missing.
+
+    ``name``: the model that decides there, as the node's zones say it.
+    """
+    if name == KUBELET:
+        return ""
+    model = models.models().get(name)
+    if model is None:
+        return (
+            f"the placement model {name} decides on the node, as its NUMAZones say, and is not installed "
+            "here; use a version of numazones that has it"
+        )
+    return (
+        f"{model.decider} decides on the node, as its NUMAZones say, but nothing of what it decides from has "
+        f"been read; dump {models.resources_read(model)} as well"
+    )
 
 
 def _zones_by_node(bodies: Iterable[Object]) -> dict[str, list[NUMAZone]]:

@@ -201,11 +201,11 @@ class Kind:
 
 def _marks(pod: Pod, *, by_namespace: bool) -> tuple[Any, ...]:
     """Nothing for pods without a mark, so that pods of equal templates stay of one kind."""
-    marks = _marked(pod)
+    marks = _model_marks(pod)
     return (pod.priority, pod.namespace, *sorted(marks)) if marks or by_namespace else ()
 
 
-def _marked(pod: Pod) -> tuple[tuple[str, str], ...]:
+def _model_marks(pod: Pod) -> tuple[tuple[str, str], ...]:
     """Labels and annotations that placement models other than the kubelet read."""
     return tuple(
         pair
@@ -223,7 +223,7 @@ def relevant(pod: ClusterPod) -> bool:
     annotation that another placement model reads, which may place other pods, too.
     """
     admission = pod.admission
-    if admission is None or _marked(admission):
+    if admission is None or _model_marks(admission):
         return True
     if any(admission.reading(level).qos is QOSClass.GUARANTEED for level in PodLevel):
         return True
@@ -255,7 +255,7 @@ def unreadable(pod: ClusterPod) -> Prediction:
 
 def ask(kind: Kind, node: ClusterNode) -> NodeVerdict:
     """Ask the scheduler, and the node's placement model, about one node."""
-    excluded = _excluded(kind.constraints, dict(kind.requests), node)
+    excluded = _exclusion(kind.constraints, dict(kind.requests), node)
     if excluded is not None:
         return excluded
     placement = deciding(kind.constraints, node)
@@ -359,7 +359,9 @@ def verdict_of(decision: Decision) -> NodeVerdict:
     )
 
 
-def _excluded(constraints: Constraints, requests: Mapping[str, int], node: ClusterNode) -> NodeVerdict | None:
+def _exclusion(
+    constraints: Constraints, requests: Mapping[str, int], node: ClusterNode
+) -> NodeVerdict | None:
     """What the scheduler has against a node, the scarcest resource first; None where it could choose it."""
     reasons = scheduling.placement_obstacles(constraints, node)
     lacks = scheduling.lacks(requests, node) if not reasons else ()
@@ -439,7 +441,7 @@ class Forecast:
         )
 
     def _ask(self, node: ClusterNode) -> NodeVerdict:
-        excluded = _excluded(self.kind.constraints, self._requests, node)
+        excluded = _exclusion(self.kind.constraints, self._requests, node)
         if excluded is not None:
             return excluded
         placement = deciding(self.kind.constraints, node)
@@ -502,7 +504,7 @@ class Forecast:
                 group.count,
                 group.node,
                 group.message,
-                *_told(self._verdicts[group.node], group),
+                *_shortfall_of(self._verdicts[group.node], group),
                 model,
             )
             for (source, reason, model), group in sorted(groups.items(), key=_importance)
@@ -543,7 +545,7 @@ def _importance(item: tuple[tuple[str, str, str | None], _Group]) -> tuple[Any, 
     return order, barred, -group.count, -group.closeness, source != SOURCE, source, reason, model or ""
 
 
-def _told(one: NodeVerdict, group: _Group) -> tuple[str, str, tuple[tuple[str, str], ...]]:
+def _shortfall_of(one: NodeVerdict, group: _Group) -> tuple[str, str, tuple[tuple[str, str], ...]]:
     """Return what the nearest node lacks in one sentence, in a few words, and who holds it there."""
     node = group.node
     if one.rejection is not None:

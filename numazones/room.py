@@ -14,8 +14,10 @@ from numazones.errors import NumazonesError
 from numazones.fragmentation import Fragmentation, Shape
 from numazones.kubelet.node_admission import operating_system
 from numazones.placement import Placement, Unknown
+from numazones.resources import MEMORY
 
 _MAX_REMEMBERED = 8192
+_LEAST_MEMORY = 1 << 20
 
 
 class FittingPods:
@@ -42,7 +44,7 @@ class FittingPods:
         if found is None:
             if len(self._known) >= _MAX_REMEMBERED:
                 self._known.clear()
-            found = self._known[key] = _count(placement, pod, most)
+            found = self._known[key] = _count(placement, pod, shape, most)
         return found
 
 
@@ -53,13 +55,18 @@ def fitting(node: ClusterNode, shape: Shape) -> Fragmentation:
 
 def pod_of_shape(shape: Shape, name: str = "shape") -> ClusterPod:
     """Return a Guaranteed pod of one container that asks for what a shape has."""
-    amounts = {resource: str(amount) for resource, amount in shape.resources}
-    amounts.setdefault("memory", "1Mi")  # without memory the pod would not be Guaranteed
+    amounts = {resource: str(amount) for resource, amount in _with_memory(shape).resources}
     body = {
         "metadata": {"namespace": "", "name": name, "uid": f"shape/{name}"},
         "spec": {"containers": [{"name": name, "resources": {"requests": amounts, "limits": amounts}}]},
     }
     return ClusterPod.from_api(body)
+
+
+def _with_memory(shape: Shape) -> Shape:
+    """The shape with a little memory, unless it has some: without, its pods would not be Guaranteed."""
+    amounts = {MEMORY: _LEAST_MEMORY, **dict(shape.resources)}
+    return Shape(tuple(sorted(amounts.items())))
 
 
 def copy_of(pod: ClusterPod, number: int) -> ClusterPod:
@@ -84,9 +91,13 @@ def max_by_sums(node: ClusterNode, pod: ClusterPod) -> int:
     return max(most, 0)
 
 
-def _count(placement: Placement, pod: ClusterPod, most: int) -> Fragmentation:
+def _count(placement: Placement, pod: ClusterPod, shape: Shape, most: int) -> Fragmentation:
     """``most``: copies that the scheduler's sums allow."""
     free = placement.free_cpus
+    by_amounts = placement.fitting_by_amounts(_with_memory(shape))
+    if by_amounts is not None:
+        number = min(most, by_amounts)
+        return Fragmentation(free, usable=number * shape.cpus, fitting=number)
     # Where no CPUs are given exclusively, none are free in this sense, and pods fit by their sums.
     after, number = placement, 0
     while number < most:

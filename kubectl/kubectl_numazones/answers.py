@@ -9,8 +9,7 @@ from numazones.cluster import ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
 from numazones.kubelet.shortfall import name_numas
 from numazones.kubelet.versions import NEWEST
-from numazones.placement import Decision, Unknown, models
-from numazones.placement.kubelet import KUBELET
+from numazones.placement import Decision, Placement, Unknown
 from numazones.prediction import (
     ADMISSIBLE,
     INADMISSIBLE,
@@ -48,14 +47,14 @@ def decide(pod: ClusterPod, node: ClusterNode) -> Decision | str:
         return f"unknown: {error}"
 
 
-def as_if_new(pod: ClusterPod) -> ClusterPod:
+def unbound_copy(pod: ClusterPod) -> ClusterPod:
     """The pod as its owner would make it again: without node and outcome."""
     return replace(pod, node="", phase="Pending", reason="", message="", started="", acknowledged=False)
 
 
 def forecast_of(pod: ClusterPod, nodes: Mapping[str, ClusterNode]) -> Forecast | None:
     """Ask all nodes about a pod, as if it were created now; None where it cannot be read."""
-    kind = Kind.of(as_if_new(pod))
+    kind = Kind.of(unbound_copy(pod))
     if kind is None:
         return None
     forecast = Forecast(kind)
@@ -68,7 +67,7 @@ def prediction_of(pod: ClusterPod, forecast: Forecast | None) -> Prediction:
     return unreadable(pod) if forecast is None else forecast.prediction(candidates=len(forecast.verdicts))
 
 
-def foresee(pod: ClusterPod, nodes: Mapping[str, ClusterNode]) -> Prediction:
+def predict_if_new(pod: ClusterPod, nodes: Mapping[str, ClusterNode]) -> Prediction:
     """Predict a pod on all nodes, as if it were created now."""
     return prediction_of(pod, forecast_of(pod, nodes))
 
@@ -80,7 +79,7 @@ def answering_nodes(forecast: Forecast | None, nodes: Mapping[str, ClusterNode])
             yield nodes[name]
 
 
-def reservation(nodes: Iterable[ClusterNode]) -> str:
+def newer_release_warning(nodes: Iterable[ClusterNode]) -> str:
     """Say which kubelets are newer than the rules that their answers follow; empty for none."""
     found = sorted(
         f"{node.name} ({node.state.config.release.newer})"
@@ -132,7 +131,7 @@ EXIT_CODES = {ADMISSIBLE: 0, INADMISSIBLE: 1, UNKNOWN: 2}
 """Verdict → exit code of the commands that answer a question."""
 
 
-def nearest(prediction: Prediction, nodes: Mapping[str, ClusterNode]) -> Iterator[str]:
+def nearest_nodes(prediction: Prediction, nodes: Mapping[str, ClusterNode]) -> Iterator[str]:
     """Yield all nodes: first those that came nearest, one per reason, then the rest by name."""
     first = [reason.node for reason in prediction.reasons if reason.node]
     yield from dict.fromkeys([*first, *sorted(nodes)])
@@ -150,10 +149,10 @@ def node_lines(
         elif forecast is None:
             yield name, UNKNOWN, f"the pod cannot be read: {pod.problem}"
         else:
-            yield name, *_line(forecast.verdicts[name])
+            yield name, *_line(forecast.verdicts[name], deciding(pod.constraints, node))
 
 
-def _line(said: NodeVerdict) -> tuple[str, str]:
+def _line(said: NodeVerdict, placement: Placement | Unknown) -> tuple[str, str]:
     """(verdict, why) of a node that the scheduler could choose."""
     if said.standing is Standing.UNKNOWN:
         return UNKNOWN, said.obstacles[0][1]
@@ -162,10 +161,10 @@ def _line(said: NodeVerdict) -> tuple[str, str]:
             return INADMISSIBLE, f"{said.obstacles[0][0]}: {said.sentence}"
         return INADMISSIBLE, said.rejection.shortfall("").line
     zones = name_numas(cpuset.of(said.zones)) if said.zones else ""
-    if said.model is None or said.model == KUBELET:
+    if isinstance(placement, Unknown) or placement.kubelet is not None:
         return ADMISSIBLE, f"on {zones}" if zones else "in the shared pool"
     where = f"on {zones}" if zones else "anywhere"
-    return ADMISSIBLE, f"{where}, by {models.model(said.model).decider}"
+    return ADMISSIBLE, f"{where}, by {placement.decider}"
 
 
 def holders(node: ClusterNode) -> Iterator[tuple[str, str, str, str, str]]:

@@ -16,8 +16,8 @@ import click
 
 from kubectl_numazones import screen
 from kubectl_numazones.bad_dump import MALFORMED, BadDump
-from kubectl_numazones.collecting import all_stays
-from kubectl_numazones.files import Object, Objects, objects_of_files, taken
+from kubectl_numazones.files import Object, Objects, objects_of_files, with_objects_of
+from kubectl_numazones.garbage_collection import without_collection
 from numazones.api.meta import NODE_LABEL
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.dump import Dump, nodes_of
@@ -44,12 +44,12 @@ _OWNERS = {
     "ds": "DaemonSet",
     "daemonset": "DaemonSet",
 }
-_MOST_NAMED = 5
+_MAX_NAMED = 5
 _SIZE_OF_PAGE = 500
 _ZONE = "NUMAZone"
 _LOOKS, _PAUSE = 5, 0.5
 """So often, after so many seconds each, are zones listed again that were being written."""
-_MOST_SELECTED = 50
+_MAX_SELECTED = 50
 """Of more nodes than these all zones are listed again."""
 
 
@@ -71,7 +71,7 @@ class Source:
 def source_options(command: _Command) -> _Command:
     """Add the options that say where objects come from; the command gets them as ``source``."""
 
-    def gathered(
+    def with_source(
         *,
         filename: tuple[Path, ...],
         kubeconfig: Path | None,
@@ -85,15 +85,15 @@ def source_options(command: _Command) -> _Command:
         except MALFORMED as error:
             if not source.files:
                 raise
-            raise _malformed(source, error) from error
+            raise _malformed_object(source, error) from error
 
-    gathered.__doc__ = command.__doc__
-    gathered.__name__ = command.__name__
+    with_source.__doc__ = command.__doc__
+    with_source.__name__ = command.__name__
     if hasattr(command, "__click_params__"):
-        gathered.__click_params__ = command.__click_params__  # type: ignore[attr-defined] # click's own way
+        with_source.__click_params__ = command.__click_params__  # type: ignore[attr-defined] # click's own way
     for option in reversed(_OPTIONS):
-        gathered = option(gathered)
-    return gathered  # type: ignore[return-value] # click calls it by keyword
+        with_source = option(with_source)
+    return with_source  # type: ignore[return-value] # click calls it by keyword
 
 
 _OPTIONS = (
@@ -103,11 +103,12 @@ _OPTIONS = (
         type=click.Path(path_type=Path),
         multiple=True,
         metavar="FILE",
-        help="Read this dump (file or directory) or recording, not the cluster; may be given several times.",
+        help="Read this dump (file or directory) or recording instead of the cluster; may be given several "
+        "times.",
     ),
     click.option("-n", "--namespace", default="", help="Namespace of names without a NAMESPACE/ in front."),
-    click.option("--context", help="Context of the kubeconfig."),
-    click.option("--kubeconfig", type=click.Path(path_type=Path), help="The kubeconfig."),
+    click.option("--context", help="Context to use of the kubeconfig."),
+    click.option("--kubeconfig", type=click.Path(path_type=Path), help="Path of the kubeconfig."),
 )
 
 
@@ -142,7 +143,7 @@ class Seen:
         prefix, slash, rest = name.partition("/")
         kind = _OWNERS.get(prefix) if slash else None
         if kind is not None:
-            return self._owned(kind, source.namespace or "default", rest)
+            return self._pods_of_owner(kind, source.namespace or "default", rest)
         namespace, bare = _split(name, source)
         found = [pod for pod in self.pods if pod.name == bare and pod.namespace == namespace]
         if found:
@@ -154,24 +155,24 @@ class Seen:
         cure = f"; there is one in namespace {', '.join(elsewhere)}: -n {elsewhere[0]}" if elsewhere else ""
         raise NotThere(f"pod {namespace}/{bare} is not among the {sum(1 for _ in self.pods)} pods read{cure}")
 
-    def _owned(self, kind: str, namespace: str, name: str) -> list[ClusterPod]:
+    def _pods_of_owner(self, kind: str, namespace: str, name: str) -> list[ClusterPod]:
         wanted = (kind, f"{namespace}/{name}")
-        found = [pod for pod in self.pods if pod.namespace == namespace and wanted in self._lineage(pod)]
+        found = [pod for pod in self.pods if pod.namespace == namespace and wanted in self._owners_of(pod)]
         if found:
             return found
-        others = sorted({owner for pod in self.pods for one, owner in self._lineage(pod) if one == kind})
+        others = sorted({owner for pod in self.pods for one, owner in self._owners_of(pod) if one == kind})
         elsewhere = [other.partition("/")[0] for other in others if other.endswith(f"/{name}")]
         if elsewhere:
             cure = f"there is one in namespace {', '.join(elsewhere)}: -n {elsewhere[0]}"
         elif others:
-            some = ", ".join(others[:_MOST_NAMED]) + (", …" if len(others) > _MOST_NAMED else "")
+            some = ", ".join(others[:_MAX_NAMED]) + (", …" if len(others) > _MAX_NAMED else "")
             cure = f"each {kind} that does: {some}"
         else:
             cure = f"no {kind} does; see the pods' ownerReferences"
         number = pluralize(sum(1 for _ in self.pods), "pod")
         raise NotThere(f"{kind} {namespace}/{name} owns none of the {number} read; {cure}")
 
-    def _lineage(self, pod: ClusterPod) -> Iterator[tuple[str, str]]:
+    def _owners_of(self, pod: ClusterPod) -> Iterator[tuple[str, str]]:
         owner = pod.controller
         if owner is None:
             return
@@ -195,7 +196,7 @@ class Seen:
         if name in nodes:
             return nodes[name]
         names = sorted(nodes)
-        some = ", ".join(names[:_MOST_NAMED]) + (", …" if len(names) > _MOST_NAMED else "")
+        some = ", ".join(names[:_MAX_NAMED]) + (", …" if len(names) > _MAX_NAMED else "")
         raise NotThere(f"node {name} is not among the {len(names)} nodes read ({some})")
 
     def recommendations(self, pods: Iterable[ClusterPod]) -> list[str]:
@@ -238,9 +239,9 @@ def read(source: Source) -> Seen:
         BadDump: a file cannot be read.
         NumazonesError: the API server cannot be asked, or an object makes no sense.
     """
-    return _taken(
+    return _read_objects(
         source,
-        lambda objects: seen_in(
+        lambda objects: read_cluster(
             chain(objects.others(), objects.pods()), None if source.files else datetime.now(UTC)
         ),
     )
@@ -253,19 +254,19 @@ def read_nodes(source: Source) -> list[ClusterNode]:
         BadDump: a file cannot be read.
         NumazonesError: the API server cannot be asked, or an object makes no sense.
     """
-    return _taken(source, lambda objects: nodes_of(objects.others(), objects.pods))
+    return _read_objects(source, lambda objects: nodes_of(objects.others(), objects.pods))
 
 
-def _taken(source: Source, take: Callable[[Objects], _Result]) -> _Result:
+def _read_objects(source: Source, take: Callable[[Objects], _Result]) -> _Result:
     if not source.files:
-        from kubectl_numazones.asking import asked  # noqa: PLC0415 - dumps need no event loop
+        from kubectl_numazones.event_loop import run_until_complete  # noqa: PLC0415 - dumps need no event loop
 
-        return take(Objects.of(asked(_listed(source))))
-    with all_stays():
-        return taken(source.files, take)
+        return take(Objects.of(run_until_complete(_list_objects(source))))
+    with without_collection():
+        return with_objects_of(source.files, take)
 
 
-def seen_in(items: Iterable[Object], now: datetime | None) -> Seen:
+def read_cluster(items: Iterable[Object], now: datetime | None) -> Seen:
     """Read objects as the cluster at a moment; None: that of the dump that they are.
 
     Raises:
@@ -300,12 +301,12 @@ def seen_in(items: Iterable[Object], now: datetime | None) -> Seen:
     )
 
 
-def _malformed(source: Source, error: Exception) -> BadDump:
+def _malformed_object(source: Source, error: Exception) -> BadDump:
     """Say which object of a dump has not the form that Kubernetes gives it: the first that fails alone."""
     node = {"kind": "Node", "metadata": {"name": "any"}}
     for item in objects_of_files(source.files):
         try:
-            seen_in([node, item], None)
+            read_cluster([node, item], None)
         except MALFORMED as reason:
             metadata = item.get("metadata")
             parts = (
@@ -333,7 +334,7 @@ def _split(name: str, source: Source) -> tuple[str, str]:
 # The live cluster
 
 
-async def connected(source: Source) -> "Client":
+async def connect(source: Source) -> "Client":
     """Return a client of the source's cluster.
 
     Raises:
@@ -345,34 +346,34 @@ async def connected(source: Source) -> "Client":
     return Client(config, user_agent="kubectl-numazones")
 
 
-async def _listed(source: Source) -> list[Object]:
+async def _list_objects(source: Source) -> list[Object]:
     """List all objects, and zones that are just being written again, a few times."""
     import asyncio  # noqa: PLC0415 - dumps need no event loop
 
     from kubectl_numazones.kinds import KINDS  # noqa: PLC0415
     from numazones_client import NotFound  # noqa: PLC0415 - dumps need no client
 
-    def left_out(kind: "Kind", error: NumazonesError) -> None:
+    def leave_out(kind: "Kind", error: NumazonesError) -> None:
         if kind.needed:
             raise error
         if not (kind.foreign and isinstance(error, NotFound)):
             screen.warn(f"{kind.kind} objects are left out: {error}")
 
-    async with await connected(source) as client:
-        items = [item async for item in listed(client, KINDS, left_out)]
+    async with await connect(source) as client:
+        items = [item async for item in list_objects(client, KINDS, leave_out)]
         for _ in range(_LOOKS):
-            nodes = _being_written(items)
+            nodes = _nodes_being_written(items)
             if not nodes:
                 break
             await asyncio.sleep(_PAUSE)
-            selector = f"{NODE_LABEL} in ({','.join(sorted(nodes))})" if len(nodes) <= _MOST_SELECTED else ""
+            selector = f"{NODE_LABEL} in ({','.join(sorted(nodes))})" if len(nodes) <= _MAX_SELECTED else ""
             zones = [kind._replace(selector=selector) for kind in KINDS if kind.kind == _ZONE]
-            again = [zone async for zone in listed(client, zones, left_out) if _node_of(zone) in nodes]
+            again = [zone async for zone in list_objects(client, zones, leave_out) if _node_of(zone) in nodes]
             items = [item for item in items if item["kind"] != _ZONE or _node_of(item) not in nodes] + again
         return items
 
 
-def _being_written(items: Iterable[Object]) -> set[str]:
+def _nodes_being_written(items: Iterable[Object]) -> set[str]:
     """Nodes of which some zones were written already, and others not yet."""
     moments: dict[str, set[str]] = {}
     for item in items:
@@ -386,8 +387,8 @@ def _node_of(zone: Object) -> str:
     return str((zone.get("spec") or {}).get("nodeName"))
 
 
-async def listed(
-    client: "Client", kinds: "Iterable[Kind]", left_out: "Callable[[Kind, NumazonesError], None]"
+async def list_objects(
+    client: "Client", kinds: "Iterable[Kind]", leave_out: "Callable[[Kind, NumazonesError], None]"
 ) -> AsyncIterator[Object]:
     """Yield all objects of some kinds; told of a kind that is not there or must not be read, go on."""
     from numazones_client.errors import Forbidden, NotFound  # noqa: PLC0415
@@ -399,4 +400,4 @@ async def listed(
                 for item in page.items:
                     yield {**item, "kind": kind.kind}
         except (NotFound, Forbidden) as error:
-            left_out(kind, error)
+            leave_out(kind, error)

@@ -22,7 +22,7 @@ from numazones.errors import NumazonesError
 from numazones.whatif.experiment import Experiment, Run, make_runs
 
 _CHUNKS_PER_WORKER = 16
-_MOST_RUNS_IN_CHUNK = 20
+_MAX_RUNS_IN_CHUNK = 20
 _SECONDS_TO_CONNECT = 10
 
 Chunk = Sequence[int]
@@ -160,7 +160,7 @@ def _version() -> str:
 
 
 @contextmanager
-def _noted_interrupts() -> Iterator[list[int]]:
+def _interrupt_list() -> Iterator[list[int]]:
     """Give a list that the first Ctrl-C is noted in: what is being done is finished. A second one ends it."""
     noted: list[int] = []
 
@@ -189,7 +189,7 @@ def execute(
     Raises:
         CannotExecute: workers cannot be had, or ended.
     """
-    size = max(1, min(_MOST_RUNS_IN_CHUNK, len(numbers) // (executor.workers * _CHUNKS_PER_WORKER)))
+    size = max(1, min(_MAX_RUNS_IN_CHUNK, len(numbers) // (executor.workers * _CHUNKS_PER_WORKER)))
     chunks = [numbers[start : start + size] for start in range(0, len(numbers), size)]
     done: dict[int, Run] = {}
     progress = Progress(
@@ -201,7 +201,7 @@ def execute(
         transient=True,
         disable=not Console(stderr=True).is_terminal,
     )
-    with _noted_interrupts() as interrupted, progress:
+    with _interrupt_list() as interrupted, progress:
         bar = progress.add_task("runs", total=len(numbers))
         for chunk, runs in executor.run(experiment, chunks):
             fresh = dict(zip(chunk, runs, strict=True))

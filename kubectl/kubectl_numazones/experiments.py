@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from kubectl_numazones import kept_runs, recording, screen
+from kubectl_numazones import recording, saved_runs, screen
 from kubectl_numazones.cluster import NotThere, Source, read, source_options
 from kubectl_numazones.execution import Dask, Executor, OneCore, Processes, execute
 from kubectl_numazones.recorded_files import is_recording
@@ -85,8 +85,12 @@ _OPTIONS = (
         metavar="TYPE",
         help="A machine instead of a cluster: sockets=2,numa=2,cores=32,threads=2,memory=256Gi.",
     ),
-    click.option("--machines", type=click.IntRange(min=1), default=1, show_default=True, help="How many."),
-    click.option("--given", multiple=True, metavar="KEY=VALUE", help="A setting on both sides."),
+    click.option(
+        "--machines", type=click.IntRange(min=1), default=1, show_default=True, help="How many such machines."
+    ),
+    click.option(
+        "--given", multiple=True, metavar="KEY=VALUE", help="A kubelet setting that all variants have."
+    ),
     click.option(
         "--pods",
         "groups",
@@ -100,7 +104,7 @@ _OPTIONS = (
         type=click.IntRange(min=0),
         default=0,
         show_default=True,
-        help="How often, then, a pod leaves at random, to come back later.",
+        help="How many times, once all have arrived, a pod leaves at random, to come back later.",
     ),
     click.option(
         "--away",
@@ -122,17 +126,17 @@ _OPTIONS = (
     ),
     click.option("--runs", type=click.IntRange(min=1), default=100, show_default=True, help="Random runs."),
     click.option(
-        "--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Of the random runs."
+        "--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Seed of the random runs."
     ),
     click.option(
-        "--workers", type=click.IntRange(min=1), default=1, show_default=True, help="Processes to run on."
+        "--workers", type=click.IntRange(min=1), default=1, show_default=True, help="Number of processes."
     ),
     click.option("--scheduler", metavar="ADDRESS", help="Run on the Dask cluster of this scheduler."),
     click.option(
         "--keep",
         type=click.Path(path_type=Path),
         metavar="FILE",
-        help="Write each run here as it is done; those that are here already are not made again.",
+        help="Save each run in this file as it is done; runs that it holds already are not repeated.",
     ),
 )
 
@@ -173,11 +177,11 @@ def perform(asked: Asked, experiment: Experiment, *, random: bool) -> Comparison
         click.Abort: Ctrl-C came before any run was made.
     """
     runs = asked.runs if random else 1
-    done = {} if asked.keep is None else kept_runs.read(asked.keep, experiment)
+    done = {} if asked.keep is None else saved_runs.read(asked.keep, experiment)
     done = {number: run for number, run in done.items() if number < runs}
     left = [number for number in range(runs) if number not in done]
     if left:
-        done |= execute(experiment, left, _executor(asked, len(left)), keep=_keeping(asked.keep))
+        done |= execute(experiment, left, _executor(asked, len(left)), keep=_writer_to(asked.keep))
     if not done:
         raise click.Abort
     if len(done) < runs:
@@ -194,8 +198,8 @@ def _executor(asked: Asked, runs: int) -> Executor:
     return Processes(workers) if workers > 1 else OneCore()
 
 
-def _keeping(path: Path | None) -> Callable[[Mapping[int, Run]], None]:
-    return (lambda _: None) if path is None else partial(kept_runs.append, path)
+def _writer_to(path: Path | None) -> Callable[[Mapping[int, Run]], None]:
+    return (lambda _: None) if path is None else partial(saved_runs.append, path)
 
 
 def _variant(nodes: Sequence[NodeTemplate], settings: Settings) -> Variant:
@@ -225,12 +229,12 @@ def _scene(asked: Asked) -> _Scene:
     cluster = read(asked.source).situation.cluster
     selector = LabelSelector.parse(asked.selector)
     chosen = [node for node in cluster.nodes.values() if selector.matches(node.labels)]
-    nodes = _known(chosen, given)
+    nodes = _known_kubelets(chosen, given)
     if asked.groups:
-        return _drawn(asked, nodes)
+        return _random_pods(asked, nodes)
     names = {node.node.name for node in nodes}
     here = [pod for node in chosen if node.name in names for pod in node.pods.values() if not pod.stopped]
-    pods = (*(map(_loose, here) if asked.reschedule else here), *cluster.pending.values())
+    pods = (*(map(_without_node, here) if asked.reschedule else here), *cluster.pending.values())
     if not pods:
         raise NotThere("no pod is on these nodes or waits; say which ones arrive: --pods 20xcpu=4,memory=8Gi")
     recipe = _recipe(asked, (pods,))
@@ -246,10 +250,10 @@ def _of_machine(asked: Asked, machine: str, given: Settings) -> _Scene:
     nodes = (
         replace(made, node=replace(made.node, name=f"machine-{n}")) for n in range(1, asked.machines + 1)
     )
-    return _drawn(asked, tuple(nodes))
+    return _random_pods(asked, tuple(nodes))
 
 
-def _drawn(asked: Asked, nodes: tuple[NodeTemplate, ...]) -> _Scene:
+def _random_pods(asked: Asked, nodes: tuple[NodeTemplate, ...]) -> _Scene:
     """Pods by recipe."""
     groups = tuple(map(Group.parse, asked.groups))
     recipe = _recipe(asked, groups)
@@ -276,10 +280,10 @@ def _of_recording(asked: Asked, directory: Path, given: Settings) -> _Scene:
     nodes, events = recording.history(directory)
     pods = [event for event in events if isinstance(event, ClusterPod)]
     words = f"{pluralize(len(pods), 'pod')} as recorded"
-    return _Scene(_known(nodes, given), History(tuple(events)), pods, words, random=False)
+    return _Scene(_known_kubelets(nodes, given), History(tuple(events)), pods, words, random=False)
 
 
-def _known(nodes: Sequence[ClusterNode], given: Settings) -> tuple[NodeTemplate, ...]:
+def _known_kubelets(nodes: Sequence[ClusterNode], given: Settings) -> tuple[NodeTemplate, ...]:
     """The nodes whose kubelets' settings decide; the others are named, and left out."""
     found, left_out = [], []
     for node in nodes:
@@ -300,7 +304,7 @@ def with_settings(node: NodeTemplate, given: Settings) -> NodeTemplate:
     return node.with_settings(kubelet_settings.with_needed_gates(node.config, given)) if given else node
 
 
-def _loose(pod: ClusterPod) -> ClusterPod:
+def _without_node(pod: ClusterPod) -> ClusterPod:
     """The pod for the scheduler to place anew; those that belong to their node stay there."""
     if MIRROR in pod.annotations or any(owner.kind in _BOUND_BY_OWNER for owner in pod.owners):
         return pod
@@ -329,7 +333,7 @@ def label(name: str, shape: Shape | None) -> str:
     return _LABELS.get(name, name)
 
 
-def told(comparison: Comparison, happens: str) -> str:
+def summary(comparison: Comparison, happens: str) -> str:
     """Say what was done."""
     runs = pluralize(comparison.runs, "run")
     rough = "; below 30, intervals are too narrow" if 1 < comparison.runs < _ENOUGH_RUNS else ""

@@ -18,8 +18,8 @@ import orjson
 
 from kubectl_numazones import screen
 from kubectl_numazones.bad_dump import BadDump
-from kubectl_numazones.nesting import too_deep
 from kubectl_numazones.recorded_files import is_history
+from kubectl_numazones.yaml_depth import is_too_deep
 from numazones.api.meta import API_VERSION, GROUP
 from numazones.wording import first_of, pluralize
 
@@ -83,7 +83,7 @@ class _Entry(NamedTuple):
         return found
 
 
-def taken(paths: Iterable[Path], take: Callable[[Objects], _Taken]) -> _Taken:
+def with_objects_of(paths: Iterable[Path], take: Callable[[Objects], _Taken]) -> _Taken:
     """Return what ``take`` makes of the objects of files, each there once; warn of what may make it wrong.
 
     Where an object is there again, ``take`` is called anew.
@@ -96,12 +96,12 @@ def taken(paths: Iterable[Path], take: Callable[[Objects], _Taken]) -> _Taken:
     pods = [entry for entry in entries if entry.kind == _POD]
     others = [entry for entry in entries if entry.kind != _POD]
     try:
-        return take(Objects(lambda: _once(pods), lambda: _once(others)))
+        return take(Objects(lambda: _until_repeated(pods), lambda: _until_repeated(others)))
     except _Twice:
         return take(Objects.of(_each_once([entry.read() for entry in entries])))
 
 
-def dumped(paths: Iterable[Path]) -> list[Object]:
+def distinct_objects(paths: Iterable[Path]) -> list[Object]:
     """Return the objects of files, each once; warn of what may make answers wrong.
 
     Raises:
@@ -121,7 +121,7 @@ def objects_of_files(paths: Iterable[Path]) -> list[Object]:
     return [entry.read() for entry in _entries(paths)]
 
 
-def _once(entries: Iterable[_Entry]) -> Iterator[Object]:
+def _until_repeated(entries: Iterable[_Entry]) -> Iterator[Object]:
     """Yield objects until one is there again.
 
     Raises:
@@ -288,7 +288,7 @@ def _documents(path: Path, content: bytes) -> Iterator[Any]:
             for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
         }
 
-    if too_deep(content, Loader):
+    if is_too_deep(content, Loader):
         raise BadDump(f"{path} nests deeper than any object of Kubernetes; dump it again")
     try:
         yield from yaml.load_all(content, Loader=Loader)

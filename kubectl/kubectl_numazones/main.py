@@ -18,7 +18,7 @@ if _INTERRUPTIBLE:
 
 import click  # noqa: E402
 
-from kubectl_numazones.collecting import all_stays  # noqa: E402
+from kubectl_numazones.garbage_collection import without_collection  # noqa: E402
 from numazones.errors import NumazonesError  # noqa: E402
 
 if _INTERRUPTIBLE:
@@ -68,7 +68,7 @@ class _Commands(click.Group):
         """Import a command."""
         if name not in _COMMANDS:
             return None
-        with all_stays():
+        with without_collection():
             module = importlib.import_module(f"kubectl_numazones.commands.{_COMMANDS[name].module}")
         command: click.Command = module.command
         return command
@@ -93,6 +93,7 @@ Examples:
   The same offline, on a dump:
     kubectl get nodes,numazones,pods,replicasets -A -o json > dump.json
     kubectl numazones why my-pod -f dump.json
+  Where others than the kubelet place pods, answers say what else to dump.
 """
 
 

@@ -68,7 +68,7 @@ def draw(comparison: Comparison, measures: Sequence[str], *, suffix: str, title:
     from matplotlib import rc_context  # noqa: PLC0415 - an extra, and slow to import
     from matplotlib.figure import Figure  # noqa: PLC0415
 
-    chosen = _chosen(comparison, measures)
+    chosen = _chosen_measures(comparison, measures)
     names = _names(comparison.variants)
     with rc_context(_STYLE):
         figure = Figure(figsize=(2.2 + 2.9 * len(chosen), 1.1 + 0.34 * len(names)), layout="constrained")
@@ -85,7 +85,7 @@ def draw(comparison: Comparison, measures: Sequence[str], *, suffix: str, title:
     return picture.getvalue()
 
 
-def _chosen(comparison: Comparison, measures: Sequence[str]) -> list[str]:
+def _chosen_measures(comparison: Comparison, measures: Sequence[str]) -> list[str]:
     known = comparison.variants[0].measures
     unknown = [name for name in measures if name not in known]
     if unknown:

@@ -94,7 +94,7 @@ def compare(directory: Path) -> Report:
         node, state, devices = _node(directory / name, preference)
         here = [line for line in lines if line.get("node") == name]
         if any(line["op"] == SNAPSHOT for line in here):
-            state = _as_found(directory / name / ZONES, state)
+            state = _with_pods_of_zones(directory / name / ZONES, state)
         operations = _operations(directory, here)
         outcomes += (
             (name, outcome)
@@ -183,7 +183,7 @@ def _events(line: Mapping[str, Any]) -> Iterator[Event]:
 def _outside(line: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Pods that no kubelet decided, and why."""
     if line["op"] == REJECTED or (
-        line["op"] == "create" and (not line.get("node") or not _decided(line["outcome"]))
+        line["op"] == "create" and (not line.get("node") or not _was_decided(line["outcome"]))
     ):
         yield _name(line), str(line["outcome"].get("reason") or "not decided while it was watched")
 
@@ -259,7 +259,7 @@ def _machine(packed: Path) -> Machine:
         return SysfsReader(Path(scratch, "sys"), Path(scratch, "proc")).read().value.machine
 
 
-def _as_found(path: Path, fresh: Node) -> Node:
+def _with_pods_of_zones(path: Path, fresh: Node) -> Node:
     """The node with what its pods held: machine and settings are the recording's own, shares the zones'."""
     try:
         items = json.loads(path.read_text(encoding="utf-8"))["items"]
@@ -288,7 +288,7 @@ def _operation(line: Mapping[str, Any]) -> Iterator[Operation]:
         case "create":
             yield _arrival(line)
         case "hold":
-            yield _held(line)
+            yield _held_by(line)
         case "delete":
             yield Departure(line["uid"])
         case "kubelet-restart" | "kubelet-crash":
@@ -302,7 +302,7 @@ def _name(line: Mapping[str, Any]) -> str:
     return f"{metadata.get('namespace', 'default')}/{metadata['name']}"
 
 
-def _decided(outcome: Mapping[str, Any]) -> bool:
+def _was_decided(outcome: Mapping[str, Any]) -> bool:
     """Whether the kubelet had decided by the time the recorder looked."""
     return bool(outcome.get("settled", True) or outcome.get("containers"))
 
@@ -317,7 +317,7 @@ def _arrival(line: Mapping[str, Any]) -> Arrival:
         _name(line),
         PodInfo(pod, Constraints.from_api(body["spec"])),
         Observed(
-            admitted=not rejected if _decided(outcome) else None,
+            admitted=not rejected if _was_decided(outcome) else None,
             reason=(outcome.get("reason") or "") if rejected else "",
             message=message.removeprefix(STATUS_PREFIX) if rejected else "",
             cpus=_cpus(seen.get("cpu_manager_state")),
@@ -329,7 +329,7 @@ def _arrival(line: Mapping[str, Any]) -> Arrival:
     )
 
 
-def _held(line: Mapping[str, Any]) -> Held:
+def _held_by(line: Mapping[str, Any]) -> Held:
     body, told = line["pod"], line["observed"]["podresources_list"]
     pod = Pod.from_manifest({**body, "metadata": {**body["metadata"], "uid": line["uid"]}})
     return Held(

@@ -8,9 +8,8 @@ from kubectl_numazones.cluster import Seen
 from numazones.advice import Advice
 from numazones.cluster import ClusterPod
 from numazones.kubelet.rejection import STATUS_PREFIX
-from numazones.placement import models
-from numazones.placement.kubelet import KUBELET
-from numazones.prediction import ADMISSIBLE, Prediction
+from numazones.placement import Unknown
+from numazones.prediction import ADMISSIBLE, Prediction, deciding
 
 _LOOP = (
     "Its controller makes a new pod for each one rejected, so this goes on until one fits; "
@@ -18,22 +17,27 @@ _LOOP = (
 )
 
 
-def runs(pod: ClusterPod) -> bool:
+def is_running(pod: ClusterPod) -> bool:
     """Whether a kubelet has admitted the pod, so that nothing is to be explained."""
     return bool(pod.node) and not pod.terminal
 
 
 def most_telling(pods: list[ClusterPod]) -> ClusterPod:
     """The pod to explain of an owner's: one that waits, else one that was rejected, else any."""
-    return min(pods, key=lambda pod: (bool(pod.node), not pod.reason, pod.created, pod.name))
+    return min(
+        pods,
+        key=lambda pod: (bool(pod.node), not (pod.reason or pod.create_error), pod.created, pod.name),
+    )
 
 
-def story(pods: list[ClusterPod], pod: ClusterPod, prediction: Prediction, seen: Seen) -> Iterator[str]:
+def explanation_lines(
+    pods: list[ClusterPod], pod: ClusterPod, prediction: Prediction, seen: Seen
+) -> Iterator[str]:
     """Yield everything that is to be said before node by node: ``pod`` is the most telling of ``pods``."""
     yield f"{pod.full_name}: {_headline(pod, prediction)}"
-    yield from _loop(pods)
-    helpful = cures(pod, prediction, seen)
-    made = [] if runs(pod) or prediction.verdict == ADMISSIBLE else seen.recommendations(pods)
+    yield from _lines_about_replicas(pods)
+    helpful = helpful_changes(pod, prediction, seen)
+    made = [] if is_running(pod) or prediction.verdict == ADMISSIBLE else seen.recommendations(pods)
     if helpful or made:
         yield ""
         yield "What would help:"
@@ -41,25 +45,33 @@ def story(pods: list[ClusterPod], pod: ClusterPod, prediction: Prediction, seen:
         yield f"  - {item.sentence} ({node})" if node not in item.sentence else f"  - {item.sentence}"
     for recommendation in made:
         yield f"  - a plan was made: kubectl describe rebalancerecommendation {recommendation}"
-    if not runs(pod) and prediction.verdict != ADMISSIBLE:
-        named = {reason.model for reason in prediction.reasons if reason.model is not None}
-        others = named - {KUBELET}
-        deciders = sorted(models.model(name).decider for name in others)
+    if not is_running(pod) and prediction.verdict != ADMISSIBLE:
+        deciders = sorted(_deciders_without_advice(pod, prediction, seen))
         if deciders:
             yield ""
             yield f"What would help where {' or '.join(deciders)} decides is not worked out yet."
 
 
-def cures(pod: ClusterPod, prediction: Prediction, seen: Seen) -> list[tuple[str, Advice]]:
+def _deciders_without_advice(pod: ClusterPod, prediction: Prediction, seen: Seen) -> set[str]:
+    """Who decides on the example nodes of rejections, where no change can be proven."""
+    nodes = seen.situation.cluster.nodes
+    examples = (nodes[reason.node] for reason in prediction.reasons if reason.node and reason.model)
+    placements = (deciding(pod.constraints, node) for node in examples)
+    return {one.decider for one in placements if not isinstance(one, Unknown) and one.kubelet is None}
+
+
+def helpful_changes(pod: ClusterPod, prediction: Prediction, seen: Seen) -> list[tuple[str, Advice]]:
     """Return (node, change) for what would let a pod in; nothing for one that runs or would be admitted."""
-    if runs(pod) or prediction.verdict == ADMISSIBLE:
+    if is_running(pod) or prediction.verdict == ADMISSIBLE:
         return []
     nodes = seen.situation.cluster.nodes
-    return answers.advice_for(pod, nodes, answers.nearest(prediction, nodes))
+    return answers.advice_for(pod, nodes, answers.nearest_nodes(prediction, nodes))
 
 
 def _headline(pod: ClusterPod, prediction: Prediction) -> str:
-    if runs(pod):
+    if is_running(pod):
+        if pod.create_error:  # it is bound, and holds its place in the node's sums
+            return f"waits on {pod.node}, where the runtime does not create a container: {pod.create_error}"
         return f"runs on {pod.node}"
     past = ""
     if pod.reason and pod.node:
@@ -68,7 +80,7 @@ def _headline(pod: ClusterPod, prediction: Prediction) -> str:
     return past + prediction.sentence
 
 
-def _loop(pods: list[ClusterPod]) -> list[str]:
+def _lines_about_replicas(pods: list[ClusterPod]) -> list[str]:
     """How the owner's replicas have fared, where there are several."""
     rejected = [pod for pod in pods if pod.terminal and pod.reason and not pod.acknowledged]
     if not rejected:

@@ -40,7 +40,7 @@ ORDERS: dict[str, Callable[[Zone], Any]] = {
 
 def zones_of(node: ClusterNode) -> Iterator[Zone]:
     """Yield the zones of a node; none of one that nothing is known of."""
-    occupancy = node.occupancy
+    occupancy = None if node.known is None else node.known.occupancy(None)
     if occupancy is None:
         return
     for zone in occupancy.zones:

@@ -49,7 +49,7 @@ class Follower:
             if self._bound.get(uid) != pod:
                 node = node.bind(pod)
         self._bound = dict(pods)
-        if node is not self._placement.node or kubelet != self._placement.beneath:
+        if node is not self._placement.node or kubelet is not self._placement.beneath:
             self._placement = KoordinatorPlacement(node, kubelet)
         return self._placement
 

@@ -7,6 +7,7 @@ kubelets alone.
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from numazones.placement import ADMITTED
 from numazones.placement.models import BoundPod, NodeObjects, Object, ObjectKind, kubelet_verdict
 from numazones_koordinator.identity import DECIDER, DEVICE, NAME, SOURCE
 
@@ -67,10 +68,10 @@ class Koordinator:
         return kubelet_verdict(pod)
 
     def outcome(self, verdict: str, pod: BoundPod) -> str:
-        """Return the verdict, and what the scheduler wrote on the pod that it gave it."""
+        """Return the verdict, and of an admitted pod what the scheduler wrote on it that it gave it."""
         from numazones_koordinator.placement import written_outcome  # noqa: PLC0415 - see the docstring above
 
-        return written_outcome(verdict, pod.annotations)
+        return written_outcome(verdict, pod.annotations) if verdict == ADMITTED else verdict
 
     def simulation(self) -> Any:
         """Return its part of a simulated cluster: koordlet and koord-scheduler."""

@@ -134,7 +134,10 @@ class KoordinatorPlacement:
         fitting = fragmentation.fitting_in(room, cpus, shape)
         return Fragmentation(sum(cpus.values()), fitting * shape.cpus, fitting)
 
-    def occupancy(self, names: Mapping[str, str]) -> Occupancy | None:
+    def fitting_by_amounts(self, _shape: Shape) -> None:
+        """Return None: amounts alone don't tell."""
+
+    def occupancy(self, names: Mapping[str, str] | None) -> Occupancy | None:
         """Return what each NUMA node has and who holds what; None without a CPU topology."""
         host, topology = self.node.host, self.node.host.topology
         if topology is None:
@@ -158,7 +161,7 @@ class KoordinatorPlacement:
             f"CPU bind policy {host.bind_policy.value}",
             tuple(machine.CPU(cpu.id, cpu.core, cpu.socket, 0, cpu.numa) for cpu in topology.cpus),
             tuple(zones),
-            in_order(self._holder(uid, names) for uid in self.node.books.pods),
+            () if names is None else in_order(self._holder(uid, names) for uid in self.node.books.pods),
             reserved=host.reserved,
             settings=(
                 ("Placement", "Koordinator's scheduler"),

@@ -30,6 +30,7 @@ from numazones_topology_aware.scheduling_class import SchedulingClass
 from numazones_topology_aware.topology_hints import wants_device_hints
 
 _EPHEMERAL_STORAGE = "ephemeral-storage"
+_NO_DEVICES: Mapping[str, Iterable[PodDevice]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,13 +153,13 @@ def _create(
     _check_devices(node, pod, devices)
     after = node
     if pod.uid not in node.sandboxes:
-        after = events.run_pod(node, _sandbox(node, pod, devices or {}))
+        after = events.run_pod(node, sandbox_of(node, pod, devices or {}))
     outcomes: dict[str, Outcome] = {}
     given: dict[str, ContainerAllocation] = {}
     rejected: dict[str, str] = {}
     answers: list[Outcome] = []
     for container in missing(after, pod):
-        outcome = events.create(after, pod.uid, _spec(after, pod, container))
+        outcome = events.create(after, pod.uid, spec_of(after, pod, container))
         if outcome.error is None and container.name in uncreated:
             rejected[container.name] = "the runtime could not create it, says the pod's status"
         else:
@@ -231,7 +232,8 @@ def _id(uid: str, container: str) -> str:
     return f"{uid}/{container}"
 
 
-def _sandbox(node: Node, pod: Pod, devices: Mapping[str, Iterable[PodDevice]]) -> Sandbox:
+def sandbox_of(node: Node, pod: Pod, devices: Mapping[str, Iterable[PodDevice]] = _NO_DEVICES) -> Sandbox:
+    """Return a pod as the runtime tells the plugin about it."""
     listed = devices if node.policy.config.pod_resources else {}
     return Sandbox(
         id=pod.uid,
@@ -254,7 +256,8 @@ def _runtime_labels(pod: Pod) -> dict[str, str]:
     }
 
 
-def _spec(node: Node, pod: Pod, container: Container) -> ContainerSpec:
+def spec_of(node: Node, pod: Pod, container: Container) -> ContainerSpec:
+    """Return a container as the runtime tells the plugin about it."""
     capacity = node.policy.topology.memory_capacity
     return ContainerSpec(
         id=_id(pod.uid, container.name),
@@ -266,7 +269,7 @@ def _spec(node: Node, pod: Pod, container: Container) -> ContainerSpec:
 
 def _check_devices(node: Node, pod: Pod, devices: Mapping[str, Iterable[PodDevice]] | None) -> None:
     """Refuse to guess where a container's devices are, and so which pool suits them."""
-    sandbox = _sandbox(node, pod, {})
+    sandbox = sandbox_of(node, pod)
     for container in pod.containers if devices is None else ():
         resource = next(
             (

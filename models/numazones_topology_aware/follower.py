@@ -21,6 +21,7 @@ from numazones_topology_aware.identity import POLICIES
 from numazones_topology_aware.live import PublishedPool, check_published, published_pools
 from numazones_topology_aware.node import Node
 from numazones_topology_aware.node_placement import TopologyAwarePlacement, read
+from numazones_topology_aware.record import Record, record_of
 
 _MAX_EVENTS = 256
 """So many are followed ahead of what the policy's pools show."""
@@ -51,6 +52,9 @@ class Follower:
         self._published: Body | None = None
         self._contradicted: float | None = None
         self._tried: tuple[Body | None, int] = (None, 0)
+        self._recorded: tuple[Node | None, Body | None] = (None, None)
+        """The latest state and the pools of which ``_record`` is."""
+        self._record: Record | None = None
 
     def take(self, event: PodEvent) -> None:
         """Take in what has happened to a pod.
@@ -122,6 +126,26 @@ class Follower:
             node = remove(node, uid)
         return TopologyAwarePlacement(node, kubelet)
 
+    def record(self) -> Record | None:
+        """Return who holds what in the last state that the published pools show; the same object while equal.
+
+        Whoever reads it sees the published pools beside it, so what these do not show yet would not agree.
+        """
+        latest = (self._states[-1], self._published)
+        if self._recorded[0] is not latest[0] or self._recorded[1] is not latest[1]:
+            self._recorded = latest
+            record = record_of(self._shown())
+            if record != self._record:
+                self._record = record
+        return self._record
+
+    def _shown(self) -> Node:
+        """The last state that the published pools show: events that change no pool need no settling."""
+        if len(self._states) > 1 and self._published is not None:
+            pools = published_pools(self._published)
+            return next((one for one in reversed(self._states) if _shows(pools, one)), self._states[0])
+        return self._states[0]
+
 
 class _GivenUp(Exception):
     """Enough orders were tried."""
@@ -159,7 +183,7 @@ class _Search:
             after = state
             try:
                 for event in ordered:
-                    after = self._played(after, event)
+                    after = self._play(after, event)
             except NumazonesError:
                 continue
             found = (end, after) if _shows(self._pools, after) else self._at_once(end, after)
@@ -174,7 +198,7 @@ class _Search:
         """
         for position, state in reversed(list(enumerate(states, start))):
             for ahead in self._attempts(position, state):
-                after = [ahead, *self._following(position, ahead)]
+                after = [ahead, *self._states_after(position, ahead)]
                 for settled, later in enumerate(after, position):
                     if _shows(self._pools, later):
                         return settled, later
@@ -188,22 +212,22 @@ class _Search:
         for event in self._events[position + 1 :]:
             if event.pod is not None and event.uid in state.sandboxes and missing(state, event.pod):
                 try:
-                    ahead = self._played(state, event)
+                    ahead = self._play(state, event)
                 except NumazonesError:
                     continue
                 if ahead.grants.keys() != state.grants.keys():
                     yield ahead
 
-    def _following(self, position: int, state: Node) -> Iterator[Node]:
+    def _states_after(self, position: int, state: Node) -> Iterator[Node]:
         """The states after each of the events from a position on, as far as they can be played."""
         for event in self._events[position:]:
             try:
-                state = self._played(state, event)
+                state = self._play(state, event)
             except NumazonesError:
                 return
             yield state
 
-    def _played(self, state: Node, event: PodEvent) -> Node:
+    def _play(self, state: Node, event: PodEvent) -> Node:
         self._count()
         return _after(state, event)
 

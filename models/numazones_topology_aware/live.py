@@ -1,26 +1,30 @@
 """Reading a node of a running cluster: its NodeResourceTopology, the configuration resource, its pods.
 
 The plugin publishes one zone per pool: type, parent, CPU and memory amounts, shared, reserved and isolated
-CPUs. Who sits in which pool is not published. So the node's containers are placed once more, in the order
-in which their pods were created, except those that could not be created by their pods' statuses, and the
-outcome is held against the published pools: a node whose pools come out differently is *unknown*, never
-guessed at. The same goes for a cold start that may be going on.
+CPUs. Who sits in which pool is not published. So the node is made from the record of who followed it, where
+there is one; else its containers are placed once more, in the order in which their pods were created, except
+those that could not be created by their pods' statuses. Either outcome is held against the published pools: a
+node whose pools come out differently is *unknown*, never guessed at. The same goes for a cold start that may
+be going on.
 """
 
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from numazones import cpuset, quantity
 from numazones.cpuset import CPUSet, InvalidCPUSet
+from numazones.demand import ContainerKind
 from numazones.errors import NumazonesError, UnmodelledFeature
 from numazones.pod import Pod
 from numazones.quantity import InvalidQuantity
-from numazones_topology_aware.admission import create_missing
+from numazones_topology_aware.admission import create_missing, missing
 from numazones_topology_aware.config import Configuration, select
 from numazones_topology_aware.hardware import CPUDetails, Hardware
 from numazones_topology_aware.node import Node
 from numazones_topology_aware.pools import Pool, PoolKind
+from numazones_topology_aware.record import node_from_record
 from numazones_topology_aware.sandbox import PodDevice
 
 TOPOLOGY_AWARE = "topology-aware"
@@ -116,8 +120,9 @@ def node_from_cluster(
     devices: Devices | None = None,
     *,
     uncreated: Mapping[str, Collection[str]] | None = None,
+    record: Mapping[str, Any] | None = None,
 ) -> Node:
-    """Return the node as its published pools and its pods describe it.
+    """Return the node as its published pools, its pods and perhaps a record describe it.
 
     Args:
         hardware: the machine. Isolated CPUs that the topology names are added, and clusters where it has
@@ -127,6 +132,8 @@ def node_from_cluster(
         pods: the pods that run on the node.
         devices: which devices they got; None: not known.
         uncreated: pod uid → containers that the runtime could not create so far.
+        record: who held what when the node was last followed (``record_of``). One that does not explain the
+            published pools is passed over.
 
     Raises:
         StartFailed: the plugin would not start with this configuration on this machine.
@@ -134,13 +141,40 @@ def node_from_cluster(
         UnmodelledFeature: balloons; or the node is in a state that its pods don't explain, and where.
     """
     published = published_pools(topology)
-    node = Node.fresh(_complete(hardware, published), config)
-    _check_tree(node, published)
-    for pod in sorted(pods, key=lambda pod: (pod.created, pod.namespace, pod.name)):
-        known = None if devices is None else devices.get(pod.uid, {})
-        node = create_missing(node, pod, known, uncreated=(uncreated or {}).get(pod.uid, ())).node
+    fresh = Node.fresh(_complete(hardware, published), config)
+    _check_tree(fresh, published)
+    ordered = sorted(pods, key=lambda pod: (pod.created, pod.namespace, pod.name))
+    if record is not None:
+        # An old or damaged record proves nothing: its pods alone may explain the pools.
+        with suppress(NumazonesError):
+            node = _with_pods(node_from_record(fresh, record, ordered), ordered, devices, uncreated or {})
+            check_published(node, published)
+            return node
+    node = _with_pods(fresh, ordered, devices, uncreated or {})
     check_published(node, published)
     return node
+
+
+def _with_pods(
+    node: Node, pods: Iterable[Pod], devices: Devices | None, uncreated: Mapping[str, Collection[str]]
+) -> Node:
+    """The node after the pods' missing containers were created, except those that could not be so far."""
+    for pod in pods:
+        failed = uncreated.get(pod.uid, ())
+        if pod.uid not in node.sandboxes or _creates_any(node, pod, failed):
+            known = None if devices is None else devices.get(pod.uid, {})
+            node = create_missing(node, pod, known, uncreated=failed).node
+    return node
+
+
+def _creates_any(node: Node, pod: Pod, uncreated: Collection[str]) -> bool:
+    """Whether containers of a pod that was tried before have been created since, by its status."""
+    for container in missing(node, pod):
+        if container.name not in uncreated:
+            return True
+        if container.kind is not ContainerKind.APP:
+            return False  # nothing starts before init containers have ended and sidecars run
+    return False
 
 
 def check_published(node: Node, published: Iterable[PublishedPool]) -> None:

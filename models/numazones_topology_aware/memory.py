@@ -6,7 +6,7 @@ containers may allocate. Every offer, also one that is not taken, leaves the zon
 behind as empty ones until the next commit or release, and these take part in the following checks.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cmp_to_key
 
@@ -130,7 +130,7 @@ class MemoryAllocator:
         start = self._start(affinity, types)
         if isinstance(start, str) or owner in state.claims:
             return None, state
-        claim = Claim(size, _PRIORITIES[qos], state.clock, start)
+        claim = claim_of(qos, size, state.clock, start)
         left = _with_zone(state, start)
         if not self._is_exceeded(left.zones, start, size):
             return Offer(start, claim, {}), left
@@ -284,6 +284,25 @@ def _count(own: dict[int, tuple[int, int]], claim: Claim, step: int) -> None:
 def _sums(own: Mapping[int, tuple[int, int]]) -> dict[int, int]:
     """Zone → bytes in it and its sub-zones."""
     return {zone: sum([size for inner, (_, size) in own.items() if inner & zone == inner]) for zone in own}
+
+
+def claim_of(qos: QOSClass, size: int, created: int, zone: int) -> Claim:
+    """Return what a container of a QoS class holds of a zone."""
+    return Claim(size, _PRIORITIES[qos], created, zone)
+
+
+def state_of(claims: Iterable[tuple[str, Claim]], zones: Iterable[int]) -> MemoryState:
+    """Return the state of these containers' claims, oldest first, and of zones in their order.
+
+    The zones are those of the claims and those that offers left behind.
+    """
+    of_zone: dict[int, list[int]] = {zone: [] for zone in zones}
+    held = dict(claims)
+    for claim in held.values():
+        of_zone[claim.zone].append(claim.size)
+    own = {zone: (len(sizes), sum(sizes)) for zone, sizes in of_zone.items() if sizes}
+    state = MemoryState(held, {}, own, len(held))
+    return replace(state, zones={zone: _used_bytes(state, zone) for zone in of_zone})
 
 
 class _Books:

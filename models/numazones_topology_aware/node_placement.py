@@ -109,7 +109,10 @@ class TopologyAwarePlacement:
         fitting = fragmentation.fitting_in(room, cpus, shape)
         return Fragmentation(sum(cpus.values()), fitting * shape.cpus, fitting)
 
-    def occupancy(self, _names: Mapping[str, str]) -> Occupancy:
+    def fitting_by_amounts(self, _shape: Shape) -> None:
+        """Return None: amounts alone don't tell."""
+
+    def occupancy(self, names: Mapping[str, str] | None) -> Occupancy:
         """Return what each NUMA node has and who holds what."""
         policy = self.node.policy
         machine = policy.topology.hardware.machine
@@ -143,7 +146,7 @@ class TopologyAwarePlacement:
             DECIDER,
             machine.cpus,
             tuple(zones),
-            in_order(holders.values()),
+            () if names is None else in_order(holders.values()),
             reserved=policy.reserved,
             settings=(("Placement", "NRI topology-aware policy"),),
             total_memory=memory_of(machine),
@@ -237,7 +240,7 @@ class TopologyAwareDecision:
 
 
 def read(objects: NodeObjects) -> TopologyAwarePlacement:
-    """Read a node from its published pools and its pods.
+    """Read a node from its published pools, its pods and its record, if it has one.
 
     Raises:
         NumazonesError: the objects don't tell, or contradict each other.
@@ -262,7 +265,7 @@ def read(objects: NodeObjects) -> TopologyAwarePlacement:
         )
     uncreated = {pod.kubelet_uid: pod.uncreated for pod in objects.pods if pod.uncreated}
     hardware = Hardware.of(objects.kubelet.machine)
-    node = node_from_cluster(hardware, config, topology, bound, uncreated=uncreated)
+    node = node_from_cluster(hardware, config, topology, bound, uncreated=uncreated, record=objects.record)
     return TopologyAwarePlacement(node, KubeletPlacement(objects.kubelet))
 
 

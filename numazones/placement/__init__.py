@@ -254,10 +254,13 @@ class Placement(Protocol):
     def fragmentation(self, shape: Shape) -> Fragmentation:
         """Return what is free, and what further pods of a shape would use of it, each on one NUMA node."""
 
-    def occupancy(self, names: Mapping[str, str]) -> Occupancy | None:
+    def fitting_by_amounts(self, shape: Shape) -> int | None:
+        """Return how many further pods of a shape are admitted; None: amounts alone don't tell."""
+
+    def occupancy(self, names: Mapping[str, str] | None) -> Occupancy | None:
         """Return what each NUMA node has and who holds what; None where nothing tells which CPUs there are.
 
-        ``names``: UID in the kubelet's records → NAMESPACE/NAME.
+        ``names``: UID in the kubelet's records → NAMESPACE/NAME; None: who holds it is left out.
         """
 
 

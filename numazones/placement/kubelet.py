@@ -10,7 +10,7 @@ from numazones.cpuset import CPUSet
 from numazones.demand import Demand
 from numazones.fragmentation import Fragmentation, Shape
 from numazones.kubelet.admission import Admission, ContainerAllocation, admit, remove
-from numazones.kubelet.config import SCOPE_POD
+from numazones.kubelet.config import SCOPE_POD, SINGLE_NUMA_NODE
 from numazones.kubelet.explanation import explain
 from numazones.kubelet.node import Node
 from numazones.kubelet.node_admission import NodeAdmission, admit_to_node
@@ -111,7 +111,32 @@ class KubeletPlacement:
         """Return how much of the free CPUs further pods of a shape would use, each on one NUMA node."""
         return fragmentation.fragmentation(self.node, shape)
 
-    def occupancy(self, names: Mapping[str, str]) -> Occupancy:
+    def fitting_by_amounts(self, shape: Shape) -> int | None:
+        """Return how many further pods of a shape, of one container, are admitted; None: amounts don't tell.
+
+        They do under single-numa-node, where each pod needs one NUMA node that has enough of everything,
+        and takes nothing of the others: as long as whole cores are not asked for in parts, no device is near
+        several NUMA nodes, and no NUMA nodes are bound together for memory.
+        """
+        kubelet, config = self.node.kubelet, self.node.config
+        if (
+            config.topology_manager_policy != SINGLE_NUMA_NODE
+            or not kubelet.cpus.static
+            or (kubelet.cpus.full_cores_only and shape.cpus % kubelet.cpus.topology.cpus_per_core)
+            or any(group.bit_count() > 1 for group in self.node.memory.groups)
+        ):
+            return None
+        for name, _ in shape.resources:
+            resource = kubelet.devices.resources.get(name)
+            if name in {CPU, MEMORY}:
+                continue
+            if resource is None or not resource.registered:
+                return None
+            if any(mask.bit_count() != 1 for mask in resource.numa_masks):
+                return None
+        return fragmentation.fragmentation(self.node, shape).fitting
+
+    def occupancy(self, names: Mapping[str, str] | None) -> Occupancy:
         """Return what each NUMA node has and who holds what."""
         node, kubelet, config = self.node, self.node.kubelet, self.node.config
         options = (*config.cpu_manager_policy_options, *config.topology_manager_policy_options)
@@ -139,7 +164,9 @@ class KubeletPlacement:
             f"{config.cpu_manager_policy}, memory manager {config.memory_manager_policy}",
             node.machine.cpus,
             zones,
-            in_order(_holder(node, uid, names.get(uid, f"uid {uid}")) for uid in node.pods),
+            ()
+            if names is None
+            else in_order(_holder(node, uid, names.get(uid, f"uid {uid}")) for uid in node.pods),
             reserved=kubelet.cpus.reserved if kubelet.cpus.static else 0,
             exclusive=kubelet.cpus.static,
             settings=settings,

@@ -19,6 +19,7 @@ from numazones.placement.kubelet import DECIDER, KUBELET, SOURCE, KubeletPlaceme
 from numazones.pod import Pod
 
 ENTRY_POINTS = "numazones.models"
+_TOPOLOGIES = "noderesourcetopologies.topology.node.k8s.io"
 
 Object = Mapping[str, Any]
 """An API object."""
@@ -321,6 +322,12 @@ def is_kubelet(found: Model) -> bool:
 def object_kinds() -> tuple[ObjectKind, ...]:
     """Return all kinds of objects that models read."""
     return tuple(kind for one in models().values() for kind in one.objects)
+
+
+def resources_read(*those: Model) -> str:
+    """Return what models read beside nodes, pods and zones, as kubectl takes it; of none named, of all."""
+    kinds = [kind for one in those or tuple(models().values()) for kind in one.objects]
+    return ",".join((_TOPOLOGIES, *(f"{kind.plural}.{kind.group}" for kind in kinds)))
 
 
 @cache

@@ -296,9 +296,9 @@ class Search:
             self._seen[key] = left
             if self._breadth is not None:
                 return True  # few states; their bounds would cost more than they save
-        return left == 1 or self._bound(view, left) >= self._want
+        return left == 1 or self._bounds(view, left) >= self._want
 
-    def _bound(self, view: View, left: int) -> int:
+    def _bounds(self, view: View, left: int) -> int:
         """Return the most that the goal could reach by so many evictions, placements set aside."""
         gains = nlargest(left, (self._emptied_gain(view, name) for name in self._by_node))
         return self._goal.total(view.counts) + sum(gains)

@@ -147,7 +147,7 @@ class _Trial:
             return UNREADABLE
         if pod.node in self._unknown:
             return UNDECIDED
-        host = self._hosts.get(pod.node) if pod.node else self._scheduled(pod)
+        host = self._hosts.get(pod.node) if pod.node else self._chosen_host(pod)
         if host is None:
             return UNSCHEDULABLE
         try:
@@ -155,7 +155,7 @@ class _Trial:
         except NumazonesError:
             return UNDECIDED
 
-    def _scheduled(self, pod: ClusterPod) -> _Host | None:
+    def _chosen_host(self, pod: ClusterPod) -> _Host | None:
         best, highest = None, -1
         for host in self._hosts.values():
             if not scheduling.obstacles(pod.constraints, pod.requests, host.node) and _filters(host, pod):

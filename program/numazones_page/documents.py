@@ -80,6 +80,7 @@ def node_documents(
             {
                 "id": zone.numa,
                 "cpus": list(zone.cpus),
+                "free": zone.free,
                 "memory": [list(item) for item in zone.memory],
                 "devices": [[use.resource, use.held, use.healthy] for use in zone.devices if use.healthy],
             }
@@ -198,10 +199,10 @@ def waiting_documents(
         owner = first.pod.controller
         names = sorted(item.pod.name for item in group)
         document = {
-            **_waiting(first),
+            **_waiting_document(first),
             "owner": [owner.kind, owner.name] if owner else None,
             "pods": names,
-            "rejected": _rejections(rejected.get(owner.uid, [])) if owner else None,
+            "rejected": _rejections_document(rejected.get(owner.uid, [])) if owner else None,
             "plans": sorted(
                 {name for item in names for name in plans.get(f"{first.pod.namespace}/{item}", ())}
             ),
@@ -209,7 +210,7 @@ def waiting_documents(
         yield f"waiting/{first.pod.namespace}/{names[0]}", document
 
 
-def _waiting(item: Waiting) -> dict[str, Any]:
+def _waiting_document(item: Waiting) -> dict[str, Any]:
     pod, prediction = item.pod, item.prediction
     return {
         "namespace": pod.namespace,
@@ -239,7 +240,7 @@ def _amount(resource: str, amount: int) -> str:
     return format_bytes(amount) if is_memory(resource) else str(amount)
 
 
-def _rejections(pods: Sequence[ClusterPod]) -> Document | None:
+def _rejections_document(pods: Sequence[ClusterPod]) -> Document | None:
     if not pods:
         return None
     latest = max(pods, key=lambda pod: pod.created)
@@ -254,7 +255,7 @@ def _rejections(pods: Sequence[ClusterPod]) -> Document | None:
 # Plans
 
 
-def planned_document(goal: str, made: Plan, nodes: Mapping[str, ClusterNode], *, name: str) -> Documents:
+def plan_document(goal: str, made: Plan, nodes: Mapping[str, ClusterNode], *, name: str) -> Documents:
     """A plan that was just made; ``nodes`` as they are before it."""
     document = {
         "goal": goal,
@@ -283,10 +284,10 @@ def planned_document(goal: str, made: Plan, nodes: Mapping[str, ClusterNode], *,
         ],
         "last": any(move.after_pending for move in made.moves),
     }
-    return {f"plan/{name}": document | {"zones": _frame(document, nodes.get)}}
+    return {f"plan/{name}": document | {"zones": _zones_before(document, nodes.get)}}
 
 
-def recommended_document(
+def recommendation_document(
     name: str,
     spec: RebalanceRecommendationSpec,
     status: RebalanceRecommendationStatus,
@@ -333,8 +334,8 @@ def recommended_document(
             {
                 "pod": move.pod.full_name,
                 "cpus": _cpus(pod(move.pod.uid)),
-                "from": _listed(move.source),
-                "to": _listed(move.target),
+                "from": _place_of(move.source),
+                "to": _place_of(move.target),
                 "why": move.why,
                 "phase": progress.get(move.pod.uid, ""),
             }
@@ -344,17 +345,17 @@ def recommended_document(
             {
                 "pod": placement.pod.full_name,
                 "cpus": _cpus(pod(placement.pod.uid)),
-                "to": _listed(placement.target),
+                "to": _place_of(placement.target),
             }
             for placement in spec.placements
         ],
         "last": any(move.after_pending for move in spec.moves),
     }
     begun = status.phase in ENDED or any(phase != "Pending" for phase in progress.values())
-    return {f"plan/{name}": document | {"zones": [] if begun else _frame(document, node)}}
+    return {f"plan/{name}": document | {"zones": [] if begun else _zones_before(document, node)}}
 
 
-def _frame(document: Document, node: Callable[[str], ClusterNode | None]) -> list[Document]:
+def _zones_before(document: Document, node: Callable[[str], ClusterNode | None]) -> list[Document]:
     """The plan's zones as they are before it: what each has in CPUs, and whose they are."""
     places = [move[end] for move in document["moves"] for end in ("from", "to")]
     places += [placement["to"] for placement in document["placements"]]
@@ -386,7 +387,7 @@ def _place(node: str, numas: Iterable[int]) -> list[Any]:
     return [node, list(numas)]
 
 
-def _listed(place: Place) -> list[Any]:
+def _place_of(place: Place) -> list[Any]:
     return _place(place.node, place.numa_ids)
 
 

@@ -68,13 +68,13 @@ def _page(title: str, *, head: str, tail: str) -> str:
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'{head}\n<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n<meta name="referrer" content="no-referrer">\n'
-        f'<link rel="icon" href="{_ICON}">\n<title>{_named(title)}</title>\n</head>\n<body>\n'
+        f'<link rel="icon" href="{_ICON}">\n<title>{_escape(title)}</title>\n</head>\n<body>\n'
         "<noscript>This page draws itself with JavaScript, its own and no other.</noscript>\n"
         f'<div id="page"></div>\n{tail}\n</body>\n</html>\n'
     )
 
 
-def _named(title: str) -> str:
+def _escape(title: str) -> str:
     return escape(title).encode("utf-8", errors="replace").decode()
 
 

@@ -26,7 +26,7 @@ _GAP = 14
 _PAD = 12
 _CELL = 18
 _ROW = 20
-_MOST_SQUARES = 12
+_MAX_SQUARES = 12
 _NAME = 46
 """Characters of a name that fit into a column of the legend."""
 
@@ -62,7 +62,7 @@ def machine_svg(name: str, occupancy: Occupancy) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" '
         f'height="{height}" role="img" aria-labelledby="title desc">\n'
-        f'<title id="title">{_text(name)}</title>\n<desc id="desc">{_text(_described(occupancy))}</desc>\n'
+        f'<title id="title">{_text(name)}</title>\n<desc id="desc">{_text(_description(occupancy))}</desc>\n'
         f"<style>{_STYLE}</style>\n"
         '<defs><pattern id="hatch" width="4" height="4" patternUnits="userSpaceOnUse" '
         'patternTransform="rotate(45)"><path d="M0 0V4" class="hatch" stroke-width="2"/></pattern></defs>\n'
@@ -72,7 +72,7 @@ def machine_svg(name: str, occupancy: Occupancy) -> str:
     )
 
 
-def _described(occupancy: Occupancy) -> str:
+def _description(occupancy: Occupancy) -> str:
     if not occupancy.exclusive:
         return "No CPU is given to containers exclusively."
     zones = (f"NUMA node {zone.numa}: CPUs {_cpus(zone)}" for zone in occupancy.zones)
@@ -172,7 +172,7 @@ class _Picture:
         self._write(x, y + 15, _cut(resource.rpartition("/")[2], 20), "q")
         self._write(x + width, y + 15, f"{len(held)} of {whole}", "", anchor="end")
         marks = held + [_Mark("free", "", f"{resource}: free")] * (whole - len(held))
-        for index, mark in enumerate(marks[:_MOST_SQUARES]):
+        for index, mark in enumerate(marks[:_MAX_SQUARES]):
             self._cell(x + 130 + index * (_CELL + 3), y + 2, mark)
         return y + _CELL + 6
 

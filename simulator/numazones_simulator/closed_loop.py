@@ -119,7 +119,7 @@ class ClosedLoop:
         self.screen.progress("other pods come")
         for pod in islice(placement_models.pods_for_all(1, Workload(1).pods()), _FIRST_PODS):
             await self._create(pod)
-        await self._settled("default")
+        await self._wait_until_decided("default")
         self.screen.progress("batch ends")
         await self._end_replica_set("shop", "batch")
         await self._until_current("the zones to show what ended")
@@ -155,7 +155,7 @@ class ClosedLoop:
             "The scheduler sees enough in total, the kubelet finds no zone, a new replica comes, and again:"
         )
         self.screen.say()
-        for pod in sorted(await self._pods("team"), key=_created):
+        for pod in sorted(await self._pods("team"), key=_creation_time):
             status = pod["status"]
             self.screen.say(
                 f"  {pod['metadata']['name']}  {pod['spec'].get('nodeName', '')}  {_phase(pod)}  "
@@ -315,7 +315,7 @@ class ClosedLoop:
     async def _pods(self, namespace: str) -> list[Body]:
         return await self.cluster.plane.client.list(PODS, namespace=namespace)
 
-    async def _settled(self, namespace: str) -> None:
+    async def _wait_until_decided(self, namespace: str) -> None:
         """Wait until every pod was decided on by scheduler or kubelet, and deleted ones are gone."""
         await self._until(lambda pods: all(map(_is_settled, pods)), namespace, "pods to be decided on")
 
@@ -400,7 +400,7 @@ def _phase(pod: Body) -> str:
     return str((pod.get("status") or {}).get("phase", "Pending"))
 
 
-def _created(pod: Body) -> tuple[str, str]:
+def _creation_time(pod: Body) -> tuple[str, str]:
     return (pod["metadata"].get("creationTimestamp", ""), pod["metadata"]["name"])
 
 

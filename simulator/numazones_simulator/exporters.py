@@ -66,7 +66,7 @@ async def wait_for_zones(
             while missing:
                 await asyncio.sleep(_POLL)
                 programs.check()
-                missing = nodes - await _published(client)
+                missing = nodes - await _nodes_with_all_zones(client)
     except TimeoutError:
         raise NotPublished(
             f"no zones of {', '.join(sorted(missing))} after {patience:g} s; "
@@ -74,7 +74,7 @@ async def wait_for_zones(
         ) from None
 
 
-async def _published(client: Client) -> set[str]:
+async def _nodes_with_all_zones(client: Client) -> set[str]:
     """Nodes all of whose zones are there."""
     counts: dict[str, int] = {}
     expected: dict[str, int] = {}

@@ -155,7 +155,7 @@ async def _show_closed_loop(screen: Screen, scratch: Path, settings: _DemoSettin
 
         async def confirm(question: str) -> bool:
             asked = screen.is_terminal and sys.stdin.isatty() and not settings.auto
-            return not asked or await _confirmed(screen, question)
+            return not asked or await _confirm(screen, question)
 
         await closed_loop.ClosedLoop(cluster, screen, confirm).tell()
         if settings.recording is not None:
@@ -163,7 +163,7 @@ async def _show_closed_loop(screen: Screen, scratch: Path, settings: _DemoSettin
         await _serve(cluster.plane, screen, serve=settings.serve)
 
 
-async def _confirmed(screen: Screen, question: str) -> bool:
+async def _confirm(screen: Screen, question: str) -> bool:
     """Ask on the terminal, while the cluster goes on; anything but no is yes."""
     screen.say()
     screen.say(f"{question} [Y/n]")
@@ -269,7 +269,7 @@ async def _show_cluster(screen: Screen, scratch: Path, settings: _ClusterSetting
         await _show_metrics(running, screen, scratch, prometheus=settings.prometheus)
         if settings.pods:
             turnover = Turnover(running.plane.client, arrivals, crowd=settings.crowd)
-            fates = await turnover.run(settings.pods, progress=_counted(screen, settings.pods))
+            fates = await turnover.run(settings.pods, progress=_progress(screen, settings.pods))
             running.programs.check()
             screen.title(f"{pluralize(fates.total, 'pod')} in all")
             screen.say(str(fates))
@@ -283,7 +283,7 @@ async def _show_cluster(screen: Screen, scratch: Path, settings: _ClusterSetting
         await _serve(running.plane, screen, serve=settings.serve)
 
 
-def _counted(screen: Screen, goal: int) -> Callable[[int], None]:
+def _progress(screen: Screen, goal: int) -> Callable[[int], None]:
     """Return what shows progress, in steps that people can read."""
     step = max(1, goal // 20)
     shown = 0

@@ -85,7 +85,7 @@ async def wait_until_ready(address: str, nodes: int, programs: Programs, *, pati
     """
     clock = asyncio.get_running_loop().time
     until = clock() + patience
-    while lacking := await _lacking(address, nodes):
+    while lacking := await _missing_part(address, nodes):
         if clock() >= until:
             raise NotReady(
                 f"the operator is not ready after {patience:g} s: {lacking}; its log is in "
@@ -95,7 +95,7 @@ async def wait_until_ready(address: str, nodes: int, programs: Programs, *, pati
         programs.check()
 
 
-async def _lacking(address: str, nodes: int) -> str:
+async def _missing_part(address: str, nodes: int) -> str:
     """What an operator lacks; empty once it is ready."""
     try:
         await ask(f"{address}/readyz")

@@ -70,13 +70,13 @@ def _configuration(recording: Recording) -> dict[str, Any]:
 
 async def _restore(plane: ControlPlane, recording: Recording) -> None:
     """Put the recorded Node and its pods into the API server as they were, uids included."""
-    _put(plane.server, "nodes", recording.node)
+    _store(plane.server, "nodes", recording.node)
     for pod in recording.pods:
         await create_namespace(plane.client, pod["metadata"]["namespace"])
-        _put(plane.server, "pods", pod)
+        _store(plane.server, "pods", pod)
 
 
-def _put(server: ApiServer, plural: str, body: Mapping[str, Any]) -> None:
+def _store(server: ApiServer, plural: str, body: Mapping[str, Any]) -> None:
     # Creating objects through the API would give them new uids, which the recorded state files do not know.
     collection = server.store.collection(*server.kind(plural).collection)
     server.store.put(collection, dict(body))

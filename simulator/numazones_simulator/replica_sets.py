@@ -47,7 +47,7 @@ class ReplicaSets(Controller):
         for pod in sorted(active, key=_deletion_order)[: max(0, len(active) - wanted)]:
             await self._delete(pod)
         failed = [pod for pod in owned if _phase(pod) == "Failed" and not _is_leaving(pod)]
-        for pod in sorted(failed, key=_created)[: max(0, len(failed) - self._kept_failures)]:
+        for pod in sorted(failed, key=_creation_time)[: max(0, len(failed) - self._kept_failures)]:
             await self._delete(pod)
         ready = sum(_phase(pod) == "Running" for pod in active)
         await self._report(
@@ -90,7 +90,7 @@ def _phase(pod: Body) -> str:
     return str((pod.get("status") or {}).get("phase", "Pending"))
 
 
-def _created(pod: Body) -> str:
+def _creation_time(pod: Body) -> str:
     return str(pod["metadata"].get("creationTimestamp", ""))
 
 
@@ -104,4 +104,4 @@ def _is_active(pod: Body) -> bool:
 
 def _deletion_order(pod: Body) -> tuple[bool, bool, str]:
     """Pods without a node go first, then those that do not run; of equals the first in order of age."""
-    return (bool(pod["spec"].get("nodeName")), _phase(pod) == "Running", _created(pod))
+    return (bool(pod["spec"].get("nodeName")), _phase(pod) == "Running", _creation_time(pod))

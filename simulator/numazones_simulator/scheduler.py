@@ -155,7 +155,7 @@ class Scheduler:
             return
         await self._prepare(pod, choice.node)
         await self._client.create(
-            PODS, _binding(pod, choice.node), namespace=pod.namespace, subresource="binding"
+            PODS, _binding_of(pod, choice.node), namespace=pod.namespace, subresource="binding"
         )
         self._waiting.pop(pod.uid, None)
         self._told.pop(pod.uid, None)
@@ -203,7 +203,7 @@ def is_schedulable(body: Mapping[str, Any], name: str = NAME) -> bool:
     )
 
 
-def _binding(pod: ClusterPod, node: str) -> dict[str, Any]:
+def _binding_of(pod: ClusterPod, node: str) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Binding",

@@ -30,7 +30,7 @@ from numazones_simulator.scheduler import Scheduler
 from numazones_simulator.screen import Screen
 
 _POLL = 0.1
-MOST_EXPORTERS = 6
+MAX_EXPORTERS = 6
 """Up to so many nodes, each gets an exporter process unless told otherwise."""
 
 
@@ -82,14 +82,14 @@ async def running(
         directory: for the nodes' files, logs and the kubeconfig.
         screen: told about progress.
         port: of the API server; 0 takes a free one.
-        publishing: who publishes zones; None: exporter processes for up to ``MOST_EXPORTERS`` nodes.
+        publishing: who publishes zones; None: exporter processes for up to ``MAX_EXPORTERS`` nodes.
         operator: further arguments for the operator; None: run none.
         recreate_pause: seconds between two rounds of replacing failed replicas.
 
     Raises:
         NotPublished, NotReady, ProgramFailed: a program did not do its part; the message quotes its log.
     """
-    publishing = publishing or (Publishing.EXPORTERS if len(specs) <= MOST_EXPORTERS else Publishing.DIRECT)
+    publishing = publishing or (Publishing.EXPORTERS if len(specs) <= MAX_EXPORTERS else Publishing.DIRECT)
     with_files = publishing is Publishing.EXPORTERS
     async with (
         control_plane(directory, port=port) as plane,

@@ -64,7 +64,7 @@ class Turnover:
         seed: int = 0,
     ) -> None:
         self._client = client
-        self._pods = mirror(client, PODS, self._changed)
+        self._pods = mirror(client, PODS, self._take_pod)
         self._new = pods
         self._crowd = crowd
         self._in_flight = in_flight
@@ -106,7 +106,7 @@ class Turnover:
             except NotFound:
                 return  # somebody else deleted it
 
-    def _changed(self, before: Body | None, after: Body | None) -> None:
+    def _take_pod(self, before: Body | None, after: Body | None) -> None:
         pod = after or before
         metadata = {} if pod is None else pod["metadata"]
         key = f"{metadata['namespace']}/{metadata['name']}"

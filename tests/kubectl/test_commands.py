@@ -292,6 +292,34 @@ def test_nodes_of_koordinator_answer_with_their_own_model(run: Run, tmp_path: Pa
     assert "A d/runs: 0-3" in drawn
 
 
+def test_a_dump_that_lacks_what_a_model_decides_from_leaves_its_nodes_unknown(
+    run: Run, tmp_path: Path
+) -> None:
+    items = cluster()
+    for item in items:
+        if item["kind"] == "NUMAZone" and item["spec"]["nodeName"] == "worker-1":
+            item["status"]["placement"] = {"model": "koordinator"}
+    dump = written(tmp_path / "dump.json", items)
+    said = (
+        "koord-scheduler decides on the node, as its NUMAZones say, but nothing of what it decides from has "
+        "been read; dump noderesourcetopologies.topology.node.k8s.io,devices.scheduling.koordinator.sh as "
+        "well"
+    )
+    assert f"worker-1   Unknown    {said}" in re.sub(
+        " {4,}", "    ", run("why", "waiting", "-n", "team", "-f", dump).output
+    )
+    assert f"worker-1: unknown: {said}" in run("top", "-f", dump).output
+    assert f"the state of node worker-1 is unknown: {said}" in str(
+        run("who", "worker-1", "-f", dump).exception
+    )
+    assert f"  {said}\n" in run("doctor", "-f", dump).output
+    for item in items:
+        if item["kind"] == "NUMAZone":
+            item["status"]["placement"] = {"model": "of-next-year"}
+    newer = written(tmp_path / "newer.json", items)
+    assert "the placement model of-next-year decides on the node" in run("top", "-f", newer).output
+
+
 def test_a_shortage_that_the_scheduler_sees_comes_with_amounts(run: Run, tmp_path: Path) -> None:
     huge = pod_body("huge", 20)
     dump = written(tmp_path / "dump.json", [*cluster(), huge])

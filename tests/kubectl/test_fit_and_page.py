@@ -12,6 +12,7 @@ from numazones.cluster import ClusterNode, ClusterPod
 from numazones.constraints import Taint
 from numazones.dump import Dump
 from numazones.fragmentation import Shape
+from numazones.kubelet.device_manager import Device
 from numazones.placement import Placement, Unknown
 from numazones.placement.kubelet import KubeletPlacement
 from numazones.prediction import place_beside
@@ -28,7 +29,10 @@ from tests.numazones.kubelet import building
 from tests.page.clusters import dump
 
 SHAPES = tuple(
-    map(Shape.parse, ("cpu=1", "cpu=2", "cpu=3", "cpu=4", "cpu=2,memory=1Gi", "cpu=6,memory=64Mi"))
+    map(
+        Shape.parse,
+        ("cpu=1", "cpu=2", "cpu=3", "cpu=4", "cpu=2,memory=1Gi", "cpu=6,memory=64Mi", "cpu=1,vendor/nic=1"),
+    )
 )
 GIB = 1 << 30
 
@@ -43,8 +47,11 @@ def count_of_fit(node: ClusterNode, shape: Shape) -> int:
 def placements(draw: st.DrawFn) -> Placement:
     """Nodes without pods: kubelets under all policies, and those of the other models."""
     kubelet: st.SearchStrategy[Placement] = st.builds(
-        lambda policy, scope, cpus: KubeletPlacement(
+        lambda policy, scope, cpus, memory, whole, near: KubeletPlacement(
             building.node(
+                devices={"vendor/nic": tuple(Device(f"nic-{n}", mask) for n, mask in enumerate(near))},
+                memoryManagerPolicy=memory,
+                cpuManagerPolicyOptions={"full-pcpus-only": "true"} if whole and cpus == "static" else {},
                 topologyManagerPolicy=policy,
                 topologyManagerScope=scope,
                 cpuManagerPolicy=cpus,
@@ -54,6 +61,9 @@ def placements(draw: st.DrawFn) -> Placement:
         st.sampled_from(["none", "best-effort", "restricted", "single-numa-node"]),
         st.sampled_from(["container", "pod"]),
         st.sampled_from(["none", "static"]),
+        st.sampled_from(["None", "Static"]),
+        st.booleans(),
+        st.lists(st.sampled_from([(), (0,), (1,), (0, 1)]), max_size=4),
     )
     # Pods of shapes name no scheduler, so the default one's are Koordinator's here.
     scheduled = Scheduler(names=frozenset({"default-scheduler"}))
@@ -79,7 +89,11 @@ def nodes(draw: st.DrawFn) -> ClusterNode:
     """Nodes of all models with some pods, of which the sums may allow more or less than who decides there."""
     node = ClusterNode(
         "node",
-        allocatable={"cpu": draw(st.integers(0, 24)) * 1000, "memory": draw(st.integers(0, 40)) * GIB},
+        allocatable={
+            "cpu": draw(st.integers(0, 24)) * 1000,
+            "memory": draw(st.integers(0, 40)) * GIB,
+            "vendor/nic": draw(st.integers(0, 4)),
+        },
         pod_slots=draw(st.integers(0, 20)),
         unschedulable=draw(st.sampled_from([False] * 5 + [True])),
         taints=draw(st.sampled_from([()] * 5 + [(Taint("dedicated", "gpu", "NoSchedule"),)])),

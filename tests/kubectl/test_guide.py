@@ -6,15 +6,21 @@ from pathlib import Path
 
 from click.testing import Result
 
+from numazones.placement import models
 from tests.kubectl.guide_cluster import guide_cluster
 
 Run = Callable[..., Result]
 
+GUIDE = Path(__file__).parents[2] / "docs/guides/kubectl.md"
 DUMP = Path(__file__).parents[1] / "data/kubectl/dump.json"
 
 
 def test_the_dump_is_the_guides_cluster() -> None:
     assert json.loads(DUMP.read_text()) == {"apiVersion": "v1", "kind": "List", "items": guide_cluster()}
+
+
+def test_the_guides_dump_names_all_kinds_that_placement_models_read() -> None:
+    assert models.resources_read() in GUIDE.read_text().replace("\\\n", "")
 
 
 def test_a_plan_for_a_waiting_pod_reaches_its_goal(run: Run) -> None:

@@ -16,8 +16,8 @@ import aiohttp
 import pytest
 
 from kubectl_numazones.bad_dump import BadDump
-from kubectl_numazones.record import pseudonyms, writing
-from kubectl_numazones.record.found import Found, node_of, pod_of
+from kubectl_numazones.record import directory, pseudonyms
+from kubectl_numazones.record.recorded_node import RecordedNode, node_of, pod_of
 from numazones_client.resources import CONFIG_MAPS, PODS
 from numazones_simulator import node_kinds, simulated_cluster
 from numazones_simulator.screen import Screen
@@ -233,8 +233,8 @@ async def gone(setting: Setting) -> bool:
     return not await setting.cluster.plane.client.list(PODS, namespace=SYSTEM)
 
 
-def found(**changes: Any) -> Found:
-    empty = Found(
+def found(**changes: Any) -> RecordedNode:
+    empty = RecordedNode(
         name="n",
         node=node_of(node_body("n")),
         pods=(),
@@ -253,13 +253,13 @@ def found(**changes: Any) -> Found:
 def test_ctrl_c_while_a_recording_is_written_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(_found: Found) -> Iterator[Any]:
+    def interrupted(_found: RecordedNode) -> Iterator[Any]:
         assert len(list(tmp_path.iterdir())) == 1  # something has been written
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(writing, "_operations", interrupted)
+    monkeypatch.setattr(directory, "_operations", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        writing.write(found(), tmp_path / "recording")
+        directory.write(found(), tmp_path / "recording")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -268,9 +268,9 @@ def test_nothing_is_overwritten_not_even_an_empty_directory_or_a_dangling_link(t
     (tmp_path / "link").symlink_to("nowhere")
     for name in ("empty", "link"):
         with pytest.raises(BadDump, match="exists, and nothing is overwritten"):
-            writing.write(found(), tmp_path / name)
+            directory.write(found(), tmp_path / name)
     with pytest.raises(BadDump, match="No such file or directory"):
-        writing.write(found(), tmp_path / "none" / "recording")
+        directory.write(found(), tmp_path / "none" / "recording")
 
 
 def test_what_selects_nodes_is_renamed_as_the_nodes_labels_are() -> None:
@@ -290,7 +290,7 @@ def test_what_selects_nodes_is_renamed_as_the_nodes_labels_are() -> None:
     }
     pod = pod_body("p", 1, spec=spec, message="acme is not there")
     before = found(name="host-a", node=node_of(node), pods=(pod_of(pod),))
-    after, left_out = pseudonyms.renamed(replace(before, state={"cpu_manager_state": b"acme"}))
+    after, left_out = pseudonyms.with_pseudonyms(replace(before, state={"cpu_manager_state": b"acme"}))
     assert "cpu_manager_state" in left_out[0]
     assert after.state == {}
     labels, taint = after.node["metadata"]["labels"], after.node["spec"]["taints"][0]

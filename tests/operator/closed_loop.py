@@ -14,7 +14,6 @@ from numazones.api.meta import NODE_LABEL
 from numazones_apiserver import ApiServer
 from numazones_client import Client, ClusterConfig
 from numazones_client.resources import ADMISSION_PREDICTIONS, LEASES, NUMAZONES, PODS
-from numazones_koordinator.simulation.koord_scheduler import KoordScheduler, books
 from numazones_operator.options import Options
 from numazones_operator.process import Operator
 from numazones_simulator import placement_models
@@ -101,7 +100,8 @@ class Loop:
     def start_scheduler(self) -> None:
         """Start binding pods."""
         self.tasks.create_task(Scheduler(self.client).run())
-        self.tasks.create_task(KoordScheduler(self.client, books(self.specs)).run())
+        for controller in placement_models.controllers(self.client, self.specs):
+            self.tasks.create_task(controller)
 
     async def start_operator(
         self, options: Options = OPTIONS, *, leads: bool = True, **changes: Any

@@ -21,7 +21,7 @@ from numazones_page.documents import (
     Waiting,
     machine_document,
     node_documents,
-    recommended_document,
+    recommendation_document,
     waiting_documents,
 )
 from numazones_topology_aware.admission import admit as admit_topology_aware
@@ -29,6 +29,7 @@ from numazones_topology_aware.node import Node as TopologyAwareNode
 from numazones_topology_aware.node_placement import TopologyAwarePlacement
 from tests.kubectl.guide_cluster import guide_cluster
 from tests.kubectl.small_cluster import pod_body
+from tests.models.koordinator import building as koordinator
 from tests.models.topology_aware.machines import configuration, guaranteed, hardware
 from tests.numazones.kubelet import building
 from tests.page.clusters import dump, nodes_of
@@ -138,6 +139,14 @@ def test_koordinators_books_are_read() -> None:
         (0, (0, 4), (("memory", 0, 8 << 30),)),
         (1, (2, 4), (("memory", 1 << 30, 8 << 30),)),
     ]
+    assert [zone.free for zone in found.zones] == [4, 2]
+
+
+def test_cpus_of_which_pods_have_shares_are_not_free_although_nobody_holds_them_exclusively() -> None:
+    amounts = {1: {"cpu": "3", "memory": "1Gi"}}
+    state = koordinator.node().bind(koordinator.running("p", amounts=amounts))
+    document = node_documents(ClusterNode("k").with_placement(KoordinatorPlacement(state)), SHAPES)["node/k"]
+    assert [(zone["cpus"], zone["free"]) for zone in document["zones"]] == [([0, 8], 8), ([0, 8], 5)]
 
 
 def test_the_topology_aware_policys_grants_are_read() -> None:
@@ -197,7 +206,7 @@ def test_a_plan_being_carried_out_is_told_with_the_zones_that_it_was_made_for() 
         }
     )
     proposed = RebalanceRecommendationStatus(phase="Proposed")
-    first = recommended_document("one", spec, proposed, nodes.get, pods.get)["plan/one"]
+    first = recommendation_document("one", spec, proposed, nodes.get, pods.get)["plan/one"]
     assert [(zone["node"], zone["cpus"], zone["pods"]) for zone in first["zones"]] == [
         ("worker-1", 7, [["team/web-1", 3]]),
         ("worker-2", 7, [["team/web-2", 3]]),
@@ -209,16 +218,18 @@ def test_a_plan_being_carried_out_is_told_with_the_zones_that_it_was_made_for() 
             "progress": [{"pod": {"namespace": "team", "name": "web-1", "uid": "web-1"}, "phase": "Evicted"}],
         }
     )
-    later = recommended_document("one", spec, evicted, nodes.get, lambda _uid: None, first=first)["plan/one"]
+    later = recommendation_document("one", spec, evicted, nodes.get, lambda _uid: None, first=first)[
+        "plan/one"
+    ]
     assert later["phase"] == "Executing"
     assert later["moves"] == [first["moves"][0] | {"phase": "Evicted"}]
     assert (later["zones"], later["placements"]) == (first["zones"], first["placements"])
     # Who comes later sees zones that are no longer those before the plan.
-    late = recommended_document("one", spec, evicted, nodes.get, pods.get)["plan/one"]
+    late = recommendation_document("one", spec, evicted, nodes.get, pods.get)["plan/one"]
     assert (late["phase"], late["zones"]) == ("Executing", [])
     for phase in ("Succeeded", "Failed", "Expired", "Superseded"):
         ended = RebalanceRecommendationStatus(phase=phase)
-        assert recommended_document("one", spec, ended, nodes.get, pods.get)["plan/one"]["zones"] == []
+        assert recommendation_document("one", spec, ended, nodes.get, pods.get)["plan/one"]["zones"] == []
 
 
 @pytest.mark.parametrize("text", ["</script>", "<!--<script>", "\u2028", "\ud800", "]]>", '"'])

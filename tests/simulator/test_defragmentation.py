@@ -28,7 +28,6 @@ def test_auto_mode_lets_big_pods_in_without_evicting_twice_or_breaking_budgets()
     assert 0 < auto["evictions"] <= 20
     assert auto["evictedTwice"] == 0
     assert auto["timesBelowBudget"] == 0
-    assert max(rule["bigPodsThatFit"] for rule in report["highNodeUtilization"]) <= auto["bigPodsAfter"]
 
 
 def test_the_same_seed_fragments_in_the_same_way() -> None:

@@ -26,7 +26,7 @@ Examples:
       -A -o json --show-managed-fields > dump.json
     kubectl numazones doctor -f dump.json
 """
-_NARROWEST = 20
+_MIN_WIDTH = 20
 
 
 @click.command("doctor", epilog=_EPILOG)
@@ -42,17 +42,17 @@ def command(source: Source, output: str) -> int:
     if output == "json":
         screen.print_json(_document(outcomes))
     else:
-        _tell(outcomes)
+        _print_findings(outcomes)
     wrong = {Severity.ERROR, Severity.WARNING}
     return int(any(finding.severity in wrong for outcome in outcomes for finding in outcome.findings))
 
 
-def _tell(outcomes: list[Outcome]) -> None:
+def _print_findings(outcomes: list[Outcome]) -> None:
     order = list(Severity)
     found = [(outcome.check, finding) for outcome in outcomes for finding in outcome.findings]
     found.sort(key=lambda item: order.index(item[1].severity))
     for check, finding in found:
-        _tell_one(check, finding)
+        _print_finding(check, finding)
     counts = Counter(finding.severity for _, finding in found)
     said = ", ".join(pluralize(counts[severity], severity) for severity in order)
     made = sum(1 for outcome in outcomes if not outcome.not_checked)
@@ -62,21 +62,21 @@ def _tell(outcomes: list[Outcome]) -> None:
             click.echo(f"not checked: {outcome.check}: {outcome.not_checked}")
 
 
-def _tell_one(check: str, finding: Finding) -> None:
+def _print_finding(check: str, finding: Finding) -> None:
     line = Text()
     line.append(finding.severity.upper(), _STYLES[finding.severity])
     line.append(f" {check}: ")
     line.append(some_of(finding.subjects), "bold")
     screen.console().print(line)
     for text in (finding.message, f"cure: {finding.cure}"):
-        click.echo(textwrap.indent(_folded(text), _INDENT))
+        click.echo(textwrap.indent(_fold(text), _INDENT))
 
 
-def _folded(text: str) -> str:
+def _fold(text: str) -> str:
     """Fold to a terminal's width; words, and so commands to be copied, stay whole."""
     if not screen.console().is_terminal:
         return text
-    room = max(screen.width() - len(_INDENT), _NARROWEST)
+    room = max(screen.width() - len(_INDENT), _MIN_WIDTH)
     return textwrap.fill(text, room, break_long_words=False, break_on_hyphens=False)
 
 

@@ -32,10 +32,10 @@ Examples:
     "manifest",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="A manifest: Pod, or anything with a pod template.",
+    help="A manifest of a Pod, or of anything with a pod template.",
 )
 @click.option(
-    "--replicas", type=click.IntRange(min=1), default=1, show_default=True, help="How many are to fit."
+    "--replicas", type=click.IntRange(min=1), default=1, show_default=True, help="How many pods must fit."
 )
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @source_options
@@ -56,7 +56,7 @@ def command(source: Source, shape: str | None, manifest: Path | None, replicas: 
     nodes = read(source).situation.cluster.nodes
     forecast = answers.forecast_of(pod, nodes)
     first = answers.prediction_of(pod, forecast)
-    screen.warn(answers.reservation(answers.answering_nodes(forecast, nodes)))
+    screen.warn(answers.newer_release_warning(answers.answering_nodes(forecast, nodes)))
     placed = answers.place(pod, nodes, forecast, most=replicas)
     verdict = ADMISSIBLE
     if len(placed) < replicas:

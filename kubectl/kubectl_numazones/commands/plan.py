@@ -50,7 +50,11 @@ Examples:
     help="Make room for pods of this shape, as many as possible.",
 )
 @click.option(
-    "--policy", "policy_file", type=click.Path(path_type=Path), metavar="FILE", help="A RebalancePolicy."
+    "--policy",
+    "policy_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Plan by this RebalancePolicy.",
 )
 @click.option("--why-not", "movable", metavar="POD", help="Only say what keeps this pod from being moved.")
 @click.option(
@@ -58,7 +62,7 @@ Examples:
     type=click.IntRange(min=1),
     default=200_000,
     show_default=True,
-    help="Steps of the search per plan.",
+    help="How many steps the search for a plan may take.",
 )
 @click.option(
     "-o", "--output", type=click.Choice(["text", "json", "script"]), default="text", show_default=True
@@ -101,11 +105,11 @@ def command(
         if not found:
             click.echo("no pod waits; --shape makes room for pods that are still to come")
         for goal, item in found:
-            _tell(goal, item)
-    return 0 if all(item.after > item.before or _reached(goal, item) for goal, item in found) else 1
+            _print_plans(goal, item)
+    return 0 if all(item.after > item.before or _is_reached(goal, item) for goal, item in found) else 1
 
 
-def _reached(goal: Goal, item: Report) -> bool:
+def _is_reached(goal: Goal, item: Report) -> bool:
     return goal.aim is not None and item.after >= goal.aim
 
 
@@ -127,13 +131,13 @@ def _policy_body(path: Path) -> dict[str, Any]:
     return body
 
 
-def _tell(goal: Goal, item: Report) -> None:
+def _print_plans(goal: Goal, item: Report) -> None:
     made = f"{pluralize(len(item.plans), 'plan')} with {pluralize(item.evictions, 'eviction')}"
     click.echo(f"{title(goal)}: {item.before} now, {item.after} after {made}")
     rows = [_row(number, move) for number, made in enumerate(item.plans, 1) for move in made.moves]
     if rows:
         screen.print_table(("PLAN", "POD", "FROM", "TO", "WHY"), rows)
-    if not _reached(goal, item):
+    if not _is_reached(goal, item):
         click.echo(f"  no further: {item.reason}")
         for rule, count in sorted(item.unmovable.items(), key=lambda entry: -entry[1]):
             click.echo(

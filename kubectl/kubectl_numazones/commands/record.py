@@ -5,11 +5,11 @@ from pathlib import Path
 import click
 
 from kubectl_numazones import screen
-from kubectl_numazones.asking import asked
 from kubectl_numazones.bad_dump import BadDump
 from kubectl_numazones.cluster import Source, source_options
-from kubectl_numazones.record import pseudonyms, writing
-from kubectl_numazones.record.fetching import fetch
+from kubectl_numazones.event_loop import run_until_complete
+from kubectl_numazones.record import directory, pseudonyms
+from kubectl_numazones.record.download import fetch
 from numazones.wording import pluralize
 
 _EPILOG = """
@@ -30,7 +30,7 @@ Examples:
     type=click.Path(path_type=Path),
     required=True,
     metavar="DIR",
-    help="The directory to make; nothing is overwritten.",
+    help="Directory to write; it must not exist yet.",
 )
 @click.option(
     "--pseudonyms",
@@ -49,15 +49,15 @@ def command(source: Source, node: str, output: Path, *, renames: bool) -> int:
     """
     if source.files:
         raise BadDump("record reads a live node; -f names a dump, which is a recording of its own")
-    writing.refuse_existing(output)
-    found = asked(fetch(node.removeprefix("node/").removeprefix("no/"), source))
+    directory.refuse_existing(output)
+    found = run_until_complete(fetch(node.removeprefix("node/").removeprefix("no/"), source))
     for problem in found.problems:
         screen.warn(f"{problem['source']}: {problem['message']}")
     if renames:
-        found, left_out = pseudonyms.renamed(found)
+        found, left_out = pseudonyms.with_pseudonyms(found)
         for why in left_out:
             screen.warn(f"left out, for no name in it can be changed: {why}")
-    writing.write(found, output)
+    directory.write(found, output)
     click.echo(
         f"{output}: {pluralize(len(found.pods), 'pod')}, {pluralize(len(found.zones), 'zone')} "
         f"of {found.name}"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from kubectl_numazones import kept_misses, recording, screen
+from kubectl_numazones import misses, recording, screen
 from kubectl_numazones.cluster import Source, source_options
 from numazones.whatif.history import Outcome
 from numazones.whatif.wrong_prediction import Answer, replay
@@ -58,28 +58,28 @@ def command(source: Source, name: str, output: str) -> int:
 
 
 def _replay_miss(name: str, source: Source, output: str) -> int:
-    miss = kept_misses.find(name, source)
+    miss = misses.find(name, source)
     now = replay(miss)
     differs = now.reason != miss.actual.reason
     pod = f"{miss.pod.pod.namespace}/{miss.pod.pod.name}"
     if output == "json":
-        difference = f"verdict: observed {_said(miss.actual)}, model {_said(now)}"
+        difference = f"verdict: observed {_outcome_text(miss.actual)}, model {_outcome_text(now)}"
         _print_json(1, 0, [(miss.node.name, pod, [difference])] if differs else [])
         return int(differs)
     click.echo(f"{pod} on {miss.node.name}, {miss.time}")
     screen.print_table(
         ("WHO", "SAID"),
         (
-            (f"numazones {miss.version}", _said(miss.predicted)),
-            ("the kubelet", _said(miss.actual)),
-            ("the model now", _said(now)),
+            (f"numazones {miss.version}", _outcome_text(miss.predicted)),
+            ("the kubelet", _outcome_text(miss.actual)),
+            ("the model now", _outcome_text(now)),
         ),
     )
     click.echo("the model still differs: please report it" if differs else "the model agrees now")
     return int(differs)
 
 
-def _said(answer: Answer) -> str:
+def _outcome_text(answer: Answer) -> str:
     return f"{answer.reason}: {answer.message}" if answer.message else answer.reason
 
 

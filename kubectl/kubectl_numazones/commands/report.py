@@ -33,8 +33,8 @@ from numazones_page.documents import (
     Waiting,
     cluster_document,
     node_documents,
-    planned_document,
-    recommended_document,
+    plan_document,
+    recommendation_document,
     table_document,
     waiting_documents,
 )
@@ -67,7 +67,12 @@ Examples:
     help="Show the fragmentation for pods of this shape; may be given several times.",
 )
 @click.option("--title", "name", default="", help="Name of the cluster on the page.")
-@click.option("--plans/--no-plans", default=True, show_default=True, help="Plan for the pods that wait.")
+@click.option(
+    "--plans/--no-plans",
+    default=True,
+    show_default=True,
+    help="Plan moves that make room for the pods that wait.",
+)
 @click.option(
     "--whatif",
     "comparisons",
@@ -81,7 +86,7 @@ Examples:
     type=click.IntRange(min=1),
     default=20_000,
     show_default=True,
-    help="Steps of the search per plan.",
+    help="How many steps the search for a plan may take.",
 )
 @source_options
 def command(
@@ -101,15 +106,15 @@ def command(
     wanted = _shapes(shapes)
     tables = _tables(comparisons)
     seen = read(source)
-    waiting = list(_waiting(seen))
-    made, left_out = _recommended(seen)
+    waiting = list(_waiting_pods(seen))
+    made, left_out = _recommendations(seen)
     screen.warn(left_out)
     if plans:
-        made |= _planned(
+        made |= _plans(
             seen, [item.pod for item in waiting if item.prediction.verdict == INADMISSIBLE], effort
         )
     documents = cluster_document(
-        source=name or _named(source),
+        source=name or _name_of(source),
         shapes=wanted,
         generated=timestamp.format(seen.situation.surroundings.now),
         version=version("numazones"),
@@ -119,9 +124,9 @@ def command(
     fitting = FittingPods()
     for node in nodes.values():
         documents |= node_documents(node, wanted, fitting)
-    documents |= waiting_documents(waiting, ended=seen.ended, plans=_placed(made))
+    documents |= waiting_documents(waiting, ended=seen.ended, plans=_plans_by_pod(made))
     documents |= made | tables
-    page = html.report(documents, title=f"{name or _named(source)} · numazones")
+    page = html.report(documents, title=f"{name or _name_of(source)} · numazones")
     if str(output) == "-":
         click.echo(page, nl=False)
         return 0
@@ -145,13 +150,13 @@ def _shapes(texts: Iterable[str]) -> tuple[Shape, ...]:
         raise click.UsageError(str(error)) from error
 
 
-def _named(source: Source) -> str:
+def _name_of(source: Source) -> str:
     if source.files:
         return ", ".join(path.name for path in source.files)
     return source.context or "the current context's cluster"
 
 
-def _waiting(seen: Seen) -> Iterable[Waiting]:
+def _waiting_pods(seen: Seen) -> Iterable[Waiting]:
     """Every waiting pod that NUMA placement concerns; pods of one kind are asked for once."""
     known: dict[Kind, Waiting] = {}
     for pod in seen.situation.cluster.pending.values():
@@ -160,22 +165,22 @@ def _waiting(seen: Seen) -> Iterable[Waiting]:
             yield Waiting(pod, unreadable(pod))
         elif relevant(pod):
             if kind not in known:
-                known[kind] = _asked(pod, kind, seen)
+                known[kind] = _predict(pod, kind, seen)
             yield Waiting(pod, known[kind].prediction, known[kind].advice)
 
 
-def _asked(pod: ClusterPod, kind: Kind, seen: Seen) -> Waiting:
+def _predict(pod: ClusterPod, kind: Kind, seen: Seen) -> Waiting:
     nodes = seen.situation.cluster.nodes
     forecast = Forecast(kind)
     forecast.renew(nodes.values())
     prediction = forecast.prediction(candidates=_CANDIDATES)
     if prediction.verdict == ADMISSIBLE:
         return Waiting(pod, prediction)
-    helpful = answers.advice_for(pod, nodes, answers.nearest(prediction, nodes))
+    helpful = answers.advice_for(pod, nodes, answers.nearest_nodes(prediction, nodes))
     return Waiting(pod, prediction, tuple((node, item.sentence) for node, item in helpful))
 
 
-def _recommended(seen: Seen) -> tuple[Documents, str]:
+def _recommendations(seen: Seen) -> tuple[Documents, str]:
     """The plans that the operator made, and which of them are left out and why; empty for none."""
     nodes = seen.situation.cluster.nodes
     pods = {pod.uid: pod for pod in seen.pods}
@@ -188,11 +193,11 @@ def _recommended(seen: Seen) -> tuple[Documents, str]:
             problems.append(str(error))
             continue
         status = item.status or RebalanceRecommendationStatus()
-        documents |= recommended_document(item.metadata.name, item.spec, status, nodes.get, pods.get)
+        documents |= recommendation_document(item.metadata.name, item.spec, status, nodes.get, pods.get)
     return documents, f"left out, as it cannot be read: {first_of(problems)}" if problems else ""
 
 
-def _planned(seen: Seen, stuck: Iterable[ClusterPod], effort: int) -> Documents:
+def _plans(seen: Seen, stuck: Iterable[ClusterPod], effort: int) -> Documents:
     """Plans for pods that fit nowhere, each made on the cluster as the one before leaves it."""
     documents: Documents = {}
     policy = policy_of(RebalancePolicySpec(), {})
@@ -200,12 +205,12 @@ def _planned(seen: Seen, stuck: Iterable[ClusterPod], effort: int) -> Documents:
         situation = seen.situation
         for made in what_if(goal, situation, policy, effort=effort).plans:
             name = f"proposal-{len(documents) + 1}"
-            documents |= planned_document(title(goal), made, situation.cluster.nodes, name=name)
+            documents |= plan_document(title(goal), made, situation.cluster.nodes, name=name)
             situation = situation_after(made, situation)
     return documents
 
 
-_FEW = 4
+_MAX_SIDE_BY_SIDE = 4
 """Variants that stand side by side; more of them stand one below the other."""
 
 
@@ -229,10 +234,16 @@ def _table(name: str, document: Mapping[str, Any]) -> Documents:
         for item in variants
     ]
     measures = {measure: label(measure, document["shape"]).strip() for measure in variants[0]["measures"]}
-    if len(variants) <= _FEW:
+    if len(variants) <= _MAX_SIDE_BY_SIDE:
         columns = ["Measure", *names]
         rows = [
-            [says, *(_told(item["measures"][measure], item["differences"].get(measure)) for item in variants)]
+            [
+                says,
+                *(
+                    _measure_text(item["measures"][measure], item["differences"].get(measure))
+                    for item in variants
+                ),
+            ]
             for measure, says in measures.items()
         ]
     else:
@@ -242,12 +253,12 @@ def _table(name: str, document: Mapping[str, Any]) -> Documents:
             for says, item in zip(names, variants, strict=True)
         ]
     note = f"{pluralize(int(document['runs']), 'run')} with seed {document['seed']}: means"
-    if len(variants) <= _FEW:
+    if len(variants) <= _MAX_SIDE_BY_SIDE:
         note += ", with their 95 % intervals; then the difference to the first column within the same run"
     return table_document(name, title="Kubelet settings compared", columns=columns, rows=rows, note=note)
 
 
-def _told(measure: Mapping[str, float], difference: Mapping[str, float] | None) -> str:
+def _measure_text(measure: Mapping[str, float], difference: Mapping[str, float] | None) -> str:
     """Mean and interval of a measure, or its mean and the difference with the interval of that."""
     if difference is None:
         return f"{measure['mean']:.2f} ({measure['low']:.2f} to {measure['high']:.2f})"
@@ -255,7 +266,7 @@ def _told(measure: Mapping[str, float], difference: Mapping[str, float] | None) 
     return f"{measure['mean']:.2f} ({difference['mean']:+.2f}: {interval})"
 
 
-def _placed(plans: Documents) -> dict[str, list[str]]:
+def _plans_by_pod(plans: Documents) -> dict[str, list[str]]:
     """NAMESPACE/NAME of a pod → the plans that place it."""
     found: dict[str, list[str]] = {}
     for key, plan in plans.items():

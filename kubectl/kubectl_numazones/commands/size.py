@@ -35,14 +35,14 @@ Examples:
 @click.option(
     "--machine", metavar="TYPE", help="The machine: sockets=2,numa=4,cores=64,threads=2,memory=512Gi."
 )
-@click.option("--node", "name", metavar="NODE", help="The machine of this node instead.")
+@click.option("--node", "name", metavar="NODE", help="Use the machine of this node instead.")
 @click.option(
     "--reserve",
     type=click.IntRange(min=1),
     metavar="CPUS",
-    help="CPUs that the system keeps; default: as many as the node keeps, or a core.",
+    help="CPUs to reserve for the system; default: as many as the node reserves, or one core.",
 )
-@click.option("--given", multiple=True, metavar="KEY=VALUE", help="A kubelet setting, whatever is compared.")
+@click.option("--given", multiple=True, metavar="KEY=VALUE", help="A kubelet setting that all variants have.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @source_options
 def command(
@@ -71,14 +71,14 @@ def command(
     drawn = next((group for group in wanted if group.is_drawn), None)
     if drawn is not None:
         raise click.UsageError(f"{drawn} is not one size; give a group for each size that there is")
-    sizes = [size(base, wanted, settings) for settings in choices(base, reserve or _reserved(base))]
+    sizes = [size(base, wanted, settings) for settings in choices(base, reserve or _reserved_cpus(base))]
     found = best(sizes)
     if output == "json":
         screen.print_json(
             {"best": None if found is None else _document(found), "sizes": list(map(_document, sizes))}
         )
     else:
-        _tell(sizes, found, wanted)
+        _print_sizes(sizes, found, wanted)
     return 1 if found is None else 0
 
 
@@ -91,13 +91,13 @@ def _of_node(source: Source, name: str) -> NodeTemplate:
     return NodeTemplate.of(read(source).node(name))
 
 
-def _reserved(base: NodeTemplate) -> int:
+def _reserved_cpus(base: NodeTemplate) -> int:
     """How many CPUs the kubelet keeps for the system."""
     (node,) = start_nodes([base])
     return 1 if node.state is None else max(1, node.state.kubelet.cpus.reserved.bit_count())
 
 
-def _tell(sizes: Sequence[Size], found: Size | None, wanted: Sequence[Group]) -> None:
+def _print_sizes(sizes: Sequence[Size], found: Size | None, wanted: Sequence[Group]) -> None:
     pods = pluralize(sum(group.count for group in wanted), "pod")
     if found is None:
         click.echo(f"{pods}: on no number of such machines")

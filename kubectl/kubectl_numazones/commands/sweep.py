@@ -12,7 +12,7 @@ import click
 
 from kubectl_numazones import plots, screen
 from kubectl_numazones.bad_dump import BadDump
-from kubectl_numazones.experiments import Asked, experiment_of, experiment_options, perform, told
+from kubectl_numazones.experiments import Asked, experiment_of, experiment_options, perform, summary
 from numazones.whatif import settings as kubelet_settings
 from numazones.whatif.experiment import Comparison, VariantMeasures
 from numazones.whatif.settings import Settings
@@ -56,15 +56,15 @@ Examples:
     "--table", type=click.Path(path_type=Path), metavar="FILE", help="Write all figures: .csv or .json."
 )
 @click.option(
-    "--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw them: .svg, .png or .pdf."
+    "--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw the figures: .svg, .png or .pdf."
 )
-@click.option("--title", default="", help="Of the plot.")
+@click.option("--title", default="", help="Title of the plot.")
 @click.option(
     "--measure",
     "measures",
     multiple=True,
     metavar="NAME",
-    help="What to draw, as the written table names it; several make panels.",
+    help="Measure to draw, by its name in the table; each one makes a panel.",
 )
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @experiment_options
@@ -96,7 +96,7 @@ def command(
     if output == "json":
         screen.print_json(comparison.document())
         return
-    click.echo(told(comparison, happens) + "\n")
+    click.echo(summary(comparison, happens) + "\n")
     keys = _keys(varied)
     rows = [(*_settings(variant, keys), *_figures(variant)) for variant in comparison.variants]
     heads = (*(_short(key).upper() for key in keys), *_HEADS)

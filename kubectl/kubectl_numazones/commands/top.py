@@ -21,7 +21,7 @@ _COLUMNS = ("NODE", "NUMA", "POLICY", "CPU", "", "FREE", "MEMORY", "", "MEM-FREE
     type=click.FloatRange(min=0.5),
     default=2.0,
     show_default=True,
-    help="Seconds between two looks with --watch.",
+    help="Seconds between two readings with --watch.",
 )
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @source_options
@@ -29,15 +29,16 @@ def command(source: Source, sort_by: str, *, watch: bool, interval: float, outpu
     """Show every NUMA zone: exclusive CPUs, memory and devices in use, and what is left."""
     while True:
         nodes = read_nodes(source)
-        zones = sorted((zone for node in nodes for zone in zones_of(node)), key=ORDERS[sort_by])
+        by_node = [(node, list(zones_of(node))) for node in nodes]
+        zones = sorted((zone for _, found in by_node for zone in found), key=ORDERS[sort_by])
         if watch:
             click.clear()
         if output == "json":
             screen.print_json([_document(zone) for zone in zones])
         else:
             screen.print_table(_COLUMNS, map(_row, zones), right=("NUMA", "CPU", "FREE", "MEM-FREE"))
-            for node in nodes:
-                if node.occupancy is None:
+            for node, found in by_node:
+                if not found:
                     click.echo(f"{node.name}: {why_no_zones(node)}")
         if not watch:
             return 0

@@ -14,7 +14,7 @@ from numazones_page.machine_svg import machine_svg
     "--ascii",
     "plain",
     is_flag=True,
-    help="Draw with ASCII characters only, as where the terminal has no others.",
+    help="Draw with ASCII characters only, for terminals that have no others.",
 )
 @click.option(
     "-o",
@@ -22,7 +22,7 @@ from numazones_page.machine_svg import machine_svg
     type=click.Choice(["text", "svg"]),
     default="text",
     show_default=True,
-    help="svg: for documents.",
+    help="text for the terminal, svg for documents.",
 )
 @source_options
 def command(source: Source, node: str, *, plain: bool, output: str) -> int:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import click
 
 from kubectl_numazones import screen
-from kubectl_numazones.experiments import Asked, experiment_of, experiment_options, label, perform, told
+from kubectl_numazones.experiments import Asked, experiment_of, experiment_options, label, perform, summary
 from numazones.whatif import settings as kubelet_settings
 from numazones.whatif.experiment import Comparison
 
@@ -49,7 +49,7 @@ def command(asked: Asked, *, changed: tuple[str, ...], output: str) -> None:
     if output == "json":
         screen.print_json(comparison.document())
         return
-    click.echo(told(comparison, happens))
+    click.echo(summary(comparison, happens))
     click.echo(f"new: {experiment.variants[1]}\n")
     rows = list(_rows(comparison))
     shown = screen.columns_that_fit(("", *_HEADS), rows, least=4) if comparison.runs > 1 else 4

@@ -6,7 +6,7 @@ import click
 
 from kubectl_numazones import answers, screen
 from kubectl_numazones.cluster import Seen, Source, read, source_options
-from kubectl_numazones.stuck import cures, most_telling, runs, story
+from kubectl_numazones.stuck import explanation_lines, helpful_changes, is_running, most_telling
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.prediction import ADMISSIBLE, Prediction
 
@@ -39,17 +39,17 @@ def command(source: Source, name: str, node_name: str | None, output: str) -> in
         return 0
     forecast = answers.forecast_of(pod, nodes)
     prediction = answers.prediction_of(pod, forecast)
-    if not runs(pod):
-        screen.warn(answers.reservation(answers.answering_nodes(forecast, nodes)))
+    if not is_running(pod):
+        screen.warn(answers.newer_release_warning(answers.answering_nodes(forecast, nodes)))
     if output == "json":
         screen.print_json(_document(pods, pod, prediction, seen))
     else:
-        for line in story(pods, pod, prediction, seen):
+        for line in explanation_lines(pods, pod, prediction, seen):
             click.echo(line)
-        if not runs(pod):
+        if not is_running(pod):
             click.echo()
             screen.print_table(("NODE", "VERDICT", "WHY"), answers.node_lines(pod, nodes, forecast))
-    return answers.EXIT_CODES[ADMISSIBLE if runs(pod) else prediction.verdict]
+    return answers.EXIT_CODES[ADMISSIBLE if is_running(pod) else prediction.verdict]
 
 
 def _explain_on(pod: ClusterPod, node: ClusterNode) -> None:
@@ -61,7 +61,7 @@ def _explain_on(pod: ClusterPod, node: ClusterNode) -> None:
     if isinstance(decision, str):
         click.echo(f"  {decision}")
         return
-    screen.warn(answers.reservation([node]))
+    screen.warn(answers.newer_release_warning([node]))
     for line in decision.explain():
         click.echo(f"  {line}")
     rows = [] if decision.admitted else list(answers.holders(node))
@@ -71,7 +71,7 @@ def _explain_on(pod: ClusterPod, node: ClusterNode) -> None:
 
 
 def _document(pods: list[ClusterPod], pod: ClusterPod, prediction: Prediction, seen: Seen) -> dict[str, Any]:
-    helpful = cures(pod, prediction, seen)
+    helpful = helpful_changes(pod, prediction, seen)
     return {
         "pod": {"namespace": pod.namespace, "name": pod.name, "node": pod.node, "phase": pod.phase},
         "rejected": {"node": pod.node, "reason": pod.reason, "message": pod.message}

@@ -32,8 +32,8 @@ CHECKS = (
     Check("settings", placement.settings, ("NUMAZone",)),
     Check("writers", installation.writers, ("NodeResourceTopology",)),
     Check("requests", placement.requests, ("NUMAZone", "Pod")),
-    Check("pinning", placement.pinning, ("NUMAZone", "Pod")),
-    Check("stranded", placement.stranded, ("NUMAZone", "Pod")),
+    Check("pinning", placement.pods_without_own_cpus, ("NUMAZone", "Pod")),
+    Check("stranded", placement.stranded_cpus, ("NUMAZone", "Pod")),
 )
 """All checks, those that explain others first."""
 
@@ -56,13 +56,13 @@ def examine(evidence: Evidence) -> list[Outcome]:
             outcomes.append(Outcome(check.name, (), why))
             continue
         try:
-            outcomes.append(Outcome(check.name, tuple(_merged(check.find(evidence)))))
+            outcomes.append(Outcome(check.name, tuple(_merge(check.find(evidence)))))
         except NotChecked as reason:
             outcomes.append(Outcome(check.name, (), str(reason)))
     return outcomes
 
 
-def _merged(findings: Iterable[Finding]) -> Iterator[Finding]:
+def _merge(findings: Iterable[Finding]) -> Iterator[Finding]:
     subjects: dict[tuple[Severity, str, str], dict[str, None]] = {}
     for finding in findings:
         known = subjects.setdefault((finding.severity, finding.message, finding.cure), {})

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from kubectl_numazones.asking import asked
-from kubectl_numazones.cluster import Seen, Source, connected, listed, seen_in
-from kubectl_numazones.files import Object, dumped
+from kubectl_numazones.cluster import Seen, Source, connect, list_objects, read_cluster
+from kubectl_numazones.event_loop import run_until_complete
+from kubectl_numazones.files import Object, distinct_objects
 from numazones.api import crd
 from numazones.errors import NumazonesError
 
@@ -51,41 +51,41 @@ def gather(source: Source) -> Evidence:
         NumazonesError: it cannot be read at all.
     """
     if source.files:
-        return _evidence(dumped(source.files), {}, None, None)
-    return asked(_gathered(source))
+        return _evidence(distinct_objects(source.files), {}, None, None)
+    return run_until_complete(_gather(source))
 
 
 def _evidence(
     items: Sequence[Object], unseen: Mapping[str, str], now: datetime | None, denied: Sequence[str] | None
 ) -> Evidence:
-    seen = seen_in(items, now)
+    seen = read_cluster(items, now)
     objects: dict[str, list[Object]] = {}
     for item in items:
         objects.setdefault(str(item["kind"]), []).append(item)
     return Evidence(seen, objects, unseen, seen.situation.surroundings.now, denied)
 
 
-async def _gathered(source: Source) -> Evidence:
+async def _gather(source: Source) -> Evidence:
     from kubectl_numazones.kinds import DOCTORS, Kind  # noqa: PLC0415
     from numazones_client import NotFound  # noqa: PLC0415 - dumps need no client
 
     unseen: dict[str, str] = {}
 
-    def left_out(kind: Kind, error: NumazonesError) -> None:
+    def leave_out(kind: Kind, error: NumazonesError) -> None:
         if kind.kind == "Node":
             raise error
         # Where a foreign kind is not defined, nobody can have written an object of it.
         if not (kind.foreign and isinstance(error, NotFound)):
             unseen[kind.kind] = str(error)
 
-    async with await connected(source) as client:
-        items = [item async for item in listed(client, DOCTORS, left_out)]
+    async with await connect(source) as client:
+        items = [item async for item in list_objects(client, DOCTORS, leave_out)]
         try:
             items += await _definitions(client)
             defined = True
         except NumazonesError as error:
             unseen[DEFINITION], defined = str(error), False
-        denied = await _denied(client)
+        denied = await _denied_rights(client)
         unrecordable = await _unrecordable(client, items)
     found = _evidence(items, unseen, datetime.now(UTC), denied)
     # A kind without objects was seen all the same.
@@ -109,7 +109,7 @@ async def _definitions(client: "Client") -> list[Object]:
     return found
 
 
-async def _denied(client: "Client") -> list[str] | None:
+async def _denied_rights(client: "Client") -> list[str] | None:
     """What the user may not do of what commands need; None where the API server does not say."""
     from kubectl_numazones.kinds import rights  # noqa: PLC0415
 

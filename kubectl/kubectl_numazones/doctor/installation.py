@@ -13,6 +13,7 @@ from numazones.api import crd
 from numazones.api.meta import NODE_LABEL, VERSION
 from numazones.cluster import UNDECIDED, ClusterNode
 from numazones.constraints import Constraints
+from numazones.dump import OBJECTS_MISSING
 from numazones.prediction import relevant
 from numazones.wording import pluralize, some_of
 
@@ -93,7 +94,7 @@ def exporters(evidence: Evidence) -> Iterator[Finding]:
         if node.name not in published:
             why, cure = _why_silent(node, pods)
             yield error(node.name, f"no zones are published: {why}", cure)
-        elif node.unknown is not None:
+        elif node.unknown is not None and node.unknown.reason != OBJECTS_MISSING:
             why, cure = _why_silent(node, pods)
             yield error(node.name, f"its zones cannot be used: {node.unknown.message}", cure)
 
@@ -176,6 +177,9 @@ def readings(evidence: Evidence) -> Iterator[Finding]:
         if item.unknown is not None and item.unknown.reason == UNDECIDED:
             cure = "leave placement to one of them, and remove what is left of the other"
             yield error(item.name, item.unknown.message, cure)
+        elif item.unknown is not None and item.unknown.reason == OBJECTS_MISSING:
+            cure = "let doctor read these objects, too; on a live cluster, see the roles that grant it"
+            yield warning(item.name, item.unknown.message, cure)
 
 
 def _reading(node: str, condition: Mapping[str, Any]) -> Iterator[Finding]:
@@ -194,7 +198,7 @@ def clocks(evidence: Evidence) -> Iterator[Finding]:
     compared = 0
     for lease in _leases(evidence):
         renewed = timestamp.parse((lease.get("spec") or {}).get("renewTime") or "1970-01-01T00:00:00Z")
-        written = max((entry.get("time") or "" for entry in _managed(lease)), default="")
+        written = max((entry.get("time") or "" for entry in _managed_fields(lease)), default="")
         if not written:
             continue
         compared += 1
@@ -299,13 +303,13 @@ def _serves_gates(pod: Object) -> bool:
 def writers(evidence: Evidence) -> Iterator[Finding]:
     """Every NodeResourceTopology has one writer."""
     topologies = evidence.of("NodeResourceTopology")
-    if topologies and not any(_managed(item) for item in topologies):
+    if topologies and not any(_managed_fields(item) for item in topologies):
         raise NotChecked("the objects carry no managed fields; dump with --show-managed-fields")
     for item in topologies:
         managers = sorted(
             {
                 str(entry.get("manager"))
-                for entry in _managed(item)
+                for entry in _managed_fields(item)
                 if not set(entry.get("fieldsV1") or {}) <= {"f:metadata"}
             }
         )
@@ -339,7 +343,7 @@ def _namespace(item: Object) -> str:
     return str(item["metadata"].get("namespace") or "default")
 
 
-def _managed(item: Object) -> list[Mapping[str, Any]]:
+def _managed_fields(item: Object) -> list[Mapping[str, Any]]:
     return list(item["metadata"].get("managedFields") or ())
 
 

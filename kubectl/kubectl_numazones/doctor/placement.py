@@ -100,7 +100,7 @@ def _misfit(pod: ClusterPod, node: str, miss: alignment.Misfit) -> Finding:
     def figure(amount: int) -> str:
         return format_bytes(amount) if is_memory(miss.resource) else str(amount)
 
-    def told(*amounts: int) -> str:
+    def amounts_text(*amounts: int) -> str:
         *others, last = amounts
         what = pluralize(last, "CPU") if miss.resource == CPU else f"{figure(last)} {miss.resource}"
         return " or ".join((*map(figure, others), what))
@@ -110,17 +110,17 @@ def _misfit(pod: ClusterPod, node: str, miss: alignment.Misfit) -> Finding:
     else:
         why = f"a NUMA node gives {figure(miss.widest)} at most, also when it is empty"
     outcome = "it is always rejected" if miss.rejected else "it spans several NUMA nodes"
-    severity = Severity.WARNING if miss.rejected and not _running(pod) else Severity.HINT
+    severity = Severity.WARNING if miss.rejected and not _is_running(pod) else Severity.HINT
     return Finding(
         severity,
         (_owner(pod),),
-        f"container {miss.container} asks for {told(miss.asked)}; {why}, "
+        f"container {miss.container} asks for {amounts_text(miss.asked)}; {why}, "
         f"so on nodes such as {node} {outcome}",
-        f"ask for {told(*miss.instead)}",
+        f"ask for {amounts_text(*miss.instead)}",
     )
 
 
-def pinning(evidence: Evidence) -> Iterator[Finding]:
+def pods_without_own_cpus(evidence: Evidence) -> Iterator[Finding]:
     """Guaranteed pods with more than one CPU get CPUs of their own."""
     for pod, admission, _, empty in _placements(evidence):
         floating = alignment.unpinned_containers(admission, empty)
@@ -133,7 +133,7 @@ def pinning(evidence: Evidence) -> Iterator[Finding]:
             )
 
 
-def stranded(evidence: Evidence) -> Iterator[Finding]:
+def stranded_cpus(evidence: Evidence) -> Iterator[Finding]:
     """What is free in a zone can be used by some pod that runs or waits in the cluster."""
     admissions = [pod.admission for pod in _one_of_each(evidence) if pod.admission is not None]
     shapes: dict[PodLevel, list[Shape]] = {}
@@ -173,7 +173,7 @@ def _placements(evidence: Evidence) -> Iterator[tuple[ClusterPod, Pod, str, Node
 
 
 def _may_be_on(pod: ClusterPod, node: ClusterNode) -> bool:
-    return pod.node == node.name if _running(pod) else not placement_obstacles(pod.constraints, node)
+    return pod.node == node.name if _is_running(pod) else not placement_obstacles(pod.constraints, node)
 
 
 def _one_of_each(evidence: Evidence) -> list[ClusterPod]:
@@ -190,5 +190,5 @@ def _owner(pod: ClusterPod) -> str:
     return pod.full_name if owner is None else f"{pod.namespace}/{owner.name} ({owner.kind})"
 
 
-def _running(pod: ClusterPod) -> bool:
+def _is_running(pod: ClusterPod) -> bool:
     return bool(pod.node) and not pod.terminal

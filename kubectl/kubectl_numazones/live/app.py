@@ -23,11 +23,11 @@ from textual.screen import ModalScreen
 from textual.widgets import DataTable, Footer, Input, Static
 
 from kubectl_numazones import screen
-from kubectl_numazones.cluster import Seen, Source, connected, seen_in
+from kubectl_numazones.cluster import Seen, Source, connect, read_cluster
 from kubectl_numazones.kinds import Kind
 from kubectl_numazones.live import lines
 from kubectl_numazones.live.board import Board, Planned, board_of, plans_of
-from kubectl_numazones.live.following import Following
+from kubectl_numazones.live.cluster_mirror import ClusterMirror
 from kubectl_numazones.live.lines import Line
 from kubectl_numazones.zone_figures import ORDERS
 from numazones import timestamp
@@ -165,29 +165,29 @@ class Live(App[None]):
         self.query_one("#beside").set_class(event.size.width >= _WIDE, "open")
         self.call_after_refresh(self._draw)
 
-    # Following
+    # Following the cluster
 
     async def _follow(self) -> None:
         try:
-            client = await connected(self._source)
+            client = await connect(self._source)
         except NumazonesError as error:
             self.failure = error
             self.exit()
             return
         async with client, asyncio.TaskGroup() as tasks:
-            following = Following(client)
+            following = ClusterMirror(client)
             tasks.create_task(following.run())
             tasks.create_task(self._watch_over(following))
             async for items in following.states():
                 try:
-                    seen = await asyncio.to_thread(seen_in, items, datetime.now(UTC))
+                    seen = await asyncio.to_thread(read_cluster, items, datetime.now(UTC))
                     self._board = await asyncio.to_thread(board_of, seen)
                     self._unreadable = ""
                 except NumazonesError as error:
                     self._unreadable = str(error)
                 self._draw()
 
-    async def _watch_over(self, following: Following) -> None:
+    async def _watch_over(self, following: ClusterMirror) -> None:
         while True:
             self._problem = following.problem
             self._forbidden = following.forbidden
@@ -222,7 +222,7 @@ class Live(App[None]):
 
     def on_data_table_row_selected(self) -> None:
         """Show everything about the chosen line."""
-        line = self._chosen()
+        line = self._chosen_line()
         if line is not None:
             self.push_screen(Details(line.key, line.details()))
 
@@ -261,10 +261,10 @@ class Live(App[None]):
     def on_data_table_row_highlighted(self) -> None:
         """Show beside the list what is chosen."""
         if self.query_one("#beside").has_class("open"):
-            line = self._chosen()
+            line = self._chosen_line()
             self.query_one("#chosen", Static).update("" if line is None else line.details())
 
-    def _chosen(self) -> Line | None:
+    def _chosen_line(self) -> Line | None:
         row = self.query_one(DataTable).cursor_row
         return self._lines[row] if 0 <= row < len(self._lines) else None
 
@@ -273,13 +273,13 @@ class Live(App[None]):
     def _draw(self) -> None:
         if not self.is_running:
             return
-        chosen = self._chosen()
+        chosen = self._chosen_line()
         columns, found = self._list()
         self._lines = [line for line in found if all(word in line.words for word in self._words.split())]
         self._draw_head()
         table = self.query_one(DataTable)
         wide = tuple(
-            (name, max(0, cell_len(name), *(_width(line.cells[at]) for line in self._lines)))
+            (name, max(0, cell_len(name), *(_cell_width(line.cells[at]) for line in self._lines)))
             for at, name in enumerate(columns)
         )
         if wide != self._columns:
@@ -297,7 +297,7 @@ class Live(App[None]):
             table.cursor_coordinate = Coordinate(keys.index(chosen.key), 0)
         empty = self.query_one("#empty", Static)
         empty.display = not self._lines
-        empty.update(Text(self._nothing()))
+        empty.update(Text(self._reason_for_no_lines()))
         self.on_data_table_row_highlighted()
 
     def _draw_head(self) -> None:
@@ -333,7 +333,7 @@ class Live(App[None]):
             text.append(f"  {problem}", "bold red")
         return text
 
-    def _nothing(self) -> str:
+    def _reason_for_no_lines(self) -> str:
         if self._board is None:
             return "reading the cluster …"
         if self._words:
@@ -361,5 +361,5 @@ class Live(App[None]):
         return lines.zone_columns(roomy=roomy), shown
 
 
-def _width(cell: str | Text) -> int:
+def _cell_width(cell: str | Text) -> int:
     return cell.cell_len if isinstance(cell, Text) else cell_len(cell)

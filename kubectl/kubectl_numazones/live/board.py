@@ -20,7 +20,7 @@ from numazones.rebalance.whatif import Report, what_if
 
 _EFFORT = 20_000
 """Steps of the search per plan: what a view may take that is looked at, not waited for."""
-_MOST_GOALS = 20
+_MAX_GOALS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ def _stuck(seen: Seen) -> Iterator[Stuck]:
         example = stuck.most_telling(pods)
         kind = Kind.of(example)
         known = None if kind is None else foreseen.get(kind)
-        prediction = answers.foresee(example, nodes) if known is None else known
+        prediction = answers.predict_if_new(example, nodes) if known is None else known
         if kind is not None:
             foreseen[kind] = prediction
         yield Stuck(pods, example, prediction)
@@ -111,6 +111,6 @@ def plans_of(seen: Seen) -> list[Planned]:
     goals: Sequence[Goal] = list(pending_goals(seen.situation.cluster.pending.values()))
     found = (
         Planned(title(goal), what_if(goal, seen.situation, policy, effort=_EFFORT))
-        for goal in goals[:_MOST_GOALS]
+        for goal in goals[:_MAX_GOALS]
     )
     return [*made, *found]

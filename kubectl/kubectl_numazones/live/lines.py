@@ -107,7 +107,7 @@ def stuck_line(item: Stuck, board: Board, *, roomy: bool) -> Line:
 
 
 def _stuck_details(item: Stuck, board: Board) -> RenderableType:
-    said = "\n".join(stuck.story(item.pods, item.example, item.prediction, board.seen))
+    said = "\n".join(stuck.explanation_lines(item.pods, item.example, item.prediction, board.seen))
     rows = answers.node_lines(item.example, board.seen.situation.cluster.nodes)
     return Group(Text(said), Text(), _table(("NODE", "VERDICT", "WHY"), rows))
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from kubectl_numazones.record.found import Body, Found
+from kubectl_numazones.record.recorded_node import Body, RecordedNode
 from numazones.errors import NumazonesError
 from numazones.kubelet import checkpoints
 from numazones.kubelet.rejection import STATUS_PREFIX
@@ -55,7 +55,7 @@ class Pseudonyms:
         }
 
 
-def renamed(found: Found) -> tuple[Found, list[str]]:
+def with_pseudonyms(found: RecordedNode) -> tuple[RecordedNode, list[str]]:
     """Return the recording under pseudonyms, and the state files that had to be left out."""
     names = Pseudonyms()
     node = names.of("node", found.name)
@@ -94,7 +94,7 @@ def _object(body: Body, names: Pseudonyms) -> Body:
     kind = str(body["kind"]).lower()
     spec, status = dict(body["spec"]), dict(body["status"])
     if "taints" in spec:
-        spec["taints"] = [_keyed(taint, names) for taint in spec["taints"]]
+        spec["taints"] = [_rename_key(taint, names) for taint in spec["taints"]]
     if kind == "pod":
         _rename_pod(spec, status, names)
     return {**body, "metadata": _metadata(body["metadata"], kind, names), "spec": spec, "status": status}
@@ -131,7 +131,7 @@ def _built_in_or(kind: str) -> Callable[[Any, Pseudonyms], Any]:
     return lambda name, names: name if name in _BUILT_IN else names.of(kind, name)
 
 
-def _named(kind: str) -> Callable[[Any, Pseudonyms], Any]:
+def _renamer_by_name(kind: str) -> Callable[[Any, Pseudonyms], Any]:
     return lambda items, names: [{"name": _gate(item["name"], kind, names)} for item in items]
 
 
@@ -160,7 +160,7 @@ def _container(item: Body, names: Pseudonyms) -> Body:
     return changed
 
 
-def _keyed(item: Body, names: Pseudonyms) -> Body:
+def _rename_key(item: Body, names: Pseudonyms) -> Body:
     """A taint or toleration."""
     changed = dict(item)
     if item.get("key"):
@@ -186,11 +186,11 @@ _POD_FIELDS: Mapping[str, Callable[[Any, Pseudonyms], Any]] = {
     "nodeName": lambda name, names: names.of("node", name),
     "nodeSelector": lambda labels, names: names.labels(labels),
     "affinity": _affinity,
-    "tolerations": lambda items, names: [_keyed(item, names) for item in items],
+    "tolerations": lambda items, names: [_rename_key(item, names) for item in items],
     "schedulerName": _built_in_or("scheduler"),
     "priorityClassName": _built_in_or("priority"),
-    "schedulingGates": _named("gate"),
-    "resourceClaims": _named("claim"),
+    "schedulingGates": _renamer_by_name("gate"),
+    "resourceClaims": _renamer_by_name("claim"),
     "initContainers": _containers,
     "containers": _containers,
 }

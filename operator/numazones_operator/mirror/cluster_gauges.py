@@ -3,6 +3,7 @@
 What is shown of a node is worked out once after it has changed, when Prometheus asks, and kept.
 """
 
+import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from numazones.cluster import ClusterNode
 from numazones.fragmentation import Fragmentation, Shape
 from numazones.kubelet.node import Node
 from numazones.resources import CPU
+from numazones.room import FittingPods
 from numazones_operator.mirror.cluster_state import ClusterState
 from numazones_program.gauges import gauge, zone_gauges
 
@@ -68,27 +70,35 @@ class ClusterGauges:
     def __init__(self, state: ClusterState, shapes: tuple[Shape, ...]) -> None:
         self._state = state
         self._shapes = shapes
-        self._seen: dict[str, ClusterNode] = {}
-        self._gauges: dict[str, NodeGauges] = {}
-        self._shown: Mapping[str, NodeGauges] = {}
+        self._fitting = FittingPods()
+        self._nodes: Mapping[str, ClusterNode] = {}
+        self._lock = threading.Lock()
+        self._known: dict[str, tuple[ClusterNode, NodeGauges]] = {}
+        """Name → the node and what is shown of it."""
 
     def renew(self) -> None:
-        """Bring the gauges of changed nodes up to date."""
-        present = set()
-        for node in self._state.all_nodes():
-            present.add(node.name)
-            seen = self._seen.get(node.name)
-            if seen is None or seen.state is not node.state or seen.unknown != node.unknown:
-                self._gauges[node.name] = node_gauges(node, self._shapes)
-            self._seen[node.name] = node
-        for name in self._seen.keys() - present:
-            del self._seen[name]
-            del self._gauges[name]
-        self._shown = dict(self._gauges)
+        """Take the nodes as they are now; what is shown of them is worked out by who writes it out."""
+        self._nodes = {node.name: node for node in self._state.all_nodes()}
+
+    def _current(self) -> dict[str, NodeGauges]:
+        """Name → what is shown of the node, worked out anew for nodes that have changed.
+
+        In a thread of the metrics' server: nodes are values, and counting the pods that fit on thousands of
+        changed nodes would hold up the event loop.
+        """
+        with self._lock:
+            nodes, known = self._nodes, self._known
+            self._known = {}
+            for name, node in nodes.items():
+                found = known.get(name)
+                if found is None or found[0] is not node:
+                    found = (node, node_gauges(node, self._shapes, self._fitting))
+                self._known[name] = found
+            return {name: gauges for name, (_, gauges) in self._known.items()}
 
     def families(self) -> Iterator[GaugeMetricFamily]:
-        """Yield the gauges as they were renewed last."""
-        nodes = self._shown
+        """Yield the gauges of the nodes that were taken last."""
+        nodes = self._current()
         zones = (
             (name, zone.numa_id, zone.resource, zone) for name, node in nodes.items() for zone in node.zones
         )
@@ -126,17 +136,18 @@ class ClusterGauges:
         )
         yield gauge(
             "numazones_shape_fitting_pods",
-            "How many further pods of the shape fit, each on one NUMA node.",
+            "How many further pods of the shape would be admitted, node by node.",
             ("shape",),
             ((shape, found.fitting) for shape, found in whole.items()),
         )
 
 
-def node_gauges(node: ClusterNode, shapes: tuple[Shape, ...]) -> NodeGauges:
+def node_gauges(node: ClusterNode, shapes: tuple[Shape, ...], fitting: FittingPods) -> NodeGauges:
     """Return the gauges of a node."""
     state = node.state
     if node.known is not None and state is None:
-        return NodeGauges()  # known, but not as amounts that the kubelet binds
+        # Known, but not as amounts that the kubelet binds.
+        return NodeGauges(shapes=tuple(fitting.count(node, shape) for shape in shapes))
     if state is None:
         return NodeGauges(stale=node.unknown.reason if node.unknown is not None else "Unknown")
     cores = fragmentation.full_core_cpus(state)
@@ -144,7 +155,7 @@ def node_gauges(node: ClusterNode, shapes: tuple[Shape, ...]) -> NodeGauges:
     return NodeGauges(
         zones=tuple(_zones(state)),
         of_zones=(fragmentation.exclusive_cpus(state), cpus, {numa: cores[numa] for numa in cpus}),
-        shapes=tuple(fragmentation.fragmentation(state, shape) for shape in shapes),
+        shapes=tuple(fitting.count(node, shape) for shape in shapes),
     )
 
 

@@ -22,12 +22,10 @@ from numazones_operator.mirror.decoding import (
     ModelObject,
     TopologyReport,
     ZoneReport,
-    shows_another_model,
     tells_namespaces_apart,
 )
 from numazones_operator.mirror.node_placement import Surroundings
-from numazones_operator.mirror.node_record import NodeRecord, Pulse
-from numazones_operator.mirror.topologies import approximate
+from numazones_operator.mirror.node_record import NodeRecord
 from numazones_operator.verification.causes import Fates
 
 Clock = Callable[[], float]
@@ -113,15 +111,7 @@ class ClusterState:
     def fates(self, node: str, uids: Iterable[str]) -> Fates:
         """Return what is known now of pods that were on a node, by their UIDs as the kubelet knows them."""
         record = self._records.get(node)
-        if record is None:
-            return Fates(gone=frozenset(uids))
-        here = {pod.kubelet_uid: pod for pod in record.pods.values()}
-        return Fates(
-            gone=frozenset(uid for uid in uids if uid not in here or here[uid].deleting),
-            running=frozenset(uid for uid in uids if uid in here and here[uid].acknowledged),
-            zones=record.state,
-            placements=tuple(record.other.recent),
-        )
+        return Fates(gone=frozenset(uids)) if record is None else record.fates(uids)
 
     def all_nodes(self) -> Iterator[ClusterNode]:
         """Yield every node."""
@@ -140,14 +130,12 @@ class ClusterState:
     def name_of(self, node: str, uid: str) -> str:
         """Return namespace/name of a pod on a node by the UID that its kubelet knows; empty if it is gone."""
         record = self._records.get(node)
-        pods = {} if record is None else record.pods
-        found = pods.get(uid) or next((pod for pod in pods.values() if pod.kubelet_uid == uid), None)
-        return "" if found is None else found.full_name
+        return "" if record is None else record.name_of(uid)
 
     def silent(self, name: str) -> bool:
         """Whether the exporter on a node has no Lease, or has not renewed it in time."""
         record = self._records.get(name)
-        return record is None or record.pulse is None or self._clock() >= record.pulse.until
+        return record is None or record.is_silent(self._clock())
 
     @property
     def namespaces_matter(self) -> bool:
@@ -162,12 +150,7 @@ class ClusterState:
         """Notice what time alone has changed: Leases that ran out, contradictions that lasted too long."""
         now = self._clock()
         for name, record in self._records.items():
-            if record.other.contradicted(now, settle=self._settle):
-                self._touch(name)
-            current = self._current.get(name)
-            if current is None or current.state is None:
-                continue
-            if not current.approximate and record.doubt(now, settle=self._settle) is not None:
+            if record.has_expired(self._current.get(name), now, settle=self._settle):
                 self._touch(name)
 
     # Taking in
@@ -197,57 +180,35 @@ class ClusterState:
             self._touch(new.name)
 
     def _zone_changed(self, old: ZoneReport | None, new: ZoneReport | None) -> None:
+        now = self._clock()
         if old is not None and (new is None or new.node != old.node):
             record = self._record_of(old.node)
-            record.reports.pop(old.numa_id, None)
-            self._judge(record)
+            if record.drop_zone(old, now, self.sharing):
+                self._touch(record.name)
         if new is not None:
             record = self._record_of(new.node)
-            judged = old is not None and old.snapshot == new.snapshot == record.snapshot
-            if judged and new.numa_id in record.reports:
-                return  # listed again, or rewritten for reasons that do not concern admission
-            record.reports[new.numa_id] = new
-            self._judge(record)
-
-    def _judge(self, record: NodeRecord) -> None:
-        before = (record.state, record.trouble)
-        record.read_zones(self._clock(), self.sharing)
-        if record.state is not before[0] or (record.trouble != before[1] and record.state is None):
-            self._touch(record.name)
+            if record.take_zone(old, new, now, self.sharing):
+                self._touch(record.name)
 
     def _heartbeat_changed(self, old: Heartbeat | None, new: Heartbeat | None) -> None:
-        now = self._clock()
-        if new is None:
-            if old is not None:
-                self._record_of(old.node).pulse = None
-                self._touch(old.node)
-            return
-        record = self._record_of(new.node)
-        dead = record.pulse is None or now >= record.pulse.until
-        if record.pulse is None:
-            record.pulse = Pulse.first(new, now=now, wall=self._wall())
-        else:
-            record.pulse = record.pulse.next(new, now=now)
-        if dead and now < record.pulse.until:
-            self._touch(new.node)
+        if new is not None:
+            record = self._record_of(new.node)
+            if record.take_heartbeat(new, now=self._clock(), wall=self._wall()):
+                self._touch(new.node)
+        elif old is not None:
+            self._record_of(old.node).pulse = None
+            self._touch(old.node)
 
     def _topology_changed(self, old: TopologyReport | None, new: TopologyReport | None) -> None:
         report = new or old
         if report is None:
             return
-        record = self._record_of(report.node)
-        before = record.other.topology
-        record.topology = record.topology_trouble = record.other.topology = None
-        if new is not None and shows_another_model(new.body):
-            record.other.topology = new.body
-        elif new is not None:
-            record.topology, record.topology_trouble = approximate(new.body)
-        if record.other.topology is not None and tells_namespaces_apart(record.other.topology):
+        if self._record_of(report.node).take_topology(new):
+            self._touch(report.node)
+        if new is not None and tells_namespaces_apart(new.body):
             self._telling_namespaces_apart.add(report.node)
         else:
             self._telling_namespaces_apart.discard(report.node)
-        if record.state is None or before is not None or record.other.topology is not None:
-            self._touch(report.node)
 
     def _model_object_changed(
         self, kind: ObjectKind, old: ModelObject | None, new: ModelObject | None
@@ -267,11 +228,7 @@ class ClusterState:
         item = new or old
         if item is None:
             return
-        objects = self._record_of(item.name).other.objects
-        if new is None:
-            objects.pop(kind.kind, None)
-        else:
-            objects[kind.kind] = new.body
+        self._record_of(item.name).other.take_object(kind, None if new is None else new.body)
         self._touch(item.name)
 
     # Taking in pods, in this order (``pipeline``)
@@ -289,7 +246,7 @@ class ClusterState:
 
     def is_binding(self, pod: ClusterPod) -> bool:
         """Whether a pod has a node that does not count it yet."""
-        return pod.active and pod.uid not in self._record_of(pod.node).pods
+        return pod.active and not self._record_of(pod.node).has(pod)
 
     def record_pod(self, old: ClusterPod | None, new: ClusterPod | None, *, rejected: bool) -> None:
         """Count a pod on its node, or among those that wait; ``rejected`` by the model when it was bound."""
@@ -298,45 +255,23 @@ class ClusterState:
         self._wait(old, new)
 
     def _leave(self, pod: ClusterPod) -> None:
-        record = self._record_of(pod.node)
-        record.pods.pop(pod.uid, None)
-        record.other.take_ended(pod.kubelet_uid)
-        record.rejected.discard(pod.kubelet_uid)
-        record.vanished.discard(pod.kubelet_uid)
-        record.since.left(pod)
-        if prediction.relevant(pod):
-            self._sequence += 1
-            record.since.ended(pod, sequence=self._sequence, now=self._clock())
-            record.since.settle(record.state, self._clock())
+        self._record_of(pod.node).take_end(pod, sequence=self._next_sequence, now=self._clock())
         self._touch(pod.node)
 
+    def _next_sequence(self) -> int:
+        self._sequence += 1
+        return self._sequence
+
     def _enter(self, old: ClusterPod | None, new: ClusterPod, *, rejected: bool) -> None:
-        record = self._record_of(new.node)
-        known = record.pods.get(new.uid)
-        # Of a pod that is being deleted, containers that never were end up as terminated.
-        created = known is not None and not new.deleting and not set(known.uncreated) <= set(new.uncreated)
-        if known is None:
+        record, now = self._record_of(new.node), self._clock()
+        if record.has(new):
+            changed = record.take_update(new, sequence=self._next_sequence, now=now)
+        else:
             # Pods found together, as in a list, count as bound together: creation time decides among them.
             self._sequence += old is not None
-            if rejected:
-                record.rejected.add(new.kubelet_uid)
-            else:
-                record.other.take_bound(new)
-            if prediction.relevant(new):
-                record.since.bound(new, sequence=self._sequence, rejected=rejected, now=self._clock())
-        elif created:
-            record.other.take_bound(new)
-        elif new.acknowledged and not known.acknowledged:
-            if new.kubelet_uid in record.rejected:
-                record.other.take_bound(new)
-            record.since.admitted_after_all(new)
-            record.rejected.discard(new.kubelet_uid)
-        if known is not None and new.deleting and not known.deleting and not new.mirrors:
-            self._sequence += 1
-            record.since.leaves(new, sequence=self._sequence, now=self._clock())
-        record.pods[new.uid] = new
-        changed = known is None or known.requests != new.requests or known.admission != new.admission
-        if changed or created:
+            record.take_binding(new, sequence=self._sequence, rejected=rejected, now=now)
+            changed = True
+        if changed:
             self._touch(new.node)
         else:
             self._current.pop(new.node, None)

@@ -14,7 +14,7 @@ from numazones.errors import NumazonesError
 from numazones.kubelet.node import Node as KubeletNode
 from numazones.placement import Placement, models
 from numazones.placement.kubelet import KubeletPlacement
-from numazones.placement.models import Follower, Model, NodeObjects, Object, PodEvent
+from numazones.placement.models import Follower, Model, NodeObjects, Object, ObjectKind, PodEvent
 
 _MAX_RECENT = 64
 
@@ -90,13 +90,20 @@ class NodePlacement:
             self._follow(model, objects)
         assert self._follower is not None  # noqa: S101 - for the type checker
         placement = self._follower.placement(held, kubelet)
-        if not self.recent or self.recent[-1] is not placement:
+        if not self.recent or self.recent[-1].key != placement.key:
             self.recent.append(placement)
         return placement
 
     def record(self) -> Object | None:
         """Return what of the state cannot be rebuilt from objects; None: all can be, or nothing is known."""
         return None if self._follower is None else self._follower.record()
+
+    def take_object(self, kind: ObjectKind, body: Object | None) -> None:
+        """Take in the node's own object of a kind that models read; None: it is gone."""
+        if body is None:
+            self.objects.pop(kind.kind, None)
+        else:
+            self.objects[kind.kind] = body
 
     def take_bound(self, pod: ClusterPod) -> None:
         """Take in a pod's binding, or that rejected containers of it have been created after all."""

@@ -5,10 +5,10 @@ them go. The state of a node is therefore the last complete and agreeing snapsho
 happened since (``since_snapshot``) played over it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
-from numazones import timestamp
+from numazones import prediction, timestamp
 from numazones.api.numazone import NUMAZone
 from numazones.api.zones import node_from_zones
 from numazones.cluster import NO_ZONES, UNDECIDED, ClusterNode, ClusterPod
@@ -19,9 +19,16 @@ from numazones.placement import Unknown
 from numazones.placement.kubelet import KubeletPlacement
 from numazones.sharing import Sharing
 from numazones.wording import pluralize
-from numazones_operator.mirror.decoding import Heartbeat, ZoneReport
+from numazones_operator.mirror.decoding import (
+    Heartbeat,
+    TopologyReport,
+    ZoneReport,
+    shows_another_model,
+)
 from numazones_operator.mirror.node_placement import NodePlacement, Surroundings
 from numazones_operator.mirror.since_snapshot import SinceSnapshot
+from numazones_operator.mirror.topologies import approximate
+from numazones_operator.verification.causes import Fates
 
 ZONES_DISAGREE = "ZonesDisagree"
 ZONES_UNREADABLE = "ZonesUnreadable"
@@ -87,6 +94,114 @@ class NodeRecord:
     def known(self) -> bool:
         """Whether anything is known of the node."""
         return bool(self.node or self.reports or self.topology or self.other.known or self.pods or self.pulse)
+
+    def has(self, pod: ClusterPod) -> bool:
+        """Whether a pod is counted here."""
+        return pod.uid in self.pods
+
+    def name_of(self, uid: str) -> str:
+        """Return NAMESPACE/NAME of a pod by its UID, also as the kubelet knows it; empty if it is gone."""
+        found = self.pods.get(uid) or next((it for it in self.pods.values() if it.kubelet_uid == uid), None)
+        return "" if found is None else found.full_name
+
+    def fates(self, uids: Iterable[str]) -> Fates:
+        """Return what is known now of pods that were here, by their UIDs as the kubelet knows them."""
+        here = {pod.kubelet_uid: pod for pod in self.pods.values()}
+        return Fates(
+            gone=frozenset(uid for uid in uids if uid not in here or here[uid].deleting),
+            running=frozenset(uid for uid in uids if uid in here and here[uid].acknowledged),
+            zones=self.state,
+            placements=tuple(self.other.recent),
+        )
+
+    def is_silent(self, now: float) -> bool:
+        """Whether the exporter gives no sign of life."""
+        return self.pulse is None or now >= self.pulse.until
+
+    def has_expired(self, current: ClusterNode | None, now: float, *, settle: float) -> bool:
+        """Whether time alone has changed what ``current`` said of the node, None: nothing was said."""
+        if self.other.contradicted(now, settle=settle):
+            return True
+        if current is None or current.state is None or current.approximate:
+            return False
+        return self.doubt(now, settle=settle) is not None
+
+    # Taking in; each returns whether what the node says may have changed
+
+    def take_zone(self, old: ZoneReport | None, new: ZoneReport, now: float, sharing: Sharing) -> bool:
+        """Take in a zone."""
+        judged = old is not None and old.snapshot == new.snapshot == self.snapshot
+        if judged and new.numa_id in self.reports:
+            return False  # listed again, or rewritten for reasons that do not concern admission
+        self.reports[new.numa_id] = new
+        return self._judge(now, sharing)
+
+    def drop_zone(self, old: ZoneReport, now: float, sharing: Sharing) -> bool:
+        """Take in that a zone is gone."""
+        self.reports.pop(old.numa_id, None)
+        return self._judge(now, sharing)
+
+    def _judge(self, now: float, sharing: Sharing) -> bool:
+        before = (self.state, self.trouble)
+        self.read_zones(now, sharing)
+        return self.state is not before[0] or (self.trouble != before[1] and self.state is None)
+
+    def take_heartbeat(self, heartbeat: Heartbeat, *, now: float, wall: float) -> bool:
+        """Take in a Lease of the exporter."""
+        silent = self.is_silent(now)
+        if self.pulse is None:
+            self.pulse = Pulse.first(heartbeat, now=now, wall=wall)
+        else:
+            self.pulse = self.pulse.next(heartbeat, now=now)
+        return silent and now < self.pulse.until
+
+    def take_topology(self, report: TopologyReport | None) -> bool:
+        """Take in the node's NodeResourceTopology; None: it is gone."""
+        before = self.other.topology
+        self.topology = self.topology_trouble = self.other.topology = None
+        if report is not None and shows_another_model(report.body):
+            self.other.topology = report.body
+        elif report is not None:
+            self.topology, self.topology_trouble = approximate(report.body)
+        return self.state is None or before is not None or self.other.topology is not None
+
+    def take_binding(self, pod: ClusterPod, *, sequence: int, rejected: bool, now: float) -> None:
+        """Take in a pod's binding; ``rejected`` by the model when it was bound."""
+        if rejected:
+            self.rejected.add(pod.kubelet_uid)
+        else:
+            self.other.take_bound(pod)
+        if prediction.relevant(pod):
+            self.since.bound(pod, sequence=sequence, rejected=rejected, now=now)
+        self.pods[pod.uid] = pod
+
+    def take_update(self, pod: ClusterPod, *, sequence: Callable[[], int], now: float) -> bool:
+        """Take in how a pod that is counted here is now; ``sequence`` gives the number of an event."""
+        known = self.pods[pod.uid]
+        # Of a pod that is being deleted, containers that never were end up as terminated.
+        created = not pod.deleting and not set(known.uncreated) <= set(pod.uncreated)
+        if created:
+            self.other.take_bound(pod)
+        elif pod.acknowledged and not known.acknowledged:
+            if pod.kubelet_uid in self.rejected:
+                self.other.take_bound(pod)
+            self.since.admitted_after_all(pod)
+            self.rejected.discard(pod.kubelet_uid)
+        if pod.deleting and not known.deleting and not pod.mirrors:
+            self.since.leaves(pod, sequence=sequence(), now=now)
+        self.pods[pod.uid] = pod
+        return created or known.requests != pod.requests or known.admission != pod.admission
+
+    def take_end(self, pod: ClusterPod, *, sequence: Callable[[], int], now: float) -> None:
+        """Take in that a pod has ended, or vanished; ``sequence`` gives the number of an event."""
+        self.pods.pop(pod.uid, None)
+        self.other.take_ended(pod.kubelet_uid)
+        self.rejected.discard(pod.kubelet_uid)
+        self.vanished.discard(pod.kubelet_uid)
+        self.since.left(pod)
+        if prediction.relevant(pod):
+            self.since.ended(pod, sequence=sequence(), now=now)
+            self.since.settle(self.state, now)
 
     def read_zones(self, now: float, sharing: Sharing) -> None:
         """Judge the zones as they are now; an earlier state stays while they contradict each other."""

@@ -93,10 +93,10 @@ class LivePage:
             response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
             await response.prepare(request)
             with suppress(ConnectionError, TimeoutError):
-                await self._stream(response, self._seen(request.headers.get("Last-Event-ID", "")))
+                await self._stream(response, self._last_seen(request.headers.get("Last-Event-ID", "")))
         return response
 
-    def _seen(self, last: str) -> int:
+    def _last_seen(self, last: str) -> int:
         """The version that a viewer who comes back has seen; -1 for a new one."""
         found = re.fullmatch(rf"{self._edition}-(\d{{1,18}})", last, re.ASCII)
         return -1 if found is None else int(found[1])

@@ -33,7 +33,7 @@ from numazones_page.documents import (
     accuracy_document,
     cluster_document,
     node_documents,
-    recommended_document,
+    recommendation_document,
     waiting_documents,
 )
 
@@ -237,7 +237,7 @@ class PageUpdater:
     def _plan(self, item: Recommendation) -> tuple[str, Document]:
         state = self._pipeline.state
         first = self._plans.get(item.uid)
-        ((key, document),) = recommended_document(
+        ((key, document),) = recommendation_document(
             item.name, item.spec, item.status, state.node, state.pods.get, first=first
         ).items()
         self._plans.setdefault(item.uid, document)

@@ -86,9 +86,9 @@ class Inputs:
         """``intent`` is kept up to date by somebody else."""
         self.intent = intent
         self.budgets: Table[Budget] = Table(lambda item: f"{item.namespace}/{item.name}")
-        self.limit_ranges = self._defaulting()
-        self.runtime_classes = self._defaulting()
-        self.priority_classes = self._defaulting()
+        self.limit_ranges = self._defaults()
+        self.runtime_classes = self._defaults()
+        self.priority_classes = self._defaults()
         self.claims: Table[Claim] = Table(lambda item: f"{item.namespace}/{item.name}")
         self.templates: dict[Resource, Table[Template]] = {
             resource: Table(lambda item: item.owner, self._template_changed) for resource in OWNERS
@@ -96,7 +96,7 @@ class Inputs:
         self._made: dict[str, ClusterPod] = {}
         """Owner's UID → the pod that it would make, once somebody has asked."""
 
-    def _defaulting(self) -> Table[Defaulting]:
+    def _defaults(self) -> Table[Defaulting]:
         return Table(lambda item: item.key, lambda _old, _new: self._made.clear())
 
     def _template_changed(self, old: Template | None, new: Template | None) -> None:

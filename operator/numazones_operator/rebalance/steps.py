@@ -237,7 +237,7 @@ class Steps:
         for pod in sorted(candidates, key=lambda pod: (pod.terminal, pod.created, pod.name)):
             where = PodReference(namespace=pod.namespace, name=pod.name, uid=pod.uid)
             if pod.terminal:
-                return self._failure(item, index, f"the replacement {_ending(pod)}")
+                return self._failure(item, index, f"the replacement {_end(pod)}")
             if pod.node:
                 return self._advance(
                     item, index, phase=MovePhase.PLACED, replacement=where, node=pod.node, message=""
@@ -254,7 +254,7 @@ class Steps:
         move, progress = item.spec.moves[index], item.progress[index]
         known = None if progress.replacement is None else self._state.pods.get(progress.replacement.uid)
         if known is None or known.terminal:
-            return self._failure(item, index, f"the replacement {_ending(known)}")
+            return self._failure(item, index, f"the replacement {_end(known)}")
         source, target = self._state.record(move.source.node), self._state.record(progress.node)
         left = source is None or source.state is None or not source.state.holds(move.pod.uid)
         if left and target is not None and target.state is not None:
@@ -351,7 +351,7 @@ def _nodes_in(item: Recommendation) -> set[str]:
     return {place.node for place in places}
 
 
-def _ending(pod: ClusterPod | None) -> str:
+def _end(pod: ClusterPod | None) -> str:
     return "is gone" if pod is None else f"{pod.name} ended as {pod.reason or pod.phase}: {pod.message}"
 
 

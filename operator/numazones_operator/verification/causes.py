@@ -20,7 +20,7 @@ from numazones.kubelet.node_info import NodeInfo, PodInfo
 from numazones.placement import ADMITTED, Placement
 from numazones.pod import Pod
 
-_MOST_COMBINED = 4
+_MAX_COMBINED = 4
 """More pods that went are only tried one by one, and all together."""
 
 
@@ -107,7 +107,7 @@ def _possibilities(found: NodeInfo, otherwise: NodeInfo | None, fates: Fates) ->
 
 
 def _choices(uids: list[str]) -> Iterable[tuple[str, ...]]:
-    if len(uids) <= _MOST_COMBINED:
+    if len(uids) <= _MAX_COMBINED:
         return chain.from_iterable(combinations(uids, size) for size in range(len(uids) + 1))
     return ((), *((uid,) for uid in uids), tuple(uids))
 

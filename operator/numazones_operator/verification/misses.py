@@ -27,7 +27,7 @@ NAME = "numazones-operator-misses"
 
 _MOST = 20
 """Misses that are kept."""
-_MOST_BYTES = 512 * 1024
+_MAX_BYTES = 512 * 1024
 """Of all of them, as the API server stores them; an object may have about 1 MiB."""
 
 _log = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ class Misses:
     async def _keep(self, one: WrongPrediction) -> None:
         data = base64.b64encode(wrong_prediction.write(one)).decode()
         key = f"{one.time.replace(':', '')}-{one.pod.pod.namespace}.{one.pod.pod.name}"[:245] + ".json.gz"
-        if len(data) > _MOST_BYTES:
+        if len(data) > _MAX_BYTES:
             _log.warning("a wrong prediction is not kept for replay: %s has %d bytes", key, len(data))
             return
         try:
@@ -93,4 +93,4 @@ def _superfluous(kept: Mapping[str, str]) -> list[str]:
     latest = sorted(kept, reverse=True)
     sizes = accumulate(len(kept[key]) for key in latest)
     counted = enumerate(zip(latest, sizes, strict=True))
-    return [key for number, (key, size) in counted if number >= _MOST or size > _MOST_BYTES]
+    return [key for number, (key, size) in counted if number >= _MOST or size > _MAX_BYTES]

@@ -16,8 +16,8 @@ from numazones.kubelet.shortfall import name_numas
 from numazones.wording import some_of
 from numazones_operator.verification.verifier import Expectation, Verification
 
-_MOST_ADVICE = 3
-_MOST_HOLDERS = 5
+_MAX_ADVICE = 3
+_MAX_HOLDERS = 5
 _LATE = "nothing was predicted; this is worked out for the node as it was when the rejection was seen"
 
 
@@ -55,7 +55,7 @@ def advice_of(verification: Verification) -> tuple[str, ...]:
     expectation, rejection = verification.expectation, verification.expectation.admission
     if verification.hit is False or rejection is None or rejection.admitted:
         return ()
-    return tuple(one.sentence for one in advise(rejection, _names(expectation)))[:_MOST_ADVICE]
+    return tuple(one.sentence for one in advise(rejection, _names(expectation)))[:_MAX_ADVICE]
 
 
 def _names(expectation: Expectation) -> dict[str, str]:
@@ -69,4 +69,4 @@ def _holders(found: Explanation, names: Mapping[str, str]) -> Iterator[str]:
     most = [f"{names.get(uid, uid)} ({amount})" for uid, amount in found.holders]
     if most:
         where = name_numas(cpuset.of(found.shortages[0].numas))
-        yield f"on {where} it is held by {some_of(most, most=_MOST_HOLDERS)}"
+        yield f"on {where} it is held by {some_of(most, most=_MAX_HOLDERS)}"

@@ -54,7 +54,7 @@ class Expectation:
     model: str | None = None
     """Who places pods on the node; None where nothing could be predicted."""
     decision: BoundDecision | None = field(default=None, repr=False)
-    """What was decided; None where nothing could be predicted."""
+    """What was decided; where nothing was predicted, what explains the outcome afterwards, or None."""
 
     @property
     def rejected(self) -> bool:
@@ -64,7 +64,9 @@ class Expectation:
     @property
     def answer(self) -> str:
         """What would become of the pod, as far as that shows; empty where nothing could be predicted."""
-        return "" if self.decision is None else self.decision.outcome
+        if self.decision is None or self.predicted == prediction.UNKNOWN:  # understood only afterwards
+            return ""
+        return self.decision.outcome
 
     @property
     def by_kubelet(self) -> bool:

@@ -28,7 +28,7 @@ const ORDERS = {
   room: { label: "largest free zone first", by: ([, one], [, other]) => largest(other) - largest(one) },
 };
 const load = (node) => (unknown(node) ? -1 : ratio(zonesOf(node).reduce(([held, whole], zone) => [held + zone.cpus[0], whole + zone.cpus[1]], [0, 0])));
-const largest = (node) => Math.max(-1, ...zonesOf(node).map((zone) => zone.cpus[1] - zone.cpus[0]));
+const largest = (node) => Math.max(-1, ...zonesOf(node).map((zone) => zone.free));
 
 // 0 … 5: nothing, below a quarter, a half, three quarters, below all, all.
 const level = (share) => (share === null ? "none" : share <= 0 ? 0 : share >= 1 ? 5 : 1 + Math.floor(share * 4));
@@ -115,7 +115,7 @@ function fill(item, name, node, metric) {
 
 function headline(node) {
   if (!node.exclusive) return "no exclusive CPUs";
-  const free = zonesOf(node).map((zone) => zone.cpus[1] - zone.cpus[0]);
+  const free = zonesOf(node).map((zone) => zone.free);
   return `${free.join(" + ")} CPUs free`;
 }
 

@@ -140,7 +140,7 @@ class Agent:
     async def _look_after_pods(self) -> None:
         """Look after pods one by one, as kubelets do; those that are there at the start by creation."""
         await self._told.wait()
-        self._news = deque(sorted(self._news, key=_created))
+        self._news = deque(sorted(self._news, key=_creation_time))
         while True:
             while self._news:
                 await self._persist(self._look_after, *self._news.popleft())
@@ -198,7 +198,7 @@ class Agent:
                 now=clock.now(),
             )
         else:
-            status = self._started(pod, errors, verdict.qos_class)
+            status = self._status_of_started(pod, errors, verdict.qos_class)
         await self._persist(self._write_status, pod, status)
         if errors:  # not before it is told: the status after the next attempt must come later
             self._uncreated[pod["metadata"]["uid"]] = (pod, errors, status)
@@ -209,7 +209,7 @@ class Agent:
             return {}
         return self.plugin.create(pod)
 
-    def _started(self, pod: Body, errors: Mapping[str, str], qos_class: str) -> dict[str, Any]:
+    def _status_of_started(self, pod: Body, errors: Mapping[str, str], qos_class: str) -> dict[str, Any]:
         about = {
             "qos_class": qos_class,
             "host_ip": self.kubelet.spec.address,
@@ -275,6 +275,6 @@ class Agent:
                 return
 
 
-def _created(news: tuple[str, Body | None]) -> str:
+def _creation_time(news: tuple[str, Body | None]) -> str:
     _, pod = news
     return "" if pod is None else pod["metadata"].get("creationTimestamp") or ""

@@ -14,7 +14,7 @@ from numazones_simulator.kubelet.kubelet import Kubelet
 from numazones_simulator.mirror import Body, mirror
 from numazones_simulator.node_spec import NodeSpec
 
-_LONGEST_SOCKET_PATH = 107  # sockaddr_un on Linux, without the closing zero
+_MAX_SOCKET_PATH = 107  # sockaddr_un on Linux, without the closing zero
 
 
 class SocketPathTooLong(NumazonesError):
@@ -71,8 +71,8 @@ def _check(directory: Path | None) -> None:
     if directory is None:
         return
     path = directory / "kubelet" / "pod-resources" / "kubelet.sock"
-    if len(str(path)) > _LONGEST_SOCKET_PATH:
+    if len(str(path)) > _MAX_SOCKET_PATH:
         raise SocketPathTooLong(
-            f"{path} is longer than the {_LONGEST_SOCKET_PATH} characters a socket's path may have; "
+            f"{path} is longer than the {_MAX_SOCKET_PATH} characters a socket's path may have; "
             "use a directory with a shorter path"
         )

@@ -102,9 +102,9 @@ def not_created(
         for item in status.get(part, ()):
             refused = item["name"] in errors
             if refused:
-                items.append(_waiting(item, "CreateContainerError", errors[item["name"]]))
+                items.append(_waiting_container(item, "CreateContainerError", errors[item["name"]]))
             else:
-                items.append(_waiting(item, "PodInitializing") if blocked else item)
+                items.append(_waiting_container(item, "PodInitializing") if blocked else item)
             blocked |= refused and part == "initContainerStatuses"
         status[part] = items
     conditions = [
@@ -139,7 +139,7 @@ def tried_again(pod: Body, before: Body, *, errors: Mapping[str, str], now: str)
     return {**status, "startTime": before["startTime"]}
 
 
-def _waiting(container: Body, reason: str, message: str = "") -> dict[str, Any]:
+def _waiting_container(container: Body, reason: str, message: str = "") -> dict[str, Any]:
     state = {"waiting": {"reason": reason, **({"message": message} if message else {})}}
     known = {name: container[name] for name in container if name != "containerID"}
     return {**known, "state": state, "ready": False, "started": False}

@@ -166,3 +166,52 @@ def several(name: str, *init: tuple[str, str, bool], **containers: str) -> Pod:
 def guaranteed(name: str, cpu: str, memory: str = "128Mi", **others: object) -> Pod:
     """A Guaranteed pod."""
     return pod(name, {}, {"cpu": cpu, "memory": memory}, **others)  # type: ignore[arg-type]
+
+
+_ANNOTATIONS = st.fixed_dictionaries(
+    {},
+    optional={
+        "prefer-isolated-cpus": st.sampled_from(["true", "false"]),
+        "prefer-isolated-cpus/pod": st.just("true"),
+        "require-isolated-cpus": st.just("true"),
+        "prefer-shared-cpus": st.sampled_from(["true", "false"]),
+        "prefer-cpu-priority": st.sampled_from(["high", "low", "normal"]),
+        "memory-type": st.sampled_from(["dram", "pmem", "hbm", "mixed"]),
+        "prefer-reserved-cpus": st.just("true"),
+        "cpu.preserve": st.just("true"),
+        "hide-hyperthreads": st.just("true"),
+        "unlimited-burstable": st.sampled_from(["system", "numa", "die", "l3cache"]),
+    },
+)
+
+
+@st.composite
+def pods(draw: st.DrawFn, name: str) -> Pod:
+    """A pod of one container of any kind."""
+    limits = draw(
+        st.sampled_from(
+            [
+                {},
+                {"cpu": "300m", "memory": "64Mi"},
+                {"cpu": "1", "memory": "64Mi"},
+                {"cpu": "1500m", "memory": "256Mi"},
+                {"cpu": "2", "memory": "1Gi"},
+                {"cpu": "3", "memory": "3Gi"},
+            ]
+        )
+    )
+    requests = {} if not limits else draw(st.sampled_from([limits, {"cpu": "100m"}]))
+    annotations = {
+        key.replace("/pod", "") + ".resource-policy.nri.io" + ("/pod" if key.endswith("/pod") else ""): value
+        for key, value in draw(_ANNOTATIONS).items()
+    }
+    return pod(name, requests, limits, annotations=annotations)
+
+
+@st.composite
+def pods_of_several(draw: st.DrawFn, name: str = "several") -> Pod:
+    """A Guaranteed pod of some containers, init ones and sidecars among them."""
+    cpus = st.sampled_from(["300m", "1", "1500m", "2", "3"])
+    init = [("i", draw(cpus), False), ("s", draw(cpus), True)][: draw(st.integers(0, 2))]
+    names = ["a", "b", "c"][: draw(st.integers(1, 3))]
+    return several(name, *init, **{name: draw(cpus) for name in names})

@@ -13,45 +13,7 @@ from numazones_topology_aware.node import Node
 from numazones_topology_aware.sandbox import CGroup, ContainerSpec, Sandbox
 from numazones_topology_aware.topology import Topology
 from tests.conformance.topology_aware_events import reconfigure, resize
-from tests.models.topology_aware.machines import configuration, machines, pod, several
-
-ANNOTATIONS = st.fixed_dictionaries(
-    {},
-    optional={
-        "prefer-isolated-cpus": st.sampled_from(["true", "false"]),
-        "prefer-isolated-cpus/pod": st.just("true"),
-        "require-isolated-cpus": st.just("true"),
-        "prefer-shared-cpus": st.sampled_from(["true", "false"]),
-        "prefer-cpu-priority": st.sampled_from(["high", "low", "normal"]),
-        "memory-type": st.sampled_from(["dram", "pmem", "hbm", "mixed"]),
-        "prefer-reserved-cpus": st.just("true"),
-        "cpu.preserve": st.just("true"),
-        "hide-hyperthreads": st.just("true"),
-        "unlimited-burstable": st.sampled_from(["system", "numa", "die", "l3cache"]),
-    },
-)
-
-
-@st.composite
-def pods(draw: st.DrawFn, name: str) -> Pod:
-    limits = draw(
-        st.sampled_from(
-            [
-                {},
-                {"cpu": "300m", "memory": "64Mi"},
-                {"cpu": "1", "memory": "64Mi"},
-                {"cpu": "1500m", "memory": "256Mi"},
-                {"cpu": "2", "memory": "1Gi"},
-                {"cpu": "3", "memory": "3Gi"},
-            ]
-        )
-    )
-    requests = {} if not limits else draw(st.sampled_from([limits, {"cpu": "100m"}]))
-    annotations = {
-        key.replace("/pod", "") + ".resource-policy.nri.io" + ("/pod" if key.endswith("/pod") else ""): value
-        for key, value in draw(ANNOTATIONS).items()
-    }
-    return pod(name, requests, limits, annotations=annotations)
+from tests.models.topology_aware.machines import configuration, machines, pods, pods_of_several
 
 
 @st.composite
@@ -64,14 +26,6 @@ def nodes(draw: st.DrawFn) -> tuple[Node, Node, list[str]]:
         node = admit(node, one).node
         uids.append(one.uid)
     return fresh, node, uids
-
-
-@st.composite
-def pods_of_several(draw: st.DrawFn) -> Pod:
-    cpus = st.sampled_from(["300m", "1", "1500m", "2", "3"])
-    init = [("i", draw(cpus), False), ("s", draw(cpus), True)][: draw(st.integers(0, 2))]
-    names = ["a", "b", "c"][: draw(st.integers(1, 3))]
-    return several("several", *init, **{name: draw(cpus) for name in names})
 
 
 @given(nodes(), pods_of_several())

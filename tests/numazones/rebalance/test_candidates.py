@@ -48,7 +48,7 @@ def test_a_template_that_cannot_be_read_keeps_its_pods_where_they_are(build: Any
 
 
 def test_on_a_node_that_is_not_known_for_certain_all_pods_stay(build: Any) -> None:
-    node = build.put(build.node("n1"), build.pod("p", 1)).with_unknown_state(Unknown("Stale", "old"))
+    node = build.put(build.node("n1"), build.pod("p", 1)).with_placement(Unknown("Stale", "old"))
     (objection,) = why_not(node.pods["p"], build.situation([node]), Policy())
     assert (objection.rule, objection.message) == (
         "NodeState",

@@ -13,6 +13,7 @@ from numazones.cluster import ClusterNode
 from numazones.fragmentation import Shape
 from numazones.placement import Unknown
 from numazones.rebalance.goals import FitMore, InvalidGoal, Vacate, Wanted, pending_goals
+from tests.numazones.rebalance.uncertain_nodes import approximate, not_ready
 
 
 def shape(cpus: int, count: int | None = None) -> Wanted:
@@ -28,12 +29,14 @@ def test_each_kind_is_counted_for_itself_and_no_more_than_wanted(build: Any) -> 
     assert FitMore((shape(2, count=1), shape(1, count=4))).aim == 5
 
 
-@pytest.mark.parametrize("change", [{"ready": False}, {"approximate": True}])
-def test_a_node_that_is_not_known_for_certain_offers_nothing(build: Any, change: dict[str, Any]) -> None:
-    node = replace(build.node("n1"), **change)
+@pytest.mark.parametrize("uncertain", [not_ready, approximate])
+def test_a_node_that_is_not_known_for_certain_offers_nothing(
+    build: Any, uncertain: Callable[[ClusterNode], ClusterNode]
+) -> None:
+    node = uncertain(build.node("n1"))
     goal = FitMore((shape(1),))
     assert goal.worth(node) == goal.upper_bound(node) == (0,)
-    blind = build.node("n1").with_unknown_state(Unknown("Stale", "old"))
+    blind = build.node("n1").with_placement(Unknown("Stale", "old"))
     assert goal.worth(blind) == goal.upper_bound(blind) == (0,)
 
 
@@ -48,7 +51,7 @@ def test_pods_in_the_way_are_those_of_the_zone(build: Any) -> None:
     node = build.put(build.node("n1"), build.pod("a", 3), build.pod("b", 4))
     assert Vacate("n1").worth(node) == Vacate("n1").upper_bound(node) == (-2,)
     assert [pod.name for pod in Vacate("n1", 1).occupants(node)] == ["b"]
-    blind = node.with_unknown_state(Unknown("Stale", "old"))
+    blind = node.with_placement(Unknown("Stale", "old"))
     assert Vacate("n1", 1).occupants(blind) == []
 
 

@@ -1,12 +1,15 @@
 """The two halves of a move, and what plans are compared by."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from numazones.cluster import ClusterNode
 from numazones.placement import Unknown
 from numazones.rebalance.moves import Disruption, Move, Plan, evict, place, replacement, zones_of
+from tests.numazones.rebalance.uncertain_nodes import approximate, not_ready
 
 
 def test_a_pod_is_evicted_and_placed_again_with_what_it_held(build: Any) -> None:
@@ -20,7 +23,7 @@ def test_a_pod_is_evicted_and_placed_again_with_what_it_held(build: Any) -> None
 
 
 def test_without_a_state_a_node_is_only_freed_of_the_pod(build: Any) -> None:
-    node = build.put(build.node("n1"), build.pod("p", 2)).with_unknown_state(Unknown("Stale", "old"))
+    node = build.put(build.node("n1"), build.pod("p", 2)).with_placement(Unknown("Stale", "old"))
     assert zones_of(node, node.pods["p"]) == ()
     assert dict(evict(node, node.pods["p"]).pods) == {}
 
@@ -28,15 +31,17 @@ def test_without_a_state_a_node_is_only_freed_of_the_pod(build: Any) -> None:
 @pytest.mark.parametrize(
     ("change", "rejection"),
     [
-        ({"ready": False}, "the state of node n1 is not known for certain"),
-        ({"approximate": True}, "the state of node n1 is not known for certain"),
-        ({"unschedulable": True}, "node(s) were unschedulable"),
-        ({"pod_slots": 0}, "Too many pods"),
-        ({}, "TopologyAffinityError: Resources cannot be allocated with Topology locality"),
+        (not_ready, "the state of node n1 is not known for certain"),
+        (approximate, "the state of node n1 is not known for certain"),
+        (lambda node: replace(node, unschedulable=True), "node(s) were unschedulable"),
+        (lambda node: replace(node, pod_slots=0), "Too many pods"),
+        (lambda node: node, "TopologyAffinityError: Resources cannot be allocated with Topology locality"),
     ],
 )
-def test_whoever_stands_in_the_way_is_named(build: Any, change: dict[str, Any], rejection: str) -> None:
-    placed = place(replace(build.node("n1"), **change), build.pod("p", 5))
+def test_whoever_stands_in_the_way_is_named(
+    build: Any, change: Callable[[ClusterNode], ClusterNode], rejection: str
+) -> None:
+    placed = place(change(build.node("n1")), build.pod("p", 5))
     assert placed.node is None
     assert placed.rejections == (rejection,)
 

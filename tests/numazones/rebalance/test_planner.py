@@ -21,6 +21,7 @@ from numazones.rebalance.planner import Outcome, plan
 from numazones.rebalance.policy import InvalidPolicy, Policy, Target
 from numazones.rebalance.proof import prove
 from numazones.rebalance.whatif import Effort, situation_after
+from tests.numazones.rebalance.uncertain_nodes import approximate, not_ready
 
 
 def never() -> bool:
@@ -344,9 +345,9 @@ def test_a_failed_move_within_its_node_is_not_made_after_the_pending_pod_either(
 @pytest.mark.parametrize(
     "blind",
     [
-        lambda node: node.with_unknown_state(Unknown("LeaseExpired", "stale")),
-        lambda node: replace(node, approximate=True),
-        lambda node: replace(node, ready=False),
+        lambda node: node.with_placement(Unknown("LeaseExpired", "stale")),
+        approximate,
+        not_ready,
     ],
     ids=["unknown", "approximate", "not ready"],
 )

@@ -1,6 +1,7 @@
 """What gauges show of a node."""
 
 from numazones.cluster import ClusterNode
+from numazones.room import FittingPods
 from numazones_koordinator.placement import KoordinatorPlacement
 from numazones_operator.mirror.cluster_gauges import node_gauges
 from tests.models.koordinator import building as koordinator
@@ -8,7 +9,9 @@ from tests.models.koordinator import building as koordinator
 
 def test_a_node_on_which_another_model_decides_is_not_stale() -> None:
     assert (
-        node_gauges(ClusterNode("a").with_placement(KoordinatorPlacement(koordinator.node(2))), ()).stale
+        node_gauges(
+            ClusterNode("a").with_placement(KoordinatorPlacement(koordinator.node(2))), (), FittingPods()
+        ).stale
         == ""
     )
-    assert node_gauges(ClusterNode("a"), ()).stale == "NoZones"
+    assert node_gauges(ClusterNode("a"), (), FittingPods()).stale == "NoZones"

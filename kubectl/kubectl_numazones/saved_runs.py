@@ -59,10 +59,10 @@ def append(path: Path, runs: Mapping[int, Run]) -> None:
 def _run(line: str) -> tuple[int, Run]:
     document = json.loads(line)
     outcomes = tuple(
-        Outcome(**{name: _frozen(value) for name, value in item.items()}) for item in document["outcomes"]
+        Outcome(**{name: _hashable(value) for name, value in item.items()}) for item in document["outcomes"]
     )
     return int(document["run"]), outcomes
 
 
-def _frozen(value: Any) -> Any:
-    return tuple(map(_frozen, value)) if isinstance(value, list) else value
+def _hashable(value: Any) -> Any:
+    return tuple(map(_hashable, value)) if isinstance(value, list) else value

@@ -12,7 +12,7 @@ _SETTLE = 0.5
 """Seconds that further changes are waited for: a rollout is many events and one picture."""
 
 
-class Following:
+class ClusterMirror:
     """Mirrors every kind that commands read."""
 
     def __init__(self, client: Client) -> None:

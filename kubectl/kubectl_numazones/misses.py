@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from kubectl_numazones.asking import asked
 from kubectl_numazones.bad_dump import BadDump
-from kubectl_numazones.cluster import NotThere, Source, connected
+from kubectl_numazones.cluster import NotThere, Source, connect
+from kubectl_numazones.event_loop import run_until_complete
 from kubectl_numazones.files import objects_of_files
 from numazones.whatif.wrong_prediction import WrongPrediction, read
 
@@ -31,7 +31,7 @@ def find(name: str, source: Source) -> WrongPrediction:
         except OSError as error:
             raise BadDump(f"{path}: {error.strerror or error}") from error
     namespace = source.namespace or _NAMESPACE
-    kept = _in_files(source, namespace) if source.files else asked(_live(source, namespace))
+    kept = _in_files(source, namespace) if source.files else run_until_complete(_live(source, namespace))
     if name not in kept:
         known = ", ".join(sorted(kept)) or "none"
         raise NotThere(
@@ -58,7 +58,7 @@ async def _live(source: Source, namespace: str) -> Mapping[str, Any]:
     from numazones_client import NotFound  # noqa: PLC0415 - files need no client
     from numazones_client.resources import CONFIG_MAPS  # noqa: PLC0415
 
-    async with await connected(source) as client:
+    async with await connect(source) as client:
         try:
             body = await client.get(CONFIG_MAPS, _NAME, namespace=namespace)
         except NotFound:

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from kubectl_numazones.asking import asked
+from kubectl_numazones.event_loop import run_until_complete
 
 
 async def _value() -> int:
@@ -14,7 +14,7 @@ async def _value() -> int:
 
 
 def test_the_answer_is_what_the_coroutine_returns() -> None:
-    assert asked(_value()) == 3
+    assert run_until_complete(_value()) == 3
 
 
 def test_ctrl_c_cancels_between_two_steps_of_the_loop_never_within_one() -> None:
@@ -35,7 +35,7 @@ def test_ctrl_c_cancels_between_two_steps_of_the_loop_never_within_one() -> None
         await asyncio.sleep(3600)
 
     with pytest.raises(KeyboardInterrupt):
-        asked(interrupted_in_a_callback())
+        run_until_complete(interrupted_in_a_callback())
     assert steps == ["given"]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
@@ -45,4 +45,4 @@ def test_a_cancellation_that_is_not_ctrl_c_stays_one() -> None:
         raise asyncio.CancelledError
 
     with pytest.raises(asyncio.CancelledError):
-        asked(cancelled())
+        run_until_complete(cancelled())

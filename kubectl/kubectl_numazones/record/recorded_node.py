@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from numazones.placement import models
+
 Body = dict[str, Any]
 
 _CONTAINER = ("name", "image", "resources", "restartPolicy")
@@ -30,8 +32,8 @@ _POD_STATUS = ("phase", "reason", "message", "startTime", "qosClass")
 _CONTAINER_STATUS = ("name", "ready", "restartCount", "allocatedResources", "resources")
 _METADATA = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "labels")
 _OWNER = ("apiVersion", "kind", "name", "uid", "controller")
-_ANNOTATIONS = ("kubernetes.io/config.", "numazones.io/", "scheduling.koordinator.sh/")
-"""Beginnings of the annotations that tell something about placement."""
+_ANNOTATIONS = ("kubernetes.io/config.", "numazones.io/")
+"""Beginnings of the annotations that tell something about placement, beside those that models read."""
 _NODE_INFO = (
     "kubeletVersion",
     "kernelVersion",
@@ -43,7 +45,7 @@ _EVENT = ("reason", "message", "type", "count", "firstTimestamp", "lastTimestamp
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class RecordedNode:
     """A node as it was read, reduced."""
 
     name: str
@@ -73,13 +75,13 @@ def node_of(body: Mapping[str, Any]) -> Body:
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": _metadata(body),
-        "spec": _kept(spec, ("taints", "unschedulable")),
-        "status": _kept(status, ("capacity", "allocatable"))
+        "spec": _fields_of(spec, ("taints", "unschedulable")),
+        "status": _fields_of(status, ("capacity", "allocatable"))
         | {
             "conditions": [
-                _kept(item, ("type", "status", "reason")) for item in status.get("conditions") or ()
+                _fields_of(item, ("type", "status", "reason")) for item in status.get("conditions") or ()
             ],
-            "nodeInfo": _kept(status.get("nodeInfo") or {}, _NODE_INFO),
+            "nodeInfo": _fields_of(status.get("nodeInfo") or {}, _NODE_INFO),
         },
     }
 
@@ -87,17 +89,19 @@ def node_of(body: Mapping[str, Any]) -> Body:
 def pod_of(body: Mapping[str, Any]) -> Body:
     """Reduce a Pod."""
     spec, status = body.get("spec") or {}, body.get("status") or {}
-    kept = _kept(spec, _POD_SPEC)
+    kept = _fields_of(spec, _POD_SPEC)
     affinity = (spec.get("affinity") or {}).get("nodeAffinity")
     if affinity:
         kept["affinity"] = {"nodeAffinity": affinity}
     for name in ("initContainers", "containers"):
         if spec.get(name):
-            kept[name] = [_kept(item, _CONTAINER) for item in spec[name]]
+            kept[name] = [_fields_of(item, _CONTAINER) for item in spec[name]]
     if spec.get("resourceClaims"):
-        kept["resourceClaims"] = [_kept(item, ("name",)) for item in spec["resourceClaims"]]
-    told = _kept(status, _POD_STATUS)
-    told["conditions"] = [_kept(it, ("type", "status", "reason")) for it in status.get("conditions") or ()]
+        kept["resourceClaims"] = [_fields_of(item, ("name",)) for item in spec["resourceClaims"]]
+    told = _fields_of(status, _POD_STATUS)
+    told["conditions"] = [
+        _fields_of(it, ("type", "status", "reason")) for it in status.get("conditions") or ()
+    ]
     for name in ("initContainerStatuses", "containerStatuses"):
         if status.get(name):
             told[name] = [_container_status(item) for item in status[name]]
@@ -106,10 +110,10 @@ def pod_of(body: Mapping[str, Any]) -> Body:
 
 def _container_status(status: Mapping[str, Any]) -> Body:
     state = {
-        name: _kept(told or {}, ("reason", "exitCode", "startedAt"))
+        name: _fields_of(told or {}, ("reason", "exitCode", "startedAt"))
         for name, told in (status.get("state") or {}).items()
     }
-    return _kept(status, _CONTAINER_STATUS) | {"state": state}
+    return _fields_of(status, _CONTAINER_STATUS) | {"state": state}
 
 
 def event_of(body: Mapping[str, Any], number: int) -> Body:
@@ -119,24 +123,24 @@ def event_of(body: Mapping[str, Any], number: int) -> Body:
         "apiVersion": "v1",
         "kind": "Event",
         "metadata": metadata,
-        "involvedObject": _kept(body.get("involvedObject") or {}, ("kind", "namespace", "name", "uid")),
-    } | _kept(body, _EVENT)
+        "involvedObject": _fields_of(body.get("involvedObject") or {}, ("kind", "namespace", "name", "uid")),
+    } | _fields_of(body, _EVENT)
 
 
 def _metadata(body: Mapping[str, Any]) -> Body:
     metadata = body["metadata"]
-    kept = _kept(metadata, _METADATA)
+    kept = _fields_of(metadata, _METADATA)
     annotations = {
         key: value
         for key, value in (metadata.get("annotations") or {}).items()
-        if key.startswith(_ANNOTATIONS)
+        if key.startswith((*_ANNOTATIONS, *models.node_annotations(), *models.pod_annotations()))
     }
     if annotations:
         kept["annotations"] = annotations
     if metadata.get("ownerReferences"):
-        kept["ownerReferences"] = [_kept(owner, _OWNER) for owner in metadata["ownerReferences"]]
+        kept["ownerReferences"] = [_fields_of(owner, _OWNER) for owner in metadata["ownerReferences"]]
     return kept
 
 
-def _kept(body: Mapping[str, Any], names: Iterable[str]) -> Body:
+def _fields_of(body: Mapping[str, Any], names: Iterable[str]) -> Body:
     return {name: body[name] for name in names if body.get(name) is not None}

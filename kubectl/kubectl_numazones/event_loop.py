@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 _Answer = TypeVar("_Answer")
 
 
-def asked(coroutine: Coroutine[Any, Any, _Answer]) -> _Answer:
+def run_until_complete(coroutine: Coroutine[Any, Any, _Answer]) -> _Answer:
     """Run a coroutine to its end.
 
     Python's own handler of Ctrl-C cancels in the midst of whatever the loop does just then; where that is

@@ -8,24 +8,24 @@ import re
 from itertools import accumulate
 from typing import Any
 
-_DEEPEST = 1000
+_MAX_DEPTH = 1000
 _BRACKETS = re.compile(rb"[\[\]{}]")
-_INDENTED = re.compile(rb"^[ ?-]{%d}" % (_DEEPEST // 2), re.MULTILINE)
+_DEEP_INDENT = re.compile(rb"^[ ?-]{%d}" % (_MAX_DEPTH // 2), re.MULTILINE)
 _STEPS = {b"[": 1, b"{": 1, b"]": -1, b"}": -1}
 
 
-def too_deep(content: bytes, loader: type[Any]) -> bool:
+def is_too_deep(content: bytes, loader: type[Any]) -> bool:
     """Whether YAML nests deeper than objects do; text whose brackets and indents are few is not parsed."""
     import yaml  # noqa: PLC0415 - slow to import, and most dumps are JSON
 
     levels = accumulate(_STEPS[bracket] for bracket in _BRACKETS.findall(content))
-    if max(levels, default=0) <= _DEEPEST and not _INDENTED.search(content):
+    if max(levels, default=0) <= _MAX_DEPTH and not _DEEP_INDENT.search(content):
         return False
     depth = 0
     try:
         for event in yaml.parse(content, Loader=loader):
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            if depth > _DEEPEST:
+            if depth > _MAX_DEPTH:
                 return True
     except yaml.YAMLError:
         return False  # reading it says where

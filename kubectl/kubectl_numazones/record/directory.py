@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from kubectl_numazones.bad_dump import BadDump
-from kubectl_numazones.record.found import Body, Found
+from kubectl_numazones.record.recorded_node import Body, RecordedNode
 from kubectl_numazones.recorded_files import (
     CONFIGURATION,
     HISTORY,
@@ -36,7 +36,7 @@ def refuse_existing(directory: Path) -> None:
         raise BadDump(f"{directory} exists, and nothing is overwritten; name another directory, or remove it")
 
 
-def write(found: Found, directory: Path) -> None:
+def write(found: RecordedNode, directory: Path) -> None:
     """Write a recording; on whatever goes wrong, and on Ctrl-C, nothing is left.
 
     Raises:
@@ -55,7 +55,7 @@ def write(found: Found, directory: Path) -> None:
             shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _fill(directory: Path, found: Found) -> None:
+def _fill(directory: Path, found: RecordedNode) -> None:
     objects = [found.node, *found.zones, *found.pods, *found.events]
     _json(directory / OBJECTS, _list(objects))
     lines = "".join(f"{json.dumps(line)}\n" for line in _operations(found))
@@ -83,7 +83,7 @@ def _json(path: Path, document: Any) -> None:
     path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
-def _operations(found: Found) -> Iterator[Body]:
+def _operations(found: RecordedNode) -> Iterator[Body]:
     """The recording begins with what is there: who holds something, and who was rejected before."""
     told = {(pod["namespace"], pod["name"]): pod["containers"] for pod in found.podresources or ()}
     yield {"op": SNAPSHOT, "node": found.name}

@@ -8,8 +8,8 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from kubectl_numazones import screen
-from kubectl_numazones.cluster import NotThere, Source, connected
-from kubectl_numazones.record.found import Body, Found, event_of, node_of, pod_of
+from kubectl_numazones.cluster import NotThere, Source, connect
+from kubectl_numazones.record.recorded_node import Body, RecordedNode, event_of, node_of, pod_of
 from numazones.errors import NumazonesError
 from numazones_client import Client, Forbidden, NotFound
 from numazones_client.errors import APIError
@@ -26,7 +26,7 @@ class CannotFetch(NumazonesError):
     """The node cannot be recorded; the message says what is in the way, and the cure."""
 
 
-async def fetch(name: str, source: Source) -> Found:
+async def fetch(name: str, source: Source) -> RecordedNode:
     """Fetch what is recorded of a node.
 
     Raises:
@@ -34,7 +34,7 @@ async def fetch(name: str, source: Source) -> Found:
         CannotFetch: there is no exporter that answers, or the user may not ask it.
         NumazonesError: the API server cannot be asked.
     """
-    async with await connected(source) as client:
+    async with await connect(source) as client:
         try:
             node = await client.get(NODES, name)
         except NotFound as error:
@@ -44,13 +44,13 @@ async def fetch(name: str, source: Source) -> Found:
             exporters = await client.list(PODS, label_selector=_EXPORTERS)
         except Forbidden as error:
             raise CannotFetch(f"the exporter's pod cannot be looked for: {error}") from error
-        archive = await _archive(client, _on(name, exporters))
+        archive = await _archive(client, _exporter_pod_on(name, exporters))
         pods = await client.list(PODS, field_selector=f"spec.nodeName={name}")
         events = await _events(client, name, pods)
-    return _found(name, node, pods, events, archive)
+    return _recorded_node(name, node, pods, events, archive)
 
 
-def _on(name: str, exporters: Iterable[Body]) -> Body:
+def _exporter_pod_on(name: str, exporters: Iterable[Body]) -> Body:
     """The exporter's pod on a node."""
     here = [pod for pod in exporters if (pod.get("spec") or {}).get("nodeName") == name]
     running = [pod for pod in here if (pod.get("status") or {}).get("phase") == "Running"]
@@ -78,10 +78,10 @@ async def _archive(client: Client, pod: Body) -> bytes:
     try:
         return await client.get_raw(path)
     except APIError as error:
-        raise _explained(error, namespace, name) from error
+        raise _explain(error, namespace, name) from error
 
 
-def _explained(error: APIError, namespace: str, name: str) -> NumazonesError:
+def _explain(error: APIError, namespace: str, name: str) -> NumazonesError:
     if SWITCHED_OFF in error.message:
         return CannotFetch(
             f"the exporter {namespace}/{name} serves no recordings; switch them on: {_COMPONENT}"
@@ -119,12 +119,14 @@ async def _events(client: Client, name: str, pods: Iterable[Body]) -> list[Body]
     return [event_of(item, number) for number, item in enumerate(found, 1)]
 
 
-def _found(name: str, node: Body, pods: Iterable[Body], events: Iterable[Body], archive: bytes) -> Found:
+def _recorded_node(
+    name: str, node: Body, pods: Iterable[Body], events: Iterable[Body], archive: bytes
+) -> RecordedNode:
     members = _members(archive)
     try:
         facts: Mapping[str, Any] = json.loads(members.pop(FACTS))
         told = facts["podresources"]
-        return Found(
+        return RecordedNode(
             name=name,
             node=node_of(node),
             pods=tuple(pod_of(pod) for pod in pods),

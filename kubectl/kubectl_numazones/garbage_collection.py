@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def all_stays() -> Iterator[None]:
+def without_collection() -> Iterator[None]:
     """Make objects that all stay until the program ends: nobody looks for garbage among them, now or later.
 
     Looking takes a tenth of the time that modules take to be imported, and a third of that for a large dump.

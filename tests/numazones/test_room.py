@@ -1,0 +1,78 @@
+"""How many more pods of a shape fit: counted one by one, told by amounts where these suffice."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numazones.cluster import ClusterNode
+from numazones.fragmentation import Shape
+from numazones.kubelet.admission import admit
+from numazones.kubelet.node import Node
+from numazones.placement.kubelet import KubeletPlacement
+from numazones.room import copy_of, fitting, pod_of_shape
+from tests.numazones.kubelet.building import node
+from tests.numazones.kubelet.days import days, play
+
+LARGE = {"cpu": 10_000_000, "memory": 1 << 50, "vendor.example/gpu": 100}
+
+shapes = st.builds(
+    lambda cpus, memory, gpus: Shape.parse(
+        f"cpu={cpus}"
+        + (f",memory={memory}" if memory else "")
+        + (f",vendor.example/gpu={gpus}" if gpus else "")
+    ),
+    st.integers(1, 6),
+    st.sampled_from(["", "512Mi", "3Gi"]),
+    st.integers(0, 2),
+)
+
+
+def counted(state: Node, shape: Shape) -> int:
+    """The slow way: admit copies until one is not."""
+    pod, number = pod_of_shape(shape), 0
+    while True:
+        copy = copy_of(pod, number).admission
+        assert copy is not None
+        decision = admit(state, copy)
+        if not decision.admitted or number == 200:
+            return number
+        state, number = decision.node, number + 1
+
+
+@given(days(), shapes)
+def test_where_amounts_tell_how_many_fit_admitting_one_by_one_says_the_same(
+    day: tuple[Node, list[object]], shape: Shape
+) -> None:
+    _, state = play(*day)  # type: ignore[arg-type]
+    asked = Shape(tuple(sorted({"memory": 1 << 20, **dict(shape.resources)}.items())))
+    told = KubeletPlacement(state).fitting_by_amounts(asked)
+    if told is not None:
+        assert told == counted(state, shape)
+
+
+@given(days(), shapes)
+def test_a_node_takes_as_many_pods_as_its_kubelet_admits_one_after_the_other(
+    day: tuple[Node, list[object]], shape: Shape
+) -> None:
+    _, state = play(*day)  # type: ignore[arg-type]
+    most = counted(state, shape)
+    found = fitting(ClusterNode("n", allocatable=LARGE, pod_slots=200).with_state(state), shape)
+    lacks_device = "vendor.example/gpu" in dict(shape.resources) and not state.kubelet.devices.resources
+    assert found.fitting == most or lacks_device
+
+
+def test_sums_of_requests_and_slots_bound_what_fits() -> None:
+    state = node(policy="single-numa-node")
+    whole = fitting(ClusterNode("n", allocatable=LARGE).with_state(state), Shape.parse("cpu=1")).fitting
+    assert whole > 3
+    for bounded in (
+        ClusterNode("n", allocatable={**LARGE, "cpu": 3000}),
+        ClusterNode("n", allocatable=LARGE, pod_slots=3),
+    ):
+        assert fitting(bounded.with_state(state), Shape.parse("cpu=1")).fitting == 3
+
+
+@pytest.mark.parametrize("policy", ["none", "best-effort", "restricted"])
+def test_amounts_tell_nothing_where_pods_may_lie_across_numa_nodes(policy: str) -> None:
+    placement = KubeletPlacement(node(policy=policy))
+    assert placement.fitting_by_amounts(Shape.parse("cpu=1,memory=1Mi")) is None
