@@ -135,30 +135,42 @@ def read_nodes(dump: Dump, pods: Callable[[], Iterable[ClusterPod]]) -> list[Clu
     nodes = []
     for body in dump.nodes:
         node = ClusterNode.from_api(body)
-        if node.name in zones:
-            node = _with_zones(node, zones[node.name], dump.sharing)
-        topology = topologies.get(node.name)
-        published = _published_placement(zones.get(node.name, ()))
-        try:
-            model = models.model_shown(body, topology)
-            if published is not None:
-                _check_published(published, model, topology, dump, node.name)
-            if not models.is_kubelet(model):
-                objects = models.NodeObjects(
-                    node=body,
-                    topology=topology,
-                    pods=tuple(bound_to(node.name)),
-                    kubelet=node.state,
-                    others=_others_of(dump, model, node.name),
-                    record=None if published is None else models.parse_record(published.record),
-                )
-                node = node.with_placement(model.read(objects))
-        except ObjectsMissing as error:
-            node = node.with_placement(Unknown(OBJECTS_MISSING, str(error)))
-        except NumazonesError as error:
-            node = node.with_placement(Unknown(UNDECIDED, str(error)))
-        nodes.append(node)
+        own = zones.get(node.name, ())
+        if own:
+            node = _with_zones(node, own, dump.sharing)
+        nodes.append(_with_model(node, body, topologies.get(node.name), own, dump, bound_to))
     return nodes
+
+
+def _with_model(
+    node: ClusterNode,
+    body: Object,
+    topology: Object | None,
+    zones: Sequence[NUMAZone],
+    dump: Dump,
+    bound_to: Callable[[str], Iterable[ClusterPod]],
+) -> ClusterNode:
+    """The node with what another placement model than the kubelet's decides from, where one is shown."""
+    published = _published_placement(zones)
+    try:
+        model = models.model_shown(body, topology)
+        if published is not None:
+            _check_published(published, model, topology, dump, node.name)
+        if models.is_kubelet(model):
+            return node
+        objects = models.NodeObjects(
+            node=body,
+            topology=topology,
+            pods=tuple(bound_to(node.name)),
+            kubelet=node.state,
+            others=_others_of(dump, model, node.name),
+            record=None if published is None else models.parse_record(published.record),
+        )
+        return node.with_placement(model.read(objects))
+    except ObjectsMissing as error:
+        return node.with_placement(Unknown(OBJECTS_MISSING, str(error)))
+    except NumazonesError as error:
+        return node.with_placement(Unknown(UNDECIDED, str(error)))
 
 
 def _zones_by_node(bodies: Iterable[Object]) -> dict[str, list[NUMAZone]]:

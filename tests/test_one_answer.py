@@ -42,6 +42,15 @@ def read_dump(nodes: list[SimulatedNode], pods: list[dict[str, Any]]) -> Cluster
     return situation_of(Dump.of(objects_of(nodes, pods)), MOMENT).cluster
 
 
+def put(state: ClusterState, body: dict[str, Any]) -> None:
+    """Hand an object that models read to whoever mirrors its kind."""
+    read_by = [kind for kind in models.object_kinds() if kind.kind == body["kind"]]
+    for kind in read_by:
+        state.model_objects[kind].put(ModelObject.from_api(body))
+    if not read_by:
+        state.topologies.put(TopologyReport.from_api(body))
+
+
 def mirror(nodes: list[SimulatedNode], pods: list[dict[str, Any]]) -> ClusterState:
     """The cluster as the operator mirrors it."""
     state: ClusterState
@@ -52,9 +61,7 @@ def mirror(nodes: list[SimulatedNode], pods: list[dict[str, Any]]) -> ClusterSta
 
     state = ClusterState(settle=10.0, pod_changed=pod_changed, clock=lambda: 0.0, wall=lambda: 0.0)
     for body in installed(nodes):
-        for kind in models.object_kinds():
-            if kind.kind == body["kind"]:
-                state.model_objects[kind].put(ModelObject.from_api(body))
+        put(state, body)
     for pod in pods:
         state.pods.put(ClusterPod.from_api(pod))
     for node in nodes:
@@ -64,11 +71,7 @@ def mirror(nodes: list[SimulatedNode], pods: list[dict[str, Any]]) -> ClusterSta
         for zone in node.zones():
             state.zones.put(ZoneReport.from_api(zone))
         for published in node.published():
-            read_by = [kind for kind in models.object_kinds() if kind.kind == published.body["kind"]]
-            for kind in read_by:
-                state.model_objects[kind].put(ModelObject.from_api(published.body))
-            if not read_by:
-                state.topologies.put(TopologyReport.from_api(published.body))
+            put(state, published.body)
     return state
 
 

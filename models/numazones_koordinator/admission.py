@@ -40,7 +40,7 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A decision, as it would be the same on every node in the same state."""
+    """A decision that is the same on every node in the same state."""
 
     status: Status
     stage: Stage | None = None
@@ -74,7 +74,7 @@ class Admission:
 
     @property
     def admitted(self) -> bool:
-        """The pod can be placed there."""
+        """Whether the pod can be placed there."""
         return self.outcome.stage is None
 
     @property
@@ -104,7 +104,7 @@ class Admission:
 
     @property
     def node(self) -> Node:
-        """The node afterwards, made when asked for."""
+        """The node afterwards, computed on first use."""
         candidate = Candidate(self.before, self.request)
         candidate.affinity = self.outcome.affinity
         if self.admitted:
@@ -159,7 +159,7 @@ def admit_each(nodes: Iterable[Node], pod: Pod) -> Iterator[Admission]:
 
 
 def remove(node: Node, uid: str) -> Node:
-    """The node after a pod ended or was deleted; unknown pods change nothing."""
+    """Return the node after a pod ended or was deleted; unknown pods change nothing."""
     return node.remove(uid)
 
 

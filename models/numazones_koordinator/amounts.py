@@ -22,17 +22,17 @@ MICRO = 10**6
 
 
 def whole(amount: int) -> int:
-    """The amount in whole units, rounded away from zero."""
+    """Return the amount in whole units, rounded away from zero."""
     return -(-amount // NANO) if amount >= 0 else amount // NANO
 
 
 def milli(amount: int) -> int:
-    """The amount in thousandths, rounded away from zero."""
+    """Return the amount in thousandths, rounded away from zero."""
     return -(-amount // MICRO) if amount >= 0 else amount // MICRO
 
 
 def parse_amounts(resources: Mapping[str, Any]) -> dict[str, int]:
-    """Quantities as Kubernetes writes them.
+    """Read quantities as Kubernetes writes them.
 
     Raises:
         InvalidQuantity: a value is no quantity.
@@ -41,7 +41,7 @@ def parse_amounts(resources: Mapping[str, Any]) -> dict[str, int]:
 
 
 def format_amounts(resources: Amounts) -> dict[str, str]:
-    """Quantities in canonical text, ordered by resource; memory of any kind with binary units."""
+    """Return quantities as canonical text, ordered by resource; memory of any kind with binary units."""
     return {
         name: quantity.Quantity(amount, binary=is_memory(name) or name.endswith("memory")).canonical()
         for name, amount in sorted(resources.items())
@@ -49,12 +49,12 @@ def format_amounts(resources: Amounts) -> dict[str, str]:
 
 
 def scheduler_counts(resources: Amounts) -> dict[str, int]:
-    """The amounts as the scheduler counts them."""
+    """Return the amounts as the scheduler counts them."""
     return {name: milli(amount) if name == CPU else whole(amount) for name, amount in resources.items()}
 
 
 def plus(first: Amounts, second: Amounts) -> dict[str, int]:
-    """The sum; keys of both."""
+    """Return the sum, with the keys of both."""
     total = dict(first)
     for name, amount in second.items():
         total[name] = total.get(name, 0) + amount
@@ -62,7 +62,7 @@ def plus(first: Amounts, second: Amounts) -> dict[str, int]:
 
 
 def minus(first: Amounts, second: Amounts) -> dict[str, int]:
-    """The difference, at least 0; keys of both."""
+    """Return the difference, at least 0, with the keys of both."""
     rest = {name: max(0, amount - second.get(name, 0)) for name, amount in first.items()}
     for name in second:
         rest.setdefault(name, 0)
@@ -70,17 +70,17 @@ def minus(first: Amounts, second: Amounts) -> dict[str, int]:
 
 
 def within(request: Amounts, available: Amounts) -> bool:
-    """No resource listed as available is exceeded; what is not listed there is not looked at."""
+    """Whether no resource listed as available is exceeded; what is not listed there does not count."""
     return all(request[name] <= amount for name, amount in available.items() if name in request)
 
 
 def nothing(resources: Amounts) -> bool:
-    """All amounts are 0."""
+    """Whether all amounts are 0."""
     return not any(resources.values())
 
 
 def requests(pod: Pod) -> dict[str, int]:
-    """What the scheduler takes a pod to request: its containers (KEP-753), pod-level resources, overhead."""
+    """Return what the scheduler counts as requested: containers (KEP-753), pod-level resources, overhead."""
     total = _of_containers(pod.containers)
     for_pod = () if pod.resources is None else pod.resources.requests
     total.update({name: amount.nanos for name, amount in for_pod if _settable_for_pod(name)})

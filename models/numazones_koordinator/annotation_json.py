@@ -28,7 +28,7 @@ class UnreadableAnnotation(Exception):
 
 
 def decode(key: str, text: str) -> Any:
-    """The JSON value in the annotation ``key``.
+    """Return the JSON value in the annotation ``key``.
 
     Raises:
         UnreadableAnnotation: the text is not JSON.
@@ -50,7 +50,7 @@ def _refuse(constant: str) -> NoReturn:
 
 
 def _message_of_go(text: str, error: json.JSONDecodeError) -> str:
-    """What the scheduler says of a text that is cut off, or of a character that begins no value."""
+    """Return the scheduler's message on a text that is cut off, or on a character that begins no value."""
     if error.pos >= len(text.rstrip(" \t\r\n")) or error.msg.startswith("Unterminated string"):
         return _CUT_OFF
     first = text[error.pos]
@@ -146,7 +146,7 @@ class Fields:
             raise UnreadableAnnotation(self.key, f"{name} holds a value that is not a quantity") from error
 
     def mismatch(self, name: str, value: Any, type_: str) -> UnreadableAnnotation:
-        """The error for a value of the wrong type in a field."""
+        """Return the error for a value of the wrong type in a field."""
         return UnreadableAnnotation(self.key, f"{name} is {_short_text(value)}, not {type_}")
 
 
@@ -162,7 +162,7 @@ def objects(key: str, name: str, items: Any) -> list[Fields]:
 
 
 def _short_text(value: Any) -> str:
-    """A value in a message; lists and objects by kind alone, because they may be long."""
+    """Return a value for a message; lists and objects by kind alone, because they may be long."""
     if isinstance(value, list):
         return "a list"
     return "an object" if isinstance(value, Mapping) else f"{json.dumps(value):.50}"

@@ -73,7 +73,7 @@ class TopologyPolicy(StrEnum):
 
 
 class Exclusive(StrEnum):
-    """Whether a pod minds NUMA nodes used the other way; any other word acts like none of these."""
+    """Whether a pod avoids NUMA nodes that are used otherwise; any other word acts like none of these."""
 
     PREFERRED = "Preferred"
     REQUIRED = "Required"
@@ -89,7 +89,7 @@ class CPUBindPolicy(StrEnum):
 
 
 class CPUExclusivePolicy(StrEnum):
-    """What a bound pod does not want to share with pods of the same policy."""
+    """What a bound pod must not share with pods of the same policy."""
 
     NONE = "None"
     PCPU_LEVEL = "PCPULevel"
@@ -125,7 +125,7 @@ class ResourceSpec:
     exclusive_policy: str = ""
 
     def json(self) -> str:
-        """As the scheduler writes it, without empty members."""
+        """Return it as the scheduler writes it, without empty members."""
         named = {
             "requiredCPUBindPolicy": self.required_bind_policy,
             "preferredCPUBindPolicy": self.preferred_bind_policy,
@@ -156,7 +156,7 @@ class KubeletCPUPolicy:
 
     @property
     def full_pcpus_only(self) -> bool:
-        """The static policy takes whole cores only."""
+        """Whether the static policy takes whole cores only."""
         return self.policy == "static" and (self.options or {}).get("full-pcpus-only") == "true"
 
 
@@ -263,7 +263,7 @@ def _ratios(listed: Any) -> Mapping[str, float] | None:
 
 
 def _ratio(name: str, ratio: Any) -> float:
-    """The number as a float64, which is finite."""
+    """Return the number as a float64; it is finite."""
     if not isinstance(ratio, bool) and isinstance(ratio, int | float):
         with suppress(OverflowError):
             if isfinite(ratio):
@@ -310,7 +310,7 @@ def cpu_list(key: str, listed: str) -> CPUSet:
 
 
 def may_bind_cpus(labels: Mapping[str, str], priority: int | None) -> bool:
-    """The pod is LSE or LSR with production priority, which is the default for these classes."""
+    """Whether the pod is LSE or LSR with production priority, which is the default for these classes."""
     if labels.get(QOS_CLASS) not in {"LSE", "LSR"}:
         return False
     return _priority_class(labels, priority) in {"", "koord-prod"}

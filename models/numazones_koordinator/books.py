@@ -58,7 +58,7 @@ class Books:
     """NUMA id → amounts given to pods."""
 
     def add(self, uid: str, given: Allocation, topology: CPUTopology) -> "Books":
-        """With a pod's allocation; of a pod that is known, the new one replaces the old."""
+        """Return the books with a pod's allocation, which replaces an earlier one of that pod."""
         books = self.release(uid, topology)
         shared = dict(books.shared)
         for cpu in cpuset.ids(books.used & given.cpus):
@@ -86,7 +86,7 @@ class Books:
         )
 
     def release(self, uid: str, topology: CPUTopology) -> "Books":
-        """Without a pod's allocation; unknown pods change nothing."""
+        """Return the books without a pod's allocation; unknown pods change nothing."""
         given = self.pods.get(uid)
         if given is None:
             return self
@@ -118,14 +118,14 @@ class Books:
         )
 
     def use(self, numa: int) -> Use:
-        """How a NUMA node is used, as the scheduler sees it: by CPU sets alone."""
+        """Return how a NUMA node is used, as the scheduler sees it: by CPU sets alone."""
         if numa in self.spanning:
             return Use.SHARED
         return Use.SINGLE if numa in self.single else Use.IDLE
 
 
 def _changed_counts(counts: Mapping[int, int], numas: Iterable[int], step: int) -> Mapping[int, int]:
-    """The counts with those of some NUMA nodes changed; zeros are left out."""
+    """Return the counts with those of some NUMA nodes changed, without zeros."""
     if not numas:
         return counts
     changed = dict(counts)

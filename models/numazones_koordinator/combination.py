@@ -42,11 +42,11 @@ class Walk:
         self._runs: dict[tuple[int, int, int, int, bool], _Run] = {}
 
     def outcome(self, start: Found) -> Found:
-        """What is best after the walk, beginning with all NUMA nodes."""
+        """Return what is best after the walk, beginning with all NUMA nodes."""
         return _after(self._run(0, start.numas, 0, 0, unsatisfied=False), start)
 
     def _run(self, depth: int, numas: int, score: int, widest: int, *, unsatisfied: bool) -> _Run:
-        """All combinations that begin with hints that come to a set.
+        """Return the outcome of all combinations that begin with hints that come to a set.
 
         ``score`` is that of the hints that are this very set, ``widest`` the size of the largest named one.
         """
@@ -77,12 +77,12 @@ class Walk:
 
 
 def _after(run: _Run, best: Found) -> Found:
-    """What is best after a run."""
+    """Return what is best after a run."""
     return next((end for found, end in run if replaces(found, best)), best)
 
 
 def _join(first: _Run, second: _Run) -> _Run:
-    """One run after the other."""
+    """Join two runs, one after the other."""
     joined = [(found, _after(second, end)) for found, end in first]
     for found, end in second:
         if not any(_covers(earlier, found) for earlier, _ in joined):
@@ -91,7 +91,7 @@ def _join(first: _Run, second: _Run) -> _Run:
 
 
 def _covers(earlier: Found, later: Found) -> bool:
-    """Whatever the later one would replace, the earlier one has replaced."""
+    """Whether the earlier one has replaced whatever the later one would replace."""
     one, other = earlier.numas.bit_count(), later.numas.bit_count()
     if one != other:
         return one < other
@@ -99,7 +99,7 @@ def _covers(earlier: Found, later: Found) -> bool:
 
 
 def replaces(new: Found, best: Found) -> bool:
-    """Of two sets equally preferred: fewer NUMA nodes; else lower ids, or a higher score."""
+    """Whether a set replaces an equally preferred one: by fewer NUMA nodes, else lower ids, or score."""
     one, other = new.numas.bit_count(), best.numas.bit_count()
     if one != other:
         return one < other

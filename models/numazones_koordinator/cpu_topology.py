@@ -93,11 +93,11 @@ class CPUTopology:
 
     @property
     def valid(self) -> bool:
-        """There are CPUs."""
+        """Whether there are CPUs."""
         return bool(self.cpus)
 
     def whole_cores(self, cpus: CPUSet) -> CPUSet:
-        """Those of the CPUs whose whole core is among them."""
+        """Return those of the CPUs whose whole core is among them."""
         if self.first_threads:
             first = cpus & cpus >> self.distance & self.first_threads
             return first | first << self.distance
@@ -105,14 +105,14 @@ class CPUTopology:
         return sum(inside for _, core in self.cores if (inside := core & cpus).bit_count() == size)
 
     def one_per_core(self, cpus: CPUSet) -> CPUSet:
-        """The lowest of the CPUs in each core."""
+        """Return the lowest of the CPUs in each core."""
         if self.first_threads:
             first = cpus & self.first_threads
             return first | cpus & ~self.first_threads & ~(first << self.distance)
         return sum(inside & -inside for _, core in self.cores if (inside := core & cpus))
 
     def cores_touched(self, cpus: CPUSet) -> int:
-        """Number of cores that the CPUs belong to."""
+        """Return the number of cores that the CPUs belong to."""
         if self.first_threads:
             return ((cpus | cpus >> self.distance) & self.first_threads).bit_count()
         return sum(1 for _, core in self.cores if core & cpus)
@@ -129,7 +129,7 @@ class CPUTopology:
             yield cpus & (start | start << self.distance)
 
     def first_by_core(self, cpus: CPUSet, count: int) -> CPUSet:
-        """So many of the CPUs: core by core, in each the lowest first."""
+        """Return so many of the CPUs: core by core, in each the lowest first."""
         taken: CPUSet = 0
         for inside in self.by_core(cpus):
             if count <= inside.bit_count():
@@ -150,7 +150,7 @@ class CPUTopology:
 
 
 def lowest(cpus: CPUSet, count: int) -> CPUSet:
-    """So many of the CPUs with the lowest ids."""
+    """Return so many of the CPUs, with the lowest ids."""
     rest = cpus
     for _ in range(min(count, cpus.bit_count())):
         rest &= rest - 1

@@ -73,7 +73,7 @@ class Candidate:
     # Filter.
 
     def filter(self) -> Status:
-        """Filter of NodeNUMAResource."""
+        """Run Filter of NodeNUMAResource."""
         try:
             self._filter()
         except Rejected as rejected:
@@ -97,7 +97,7 @@ class Candidate:
             self._align()
 
     def _check_amplified(self, *, bound: bool) -> None:
-        """On amplified nodes the ordinary fit is made again, with CPU sets amplified."""
+        """Check the ordinary fit again on amplified nodes, with CPU sets amplified."""
         host, asked = self.node.host, self.request.cpu_milli
         if not asked:
             return
@@ -143,7 +143,7 @@ class Candidate:
         self.affinity = affinity
 
     def _best(self) -> Hint:
-        """The best set of NUMA nodes by the hints of both plugins; if one fails its words are the reason."""
+        """Return the best set of NUMA nodes by the hints of both plugins; one that fails gives the reason."""
         failures = []
         hints: NUMAHints | None = None
         devices: Hints | None = None
@@ -168,7 +168,7 @@ class Candidate:
         return merging.best([hints.all(), devices])
 
     def hints(self) -> Hints:
-        """Hints of NodeNUMAResource.
+        """Return the hints of NodeNUMAResource.
 
         Raises:
             Rejected: it can't tell.
@@ -177,7 +177,7 @@ class Candidate:
         return NUMAHints(self.trials, self.policy or "").all()
 
     def device_hints(self) -> Hints | None:
-        """Hints of DeviceShare; None: it has no say.
+        """Return the hints of DeviceShare; None: it takes no part.
 
         Raises:
             Rejected: there are not enough devices.
@@ -192,7 +192,7 @@ class Candidate:
         return exclusivity(self.request.exclusive, (self.node.use(numa) for numa in range(count)))
 
     def device_filter(self) -> Status:
-        """Filter of DeviceShare."""
+        """Run Filter of DeviceShare."""
         try:
             self._device_filter()
         except Rejected as rejected:
@@ -218,7 +218,7 @@ class Candidate:
     # Score.
 
     def score(self) -> int:
-        """Score of NodeNUMAResource; 0 also where it fails."""
+        """Return the score of NodeNUMAResource; 0 also where it fails."""
         host = self.node.host
         if host.ratio_error or (self.trials.bound and valid_topology(host) is None):
             return 0
@@ -241,7 +241,7 @@ class Candidate:
         return score(host.scheduler.scoring, requested=requested, capacity=capacity, asked=asked)
 
     def _node_requests(self) -> Counted:
-        """What all pods of the node request, CPU sets amplified."""
+        """Return what all pods of the node request, CPU sets amplified."""
         node, host = self.node, self.node.host
         if not self.request.cpu_milli or host.ratio <= 1:
             return node.requested
@@ -250,7 +250,7 @@ class Candidate:
         return {**node.requested, CPU: cpu}
 
     def _use_of(self, grant: Grant) -> tuple[Counted, Counted]:
-        """What is in use, and what there is, on the NUMA nodes of a grant; without any, on the node.
+        """Return what is in use, and what there is, on the NUMA nodes of a grant; without any, on the node.
 
         Of a bound pod's NUMA nodes the CPUs in use count by the CPU sets of the whole machine.
         """
@@ -274,7 +274,7 @@ class Candidate:
     # Reserve.
 
     def reserve(self) -> tuple[Status, Grant | None]:
-        """Reserve of NodeNUMAResource and what it gives; None: the plugin does not track the pod."""
+        """Return what Reserve of NodeNUMAResource gives; None: the plugin does not track the pod."""
         try:
             return SUCCESS, self._reserve()
         except Rejected as rejected:
@@ -293,7 +293,7 @@ class Candidate:
         return self.trials.on(self.numas)
 
     def device_reserve(self) -> tuple[Status, DeviceAllocation]:
-        """Reserve of DeviceShare and what it gives."""
+        """Return what Reserve of DeviceShare gives."""
         books, devices = self.node.devices, self.request.devices
         if books is None or devices is None:
             return SUCCESS, {}
@@ -305,11 +305,11 @@ class Candidate:
             return rejected.status, {}
 
     def node_with_pod(self, grant: Grant | None, devices: DeviceAllocation) -> Node:
-        """The node with the pod on it."""
+        """Return the node with the pod on it."""
         return self.node.place(self.request.pod, self._allocation(grant), devices)
 
     def node_after_unreserve(self, grant: Grant | None) -> Node:
-        """The node after NodeNUMAResource reserved and gave back."""
+        """Return the node after NodeNUMAResource reserved and gave back."""
         allocation = self._allocation(grant)
         if allocation is None:
             return self.node
@@ -322,7 +322,7 @@ class Candidate:
         return Allocation(grant.cpus, grant.numa_resources, self.request.spec.exclusive_policy)
 
     def resource_spec(self) -> ResourceSpec | None:
-        """The ``resource-spec`` that PreBind writes on a bound pod; None: it stays as it is."""
+        """Return the ``resource-spec`` that PreBind writes on a bound pod; None: it stays as it is."""
         if not self.trials.bound:
             return None
         given, policy = self.request.spec, self.trials.bind_policy
@@ -336,7 +336,7 @@ class Candidate:
 
 
 def check_modelled(node: Node, devices: DeviceRequest) -> None:
-    """Reject to decide about whole GPUs on nodes that group them in partitions.
+    """Refuse to decide about whole GPUs on nodes that group them in partitions.
 
     Raises:
         UnmodelledFeature: with the way out.

@@ -51,7 +51,7 @@ class DeviceBooks:
         return tuple(sorted({*self.inventory.total, *self.used}))
 
     def add(self, pod: tuple[str, str], given: DeviceAllocation) -> "DeviceBooks":
-        """With what a pod was given; a pod that is known changes nothing."""
+        """Return the books with what a pod was given; a pod that is known changes nothing."""
         if not given or pod in self.pods:
             return self
         used = {type_: dict(minors) for type_, minors in self.used.items()}
@@ -62,7 +62,7 @@ class DeviceBooks:
         return DeviceBooks(self.inventory, used, {**self.pods, pod: given})
 
     def release(self, pod: tuple[str, str]) -> "DeviceBooks":
-        """Without what a pod was given; unknown pods change nothing."""
+        """Return the books without what a pod was given; unknown pods change nothing."""
         if pod not in self.pods:
             return self
         used = {type_: dict(minors) for type_, minors in self.used.items()}
@@ -117,7 +117,7 @@ def check_present(books: DeviceBooks, request: DeviceRequest) -> None:
 
 
 def with_memory(books: DeviceBooks, given: DeviceAllocation) -> DeviceAllocation:
-    """What is recorded: of GPUs both memory and its share of the whole.
+    """Return what is recorded: of GPUs both memory and its share of the whole.
 
     Raises:
         Rejected: a GPU is not healthy.
@@ -136,7 +136,7 @@ def with_memory(books: DeviceBooks, given: DeviceAllocation) -> DeviceAllocation
 
 
 def _missing_memory(resources: Amounts, device: Amounts) -> Amounts:
-    """Memory from its share of the whole, or the other way round."""
+    """Return memory from its share of the whole, or the other way round."""
     if GPU_MEMORY in resources and GPU_MEMORY_RATIO in resources:
         return {}
     memory = whole(device.get(GPU_MEMORY, 0))
@@ -210,7 +210,7 @@ class _Choice:
         return score_device(self.scoring, self.share.each, self.total[minor], self.free[minor])
 
     def _in_scope(self, scope: Scope, depth: int, used_scopes: int, *, shared: bool) -> "_Found | None":
-        """The best choice inside a scope: the deepest, then the one in the most used surroundings."""
+        """Return the best choice inside a scope: the deepest, then the one in the most used surroundings."""
         if len(scope.minors) < self.share.count:
             return None
         depth += 1
@@ -244,7 +244,7 @@ class _Choice:
         return not nothing(self.total.get(minor, {})) and within(self.share.each, self.free.get(minor, {}))
 
     def _shared_score(self, minor: int) -> int:
-        """Upstream hands over what is free as the total and the total as what is free."""
+        """Score as upstream does, which swaps what is free and the total."""
         if self.scoring is None:
             return 0
         free, total = self.free.get(minor, {}), self.everything.get(minor, {})

@@ -97,7 +97,7 @@ class Inventory:
         return cls(tuple(_device(item) for item in listed), partitioned=api.GPU_PARTITIONS in annotations)
 
     def of(self, type_: str) -> Iterable[Device]:
-        """The devices of a type."""
+        """Return the devices of a type."""
         return (device for device in self.devices if device.type == type_)
 
     def device_counts(self, numas: int) -> Mapping[str, int]:

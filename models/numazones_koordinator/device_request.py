@@ -119,12 +119,12 @@ def _check(own: Amounts) -> None:
 
 
 def _whole_or_part(amount: int) -> bool:
-    """At most one device, or whole devices (percent)."""
+    """Whether a share is at most one device, or whole devices (percent)."""
     return whole(amount) <= _WHOLE_DEVICE or whole(amount) % _WHOLE_DEVICE == 0
 
 
 def _sensible(own: Amounts) -> bool:
-    """The amounts of core and memory ratio fit the number of GPUs."""
+    """Whether the amounts of core and memory ratio fit the number of GPUs."""
     percentages = [whole(own[name]) for name in (GPU_CORE, GPU_MEMORY_RATIO) if name in own]
     if GPU_SHARED in own:
         gpus = whole(own[GPU_SHARED])

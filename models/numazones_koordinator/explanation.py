@@ -150,7 +150,7 @@ def _verdict(admission: Admission) -> str:
 
 
 def _defects(admission: Admission, candidate: Candidate) -> Iterator[str]:
-    """What of the released code's known defects decided here."""
+    """Return the known defects of the released code that decided here."""
     node, outcome = admission.before, admission.outcome
     yield from (f"node {node.name}: {warning}" for warning in node.host.warnings)
     if outcome.stage is Stage.FILTER and admission.message == NOT_MATCHING:
@@ -179,7 +179,7 @@ def _gaps_in_the_records(admission: Admission) -> Iterator[str]:
 
 
 def _fits_if_spread_well(candidate: Candidate) -> bool:
-    """A set of NUMA nodes would do if those with least available gave first, as is meant."""
+    """Whether a set of NUMA nodes would do if those with least available gave first, as is intended."""
     node = candidate.node
     if not 1 < len(node.host.zones) <= _MAX_NUMA_NODES:
         return False

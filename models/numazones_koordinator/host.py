@@ -173,7 +173,7 @@ class Host:
     def _with_topology(
         self, nrt: Mapping[str, Any], labels: Mapping[str, str], ratios: Mapping[str, float] | None
     ) -> "Host":
-        """The host with what its NodeResourceTopology says."""
+        """Return the host with what its NodeResourceTopology says."""
         annotations = texts(mapping(nrt, "metadata"), "annotations")
         try:
             cpus = api.cpu_topology(annotations)
@@ -221,7 +221,7 @@ class Host:
 
     @property
     def required_bind_policy(self) -> str:
-        """How the node binds the CPUs of every pod; empty: it doesn't."""
+        """How the node binds the CPUs of every pod; empty: it does not."""
         if self.bind_policy is NodeCPUBindPolicy.FULL_PCPUS_ONLY:
             return CPUBindPolicy.FULL_PCPUS
         return CPUBindPolicy.SPREAD_BY_PCPUS if self.bind_policy is NodeCPUBindPolicy.SPREAD_BY_PCPUS else ""
@@ -246,7 +246,7 @@ def amplify(count: int, ratio: float) -> int:
 
 
 def _lenient(warnings: list[str], default: _T, reader: Callable[..., _T], *arguments: Any) -> _T:
-    """What a reader makes of an annotation; the default, and a warning, where it can't."""
+    """Return what a reader makes of an annotation; where it cannot be read, the default and a warning."""
     try:
         return reader(*arguments)
     except UnreadableAnnotation as error:
@@ -301,6 +301,6 @@ def _bind_policy(labels: Mapping[str, str], kubelet: KubeletCPUPolicy) -> NodeCP
 
 
 def _takes_fullest_first(labels: Mapping[str, str], scheduler: Scheduler) -> bool:
-    """Every other word in the label means the emptiest first."""
+    """Whether the fullest comes first; every other word in the label means the emptiest."""
     word = labels.get(api.NODE_NUMA_ALLOCATE_STRATEGY, "")
     return word == MOST_ALLOCATED if word else scheduler.numa_scoring.most_allocated

@@ -20,7 +20,7 @@ _WRITTEN_ON_PODS = "scheduling.koordinator.sh/"
 
 
 class Koordinator:
-    """koord-scheduler places pods on NUMA nodes, and writes on each what it gave it."""
+    """koord-scheduler places pods on NUMA nodes, and writes on each pod what it gave it."""
 
     name = NAME
     decider = DECIDER

@@ -53,7 +53,7 @@ class Node:
 
     @classmethod
     def fresh(cls, host: Host) -> "Node":
-        """A node without pods."""
+        """Return a node without pods."""
         return cls(host, devices=None if host.inventory is None else DeviceBooks(host.inventory))
 
     @classmethod
@@ -86,11 +86,11 @@ class Node:
         return self.host.name
 
     def holds(self, uid: str) -> bool:
-        """The pod is on the node."""
+        """Whether the pod is on the node."""
         return uid in self.members
 
     def bind(self, pod: Pod) -> "Node":
-        """With a pod that runs there, and holds what its annotations say; unreadable ones hold nothing."""
+        """Return the node with a pod that runs there and holds what its annotations say, if anything."""
         node = self._with_member(pod)
         annotations = dict(pod.annotations)
         try:
@@ -108,32 +108,32 @@ class Node:
         return node.record_devices(pod, devices)
 
     def place(self, pod: Pod, given: Allocation | None, devices: DeviceAllocation) -> "Node":
-        """With a pod that was admitted and what it was given (None: nothing is written on it)."""
+        """Return the node with an admitted pod and what it was given (None: nothing is written on it)."""
         node = self._with_member(pod)
         if given is not None:
             node = node.record(pod.uid, given)
         return node.record_devices(pod, devices)
 
     def record(self, uid: str, given: Allocation) -> "Node":
-        """With an allocation; without a CPU topology nothing is ever recorded."""
+        """Return the node with an allocation; without a CPU topology nothing is ever recorded."""
         topology = self.host.topology
         if topology is None or not topology.valid:
             return self
         return replace(self, books=self.books.add(uid, given, topology))
 
     def remove_record(self, uid: str) -> "Node":
-        """Without the allocation of a pod that did not come to be placed."""
+        """Return the node without the allocation of a pod that was not placed in the end."""
         topology = self.host.topology
         return self if topology is None else replace(self, books=self.books.release(uid, topology))
 
     def record_devices(self, pod: Pod, given: DeviceAllocation) -> "Node":
-        """With devices given to a pod."""
+        """Return the node with devices given to a pod."""
         if not given:
             return self
         return replace(self, devices=(self.devices or DeviceBooks()).add((pod.namespace, pod.name), given))
 
     def remove(self, uid: str) -> "Node":
-        """After a pod ended or was deleted; unknown pods change nothing."""
+        """Return the node after a pod ended or was deleted; unknown pods change nothing."""
         member = self.members.get(uid)
         if member is None:
             return self
@@ -188,7 +188,7 @@ class Node:
         return 0 if topology is None else topology.all & ~self.books.used & ~self.host.reserved
 
     def allocated_amounts(self, numa: int) -> Amounts | None:
-        """What counts as taken of a NUMA node; None: nothing was ever recorded there.
+        """Return what counts as taken of a NUMA node; None: nothing was ever recorded there.
 
         On an amplified node CPUs in pods' sets count amplified, also those of pods without recorded amounts.
         """
@@ -207,7 +207,7 @@ class Node:
         }
 
     def use(self, numa: int) -> Use:
-        """How a NUMA node is used, as exclusivity sees it."""
+        """Return how a NUMA node is used, as exclusivity counts it."""
         return self.books.use(numa)
 
 
@@ -217,20 +217,20 @@ def valid_topology(host: Host) -> CPUTopology | None:
 
 
 def merged_policy(node: str, pod: str) -> str | None:
-    """The effective policy of a node's and a pod's; None: they don't go together."""
+    """Return the effective policy of a node's and a pod's; None: they are incompatible."""
     if node and pod and node != pod:
         return None
     return pod or node
 
 
 def _hashable(value: object) -> Hashable:
-    """A mapping, or mappings of mappings, as a value that can be a key."""
+    """Return a mapping, or mappings of mappings, as a value that can be a key."""
     if isinstance(value, Mapping):
         return frozenset((key, _hashable(item)) for key, item in value.items())
     return value
 
 
 def _has_ended(pod: Mapping[str, Any]) -> bool:
-    """A pod object that has ended."""
+    """Whether a pod object has ended."""
     status = pod.get("status")
     return isinstance(status, Mapping) and status.get("phase") in _FINISHED

@@ -13,7 +13,7 @@ from numazones_koordinator.status import InvalidNode
 
 
 def mapping(parent: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """A member that is an object; empty if it is not there."""
+    """Return a member that is an object; empty if it is not there."""
     value = parent.get(name) or {}
     if not isinstance(value, Mapping):
         raise InvalidNode(f"{name} is not a mapping but {type(value).__name__}")
@@ -21,7 +21,7 @@ def mapping(parent: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def texts(parent: Mapping[str, Any], name: str) -> dict[str, str]:
-    """A member that maps words to words, such as labels."""
+    """Return a member that maps words to words, such as labels."""
     return {str(key): str(value) for key, value in mapping(parent, name).items()}
 
 
@@ -36,7 +36,7 @@ def items(
 
 
 def words(parent: Mapping[str, Any], name: str) -> list[str]:
-    """A member that is a list of words."""
+    """Return a member that is a list of words."""
     listed = parent.get(name) or []
     if not isinstance(listed, list | tuple):
         raise InvalidNode(f"{name} is not a list but {type(listed).__name__}")
@@ -46,7 +46,7 @@ def words(parent: Mapping[str, Any], name: str) -> list[str]:
 def integer(
     parent: Mapping[str, Any], name: str, *, least: int, most: int, default: int | None = None
 ) -> int:
-    """A member that is a number within bounds."""
+    """Return a member that is a number within bounds."""
     value = parent.get(name, default)
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise InvalidNode(f"{name} is not a number from {least} to {most} but {value!r:.50}")
@@ -54,7 +54,7 @@ def integer(
 
 
 def quantities(parent: Mapping[str, Any], name: str) -> dict[str, int]:
-    """A member that maps resources to quantities.
+    """Return a member that maps resources to quantities.
 
     Raises:
         InvalidQuantity: a value is no quantity.

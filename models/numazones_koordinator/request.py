@@ -66,7 +66,7 @@ class Request:
 
     @property
     def exclusive(self) -> str:
-        """The word about exclusivity; required by default for pods with a policy of their own."""
+        """How strictly NUMA nodes are exclusive; required by default for pods with a policy of their own."""
         if not self.numa.exclusive and self.numa.policy:
             return Exclusive.REQUIRED
         return self.numa.exclusive

@@ -50,7 +50,7 @@ def score_device(strategy: ScoringStrategy, asked: Amounts, total: Amounts, free
 
 
 def counts(name: str, asked: Counted) -> bool:
-    """Whether a resource says anything about a pod."""
+    """Whether a resource counts in a pod's score."""
     return name in _NATIVE or bool(asked.get(name)) or not _is_extended(name)
 
 
@@ -68,6 +68,6 @@ def _one(strategy: ScoringStrategy, requested: int, capacity: int) -> int:
 
 
 def _quotient(number: int, divisor: int) -> int:
-    """Integer division that rounds towards zero, as Go's."""
+    """Divide integers, rounding towards zero as Go does."""
     result = abs(number) // abs(divisor)
     return result if (number < 0) == (divisor < 0) else -result

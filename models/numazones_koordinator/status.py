@@ -28,7 +28,7 @@ class Status:
 
     @property
     def success(self) -> bool:
-        """The stage let the pod pass."""
+        """Whether the stage let the pod pass."""
         return self.code is Code.SUCCESS
 
     @property

@@ -41,14 +41,14 @@ _IMPOSSIBLE = (Hint(None, preferred=False, unsatisfied=True),)
 
 @dataclass(frozen=True, slots=True)
 class Exclusivity:
-    """Which sets of NUMA nodes a pod does not want because of how others use them."""
+    """Which sets of NUMA nodes a pod avoids because of how others use them."""
 
     required: bool
     uses: tuple[Use, ...]
     """Of the NUMA nodes 0, 1, … as released code lists them: it asks by id."""
 
     def violated_by(self, numas: int) -> bool:
-        """The set mixes pods of one NUMA node with pods that span several.
+        """Whether the set mixes pods of one NUMA node with pods that span several.
 
         Raises:
             SchedulerCrash: an id is not below the number of NUMA nodes.
@@ -69,7 +69,7 @@ class Exclusivity:
 
 
 def exclusivity(word: str, uses: Iterable[Use]) -> Exclusivity:
-    """The exclusivity that a pod asks for; words other than Required ask for none."""
+    """Return the exclusivity that a pod asks for; words other than Required ask for none."""
     return Exclusivity(word == Exclusive.REQUIRED, tuple(uses))
 
 
@@ -99,7 +99,7 @@ class Merging:
 
     @property
     def gaps(self) -> bool:
-        """Ids are so far apart that the scheduler may crash on them, somewhere in its walk."""
+        """Whether ids have gaps on which the scheduler may crash, somewhere in its walk."""
         return self.exclusive.required and self.every.bit_length() > len(self.exclusive.uses)
 
     def preferred_hint(self, providers: Sequence[Hints | None]) -> Hint | None:
@@ -146,7 +146,7 @@ class Merging:
         return [[hint for hint in hints if _single(hint)] for hints in lists]
 
     def _policy_outcome(self, best: Hint) -> Hint:
-        """What the policy makes of the best combination."""
+        """Return what the policy makes of the best combination."""
         if self.policy == TopologyPolicy.BEST_EFFORT and best.unsatisfied:
             return Hint(self.every, preferred=False)
         if self.policy == TopologyPolicy.SINGLE_NUMA_NODE and best.numas == self.every:
@@ -154,7 +154,7 @@ class Merging:
         return best
 
     def _best_combination(self, lists: Sequence[Sequence[Hint]]) -> Hint:
-        """The best combination; if none is preferred only BestEffort asks which."""
+        """Return the best combination; if none is preferred, it matters under BestEffort only."""
         reached = self.every
         if self.gaps:
             narrowed = _reachable(lists, self.every)
@@ -173,12 +173,12 @@ class Merging:
 
 @lru_cache(maxsize=256)
 def _mask(numa_ids: tuple[int, ...]) -> int:
-    """The set of some NUMA nodes; clusters have few kinds of machines, and every decision asks."""
+    """Return the set of some NUMA nodes; cached, as machines are of few kinds and each decision needs it."""
     return cpuset.of(numa_ids)
 
 
 def _lists(providers: Sequence[Hints | None]) -> tuple[list[Sequence[Hint]], list[str]]:
-    """The lists to merge, and the resources that can be had nowhere."""
+    """Return the lists to merge, and the resources that no NUMA node has."""
     lists: list[Sequence[Hint]] = []
     impossible: list[str] = []
     for hints in providers:
@@ -193,7 +193,7 @@ def _lists(providers: Sequence[Hints | None]) -> tuple[list[Sequence[Hint]], lis
 
 
 def _summaries(providers: Sequence[Hints | None]) -> list[str]:
-    """What each resource prefers, in words."""
+    """Return what each resource prefers, in words."""
     return sorted(_summary(name, offered) for hints in providers for name, offered in (hints or {}).items())
 
 

@@ -40,7 +40,7 @@ class _Asked(NamedTuple):
 
 
 class Uncountable(Exception):
-    """Something inside the plugin fails, which is no verdict about the pod."""
+    """An error inside the plugin, which is no verdict about the pod."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class Trials:
         self._taken: dict[tuple[CPUSet, int], CPUSet] = {}
 
     def on(self, numas: int | None) -> Grant:
-        """What the pod would be given on a set of NUMA nodes; None: CPUs from anywhere, nothing recorded.
+        """Return what the pod would get on a set of NUMA nodes; None: CPUs from anywhere, nothing recorded.
 
         Raises:
             Rejected: it does not fit.
@@ -103,7 +103,7 @@ class Trials:
         return outcome
 
     def fits(self, numas: int) -> bool:
-        """The pod fits on a set of NUMA nodes: ``on`` would give what it needs.
+        """Whether the pod fits on a set of NUMA nodes: ``on`` would give what it needs.
 
         That is told without choosing CPUs wherever their number tells it.
 
@@ -357,7 +357,7 @@ class Trials:
 
 @lru_cache(maxsize=1 << 12)
 def numa_ids(numas: int) -> tuple[int, ...]:
-    """The NUMA nodes of a set; the same few sets come up on every node."""
+    """Return the NUMA nodes of a set; it is cached, as the same few sets come up on every node."""
     return tuple(cpuset.ids(numas))
 
 

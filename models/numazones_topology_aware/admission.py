@@ -81,7 +81,7 @@ class Admission:
 
     @property
     def updates(self) -> dict[str, ContainerUpdate]:
-        """Id (``UID/NAME``) of other pods' containers → what they are told. Worked out when asked for."""
+        """Id (``UID/NAME``) of other pods' containers → what changes for them; computed on first use."""
         updates: dict[str, ContainerUpdate] = {}
         for answer in self.answers:
             for name, changes in answer.updates.items():
@@ -121,7 +121,7 @@ def create_missing(
     *,
     uncreated: Collection[str] = (),
 ) -> Admission:
-    """Create those of a pod's containers that are not there yet; the others keep what they have.
+    """Create those of a pod's containers that do not exist yet; the others keep what they have.
 
     Of a pod that is new to the node these are all.
 
@@ -192,7 +192,7 @@ def _create(
 
 
 def missing(node: Node, pod: Pod) -> list[Container]:
-    """The containers of a pod that the runtime is to create, in order."""
+    """Return the containers of a pod that the runtime is to create, in order."""
     names = [_id(pod.uid, container.name) for container in pod.containers]
     tried = max((position for position, name in enumerate(names) if name in node.containers), default=-1)
     created = set(node.names.values())
@@ -205,7 +205,7 @@ def missing(node: Node, pod: Pod) -> list[Container]:
 
 
 def remove(node: Node, uid: str) -> Node:
-    """The node after a pod ended or was deleted; unknown pods change nothing."""
+    """Return the node after a pod ended or was deleted; unknown pods change nothing."""
     if uid not in node.sandboxes:
         return node
     for name in [name for name, known in node.containers.items() if known.sandbox.uid == uid]:
@@ -248,7 +248,7 @@ def sandbox_of(node: Node, pod: Pod, devices: Mapping[str, Iterable[PodDevice]] 
 
 
 def _runtime_labels(pod: Pod) -> dict[str, str]:
-    """Labels that the kubelet gives sandboxes and containers in the runtime."""
+    """Return the labels that the kubelet gives sandboxes and containers in the runtime."""
     return {
         "io.kubernetes.pod.name": pod.name,
         "io.kubernetes.pod.namespace": pod.namespace,
@@ -268,7 +268,7 @@ def spec_of(node: Node, pod: Pod, container: Container) -> ContainerSpec:
 
 
 def _check_devices(node: Node, pod: Pod, devices: Mapping[str, Iterable[PodDevice]] | None) -> None:
-    """Reject to guess where a container's devices are, and so which pool suits them."""
+    """Refuse to guess where a container's devices are, and so which pool suits them."""
     sandbox = sandbox_of(node, pod)
     for container in pod.containers if devices is None else ():
         resource = next(

@@ -26,19 +26,19 @@ _EVERYWHERE = Expression(ALWAYS_TRUE)
 
 @dataclass(frozen=True, slots=True)
 class Affinity:
-    """Containers in a scope that match pull (push, below 0) with a weight."""
+    """Containers in a scope that match attract (below 0: repel) with a weight."""
 
     scope: Expression
     match: Expression
     weight: int
 
     def selects(self, subject: Subject) -> bool:
-        """Whether a container is meant."""
+        """Whether a container is selected."""
         return self.scope.holds(subject) and self.match.holds(subject)
 
 
 def of_container(sandbox: Sandbox, container: ContainerSpec, config: Configuration) -> tuple[Affinity, ...]:
-    """A container's affinities: its own, or else those of the colocation settings.
+    """Return a container's affinities: its own, or else those of the colocation settings.
 
     Raises:
         InvalidDocument: an affinity annotation of the pod is broken, for whichever container.
@@ -87,7 +87,7 @@ def _score(tree: Tree, pool: Pool, own: Mapping[int, int]) -> float:
 
 
 def _same_pod(name: str) -> Expression:
-    """The default scope: by name alone, so that pods of that name in other namespaces are in it too."""
+    """Return the default scope: by name alone, so that it includes pods of that name in other namespaces."""
     return Expression(EQUALS, "pod/name", (name,))
 
 
@@ -109,7 +109,7 @@ def _from_annotations(
 
 
 def _shorthand(document: Any, pod: str, weight: int) -> dict[str, list[Affinity]]:
-    """``a: [b, c]``, which holds in both directions."""
+    """Read ``a: [b, c]``, which holds in both directions."""
     pairs: dict[str, dict[str, None]] = {}
     for name, others in go_yaml.mapping(document).items():
         for other in go_yaml.texts(others):

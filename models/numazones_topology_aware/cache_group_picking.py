@@ -90,11 +90,11 @@ class _Offer:
         return next((group.package for group in (*self.idle, *self.used)), None)
 
     def free_of(self, package: int) -> int:
-        """Free CPUs in the groups of a package."""
+        """Return the free CPUs in the groups of a package."""
         return self.idle_sums.get((package,), 0) + self.used_sums.get((package,), 0)
 
     def compare_idle(self, one: CPUGroup, other: CPUGroup) -> int:
-        """Negative if ``one`` comes first."""
+        """Compare idle groups: negative if ``one`` comes first."""
         for first, second in (
             ((one.package, one.die), (other.package, other.die)),
             ((one.package,), (other.package,)),
@@ -105,7 +105,7 @@ class _Offer:
         return one.id - other.id
 
     def compare_places(self, first: tuple[int, ...], second: tuple[int, ...]) -> int | None:
-        """Which die (package) fits more tightly; 0: equally, None: neither fits."""
+        """Compare how tightly dies (packages) fit; 0: equally, None: neither fits."""
         full, part = self.full, self.part
         whole, whole_other = self.idle_sums.get(first, 0), self.idle_sums.get(second, 0)
         rest, rest_other = self.used_sums.get(first, 0), self.used_sums.get(second, 0)
@@ -117,7 +117,7 @@ class _Offer:
         return None
 
     def compare_used(self, one: CPUGroup, other: CPUGroup) -> int:
-        """Negative if ``one`` comes first, 0 where the code leaves it open."""
+        """Compare partly used groups: negative if ``one`` comes first, 0 where the code leaves it open."""
         if self.full > 0 and self.idle:
             return self.compare_by_mistaken_ids(one, other)
         total = self.full + self.part
@@ -130,7 +130,7 @@ class _Offer:
         return first - second or self.larger(one, other) or _by_place(one, other)
 
     def compare_by_mistaken_ids(self, one: CPUGroup, other: CPUGroup) -> int:
-        """The code compares a group's package and die ids with *numbers of CPUs* of the best idle group's."""
+        """Compare package and die ids with *numbers of CPUs* of the best idle group's, as the code does."""
         best = self.idle[0]
         package = self.idle_sums.get((best.package,), 0)
         die = self.idle_sums.get((best.package, best.die), 0)
@@ -145,7 +145,7 @@ class _Offer:
         return self.larger(one, other) or one.id - other.id
 
     def larger(self, one: CPUGroup, other: CPUGroup) -> int:
-        """Negative if ``one`` has more free CPUs."""
+        """Compare by free CPUs: negative if ``one`` has more."""
         return self.free[other.id].bit_count() - self.free[one.id].bit_count()
 
 
@@ -154,7 +154,7 @@ def _by_place(one: CPUGroup, other: CPUGroup) -> int:
 
 
 def _from_idle(offer: _Offer, missing: int, part_of: PartOf) -> CPUSet:
-    """Idle groups in order, of any package; the first that is too large is split."""
+    """Pick from idle groups in order, of any package; the first that is too large is split."""
     chosen: CPUSet = 0
     for group in offer.idle:
         left = missing - chosen.bit_count()
@@ -166,7 +166,7 @@ def _from_idle(offer: _Offer, missing: int, part_of: PartOf) -> CPUSet:
 
 
 def _from_used(offer: _Offer, left: int, part_of: PartOf) -> CPUSet:
-    """Partly used groups: one of the exact size, else in order with the last one split."""
+    """Pick from partly used groups: one of the exact size, else in order with the last one split."""
     leading = []
     for group in offer.used:
         if group.package != offer.chosen_package:

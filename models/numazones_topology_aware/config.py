@@ -141,14 +141,14 @@ class Configuration:
         )  # fmt: skip
 
     def scheduling_class(self, name: str) -> SchedulingClass | None:
-        """The class of a name; the first if there are several."""
+        """Return the class of a name; the first if there are several."""
         return next((one for one in self.scheduling_classes if one.name == name), None)
 
 
 def select(
     resources: Iterable[Mapping[str, Any]], *, node: str, labels: Mapping[str, str]
 ) -> Mapping[str, Any] | None:
-    """The configuration resource that a node uses; None if there is none for it.
+    """Return the configuration resource that a node uses; None if there is none for it.
 
     Args:
         resources: all TopologyAwarePolicy resources in the plugin's namespace.
@@ -221,7 +221,7 @@ class _Reader:
         return tuple(items)
 
     def mappings(self, key: str) -> list[tuple[str, Mapping[str, Any]]]:
-        """(path, item) of a list of mappings."""
+        """Return (path, item) of a list of mappings."""
         found = []
         for index, item in enumerate(self._get(key, list, "list") or []):
             where = f"{self.path}.{key}[{index}]"
@@ -231,7 +231,7 @@ class _Reader:
         return found
 
     def amounts(self, key: str) -> dict[str, str]:
-        """A mapping to texts; a file may have plain numbers."""
+        """Return a mapping to texts; a file may have plain numbers."""
         found = {}
         for name, value in self.mapping(key).items():
             if isinstance(value, bool) or not isinstance(value, str | int | float):

@@ -18,7 +18,7 @@ from numazones_topology_aware.topology import Topology
 
 @dataclass(frozen=True, slots=True)
 class CPUAllocator:
-    """What picking needs to know of a machine; answers that were given are remembered."""
+    """What picking needs to know of a machine; answers are cached."""
 
     topology: Topology
     classes: Classes
@@ -32,7 +32,7 @@ class CPUAllocator:
 
     @classmethod
     def of(cls, topology: Topology) -> "CPUAllocator":
-        """The allocator of a machine."""
+        """Return the allocator of a machine."""
         return cls(
             topology,
             cpu_priority.classify(topology),
@@ -69,7 +69,7 @@ class Picking:
         self.taken: CPUSet = 0
 
     def run(self) -> CPUSet:
-        """All steps in order; nothing unless all could be taken."""
+        """Run all steps in order; take nothing unless all CPUs could be taken."""
         self.take_idle_packages()
         if self.missing and self.topology.hybrid:
             self.take_idle_clusters()
@@ -78,7 +78,7 @@ class Picking:
         return self.finish()
 
     def finish(self) -> CPUSet:
-        """The last two steps: cores, threads."""
+        """Run the last two steps: cores, threads."""
         if self.missing:
             self.take_idle_cores()
         if self.missing:
@@ -96,7 +96,7 @@ class Picking:
         self.missing -= cpus.bit_count()
 
     def take_cache_groups(self) -> None:
-        """Cache groups, if they can serve everything missing."""
+        """Take cache groups, if they can serve everything missing."""
         groups, available = self.allocator.cache_groups, self.available
         self.take(
             cache_group_picking.pick(
@@ -105,7 +105,7 @@ class Picking:
         )
 
     def take_idle_packages(self) -> None:
-        """Whole packages, or all CPUs of the wanted class in them."""
+        """Take whole packages, or all CPUs of the wanted class in them."""
         idle = []
         for package in self.topology.packages:
             cpus = package.cpus
@@ -120,7 +120,7 @@ class Picking:
                 return
 
     def suitability(self, cpus: CPUSet) -> tuple[int, ...]:
-        """A key by which sets that suit the wanted class better come first, however many CPUs are missing."""
+        """Return a key that sorts sets by how well they suit the wanted class, whatever is missing."""
         if self.wanted is Priority.NONE:
             return ()
         counts = [(cpus & members).bit_count() for members in self.allocator.classes.values()]
@@ -128,7 +128,7 @@ class Picking:
         return (*(-count for count in counts[position:]), *counts[:position])
 
     def take_idle_clusters(self) -> None:
-        """Whole idle clusters: the tightest one, else those of the tightest die or package."""
+        """Take whole idle clusters: the tightest one, else those of the tightest die or package."""
         if len(self.allocator.clusters) <= 1:
             return
         low = self.wanted is Priority.LOW
@@ -146,7 +146,7 @@ class Picking:
                 return
 
     def tightness(self, cluster: CPUGroup, idle: list[CPUGroup]) -> tuple[int, ...]:
-        """A key: clusters large enough alone first, then those of dies, then of packages that are."""
+        """Return a key that sorts: clusters large enough alone, those of such dies, of such packages."""
         package = [other for other in idle if other.package == cluster.package]
         die = [other for other in package if other.die == cluster.die]
         for tier, together in enumerate(([cluster], die, package)):
@@ -156,7 +156,7 @@ class Picking:
         return (3,)
 
     def take_idle_cores(self) -> None:
-        """Whole idle cores that are not larger than what is missing."""
+        """Take whole idle cores that are not larger than what is missing."""
         idle = [cpus for cpus in self.allocator.cores if not cpus & ~self.available]
         if self.wanted is not Priority.NONE:
             idle.sort(key=self.suitability)
@@ -167,7 +167,7 @@ class Picking:
                 return
 
     def take_single_threads(self) -> None:
-        """Single CPUs: packages with most CPUs taken already, then the wanted class, then emptier cores."""
+        """Take single CPUs: by package (most CPUs taken first), then class, then emptier cores."""
         for cpus in self.ordered_packages():
             free = cpus & self.available
             threads = self.topology.threads
@@ -185,7 +185,7 @@ class Picking:
                 return
 
     def ordered_packages(self) -> list[CPUSet]:
-        """CPUs of the packages in the order in which single threads are taken from them."""
+        """Return the packages' CPUs in the order in which single threads are taken from them."""
         classes, available, count = self.allocator.classes, self.available, self.missing
 
         def compare(first: CPUSet, second: CPUSet) -> int:

@@ -74,7 +74,7 @@ def _grouping_cache(topology: Topology, cpu: int, level: int) -> CPUSet:
 
 
 def _group(topology: Topology, cpus: CPUSet, *, number: int = 0, first: int | None = None) -> CPUGroup:
-    """A group with the place of its first CPU (the lowest, unless told)."""
+    """Return a group with the place of its first CPU (the lowest, unless another one is given)."""
     lowest = next(cpuset.ids(cpus)) if first is None else first
     return CPUGroup(
         id=number,
@@ -110,7 +110,7 @@ def _without_die(group: CPUGroup) -> tuple[int, ...]:
 
 
 def picked_kinds(topology: Topology, groups: tuple[CPUGroup, ...], *, low: bool) -> Iterator[CPUGroup]:
-    """Groups that may serve: on hybrid machines E-cores for low priority, P-cores for all else."""
+    """Return the kinds that may serve: on hybrid machines E-cores for low priority, P-cores for all else."""
     for group in groups:
         if not topology.hybrid or group.efficient is low:
             yield group

@@ -31,7 +31,7 @@ Classes = dict[Priority, CPUSet]
 
 
 def classify(topology: Topology) -> Classes:
-    """The class of every online CPU."""
+    """Return the class of every online CPU."""
     classes: Classes = dict.fromkeys(_CLASSES, 0)
     details = topology.hardware.details
     for package in topology.packages:
@@ -57,7 +57,7 @@ def _class(own: CPUDetails, strengths: set[int], frequencies: set[int]) -> Prior
 
 
 def compare(classes: Classes, first: CPUSet, second: CPUSet, *, wanted: Priority, count: int) -> int:
-    """Which of two CPU sets suits a wanted class better: positive for the first, 0 for neither.
+    """Compare how well two CPU sets suit a wanted class: positive if the first does better, 0 if neither.
 
     With a positive count, the tightest set that has so many CPUs of the class is better.
     """

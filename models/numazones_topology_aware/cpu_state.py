@@ -50,7 +50,7 @@ class Grant:
 
     @property
     def follows_pool(self) -> bool:
-        """Whether it runs on its pool's sharable CPUs, and so is told whenever they change."""
+        """Whether it runs on its pool's sharable CPUs, and so gets an update whenever they change."""
         return self.kind is CPUType.NORMAL and (self.portion > 0 or not self.exclusive)
 
 
@@ -75,7 +75,7 @@ class CPUState:
 
     @classmethod
     def initial(cls, tree: Tree) -> "CPUState":
-        """Nothing granted."""
+        """Return the state in which nothing is granted."""
         none = (0,) * len(tree.pools)
         return cls(
             tuple(pool.sharable for pool in tree.pools),

@@ -1,4 +1,4 @@
-"""What happens to a node: pods and containers come and go.
+"""What becomes of a node as pods and containers come and go.
 
 Each event answers with what the runtime is told. An event that fails tells nothing, but what it had
 already prepared for other containers is not lost: it is told with the next successful one.
@@ -41,7 +41,7 @@ class Outcome:
 
     @property
     def updates(self) -> dict[str, ContainerUpdate]:
-        """Container id → everything it is told, a newly created one excepted."""
+        """Container id → everything that changes for it, except a newly created one."""
         updates = dict(self.direct_updates)
         if self.followers:
             for name, cpus in _followed_cpus(self.node, self.subject).items():
@@ -60,12 +60,12 @@ def _followed_cpus(node: Node, subject: str) -> dict[str, CPUSet]:
 
 
 def run_pod(node: Node, sandbox: Sandbox) -> Node:
-    """The node after a pod's sandbox started."""
+    """Return the node after a pod's sandbox started."""
     return replace(node, sandboxes={**node.sandboxes, sandbox.id: sandbox})
 
 
 def remove_pod(node: Node, sandbox: str) -> Node:
-    """The node after a pod's sandbox was removed; its containers are to be stopped before."""
+    """Return the node after a pod's sandbox was removed; its containers must be stopped before."""
     left = {name: one for name, one in node.sandboxes.items() if name != sandbox}
     kept = {
         name: known
@@ -159,7 +159,7 @@ class Change:
             self.followers |= grant.kind is not CPUType.RESERVED
 
     def freeze(self, container: str) -> None:
-        """Note the CPUs that a container was last told, before it stops following its pool."""
+        """Note the CPUs that a container got last, before it stops following its pool."""
         if container in self.books.grants:
             known = self.containers[container]
             self.containers[container] = replace(known, cpus=self.before.cpus_of(container))
@@ -196,7 +196,7 @@ class Change:
         return visible_cpus(self.policy, known, grant.exclusive)
 
     def tell(self, container: str, update: ContainerUpdate) -> None:
-        """Note what a container is told, and remember it as the container's values."""
+        """Note what changes for a container, and remember it as the container's values."""
         if update == ContainerUpdate():
             return
         self.updates[container] = self.updates.get(container, ContainerUpdate()).then(update)
@@ -209,7 +209,7 @@ class Change:
         )
 
     def node(self, pending: Mapping[str, ContainerUpdate]) -> Node:
-        """The node with what has changed so far."""
+        """Return the node with what has changed so far."""
         return Node(
             policy=self.policy,
             cpus=self.books.state,
@@ -222,7 +222,7 @@ class Change:
         )
 
     def outcome(self) -> Outcome:
-        """The answer to an event that succeeded."""
+        """Return the answer to an event that succeeded."""
         return Outcome(
             node=self.node({}),
             direct_updates=self.updates,
@@ -232,7 +232,7 @@ class Change:
         )
 
     def failure(self, rejection: Rejection) -> Outcome:
-        """The answer to an event that failed."""
+        """Return the answer to an event that failed."""
         left = self.outcome()
         pending = left.updates if left.followers else self.updates
         return Outcome(

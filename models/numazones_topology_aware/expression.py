@@ -35,13 +35,13 @@ _NO_SEPARATORS = frozenset("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOP
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A container that an expression is asked about."""
+    """A container for which an expression holds or not."""
 
     sandbox: Sandbox
     container: ContainerSpec
 
     def resolve(self, key: str) -> str | None:
-        """The value behind a key; None where there is none."""
+        """Return the value of a key; None where there is none."""
         first, _, rest = posixpath.normpath(key).partition("/")
         if first == "pod":
             return self._of_pod(rest)
@@ -144,7 +144,7 @@ _TESTS: Mapping[str, Callable[[str | None, tuple[str, ...]], bool]] = {
 
 
 def _split(key: str) -> tuple[list[str], str]:
-    """The keys of a joint key and what their values are joined with."""
+    """Return the keys of a joint key, and what their values are joined with."""
     if len(key) < _MIN_JOINT or key[0] != ":":
         return [key], ""
     key = key[1:]

@@ -88,7 +88,7 @@ class Follower:
         return False
 
     def _settle_otherwise(self, topology: Body, pools: tuple[PublishedPool, ...]) -> bool:
-        """The same, had it happened in another order than it was heard of."""
+        """Settle events that may have happened in another order than they were seen."""
         attempt = (topology, len(self._events))
         if attempt == self._tried:
             return False
@@ -109,7 +109,7 @@ class Follower:
             self.take(event)
 
     def outdated(self, objects: NodeObjects) -> bool:
-        """Whether what is read but once has changed: pools change with every pod, and are held against it."""
+        """Whether what is read only once has changed; pools change with every pod, so they are compared."""
         new = _sources(objects)
         return len(new) != len(self._read_from) or any(
             now is not then and now != then for now, then in zip(new, self._read_from, strict=True)
@@ -148,7 +148,7 @@ class Follower:
 
 
 class _GivenUp(Exception):
-    """Enough was played."""
+    """Enough orders were tried."""
 
 
 class _Search:
@@ -174,7 +174,7 @@ class _Search:
         return None
 
     def _at_once(self, start: int, state: Node) -> Settled | None:
-        """Had the node heard of some events at once."""
+        """Try that the node heard of some events at once."""
         for end in range(start + 1, len(self._events) + 1):
             batch = self._events[start:end]
             ordered = _as_heard(batch)
@@ -192,9 +192,9 @@ class _Search:
         return None
 
     def _told_late(self, start: int, states: list[Node], more: int) -> Settled | None:
-        """Had missing containers been created, so often, before it was told of: as late as can be.
+        """Try that so many missing containers were created before a status showed it, as late as possible.
 
-        By the time that it is told of there is nothing left to create.
+        By the time a status shows it, there is nothing left to create.
         """
         for position, state in reversed(list(enumerate(states, start))):
             for ahead in self._attempts(position, state):
@@ -208,7 +208,7 @@ class _Search:
         return None
 
     def _attempts(self, position: int, state: Node) -> Iterator[Node]:
-        """The node after one further attempt or another that is told of later."""
+        """Yield the node after one more attempt that a status shows only later."""
         for event in self._events[position + 1 :]:
             if event.pod is not None and event.uid in state.sandboxes and missing(state, event.pod):
                 try:
@@ -238,7 +238,7 @@ class _Search:
 
 
 def _as_heard(batch: list[PodEvent]) -> list[PodEvent]:
-    """The events in the order of a kubelet that hears of them at once: what is gone first, then by creation.
+    """Order events as a kubelet does that hears of them at once: what is gone first, then by creation.
 
     What came and went meanwhile it never sees.
     """

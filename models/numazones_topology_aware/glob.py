@@ -28,7 +28,7 @@ def matches(pattern: str, text: str) -> bool:
 
 @lru_cache(maxsize=256)
 def _compile(pattern: str) -> re.Pattern[str]:
-    """The pattern as an expression that takes linear time per star.
+    """Return the pattern as an expression that takes linear time per star.
 
     What follows a star may match where it first can: only the last part has to try further.
     """
@@ -64,7 +64,7 @@ def _parts(pattern: str) -> list[str]:
 
 
 def _character_class(pattern: str, position: int) -> tuple[str, int]:
-    """The expression for a class whose ``[`` was read, and where the pattern goes on."""
+    """Return the expression for a class whose ``[`` was read, and where the pattern goes on."""
     negated = pattern[position : position + 1] == "^"
     position += negated
     ranges: list[str] = []

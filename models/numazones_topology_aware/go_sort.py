@@ -23,7 +23,7 @@ _INCREASING, _DECREASING, _UNKNOWN = "increasing", "decreasing", "unknown"
 
 
 def go_sorted(items: Sequence[_Item], less: Callable[[_Item, _Item], bool]) -> list[_Item]:
-    """The items in the order in which Go would leave them."""
+    """Return the items in the order in which Go would leave them."""
     ordered = list(items)
     _Sorter(ordered, less).sort(0, len(ordered), len(ordered).bit_length())
     return ordered
@@ -173,7 +173,7 @@ class _Sorter(Generic[_Item]):
         return right, False
 
     def approach(self, pivot: int, left: int, right: int) -> tuple[int, int]:
-        """The next pair of items on the wrong sides of the pivot."""
+        """Return the next pair of items on the wrong sides of the pivot."""
         while left <= right and self.less(left, pivot):
             left += 1
         while left <= right and not self.less(right, pivot):
@@ -181,7 +181,7 @@ class _Sorter(Generic[_Item]):
         return left, right
 
     def partition_equal(self, low: int, high: int, pivot: int) -> int:
-        """Move items equal to the pivot to the front; returns the end of them."""
+        """Move items equal to the pivot to the front; return where they end."""
         self.swap(low, pivot)
         left, right = low + 1, high - 1
         while True:

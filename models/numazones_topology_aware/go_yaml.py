@@ -12,7 +12,7 @@ import yaml
 
 
 class InvalidDocument(ValueError):
-    """A text is not YAML, or not of the wanted shape."""
+    """A text is not YAML, or not of the shape that is needed."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -49,7 +49,7 @@ _StrictLoader.add_constructor("tag:yaml.org,2002:map", _mapping)
 
 
 def load(text: str, *, strict: bool = False) -> Any:
-    """The document as plain values.
+    """Return the document as plain values.
 
     Raises:
         InvalidDocument: the text is not YAML, or strictly read has a key twice.
@@ -61,14 +61,14 @@ def load(text: str, *, strict: bool = False) -> Any:
 
 
 def short_text(value: Any) -> str:
-    """A value in a message; lists and mappings by kind alone, because aliases can make them enormous."""
+    """Return a value for a message; lists and mappings by kind alone, as aliases can make them enormous."""
     if isinstance(value, list):
         return "a list"
     return "a mapping" if isinstance(value, Mapping) else f"{value!r:.80}"
 
 
 def text(value: Any) -> str:
-    """A scalar where the program wants text.
+    """Return a scalar as the text that the program expects.
 
     Raises:
         InvalidDocument: it is a list or a mapping.
@@ -87,7 +87,7 @@ def text(value: Any) -> str:
 
 
 def texts(value: Any) -> tuple[str, ...]:
-    """A list of texts; nothing is the empty list.
+    """Return a list of texts; nothing is the empty list.
 
     Raises:
         InvalidDocument: it is something else.
@@ -100,7 +100,7 @@ def texts(value: Any) -> tuple[str, ...]:
 
 
 def mapping(value: Any) -> dict[str, Any]:
-    """A mapping with keys as text; nothing is the empty mapping.
+    """Return a mapping with keys as text; nothing is the empty mapping.
 
     Raises:
         InvalidDocument: it is something else.
@@ -113,7 +113,7 @@ def mapping(value: Any) -> dict[str, Any]:
 
 
 def fields(value: Any, *names: str, strict: bool = False) -> dict[str, Any]:
-    """A mapping's values by field, whatever the case of its keys.
+    """Return a mapping's values by field, whatever the case of its keys.
 
     Raises:
         InvalidDocument: it is not a mapping, or strictly read has another key.

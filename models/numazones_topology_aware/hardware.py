@@ -85,7 +85,7 @@ class Hardware:
 
     @classmethod
     def of(cls, machine: Machine, *, isolated: CPUSet = 0) -> "Hardware":
-        """The hardware as far as a kubelet's machine tells: L3 caches, no clusters, no frequencies."""
+        """Return the hardware as far as a kubelet's machine shows it: no clusters, no frequencies."""
         caches = tuple(
             Cache(number, _L3, "Unified", cpus) for number, cpus in sorted(machine.cpus_of_uncore.items())
         )

@@ -122,7 +122,7 @@ def node_from_cluster(
     uncreated: Mapping[str, Collection[str]] | None = None,
     record: Mapping[str, Any] | None = None,
 ) -> Node:
-    """The node as its published pools, its pods and maybe a record say.
+    """Return the node as its published pools, its pods and perhaps a record describe it.
 
     Args:
         hardware: the machine. Isolated CPUs that the topology names are added, and clusters where it has
@@ -178,7 +178,7 @@ def _creates_any(node: Node, pod: Pod, uncreated: Collection[str]) -> bool:
 
 
 def check_published(node: Node, published: Iterable[PublishedPool]) -> None:
-    """Hold a node against the pools that are published of it.
+    """Compare a node with the pools that are published of it.
 
     Raises:
         UnmodelledFeature: they differ, and where; or a cold start may be going on.
@@ -188,7 +188,7 @@ def check_published(node: Node, published: Iterable[PublishedPool]) -> None:
 
 
 def _complete(hardware: Hardware, published: tuple[PublishedPool, ...]) -> Hardware:
-    """The hardware with what the published pools tell of it."""
+    """Return the hardware with what the published pools say of it."""
     isolated = hardware.isolated
     for pool in published:
         isolated |= pool.isolated
@@ -209,7 +209,7 @@ def _complete(hardware: Hardware, published: tuple[PublishedPool, ...]) -> Hardw
 
 
 def _check_tree(node: Node, published: tuple[PublishedPool, ...]) -> None:
-    """The pools that follow from machine and configuration must be those that are published."""
+    """Make sure that the pools that follow from machine and configuration are those that are published."""
     names = [pool.name for pool in node.pools]
     if names != [pool.name for pool in published]:
         raise UnmodelledFeature(

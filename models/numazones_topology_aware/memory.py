@@ -107,7 +107,7 @@ class MemoryAllocator:
         return sum(mask for kind, mask in self.by_type.items() if types & kind)
 
     def capacity(self, zone: int) -> int:
-        """Bytes of a zone."""
+        """Return the bytes of a zone."""
         size = self.zone_sizes.get(zone)
         if size is None:
             size = sum(self.nodes[node].capacity for node in cpuset.ids(zone & self.everything))
@@ -123,7 +123,7 @@ class MemoryAllocator:
     def offer(
         self, state: MemoryState, *, owner: str, qos: QOSClass, size: int, affinity: int, types: int
     ) -> tuple[Offer | None, MemoryState]:
-        """What a container would get, and the state with the zones that asking leaves behind.
+        """Return what a container would get, and the state with the zones that the request leaves behind.
 
         Only the creation order of claims matters, so the clock advances when an offer is taken.
         """
@@ -144,7 +144,7 @@ class MemoryAllocator:
         return Offer(books.claims[owner].zone, claim, moves), left
 
     def commit(self, state: MemoryState, owner: str, offer: Offer) -> MemoryState:
-        """The state with an offer taken."""
+        """Return the state with an offer taken."""
         claims, own = dict(state.claims), dict(state.own)
         for name, zone in offer.moves.items():
             claim = claims[name]
@@ -157,7 +157,7 @@ class MemoryAllocator:
         return MemoryState(claims, _sums(own), own, state.clock + 1)
 
     def release(self, state: MemoryState, owner: str) -> MemoryState:
-        """The state without a container's claim; containers without one change nothing."""
+        """Return the state without a container's claim; containers without one change nothing."""
         if owner not in state.claims:
             return state
         claims, own = dict(state.claims), dict(state.own)
@@ -306,7 +306,7 @@ def state_of(claims: Iterable[tuple[str, Claim]], zones: Iterable[int]) -> Memor
 
 
 class _Books:
-    """A change in progress: claims as they are moved around."""
+    """A change in progress: claims while they are moved."""
 
     def __init__(self, allocator: MemoryAllocator, state: MemoryState) -> None:
         self.allocator = allocator
@@ -347,7 +347,7 @@ class _Books:
         return {zone: over[zone] for zone in sorted(over, key=cmp_to_key(self.compare_zones))}
 
     def compare_zones(self, first: int, second: int) -> int:
-        """Most users first, then sub-zones, then larger, then higher ids."""
+        """Compare zones: most users first, then sub-zones, then larger, then higher ids."""
         if difference := len(self.zones[second]) - len(self.zones[first]):
             return difference
         if first & second == first:
@@ -380,7 +380,7 @@ class _Books:
         return (kind for kind in _EXTRA_TYPES if not kind or kind & self.allocator.present)
 
     def relieve(self, zone: int, amount: int, *, limit: int, extra: int) -> int:
-        """Move claims out of a zone into a wider one; returns the bytes moved."""
+        """Move claims out of a zone into a wider one; return the bytes moved."""
         users = self.zones.get(zone)
         if not users:
             return 0

@@ -21,7 +21,7 @@ _WORDS_OF_THE_POLICY = ("topology-aware", "nri")
 
 
 class TopologyAware:
-    """The policy's plugin places containers as the runtime creates them, and publishes what is left."""
+    """The policy's plugin places containers when the runtime creates them, and publishes what is left."""
 
     name = NAME
     decider = DECIDER
@@ -45,7 +45,7 @@ class TopologyAware:
         return None if policy is None else f"its NodeResourceTopology is the {policy} policy's"
 
     def read(self, objects: NodeObjects) -> "TopologyAwarePlacement":
-        """Read a node as its published pools and its pods say.
+        """Read a node from its published pools and its pods.
 
         Raises:
             NumazonesError: the objects don't tell, or contradict each other.

@@ -20,7 +20,7 @@ from numazones_topology_aware.topology_hints import Hint
 
 @dataclass(frozen=True, slots=True)
 class ContainerUpdate:
-    """What the runtime is told to set for a container; None: nothing, an empty set: no pinning."""
+    """What the runtime is to set for a container; None: nothing, an empty set: no pinning."""
 
     cpus: CPUSet | None = None
     mems: int | None = None
@@ -31,7 +31,7 @@ class ContainerUpdate:
     memory_limit: int | None = None
 
     def then(self, later: "ContainerUpdate") -> "ContainerUpdate":
-        """Both, the later one's values counting."""
+        """Return both updates as one; where both set a value, the later one counts."""
         return ContainerUpdate(
             self.cpus if later.cpus is None else later.cpus,
             self.mems if later.mems is None else later.mems,
@@ -90,7 +90,7 @@ class Node:
 
     @classmethod
     def fresh(cls, hardware: Hardware, config: Configuration) -> "Node":
-        """A node without containers.
+        """Return a node without containers.
 
         Raises:
             StartFailed: the plugin would not start.
@@ -138,7 +138,7 @@ class Node:
         return self.policy.memory.free(self.memory, dram | pmem | hbm)
 
     def cpus_of(self, container: str) -> CPUSet:
-        """CPUs that a container was last told to run on; 0: not pinned."""
+        """Return the CPUs that a container was last pinned to; 0: not pinned."""
         known = self.containers[container]
         grant = self.grants.get(container)
         if grant is None or not grant.follows_pool or not self.policy.config.pin_cpu:
@@ -158,7 +158,7 @@ def followed_cpus(policy: Policy, state: CPUState, known: Known, grant: Grant) -
 
 
 def visible_cpus(policy: Policy, known: Known, cpus: CPUSet) -> CPUSet:
-    """Without second threads of cores, for containers that want them hidden."""
+    """Return the CPUs without second threads of cores, for containers that hide these."""
     if known.sandbox.annotations and known.sandbox.flag("hide-hyperthreads", known.spec.name):
         return policy.topology.one_thread_per_core(cpus)
     return cpus

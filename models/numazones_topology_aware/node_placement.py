@@ -240,7 +240,7 @@ class TopologyAwareDecision:
 
 
 def read(objects: NodeObjects) -> TopologyAwarePlacement:
-    """Read a node as its published pools, its pods and, where there is one, its record say.
+    """Read a node from its published pools, its pods and its record, if it has one.
 
     Raises:
         NumazonesError: the objects don't tell, or contradict each other.

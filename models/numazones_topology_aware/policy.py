@@ -55,7 +55,7 @@ class Policy:
         return cls._configure(topology, config, allocator, memory, off=off)
 
     def with_configuration(self, config: Configuration) -> "Policy":
-        """The same machine with another configuration.
+        """Return the policy on the same machine with another configuration.
 
         Raises:
             StartFailed: the configuration does not fit the machine.

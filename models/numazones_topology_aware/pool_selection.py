@@ -50,7 +50,7 @@ class PoolSelection:
     """The last question for memory and its answer: pools of one NUMA node ask the same."""
 
     def place(self, hinted_pool: str | None = None) -> tuple[Grant, dict[str, int]]:
-        """Grant CPUs and memory; returns the grant and other containers' new memory zones.
+        """Grant CPUs and memory; return the grant and other containers' new memory zones.
 
         ``hinted_pool`` names the pool in which a container was before.
 
@@ -74,7 +74,7 @@ class PoolSelection:
         return grant, dict(offer.moves)
 
     def assess(self, hinted_pool: str | None = None) -> tuple[Request, Pool, Offer | None]:
-        """Build the request and choose the pool; returns both and the pool's memory offer.
+        """Build the request and choose the pool; return both and the pool's memory offer.
 
         Raises:
             Rejection: an annotation is broken.
@@ -184,7 +184,7 @@ class PoolSelection:
         return hinted
 
     def ask(self, wanted: Request, nodes: int, types: int) -> Offer | None:
-        """Ask for memory near some nodes."""
+        """Return an offer of memory near some nodes."""
         asked = self.asked
         if asked is None or asked[:2] != (nodes, types) or asked[2] is not self.memory:
             offer, self.memory = self.policy.memory.offer(
@@ -273,7 +273,7 @@ class PoolSelection:
         return cpus
 
     def pick(self, wanted: Request, available: CPUSet) -> CPUSet:
-        """Pick CPUs out of a set, near the container's pod resources if that is wanted and possible."""
+        """Pick CPUs out of a set, near the container's pod resources if that is asked for and possible."""
         count, priority = wanted.cpu.full, wanted.cpu.priority
         picked = self.pick_by_hints(available, count, priority) if wanted.by_hints else None
         if picked is None:
@@ -281,7 +281,7 @@ class PoolSelection:
         return picked or 0
 
     def pick_by_hints(self, available: CPUSet, count: int, priority: Priority) -> CPUSet | None:
-        """An equal share near each pod resource, the rest anywhere; None where that is impossible."""
+        """Pick an equal share near each pod resource, the rest anywhere; None where that is impossible."""
         hints = [
             hint
             for provider, hint in sorted(self.known.hints.items())

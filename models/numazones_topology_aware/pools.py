@@ -89,7 +89,7 @@ class Tree:
 
     @classmethod
     def build(cls, topology: Topology, *, available: CPUSet, reserved: CPUSet) -> "Tree":
-        """The tree of a machine."""
+        """Return the tree of a machine."""
         draft = _root(topology)
         pools: list[Pool] = []
         _number(draft, pools, parent_depth=-1)
@@ -171,7 +171,7 @@ def _caches(package: Package, parent: _Draft) -> list[_Draft]:
 
 
 def _number(draft: _Draft, pools: list[Pool], parent_depth: int) -> int:
-    """Number a draft and what is below it; returns its id."""
+    """Number a draft and what is below it; return its id."""
     depth = parent_depth + 1
     children = [_number(child, pools, depth) for child in draft.children]
     number = len(pools)

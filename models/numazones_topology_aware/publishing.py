@@ -10,7 +10,7 @@ _MILLI = 1000
 
 
 def topology_of(node: Node, name: str) -> dict[str, Any]:
-    """The NodeResourceTopology that the plugin would publish for a node of a name."""
+    """Return the NodeResourceTopology that the plugin would publish for a node of a name."""
     return {
         "apiVersion": "topology.node.k8s.io/v1alpha2",
         "kind": "NodeResourceTopology",

@@ -1,4 +1,4 @@
-"""How the policy says no: to its configuration, to a container, to a question it cannot answer."""
+"""Errors of the policy: about its configuration, about a container, about what it cannot decide."""
 
 from numazones.errors import NumazonesError
 

@@ -1,4 +1,4 @@
-"""Pods and containers as the runtime tells the plugin about them.
+"""Pods and containers as the runtime describes them to the plugin.
 
 An annotation holds for a container as ``KEY/container.NAME``, for the pod as ``KEY/pod`` or as the bare
 ``KEY``; the first that is present wins, usable or not.
@@ -95,7 +95,7 @@ class CGroup:
     oom_score: int = 0
 
     def with_update(self, update: "CGroup") -> "CGroup":
-        """With the values of an update; what an update leaves at 0 stays."""
+        """Return the values with those of an update; what the update leaves at 0 stays."""
         return replace(
             self,
             shares=update.shares or self.shares,

@@ -5,7 +5,7 @@ from numazones_topology_aware.scheduling_class import SchedulingClass
 
 
 def scheduling_of(node: Node, container: str) -> SchedulingClass | None:
-    """The class of a container; None: the runtime is told nothing, also where the annotation is unknown."""
+    """Return the class of a container; None: the runtime gets none, also where the annotation is unknown."""
     known = node.containers[container]
     config, sandbox = node.policy.config, known.sandbox
     name = sandbox.preference("scheduling-class", known.spec.name)

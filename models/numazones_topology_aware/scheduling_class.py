@@ -40,7 +40,7 @@ class IOPriority:
 
 @dataclass(frozen=True, slots=True)
 class SchedulingClass:
-    """One configured class; None where the runtime is told nothing."""
+    """One configured class; None where the runtime gets no value."""
 
     name: str
     scheduler: Scheduler | None = None

@@ -40,7 +40,7 @@ class Hint:
         return _cpu_mask(self.cpus)
 
     def stray(self, cpus: CPUSet, topology: Topology) -> CPUSet:
-        """CPUs that lie elsewhere than the hint says, as far as it says anything."""
+        """Return the CPUs that lie elsewhere than the hint says, as far as it says anything."""
         stray = 0
         for allowed in (self.cpu_set, topology.cpus_of_numas(cpuset.ids(_cpu_mask(self.numas)))):
             if allowed:
@@ -53,7 +53,7 @@ Hints = Mapping[str, Hint]
 
 
 def of_container(sandbox: Sandbox, container: ContainerSpec, topology: Topology) -> dict[str, Hint]:
-    """A container's hints; the first source of a provider counts."""
+    """Return a container's hints; the first source of a provider counts."""
     sources = _wanted_sources(sandbox.preference("topologyhints", container.name))
     listed = sandbox.devices.get(container.name, ())
     if not sources or not (container.devices or listed):
@@ -209,7 +209,7 @@ class _Filters:
         return cls(*lists)
 
     def denies(self, path: str) -> bool:
-        """Denied and not allowed after all."""
+        """Whether hints are denied, and not allowed by the other list."""
         denied = self.deny.includes(path) if self.deny is not None else False
         if denied is None:
             return False
@@ -272,6 +272,6 @@ def _cpu_mask(text: str) -> int:
 
 
 def _ids(text: str) -> frozenset[int]:
-    """Single ids; the code reads no ranges here."""
+    """Read single ids; the code reads no ranges here."""
     parts = text.split(",")
     return frozenset(int(part) for part in parts) if all(part.isdigit() for part in parts) else frozenset()

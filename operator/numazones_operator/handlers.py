@@ -69,7 +69,7 @@ class Memo:
     """kopf's connections. It closes them, except those that were opened while it was being ended."""
 
     async def on_main_loop(self, step: Coroutine[Any, Any, T]) -> T:
-        """Take a step on the main loop, from kopf's; ended with the handler that waits for it."""
+        """Take a step on the main loop, from kopf's; it is cancelled with the handler that waits for it."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(step, self.main_loop))
 
     async def post_event(self, body: kopf.Body, *, type: str, reason: str, message: str) -> None:  # noqa: A002
@@ -83,7 +83,7 @@ class Memo:
 
 @kopf.on.startup()
 async def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
-    """Set kopf up: small lists, short-lived workers, annotations in our own name."""
+    """Configure kopf: small lists, short-lived workers, annotations in our own name."""
     settings.watching.chunk_size = 500
     settings.watching.server_timeout = 300
     settings.queueing.idle_timeout = 0.5
@@ -110,7 +110,7 @@ async def login(memo: Memo, **_: Any) -> kopf.AiohttpSession:
 
 @kopf.on.event(*POLICIES)
 async def policy_changed(type: str, body: kopf.Body, memo: Memo, **_: Any) -> None:  # noqa: A002
-    """Follow the policy as it is now, which wakes the search for plans; its condition Ready says whether."""
+    """Take in the policy as it is now, which wakes the search for plans; write its condition Ready."""
     if type == "DELETED":
         await memo.on_main_loop(memo.intent.drop_policy(str(body.metadata.name)))
         return
@@ -126,7 +126,7 @@ async def recommendation_changed(
     memo: Memo,
     **_: Any,
 ) -> None:
-    """Go on with the recommendation as it is now; one that makes no sense is not carried out, and says so."""
+    """Take in the recommendation as it is now; one that cannot be read is not carried out, and says so."""
     if type == "DELETED":
         await memo.on_main_loop(memo.intent.drop_recommendation(str(body.metadata.name)))
         return
@@ -149,7 +149,7 @@ async def recommendation_approved(body: kopf.Body, memo: Memo, **_: Any) -> None
 
 @kopf.on.event(*NAMESPACES)
 async def namespace_changed(type: str, body: kopf.Body, memo: Memo, **_: Any) -> None:  # noqa: A002
-    """Know the namespace by its labels as they are now."""
+    """Take in the labels of the namespace as they are now."""
     if type == "DELETED":
         await memo.on_main_loop(memo.intent.drop_namespace(str(body.metadata.name)))
     else:

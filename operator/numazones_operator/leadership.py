@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """How patient candidates and leaders are; seconds."""
+    """How long candidates and leaders wait, in seconds."""
 
     lease_duration: float
     renew_deadline: float
@@ -38,7 +38,7 @@ class Term:
 
 
 class Leadership:
-    """Holds, or tries to get, the Lease, and leads for as long as it is held."""
+    """Holds the Lease, or tries to get it, and leads for as long as it holds it."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Leadership:
                 await self._give_back()
 
     async def lead_alone(self) -> None:
-        """Lead without asking anybody, until cancelled."""
+        """Lead without a Lease, until cancelled."""
         self._begin()
         try:
             await self._pause(None)
@@ -122,7 +122,7 @@ class Leadership:
             await asyncio.wait((reign,))
 
     async def _pause(self, seconds: float | None) -> None:
-        """Wait; a leader that has ended meanwhile raises what it ended with."""
+        """Wait; if the leader's work has ended meanwhile, raise its error."""
         if self._reign is None:
             await asyncio.sleep(seconds or 0.0)
             return
@@ -161,7 +161,7 @@ class Leadership:
         return True
 
     def _is_abandoned(self, spec: dict[str, Any]) -> bool:
-        """Whether the holder has not renewed for as long as it said it would."""
+        """Whether the holder has not renewed the Lease for as long as the Lease lasts."""
         record = (spec.get("holderIdentity"), spec.get("renewTime"))
         if record != self._seen:
             self._seen, self._seen_at = record, self._clock()

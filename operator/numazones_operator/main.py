@@ -61,7 +61,7 @@ def main(ctx: click.Context, /, *, dump_config: bool, **_settings: Any) -> None:
 
 
 def options_of(ctx: click.Context) -> Options:
-    """Collect what click merged, with the origin of each value.
+    """Return the options that click merged, with the origin of each value.
 
     Raises:
         InvalidSetting: settings contradict each other.

@@ -1,4 +1,4 @@
-"""The operator's settings: one frozen value, whatever mixture of file, environment and flags it came from.
+"""The operator's settings: one frozen value, read from file, environment and flags.
 
 ``numazones_program.settings`` makes the flags of the fields: each carries its help and how it is written.
 """
@@ -192,7 +192,7 @@ class Options:
 
     @property
     def target_shapes(self) -> tuple[Shape, ...]:
-        """The shapes, read."""
+        """The shapes, parsed."""
         return tuple(Shape.parse(text) for text in self.shapes)
 
     @property

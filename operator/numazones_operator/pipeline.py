@@ -90,7 +90,7 @@ class Pipeline:
         )
 
     def pod_changed(self, old: ClusterPod | None, new: ClusterPod | None) -> None:
-        """Take a change of a pod in; None before for a new pod, None after for one that is gone."""
+        """Take in a change of a pod; ``old`` is None for a new pod, ``new`` is None for one that is gone."""
         self.state.let_go(old, new)
         expectation = None if new is None else self._predict_binding(new)
         self.state.record_pod(old, new, rejected=expectation is not None and expectation.rejected)

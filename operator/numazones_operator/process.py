@@ -156,7 +156,7 @@ class Operator:
                 await self._end()
 
     async def _open_page(self, resources: AsyncExitStack) -> None:
-        """Serve the live page, if anybody asked for it."""
+        """Serve the live page, if an address is set for it."""
         options = self.options
         if not options.page_address:
             return
@@ -172,7 +172,7 @@ class Operator:
         self._stop.set()
 
     def start_task(self, coroutine: Coroutine[Any, Any, None], *, name: str) -> None:
-        """Run something for as long as the operator runs; it must not end by itself."""
+        """Run a coroutine for as long as the operator runs; it must not end by itself."""
         task = asyncio.create_task(coroutine, name=name)
         task.add_done_callback(self._stop_after)
         self._tasks.append(task)
@@ -380,7 +380,7 @@ class Operator:
     # Ending
 
     def _answer_signals(self) -> None:
-        """End in order when told to; where this is not the main thread, nobody tells."""
+        """End in order on the signals that end programs; only the main thread gets them."""
         loop = asyncio.get_running_loop()
         with contextlib.suppress(ValueError, RuntimeError, NotImplementedError):
             for number in ending_signals():

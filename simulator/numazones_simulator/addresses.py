@@ -1,4 +1,4 @@
-"""Addresses of this machine for programs that are yet to start."""
+"""Free addresses of this machine for programs that have not started yet."""
 
 from pathlib import Path
 

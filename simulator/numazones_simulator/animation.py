@@ -1,4 +1,4 @@
-"""What a command has shown, as an animated SVG: a terminal that turns its pages by itself.
+"""A command's output as an animated SVG: a terminal that shows one page after the other.
 
 No script, no font, no request: style sheets animate an SVG wherever images are shown, as in a README. Who
 asks for less motion sees the last page.
@@ -48,7 +48,7 @@ def _broken(line: str) -> list[str]:
 
 
 def _frames(times: Sequence[float]) -> str:
-    """Show each page in its share of the time."""
+    """Return the frames that show each page for its share of the time."""
     rules, before, total = [], 0.0, sum(times)
     for number, seconds in enumerate(times):
         begin, before = 100 * before / total, before + seconds

@@ -35,7 +35,7 @@ class Happening:
 
 @dataclass
 class Churn:
-    """Kubelets and what has happened to them."""
+    """Kubelets, and the pods that came to them and left."""
 
     kubelets: dict[str, Kubelet]
     nodes: dict[str, ClusterNode]
@@ -49,7 +49,7 @@ class Churn:
 
     @classmethod
     def on(cls, specs: Sequence[NodeSpec], *, workloads: int) -> "Churn":
-        """Begin with empty nodes."""
+        """Return a churn that begins with empty nodes."""
         return cls(
             {spec.name: Kubelet(spec) for spec in specs},
             {spec.name: ClusterNode.from_api(node_object(spec, now=_CREATED)) for spec in specs},
@@ -65,7 +65,7 @@ class Churn:
             self._arrive(pod_of(f"w{workload}-{number:05}", f"w{workload}", cpus))
 
     def cluster(self) -> Cluster:
-        """What the operator would know: all nodes with their exact states."""
+        """Return the cluster as an operator would know it: all nodes with their exact states."""
         nodes = {name: node.with_state(self.kubelets[name].node) for name, node in self.nodes.items()}
         return Cluster(nodes)
 
@@ -92,7 +92,7 @@ class Churn:
 
 
 def pod_of(name: str, workload: str, cpus: int) -> dict[str, Any]:
-    """A Guaranteed pod of a ReplicaSet with the workload's name."""
+    """Return a Guaranteed pod of a ReplicaSet with the workload's name."""
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": workload, "uid": workload}
     return {
         "apiVersion": "v1",
@@ -110,7 +110,7 @@ def pod_of(name: str, workload: str, cpus: int) -> dict[str, Any]:
 
 
 def container_of(cpus: int) -> dict[str, Any]:
-    """A container with so many exclusive CPUs and a GiB each."""
+    """Return a container with that many exclusive CPUs and a GiB each."""
     amounts = {"cpu": str(cpus), "memory": f"{cpus}Gi"}
     return {
         "name": "main",
@@ -120,7 +120,7 @@ def container_of(cpus: int) -> dict[str, Any]:
 
 
 def nodes_of(count: int, *, prefer_most_allocated: bool = False) -> list[NodeSpec]:
-    """Nodes of two NUMA nodes of 16 CPUs, policy single-numa-node; with KEP-6007 switched on if asked for."""
+    """Return nodes of two NUMA nodes of 16 CPUs, policy single-numa-node; KEP-6007's option may be on."""
     machine = machines.build(Shape(cores_per_numa=8))
     options = {"prefer-most-allocated-numa-node": "true"} if prefer_most_allocated else {}
     settings = configuration(

@@ -72,12 +72,12 @@ Body = dict[str, Any]
 
 
 class StoryStuck(NumazonesError):
-    """The demo waited in vain; the message says for what, and where the logs are."""
+    """The demo waited too long; the message says for what, and where the logs are."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClosedLoop:
-    """Tells the story on a running cluster of ``NODES``."""
+    """Shows the story on a running cluster of ``NODES``."""
 
     cluster: SimulatedCluster
     screen: Screen
@@ -85,7 +85,7 @@ class ClosedLoop:
     """Asked before a plan is carried out."""
 
     async def tell(self) -> None:
-        """Run all acts; prints as it goes.
+        """Run all parts of the story, and print them.
 
         Raises:
             StoryStuck: something did not happen in time.
@@ -132,7 +132,7 @@ class ClosedLoop:
     # A big pod gets stuck
 
     def _unplaceable_size(self) -> int:
-        """CPUs that the stage has free, but not within one zone."""
+        """Return a number of CPUs that the story's node has free, but not within one zone."""
         node = self._stage()
         free = [free for _, free in free_cpus(node)]
         size = max(free) + 2
@@ -208,7 +208,7 @@ class ClosedLoop:
     # A plan makes room
 
     async def _plan(self) -> bool:
-        """Have a plan made; carry it out if that is wanted."""
+        """Have a plan proposed; carry it out if the user wants it."""
         self.screen.progress("looking for a plan")
         await self.cluster.plane.client.create(REBALANCE_POLICIES, _POLICY)
         (plan,) = await self._until(
@@ -290,7 +290,7 @@ class ClosedLoop:
         await self.cluster.plane.client.create(REPLICA_SETS, body, namespace=namespace)
 
     async def _end_replica_set(self, namespace: str, name: str) -> None:
-        """Delete it and its pods, as the garbage collector would."""
+        """Delete a ReplicaSet and its pods, as the garbage collector would."""
         client = self.cluster.plane.client
         await client.delete(REPLICA_SETS, name, namespace=namespace)
         for pod in await self._pods(namespace):

@@ -37,7 +37,7 @@ class Controller(ABC):
 
     @abstractmethod
     async def _reconcile(self, owner: Body, owned: list[Body]) -> None:
-        """Take the steps that an object, which is not about to go, needs now."""
+        """Take the steps that an object needs now; it is not being deleted."""
 
     async def _report(self, owner: Body, status: dict[str, int]) -> None:
         """Write the status where it differs."""

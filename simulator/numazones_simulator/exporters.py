@@ -25,7 +25,7 @@ def command(
     interval: float = 60.0,
     metrics: str = "127.0.0.1:0",
 ) -> list[str]:
-    """The command line of the exporter of a node whose files are in some directories.
+    """Return the command line of the exporter of a node, by the directories of the node's files.
 
     Args:
         node_name: the node.

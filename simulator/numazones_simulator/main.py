@@ -284,7 +284,7 @@ async def _show_cluster(screen: Screen, scratch: Path, settings: _ClusterSetting
 
 
 def _progress(screen: Screen, goal: int) -> Callable[[int], None]:
-    """Progress in steps that one can read."""
+    """Return what shows progress, in steps that people can read."""
     step = max(1, goal // 20)
     shown = 0
 
@@ -298,7 +298,7 @@ def _progress(screen: Screen, goal: int) -> Callable[[int], None]:
 
 
 async def _serve(plane: ControlPlane, screen: Screen, *, serve: bool | None) -> None:
-    """Tell how to reach the API server, and stay until the command is ended; None: on a terminal only."""
+    """Print how to reach the API server, and stay until the command is ended; None: on a terminal only."""
     if not (screen.is_terminal if serve is None else serve):
         return
     screen.title("Try it from another terminal")
@@ -318,7 +318,7 @@ async def _serve(plane: ControlPlane, screen: Screen, *, serve: bool | None) -> 
 
 
 def _run(work: Callable[[Path], Awaitable[None]], directory: Path | None = None) -> None:
-    """Do work with a directory; signals end it in order, errors end it with their message."""
+    """Run work with a directory; signals end it in order, errors end it with their message."""
 
     async def until_signalled(scratch: Path) -> None:
         working = asyncio.ensure_future(work(scratch))

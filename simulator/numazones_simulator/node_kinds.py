@@ -76,7 +76,7 @@ def restricted_pods(name: str, address: str) -> NodeSpec:
 
 
 def best_effort_full_cores(name: str, address: str) -> NodeSpec:
-    """Whole cores only, NUMA placement as a wish; GPUs hang between two NUMA nodes."""
+    """Whole cores only, NUMA placement where possible; GPUs between two NUMA nodes."""
     machine = machines.build(SUB_NUMA)
     pairs = tuple(
         Device(f"gpu-{first}-{number}", (first, first + 1)) for first in (0, 2) for number in range(2)

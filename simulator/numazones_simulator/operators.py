@@ -1,4 +1,4 @@
-"""Starts a real operator, waits until it knows the cluster, and asks it."""
+"""Starts a real operator, waits until it has listed the cluster, and reads its answers."""
 
 import asyncio
 import re
@@ -22,7 +22,7 @@ class NoAnswer(NumazonesError):
 
 
 class NotReady(NumazonesError):
-    """An operator did not get to know the cluster in time; the message says what it lacks."""
+    """An operator did not list the cluster in time; the message says what it lacks."""
 
 
 async def start(kubeconfig: Path, programs: Programs, *, further: Sequence[str] = ()) -> str:

@@ -56,7 +56,7 @@ def _read(text: str, name: str, first: str, second: str) -> Mapping[tuple[str, s
 
 
 def verdict(outcomes: Outcomes) -> str:
-    """Say how many of the definite predictions came true; what nothing was predicted of does not count.
+    """Say how many of the definite predictions came true; pods without a prediction do not count.
 
     That a pod was rejected for another reason than the predicted one shows in the operator's log only.
     """

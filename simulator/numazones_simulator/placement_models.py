@@ -42,7 +42,7 @@ class RuntimePlugin(Protocol):
         """
 
     def remove(self, uid: str) -> None:
-        """Let go what an ended pod has."""
+        """Free what an ended pod holds."""
 
 
 class PublishedObject(NamedTuple):
@@ -149,7 +149,7 @@ async def install(client: Client, specs: Iterable[NodeSpec]) -> None:
 
 
 def definition(resource: Resource, kind: str) -> Body:
-    """A CustomResourceDefinition that lets anything in."""
+    """Return a CustomResourceDefinition that accepts anything."""
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     annotations = {"api-approved.kubernetes.io": "https://github.com/kubernetes/enhancements/pull/1870"}
     return {

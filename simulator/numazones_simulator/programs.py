@@ -72,7 +72,7 @@ class Programs:
         return process.pid
 
     def check(self) -> None:
-        """Say so if a program has ended.
+        """Raise an error if a program has ended.
 
         Raises:
             ProgramFailed: one has; the message quotes its log.
@@ -86,7 +86,7 @@ class Programs:
                 )
 
     async def stop(self) -> None:
-        """End all programs: politely, and after some seconds by force."""
+        """End all programs: by SIGTERM, and after some seconds by SIGKILL."""
         programs, self._programs = self._programs, []
         running = [program.process for program in programs if program.process.returncode is None]
         for process in running:
@@ -101,7 +101,7 @@ class Programs:
 
 
 def installed(program: str) -> Path:
-    """Where a program is: beside the running Python, else on the path.
+    """Return where a program is: beside the running Python, else on the path.
 
     Raises:
         ProgramFailed: it is in neither place.

@@ -1,4 +1,4 @@
-"""A Prometheus beside a simulated cluster, scraping operator and exporters; it ends as they do."""
+"""A Prometheus beside a simulated cluster: it scrapes operator and exporters, and ends with them."""
 
 import shutil
 from collections.abc import Mapping, Sequence
@@ -50,7 +50,7 @@ async def start(
 
 
 def _configuration(operator: str, exporters: Mapping[str, str], rules: Sequence[Path]) -> dict[str, object]:
-    """The configuration: as the guide has it, with fixed targets and a scrape each second."""
+    """Return the configuration of the guide, with fixed targets and a scrape each second."""
     groups = [{"targets": [_target(url)], "labels": {"node": node}} for node, url in exporters.items()]
     jobs = {
         "numazones-operator": [{"targets": [_target(operator)]}] if operator else [],

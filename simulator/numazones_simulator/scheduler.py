@@ -166,7 +166,7 @@ class Scheduler:
         return choose(pod, self._cluster.nodes.values())
 
     async def _prepare(self, pod: ClusterPod, node: str) -> None:
-        """What is to be done before a pod is bound: nothing, by default."""
+        """Prepare the binding of a pod; does nothing by default."""
 
     async def _tell(self, pod: ClusterPod, message: str) -> None:
         """Say in the pod's status why it is not scheduled, once per reason."""

@@ -31,7 +31,7 @@ class Fates:
 
     @property
     def total(self) -> int:
-        """How many pods have settled."""
+        """How many pods have been decided on."""
         return self.counts.total()
 
     @property
@@ -76,7 +76,7 @@ class Turnover:
         self.fates = Fates()
 
     async def run(self, count: int, *, progress: Callable[[int], None] = lambda _: None) -> Fates:
-        """Create a number of pods; return when all have settled.
+        """Create a number of pods; return when all have been decided on.
 
         Args:
             count: how many.
@@ -122,7 +122,7 @@ class Turnover:
 
 
 def fate_of(pod: Body) -> str:
-    """What became of a pod: Running, a reason, Unschedulable; the empty text while that is open."""
+    """Return what became of a pod: Running, a reason, Unschedulable; empty while that is open."""
     status = pod.get("status") or {}
     phase = status.get("phase", "Pending")
     if phase == "Failed":

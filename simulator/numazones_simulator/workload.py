@@ -1,4 +1,4 @@
-"""Draws pods such as NUMA-aware clusters see them, in every form that the kubelet treats differently.
+"""Draws pods as they are in clusters with NUMA policies, in every form that the kubelet treats differently.
 
 Most are Guaranteed with whole CPUs; some have several containers, init containers, sidecars, devices or
 hugepages; some are Guaranteed with a fraction of a CPU, Burstable, BestEffort, or set their resources for the
@@ -93,7 +93,7 @@ class Workload:
         return {"containers": [container("app", self._guaranteed() | {kind: size})]}
 
     def _wide(self) -> Spec:
-        """More than one NUMA node of most machines has."""
+        """Return a pod that asks for more than one NUMA node of most machines has."""
         cpus = self._draw.choice(("18", "20", "24", "28", "32"))
         memory = self._draw.choice(("16Gi", "36Gi", "50Gi"))
         return {"containers": [container("app", {"cpu": cpus, "memory": memory})]}
@@ -121,7 +121,7 @@ class Workload:
 def manifest(
     name: str, namespace: str, form: str, spec: Spec, metadata: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """A pod of one of the forms, as it would be submitted."""
+    """Return a pod of one of the forms, as it would be submitted."""
     given = metadata or {}
     labels = {APP_LABEL: form, **given.get("labels", {})}
     return {
@@ -133,11 +133,11 @@ def manifest(
 
 
 def container(name: str, limits: Mapping[str, str], requests: Mapping[str, str] | None = None) -> Spec:
-    """A container; its requests equal its limits where none are given."""
+    """Return a container; its requests equal its limits where none are given."""
     resources = {"requests": dict(limits if requests is None else requests), "limits": dict(limits)}
     return {"name": name, "image": _IMAGE, "resources": resources}
 
 
 def best_effort() -> Spec:
-    """A container that asks for nothing."""
+    """Return a container that asks for nothing."""
     return {"name": "app", "image": _IMAGE}

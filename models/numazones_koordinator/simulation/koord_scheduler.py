@@ -23,7 +23,7 @@ from numazones_simulator.scheduler import Choice, Scheduler, choose
 
 
 def books(specs: Iterable[NodeSpec]) -> dict[str, Node]:
-    """Koordinator's nodes without pods, by name."""
+    """Return Koordinator's nodes without pods, by name."""
     return {
         spec.name: Node.read(
             node_object(spec, now=""), koordlet.topology_of(spec.name, spec.machine), koordlet.device_of(spec)

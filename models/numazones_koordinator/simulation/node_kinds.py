@@ -9,7 +9,7 @@ GPU = "nvidia.com/gpu"
 
 
 def koordinator(name: str, address: str) -> NodeSpec:
-    """Koordinator's scheduler places pods; each says itself how strictly; GPUs."""
+    """Koordinator's scheduler places pods, each as strictly as the pod says; with GPUs."""
     machine = machines.build(TWO_SOCKETS)
     gpus = devices_of(machine, per_numa=2)
     amounts = {

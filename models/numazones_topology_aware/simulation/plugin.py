@@ -34,5 +34,5 @@ class TopologyAwarePlugin:
         return {name: f"NRI plugin topology-aware: {message}" for name, message in admission.rejected.items()}
 
     def remove(self, uid: str) -> None:
-        """A pod has ended."""
+        """Take in that a pod has ended."""
         self.node = remove(self.node, uid)

@@ -1,4 +1,4 @@
-"""Pods that kubelets rejected, by who creates them: a controller that replaces each one runs in a loop."""
+"""Pods that kubelets rejected, by owner: a controller that replaces each one runs in a loop."""
 
 from prometheus_client import CollectorRegistry, Counter
 
@@ -35,7 +35,7 @@ class OwnerRejections:
 
 
 def owner_of(pod: ClusterPod) -> tuple[str, str]:
-    """Return kind and name of who creates the pod: a Deployment, not its ReplicaSet; empty if nobody does."""
+    """Return kind and name of the pod's owner: a Deployment, not its ReplicaSet; empty if it has none."""
     controller = pod.controller
     if controller is None:
         return "", ""

@@ -96,7 +96,7 @@ class Metrics:
             self.gates_released.labels(reason)
 
     def expect_accuracies(self, accuracies: Iterable[str]) -> None:
-        """Start what is counted of predictions at 0, for every model."""
+        """Start the counters of predictions at 0, for every model."""
         for model in (KUBELET, *models.models()):
             for accuracy in accuracies:
                 self.accuracy.labels(accuracy.lower(), model)
@@ -138,19 +138,19 @@ class Metrics:
         self.watch_restarts.labels(resource, reason).inc()
 
     def count_write(self, resource: Resource, error: APIError | None = None) -> None:
-        """Count a write, or what came of it instead."""
+        """Count a write that succeeded, or its error."""
         result = "ok" if error is None else str(error.code)
         if isinstance(error, Unreachable):
             result = "unreachable"
         self.api_writes.labels(resource.plural, result).inc()
 
     def observe_list(self, resource: str, seconds: float) -> None:
-        """Take the time of a whole list."""
+        """Observe how long a whole list took."""
         self.list_seconds.labels(resource).observe(seconds)
 
 
 class Gauges(Protocol):
-    """Gauges that are worked out when Prometheus asks."""
+    """Gauges that are computed when Prometheus scrapes."""
 
     def renew(self) -> None:
         """Take the values of this moment; called on the event loop, so it has to be quick."""
@@ -174,7 +174,7 @@ class GaugeCollector(Collector):
             self.gauges.renew()
 
     def describe(self) -> list[Metric]:
-        """Return nothing: what there is to show is known when it is shown."""
+        """Return nothing: which gauges there are is known only when they are collected."""
         return []
 
     def collect(self) -> Iterator[Metric]:

@@ -1,1 +1,1 @@
-"""What is known of the cluster: kept current by watches, the same on every replica."""
+"""What the operator knows of the cluster: kept current by watches, the same on every replica."""

@@ -143,7 +143,7 @@ class ClusterGauges:
 
 
 def node_gauges(node: ClusterNode, shapes: tuple[Shape, ...], fitting: FittingPods) -> NodeGauges:
-    """Work out what is shown of a node."""
+    """Return the gauges of a node."""
     state = node.state
     if node.known is not None and state is None:
         # Known, but not as amounts that the kubelet binds.

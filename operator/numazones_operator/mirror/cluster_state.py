@@ -1,4 +1,4 @@
-"""The one in-memory cluster: fed by reflectors, asked by everything else.
+"""The one in-memory cluster: reflectors keep it up to date, everything else reads it.
 
 Tables hold what was read; this module keeps, per node, what it means (``NodeRecord``), and remembers which
 nodes and pods have changed and since when, for those who make predictions of it. It runs on one event loop
@@ -135,7 +135,7 @@ class ClusterState:
         return "" if record is None else record.name_of(uid)
 
     def silent(self, name: str) -> bool:
-        """Whether the exporter on a node gives no sign of life."""
+        """Whether the exporter on a node has no Lease, or has not renewed it in time."""
         record = self._records.get(name)
         return record is None or record.is_silent(self._clock())
 

@@ -38,7 +38,7 @@ NO_LEASE = "NoLease"
 
 @dataclass(slots=True)
 class Pulse:
-    """Whether the node's exporter is alive, by its Lease and our own clock."""
+    """Whether the node's exporter runs, by its Lease and our own clock."""
 
     heartbeat: Heartbeat
     until: float
@@ -92,7 +92,7 @@ class NodeRecord:
 
     @property
     def known(self) -> bool:
-        """Whether anything about the node is left."""
+        """Whether anything is known of the node."""
         return bool(self.node or self.reports or self.topology or self.other.known or self.pods or self.pulse)
 
     def has(self, pod: ClusterPod) -> bool:
@@ -263,16 +263,16 @@ class NodeRecord:
         return True
 
     def mirrored_anew(self, pod: ClusterPod) -> None:
-        """Let a new mirror pod take the place of the one that was deleted."""
+        """Count a new mirror pod in place of the one that was deleted."""
         self._forget_unmirrored(lambda uid: uid == pod.kubelet_uid)
 
     def _drop_unmirrored(self) -> None:
-        """Forget the static pods without mirror that zones show no more: their files are gone."""
+        """Forget the static pods without mirror that zones no longer show: their files are gone."""
         state = self.state
         self._forget_unmirrored(lambda uid: state is None or not state.holds(uid))
 
     def _forget_unmirrored(self, is_meant: Callable[[str], bool]) -> None:
-        """Forget static pods without mirror, told by their UIDs as the kubelet knows them."""
+        """Forget the static pods without mirror that are meant, by their UIDs as the kubelet knows them."""
         for uid in [uid for uid in self.unmirrored if is_meant(self.pods[uid].kubelet_uid)]:
             self.unmirrored.remove(uid)
             del self.pods[uid]

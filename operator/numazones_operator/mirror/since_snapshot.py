@@ -77,7 +77,7 @@ class SinceSnapshot:
         self._events.append(_Event((sequence, "", ""), pod.kubelet_uid, None, now))
 
     def admitted_after_all(self, pod: ClusterPod) -> None:
-        """Believe the kubelet that it runs a pod which the model rejected."""
+        """Take in that the kubelet runs a pod that the model rejected."""
         for event in self._events:
             if event.uid == pod.kubelet_uid:
                 event.rejected = False
@@ -107,7 +107,7 @@ class SinceSnapshot:
         return len(self._events)
 
     def left(self, pod: ClusterPod) -> None:
-        """Take in that a pod does not leave any more, but has gone."""
+        """Take in that a pod that was being deleted is gone."""
         uid = pod.kubelet_uid
         self._events = [event for event in self._events if not (event.leaves and event.uid == uid)]
 

@@ -1,4 +1,4 @@
-"""Says on the zones of a silent exporter that nobody vouches for them any more.
+"""Writes on the zones of an exporter that gives no sign of life that they may be out of date.
 
 Zones stay as their exporter left them, Ready included, when its pod is gone: whoever looks with kubectl would
 believe them for ever. The exporter's Lease knows better, so the replica that leads writes ``status.silence``
@@ -61,7 +61,7 @@ class StaleExporters:
             await asyncio.sleep(_PERIOD)
 
     async def look(self) -> None:
-        """Write what has to be written now; what fails is tried again at the next look."""
+        """Write what has to be written now; writes that fail are tried again the next time."""
         silent: dict[str, list[str]] = {}
         heard: list[str] = []
         for zone in self._state.zones:

@@ -1,4 +1,4 @@
-"""Nodes of which only a NodeResourceTopology tells: an admission state as good as the amounts allow.
+"""Nodes that have a NodeResourceTopology and no zones: an admission state as good as the amounts allow.
 
 Other exporters publish per NUMA zone how much of each resource is allocatable and available, and the
 topology manager's policy, but neither CPUs nor who holds them. A machine of that size is imagined, with

@@ -1,4 +1,4 @@
-"""Tells of objects that cannot be read, on the objects themselves: why, and that they count as gone.
+"""Posts events on objects that cannot be read: why, and that they count as gone.
 
 kopf's handlers write a condition on policies and recommendations, which are ours. A Node, a pod, an owner or
 a NUMAZone is somebody else's, so it gets an event, where ``kubectl describe`` shows it.
@@ -16,7 +16,7 @@ _RETRY_PERIOD = 1.0
 
 
 class UnreadableObjects:
-    """Takes what reflectors could not read, and tells of it while this replica leads."""
+    """Takes objects that reflectors could not read, and posts events on them while this replica leads."""
 
     def __init__(self, events: EventPoster) -> None:
         self._events = events
@@ -37,7 +37,7 @@ class UnreadableObjects:
         self._news.set()
 
     async def run(self) -> None:
-        """Tell until cancelled; who begins to lead tells of all."""
+        """Post events until cancelled; a replica that begins to lead posts all of them."""
         self._news.set()
         while True:
             await self._news.wait()
@@ -47,7 +47,7 @@ class UnreadableObjects:
                 self._news.set()
 
     def _tell_all(self) -> bool:
-        """Tell of each problem that was not told; return whether the rate let all of them through."""
+        """Post each problem that was not posted; return whether the rate let all of them through."""
         for key, found in list(self._found.items()):
             if self._told.get(key) != found.problem:
                 if not self._tell(found):

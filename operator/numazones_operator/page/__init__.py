@@ -1,1 +1,1 @@
-"""The live page: the mirror and the forecasts, shown to people; what it looks like is `numazones_page`'s."""
+"""The live page: shows the mirror and the forecasts to people; `numazones_page` draws it."""

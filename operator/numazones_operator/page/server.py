@@ -133,7 +133,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _guard(*, loopback: bool) -> Middleware:
-    """Turn other names than loopback's away where only it is served."""
+    """Reject requests for other hosts than loopback where only loopback is served."""
 
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:

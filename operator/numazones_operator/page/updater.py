@@ -50,7 +50,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Advice:
-    """What would let an owner's pods in on one node, proven for one state of it."""
+    """What would make one node admit an owner's pods, proven for one state of the node."""
 
     node: ClusterNode
     sentences: tuple[tuple[str, str], ...]
@@ -280,7 +280,7 @@ class PageUpdater:
         listed -= gone
 
     async def _rest_when_due(self) -> None:
-        """Rest if this has gone on for a while, and let predictions go first, for a second at most."""
+        """Pause if this has gone on for a while, and let predictions go first, for a second at most."""
         now = self._clock()
         if now - self._slice_started < _SLICE:
             return

@@ -133,7 +133,7 @@ class AdmissionGates:
                 await self._release(pod, (), reason="timeout")
 
     def _is_overdue(self, pod: ClusterPod) -> bool:
-        """Whether a pod of which nothing is known has waited for long enough."""
+        """Whether a pod for which nothing can be predicted has waited for long enough."""
         prediction = self._forecasts.prediction_of(pod.uid)
         if not self._timeout or (prediction is not None and prediction.verdict != UNKNOWN):
             return False
@@ -149,12 +149,12 @@ class AdmissionGates:
                 yield pod
 
     def gated_pod_counts(self) -> tuple[int, int]:
-        """How many gated pods wait for a node that admits them, and how many for nobody."""
+        """How many gated pods wait for a node that admits them, and how many nobody releases."""
         served = [self._objection(pod) is None for pod in self._gated_pods()]
         return served.count(True), served.count(False)
 
     def _objection(self, pod: ClusterPod) -> str | None:
-        """Why a pod's gate is not served; None if it is, empty while nobody knows."""
+        """Why a pod's gate is not released here; None if it is, empty while that is not known."""
         if not self._enabled:
             return SWITCHED_OFF
         namespace = self._namespaces.get(pod.namespace)
@@ -165,7 +165,7 @@ class AdmissionGates:
         return f"namespace {pod.namespace} does not opt in; label it {OPT_IN[0]}={OPT_IN[1]}"
 
     def _report_unserved(self) -> None:
-        """Post an event, once, on each pod whose gate nobody takes away."""
+        """Post an event, once, on each pod whose gate this operator does not take away."""
         for uid in self._reported.keys() - self._state.gated.keys():
             del self._reported[uid]
         for pod in self._gated_pods():

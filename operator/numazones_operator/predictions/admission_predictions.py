@@ -113,7 +113,7 @@ def status_of(
     name_of: NameOf = lambda _node, _uid: "",
     recommendation: str = "",
 ) -> dict[str, Any]:
-    """Write a prediction, and its outcome if there is one, as the object's status."""
+    """Return a prediction, and its outcome if there is one, as the object's status."""
     outcome = None if verification is None else _outcome(verification, advice)
     status = AdmissionPredictionStatus(verdict="" if outcome is None else outcome.predicted)
     if prediction is not None:

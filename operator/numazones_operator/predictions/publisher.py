@@ -235,7 +235,7 @@ class Publisher:
         self._waiting.set()
 
     def _take_published(self, old: PublishedPrediction | None, new: PublishedPrediction | None) -> None:
-        """Put right what somebody else has changed or deleted."""
+        """Write again what somebody else has changed or deleted."""
         if new is not None and not new.has_outcome:
             self._complete_published(new)
         item = new or old
@@ -276,7 +276,7 @@ class Publisher:
         return now is not None and not now.node
 
     def _next_request(self) -> tuple[str, _Request] | None:
-        """Take the first request whose object nobody is writing."""
+        """Take the first request whose object is not being written."""
         for queue in (self._urgent, self._normal):
             for key in queue:
                 if key not in self._writing:

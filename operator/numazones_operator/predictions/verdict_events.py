@@ -84,7 +84,7 @@ class VerdictEvents:
             self._events.post(pod_reference(pod), type=NORMAL, reason="Admitted", message=message)
 
     def take_rejection(self, pod: ClusterPod, reason: str, *, why: str, advice: str) -> None:
-        """Post the explanation of a rejection, of which the kubelet says little."""
+        """Post the explanation of a rejection; the kubelet's own message says little."""
         self._delayed.pop(pod.uid, None)
         message = f"{reason}: {why}" + (f"; {advice}" if advice else "")
         self._events.post(pod_reference(pod), type=WARNING, reason="RejectionExplained", message=message)

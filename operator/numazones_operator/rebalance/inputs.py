@@ -1,4 +1,4 @@
-"""What rebalancing knows beside the cluster: people's intent; budgets, owners, claims, classes, mirrored."""
+"""What rebalancing knows beside the cluster: people's intent; budgets, owners, claims and classes."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -105,7 +105,7 @@ class Inputs:
             self._made.pop(changed.owner, None)
 
     def mirrored(self) -> Iterator[tuple[Resource, Decoder[Any], Table[Any]]]:
-        """Yield what reflectors have to keep up to date."""
+        """Yield the resources that reflectors keep up to date, with decoders and tables."""
         yield BUDGETS, Decoder(Budget.from_api), self.budgets
         yield LIMIT_RANGES, Decoder(Defaulting.from_api), self.limit_ranges
         yield RUNTIME_CLASSES, Decoder(Defaulting.from_api), self.runtime_classes

@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 class Intent:
-    """Policies, recommendations and namespaces as last read; one that makes no sense counts as gone."""
+    """Policies, recommendations and namespaces as last read; one that cannot be read counts as gone."""
 
     def __init__(
         self, client: Client, *, made_for_changed: Callable[[str], None] = lambda _uid: None
@@ -110,15 +110,15 @@ class Intent:
     # Called by kopf's handlers, on this loop; they live on another.
 
     async def take_policy(self, body: Mapping[str, Any]) -> str:
-        """Take a policy in; one that cannot be read counts as gone, and the reason is returned."""
+        """Take in a policy; one that cannot be read counts as gone, and the reason is returned."""
         return self._take(self.policies, PolicyObject.from_api, body)
 
     async def take_recommendation(self, body: Mapping[str, Any]) -> str:
-        """Take a recommendation in; one that cannot be read counts as gone, and the reason is returned."""
+        """Take in a recommendation; one that cannot be read counts as gone, and the reason is returned."""
         return self._take(self.recommendations, Recommendation.from_api, body)
 
     async def take_namespace(self, body: Mapping[str, Any]) -> None:
-        """Take the labels of a namespace in."""
+        """Take in the labels of a namespace."""
         self._take(self.namespaces, NamespaceLabels.from_api, body)
 
     async def approval_problem(self, body: Mapping[str, Any]) -> str:
@@ -136,7 +136,7 @@ class Intent:
         return "" if phase == PlanPhase.PROPOSED else f"the recommendation is {phase} already"
 
     async def wake(self) -> None:
-        """Let rebalancing look at everything now."""
+        """Let rebalancing begin its next round now."""
         self.changed.set()
 
     async def drop_policy(self, name: str) -> None:
@@ -152,7 +152,7 @@ class Intent:
         self._drop(self.namespaces, name)
 
     def take_own_policy(self, body: Mapping[str, Any]) -> None:
-        """Take in what the API server answered to an own write; it is no news."""
+        """Take in the API server's answer to our own write; it wakes nobody."""
         try:
             self.policies.put(PolicyObject.from_api(body))
         except (NumazonesError, ValueError):
@@ -176,5 +176,5 @@ class Intent:
 
 
 def _is_older(known: PolicyObject | Recommendation, item: PolicyObject | Recommendation) -> bool:
-    """Whether news about an object are older than what is known, as after an own write."""
+    """Whether what arrives about an object is older than what is known, as after our own write."""
     return known.uid == item.uid and int(item.version or 0) < int(known.version or 0)

@@ -50,7 +50,7 @@ class RebalanceMetrics:
         )
 
     def expect(self, mode: str, policy: str) -> None:
-        """Begin what is counted for a policy at 0: of a series that begins at 1, no rate shows the first."""
+        """Start the counters of a policy at 0: of one that begins at 1, no rate shows the first event."""
         for phase in PlanPhase:
             self.recommendations.labels(mode, policy, phase)
         for result in ("recommended", "approved", "executed", "failed"):
@@ -60,7 +60,7 @@ class RebalanceMetrics:
             self.plan_seconds.labels(mode, found)
 
     def expect_evictions(self, mode: str, policy: str, moves: Iterable[RecommendedMove]) -> None:
-        """Begin what is counted for the moves of a plan at 0."""
+        """Start the counters of a plan's moves at 0."""
         for move in moves:
             for result in ("success", "error", "blocked"):
                 self.evicted.labels(result, mode, policy, move.pod.namespace, move.source.node)

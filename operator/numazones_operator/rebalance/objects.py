@@ -1,4 +1,4 @@
-"""Between the custom resources and the library's values: policies in, recommendations out and in again."""
+"""Translates between the custom resources and the library's values: policies and recommendations."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -74,7 +74,7 @@ class Recommendation:
 
     @property
     def ended(self) -> datetime | None:
-        """When it was over, however it ended; None while it is not."""
+        """When it ended, however it ended; None while it has not."""
         complete = (one for one in self.status.conditions if (one.type, one.status) == ("Complete", "True"))
         return next((parse_time(one.last_transition_time) for one in complete), None)
 
@@ -122,7 +122,7 @@ class PolicyObject:
 
     @property
     def edition(self) -> tuple[str, int]:
-        """What tells this policy from an edited one, or from another of the same name."""
+        """What distinguishes this policy from an edited one, or from another of the same name."""
         return self.uid, self.generation
 
     def allows(self, item: Recommendation) -> bool:

@@ -105,7 +105,7 @@ class Proposer:
     # Searching
 
     async def search(self, policy: PolicyObject, settings: Policy) -> None:
-        """Look for a plan where it is time, and publish it or say why there is none."""
+        """Look for a plan when it is time, and publish it or say why there is none."""
         search, now = self._search_of(policy.name), self._statuses.now()
         edited = search.edition != policy.edition
         next_pods = self._next_pods_for(policy, now)
@@ -229,7 +229,7 @@ class Proposer:
             )
 
     async def _prolong(self, item: Recommendation, policy: PolicyObject, now: datetime) -> None:
-        """A plan that was found again holds for longer."""
+        """Let a recommendation whose plan was found again expire later."""
         expires = timestamp.format(now + duration.parse(policy.spec.expiry))
         try:
             body = await self._client.patch(
@@ -260,7 +260,7 @@ class Proposer:
     # What becomes of proposals
 
     async def consider(self, item: Recommendation, policy: PolicyObject, settings: Policy) -> None:
-        """Let a proposal expire, fall, or be approved; a new one is given its status first."""
+        """Let a proposal expire, be superseded or be approved; a new one is given its status first."""
         now = self._statuses.now()
         if not item.status.mode:
             # Not when it is created: kopf's annotation may come between the two, and so may a crash.

@@ -73,12 +73,12 @@ def _is_held(node: ClusterNode, pod: ClusterPod) -> bool:
 
 
 def is_next_pod(pod: ClusterPod) -> bool:
-    """Whether a pod of a plan is none yet, but the one that an owner in a loop makes next."""
+    """Whether a pod of a plan does not exist yet: an owner in a loop of rejections makes it next."""
     return pod.controller is not None and pod.controller.uid == pod.uid
 
 
 def _order(created: datetime, pod: ClusterPod) -> tuple[datetime, bool, str]:
-    """Creation has whole seconds: of pods of one second, those that were rejected count as made later."""
+    """Order pods by creation, in whole seconds; of equals, those that were rejected count as later."""
     return created, kubelet_verdict(pod) != ADMITTED, pod.name
 
 

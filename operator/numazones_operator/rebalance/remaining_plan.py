@@ -1,4 +1,4 @@
-"""A recommendation held against the cluster as it is now: what is left of its plan, and whether that holds.
+"""A recommendation compared with the cluster as it is now: what is left of its plan, and whether that holds.
 
 A plan is proven again before every move, because the cluster goes on living: pods come and go, budgets are
 used up, somebody cordons a node. What is left of the plan is built anew from the pods that are there.
@@ -68,7 +68,7 @@ def remaining_plan(item: Recommendation, policy: PolicyObject, situation: Situat
 
 
 def objection(rest: RemainingPlan, situation: Situation, policy: Policy) -> str:
-    """Return why what is left does not hold now; empty if it does. Budgets are asked move by move."""
+    """Return why what is left does not hold now; empty if it does. Budgets are checked move by move."""
     if rest.plan is None:
         return rest.problem
     if rest.goal is None:
@@ -95,7 +95,7 @@ def waiting_pods(item: Recommendation, cluster: Cluster) -> list[ClusterPod]:
 
 
 def _missing_pod(item: Recommendation, cluster: Cluster) -> str:
-    """Name a pod of a plan that neither waits nor has a node: nobody is evicted for what nobody wants."""
+    """Name a pod of a plan that neither waits nor has a node: nothing is evicted for a pod that is gone."""
     for pod in (placement.pod for placement in item.spec.placements):
         present = pod.uid in cluster.pending or any(pod.uid in node.pods for node in cluster.nodes.values())
         if not present:

@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """What a recommendation's status becomes by one step."""
+    """What one step changes in a recommendation's status."""
 
     progress: tuple[MoveProgress, ...]
     message: str = ""

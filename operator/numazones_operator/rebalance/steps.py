@@ -47,7 +47,7 @@ _SEVERAL_BUDGETS = "more than one PodDisruptionBudget"
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What is to be said against carrying a plan out now."""
+    """Whether a plan can be carried out now, and why not."""
 
     reached: bool = False
     """Whether what the plan promised is there already, so that nothing needs to be moved."""
@@ -58,7 +58,7 @@ class Judgement:
 
 
 class Steps:
-    """Knows how to take the next step of any recommendation."""
+    """Takes the next step of any recommendation."""
 
     def __init__(
         self, client: Client, state: ClusterState, inputs: Inputs, *, gates: bool, patience: timedelta
@@ -77,7 +77,7 @@ class Steps:
     async def judge(
         self, item: Recommendation, policy: PolicyObject, settings: Policy, now: datetime
     ) -> Judgement:
-        """Say whether what is left of a plan is needed and holds now; the computing is done in a thread."""
+        """Return whether what is left of a plan is needed and holds now; a thread computes it."""
         situation = self._inputs.situation(
             self._state.cluster(), now, during=item.name, next_pods=self.next_pods(now)
         )

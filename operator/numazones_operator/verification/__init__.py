@@ -1,1 +1,1 @@
-"""Whether predictions were right: what was expected beside what the kubelets did."""
+"""Whether predictions were right: what was expected, compared with what the kubelets did."""

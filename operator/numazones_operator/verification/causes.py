@@ -55,7 +55,7 @@ class Fates:
 def cause(
     pod: PodInfo, actual: str, *, found: NodeInfo, otherwise: NodeInfo | None, fates: Fates
 ) -> Accuracy:
-    """Say why a prediction was wrong.
+    """Return why a prediction was wrong.
 
     Args:
         pod: the pod that was bound.
@@ -75,7 +75,7 @@ def cause(
 
 
 def cause_elsewhere(pod: Pod, done: str, placements: Iterable[Placement]) -> Accuracy:
-    """Say why a prediction for a node of another model than the kubelet was wrong.
+    """Return why a prediction for a node of another model than the kubelet's was wrong.
 
     Args:
         pod: the pod that was bound.
@@ -131,7 +131,7 @@ def _with(info: NodeInfo, others: Mapping[str, PodInfo]) -> NodeInfo:
 
 
 def _answer(info: NodeInfo, pod: PodInfo) -> str:
-    """What the node says; empty where the model does not know."""
+    """The node's decision; empty where the model does not know."""
     try:
         verdict = admit_to_node(info, pod)
     except NumazonesError:

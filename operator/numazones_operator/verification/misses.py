@@ -1,4 +1,4 @@
-"""Keeps what the model got wrong, so that anybody can replay it (``numazones.whatif.wrong_prediction``).
+"""Keeps the model's wrong predictions, to be replayed (``numazones.whatif.wrong_prediction``).
 
 Misses are few, and each is worth a bug report, so they are kept in a ConfigMap beside the operator, the
 latest ones up to a number and a size. The manifests create it: the operator may
@@ -44,7 +44,7 @@ class Misses:
         self._any = asyncio.Event()
 
     def take(self, verification: Verification) -> None:
-        """Take a prediction that was judged; only those held against the model are kept."""
+        """Take a prediction that was judged; only those that the model got wrong are kept."""
         expectation = verification.expectation
         if verification.accuracy is not Accuracy.MODEL or expectation.found is None:
             return

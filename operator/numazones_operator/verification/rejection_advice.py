@@ -1,4 +1,4 @@
-"""What a rejected pod should be told, of which its kubelet says little.
+"""Why a pod was rejected, and what would help; its kubelet says little of either.
 
 Most pods are bound before anybody could predict for them. Their rejection is explained after the fact, for
 the node as it was when they came: hints, the rule that decided, who held what was missing, the nearest miss

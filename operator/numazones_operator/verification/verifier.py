@@ -1,4 +1,4 @@
-"""Was the prediction right? Compares what was predicted for a pod's node with what its kubelet did.
+"""Compares what was predicted for a pod's node with what its kubelet did.
 
 The prediction is made at the moment the binding is seen, from the state in which the kubelet will find the
 node; the outcome is what the kubelet writes into the pod's status. A miss is either a fact the model does
@@ -75,7 +75,7 @@ class Expectation:
 
     @property
     def verdict(self) -> NodeAdmission | None:
-        """What the kubelet said, where that settles it."""
+        """What the kubelet decided, where that settles it."""
         return None if self.decision is None else self.decision.by_kubelet
 
     @property
@@ -114,7 +114,7 @@ class Verifier:
         fates: Callable[[str, Iterable[str]], Fates] = lambda _node, _uids: Fates(),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Expect nothing yet.
+        """Begin without expectations.
 
         ``counts``: whether this replica is the one that counts and tells; all of them expect. ``fates``: what
         is known now of the pods of these UIDs on a node.
@@ -131,7 +131,7 @@ class Verifier:
     def bound(
         self, pod: ClusterPod, node: ClusterNode | None, otherwise: ClusterNode | None = None
     ) -> Expectation | None:
-        """Predict for a pod that was just seen to get a node; None if its outcome is known already.
+        """Predict the outcome of a pod that just got a node; None if it is known already.
 
         ``node`` as its kubelet most likely finds it, ``otherwise`` with all pods that it may still have.
         """
@@ -154,7 +154,7 @@ class Verifier:
     def compare(
         self, new: ClusterPod, *, news: bool = False, node: Callable[[], ClusterNode | None] = lambda: None
     ) -> Verification | None:
-        """Hold what was expected of a pod against its outcome; None while there is none, or it was told.
+        """Compare what was expected of a pod with its outcome; None while there is none, or if that was done.
 
         ``news``: whether a status like this was not seen before; ``node``: as its kubelet most likely has it
         now, for a rejection that nothing was predicted of.
@@ -189,7 +189,7 @@ class Verifier:
         return replace(verification, accuracy=accuracy)
 
     def judge(self) -> Iterator[tuple[ClusterPod, Verification]]:
-        """Yield the wrong predictions of which the reason has become known, or will not any more."""
+        """Yield the wrong predictions whose reason has become known, or never will."""
         now = self._clock()
         for uid, (pod, verification, until) in list(self._wrong.items()):
             expectation = verification.expectation
@@ -326,7 +326,7 @@ def alignment(admission: Admission) -> tuple[list[tuple[str, str]], list[tuple[s
 
 
 def miss_report(verification: Verification) -> str:
-    """Tell everything that helps to find out why a prediction was wrong."""
+    """Return everything that helps to find out why a prediction was wrong."""
     expectation = verification.expectation
     pod = expectation.pod
     lines = [

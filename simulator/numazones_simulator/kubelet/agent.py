@@ -1,4 +1,4 @@
-"""Connects one simulated kubelet to the world: pods come in, statuses, a Node, Leases and files go out.
+"""Connects one simulated kubelet to the API server and to its files: pods, statuses, Node and Lease.
 
 What the API server and the node's files see is what a real kubelet shows: the Node with its conditions, the
 Lease in kube-node-lease (KEP-589), pod statuses by the status subresource, and, with a directory, the node's
@@ -138,7 +138,7 @@ class Agent:
             await asyncio.sleep(_RENEWAL_SECONDS)
 
     async def _look_after_pods(self) -> None:
-        """Take one thing after the other, as kubelets do; what is there at the start by its creation."""
+        """Look after pods one by one, as kubelets do; those that are there at the start by creation."""
         await self._told.wait()
         self._news = deque(sorted(self._news, key=_creation_time))
         while True:
@@ -148,7 +148,7 @@ class Agent:
             await self._told.wait()
 
     async def _look_after(self, uid: str, pod: Body | None) -> None:
-        """Bring one pod to where it belongs: gone, ended, running or rejected."""
+        """Do what one pod needs now: remove it, end it, run it or reject it."""
         if pod is None:
             self._settled.discard(uid)
             self._remove(uid)
@@ -221,7 +221,7 @@ class Agent:
         return pod_status.running(pod, **about)
 
     async def _create_again(self) -> None:
-        """Try waiting containers again, as kubelets do every ten seconds or so, and tell what is new."""
+        """Try waiting containers again, as kubelets do every ten seconds or so, and report what is new."""
         while True:
             await asyncio.sleep(_RETRY)
             for uid, (pod, told, before) in list(self._uncreated.items()):
@@ -256,13 +256,13 @@ class Agent:
         return f"10.{100 + self._number % 100}.{third % 256}.{fourth + 1}"
 
     def _show(self) -> None:
-        """Let files and listeners know what pods hold now."""
+        """Write to files, and tell listeners, what pods hold now."""
         if self._files is not None:
             self._files.write(self.kubelet.recorded)
         self.changed.set()
 
     async def _persist(self, write: Any, *arguments: Any) -> None:
-        """Do something at the API server, again and again until it is there to answer."""
+        """Send a request to the API server again and again until it answers."""
         while True:
             try:
                 await write(*arguments)

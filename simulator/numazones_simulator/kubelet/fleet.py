@@ -18,7 +18,7 @@ _MAX_SOCKET_PATH = 107  # sockaddr_un on Linux, without the closing zero
 
 
 class SocketPathTooLong(NumazonesError):
-    """Unix sockets have short paths; the message names the path."""
+    """A unix socket's path is too long; the message names the path."""
 
 
 class Fleet:
@@ -56,7 +56,7 @@ class Fleet:
             agent.tell(pod["metadata"]["uid"], after)
 
     async def answer(self, node: str, path: str) -> dict[str, Any]:
-        """Answer what is asked of a node's kubelet through the API server: its configuration.
+        """Answer a request to a node's kubelet through the API server: for its configuration.
 
         Raises:
             ApiError: no kubelet of that name, or it does not serve the path.
