@@ -70,6 +70,8 @@ POLICY = {
 JUDGE = "numazones_operator.rebalance.steps.Steps.judge"
 APPROVED = "numazones_operator.handlers.recommendation_approved"
 
+REST = 0.3
+"""Seconds in which no stop is passed, before a walk begins."""
 _CALLERS_OF_THREAD: ContextVar[frozenset[str]] = ContextVar("callers", default=frozenset())
 """The stops that have something computed in a thread; its context is a copy of theirs."""
 
@@ -106,7 +108,7 @@ class Walk:
             function_named(stop).__code__: stop for stop in dict.fromkeys(self.stops)
         }
         self._order = {stop: index for index, stop in enumerate(dict.fromkeys(self.stops))}
-        self._noting = False
+        self._noting = self._resting = False
         self.passed: list[str] = []
         """Stops in the order in which they were entered, or gone on with after a wait."""
         self.calls_back: set[tuple[str, str]] = set()
@@ -124,9 +126,16 @@ class Walk:
             sys.setprofile(before)
             threading.setprofile(before)
 
-    def begin(self) -> None:
-        """Note stops from now on, the first one first."""
-        self._noting = True
+    async def begin(self) -> None:
+        """Note stops from now on, the first one first, once what went on before has come to rest."""
+        self._noting = self._resting = True
+        while True:
+            self.passed.clear()
+            await asyncio.sleep(REST)
+            if not self.passed:
+                break
+        self.calls_back.clear()
+        self._resting = False
 
     def _profile(self, frame: FrameType, event: str, _argument: Any) -> None:
         if not self._noting or event != "call":
@@ -135,7 +144,7 @@ class Walk:
             _CALLERS_OF_THREAD.set(frozenset(self._callers(frame)))
             return
         name = self._names.get(frame.f_code)
-        if name is None or (not self.passed and name != self.stops[0]):
+        if name is None or not (self.passed or self._resting or name == self.stops[0]):
             return
         self.passed.append(name)
         elsewhere = threading.current_thread() is not threading.main_thread()
@@ -256,7 +265,7 @@ async def test_a_changed_state_file_becomes_zones_on_the_way_that_the_page_shows
         stack.push_async_callback(end)
         # The Lease follows the first zones.
         await eventually(lambda: plane.client.list(LEASES, label_selector=NODE_LABEL))
-        walk.begin()
+        await walk.begin()
         body = pod_body("first", nodeName=name)
         assert kubelet.admit({**body, "metadata": {**body["metadata"], "uid": "first"}}).rejection is None
         files.write(kubelet.node)
@@ -275,10 +284,11 @@ async def test_changed_zones_become_a_prediction_on_the_way_that_the_page_shows(
             full = admit(full, guaranteed(name, cpus=20)).node
         await show(agent, full)
         with walk.profiled():
-            await loop.start_operator()
+            operator = await loop.start_operator()
             await loop.create_pod("waits", cpu=30)
             await eventually(lambda: equals(loop.verdict("waits"), "Inadmissible"))
-            walk.begin()
+            await eventually(lambda: not operator.pipeline.publisher.depth)
+            await walk.begin()
             await show(agent, empty)
             await eventually(lambda: equals(loop.verdict("waits"), "Admissible"))
     walk.check()
@@ -303,7 +313,7 @@ async def test_a_policy_becomes_an_eviction_on_the_way_that_the_page_shows(tmp_p
             )
             # What is there before is listed, and kopf only tells of it again.
             await operator.intent.followed.wait()
-            walk.begin()
+            await walk.begin()
             await loop.client.create(REBALANCE_POLICIES, POLICY)
             proposed = await eventually(lambda: recommendation_in(loop, "Proposed"))
             # What was proposed is judged before anybody approves it.
