@@ -79,6 +79,7 @@ class ZonePlacements:
         self._state.changed_placements.clear()
         for name in sorted(names):
             await self._write_node(name)
+            await asyncio.sleep(0)  # a new leader looks at all nodes, and others have work to do, too
         self._records = {name: known for name, known in self._records.items() if self._state.record(name)}
 
     async def _retry(self) -> None:
