@@ -184,7 +184,10 @@ def check_published(node: Node, published: Iterable[PublishedPool]) -> None:
         UnmodelledFeature: they differ, and where; or a cold start may be going on.
     """
     _check_cold_starts(node)
-    _check_pools(node, tuple(published))
+    found = tuple(published)
+    if len(found) != len(node.pools):
+        _check_tree(node, found)
+    _check_pools(node, found)
 
 
 def _complete(hardware: Hardware, published: tuple[PublishedPool, ...]) -> Hardware:

@@ -222,7 +222,7 @@ class Model(Protocol):
         """Return what became of a pod as ``Decision.outcome`` tells it: the verdict, and what is written."""
 
     def simulation(self) -> Any:
-        """Return its part of a simulated cluster (``numazones_simulator.placement``)."""
+        """Return its part of a simulated cluster (``numazones_simulator.placement_models``)."""
 
 
 class _Kubelet:

@@ -112,7 +112,7 @@ async def login(memo: Memo, **_: Any) -> kopf.AiohttpSession:
 async def policy_changed(type: str, body: kopf.Body, memo: Memo, **_: Any) -> None:  # noqa: A002
     """Take in the policy as it is now, which wakes the search for plans; write its condition Ready."""
     if type == "DELETED":
-        await memo.on_main_loop(memo.intent.drop_policy(str(body.metadata.name)))
+        await memo.on_main_loop(memo.intent.drop_policy(dict(body)))
         return
     problem = await memo.on_main_loop(memo.intent.take_policy(dict(body)))
     await memo.on_main_loop(memo.readiness.publish(dict(body), problem))
@@ -128,7 +128,7 @@ async def recommendation_changed(
 ) -> None:
     """Take in the recommendation as it is now; one that cannot be read is not carried out, and says so."""
     if type == "DELETED":
-        await memo.on_main_loop(memo.intent.drop_recommendation(str(body.metadata.name)))
+        await memo.on_main_loop(memo.intent.drop_recommendation(dict(body)))
         return
     problem = await memo.on_main_loop(memo.intent.take_recommendation(dict(body)))
     if problem and body.status.get("message") != problem:
@@ -151,7 +151,7 @@ async def recommendation_approved(body: kopf.Body, memo: Memo, **_: Any) -> None
 async def namespace_changed(type: str, body: kopf.Body, memo: Memo, **_: Any) -> None:  # noqa: A002
     """Take in the labels of the namespace as they are now."""
     if type == "DELETED":
-        await memo.on_main_loop(memo.intent.drop_namespace(str(body.metadata.name)))
+        await memo.on_main_loop(memo.intent.drop_namespace(dict(body)))
     else:
         await memo.on_main_loop(memo.intent.take_namespace(dict(body)))
 

@@ -138,7 +138,7 @@ async def test_handlers_run_on_the_replica_that_leads_for_as_long_as_it_leads(tm
         await hand_over(loop, "another")
         await eventually(lambda: not operator.leadership.leading)
         await eventually(lambda: not kopf_threads())
-        assert not operator.intent.followed.is_set()
+        await eventually(lambda: not operator.intent.followed.is_set())
         # The mirror has lost none of its tasks and connections: it goes on, ready to lead again.
         await loop.create_pod("meanwhile", cpu=2)
         await eventually(lambda: any(pod.name == "meanwhile" for pod in operator.pipeline.state.pods))

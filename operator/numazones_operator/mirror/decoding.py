@@ -118,11 +118,13 @@ class NamespaceLabels:
 
     name: str
     labels: Mapping[str, str]
+    uid: str = ""
 
     @classmethod
     def from_api(cls, body: Mapping[str, Any]) -> "NamespaceLabels":
         """Read a Namespace."""
-        return cls(body["metadata"]["name"], body["metadata"].get("labels") or {})
+        metadata = body["metadata"]
+        return cls(metadata["name"], metadata.get("labels") or {}, metadata.get("uid") or "")
 
 
 def _node_label(metadata: Mapping[str, Any]) -> str:

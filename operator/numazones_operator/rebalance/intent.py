@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from numazones.api.rebalance import Mode, PlanPhase
 from numazones.errors import NumazonesError
-from numazones_client import Client, Resource, UnknownResource
+from numazones_client import APIError, Client, Resource, UnknownResource
 from numazones_client.resources import NAMESPACES, REBALANCE_POLICIES, REBALANCE_RECOMMENDATIONS
 from numazones_client.table import Table
 from numazones_operator.mirror.decoding import NamespaceLabels
@@ -139,17 +139,27 @@ class Intent:
         """Let rebalancing begin its next round now."""
         self.changed.set()
 
-    async def drop_policy(self, name: str) -> None:
-        """Forget a policy that is gone."""
-        self._drop(self.policies, name)
+    async def drop_policy(self, body: Mapping[str, Any]) -> None:
+        """Forget a policy that is gone; one of its name that has come since is listed again."""
+        self._drop_same(self.policies, body)
+        await self._confirm_after_deletion()
 
-    async def drop_recommendation(self, name: str) -> None:
-        """Forget a recommendation that is gone."""
-        self._drop(self.recommendations, name)
+    async def drop_recommendation(self, body: Mapping[str, Any]) -> None:
+        """Forget a recommendation that is gone; one of its name that has come since is listed again."""
+        self._drop_same(self.recommendations, body)
+        await self._confirm_after_deletion()
 
-    async def drop_namespace(self, name: str) -> None:
-        """Forget a namespace that is gone."""
-        self._drop(self.namespaces, name)
+    async def drop_namespace(self, body: Mapping[str, Any]) -> None:
+        """Forget a namespace that is gone, but none of its name that has come since."""
+        self._drop_same(self.namespaces, body)
+
+    async def _confirm_after_deletion(self) -> None:
+        """List what is there: kopf tells of objects of one name in no particular order."""
+        try:
+            await self.confirm()
+        except APIError as error:
+            _log.info("what people want could not be listed after a deletion: %s", error)
+        self.changed.set()
 
     def take_own_policy(self, body: Mapping[str, Any]) -> None:
         """Take in the API server's answer to our own write; it wakes nobody."""
@@ -167,6 +177,13 @@ class Intent:
         table.put(item)
         self.changed.set()
         return ""
+
+    def _drop_same(self, table: Table[Any], body: Mapping[str, Any]) -> None:
+        """Forget the very object that is gone, and none that has its name by now."""
+        known = table.get(body["metadata"]["name"])
+        if known is not None and known.uid == (body["metadata"].get("uid") or ""):
+            table.remove(known)
+            self.changed.set()
 
     def _drop(self, table: Table[Any], name: str) -> None:
         known = table.get(name)

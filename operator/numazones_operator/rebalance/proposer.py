@@ -236,6 +236,7 @@ class Proposer:
                 REBALANCE_RECOMMENDATIONS, item.name, {"spec": {"expires": expires}}
             )
         except (NotFound, Conflict):
+            self.search_early(policy.name)  # it has gone, or changed: look at everything anew
             return
         self._intent.recommendations.put(Recommendation.from_api(body))
 

@@ -14,6 +14,7 @@ from numazones_topology_aware.admission import admit, remove
 from numazones_topology_aware.hardware import Hardware
 from numazones_topology_aware.live import (
     InvalidTopology,
+    check_published,
     configuration_of,
     node_from_cluster,
     policy_of,
@@ -213,3 +214,10 @@ def test_whatever_stands_in_a_topology_is_read_or_named(zones: Any) -> None:
     attributes = [{"name": "TopologyPolicy", "value": "topology-aware"}]
     with contextlib.suppress(InvalidTopology):
         published_pools({"attributes": attributes, "zones": zones})
+
+
+def test_pools_that_are_not_all_published_are_named_instead_of_crashing() -> None:
+    node = Node.fresh(hardware(), configuration())
+    published = published_pools(topology_of(node, "n"))
+    with pytest.raises(UnmodelledFeature, match="the policy publishes the pools"):
+        check_published(node, published[1:])

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from numazones_client import Resource
+from numazones_client.resources import REBALANCE_POLICIES
 from numazones_operator.rebalance.intent import Intent
 
 
@@ -19,3 +21,37 @@ async def test_a_policy_that_cannot_be_read_any_more_is_gone_with_the_report_of_
     assert "spec.cooldown" in why
     assert intent.policies.get("p") is None
     assert intent.changed.is_set()
+
+
+class Listing:
+    """Stands in for the client: lists what is there."""
+
+    def __init__(self, *bodies: dict[str, Any]) -> None:
+        self._bodies = {REBALANCE_POLICIES: bodies}
+
+    async def list(self, resource: Resource) -> list[dict[str, Any]]:
+        return list(self._bodies.get(resource, ()))
+
+
+async def test_a_late_word_of_a_deleted_policy_takes_nothing_from_one_of_its_name() -> None:
+    old, new = policy("1"), policy("3")
+    new["metadata"]["uid"] = "another"
+    intent = Intent(Listing(new))  # type: ignore[arg-type]
+    await intent.take_policy(old)
+    await intent.take_policy(new)
+    await intent.drop_policy(old)
+    assert [item.uid for item in intent.policies] == ["another"]
+    await intent.take_policy(old)  # kopf's workers, one per object, keep no common order
+    await intent.drop_policy(old)
+    assert [item.uid for item in intent.policies] == ["another"]
+
+
+async def test_a_late_word_of_a_deleted_namespace_takes_nothing_from_one_of_its_name() -> None:
+    intent = Intent(None)  # type: ignore[arg-type]
+    old, new = ({"metadata": {"name": "team", "uid": uid}} for uid in ("old", "new"))
+    await intent.take_namespace(old)
+    await intent.take_namespace(new)
+    await intent.drop_namespace(old)
+    assert [item.uid for item in intent.namespaces] == ["new"]
+    await intent.drop_namespace(new)
+    assert not list(intent.namespaces)

@@ -45,7 +45,7 @@ async def test_what_was_right_is_not_kept(tmp_path: Path) -> None:
         assert ["default.wrong" in key for key in await eventually(lambda: kept_misses(loop))] == [True]
 
 
-@pytest.mark.parametrize("limit", ["_MOST", "_MOST_BYTES"])
+@pytest.mark.parametrize("limit", ["_MOST", "_MAX_BYTES"])
 async def test_the_latest_are_kept_up_to_a_number_and_a_size(
     tmp_path: Path, limit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
