@@ -14,6 +14,7 @@ from numazones.fragmentation import Shape
 from numazones.placement import models
 from numazones.prediction import Kind
 from numazones.rebalance.dump import situation_of
+from numazones.rebalance.goals import FitMore, Wanted
 from numazones.room import FittingPods, pod_of_shape
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror.cluster_gauges import ClusterGauges
@@ -100,7 +101,7 @@ def test_a_dump_and_the_live_cluster_are_read_alike(
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(clusters())
-def test_page_metrics_fit_top_and_why_say_the_same(
+def test_page_metrics_fit_plans_and_top_say_the_same(
     cluster: tuple[list[SimulatedNode], list[dict[str, Any]]],
 ) -> None:
     live = mirror(*cluster)
@@ -122,6 +123,9 @@ def test_page_metrics_fit_top_and_why_say_the_same(
         by_fit = {name: sum(one.node.name == name for one in placed) for name in nodes}
         assert by_page == by_fit
         assert shown["numazones_shape_fitting_pods", str(shape)] == len(placed)
+        goal = FitMore((Wanted.shape("shape", shape),))
+        by_plans = {name: goal.worth(node)[0] for name, node in nodes.items() if node.movable}
+        assert by_plans == {name: by_page[name] for name in by_plans}
     for node in nodes.values():
         top = {zone.numa: zone for zone in zone_figures.zones_of(node)}
         for zone in said_by_page(node).get("zones", ()):
