@@ -25,12 +25,33 @@ def listening_socket(host: str, port: int = 0, *, local_ports: Path = LOCAL_PORT
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     below = _lowest_local_port(local_ports)
     for _ in range(_TRIES if port == 0 and below > _LOWEST else 0):
+        drawn = _draw.randrange(_LOWEST, below)
         try:
-            return socket.create_server((host, _draw.randrange(_LOWEST, below)), family=family)
+            with reserve(drawn):
+                return socket.create_server((host, drawn), family=family)
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 break
     return socket.create_server((host, port), family=family)
+
+
+def reserve(port: int) -> socket.socket:
+    """Keep a port from all who choose one in this way, until what is returned is closed.
+
+    A name in Linux's abstract namespace of unix sockets serves as the note: it is taken by one at a time,
+    and gone with its process. Elsewhere there is no such namespace, and nothing is kept.
+
+    Raises:
+        OSError: somebody has reserved it (``EADDRINUSE``).
+    """
+    note = socket.socket(socket.AF_UNIX)
+    try:
+        note.bind(f"\0numazones-port-{port}")
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            note.close()
+            raise
+    return note
 
 
 def _lowest_local_port(local_ports: Path) -> int:

@@ -298,12 +298,16 @@ def test_a_dump_that_lacks_what_a_model_decides_from_leaves_its_nodes_unknown(
     items = cluster()
     for item in items:
         if item["kind"] == "NUMAZone" and item["spec"]["nodeName"] == "worker-1":
-            item["status"]["placement"] = {"model": "koordinator"}
+            item["status"]["placement"] = {
+                "model": "koordinator",
+                "decider": "koord-scheduler",
+                "objects": ["NodeResourceTopology", "Device"],
+            }
     dump = written(tmp_path / "dump.json", items)
     said = (
-        "koord-scheduler decides on the node, as its NUMAZones say, but nothing of what it decides from has "
-        "been read; dump noderesourcetopologies.topology.node.k8s.io,devices.scheduling.koordinator.sh as "
-        "well"
+        "koord-scheduler decides about the node's pods, and the objects that it decides from are missing: "
+        "NodeResourceTopology and Device; dump noderesourcetopologies.topology.node.k8s.io and "
+        "devices.scheduling.koordinator.sh, too"
     )
     assert f"worker-1   Unknown    {said}" in re.sub(
         " {4,}", "    ", run("why", "waiting", "-n", "team", "-f", dump).output
@@ -315,9 +319,12 @@ def test_a_dump_that_lacks_what_a_model_decides_from_leaves_its_nodes_unknown(
     assert f"  {said}\n" in run("doctor", "-f", dump).output
     for item in items:
         if item["kind"] == "NUMAZone":
-            item["status"]["placement"] = {"model": "of-next-year"}
+            item["status"]["placement"] = {"model": "of-next-year", "decider": "next year's scheduler"}
     newer = written(tmp_path / "newer.json", items)
-    assert "the placement model of-next-year decides on the node" in run("top", "-f", newer).output
+    assert (
+        "the node's pods are placed by next year's scheduler, which this installation does not know"
+        in run("top", "-f", newer).output
+    )
 
 
 def test_a_shortage_that_the_scheduler_sees_comes_with_amounts(run: Run, tmp_path: Path) -> None:
