@@ -8,16 +8,18 @@ said by the value.
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from numazones.cpuset import CPUSet
 from numazones.errors import NumazonesError
 from numazones.fragmentation import Fragmentation, Shape
 from numazones.kubelet.node import Node
-from numazones.kubelet.node_admission import NodeAdmission
-from numazones.kubelet.node_info import NodeInfo, PodInfo
 from numazones.placement.occupancy import Occupancy
 from numazones.pod import Pod
+
+if TYPE_CHECKING:  # who only looks at what is held does not load the kubelet's checks
+    from numazones.kubelet.node_admission import NodeAdmission
+    from numazones.kubelet.node_info import NodeInfo, PodInfo
 
 __all__ = [
     "ADMITTED",
@@ -134,7 +136,7 @@ class Decision(Protocol):
         """
 
 
-Info = Callable[[Node], NodeInfo]
+Info = Callable[[Node], "NodeInfo"]
 """Puts what is known around a kubelet's state beside it: allocatable amounts, labels, pods."""
 
 
@@ -178,7 +180,7 @@ class BoundDecision(Protocol):
         """Whether an admitted pod has a container on several NUMA nodes."""
 
     @property
-    def by_kubelet(self) -> NodeAdmission | None:
+    def by_kubelet(self) -> "NodeAdmission | None":
         """The decision of the kubelet, where that settled it; None: another model had the last word."""
 
     def explain(self) -> tuple[str, ...]:
@@ -241,7 +243,7 @@ class Placement(Protocol):
     def after(self, pod: Pod, decision: Decision) -> "Placement":
         """Return the placement with an admitted pod, about whom ``for_scheduler`` told who decides."""
 
-    def admit_bound(self, pod: PodInfo, info: Info) -> BoundDecision:
+    def admit_bound(self, pod: "PodInfo", info: Info) -> BoundDecision:
         """Decide on a pod that is bound to the node, as all who have a say there do.
 
         Raises:

@@ -1,9 +1,13 @@
-"""The kubelet's placement: its admission and its node, behind the protocol of all models."""
+"""The kubelet's placement: its admission and its node, behind the protocol of all models.
+
+Explanations and the checks of bound pods are loaded when they are asked for: who only looks at what is held
+needs neither.
+"""
 
 import re
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from numazones import cpuset, fragmentation
 from numazones.cpuset import CPUSet
@@ -11,10 +15,7 @@ from numazones.demand import Demand
 from numazones.fragmentation import Fragmentation, Shape
 from numazones.kubelet.admission import Admission, ContainerAllocation, admit, remove
 from numazones.kubelet.config import SCOPE_POD, SINGLE_NUMA_NODE
-from numazones.kubelet.explanation import explain
 from numazones.kubelet.node import Node
-from numazones.kubelet.node_admission import NodeAdmission, admit_to_node
-from numazones.kubelet.node_info import PodInfo
 from numazones.kubelet.shortfall import name_numas
 from numazones.placement import ADMITTED, Decision, Effect, Info, Placement, Shortfall
 from numazones.placement.occupancy import (
@@ -28,6 +29,10 @@ from numazones.placement.occupancy import (
 )
 from numazones.pod import Pod
 from numazones.resources import CPU, MEMORY
+
+if TYPE_CHECKING:
+    from numazones.kubelet.node_admission import NodeAdmission
+    from numazones.kubelet.node_info import PodInfo
 
 KUBELET = "kubelet"
 DECIDER = "the kubelet"
@@ -94,12 +99,14 @@ class KubeletPlacement:
         """Return the placement with an admitted pod."""
         return decision.placement
 
-    def admit_bound(self, pod: PodInfo, info: Info) -> "KubeletBoundDecision":
+    def admit_bound(self, pod: "PodInfo", info: Info) -> "KubeletBoundDecision":
         """Decide on a pod that is bound to the node, with all of the kubelet's checks.
 
         Raises:
             KubeletCrash, KubeletHang: the kubelet would not get to a verdict.
         """
+        from numazones.kubelet.node_admission import admit_to_node  # noqa: PLC0415 - see above
+
         return KubeletBoundDecision(admit_to_node(info(self.node), pod), pod.pod.uid)
 
     def remove(self, uid: str) -> "KubeletPlacement":
@@ -232,6 +239,8 @@ class KubeletDecision:
 
     def shortfall(self, node: str) -> Shortfall:
         """Say what is missing on the node of that name, and who holds it."""
+        from numazones.kubelet.explanation import explain  # noqa: PLC0415 - see above
+
         found = explain(self.admission)
         brief = "; ".join(map(str, found.shortages)) or found.shortfall
         ends_with_zones = _ENDS_WITH_ZONES.search(found.shortfall)
@@ -241,6 +250,8 @@ class KubeletDecision:
 
     def explain(self) -> tuple[str, ...]:
         """Explain the decision: hints, merges, what was missing, the verdict."""
+        from numazones.kubelet.explanation import explain  # noqa: PLC0415 - see above
+
         if self.admitted:
             verdict = f"admitted, on {name_numas(cpuset.of(self.zones))}" if self.zones else "admitted"
         else:
@@ -252,7 +263,7 @@ class KubeletDecision:
 class KubeletBoundDecision:
     """What a kubelet says to a pod that is bound to its node."""
 
-    by_kubelet: NodeAdmission = field(repr=False)
+    by_kubelet: "NodeAdmission" = field(repr=False)
     uid: str
 
     @property
@@ -306,6 +317,8 @@ class KubeletBoundDecision:
 
     def explain(self) -> tuple[str, ...]:
         """Explain what the resource managers decided, where the pod came so far."""
+        from numazones.kubelet.explanation import explain  # noqa: PLC0415 - see above
+
         managers = self.by_kubelet.managers
         return () if managers is None else tuple(explain(managers).lines())
 
