@@ -99,7 +99,7 @@ def test_from_cluster_to_core_and_back_by_keyboard_alone(guide: str, open_page: 
     assert focused(page) == "node-worker-2"
     page.keyboard.press("Home")
     page.keyboard.press("Enter")
-    expect(page.locator("h2")).to_have_text("worker-1")
+    expect(page.locator("h2")).to_have_text(["worker-1"])
     expect(page.locator(".machine i[data-pod='team/web-1']")).to_have_count(3)
     while focused(page) != "pod-team/web-1":
         page.keyboard.press("Tab")

@@ -153,6 +153,7 @@ class Live(App[None]):
     def on_mount(self) -> None:
         """Begin to show, and to follow."""
         self.query_one(DataTable).focus()
+        self.query("#beside").set_class(self.size.width >= _WIDE, "open")
         self._draw()
         if self._board is None:
             # What the client logs would be written across the picture; the title says it.
@@ -162,7 +163,8 @@ class Live(App[None]):
 
     def on_resize(self, event: Resize) -> None:
         """Use the room there is."""
-        self.query_one("#beside").set_class(event.size.width >= _WIDE, "open")
+        # The first one may come before there is anything on the screen.
+        self.query("#beside").set_class(event.size.width >= _WIDE, "open")
         self.call_after_refresh(self._draw)
 
     # Following the cluster
