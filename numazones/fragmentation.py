@@ -14,6 +14,7 @@ from typing import Self
 from numazones import cpuset, quantity
 from numazones.errors import NumazonesError
 from numazones.kubelet.node import Node
+from numazones.machine import numas_of
 from numazones.resources import CPU, is_memory
 
 
@@ -158,7 +159,7 @@ def exclusive_cpus(node: Node) -> dict[int, int]:
 def zones_of(node: Node, uid: str) -> tuple[int, ...]:
     """Return the NUMA nodes, ascending, that a pod holds CPUs, memory or devices of."""
     cpus = cpuset.union(node.cpus.assignments.get(uid, {}).values())
-    mask = cpuset.of(numa for numa, members in node.machine.cpus_of_numa.items() if members & cpus)
+    mask = numas_of(node.machine.cpus_of_numa, cpus)
     for blocks in node.memory.assignments.get(uid, {}).values():
         mask |= cpuset.union(block.affinity for block in blocks)
     for held in node.devices.assignments.get(uid, {}).values():

@@ -5,6 +5,7 @@ ids may have gaps, NUMA nodes may lack CPUs or memory, and core ids may be uniqu
 socket: a physical core is identified by (numa, socket, core). Masks are integers, see ``cpuset``.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
@@ -126,6 +127,11 @@ class Machine:
                 )
             if node.memory < 0 or any(pages < 0 for _, pages in node.hugepages):
                 raise InvalidMachine(f"NUMA node {node.id} has a negative amount of memory or hugepages")
+
+
+def numas_of(cpus_of_numa: Mapping[int, CPUSet], cpus: CPUSet) -> CPUSet:
+    """Return the mask of the NUMA nodes that some of these CPUs are on."""
+    return cpuset.of(numa for numa, members in cpus_of_numa.items() if members & cpus)
 
 
 def _in_order_of_ids(node: NUMANode, order: list[int]) -> NUMANode:

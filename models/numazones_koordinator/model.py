@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from numazones.placement import ADMITTED
-from numazones.placement.models import BoundPod, NodeObjects, Object, ObjectKind, kubelet_verdict
+from numazones.placement.models import BoundPod, NodeObjects, Object, ObjectKind, kubelet_verdict, metadata_of
 from numazones_koordinator.identity import DECIDER, DEVICE, NAME, SOURCE
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ class Koordinator:
 
     def mark(self, node: Object, topology: Object | None) -> str | None:
         """Return the first label of the Node, or annotation of its NodeResourceTopology, of Koordinator's."""
-        labels = _metadata(node).get("labels") or {}
-        notes = {} if topology is None else _metadata(topology).get("annotations") or {}
+        labels = metadata_of(node).get("labels") or {}
+        notes = {} if topology is None else metadata_of(topology).get("annotations") or {}
         return next((str(key) for key in (*labels, *notes) if str(key).startswith(_PREFIXES)), None)
 
     def read(self, objects: NodeObjects) -> "KoordinatorPlacement":
@@ -81,8 +81,3 @@ class Koordinator:
 
 
 MODEL = Koordinator()
-
-
-def _metadata(body: Object) -> Object:
-    found = body.get("metadata") or {}
-    return found if isinstance(found, Mapping) else {}

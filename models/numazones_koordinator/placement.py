@@ -12,7 +12,6 @@ from numazones.kubelet.node_info import PodInfo
 from numazones.placement import (
     ADMITTED,
     BoundDecision,
-    Decided,
     Decision,
     Effect,
     Info,
@@ -20,7 +19,7 @@ from numazones.placement import (
     Shortfall,
     Unknown,
 )
-from numazones.placement.kubelet import KubeletPlacement
+from numazones.placement.kubelet import KubeletPlacement, admit_bound_above
 from numazones.placement.models import NodeObjects, check_kubelet, readable
 from numazones.placement.occupancy import Holder, Occupancy, ZoneUse, in_order
 from numazones.pod import Pod
@@ -116,11 +115,8 @@ class KoordinatorPlacement:
         Raises:
             NumazonesError: no verdict is known.
         """
-        if self.beneath is not None:
-            by_kubelet = self.beneath.admit_bound(pod, info)
-            if not by_kubelet.admitted:
-                return by_kubelet
-        return Decided(replace(self, node=self.node.remove(pod.pod.uid)).admit(pod.pod))
+        without = replace(self, node=self.node.remove(pod.pod.uid))
+        return admit_bound_above(self.beneath, pod, info, lambda: without.admit(pod.pod))
 
     def remove(self, uid: str) -> "KoordinatorPlacement":
         """Return the placement after a pod ended or was deleted."""
@@ -228,7 +224,7 @@ class KoordinatorDecision:
         topology = self.admission.before.host.topology
         mask = cpuset.of(numa for numa, _ in self.admission.numa_resources)
         if topology is not None:
-            mask |= cpuset.of(numa for numa, cpus in topology.numas.items() if cpus & self.admission.cpus)
+            mask |= machine.numas_of(topology.numas, self.admission.cpus)
         return tuple(cpuset.ids(mask))
 
     @property
@@ -251,8 +247,7 @@ class KoordinatorDecision:
 
     def shortfall(self, _node: str) -> Shortfall:
         """Say why the scheduler rejects the pod."""
-        sentence = f"{DECIDER} says: {self.message or self.reason}"
-        return Shortfall(sentence, sentence, line=sentence)
+        return Shortfall.said_by(DECIDER, self.message or self.reason)
 
     def explain(self) -> tuple[str, ...]:
         """Explain the decision: hints, merges, scores."""

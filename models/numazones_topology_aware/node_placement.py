@@ -1,17 +1,17 @@
 """A node of the topology-aware policy behind the protocol of placement models."""
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 from numazones import cpuset, fragmentation
 from numazones.cpuset import CPUSet
 from numazones.fragmentation import Fragmentation, Shape
 from numazones.kubelet.node_info import PodInfo
+from numazones.machine import numas_of
 from numazones.placement import (
     ADMITTED,
     BoundDecision,
-    Decided,
     Decision,
     Effect,
     Info,
@@ -19,8 +19,8 @@ from numazones.placement import (
     Shortfall,
     UnreadableNode,
 )
-from numazones.placement.kubelet import KubeletPlacement
-from numazones.placement.models import NodeObjects, Object, check_kubelet, readable
+from numazones.placement.kubelet import KubeletPlacement, admit_bound_above
+from numazones.placement.models import NodeObjects, check_kubelet, metadata_of, readable
 from numazones.placement.occupancy import Holder, Occupancy, ZoneUse, in_order, memory_of
 from numazones.pod import Pod
 from numazones.resources import CPU, MEMORY
@@ -91,11 +91,8 @@ class TopologyAwarePlacement:
         Raises:
             NumazonesError: no verdict is known.
         """
-        if self.beneath is not None:
-            by_kubelet = self.beneath.admit_bound(pod, info)
-            if not by_kubelet.admitted:
-                return by_kubelet
-        return Decided(TopologyAwarePlacement(remove(self.node, pod.pod.uid), self.beneath).admit(pod.pod))
+        without = replace(self, node=remove(self.node, pod.pod.uid))
+        return admit_bound_above(self.beneath, pod, info, lambda: without.admit(pod.pod))
 
     def remove(self, uid: str) -> "TopologyAwarePlacement":
         """Return the placement after a pod ended or was deleted."""
@@ -210,7 +207,7 @@ class TopologyAwareDecision:
         mask = 0
         for given in self.admission.containers.values():
             mask |= given.memory_nodes
-            mask |= cpuset.of(numa for numa, cpus in machine.cpus_of_numa.items() if cpus & given.exclusive)
+            mask |= numas_of(machine.cpus_of_numa, given.exclusive)
         return tuple(cpuset.ids(mask))
 
     @property
@@ -231,8 +228,7 @@ class TopologyAwareDecision:
 
     def shortfall(self, _node: str) -> Shortfall:
         """Say why the policy rejects a container."""
-        sentence = f"{DECIDER} says: {self.message or self.reason}"
-        return Shortfall(sentence, sentence, line=sentence)
+        return Shortfall.said_by(DECIDER, self.message or self.reason)
 
     def explain(self) -> tuple[str, ...]:
         """Explain the decision: pools, ranks, grants."""
@@ -251,7 +247,7 @@ def read(objects: NodeObjects) -> TopologyAwarePlacement:
     published_pools(topology)  # balloons are not modelled, whatever is configured
     metadata = objects.node["metadata"]
     configurations = tuple(objects.others.get(POLICIES.kind, ()))
-    namespaces = sorted({str(_metadata(one).get("namespace") or "") for one in configurations})
+    namespaces = sorted({str(metadata_of(one).get("namespace") or "") for one in configurations})
     if len(namespaces) > 1:
         raise UnreadableNode(
             f"there are TopologyAwarePolicy resources in the namespaces {', '.join(namespaces)}, and which "
@@ -267,8 +263,3 @@ def read(objects: NodeObjects) -> TopologyAwarePlacement:
     hardware = Hardware.of(objects.kubelet.machine)
     node = node_from_cluster(hardware, config, topology, bound, uncreated=uncreated, record=objects.record)
     return TopologyAwarePlacement(node, KubeletPlacement(objects.kubelet))
-
-
-def _metadata(body: Object) -> Object:
-    found = body.get("metadata") or {}
-    return found if isinstance(found, Mapping) else {}

@@ -64,6 +64,12 @@ class Shortfall(NamedTuple):
     line: str = ""
     """For a table of nodes: the sentence without the node's name."""
 
+    @classmethod
+    def said_by(cls, decider: str, message: str) -> "Shortfall":
+        """Return what is known where only the words of who decides tell."""
+        sentence = f"{decider} says: {message}"
+        return cls(sentence, sentence, line=sentence)
+
 
 class Effect(NamedTuple):
     """What an admitted pod does to the room that is left."""

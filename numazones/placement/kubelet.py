@@ -5,7 +5,7 @@ needs neither.
 """
 
 import re
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Self
 
@@ -17,7 +17,8 @@ from numazones.kubelet.admission import Admission, ContainerAllocation, admit, r
 from numazones.kubelet.config import SCOPE_POD, SINGLE_NUMA_NODE
 from numazones.kubelet.node import Node
 from numazones.kubelet.shortfall import name_numas
-from numazones.placement import ADMITTED, Decision, Effect, Info, Placement, Shortfall
+from numazones.machine import numas_of
+from numazones.placement import ADMITTED, BoundDecision, Decided, Decision, Effect, Info, Placement, Shortfall
 from numazones.placement.occupancy import (
     DeviceUse,
     HeldDevices,
@@ -323,13 +324,30 @@ class KubeletBoundDecision:
         return () if managers is None else tuple(explain(managers).lines())
 
 
+def admit_bound_above(
+    beneath: KubeletPlacement | None, pod: "PodInfo", info: Info, decide: Callable[[], Decision]
+) -> BoundDecision:
+    """Decide on a bound pod of a node that another model places pods on: the kubelet is asked first.
+
+    ``beneath``: the node's kubelet; None: it is not known. ``decide`` asks the model.
+
+    Raises:
+        NumazonesError: no verdict is known.
+    """
+    if beneath is not None:
+        by_kubelet = beneath.admit_bound(pod, info)
+        if not by_kubelet.admitted:
+            return by_kubelet
+    return Decided(decide())
+
+
 def _exclusive(node: Node, uid: str) -> CPUSet:
     return cpuset.union(node.cpus.assignments.get(uid, {}).values())
 
 
 def _spans(share: ContainerAllocation, numas: Mapping[int, CPUSet]) -> bool:
     """Whether a container's CPUs, memory and devices are on several NUMA nodes."""
-    mask = cpuset.of(numa for numa, members in numas.items() if members & share.cpus)
+    mask = numas_of(numas, share.cpus)
     mask |= cpuset.union(block.affinity for block in share.memory)
     for near in share.device_numas.values():
         mask |= cpuset.of(numa for numa in near if numa >= 0)

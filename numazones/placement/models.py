@@ -345,7 +345,7 @@ def resources_read(*those: Model) -> str:
 def resource_name(kind: str) -> str:
     """Return how kubectl calls a kind of objects that models read, such as devices.example.com."""
     if kind == TOPOLOGY_KIND:
-        return "noderesourcetopologies.topology.node.k8s.io"
+        return _TOPOLOGIES
     return next((f"{one.plural}.{one.group}" for one in object_kinds() if one.kind == kind), kind)
 
 
@@ -389,6 +389,12 @@ def readable(pods: Iterable[BoundPod]) -> list[Pod]:
             )
         found.append(pod.admission)
     return found
+
+
+def metadata_of(body: Object) -> Object:
+    """Return an object's metadata; nothing where there is none that can be read."""
+    found = body.get("metadata") or {}
+    return found if isinstance(found, Mapping) else {}
 
 
 def check_kubelet(node: Node | None, decider: str) -> None:

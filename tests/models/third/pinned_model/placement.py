@@ -12,7 +12,6 @@ from numazones.kubelet.rejection import CREATE_CONTAINER_ERROR
 from numazones.placement import (
     ADMITTED,
     BoundDecision,
-    Decided,
     Decision,
     Effect,
     Info,
@@ -20,7 +19,7 @@ from numazones.placement import (
     Shortfall,
     UnreadableNode,
 )
-from numazones.placement.kubelet import KubeletPlacement
+from numazones.placement.kubelet import KubeletPlacement, admit_bound_above
 from numazones.placement.models import NodeObjects, Object, PodEvent, check_kubelet, readable
 from numazones.placement.occupancy import Holder, Occupancy, ZoneUse, in_order, memory_of
 from numazones.pod import Pod
@@ -74,11 +73,7 @@ class PinnedPlacement:
         return decision.placement
 
     def admit_bound(self, pod: PodInfo, info: Info) -> BoundDecision:
-        if self.beneath is not None:
-            by_kubelet = self.beneath.admit_bound(pod, info)
-            if not by_kubelet.admitted:
-                return by_kubelet
-        return Decided(self.remove(pod.pod.uid).admit(pod.pod))
+        return admit_bound_above(self.beneath, pod, info, lambda: self.remove(pod.pod.uid).admit(pod.pod))
 
     def remove(self, uid: str) -> "PinnedPlacement":
         beneath = None if self.beneath is None else self.beneath.remove(uid)
