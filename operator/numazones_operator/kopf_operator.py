@@ -8,7 +8,8 @@ what lives on the main loop through ``handlers.Memo.on_main_loop``.
 connections it has closed already, and which then complain. A leader has to cease at once, and a kopf that
 failed has to start anew at once, so its tasks are spawned and ended here. A run fails when a watch is
 answered with 410, or a list is rejected for long; it is begun anew from a fresh list, and predictions go on
-meanwhile.
+meanwhile. It is begun anew, too, when a definition of ours is installed: kopf asks once what the API server
+serves and only then begins to follow definitions, so one that comes in between would never be served.
 """
 
 import asyncio
@@ -19,6 +20,7 @@ from typing import Any
 
 import kopf
 
+from numazones_client import APIError
 from numazones_client.reflector import Backoff
 from numazones_operator import handlers
 
@@ -26,6 +28,8 @@ _GOOD_RUN = 60.0
 """Seconds after which a run that failed was good until then."""
 _MAX_ENDING = 5.0
 """Seconds for tasks to end that were cancelled, before they are left."""
+_DISCOVERY_INTERVAL = 10.0
+"""Seconds between two looks at which of our definitions the API server serves."""
 _CLOSING = "startup/cleanup activities"
 """kopf's task that closes its connections. A request that finds them closed is an error to kopf."""
 
@@ -51,18 +55,37 @@ async def run_kopf(memo: handlers.Memo) -> None:
 
 
 async def _run_once(memo: handlers.Memo) -> None:
-    """List everything, then run kopf in a thread until it fails, or until cancelled."""
+    """List everything, then run kopf in a thread until it fails, a definition comes, or until cancelled."""
+    served = await memo.intent.served()
     await memo.intent.read()
     loop = asyncio.new_event_loop()
     operator = loop.create_task(_operate(memo), name="kopf")
     thread = asyncio.create_task(asyncio.to_thread(_run_loop, loop, operator), name="kopf's thread")
+    installation = asyncio.create_task(_installation(memo, served), name="definitions")
     try:
-        await asyncio.shield(thread)
+        await asyncio.wait((thread, installation), return_when=asyncio.FIRST_COMPLETED)
     finally:
+        installation.cancel()
         with contextlib.suppress(RuntimeError):  # its loop is closed: it has ended by itself
             loop.call_soon_threadsafe(operator.cancel)
-        await asyncio.wait((thread,))
+        await asyncio.wait((thread, installation))
         memo.intent.followed.clear()
+    thread.result()
+
+
+async def _installation(memo: handlers.Memo, served: frozenset[str]) -> None:
+    """Wait until the API server serves a kind that people write and that it did not serve before."""
+    while True:
+        await asyncio.sleep(_DISCOVERY_INTERVAL)
+        try:
+            now = await memo.intent.served()
+        except APIError as error:
+            _log.debug("what the API server serves could not be read: %s", error)
+            continue
+        if now - served:
+            _log.info("the API server serves %s by now; kopf starts anew", ", ".join(sorted(now - served)))
+            return
+        served = now
 
 
 def _run_loop(loop: asyncio.AbstractEventLoop, operator: asyncio.Task[None]) -> None:

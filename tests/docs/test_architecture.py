@@ -123,6 +123,8 @@ class Walk:
         try:
             yield
         finally:
+            # Threads that run keep their profiler: without the main thread's it would mistake who calls them.
+            self._noting = False
             sys.setprofile(before)
             threading.setprofile(before)
 

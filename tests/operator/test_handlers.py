@@ -27,7 +27,7 @@ from numazones_client.resources import (
     REBALANCE_RECOMMENDATIONS,
 )
 from numazones_client.table import Table
-from numazones_operator import handlers
+from numazones_operator import handlers, kopf_operator
 from numazones_operator.events import EventPoster
 from numazones_operator.kopf_operator import run_kopf
 from numazones_operator.metrics.registry import Metrics
@@ -238,6 +238,25 @@ async def test_without_our_definitions_it_waits_for_them_and_predicts_meanwhile(
         await loop.create_pod("a", cpu=4)
         await eventually(lambda: loop.verdict("a"))
         await install(loop.client)
+        await loop.client.create(REBALANCE_POLICIES, policy())
+        await wait_for_policy(operator)
+        await eventually(lambda: condition(loop))
+        assert not operator.failed
+
+
+async def test_definitions_installed_after_kopf_has_looked_for_them_and_before_it_follows_them_are_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those on kopf's first list of definitions it takes for known, though it has looked before."""
+    monkeypatch.setattr(kopf_operator, "_DISCOVERY_INTERVAL", 0.2)
+    async with closed_loop(tmp_path) as loop:
+        for kind in (REBALANCE_POLICIES, REBALANCE_RECOMMENDATIONS):
+            await loop.client.delete(DEFINITIONS, kind.full_name)
+        late = loop.server.faults.server_error(verb="list", resource=DEFINITIONS.plural, count=None)
+        operator = await loop.start_operator(leader_elect=False)
+        await eventually(lambda: late.struck, what="kopf has looked, and lists definitions")
+        await install(loop.client)
+        loop.server.faults.remove(late)
         await loop.client.create(REBALANCE_POLICIES, policy())
         await wait_for_policy(operator)
         await eventually(lambda: condition(loop))
