@@ -8,15 +8,13 @@ strength (``confirm``).
 """
 
 import asyncio
-import json
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from numazones.api.meta import API_VERSION
 from numazones.api.rebalance import Mode, PlanPhase
 from numazones.errors import NumazonesError
-from numazones_client import APIError, Client, NotFound, Resource, UnknownResource
+from numazones_client import APIError, Client, Resource, UnknownResource
 from numazones_client.resources import NAMESPACES, REBALANCE_POLICIES, REBALANCE_RECOMMENDATIONS
 from numazones_client.table import Table
 from numazones_operator.mirror.decoding import NamespaceLabels
@@ -64,18 +62,20 @@ class Intent:
                 self._made_for_changed(uid)
 
     async def served(self) -> frozenset[str]:
-        """Return which kinds of policies and recommendations the API server serves now, by full names.
+        """Return which of policies and recommendations the API server serves now, by full names.
 
         Raises:
             APIError: the API server does not say.
         """
         ours = (REBALANCE_POLICIES, REBALANCE_RECOMMENDATIONS)
+        return frozenset([resource.full_name for resource in ours if await self._is_served(resource)])
+
+    async def _is_served(self, resource: Resource) -> bool:
         try:
-            found = json.loads(await self._client.get_raw(f"/apis/{API_VERSION}"))
-        except NotFound:
-            return frozenset()
-        plurals = {one["name"] for one in found["resources"]}
-        return frozenset(resource.full_name for resource in ours if resource.plural in plurals)
+            await self._client.list(resource)
+        except UnknownResource:
+            return False
+        return True
 
     async def read(self) -> None:
         """List everything; called when this replica begins to lead.
