@@ -19,7 +19,9 @@ from kubectl_numazones.recorded_files import is_recording
 from numazones.cluster import MIRROR, ClusterNode, ClusterPod
 from numazones.fragmentation import InvalidShape, Shape
 from numazones.label_selector import LabelSelector
+from numazones.node_choice import NodeChoice
 from numazones.whatif import settings as kubelet_settings
+from numazones.whatif import variant_settings
 from numazones.whatif.experiment import (
     EXCLUSIVE,
     REJECTED,
@@ -88,9 +90,7 @@ _OPTIONS = (
     click.option(
         "--machines", type=click.IntRange(min=1), default=1, show_default=True, help="How many such machines."
     ),
-    click.option(
-        "--given", multiple=True, metavar="KEY=VALUE", help="A kubelet setting that all variants have."
-    ),
+    click.option("--given", multiple=True, metavar="KEY=VALUE", help="A setting that all variants have."),
     click.option(
         "--pods",
         "groups",
@@ -161,8 +161,9 @@ def experiment_of(asked: Asked, variants: Iterable[Settings]) -> tuple[Experimen
     Raises:
         NumazonesError: nodes or pods cannot be had, or a setting is none that a kubelet would start with.
     """
-    scene = _scene(asked)
-    made = tuple(_variant(scene.nodes, settings) for settings in variants)
+    given, choice = variant_settings.split(variant_settings.parse(asked.given))
+    scene = _scene(asked, given)
+    made = tuple(_variant(scene.nodes, settings, choice or NodeChoice.DEFAULT) for settings in variants)
     shape = _shape(asked, scene)
     experiment = Experiment(made, scene.workload, asked.seed, shape)
     experiment.check()
@@ -202,12 +203,14 @@ def _writer_to(path: Path | None) -> Callable[[Mapping[int, Run]], None]:
     return (lambda _: None) if path is None else partial(saved_runs.append, path)
 
 
-def _variant(nodes: Sequence[NodeTemplate], settings: Settings) -> Variant:
+def _variant(nodes: Sequence[NodeTemplate], settings: Settings, given: NodeChoice) -> Variant:
     """The nodes under some settings, with the gates that their options need on any of them."""
     whole: dict[str, str] = dict(settings)
+    of_kubelets, choice = variant_settings.split(settings)
     for node in nodes:
-        whole |= kubelet_settings.with_needed_gates(node.config, settings)
-    return Variant(tuple(whole.items()), tuple(node.with_settings(whole) for node in nodes))
+        whole |= kubelet_settings.with_needed_gates(node.config, of_kubelets)
+    changed = tuple(node.with_settings(variant_settings.split(whole)[0]) for node in nodes)
+    return Variant(tuple(whole.items()), changed, choice or given)
 
 
 def _shape(asked: Asked, scene: _Scene) -> Shape | None:
@@ -219,8 +222,7 @@ def _shape(asked: Asked, scene: _Scene) -> Shape | None:
         raise click.UsageError(str(error)) from error
 
 
-def _scene(asked: Asked) -> _Scene:
-    given = kubelet_settings.parse(asked.given)
+def _scene(asked: Asked, given: Settings) -> _Scene:
     files = asked.source.files
     if asked.machine is not None:
         return _of_machine(asked, asked.machine, given)

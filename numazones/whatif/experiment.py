@@ -16,6 +16,7 @@ from typing import Any
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.fragmentation import Shape, fragmentation
 from numazones.kubelet.config import InvalidConfiguration
+from numazones.node_choice import NodeChoice
 from numazones.resources import CPU
 from numazones.whatif.node_template import NodeTemplate, start_nodes
 from numazones.whatif.random_numbers import RandomNumbers
@@ -35,6 +36,8 @@ class Variant:
     """What differs from the nodes as they are, gates that options need included; empty: nothing."""
     nodes: tuple[NodeTemplate | ClusterNode, ...]
     """Those that the kubelet places pods on as templates, others without pods."""
+    choice: NodeChoice = NodeChoice.DEFAULT
+    """How the scheduler chooses among them."""
 
     def __str__(self) -> str:
         return " ".join(f"{key}={value}" for key, value in self.settings) or "as it is"
@@ -75,13 +78,17 @@ Run = tuple[Outcome, ...]
 
 def make_runs(experiment: Experiment, numbers: Sequence[int]) -> list[Run]:
     """Make the runs with these numbers, in order."""
-    variants = [_nodes(variant) for variant in experiment.variants]
-    return [_run(experiment, variants, RandomNumbers(experiment.seed, number)) for number in numbers]
+    nodes = [_nodes(variant) for variant in experiment.variants]
+    return [_run(experiment, nodes, RandomNumbers(experiment.seed, number)) for number in numbers]
 
 
-def _run(experiment: Experiment, variants: list[list[ClusterNode]], random: RandomNumbers) -> Run:
+def _run(experiment: Experiment, nodes: list[list[ClusterNode]], random: RandomNumbers) -> Run:
+    """``nodes``: those of each variant."""
     events = list(experiment.workload.events(random))
-    return tuple(run(nodes, events, shape=experiment.shape) for nodes in variants)
+    return tuple(
+        run(of_variant, events, shape=experiment.shape, choice=variant.choice)
+        for variant, of_variant in zip(experiment.variants, nodes, strict=True)
+    )
 
 
 def shape_of(pods: Iterable[ClusterPod], nodes: Iterable[NodeTemplate | ClusterNode]) -> Shape | None:

@@ -1,11 +1,12 @@
 """One run: pods arrive at nodes and leave them, each kubelet or other placement model decides.
 
-A pod goes to the node that it names. For one that names none a scheduler chooses: of the nodes that pass
-its filters (``numazones.scheduling``) the one with the largest share of CPU and memory not yet requested, as
-NodeResourcesFit scores by default (LeastAllocated); ties go to the node that comes first. Its other scores
-are left out. On nodes of a placement model whose scheduler decides, that one filters as well by what it can
-place on their NUMA nodes, so that no pod is rejected there that another node would take. Every pod is tried
-once: what is rejected is counted, and gone.
+A pod goes to the node that it names. For one that names none a scheduler chooses, in one of the ways of
+``numazones.node_choice``. By default, of the nodes that pass its filters (``numazones.scheduling``) it is the
+one with the largest share of CPU and memory not yet requested, as NodeResourcesFit scores by default
+(LeastAllocated); ties go to the node that comes first. Its other scores are left out. On nodes of a placement
+model whose scheduler decides, that one filters as well by what it can place on their NUMA nodes, so that no
+pod is rejected there that another node would take. Every pod is tried once: what is rejected is counted, and
+gone.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,6 +21,7 @@ from numazones.kubelet.admission import admit
 from numazones.kubelet.config import SINGLE_NUMA_NODE
 from numazones.kubelet.node import Node
 from numazones.kubelet.node_info import NodeInfo
+from numazones.node_choice import NodeChoice, choose
 from numazones.placement import Placement
 from numazones.pod import Pod
 from numazones.resources import CPU, MEMORY
@@ -32,7 +34,7 @@ UNREADABLE = "Unreadable"
 UNDECIDED = "Undecided"
 """Reason of a pod for which the model gives no verdict: its kubelet would crash or hang."""
 
-_MILLI, _PERCENT = 1000, 100
+_MILLI = 1000
 _PROBE_MEMORY = "1Mi"
 
 
@@ -61,13 +63,19 @@ class Outcome:
     """Most CPUs of a Guaranteed pod with one container and little memory that some node would still admit."""
 
 
-def run(nodes: Iterable[ClusterNode], events: Iterable[Event], *, shape: Shape | None = None) -> Outcome:
+def run(
+    nodes: Iterable[ClusterNode],
+    events: Iterable[Event],
+    *,
+    shape: Shape | None = None,
+    choice: NodeChoice = NodeChoice.DEFAULT,
+) -> Outcome:
     """Play events on nodes, and say what came out.
 
     Nodes whose state is not known must have been left out: they would take every pod that names them as
     rejected. Pods that are on the nodes already stay, and count for nothing but the room they take.
     """
-    trial = _Trial(nodes)
+    trial = _Trial(nodes, choice)
     for event in events:
         if isinstance(event, Leaving):
             trial.leave(event.uid)
@@ -81,12 +89,23 @@ class _Host:
 
     def __init__(self, node: ClusterNode, placement: Placement) -> None:
         self.node = node
-        self.placement = placement
         self.numas = {numa: cpus for numa, cpus in placement.cpus_of_numa.items() if cpus}
         self.infos = {pod.kubelet_uid: pod.info for pod in node.pods.values()}
         self.cpus: dict[str, CPUSet] = {}
         """Uid → exclusive CPUs, of the pods that arrived."""
         self._info: NodeInfo | None = None
+        self._placement = placement
+
+    @property
+    def placement(self) -> Placement:
+        """What the next pod is decided on."""
+        return self._placement
+
+    @placement.setter
+    def placement(self, placement: Placement) -> None:
+        if placement is not self._placement:
+            self._placement = placement
+            self.node = self.node.with_placement(placement)
 
     def info(self, state: Node) -> NodeInfo:
         """Put what is around a kubelet's state beside it: of that, only the pods change in a run."""
@@ -112,7 +131,8 @@ class _Host:
 class _Trial:
     """A run in progress."""
 
-    def __init__(self, nodes: Iterable[ClusterNode]) -> None:
+    def __init__(self, nodes: Iterable[ClusterNode], choice: NodeChoice) -> None:
+        self._choice = choice
         self._hosts: dict[str, _Host] = {}
         self._unknown: set[str] = set()
         """Names of nodes whose placement is not known."""
@@ -156,13 +176,8 @@ class _Trial:
             return UNDECIDED
 
     def _chosen_host(self, pod: ClusterPod) -> _Host | None:
-        best, highest = None, -1
-        for host in self._hosts.values():
-            if not scheduling.obstacles(pod.constraints, pod.requests, host.node) and _filters(host, pod):
-                score = _least_allocated(host.node, pod)
-                if score > highest:
-                    best, highest = host, score
-        return best
+        node = choose(pod, (host.node for host in self._hosts.values()), self._choice)
+        return None if node is None else self._hosts[node.name]
 
     def _ask(self, host: _Host, pod: ClusterPod) -> str:
         """Why whoever decides on the node rejects a pod; empty, and the pod is placed, if it does not."""
@@ -215,23 +230,6 @@ class _Trial:
             stranded=stranded,
             largest=largest,
         )
-
-
-def _filters(host: _Host, pod: ClusterPod) -> bool:
-    """Whether the node passes what a placement model's scheduler filters by beyond the default filters."""
-    if pod.admission is None or not host.placement.filtered_by_scheduler:
-        return True
-    return host.placement.admit(pod.admission).admitted
-
-
-def _least_allocated(node: ClusterNode, pod: ClusterPod) -> int:
-    """Percent of CPU and memory that nobody would have requested, each with the same weight."""
-    shares = [
-        max(0, have - node.requested.get(name, 0) - pod.requests.get(name, 0)) * _PERCENT // have
-        for name in (CPU, MEMORY)
-        if (have := node.allocatable.get(name, 0))
-    ]
-    return sum(shares) // len(shares) if shares else 0
 
 
 def _counts(cpus: CPUSet, numas: Mapping[int, CPUSet]) -> dict[int, int]:

@@ -381,3 +381,53 @@ def test_size_says_what_fits_nowhere(run: Invoke) -> None:
 )
 def test_size_names_bad_input(run: Invoke, arguments: tuple[object, ...], said: str) -> None:
     assert said in str(run("size", *arguments).exception)
+
+
+LARGE = ("--machines", "3", "--pods", "12xcpu=1-7,memory=1Gi", "--churn", "20", "--away", "3", "--runs", "5")
+
+
+def test_a_scheduler_that_asks_first_leaves_nothing_to_reject(run: Invoke) -> None:
+    result = run("whatif", "--set", "placement=pack", *MACHINE, *LARGE, "-o", "json")
+    old, new = measures(result, 0), measures(result, 1)
+    assert old["rejected TopologyAffinityError"] > 0
+    assert (new["rejected TopologyAffinityError"], new["rejected"]) == (0, new["rejected Unschedulable"])
+    assert new["admitted"] > old["admitted"]
+
+
+def test_a_placement_can_be_given_on_both_sides(run: Invoke) -> None:
+    given = ("--given", "placement=pack", "--given", "topologyManagerPolicy=restricted")
+    scope = ("--set", "topologyManagerScope=pod")
+    both = run("whatif", *scope, *given, *MACHINE, *LARGE, "-o", "json")
+    alone = run("whatif", "--set", "placement=pack", *given[2:], *MACHINE, *LARGE, "-o", "json")
+    given_figures, set_figures = measures(both, 0), measures(alone, 1)
+    assert given_figures == {name: set_figures[name] for name in given_figures}
+    assert given_figures["admitted"] != measures(alone, 0)["admitted"]
+
+
+def test_placements_are_swept(run: Invoke) -> None:
+    varied = [part for name in ("default", "exact", "pack") for part in ("--vary", f"placement={name}")]
+    result = run("sweep", *varied, *MACHINE, *LARGE)
+    assert result.exception is None, result.exception
+    assert [line.split()[0] for line in result.stdout.splitlines()[2:]] == [
+        "PLACEMENT",
+        "default",
+        "exact",
+        "pack",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("whatif", "--set", "placement=best", *MACHINE, *PODS), "there are default, exact, pack, best-fit"),
+        (("sweep", "--vary", "placement=best", *MACHINE, *PODS), "there are default, exact, pack, best-fit"),
+        (
+            ("size", "2xcpu=2", "--given", "placement=pack", *MACHINE),
+            "placement is not a setting that affects admission",
+        ),
+    ],
+)
+def test_a_placement_that_makes_no_sense_is_refused(
+    run: Invoke, arguments: tuple[str, ...], message: str
+) -> None:
+    assert message in str(run(*arguments).exception)

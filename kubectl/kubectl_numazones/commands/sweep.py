@@ -13,7 +13,7 @@ import click
 from kubectl_numazones import plots, screen
 from kubectl_numazones.bad_dump import BadDump
 from kubectl_numazones.experiments import Asked, experiment_of, experiment_options, perform, summary
-from numazones.whatif import settings as kubelet_settings
+from numazones.whatif import variant_settings
 from numazones.whatif.experiment import Comparison, VariantMeasures
 from numazones.whatif.settings import Settings
 
@@ -38,6 +38,11 @@ Examples:
       --workers 2 --table policies.csv --plot policies.svg
 
 \b
+  What it brings that the scheduler asks before it chooses a node:
+    kubectl numazones sweep --reschedule --vary placement=default \\
+      --vary placement=exact --vary placement=pack --vary placement=best-fit
+
+\b
   On a Dask cluster:
     kubectl numazones sweep ... --scheduler tcp://scheduler.example:8786
 """
@@ -50,7 +55,8 @@ Examples:
     multiple=True,
     required=True,
     metavar="KEY=VALUE",
-    help="A value of a kubelet setting; several of the same key, and several keys, make the grid.",
+    help="A value of a kubelet setting or of placement (see whatif --help); several of the same key, and "
+    "several keys, make the grid.",
 )
 @click.option(
     "--table", type=click.Path(path_type=Path), metavar="FILE", help="Write all figures: .csv or .json."
@@ -78,7 +84,7 @@ def command(
     measures: tuple[str, ...],
     output: str,
 ) -> None:
-    """Compare a grid of kubelet settings: the same pods arrive under every combination.
+    """Compare a grid of settings: the same pods arrive under every combination.
 
     Differences in the written table are to the first combination. Figures are means over the runs with half
     the width of their 95 % intervals. The same seed gives the same bytes, whatever makes the runs.
@@ -112,7 +118,7 @@ def _grid(varied: tuple[str, ...]) -> list[Settings]:
     """Every combination, the last key changing fastest."""
     values: dict[str, list[str]] = {}
     for text in varied:
-        for key, value in kubelet_settings.parse([text]).items():
+        for key, value in variant_settings.parse([text]).items():
             values.setdefault(key, []).append(value)
     return [dict(zip(values, combination, strict=True)) for combination in product(*values.values())]
 

@@ -1,4 +1,4 @@
-"""``whatif``: the same pods under old and new kubelet settings, run by run."""
+"""``whatif``: the same pods under old and new settings, run by run."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,7 @@ import click
 
 from kubectl_numazones import screen
 from kubectl_numazones.experiments import Asked, experiment_of, experiment_options, label, perform, summary
-from numazones.whatif import settings as kubelet_settings
+from numazones.whatif import variant_settings
 from numazones.whatif.experiment import Comparison
 
 _EPILOG = """
@@ -22,6 +22,10 @@ Examples:
       --set topologyManagerPolicyOptions.prefer-most-allocated-numa-node=true
 
 \b
+  The cluster's pods, placed anew by a scheduler that asks what each kubelet would decide, and packs:
+    kubectl numazones whatif --reschedule --set placement=pack
+
+\b
   What was recorded, as it came and went:
     kubectl numazones whatif --set topologyManagerPolicy=restricted -f recording/
 """
@@ -34,17 +38,18 @@ Examples:
     multiple=True,
     required=True,
     metavar="KEY=VALUE",
-    help="A kubelet setting: a field of KubeletConfiguration, those of maps after a dot.",
+    help="A field of KubeletConfiguration, those of maps after a dot; or placement=default, exact, pack or "
+    "best-fit: how the scheduler chooses nodes.",
 )
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @experiment_options
 def command(asked: Asked, *, changed: tuple[str, ...], output: str) -> None:
-    """Compare kubelet settings: the same pods arrive under the old ones and under the new ones.
+    """Compare settings: the same pods arrive under the old ones and under the new ones.
 
     In every run the pods arrive in another random order, the same one on both sides. Means are over the runs,
     with their 95 % intervals; differences are those within the same run.
     """
-    experiment, happens, random = experiment_of(asked, ({}, kubelet_settings.parse(changed)))
+    experiment, happens, random = experiment_of(asked, ({}, variant_settings.parse(changed)))
     comparison = perform(asked, experiment, random=random)
     if output == "json":
         screen.print_json(comparison.document())

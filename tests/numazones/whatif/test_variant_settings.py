@@ -1,0 +1,36 @@
+"""What variants of an experiment differ in, as people write it."""
+
+import pytest
+
+from numazones.node_choice import NodeChoice
+from numazones.whatif.settings import InvalidSetting
+from numazones.whatif.variant_settings import parse, split
+
+
+def test_the_scheduler_s_choice_is_told_from_settings_of_kubelets() -> None:
+    settings = parse(["topologyManagerScope=pod", " placement = best-fit "])
+    assert settings == {"topologyManagerScope": "pod", "placement": "best-fit"}
+    assert split(settings) == ({"topologyManagerScope": "pod"}, NodeChoice.BEST_FIT)
+    assert split(parse([])) == ({}, None)
+
+
+def test_of_a_key_given_twice_the_last_value_counts() -> None:
+    assert parse(["placement=pack", "placement=exact"]) == {"placement": "exact"}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "placement=best",
+            "placement=best: there is no such placement; there are default, exact, pack, best-fit",
+        ),
+        ("placement=", "placement=: there is no such placement; there are default, exact, pack, best-fit"),
+        ("placement", "'placement' is not a setting; write KEY=VALUE"),
+        ("placements=pack", "placements is not a setting that affects admission"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(text: str, message: str) -> None:
+    with pytest.raises(InvalidSetting) as error:
+        parse([text])
+    assert str(error.value).startswith(message)
