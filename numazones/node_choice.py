@@ -5,13 +5,13 @@ over every node that would, as ``prediction`` tells it, and differ in how they r
 their node themselves are not asked about.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
 from typing import Any
 
 from numazones import scheduling
 from numazones.cluster import ClusterNode, ClusterPod
-from numazones.prediction import Forecast, Kind, NodeVerdict, Standing
+from numazones.prediction import Forecast, Kind, NodeVerdict, Standing, preference
 from numazones.resources import CPU, MEMORY
 
 _PERCENT = 100
@@ -35,23 +35,25 @@ def choose(pod: ClusterPod, nodes: Iterable[ClusterNode], choice: NodeChoice) ->
 
     ``nodes``: those whose placement is known.
     """
-    passing = [node for node in nodes if not scheduling.obstacles(pod.constraints, pod.requests, node)]
     if choice is NodeChoice.DEFAULT:
-        suitable = [node for node in passing if _passes_own_scheduler(node, pod)]
-        return max(suitable, key=lambda node: _least_allocated(node, pod), default=None)
+        suitable = (node for node in nodes if _passes_filters(node, pod))
+        return min(suitable, key=lambda node: -_least_allocated(node, pod), default=None)
     kind = Kind.of(pod)
     if kind is None:
         return None
+    by_name = {node.name: node for node in nodes}
     forecast = Forecast(kind)
-    forecast.renew(passing)
-    verdicts = forecast.verdicts
-    admitting = [node for node in passing if verdicts[node.name].standing is Standing.ADMITS]
+    forecast.renew(by_name.values())
+    admitting = {name: said for name, said in forecast.verdicts.items() if said.standing is Standing.ADMITS}
     rank = _RANKS[choice]
-    return max(admitting, key=lambda node: rank(node, pod, verdicts[node.name]), default=None)
+    best = min(admitting, key=lambda name: rank(by_name[name], pod, admitting[name]), default=None)
+    return None if best is None else by_name[best]
 
 
-def _passes_own_scheduler(node: ClusterNode, pod: ClusterPod) -> bool:
-    """Whether the node passes what a placement model's scheduler filters by beyond the default filters."""
+def _passes_filters(node: ClusterNode, pod: ClusterPod) -> bool:
+    """Whether the node passes the default filters, and those of a placement model's own scheduler."""
+    if scheduling.obstacles(pod.constraints, pod.requests, node):
+        return False
     placement = node.known
     if placement is None or pod.admission is None or not placement.filtered_by_scheduler:
         return True
@@ -60,26 +62,30 @@ def _passes_own_scheduler(node: ClusterNode, pod: ClusterPod) -> bool:
 
 def _least_allocated(node: ClusterNode, pod: ClusterPod) -> int:
     """Percent of CPU and memory that nobody would have requested, each with the same weight."""
-    shares = [
-        max(0, have - node.requested.get(name, 0) - pod.requests.get(name, 0)) * _PERCENT // have
-        for name in (CPU, MEMORY)
-        if (have := node.allocatable.get(name, 0))
-    ]
-    return sum(shares) // len(shares) if shares else 0
+    return _mean_percent((max(0, have - wanted), have) for have, wanted in _amounts(node, pod))
 
 
 def _most_allocated(node: ClusterNode, pod: ClusterPod) -> int:
     """Percent of CPU and memory that would be requested, each with the same weight."""
-    shares = [
-        min(have, node.requested.get(name, 0) + pod.requests.get(name, 0)) * _PERCENT // have
-        for name in (CPU, MEMORY)
-        if (have := node.allocatable.get(name, 0))
-    ]
+    return _mean_percent((min(have, wanted), have) for have, wanted in _amounts(node, pod))
+
+
+def _amounts(node: ClusterNode, pod: ClusterPod) -> Iterator[tuple[int, int]]:
+    """Yield (allocatable, requested with the pod) of CPU and memory, where the node has any."""
+    for name in (CPU, MEMORY):
+        if have := node.allocatable.get(name, 0):
+            yield have, node.requested.get(name, 0) + pod.requests.get(name, 0)
+
+
+def _mean_percent(parts: Iterable[tuple[int, int]]) -> int:
+    """Return the mean of what (part, whole) are in percent, rounded down as kube-scheduler does."""
+    shares = [part * _PERCENT // whole for part, whole in parts]
     return sum(shares) // len(shares) if shares else 0
 
 
 _RANKS: dict[NodeChoice, Callable[[ClusterNode, ClusterPod, NodeVerdict], Any]] = {
-    NodeChoice.EXACT: lambda node, pod, _: _least_allocated(node, pod),
-    NodeChoice.PACK: lambda node, pod, _: _most_allocated(node, pod),
-    NodeChoice.BEST_FIT: lambda _, __, said: (not said.approximate, said.score, said.free_block),
+    NodeChoice.EXACT: lambda node, pod, _: -_least_allocated(node, pod),
+    NodeChoice.PACK: lambda node, pod, _: -_most_allocated(node, pod),
+    NodeChoice.BEST_FIT: lambda _, __, said: preference(said),
 }
+"""What the admitting nodes are sorted by, the best first."""

@@ -474,7 +474,7 @@ class Forecast:
     def _candidates(self, number: int) -> list[Candidate]:
         ranked = sorted(
             (one for one in self._nodes if one.standing is Standing.ADMITS),
-            key=lambda one: (one.approximate, -one.score, -one.free_block, one.zones),
+            key=lambda one: (*preference(one), one.zones),
         )
         best: list[Candidate] = []
         for position, one in enumerate(ranked):
@@ -484,9 +484,9 @@ class Forecast:
                 for name in names
             )
             following = ranked[position + 1] if position + 1 < len(ranked) else None
-            if len(best) >= number and following is not None and _rank(following) != _rank(one):
+            if len(best) >= number and following is not None and preference(following) != preference(one):
                 break
-        best.sort(key=lambda item: (item.approximate, -item.score, -item.free_block, item.node))
+        best.sort(key=lambda item: (*preference(item), item.node))
         return best[:number]
 
     def _reasons(self) -> tuple[Reason, ...]:
@@ -517,8 +517,9 @@ _ORDER = {UNKNOWN_SOURCE: 1, SCHEDULER_SOURCE: 2}
 _BARRED = {scheduling.UNSCHEDULABLE: 1, scheduling.UNTOLERATED: 1, scheduling.NOT_SELECTED: 2}
 
 
-def _rank(one: NodeVerdict) -> tuple[bool, int, int]:
-    return (one.approximate, one.score, one.free_block)
+def preference(one: NodeVerdict | Candidate) -> tuple[bool, int, int]:
+    """Return what nodes that would admit a pod are sorted by, the best first."""
+    return (one.approximate, -one.score, -one.free_block)
 
 
 @dataclass(slots=True)

@@ -205,12 +205,12 @@ def _writer_to(path: Path | None) -> Callable[[Mapping[int, Run]], None]:
 
 def _variant(nodes: Sequence[NodeTemplate], settings: Settings, given: NodeChoice) -> Variant:
     """The nodes under some settings, with the gates that their options need on any of them."""
-    whole: dict[str, str] = dict(settings)
     of_kubelets, choice = variant_settings.split(settings)
+    whole: dict[str, str] = dict(of_kubelets)
     for node in nodes:
         whole |= kubelet_settings.with_needed_gates(node.config, of_kubelets)
-    changed = tuple(node.with_settings(variant_settings.split(whole)[0]) for node in nodes)
-    return Variant(tuple(whole.items()), changed, choice or given)
+    changed = tuple(node.with_settings(whole) for node in nodes)
+    return Variant(tuple({**settings, **whole}.items()), changed, choice or given)
 
 
 def _shape(asked: Asked, scene: _Scene) -> Shape | None:

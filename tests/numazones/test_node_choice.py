@@ -7,44 +7,33 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numazones.cluster import ClusterNode, ClusterPod
+from numazones.fragmentation import Shape
 from numazones.node_choice import NodeChoice, choose
 from numazones.placement import Unknown
 from numazones.prediction import Kind, Standing, ask, beside
 from numazones.resources import CPU
+from numazones.room import pod_of_shape
 from numazones.whatif import trial
 from numazones.whatif.machine_type import node_template
 from numazones.whatif.node_template import start_nodes
-from numazones.whatif.random_numbers import RandomNumbers
 from numazones.whatif.settings import parse
-from numazones.whatif.workload import Event, Group, Leaving, Recipe
+from numazones.whatif.workload import Event, Leaving
 
 # 16 CPUs on each of two NUMA nodes; CPUs 0 and 1, of the first one, are reserved.
 MACHINE = "sockets=2,numa=2,cores=32,threads=1,memory=64Gi"
 EXACT = [choice for choice in NodeChoice if choice is not NodeChoice.DEFAULT]
 
 
-def pods(*groups: str) -> list[ClusterPod]:
-    arriving = Recipe(tuple(map(Group.parse, groups))).events(RandomNumbers(1, 0))
-    return [event for event in arriving if isinstance(event, ClusterPod)]
-
-
-def pod(text: str) -> ClusterPod:
-    (made,) = pods(text)
-    return made
+def pod(text: str, name: str = "new") -> ClusterPod:
+    return pod_of_shape(Shape.parse(text), name)
 
 
 def node(name: str, *holding: str, policy: str = "single-numa-node") -> ClusterNode:
+    """A node with those of these pods, one after the other, that its kubelet admits."""
     template = node_template(MACHINE, name=name).with_settings(parse([f"topologyManagerPolicy={policy}"]))
     (made,) = start_nodes([template])
     for number, text in enumerate(holding):
-        uid = f"{name}-{number}"
-        held = pod(text)
-        admission = held.admission
-        assert admission is not None
-        named = admission.with_metadata({"name": uid, "namespace": "default", "uid": uid})
-        taken = beside(replace(held, name=uid, uid=uid, admission=named), made)
-        assert taken is not None
-        made = taken
+        made = beside(pod(text, f"{name}-{number}"), made) or made
     return made
 
 
@@ -54,36 +43,38 @@ def chosen(text: str, nodes: list[ClusterNode], choice: NodeChoice) -> str | Non
 
 
 # Empty, they have 14 and 16 CPUs. Both NUMA nodes are begun; one is whole; both are nearly full.
-HALVES = node("halves", "1xcpu=8", "1xcpu=8", "1xcpu=2")
-WHOLE = node("whole", "1xcpu=13")
-FULL = node("full", "1xcpu=14", "1xcpu=14")
+HALVES = node("halves", "cpu=8", "cpu=8", "cpu=2")
+WHOLE = node("whole", "cpu=13")
+FULL = node("full", "cpu=14", "cpu=14")
 
 
 @pytest.mark.parametrize(
     ("text", "choice", "expected"),
     [
-        ("1xcpu=4", NodeChoice.DEFAULT, "whole"),
-        ("1xcpu=4", NodeChoice.EXACT, "whole"),
-        ("1xcpu=4", NodeChoice.PACK, "halves"),
-        ("1xcpu=4", NodeChoice.BEST_FIT, "halves"),
-        ("1xcpu=2", NodeChoice.PACK, "full"),
-        ("1xcpu=12", NodeChoice.DEFAULT, "whole"),
-        ("1xcpu=12", NodeChoice.PACK, "whole"),
-        ("1xcpu=17", NodeChoice.DEFAULT, "whole"),  # its kubelet rejects it: no NUMA node has 17 CPUs
-        ("1xcpu=17", NodeChoice.EXACT, None),
-        ("1xcpu=17", NodeChoice.PACK, None),
-        ("1xcpu=17", NodeChoice.BEST_FIT, None),
-        ("1xcpu=40", NodeChoice.DEFAULT, None),
+        ("cpu=4", NodeChoice.DEFAULT, "whole"),
+        ("cpu=4", NodeChoice.EXACT, "whole"),
+        ("cpu=4", NodeChoice.PACK, "halves"),
+        ("cpu=4", NodeChoice.BEST_FIT, "halves"),
+        ("cpu=2", NodeChoice.PACK, "full"),
+        ("cpu=12", NodeChoice.DEFAULT, "whole"),
+        ("cpu=12", NodeChoice.PACK, "whole"),
+        ("cpu=17", NodeChoice.DEFAULT, "whole"),  # its kubelet rejects it: no NUMA node has 17 CPUs
+        ("cpu=17", NodeChoice.EXACT, None),
+        ("cpu=17", NodeChoice.PACK, None),
+        ("cpu=17", NodeChoice.BEST_FIT, None),
+        ("cpu=40", NodeChoice.DEFAULT, None),
     ],
 )
 def test_each_way_chooses_its_node(text: str, choice: NodeChoice, expected: str | None) -> None:
+    assert [len(one.pods) for one in (HALVES, WHOLE, FULL)] == [3, 1, 2]
     assert chosen(text, [HALVES, WHOLE, FULL], choice) == expected
 
 
 def test_the_default_chooses_a_node_that_rejects_the_pod_where_another_one_would_admit_it() -> None:
-    begun = node("begun", "1xcpu=6", "1xcpu=10")  # 8 and 6 CPUs are free
-    busy = node("busy", "1xcpu=15", "1xcpu=3")  # 12 on one NUMA node
-    large = "1xcpu=11"
+    begun = node("begun", "cpu=6", "cpu=10")  # 8 and 6 CPUs are free
+    busy = node("busy", "cpu=15", "cpu=3")  # 12 on one NUMA node
+    assert (len(begun.pods), len(busy.pods)) == (2, 2)
+    large = "cpu=11"
     assert chosen(large, [begun, busy], NodeChoice.DEFAULT) == "begun"
     kind = Kind.of(pod(large))
     assert kind is not None
@@ -94,20 +85,20 @@ def test_the_default_chooses_a_node_that_rejects_the_pod_where_another_one_would
 @pytest.mark.parametrize("choice", list(NodeChoice))
 def test_of_equal_nodes_the_first_is_chosen(choice: NodeChoice) -> None:
     first, second = node("a"), node("b")
-    assert chosen("1xcpu=4", [first, second], choice) == "a"
-    assert chosen("1xcpu=4", [second, first], choice) == "b"
+    assert chosen("cpu=4", [first, second], choice) == "a"
+    assert chosen("cpu=4", [second, first], choice) == "b"
 
 
 @pytest.mark.parametrize("choice", EXACT)
 def test_a_node_of_which_nothing_is_known_is_not_chosen(choice: NodeChoice) -> None:
     unknown = node("unknown").with_placement(Unknown("StaleZones", "the exporter is silent"))
-    assert chosen("1xcpu=4", [unknown, FULL], choice) is None
-    assert chosen("1xcpu=2", [unknown, FULL], choice) == "full"
+    assert chosen("cpu=4", [unknown, FULL], choice) is None
+    assert chosen("cpu=2", [unknown, FULL], choice) == "full"
 
 
 @pytest.mark.parametrize("choice", list(NodeChoice))
 def test_a_node_that_the_scheduler_passes_over_is_not_chosen(choice: NodeChoice) -> None:
-    assert chosen("1xcpu=4", [replace(node("a"), unschedulable=True), WHOLE], choice) == "whole"
+    assert chosen("cpu=4", [replace(node("a"), unschedulable=True), WHOLE], choice) == "whole"
 
 
 @pytest.mark.parametrize("choice", EXACT)
@@ -122,12 +113,12 @@ policies = st.sampled_from(["single-numa-node", "restricted", "best-effort", "no
 
 def arrivals(counts: list[int], leaving: list[int]) -> list[Event]:
     """Pods of these sizes; after each one an earlier one may leave."""
-    arriving = pods(*(f"1xcpu={count}" for count in counts)) if counts else []
+    arriving = [pod(f"cpu={count}", str(number)) for number, count in enumerate(counts)]
     events: list[Event] = []
     for number, one in enumerate(arriving):
         events.append(one)
         if number < len(leaving) and leaving[number] < number:
-            events.append(Leaving(f"pod-{leaving[number]}"))
+            events.append(Leaving(arriving[leaving[number]].kubelet_uid))
     return events
 
 
@@ -142,17 +133,8 @@ def test_no_kubelet_rejects_a_pod_for_which_it_was_asked(
 
 @given(st.lists(st.lists(st.integers(1, 8), max_size=5), min_size=1, max_size=4), st.integers(1, 17))
 def test_a_node_is_found_exactly_if_one_would_admit_the_pod(held: list[list[int]], cpus: int) -> None:
-    nodes = []
-    for number, counts in enumerate(held):
-        made = node(f"n{number}")
-        for index, count in enumerate(counts):
-            uid = f"{number}-{index}"
-            one = pod(f"1xcpu={count}")
-            assert one.admission is not None
-            named = one.admission.with_metadata({"name": uid, "namespace": "default", "uid": uid})
-            made = beside(replace(one, name=uid, uid=uid, admission=named), made) or made
-        nodes.append(made)
-    text = f"1xcpu={cpus}"
+    nodes = [node(f"n{number}", *(f"cpu={count}" for count in counts)) for number, counts in enumerate(held)]
+    text = f"cpu={cpus}"
     kind = Kind.of(pod(text))
     assert kind is not None
     admitting = {one.name for one in nodes if ask(kind, one).standing is Standing.ADMITS}
