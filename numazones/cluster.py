@@ -151,6 +151,8 @@ class ClusterPod:
     uid: str
     node: str = ""
     """Name of the node it is bound to; empty while it has none."""
+    nominated: str = ""
+    """``status.nominatedNodeName``: where a scheduler wants to put it once there is room."""
     phase: str = "Pending"
     reason: str = ""
     """``status.reason``; the kubelet writes here why it rejected the pod."""
@@ -210,6 +212,7 @@ class ClusterPod:
             name=metadata["name"],
             uid=metadata.get("uid", ""),
             node=share(spec.get("nodeName") or ""),
+            nominated=share(status.get("nominatedNodeName") or ""),
             phase=status.get("phase") or "Pending",
             reason=status.get("reason") or "",
             message=status.get("message") or "",

@@ -46,6 +46,7 @@ from numazones_operator.page.updater import PageUpdater
 from numazones_operator.pipeline import Pipeline
 from numazones_operator.placement.admission_gates import AdmissionGates
 from numazones_operator.placement.gauges import GateGauges
+from numazones_operator.placement.held_room import HeldRoom
 from numazones_operator.predictions.admission_predictions import PublishedPrediction
 from numazones_operator.predictions.gauges import PredictionGauges, QueueGauges
 from numazones_operator.rebalance.executor import Executor
@@ -315,6 +316,7 @@ class Operator:
             self._client,
             self.pipeline.state,
             self.pipeline.forecasts,
+            HeldRoom(self.pipeline.state),
             self.intent.namespaces,
             self.events,
             enabled=self.options.admission_gate,

@@ -30,6 +30,9 @@ from numazones_operator.verification.causes import Fates
 
 Clock = Callable[[], float]
 
+RELEASED = "numazones.io/admission-released"
+"""Annotation of a pod that was released from the admission gate: when."""
+
 
 class ClusterState:
     """Nodes and pods as the API server last told of them."""
@@ -62,6 +65,8 @@ class ClusterState:
         """UID → pod without a node that NUMA placement concerns."""
         self.gated: dict[str, ClusterPod] = {}
         """UID → pod without a node that some scheduling gate holds back, whatever it asks for."""
+        self.on_their_way: dict[str, ClusterPod] = {}
+        """UID → pending pod that was released from the admission gate, or that a scheduler nominated."""
         self.changed_nodes: dict[str, float] = {}
         """Name → when it first changed since somebody looked; monotonic seconds."""
         self.changed_pods: dict[str, float] = {}
@@ -292,11 +297,17 @@ class ClusterState:
             self.gated.pop(gone.uid, None)
         if new is not None and waits and prediction.relevant(new):
             self.pending[new.uid] = new
+            if new.nominated or RELEASED in new.annotations:
+                self.on_their_way[new.uid] = new
+            else:
+                self.on_their_way.pop(new.uid, None)
             if old is None or _asks_differently(old, new):
                 self.changed_pods.setdefault(new.uid, self._clock())
                 self.changed.set()
         else:
             pod = new or old
+            if pod is not None:
+                self.on_their_way.pop(pod.uid, None)
             if pod is not None and self.pending.pop(pod.uid, None) is not None:
                 self.changed_pods.setdefault(pod.uid, self._clock())
                 self.changed.set()

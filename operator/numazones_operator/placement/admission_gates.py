@@ -21,15 +21,16 @@ from typing import Any
 
 from numazones import timestamp
 from numazones.cluster import ClusterNode, ClusterPod
-from numazones.prediction import UNKNOWN, Kind, Standing, ask, beside, relevant
+from numazones.prediction import UNKNOWN, Kind, Standing, ask, relevant
 from numazones_client import APIError, Client, Conflict, Invalid, NotFound
 from numazones_client.client import JSON_PATCH
 from numazones_client.resources import PODS
 from numazones_client.table import Table
 from numazones_operator.events import WARNING, EventPoster, pod_reference
 from numazones_operator.metrics.registry import Metrics
-from numazones_operator.mirror.cluster_state import ClusterState
+from numazones_operator.mirror.cluster_state import RELEASED, ClusterState
 from numazones_operator.mirror.decoding import NamespaceLabels
+from numazones_operator.placement.held_room import MAX_NODES, RELEASE_SECONDS, HeldRoom, with_held
 from numazones_operator.predictions.live_forecasts import LiveForecasts
 
 GATE = "numazones.io/admission"
@@ -38,14 +39,8 @@ OPT_IN = ("numazones.io/admission-gate", "enabled")
 SWITCHED_OFF = (
     "the operator runs without --admission-gate; apply manifests/components/operator-admission-gate"
 )
-RELEASED = "numazones.io/admission-released"
-"""Annotation of a released pod: when."""
 
 _HOSTNAME = "kubernetes.io/hostname"
-_MAX_NODES = 16
-"""More nodes give the scheduler more choice, but hold more room for pods that are on their way."""
-_HOLD_SECONDS = 60.0
-"""Seconds after which a released pod without a node no longer holds room."""
 _PERIOD = 1.0
 
 _log = logging.getLogger(__name__)
@@ -59,6 +54,7 @@ class AdmissionGates:
         client: Client,
         state: ClusterState,
         forecasts: LiveForecasts,
+        held: HeldRoom,
         namespaces: Table[NamespaceLabels],
         events: EventPoster,
         *,
@@ -75,6 +71,7 @@ class AdmissionGates:
             client: how pods are patched.
             state: the cluster.
             forecasts: where each waiting pod would be admitted.
+            held: the room held for pods on their way.
             namespaces: which of them opt in.
             events: where events on pods are posted.
             enabled: whether pods are released at all; if not, events on them say so.
@@ -87,6 +84,7 @@ class AdmissionGates:
         self._client = client
         self._state = state
         self._forecasts = forecasts
+        self._held = held
         self._namespaces = namespaces
         self._events = events
         self._enabled = enabled
@@ -95,8 +93,6 @@ class AdmissionGates:
         self._timeout = timeout
         self._metrics = metrics
         self._wall = wall
-        self._released: dict[str, tuple[ClusterPod, tuple[str, ...], float]] = {}
-        """UID → pod, the nodes it may go to, when: until the watch shows it, or it has a node."""
         self._reported: dict[str, str] = {}
         """UID → why its gate is not served, as the event on the pod said."""
 
@@ -119,16 +115,16 @@ class AdmissionGates:
         """Release every gated pod that can go now, the oldest first; post events on the others."""
         self._report_unserved()
         waiting = sorted(self._releasable_pods(), key=lambda pod: (pod.created, pod.namespace, pod.name))
-        claims = self._claims() if waiting else {}
+        held = self._held.by_node() if waiting else {}
         for pod in waiting:
             if not relevant(pod):
                 await self._release(pod, (), reason="unconcerned")
                 continue
-            nodes = self._free_nodes(pod, claims)
+            nodes = self._free_nodes(pod, held)
             if nodes:
                 await self._release(pod, nodes, reason="admissible")
                 for name in nodes:
-                    claims.setdefault(name, []).append(pod)
+                    held.setdefault(name, []).append(pod)
             elif self._is_overdue(pod):
                 await self._release(pod, (), reason="timeout")
 
@@ -145,7 +141,7 @@ class AdmissionGates:
 
     def _releasable_pods(self) -> Iterator[ClusterPod]:
         for pod in self._gated_pods():
-            if self._objection(pod) is None and pod.uid not in self._released:
+            if self._objection(pod) is None and not self._held.holds(pod.uid):
                 yield pod
 
     def gated_pod_counts(self) -> tuple[int, int]:
@@ -177,30 +173,7 @@ class AdmissionGates:
                 ):
                     self._reported[pod.uid] = objection
 
-    def _claims(self) -> dict[str, list[ClusterPod]]:
-        """Return node → pods that were released and may be on their way to it."""
-        now = self._wall()
-        for uid, (_, _, released) in list(self._released.items()):
-            gone = uid not in self._state.pending and uid not in self._state.gated
-            if gone or now - released >= _HOLD_SECONDS:
-                del self._released[uid]
-        claims: dict[str, list[ClusterPod]] = {}
-        for pod in self._state.pending.values():
-            if pod.uid in self._released:
-                nodes = self._released[pod.uid][1]
-            elif now - _timestamp(pod.annotations.get(RELEASED, ""), 0.0) < _HOLD_SECONDS:
-                nodes = tuple(
-                    node.name
-                    for node in self._state.all_nodes()
-                    if pod.constraints.selects(node.name, node.labels)
-                )
-            else:
-                continue
-            for name in nodes:
-                claims.setdefault(name, []).append(pod)
-        return claims
-
-    def _free_nodes(self, pod: ClusterPod, claims: dict[str, list[ClusterPod]]) -> tuple[str, ...]:
+    def _free_nodes(self, pod: ClusterPod, held: dict[str, list[ClusterPod]]) -> tuple[str, ...]:
         """Return nodes that admit the pod beside all that may be on their way to them, best first."""
         forecast = self._forecasts.forecast_of(pod.uid)
         kind = Kind.of(pod)
@@ -211,9 +184,9 @@ class AdmissionGates:
             if not self._may_go(pod, name):
                 continue
             node = self._state.node(name)
-            if node is not None and _has_room(kind, node, claims.get(name, ())):
+            if node is not None and _has_room(kind, node, held.get(name, ())):
                 found.append(name)
-                if len(found) == _MAX_NODES:
+                if len(found) == MAX_NODES:
                     break
         return tuple(found)
 
@@ -235,7 +208,7 @@ class AdmissionGates:
         except APIError as error:
             self._metrics.count_write(PODS, error)
             raise
-        self._released[pod.uid] = (pod, nodes, self._wall())
+        self._held.hold(pod, nodes, seconds=RELEASE_SECONDS)
         self._metrics.gates_released.labels(reason).inc()
         if reason == "timeout":
             self._events.post(
@@ -254,12 +227,9 @@ class AdmissionGates:
         return found
 
 
-def _has_room(kind: Kind, node: ClusterNode, claimed: list[ClusterPod] | tuple[()]) -> bool:
-    for other in claimed:
-        if other.admission is None:
-            return False
-        node = beside(other, node) or node.with_pod(other)
-    return ask(kind, node).standing is Standing.ADMITS
+def _has_room(kind: Kind, node: ClusterNode, held: Sequence[ClusterPod]) -> bool:
+    after = with_held(node, held)
+    return after is not None and ask(kind, after).standing is Standing.ADMITS
 
 
 def release_patch(

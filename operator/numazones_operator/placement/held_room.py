@@ -1,0 +1,142 @@
+"""The room that is held for pods on their way to a node, so that one slot is never promised twice.
+
+Between the moment a pod is given a choice of nodes and the moment the mirror shows it on one, no node counts
+it. Three kinds of pods are on their way: those that the gate released, for a minute, on every node they may
+go to; those whose binding is under way; and those that a scheduler nominated for a node, which count for
+pods that are not more important, as in kube-scheduler (``RunFilterPluginsWithNominatedPods``, 1.36). What
+this process did itself is known at once; the rest is read from the pods, so that it outlives a restart and
+is known to other processes. Whatever is held ends by itself.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from numazones import timestamp
+from numazones.cluster import ClusterNode, ClusterPod
+from numazones.prediction import beside
+from numazones_operator.mirror.cluster_state import RELEASED, ClusterState
+
+MAX_NODES = 16
+"""A pod that may go to more nodes than these was given no choice, and holds nothing."""
+RELEASE_SECONDS = 60.0
+"""Seconds after which a released pod without a node no longer holds room."""
+BINDING_SECONDS = 60.0
+"""Seconds after which a binding that the watch does not show no longer holds room."""
+NOMINATION_SECONDS = 600.0
+"""Seconds for which a nomination holds room: victims may take minutes to end."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Hold:
+    """A pod that this process sent on its way."""
+
+    pod: ClusterPod
+    nodes: tuple[str, ...]
+    until: float
+    mirrored: bool
+    """Whether the mirror knew the pod then: if so, and it no longer does, the pod is gone."""
+
+
+class HeldRoom:
+    """Who is on the way to which node."""
+
+    def __init__(self, state: ClusterState, *, wall: Callable[[], float] = time.time) -> None:
+        """``wall``: the time of day, seconds."""
+        self._state = state
+        self._wall = wall
+        self._own: dict[str, _Hold] = {}
+        self._nominated: dict[str, tuple[str, float]] = {}
+        """UID → node that the pod is nominated for, and since when that is known here."""
+        self._chosen: dict[str, tuple[ClusterPod, tuple[str, ...]]] = {}
+        """UID → a released pod, and the nodes that its affinity leaves it."""
+
+    def hold(self, pod: ClusterPod, nodes: Iterable[str], *, seconds: float) -> None:
+        """Hold room for a pod on every one of the nodes, until the mirror shows where it is."""
+        mirrored = self._state.pods.get(pod.uid) is not None
+        self._own[pod.uid] = _Hold(pod, tuple(nodes), self._wall() + seconds, mirrored)
+
+    def drop(self, uid: str) -> None:
+        """Hold nothing more for a pod that this process sent on its way."""
+        self._own.pop(uid, None)
+
+    def holds(self, uid: str) -> bool:
+        """Whether this process sent the pod on its way, and the mirror doesn't show yet where it went."""
+        self._forget()
+        return uid in self._own
+
+    def by_node(self, asking: ClusterPod | None = None) -> dict[str, list[ClusterPod]]:
+        """Return node → pods that may be on their way to it, whom a pod that asks has to leave room."""
+        found: dict[str, list[ClusterPod]] = {}
+        for pod, nodes in self._on_their_way(asking):
+            for name in nodes:
+                found.setdefault(name, []).append(pod)
+        return found
+
+    def _on_their_way(self, asking: ClusterPod | None) -> Iterator[tuple[ClusterPod, tuple[str, ...]]]:
+        self._forget()
+        own = (hold.pod.uid for hold in self._own.values())
+        uids = dict.fromkeys((*own, *self._state.on_their_way))
+        for uid in uids:
+            if asking is not None and uid == asking.uid:
+                continue
+            hold = self._own.get(uid)
+            if hold is not None:
+                yield hold.pod, hold.nodes
+                continue
+            pod = self._state.on_their_way[uid]
+            if nodes := self._nominated_node(pod, asking) or self._released_nodes(pod):
+                yield pod, nodes
+
+    def _nominated_node(self, pod: ClusterPod, asking: ClusterPod | None) -> tuple[str, ...]:
+        """Return the node that a pod is nominated for, where that counts for who asks."""
+        if not pod.nominated:
+            return ()
+        if asking is not None and (pod.priority or 0) < (asking.priority or 0):
+            return ()
+        now = self._wall()
+        node, since = self._nominated.get(pod.uid, ("", now))
+        if node != pod.nominated:
+            since = now
+            self._nominated[pod.uid] = (pod.nominated, now)
+        return (pod.nominated,) if now - since < NOMINATION_SECONDS else ()
+
+    def _released_nodes(self, pod: ClusterPod) -> tuple[str, ...]:
+        """Return the nodes that a pod was released to, not long ago."""
+        if self._wall() - released_at(pod) >= RELEASE_SECONDS:
+            return ()
+        known = self._chosen.get(pod.uid)
+        if known is None or known[0] is not pod:
+            selects = pod.constraints.selects
+            nodes = [node.name for node in self._state.all_nodes() if selects(node.name, node.labels)]
+            known = self._chosen[pod.uid] = (pod, tuple(nodes) if len(nodes) <= MAX_NODES else ())
+        return known[1]
+
+    def _forget(self) -> None:
+        """Drop what has ended: the pod has a node, or is gone, or its time is up."""
+        now = self._wall()
+        for uid, hold in list(self._own.items()):
+            pod = self._state.pods.get(uid)
+            gone = hold.mirrored if pod is None else bool(pod.node) or pod.terminal or pod.deleting
+            if gone or now >= hold.until:
+                del self._own[uid]
+        for remembered in (self._nominated, self._chosen):
+            for uid in remembered.keys() - self._state.on_their_way.keys():
+                del remembered[uid]
+
+
+def with_held(node: ClusterNode, held: Sequence[ClusterPod]) -> ClusterNode | None:
+    """Return the node as it will be when the pods on their way have come; None where that cannot be told."""
+    for pod in held:
+        if pod.admission is None:
+            return None
+        node = beside(pod, node) or node.with_pod(pod)
+    return node
+
+
+def released_at(pod: ClusterPod) -> float:
+    """Return when a pod was released from the gate, seconds since the epoch; 0: never."""
+    try:
+        return timestamp.parse(pod.annotations.get(RELEASED, "")).timestamp()
+    except timestamp.InvalidTimestamp:
+        return 0.0

@@ -1,0 +1,166 @@
+"""The room held for pods on their way: for whom, where, against whom, and until when."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from numazones import timestamp
+from numazones.cluster import ClusterPod
+from numazones.prediction import Kind, Standing, ask
+from numazones_operator.mirror.cluster_state import RELEASED
+from numazones_operator.placement.held_room import (
+    MAX_NODES,
+    NOMINATION_SECONDS,
+    RELEASE_SECONDS,
+    HeldRoom,
+    with_held,
+)
+from tests.operator.closed_loop import pod_body
+from tests.operator.offline_pipeline import ALL_OF_A_ZONE, OfflinePipeline
+
+EPOCH = 1_700_000_000.0
+
+
+class Cluster:
+    """Two nodes, and pods that wait for them."""
+
+    def __init__(self, *nodes: str) -> None:
+        self.offline = OfflinePipeline()
+        self.offline.clock.now = EPOCH
+        for name in nodes or ("a", "b"):
+            self.offline.add_node(name)
+        self.state = self.offline.state
+        self.held = HeldRoom(self.state, wall=self.offline.clock)
+
+    def pod(self, name: str, **parts: Any) -> ClusterPod:
+        pod = waiting_pod(name, **parts)
+        self.state.pods.put(pod)
+        return pod
+
+    def at(self, asking: ClusterPod | None = None) -> dict[str, list[str]]:
+        return {node: [pod.name for pod in pods] for node, pods in self.held.by_node(asking).items()}
+
+
+def waiting_pod(
+    name: str,
+    *,
+    cpu: int = 2,
+    released: float | None = None,
+    nodes: tuple[str, ...] = (),
+    nominated: str = "",
+    node: str = "",
+    priority: int = 0,
+) -> ClusterPod:
+    terms = [
+        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]} for node in nodes
+    ]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    affinity: dict[str, Any] = {"affinity": {"nodeAffinity": required}} if nodes else {}
+    body = pod_body(name, cpu=cpu, nodeName=node, priority=priority, **affinity)
+    body["metadata"]["uid"] = f"uid-{name}"
+    if released is not None:
+        body["metadata"]["annotations"] = {RELEASED: timestamp.format(datetime.fromtimestamp(released, UTC))}
+    return ClusterPod.from_api(body | {"status": {"phase": "Pending", "nominatedNodeName": nominated}})
+
+
+def test_a_released_pod_holds_room_on_every_node_it_may_go_to() -> None:
+    cluster = Cluster()
+    cluster.pod("p", released=EPOCH, nodes=("a", "b"))
+    assert cluster.at() == {"a": ["p"], "b": ["p"]}
+
+
+def test_room_held_for_a_released_pod_ends_after_a_minute() -> None:
+    cluster = Cluster()
+    cluster.pod("p", released=EPOCH, nodes=("a",))
+    cluster.offline.clock.now += RELEASE_SECONDS - 1
+    assert cluster.at() == {"a": ["p"]}
+    cluster.offline.clock.now += 1
+    assert cluster.at() == {}
+
+
+def test_a_pod_released_without_a_choice_of_nodes_holds_nothing() -> None:
+    cluster = Cluster(*(f"n{number}" for number in range(MAX_NODES + 1)))
+    cluster.pod("p", released=EPOCH)
+    assert cluster.at() == {}
+
+
+@pytest.mark.parametrize(
+    ("nominated", "asking", "counts"),
+    [(0, 0, True), (5, 0, True), (0, 5, False)],
+    ids=["as important", "more important", "less important"],
+)
+def test_a_nomination_counts_for_pods_that_are_not_more_important(
+    nominated: int, asking: int, *, counts: bool
+) -> None:
+    cluster = Cluster()
+    cluster.pod("p", nominated="a", priority=nominated)
+    assert cluster.at(cluster.pod("q", priority=asking)) == ({"a": ["p"]} if counts else {})
+
+
+def test_a_nomination_that_leads_nowhere_ends() -> None:
+    cluster = Cluster()
+    cluster.pod("p", nominated="a")
+    assert cluster.at() == {"a": ["p"]}
+    cluster.offline.clock.now += NOMINATION_SECONDS
+    assert cluster.at() == {}
+    cluster.pod("p", nominated="b")
+    assert cluster.at() == {"b": ["p"]}
+
+
+def test_nobody_leaves_room_for_itself() -> None:
+    cluster = Cluster()
+    assert cluster.at(cluster.pod("p", nominated="a")) == {}
+
+
+@pytest.mark.parametrize("mirrored", [True, False], ids=["pod mirrored before", "pod not mirrored yet"])
+def test_a_binding_holds_room_until_the_mirror_shows_it(*, mirrored: bool) -> None:
+    cluster = Cluster()
+    pod = cluster.pod("p") if mirrored else waiting_pod("p")
+    cluster.held.hold(pod, ["a"], seconds=60)
+    assert cluster.at() == {"a": ["p"]}
+    cluster.pod("p", node="a")
+    assert cluster.at() == {}
+    assert not cluster.held.holds(pod.uid)
+
+
+def test_a_binding_of_a_pod_that_is_deleted_holds_nothing() -> None:
+    cluster = Cluster()
+    pod = cluster.pod("p")
+    cluster.held.hold(pod, ["a"], seconds=60)
+    cluster.state.pods.remove(pod)
+    assert cluster.at() == {}
+
+
+def test_a_binding_that_is_never_seen_ends_and_one_that_failed_ends_at_once() -> None:
+    cluster = Cluster()
+    pod = waiting_pod("p")
+    cluster.held.hold(pod, ["a"], seconds=60)
+    cluster.offline.clock.now += 60
+    assert cluster.at() == {}
+    cluster.held.hold(pod, ["a"], seconds=60)
+    cluster.held.drop(pod.uid)
+    assert cluster.at() == {}
+
+
+def test_pods_on_their_way_take_their_numa_nodes_from_who_comes_later() -> None:
+    cluster = Cluster()
+    node = cluster.state.node("a")
+    kind = Kind.of(waiting_pod("q", cpu=ALL_OF_A_ZONE))
+    assert node is not None
+    assert kind is not None
+    standing = []
+    for number in range(3):
+        after = with_held(node, [waiting_pod(f"p{n}", cpu=ALL_OF_A_ZONE) for n in range(number)])
+        assert after is not None
+        standing.append(ask(kind, after).standing)
+    assert standing[:2] == [Standing.ADMITS, Standing.ADMITS]
+    assert standing[2] is not Standing.ADMITS
+
+
+def test_beside_a_pod_that_cannot_be_read_nothing_is_promised() -> None:
+    cluster = Cluster()
+    node = cluster.state.node("a")
+    body = pod_body("p", cpu="many")
+    assert node is not None
+    assert with_held(node, [ClusterPod.from_api(body)]) is None
