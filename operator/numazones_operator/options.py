@@ -15,6 +15,8 @@ import click
 from numazones.errors import NumazonesError
 from numazones.fragmentation import InvalidShape, Shape
 from numazones.placement import models
+from numazones_operator.placement.extender.certificates import Certificates
+from numazones_operator.placement.extender.unknown_nodes import UnknownNodes
 from numazones_program.addresses import Address
 from numazones_program.settings import DURATION, PATH, Duration, InvalidSetting, Kind, setting
 
@@ -104,6 +106,11 @@ class Options:
     identity: str = setting(
         "", "Name of this replica in the leader's Lease.  [default: host name and a random part]"
     )
+    lead: bool = setting(
+        True,
+        "Write predictions, release pods, rebalance. Off, this replica only mirrors the cluster, for its "
+        "extender or page, and never stands for election.",
+    )
     leader_elect: bool = setting(True, "Let one of several replicas write, and the others stand by.")
     leader_elect_lease_duration: float = setting(
         9.0, "How long a silent leader is waited for before another replica takes over.", kind=DURATION
@@ -149,6 +156,31 @@ class Options:
         "are down; 0s: never. Pods that are known to be inadmissible wait.",
         kind=Duration(zero=True),
     )
+    extender_address: str = setting(
+        "",
+        "Where to answer a kube-scheduler as its extender, such as 127.0.0.1:9409. Who reaches it binds "
+        "pods: on any other address than loopback, client certificates are demanded.  [default: nowhere]",
+        kind=Address(optional=True),
+        metavar="HOST:PORT",
+    )
+    extender_certificate: Path | None = setting(
+        None, "The extender's certificate, a PEM file; read again when it changes.", kind=PATH, metavar="FILE"
+    )
+    extender_key: Path | None = setting(
+        None, "The private key of that certificate, a PEM file.", kind=PATH, metavar="FILE"
+    )
+    extender_client_ca: Path | None = setting(
+        None,
+        "The CA of the schedulers' client certificates, a PEM file; it should sign nobody else's.",
+        kind=PATH,
+        metavar="FILE",
+    )
+    extender_unknown_nodes: str = setting(
+        UnknownNodes.LAST_RESORT.value,
+        "What the extender says of nodes whose NUMA state is not known: last-resort: they pass if no node is "
+        "known to admit the pod; allow: they pass; reject: they never pass.",
+        kind=click.Choice([choice.value for choice in UnknownNodes]),
+    )
     rebalance: bool = setting(
         True, "Follow RebalancePolicies: find plans, publish them, carry them out where a policy says so."
     )
@@ -189,11 +221,28 @@ class Options:
         for name in ("candidates", "write_rate", "event_rate", "page_size", "page_viewers"):
             if getattr(self, name) <= 0:
                 raise InvalidSetting(f"--{name.replace('_', '-')} must be more than 0")
+        if len({file is None for file in self._certificate_files}) > 1:
+            raise InvalidSetting(
+                "--extender-certificate, --extender-key and --extender-client-ca belong together: "
+                "give all three, or none and a loopback address"
+            )
 
     @property
     def target_shapes(self) -> tuple[Shape, ...]:
         """The shapes, parsed."""
         return tuple(Shape.parse(text) for text in self.shapes)
+
+    @property
+    def _certificate_files(self) -> tuple[Path | None, ...]:
+        return (self.extender_certificate, self.extender_key, self.extender_client_ca)
+
+    @property
+    def extender_certificates(self) -> Certificates | None:
+        """What the extender identifies itself and its clients by; None: it serves loopback alone."""
+        certificate, key, client_ca = self._certificate_files
+        if certificate is None or key is None or client_ca is None:
+            return None
+        return Certificates(certificate, key, client_ca)
 
     @property
     def settings_of_models(self) -> dict[str, str]:

@@ -45,6 +45,10 @@ from numazones_operator.page.server import LivePage
 from numazones_operator.page.updater import PageUpdater
 from numazones_operator.pipeline import Pipeline
 from numazones_operator.placement.admission_gates import AdmissionGates
+from numazones_operator.placement.extender.extender import Extender
+from numazones_operator.placement.extender.metrics import ExtenderMetrics, HeldRoomGauges
+from numazones_operator.placement.extender.server import ExtenderServer
+from numazones_operator.placement.extender.unknown_nodes import UnknownNodes
 from numazones_operator.placement.gauges import GateGauges
 from numazones_operator.placement.held_room import HeldRoom
 from numazones_operator.predictions.admission_predictions import PublishedPrediction
@@ -98,6 +102,8 @@ class Operator:
         """Where /metrics, /healthz and /readyz are served, once started."""
         self.page_port = 0
         """Where the live page is served, once started."""
+        self.extender_port = 0
+        """Where the scheduler extender is served, once started."""
         self.ready = asyncio.Event()
         """Set once everything was listed."""
         self.failed = ""
@@ -122,6 +128,7 @@ class Operator:
         self.readiness = Readiness(self._client, self.inputs, follows=options.rebalance)
         self.steps = self._steps()
         self.rebalancing = self._rebalancing()
+        self.held = HeldRoom(self.pipeline.state)
         self.gates = self._gates()
         self.unreadable = UnreadableObjects(self.events)
         self.reflectors = tuple(self._reflectors())
@@ -146,6 +153,7 @@ class Operator:
             )
             self.port = resources.enter_context(probes.serve(self.options.metrics_address, answer))
             await self._open_page(resources)
+            await self._open_extender(resources)
             await resources.enter_async_context(self._client)
             for reflector in self.reflectors:
                 self.start_task(reflector.run(), name=f"reflector of {reflector.name}")
@@ -167,6 +175,24 @@ class Operator:
         page = LivePage(updater, viewers=options.page_viewers, title=f"{self.identity} · numazones")
         self.page_port = await resources.enter_async_context(page.serve(options.page_address))
         self.start_task(updater.run(), name="page")
+
+    async def _open_extender(self, resources: AsyncExitStack) -> None:
+        """Serve the scheduler extender, if an address is set for it."""
+        options = self.options
+        if not options.extender_address:
+            return
+        metrics = ExtenderMetrics(self.registry)
+        extender = Extender(
+            self._client,
+            self.pipeline.state,
+            self.held,
+            unknown=UnknownNodes(options.extender_unknown_nodes),
+            metrics=metrics,
+            ready=self.ready.is_set,
+        )
+        server = ExtenderServer(extender, metrics=metrics, certificates=options.extender_certificates)
+        self.extender_port = await resources.enter_async_context(server.serve(options.extender_address))
+        self.start_task(extender.rejected.run(), name="rejected pods")
 
     def stop(self) -> None:
         """Let ``run`` end, gracefully."""
@@ -193,7 +219,12 @@ class Operator:
         self.ready.set()
         await self.pipeline.renew()
         self.start_task(self.pipeline.run(), name="pipeline")
-        await (self.leadership.run() if self.options.leader_elect else self.leadership.lead_alone())
+        if not self.options.lead:
+            await self._stop.wait()
+        elif self.options.leader_elect:
+            await self.leadership.run()
+        else:
+            await self.leadership.lead_alone()
 
     async def _watch_over_time(self) -> None:
         while True:
@@ -316,7 +347,7 @@ class Operator:
             self._client,
             self.pipeline.state,
             self.pipeline.forecasts,
-            HeldRoom(self.pipeline.state),
+            self.held,
             self.intent.namespaces,
             self.events,
             enabled=self.options.admission_gate,
@@ -372,6 +403,7 @@ class Operator:
             GaugeCollector(ClusterGauges(pipeline.state, self.options.target_shapes), visible=self._leads),
             GaugeCollector(PredictionGauges(pipeline.forecasts), visible=self._leads),
             GaugeCollector(GateGauges(self.gates), visible=self._leads),
+            GaugeCollector(HeldRoomGauges(self.held)),
             GaugeCollector(RebalanceGauges(self.intent), visible=self._leads),
             GaugeCollector(QueueGauges(pipeline.forecasts, pipeline.publisher)),
         )

@@ -61,6 +61,8 @@ class ClusterState:
         self._records: dict[str, NodeRecord] = {}
         self._current: dict[str, ClusterNode] = {}
         self._sequence = 0
+        self.version = 0
+        """Grows with every change of a node."""
         self.pending: dict[str, ClusterPod] = {}
         """UID → pod without a node that NUMA placement concerns."""
         self.gated: dict[str, ClusterPod] = {}
@@ -170,6 +172,7 @@ class ClusterState:
 
     def _touch(self, name: str) -> None:
         self._current.pop(name, None)
+        self.version += 1
         record = self._records.get(name)
         if record is not None and not record.known:
             del self._records[name]

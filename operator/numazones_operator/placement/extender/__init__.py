@@ -1,0 +1,1 @@
+"""The HTTP extender of kube-scheduler: one module per verb, their messages, and the server."""

@@ -1,0 +1,148 @@
+"""The four verbs: reads a request, decides, answers, and remembers what the next request needs.
+
+kube-scheduler keeps what it assumed, and the pods it nominated, to itself or in the API; what was promised
+here is in the room that is held. Nothing else is kept between two requests but the pods that were rejected.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from numazones.cluster import ClusterPod
+from numazones.errors import NumazonesError
+from numazones.prediction import NodeVerdict, Standing, relevant
+from numazones_client import Client
+from numazones_operator.mirror.cluster_state import ClusterState
+from numazones_operator.placement.extender import decisions, messages
+from numazones_operator.placement.extender.binding import Binder
+from numazones_operator.placement.extender.messages import UnreadableRequest, Victims
+from numazones_operator.placement.extender.metrics import ExtenderMetrics
+from numazones_operator.placement.extender.rejected_pods import RejectedPods
+from numazones_operator.placement.extender.repetitions import Repetitions
+from numazones_operator.placement.extender.unknown_nodes import UnknownNodes
+from numazones_operator.placement.extender.verdicts import CurrentVerdicts
+from numazones_operator.placement.held_room import HeldRoom
+
+_log = logging.getLogger(__name__)
+
+
+class Extender:
+    """Answers kube-scheduler."""
+
+    def __init__(
+        self,
+        client: Client,
+        state: ClusterState,
+        held: HeldRoom,
+        *,
+        unknown: UnknownNodes,
+        metrics: ExtenderMetrics,
+        ready: Callable[[], bool],
+    ) -> None:
+        """Answer from what the parts given know; ``ready``: whether everything was listed."""
+        self._state = state
+        self._held = held
+        self._unknown = unknown
+        self._metrics = metrics
+        self._ready = ready
+        self._verdicts = CurrentVerdicts(state, held)
+        self._repetitions = Repetitions()
+        self.rejected = RejectedPods(client, state, held, self._verdicts, unknown=unknown, metrics=metrics)
+        self._binder = Binder(
+            client, state, held, verdict=self._verdicts.on, unknown=unknown, metrics=metrics
+        )
+
+    async def filter(self, body: bytes) -> Any:
+        """Return which nodes would admit the pod, and why the others would not."""
+        request = messages.filter_request(body)
+        names = messages.names_of(request)
+        pod = self._pod(request.pod)
+        if not self._ready():
+            return messages.filter_error("numazones has not read the whole cluster yet")
+        if not relevant(pod):
+            return messages.filter_answer(request, names, {})
+        self._count_repetition(pod)
+        verdicts = await self._verdicts.of(pod, names)
+        sifted = decisions.sift(verdicts, self._unknown)
+        self._count_reasons(verdicts, frozenset(sifted.passing))
+        if sifted.passing:
+            self.rejected.discard(pod.uid)
+        else:
+            await self._reject(pod, frozenset(names))
+        return messages.filter_answer(request, sifted.passing, sifted.reasons)
+
+    async def prioritize(self, body: bytes) -> Any:
+        """Return a score for each node."""
+        request = messages.filter_request(body)
+        names = messages.names_of(request)
+        pod = self._pod(request.pod)
+        if not relevant(pod):
+            return [messages.HostPriority(name, 0) for name in names]
+        scores = decisions.scores(await self._verdicts.of(pod, names))
+        return [messages.HostPriority(name, score) for name, score in scores.items()]
+
+    async def preempt(self, body: bytes) -> Any:
+        """Return the nodes on which the pod would be admitted once the scheduler's victims are gone."""
+        request = messages.preempt_request(body)
+        pod = self._pod(request.pod)
+        if not relevant(pod):
+            return messages.preempt_answer(request.victims)
+        held = self._held.by_node(pod)
+        kept = {
+            node: victims
+            for node, victims in request.victims.items()
+            if self._would_admit(pod, node, victims, held.get(node, []))
+        }
+        self._metrics.vetoed.inc(len(request.victims) - len(kept))
+        return messages.preempt_answer(kept)
+
+    async def bind(self, body: bytes) -> Any:
+        """Bind the pod; the error is empty if the API server has bound it."""
+        try:
+            request = messages.bind_request(body)
+        except UnreadableRequest as error:
+            return {"Error": str(error)}
+        if not self._ready():
+            return {"Error": "numazones has not read the whole cluster yet"}
+        return {"Error": await self._binder.bind(request)}
+
+    def _pod(self, body: dict[str, Any]) -> ClusterPod:
+        try:
+            pod = self._state.sharing.pod(body)
+        except (NumazonesError, KeyError, TypeError, ValueError, AttributeError) as error:
+            raise UnreadableRequest(f"the pod of the request cannot be read: {error!r}") from error
+        if not pod.uid:
+            raise UnreadableRequest("the pod of the request has no metadata.uid; only stored pods have one")
+        return pod
+
+    def _would_admit(self, pod: ClusterPod, name: str, victims: Victims, held: list[ClusterPod]) -> bool:
+        node = self._state.node(name)
+        after = None if node is None else decisions.without_victims(node, victims.uids)
+        if after is None:
+            return False
+        others = [other for other in held if other.uid not in victims.uids]
+        return self._verdicts.at(pod, after, others).standing is Standing.ADMITS
+
+    async def _reject(self, pod: ClusterPod, named: frozenset[str]) -> None:
+        """Note that no node passed, and whether a node that was not named would have."""
+        self.rejected.add(pod)
+        self._metrics.rejected_pods.inc()
+        anywhere = await self._verdicts.passing(pod, {Standing.ADMITS})
+        if any(name not in named for name in anywhere):
+            self._metrics.sampled.inc()
+
+    def _count_repetition(self, pod: ClusterPod) -> None:
+        beyond = self._repetitions.count(pod.uid)
+        if beyond:
+            self._metrics.repeated.inc()
+        if beyond == 1:
+            _log.warning("pod %s is tried again and again; something requeues it", pod.full_name)
+
+    def _count_reasons(self, verdicts: dict[str, NodeVerdict], passing: frozenset[str]) -> None:
+        counts: dict[str, int] = {}
+        for name, one in verdicts.items():
+            if name not in passing:
+                reason = one.obstacles[0][0] if one.obstacles else one.source
+                counts[reason] = counts.get(reason, 0) + 1
+        for reason, number in counts.items():
+            self._metrics.rejected_nodes.labels(reason).inc(number)

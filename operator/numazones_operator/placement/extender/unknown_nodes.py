@@ -1,0 +1,14 @@
+"""What becomes of nodes whose NUMA state is not known; apart, since the settings name it."""
+
+from enum import StrEnum
+
+
+class UnknownNodes(StrEnum):
+    """What becomes of nodes whose NUMA state is not known."""
+
+    LAST_RESORT = "last-resort"
+    """They pass only where no node is known to admit the pod."""
+    ALLOW = "allow"
+    """They pass, behind those that are known to admit it."""
+    REJECT = "reject"
+    """They never pass."""

@@ -1,0 +1,140 @@
+"""What each node says to a pod at this moment, with the room that is held for others taken away.
+
+A filter call may be the first that is heard of a pod, and it stops the scheduler until it is answered, so the
+verdicts of each kind of pod are kept, and only nodes that changed since are asked again. A node is the same
+value until something changes it, which makes that a matter of identity.
+"""
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from numazones.cluster import ClusterNode, ClusterPod
+from numazones.prediction import (
+    UNKNOWN_SOURCE,
+    UNREADABLE_POD,
+    Forecast,
+    Kind,
+    NodeVerdict,
+    Standing,
+    ask,
+)
+from numazones.scheduler_reasons import HELD_ROOM, NOT_MIRRORED
+from numazones_operator.mirror.cluster_state import ClusterState
+from numazones_operator.placement.held_room import HeldRoom, with_held
+
+_MAX_KINDS = 64
+_SLICE = 0.02
+"""Seconds of asking after which others have their turn."""
+
+_MISSING = NodeVerdict(
+    Standing.UNKNOWN, UNKNOWN_SOURCE, ((NOT_MIRRORED, "no such node is known here"),), model=None
+)
+_HELD = NodeVerdict(Standing.REJECTS, HELD_ROOM, ((HELD_ROOM, ""),), model=None)
+
+
+@dataclass(slots=True)
+class _Known:
+    """The verdicts on one kind of pod, and the nodes that they were made of."""
+
+    forecast: Forecast
+    nodes: dict[str, ClusterNode] = field(default_factory=dict)
+
+
+class CurrentVerdicts:
+    """Asks nodes about pods."""
+
+    def __init__(self, state: ClusterState, held: HeldRoom) -> None:
+        self._state = state
+        self._held = held
+        self._kinds: OrderedDict[Kind, _Known] = OrderedDict()
+
+    async def of(self, pod: ClusterPod, names: Iterable[str]) -> dict[str, NodeVerdict]:
+        """Return node → verdict, for the nodes named."""
+        names = list(names)
+        kind = self._kind(pod)
+        if kind is None:
+            return dict.fromkeys(names, _unreadable(pod))
+        known = await self._renewed(kind, names)
+        return self._collect(known, names, self._held.by_node(pod))
+
+    def on(self, pod: ClusterPod, name: str) -> NodeVerdict:
+        """Return the verdict of one node, decided now."""
+        return self.at(pod, self._state.node(name), self._held.by_node(pod).get(name, ()))
+
+    def at(self, pod: ClusterPod, node: ClusterNode | None, held: Sequence[ClusterPod]) -> NodeVerdict:
+        """Return the verdict of a node as it is given, with room held for others."""
+        kind = self._kind(pod)
+        if node is None or kind is None:
+            return _MISSING if node is None else _unreadable(pod)
+        return _beside(kind, node, ask(kind, node), held)
+
+    async def passing(self, pod: ClusterPod, standings: Container[Standing]) -> list[str]:
+        """Return the nodes of the whole cluster whose verdicts are among these, whatever is held there."""
+        kind = self._kind(pod)
+        if kind is None:
+            return []
+        names = [node.name for node in self._state.all_nodes()]
+        known = await self._renewed(kind, names)
+        verdicts = known.forecast.verdicts
+        return [name for name in names if name in verdicts and verdicts[name].standing in standings]
+
+    def _kind(self, pod: ClusterPod) -> Kind | None:
+        return Kind.of(pod, by_namespace=self._state.namespaces_matter)
+
+    async def _renewed(self, kind: Kind, names: Collection[str]) -> _Known:
+        """Ask the nodes that changed; those that change while others have their turn, once more."""
+        known = self._known(kind)
+        started = time.monotonic()
+        paused = True
+        while paused:
+            paused = False
+            for name in names:
+                node = self._state.node(name)
+                if node is None:
+                    if known.nodes.pop(name, None) is not None:
+                        known.forecast.forget(name)
+                elif known.nodes.get(name) is not node:
+                    known.forecast.renew((node,))
+                    known.nodes[name] = node
+                    if time.monotonic() - started > _SLICE:
+                        await asyncio.sleep(0)
+                        started = time.monotonic()
+                        paused = True
+        return known
+
+    def _known(self, kind: Kind) -> _Known:
+        known = self._kinds.get(kind)
+        if known is None:
+            known = self._kinds[kind] = _Known(Forecast(kind))
+            if len(self._kinds) > _MAX_KINDS:
+                self._kinds.popitem(last=False)
+        self._kinds.move_to_end(kind)
+        return known
+
+    def _collect(
+        self, known: _Known, names: Iterable[str], held: Mapping[str, Sequence[ClusterPod]]
+    ) -> dict[str, NodeVerdict]:
+        verdicts = known.forecast.verdicts
+        found = {name: verdicts.get(name, _MISSING) for name in names}
+        for name, pods in held.items():
+            if name in found and (node := known.nodes.get(name)) is not None:
+                found[name] = _beside(known.forecast.kind, node, found[name], pods)
+        return found
+
+
+def _beside(kind: Kind, node: ClusterNode, alone: NodeVerdict, held: Sequence[ClusterPod]) -> NodeVerdict:
+    """Return the verdict of a node that room is held on, given the one without."""
+    if not held or alone.standing is not Standing.ADMITS:
+        return alone
+    after = with_held(node, held)
+    if after is None:
+        return _HELD
+    verdict = ask(kind, after)
+    return verdict if verdict.standing is Standing.ADMITS else _HELD
+
+
+def _unreadable(pod: ClusterPod) -> NodeVerdict:
+    return NodeVerdict(Standing.UNKNOWN, UNKNOWN_SOURCE, ((UNREADABLE_POD, pod.problem),), model=None)

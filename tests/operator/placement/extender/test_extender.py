@@ -1,0 +1,377 @@
+"""The scheduler extender: what it says of nodes, what it binds, and what it never does."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from numazones_client import Unreachable
+from numazones_client.errors import Request
+from numazones_operator.placement.extender.binding import BOUND
+from numazones_operator.placement.extender.messages import UnreadableRequest
+from numazones_operator.placement.extender.unknown_nodes import UnknownNodes
+from tests.operator.offline_pipeline import ALL_OF_A_ZONE
+from tests.operator.placement.extender.cluster import Cluster
+
+LOST = Unreachable(Request("create", "pods/binding"), "the connection broke", sent=True)
+SPREAD = 2 * ALL_OF_A_ZONE
+"""CPUs that the node has, but no NUMA node of it."""
+
+
+# filter
+
+
+async def test_nodes_whose_kubelet_would_reject_the_pod_are_unresolvable_with_a_reason() -> None:
+    cluster = Cluster("a", "b")
+    cluster.pod("there", cpu=ALL_OF_A_ZONE, nodeName="a")
+    cluster.pod("too", cpu=ALL_OF_A_ZONE - 4, nodeName="a")
+    answer = await cluster.filter(cluster.pod("p", cpu=ALL_OF_A_ZONE), ["a", "b"])
+    assert answer == {
+        "Nodes": None,
+        "NodeNames": ["b"],
+        "FailedNodes": {},
+        "FailedAndUnresolvableNodes": {"a": "Insufficient cpu"},
+        "Error": "",
+    }
+
+
+async def test_a_pod_that_spans_numa_nodes_is_rejected_in_the_kubelets_words() -> None:
+    cluster = Cluster("a")
+    answer = await cluster.filter(cluster.pod("p", cpu=SPREAD - 2), ["a"])
+    assert answer["NodeNames"] == []
+    assert answer["FailedAndUnresolvableNodes"] == {
+        "a": "node(s) that would not admit the pod (kubelet: TopologyAffinityError)"
+    }
+
+
+async def test_reasons_stay_the_same_and_name_no_figures_or_nodes() -> None:
+    cluster = Cluster("node-17")
+    texts = set()
+    for cpu in (SPREAD - 2, SPREAD - 4):
+        answer = await cluster.filter(cluster.pod(f"p{cpu}", cpu=cpu), ["node-17"])
+        texts |= set(answer["FailedAndUnresolvableNodes"].values())
+    assert len(texts) == 1
+    assert not any(sign.isdigit() for sign in texts.pop())
+
+
+async def test_a_pod_that_numa_placement_does_not_concern_may_go_everywhere() -> None:
+    cluster = Cluster("a")
+    body = cluster.pod("p")
+    body["spec"]["containers"][0]["resources"] = {}
+    assert (await cluster.filter(body, ["a", "unheard-of"]))["NodeNames"] == ["a", "unheard-of"]
+
+
+@pytest.mark.parametrize(
+    ("unknown", "beside_known", "alone"),
+    [
+        (UnknownNodes.LAST_RESORT, ["a"], ["b"]),
+        (UnknownNodes.ALLOW, ["a", "b"], ["b"]),
+        (UnknownNodes.REJECT, ["a"], []),
+    ],
+)
+async def test_nodes_of_unknown_state(
+    unknown: UnknownNodes, beside_known: list[str], alone: list[str]
+) -> None:
+    cluster = Cluster("a", "b", unknown=unknown)
+    for zone in list(cluster.state.zones):
+        if zone.node == "b":
+            cluster.state.zones.remove(zone)
+    pod = cluster.pod("p")
+    assert (await cluster.filter(pod, ["a", "b"]))["NodeNames"] == beside_known
+    assert (await cluster.filter(pod, ["b"]))["NodeNames"] == alone
+    scores = await cluster.prioritize(pod, ["a", "b"])
+    assert (scores["a"], scores["b"]) == (10, 0)
+
+
+async def test_a_node_that_only_the_request_knows_is_unknown() -> None:
+    """As an autoscaler simulates."""
+    cluster = Cluster("a")
+    pod = cluster.pod("p")
+    assert (await cluster.filter(pod, ["template-of-an-autoscaler"]))["NodeNames"] == [
+        "template-of-an-autoscaler"
+    ]
+    assert (await cluster.filter(pod, ["a", "template-of-an-autoscaler"]))["NodeNames"] == ["a"]
+
+
+async def test_a_change_of_a_node_is_heeded_at_once() -> None:
+    cluster = Cluster("a")
+    pod = cluster.pod("p", cpu=ALL_OF_A_ZONE)
+    assert (await cluster.filter(pod, ["a"]))["NodeNames"] == ["a"]
+    cluster.pod("one", cpu=2, nodeName="a")
+    assert (await cluster.filter(pod, ["a"]))["NodeNames"] == ["a"]
+    cluster.pod("two", cpu=ALL_OF_A_ZONE - 2, nodeName="a")
+    cluster.pod("three", cpu=2, nodeName="a")
+    assert (await cluster.filter(pod, ["a"]))["NodeNames"] == []
+
+
+async def test_whole_nodes_are_answered_with_whole_nodes() -> None:
+    """With nodeCacheCapable off only Nodes counts."""
+    cluster = Cluster("a", "b")
+    cluster.pod("there", cpu=SPREAD - 10, nodeName="a")
+    nodes = [{"metadata": {"name": name, "labels": {"x": "y"}}} for name in ("a", "b")]
+    body = {"Pod": cluster.pod("p", cpu=20), "Nodes": {"metadata": {}, "items": nodes}, "NodeNames": None}
+    answer = await cluster._ask(cluster.extender.filter, body)
+    assert [node["metadata"]["name"] for node in answer["Nodes"]["items"]] == answer["NodeNames"]
+    assert all(node["metadata"]["labels"] == {"x": "y"} for node in answer["Nodes"]["items"])
+
+
+async def test_before_the_cluster_is_read_nothing_is_said() -> None:
+    cluster = Cluster("a")
+    cluster.ready = False
+    pod = cluster.pod("p")
+    assert "not read the whole cluster" in (await cluster.filter(pod, ["a"]))["Error"]
+    assert "not read the whole cluster" in await cluster.bind("p", "a")
+    assert cluster.server.bindings == []
+
+
+# prioritize
+
+
+async def test_the_best_node_alone_gets_the_best_score() -> None:
+    cluster = Cluster("empty", "used")
+    cluster.pod("there", cpu=ALL_OF_A_ZONE - 4, nodeName="used")
+    scores = await cluster.prioritize(cluster.pod("p", cpu=4), ["empty", "used"])
+    assert scores["used"] == 10
+    assert 0 < scores["empty"] < 10
+
+
+# preempt
+
+
+async def test_nodes_are_kept_on_which_the_victims_suffice_and_no_others() -> None:
+    """Pods of 15 CPUs fill NUMA node 0 first: two of one NUMA node make room, one of each do not."""
+    cluster = Cluster("a", "b")
+    for node in ("a", "b"):
+        for number in range(4):
+            cluster.pod(f"{node}{number}", cpu=ALL_OF_A_ZONE // 2, nodeName=node)
+    wanted = cluster.pod("p", cpu=ALL_OF_A_ZONE, priority=1000)
+    kept = await cluster.preempt(wanted, {"a": ["uid-a0", "uid-a1"], "b": ["uid-b0", "uid-b2"]})
+    assert kept == {"a": ["uid-a0", "uid-a1"]}
+    assert cluster.metric("numazones_extender_vetoed_preemptions_total") == 1
+
+
+@pytest.mark.parametrize(
+    "victims",
+    [{"a": []}, {"a": ["uid-unheard-of"]}, {"unheard-of": ["uid-there"]}],
+    ids=["no victims", "a victim that is not there", "a node that is not there"],
+)
+async def test_what_cannot_be_judged_is_vetoed(victims: dict[str, list[str]]) -> None:
+    cluster = Cluster("a")
+    cluster.pod("there", cpu=2, nodeName="a")
+    assert await cluster.preempt(cluster.pod("p", cpu=4), victims) == {}
+
+
+async def test_on_a_node_of_unknown_state_nobody_is_evicted() -> None:
+    cluster = Cluster("a")
+    cluster.pod("there", cpu=2, nodeName="a")
+    for zone in list(cluster.state.zones):
+        cluster.state.zones.remove(zone)
+    assert await cluster.preempt(cluster.pod("p"), {"a": ["uid-there"]}) == {}
+
+
+# bind
+
+
+async def test_a_pod_is_bound_to_the_node_that_admits_it() -> None:
+    cluster = Cluster("a")
+    cluster.pod("p")
+    assert await cluster.bind("p", "a") == BOUND
+    assert cluster.server.bindings == [("p", "a")]
+
+
+async def test_of_two_bindings_for_one_slot_the_second_is_refused() -> None:
+    cluster = Cluster("a")
+    cluster.pod("there", cpu=ALL_OF_A_ZONE, nodeName="a")
+    for name in ("p", "q"):
+        cluster.pod(name, cpu=20)
+    answers = await asyncio.gather(cluster.bind("p", "a"), cluster.bind("q", "a"))
+    assert sorted(map(bool, answers)) == [False, True]
+    assert len(cluster.server.bindings) == 1
+    assert cluster.metric("numazones_extender_bind_conflicts_total") == 1
+    # Filter, too, counts what is being bound, long before the watch shows it.
+    answer = await cluster.filter(cluster.pod("r", cpu=20), ["a"])
+    assert answer["FailedAndUnresolvableNodes"] == {
+        "a": "node(s) whose free NUMA room is held for pods on their way"
+    }
+
+
+async def test_a_binding_that_failed_gives_its_room_back() -> None:
+    cluster = Cluster("a")
+    cluster.pod("there", cpu=ALL_OF_A_ZONE, nodeName="a")
+    cluster.pod("p", cpu=20)
+    cluster.pod("q", cpu=20)
+    cluster.server.failures = [LOST]
+    assert "did not bind it" in await cluster.bind("p", "a")
+    assert await cluster.bind("q", "a") == BOUND
+
+
+@pytest.mark.parametrize("mirrored", [True, False], ids=["mirrored", "not mirrored yet"])
+async def test_binding_twice_is_done_once(*, mirrored: bool) -> None:
+    """The scheduler gave up waiting, and tries again."""
+    cluster = Cluster("a", "b")
+    cluster.pod("p")
+    assert await cluster.bind("p", "a") == BOUND
+    if mirrored:
+        cluster.mirror("p")
+    assert await cluster.bind("p", "a") == BOUND
+    assert "bound to another node" in await cluster.bind("p", "b")
+    assert cluster.server.bindings == [("p", "a")]
+
+
+async def test_a_binding_whose_answer_was_lost_is_looked_up() -> None:
+    cluster = Cluster("a")
+    cluster.pod("p")
+    cluster.server.failures, cluster.server.losing_answers = [LOST], True
+    assert await cluster.bind("p", "a") == BOUND
+
+
+async def test_while_it_is_not_known_what_became_of_a_binding_its_room_stays_held() -> None:
+    cluster = Cluster("a")
+    cluster.pod("there", cpu=ALL_OF_A_ZONE, nodeName="a")
+    cluster.pod("p", cpu=20)
+    cluster.pod("q", cpu=20)
+    cluster.server.failures, cluster.server.losing_answers = [LOST, LOST], True
+    assert "not known whether" in await cluster.bind("p", "a")
+    assert "has changed" in await cluster.bind("q", "a")
+
+
+async def test_a_pod_that_is_gone_or_was_made_anew_is_not_bound() -> None:
+    cluster = Cluster("a")
+    assert "is gone" in await cluster.bind("p", "a")
+    cluster.pod("p", mirrored=False)
+    assert "made anew" in await cluster.bind("p", "a", uid="uid-of-the-first")
+    assert cluster.server.bindings == []
+
+
+async def test_a_node_of_unknown_state_gets_pods_unless_that_is_ruled_out() -> None:
+    for unknown, bound in ((UnknownNodes.LAST_RESORT, True), (UnknownNodes.REJECT, False)):
+        cluster = Cluster("a", unknown=unknown)
+        for zone in list(cluster.state.zones):
+            cluster.state.zones.remove(zone)
+        cluster.pod("p")
+        assert (await cluster.bind("p", "a") == BOUND) is bound
+
+
+# What is rejected is tried again
+
+
+async def test_a_rejected_pod_is_woken_once_when_a_node_would_take_it() -> None:
+    cluster = Cluster("a")
+    cluster.pod("there", cpu=ALL_OF_A_ZONE, nodeName="a")
+    cluster.pod("also", cpu=20, nodeName="a")
+    assert (await cluster.filter(cluster.pod("p", cpu=20), ["a"]))["NodeNames"] == []
+    await cluster.extender.rejected.wake()
+    assert cluster.server.patches == []
+    cluster.delete("also")
+    for _ in range(3):
+        await cluster.extender.rejected.wake()
+    assert [name for name, _ in cluster.server.patches] == ["p"]
+    # Taken by another and free again, it is another chance.
+    cluster.pod("also", cpu=20, nodeName="a")
+    await cluster.extender.rejected.wake()
+    cluster.delete("also")
+    await cluster.extender.rejected.wake()
+    assert [name for name, _ in cluster.server.patches] == ["p", "p"]
+
+
+async def test_of_many_pods_for_one_slot_the_most_important_alone_is_woken() -> None:
+    cluster = Cluster("a")
+    cluster.pod("there", cpu=ALL_OF_A_ZONE, nodeName="a")
+    cluster.pod("also", cpu=20, nodeName="a")
+    for number, priority in enumerate((0, 5, 0)):
+        await cluster.filter(cluster.pod(f"p{number}", cpu=20, priority=priority), ["a"])
+    cluster.delete("also")
+    await cluster.extender.rejected.wake()
+    assert [name for name, _ in cluster.server.patches] == ["p1"]
+
+
+async def test_a_pod_that_is_gone_or_bound_is_not_woken() -> None:
+    cluster = Cluster("a")
+    cluster.pod("there", cpu=SPREAD - 4, nodeName="a")
+    for name in ("gone", "bound"):
+        await cluster.filter(cluster.pod(name, cpu=20), ["a"])
+    cluster.delete("gone")
+    cluster.server.pods["default/bound"]["spec"]["nodeName"] = "a"
+    cluster.mirror("bound")
+    cluster.delete("there")
+    await cluster.extender.rejected.wake()
+    assert cluster.server.patches == []
+
+
+# What is counted
+
+
+async def test_a_rejection_is_counted_as_sampled_where_a_node_was_not_named_that_fits() -> None:
+    cluster = Cluster("full", "free")
+    cluster.pod("there", cpu=SPREAD - 4, nodeName="full")
+    pod = cluster.pod("p", cpu=20)
+    await cluster.filter(pod, ["full"])
+    assert cluster.metric("numazones_extender_sampled_requests_total") == 1
+    await cluster.filter(pod, ["full", "free"])
+    assert cluster.metric("numazones_extender_sampled_requests_total") == 1
+
+
+async def test_a_pod_that_spins_is_counted() -> None:
+    cluster = Cluster("a")
+    pod = cluster.pod("p", cpu=SPREAD - 2)
+    for _ in range(25):
+        await cluster.filter(pod, ["a"])
+    assert cluster.metric("numazones_extender_repeated_requests_total") == 5
+
+
+# Bad input
+
+POD: dict[str, Any] = {"metadata": {"name": "p", "uid": "u"}, "spec": {"containers": []}}
+
+
+@pytest.mark.parametrize("verb", ["filter", "prioritize", "preempt"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"null",
+        b"[]",
+        b"{}",
+        b"\xff\xfe",
+        b'{"Pod": null, "NodeNames": ["a"]}',
+        b'{"Pod": 7, "NodeNames": ["a"]}',
+        b'{"Pod": {}, "NodeNames": ["a"]}',
+        b'{"Pod": {"metadata": null}, "NodeNames": ["a"]}',
+        b'{"Pod": {"metadata": {"name": "p"}, "spec": {}}, "NodeNames": ["a"]}',
+        b'{"Pod": {"metadata": {"name": "p", "uid": "u"}, "spec": 7}, "NodeNames": ["a"]}',
+        b'{"Pod": {"metadata": {"name": "p", "uid": "u"}, "spec": {"containers": 1}}, "NodeNames": ["a"]}',
+        b"[" * 100_000,
+        b'{"Pod": ' + b'{"a":' * 100_000,
+    ],
+)
+async def test_a_request_that_makes_no_sense_is_refused_with_the_place_in_it(verb: str, body: bytes) -> None:
+    cluster = Cluster("a")
+    with pytest.raises(UnreadableRequest, match="request"):
+        await getattr(cluster.extender, verb)(body)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"PodName": "p", "PodNamespace": "default", "PodUID": "", "Node": "a"},
+        {"PodName": "p", "PodNamespace": "default", "PodUID": "uid-p", "Node": None},
+        {"PodName": ["p"], "PodNamespace": "default", "PodUID": "uid-p", "Node": "a"},
+    ],
+)
+async def test_a_request_that_makes_no_sense_binds_nothing(body: dict[str, Any]) -> None:
+    cluster = Cluster("a")
+    cluster.pod("p")
+    answer = await cluster._ask(cluster.extender.bind, body)
+    assert "request" in answer["Error"]
+    assert cluster.server.bindings == []
+
+
+async def test_a_pod_of_nonsense_counts_as_unknown_everywhere() -> None:
+    cluster = Cluster("a", unknown=UnknownNodes.REJECT)
+    body = cluster.pod("p", cpu="many")
+    answer = await cluster.filter(body, ["a"])
+    assert answer["FailedAndUnresolvableNodes"] == {
+        "a": "node(s) whose NUMA state is not known (UnreadablePod)"
+    }
+    assert "UnreadablePod" in await cluster.bind("p", "a")
