@@ -17,6 +17,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 import aiohttp
+import msgspec
 import psutil
 from aiohttp import web
 
@@ -86,11 +87,11 @@ class Scheduler:
         self.names = names
         self.bindings: list[asyncio.Task[bool]] = []
 
-    async def ask(self, verb: str, body: dict[str, Any]) -> Any:
+    async def ask(self, verb: str, body: dict[str, Any], answer_type: Any = Any) -> Any:
         """Ask, and decode the answer."""
-        async with self.session.post(f"/{verb}", json=body) as answer:
+        async with self.session.post(f"/{verb}", data=msgspec.json.encode(body)) as answer:
             answer.raise_for_status()
-            return json.loads(await answer.read())
+            return msgspec.json.decode(await answer.read(), type=answer_type)
 
     async def latencies(self, pods: list[dict[str, Any]], names: list[str]) -> list[float]:
         """Filter each pod; return how long each took, sorted."""

@@ -108,8 +108,8 @@ class Options:
     )
     lead: bool = setting(
         True,
-        "Write predictions, release pods, rebalance. Off, this replica only mirrors the cluster, for its "
-        "extender or page, and never stands for election.",
+        "Predict, release pods, rebalance. Off, this replica only mirrors the cluster, for the extender that "
+        "it serves, and never stands for election.",
     )
     leader_elect: bool = setting(True, "Let one of several replicas write, and the others stand by.")
     leader_elect_lease_duration: float = setting(
@@ -221,6 +221,10 @@ class Options:
         for name in ("candidates", "write_rate", "event_rate", "page_size", "page_viewers"):
             if getattr(self, name) <= 0:
                 raise InvalidSetting(f"--{name.replace('_', '-')} must be more than 0")
+        if not self.lead and self.page_address:
+            raise InvalidSetting(
+                "--page-address needs a replica that predicts: leave --no-lead or --page-address out"
+            )
         if len({file is None for file in self._certificate_files}) > 1:
             raise InvalidSetting(
                 "--extender-certificate, --extender-key and --extender-client-ca belong together: "

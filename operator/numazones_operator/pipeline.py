@@ -129,6 +129,14 @@ class Pipeline:
             self.state.changed.clear()
             await self.renew()
 
+    async def only_mirror(self) -> None:
+        """Take changes in until cancelled, and predict nothing: for a replica that publishes nothing."""
+        while True:
+            await self.state.changed.wait()
+            self.state.changed.clear()
+            self.state.changed_nodes.clear()
+            self.state.changed_pods.clear()
+
     async def renew(self) -> None:
         """Renew the forecasts that changes touch; publish the predictions that changed."""
         self.idle.clear()

@@ -217,11 +217,11 @@ class Operator:
         # in search of circles holds the loop, the longer the larger the cluster is.
         gc.freeze()
         self.ready.set()
+        if not self.options.lead:
+            await self.pipeline.only_mirror()
         await self.pipeline.renew()
         self.start_task(self.pipeline.run(), name="pipeline")
-        if not self.options.lead:
-            await self._stop.wait()
-        elif self.options.leader_elect:
+        if self.options.leader_elect:
             await self.leadership.run()
         else:
             await self.leadership.lead_alone()

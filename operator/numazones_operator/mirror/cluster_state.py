@@ -7,9 +7,11 @@ and waits for nothing.
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 
 from numazones import prediction
 from numazones.cluster import Cluster, ClusterNode, ClusterPod
@@ -32,6 +34,9 @@ Clock = Callable[[], float]
 
 RELEASED = "numazones.io/admission-released"
 """Annotation of a pod that was released from the admission gate: when."""
+
+
+_REMEMBERED_CHANGES = 10_000
 
 
 class ClusterState:
@@ -63,6 +68,8 @@ class ClusterState:
         self._sequence = 0
         self.version = 0
         """Grows with every change of a node."""
+        self._touched: deque[str] = deque(maxlen=_REMEMBERED_CHANGES)
+        """The nodes that changed last, the latest at the end."""
         self.pending: dict[str, ClusterPod] = {}
         """UID → pod without a node that NUMA placement concerns."""
         self.gated: dict[str, ClusterPod] = {}
@@ -151,6 +158,13 @@ class ClusterState:
         """Whether a node's model treats pods of different namespaces differently."""
         return bool(self._telling_namespaces_apart)
 
+    def changed_since(self, version: int) -> Iterable[str]:
+        """Return the nodes that have changed since a version; all that are there if that is long ago."""
+        number = self.version - version
+        if number > len(self._touched):
+            return list(self._records)
+        return dict.fromkeys(islice(reversed(self._touched), number))
+
     def record(self, name: str) -> NodeRecord | None:
         """Return what is known about a node."""
         return self._records.get(name)
@@ -173,6 +187,7 @@ class ClusterState:
     def _touch(self, name: str) -> None:
         self._current.pop(name, None)
         self.version += 1
+        self._touched.append(name)
         record = self._records.get(name)
         if record is not None and not record.known:
             del self._records[name]

@@ -8,6 +8,7 @@ it would choose does not mend NUMA fragmentation; in its other list it makes kub
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from heapq import nsmallest
 
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.prediction import NodeVerdict, Standing, preference
@@ -28,41 +29,29 @@ class Sifted:
 
 def sift(verdicts: Mapping[str, NodeVerdict], unknown: UnknownNodes) -> Sifted:
     """Sort nodes into those that pass and those that do not, in the order given."""
-    admitting = [name for name, one in verdicts.items() if one.standing is Standing.ADMITS]
-    unknowns = [name for name, one in verdicts.items() if one.standing is Standing.UNKNOWN]
-    if unknown is UnknownNodes.ALLOW or (unknown is UnknownNodes.LAST_RESORT and not admitting):
-        admitting = [*admitting, *unknowns]
-    passing = frozenset(admitting)
-    return Sifted(tuple(admitting), _reasons(verdicts, passing))
-
-
-def _reasons(verdicts: Mapping[str, NodeVerdict], passing: frozenset[str]) -> dict[str, str]:
-    texts: dict[int, str] = {}
-    found: dict[str, str] = {}
+    admitting: list[str] = []
+    unknowns: list[str] = []
+    reasons: dict[str, str] = {}
     for name, one in verdicts.items():
-        if name not in passing:
-            text = texts.get(id(one))
-            if text is None:
-                text = texts[id(one)] = scheduler_reason(one)
-            found[name] = text
-    return found
+        if one.standing is Standing.ADMITS:
+            admitting.append(name)
+        elif one.standing is Standing.UNKNOWN:
+            unknowns.append(name)
+        else:
+            reasons[name] = scheduler_reason(one)
+    if unknown is UnknownNodes.ALLOW or (unknown is UnknownNodes.LAST_RESORT and not admitting):
+        admitting += unknowns
+    else:
+        reasons |= {name: scheduler_reason(verdicts[name]) for name in unknowns}
+    return Sifted(tuple(admitting), reasons)
 
 
 def scores(verdicts: Mapping[str, NodeVerdict]) -> dict[str, int]:
-    """Return node → score, 0 to 10: the best ones alone get 10, nodes not known to admit the pod get 0."""
-    ranks = sorted({preference(one) for one in verdicts.values() if one.standing is Standing.ADMITS})
-    of_rank = {rank: _score(place, len(ranks)) for place, rank in enumerate(ranks)}
-    return {
-        name: of_rank[preference(one)] if one.standing is Standing.ADMITS else 0
-        for name, one in verdicts.items()
-    }
-
-
-def _score(place: int, ranks: int) -> int:
-    """Return the score of a place, the best being 0: evenly from 9 down to 1 behind the best."""
-    if place == 0:
-        return MAX_SCORE
-    return max(1, (MAX_SCORE - 1) * (ranks - place) // (ranks - 1))
+    """Return node → score: 10 for the best ones, one less for each that is behind; 0 is left out."""
+    preferences = {name: preference(one) for name, one in verdicts.items() if one.standing is Standing.ADMITS}
+    best = nsmallest(MAX_SCORE, set(preferences.values()))
+    of_rank = {rank: MAX_SCORE - place for place, rank in enumerate(best)}
+    return {name: of_rank[rank] for name, rank in preferences.items() if rank in of_rank}
 
 
 def without_victims(node: ClusterNode, uids: Iterable[str]) -> ClusterNode | None:

@@ -5,12 +5,13 @@ here is in the room that is held. Nothing else is kept between two requests but 
 """
 
 import logging
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from numazones.cluster import ClusterPod
 from numazones.errors import NumazonesError
-from numazones.prediction import NodeVerdict, Standing, relevant
+from numazones.prediction import Standing, relevant
 from numazones_client import Client
 from numazones_operator.mirror.cluster_state import ClusterState
 from numazones_operator.placement.extender import decisions, messages
@@ -64,7 +65,7 @@ class Extender:
         self._count_repetition(pod)
         verdicts = await self._verdicts.of(pod, names)
         sifted = decisions.sift(verdicts, self._unknown)
-        self._count_reasons(verdicts, frozenset(sifted.passing))
+        self._count_reasons(sifted.reasons)
         if sifted.passing:
             self.rejected.discard(pod.uid)
         else:
@@ -72,12 +73,12 @@ class Extender:
         return messages.filter_answer(request, sifted.passing, sifted.reasons)
 
     async def prioritize(self, body: bytes) -> Any:
-        """Return a score for each node."""
+        """Return the scores of the best nodes; the others have none, which is 0 to the scheduler."""
         request = messages.filter_request(body)
         names = messages.names_of(request)
         pod = self._pod(request.pod)
         if not relevant(pod):
-            return [messages.HostPriority(name, 0) for name in names]
+            return []
         scores = decisions.scores(await self._verdicts.of(pod, names))
         return [messages.HostPriority(name, score) for name, score in scores.items()]
 
@@ -138,11 +139,6 @@ class Extender:
         if beyond == 1:
             _log.warning("pod %s is tried again and again; something requeues it", pod.full_name)
 
-    def _count_reasons(self, verdicts: dict[str, NodeVerdict], passing: frozenset[str]) -> None:
-        counts: dict[str, int] = {}
-        for name, one in verdicts.items():
-            if name not in passing:
-                reason = one.obstacles[0][0] if one.obstacles else one.source
-                counts[reason] = counts.get(reason, 0) + 1
-        for reason, number in counts.items():
+    def _count_reasons(self, reasons: Mapping[str, str]) -> None:
+        for reason, number in Counter(reasons.values()).items():
             self._metrics.rejected_nodes.labels(reason).inc(number)

@@ -1,15 +1,14 @@
 """What each node says to a pod at this moment, with the room that is held for others taken away.
 
 A filter call may be the first that is heard of a pod, and it stops the scheduler until it is answered, so the
-verdicts of each kind of pod are kept, and only nodes that changed since are asked again. A node is the same
-value until something changes it, which makes that a matter of identity.
+verdicts of all nodes on each kind of pod are kept, and only nodes that changed since are asked again.
 """
 
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass
 
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.prediction import (
@@ -35,12 +34,16 @@ _MISSING = NodeVerdict(
 _HELD = NodeVerdict(Standing.REJECTS, HELD_ROOM, ((HELD_ROOM, ""),), model=None)
 
 
+NEVER = -(1 << 62)
+"""Before all versions."""
+
+
 @dataclass(slots=True)
 class _Known:
-    """The verdicts on one kind of pod, and the nodes that they were made of."""
+    """The verdicts of all nodes on one kind of pod, and the state's version that they were made of."""
 
     forecast: Forecast
-    nodes: dict[str, ClusterNode] = field(default_factory=dict)
+    version: int = NEVER
 
 
 class CurrentVerdicts:
@@ -53,12 +56,15 @@ class CurrentVerdicts:
 
     async def of(self, pod: ClusterPod, names: Iterable[str]) -> dict[str, NodeVerdict]:
         """Return node → verdict, for the nodes named."""
-        names = list(names)
         kind = self._kind(pod)
         if kind is None:
             return dict.fromkeys(names, _unreadable(pod))
-        known = await self._renewed(kind, names)
-        return self._collect(known, names, self._held.by_node(pod))
+        verdicts = (await self._renewed(kind)).verdicts
+        found = {name: verdicts.get(name, _MISSING) for name in names}
+        for name, pods in self._held.by_node(pod).items():
+            if name in found and (node := self._state.node(name)) is not None:
+                found[name] = _beside(kind, node, found[name], pods)
+        return found
 
     def on(self, pod: ClusterPod, name: str) -> NodeVerdict:
         """Return the verdict of one node, decided now."""
@@ -76,34 +82,28 @@ class CurrentVerdicts:
         kind = self._kind(pod)
         if kind is None:
             return []
-        names = [node.name for node in self._state.all_nodes()]
-        known = await self._renewed(kind, names)
-        verdicts = known.forecast.verdicts
-        return [name for name in names if name in verdicts and verdicts[name].standing in standings]
+        verdicts = (await self._renewed(kind)).verdicts
+        return [name for name, one in verdicts.items() if one.standing in standings]
 
     def _kind(self, pod: ClusterPod) -> Kind | None:
         return Kind.of(pod, by_namespace=self._state.namespaces_matter)
 
-    async def _renewed(self, kind: Kind, names: Collection[str]) -> _Known:
+    async def _renewed(self, kind: Kind) -> Forecast:
         """Ask the nodes that changed; those that change while others have their turn, once more."""
         known = self._known(kind)
-        started = time.monotonic()
-        paused = True
-        while paused:
-            paused = False
-            for name in names:
+        while known.version != self._state.version:
+            version, started = self._state.version, time.monotonic()
+            for name in self._state.changed_since(known.version):
                 node = self._state.node(name)
                 if node is None:
-                    if known.nodes.pop(name, None) is not None:
-                        known.forecast.forget(name)
-                elif known.nodes.get(name) is not node:
+                    known.forecast.forget(name)
+                else:
                     known.forecast.renew((node,))
-                    known.nodes[name] = node
-                    if time.monotonic() - started > _SLICE:
-                        await asyncio.sleep(0)
-                        started = time.monotonic()
-                        paused = True
-        return known
+                if time.monotonic() - started > _SLICE:
+                    await asyncio.sleep(0)
+                    started = time.monotonic()
+            known.version = version
+        return known.forecast
 
     def _known(self, kind: Kind) -> _Known:
         known = self._kinds.get(kind)
@@ -113,16 +113,6 @@ class CurrentVerdicts:
                 self._kinds.popitem(last=False)
         self._kinds.move_to_end(kind)
         return known
-
-    def _collect(
-        self, known: _Known, names: Iterable[str], held: Mapping[str, Sequence[ClusterPod]]
-    ) -> dict[str, NodeVerdict]:
-        verdicts = known.forecast.verdicts
-        found = {name: verdicts.get(name, _MISSING) for name in names}
-        for name, pods in held.items():
-            if name in found and (node := known.nodes.get(name)) is not None:
-                found[name] = _beside(known.forecast.kind, node, found[name], pods)
-        return found
 
 
 def _beside(kind: Kind, node: ClusterNode, alone: NodeVerdict, held: Sequence[ClusterPod]) -> NodeVerdict:
