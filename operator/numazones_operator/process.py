@@ -97,6 +97,7 @@ class Operator:
         self.config = config
         self.registry = CollectorRegistry() if registry is None else registry
         self.metrics = Metrics(self.registry)
+        self.extender_metrics = ExtenderMetrics(self.registry)
         self.identity = options.identity or f"{socket.gethostname()}-{secrets.token_hex(4)}"
         self.port = 0
         """Where /metrics, /healthz and /readyz are served, once started."""
@@ -181,16 +182,17 @@ class Operator:
         options = self.options
         if not options.extender_address:
             return
-        metrics = ExtenderMetrics(self.registry)
         extender = Extender(
             self._client,
             self.pipeline.state,
             self.held,
             unknown=UnknownNodes(options.extender_unknown_nodes),
-            metrics=metrics,
+            metrics=self.extender_metrics,
             ready=self.ready.is_set,
         )
-        server = ExtenderServer(extender, metrics=metrics, certificates=options.extender_certificates)
+        server = ExtenderServer(
+            extender, metrics=self.extender_metrics, certificates=options.extender_certificates
+        )
         self.extender_port = await resources.enter_async_context(server.serve(options.extender_address))
         self.start_task(extender.rejected.run(), name="rejected pods")
 

@@ -67,6 +67,7 @@ class ExtenderMetrics:
             "Pods that were annotated to have them tried again, since a node would admit them now.",
         )
         for verb in VERBS:
+            self.seconds.labels(verb)
             self.errors.labels(verb)
             self.unread.labels(verb)
 
