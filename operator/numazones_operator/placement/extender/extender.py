@@ -24,6 +24,9 @@ from numazones_operator.placement.extender.unknown_nodes import UnknownNodes
 from numazones_operator.placement.extender.verdicts import CurrentVerdicts
 from numazones_operator.placement.held_room import HeldRoom
 
+LEAST_SAMPLE = 100
+"""A scheduler that looks at a part of the nodes only offers at least so many (``numFeasibleNodesToFind``)."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -125,9 +128,14 @@ class Extender:
         return self._verdicts.at(pod, after, others).standing is Standing.ADMITS
 
     async def _reject(self, pod: ClusterPod, named: frozenset[str]) -> None:
-        """Note that no node passed, and whether a node that was not named would have."""
+        """Note that no node passed, and whether one was left out that would have, as by sampling.
+
+        Of fewer nodes than a sample has, the scheduler's own filters took the others away.
+        """
         self.rejected.add(pod)
         self._metrics.rejected_pods.inc()
+        if len(named) < LEAST_SAMPLE:
+            return
         anywhere = await self._verdicts.passing(pod, {Standing.ADMITS})
         if any(name not in named for name in anywhere):
             self._metrics.sampled.inc()

@@ -8,6 +8,7 @@ import pytest
 from numazones_client import Unreachable
 from numazones_client.errors import Request
 from numazones_operator.placement.extender.binding import BOUND
+from numazones_operator.placement.extender.extender import LEAST_SAMPLE
 from numazones_operator.placement.extender.messages import UnreadableRequest
 from numazones_operator.placement.extender.unknown_nodes import UnknownNodes
 from tests.operator.offline_pipeline import ALL_OF_A_ZONE
@@ -300,13 +301,15 @@ async def test_a_pod_that_is_gone_or_bound_is_not_woken() -> None:
 # What is counted
 
 
-async def test_a_rejection_is_counted_as_sampled_where_a_node_was_not_named_that_fits() -> None:
-    cluster = Cluster("full", "free")
+async def test_a_rejection_is_counted_as_sampled_where_a_node_was_left_out_that_fits() -> None:
+    """Of fewer than 100 nodes nothing is sampled: the scheduler's own filters took the others away."""
+    cluster = Cluster("full", "free", unknown=UnknownNodes.REJECT)
     cluster.pod("there", cpu=SPREAD - 4, nodeName="full")
     pod = cluster.pod("p", cpu=20)
-    await cluster.filter(pod, ["full"])
-    assert cluster.metric("numazones_extender_sampled_requests_total") == 1
-    await cluster.filter(pod, ["full", "free"])
+    for others, counted in ((0, 0), (LEAST_SAMPLE, 1)):
+        await cluster.filter(pod, ["full", *(f"n{number}" for number in range(others))])
+        assert cluster.metric("numazones_extender_sampled_requests_total") == counted
+    await cluster.filter(pod, ["full", "free", *(f"n{number}" for number in range(LEAST_SAMPLE))])
     assert cluster.metric("numazones_extender_sampled_requests_total") == 1
 
 
