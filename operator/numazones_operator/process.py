@@ -362,7 +362,6 @@ class Operator:
     def _reflectors(self) -> Iterator[Reflector[Any]]:
         state = self.pipeline.state
         pods = Decoder(state.sharing.pod, key=by_uid)
-        published = Decoder(PublishedPrediction.from_api)
         yield self._reflector(NODES, decoding.NODES, state.nodes)
         yield self._reflector(
             LEASES,
@@ -381,6 +380,9 @@ class Operator:
                 optional=True,
             )
         yield self._reflector(PODS, pods, state.pods)
+        if not self.options.lead:
+            return
+        published = Decoder(PublishedPrediction.from_api)
         yield self._reflector(ADMISSION_PREDICTIONS, published, self.pipeline.publisher.published)
         if self.options.rebalance:
             for resource, decoder, table in self.inputs.mirrored():
