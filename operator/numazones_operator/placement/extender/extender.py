@@ -4,7 +4,9 @@ kube-scheduler keeps what it assumed, and the pods it nominated, to itself or in
 here is in the room that is held. Nothing else is kept between two requests but the pods that were rejected.
 """
 
+import asyncio
 import logging
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -26,6 +28,10 @@ from numazones_operator.placement.held_room import HeldRoom
 
 LEAST_SAMPLE = 100
 """A scheduler that looks at a part of the nodes only offers at least so many (``numFeasibleNodesToFind``)."""
+
+_MIRROR_LAG = 0.5
+"""Seconds by which the mirror may be behind that of the scheduler."""
+_LOOK_AGAIN = 0.01
 
 _log = logging.getLogger(__name__)
 
@@ -66,6 +72,8 @@ class Extender:
         if not relevant(pod):
             return messages.filter_answer(request, names, {})
         self._count_repetition(pod)
+        if names == [pod.nominated]:
+            await self._let_victims_go(pod)
         verdicts = await self._verdicts.of(pod, names)
         sifted = decisions.sift(verdicts, self._unknown)
         self._count_reasons(sifted.reasons)
@@ -126,6 +134,21 @@ class Extender:
             return False
         others = [other for other in held if other.uid not in victims.uids]
         return self._verdicts.at(pod, after, others).standing is Standing.ADMITS
+
+    async def _let_victims_go(self, pod: ClusterPod) -> None:
+        """Wait a moment where victims of a preemption are gone to the scheduler, but not yet to the mirror.
+
+        The scheduler asks about the nominated node alone once its filters pass there. Rejected, the pod
+        would go elsewhere, and its victims would have been evicted for nothing.
+        """
+        end = time.monotonic() + _MIRROR_LAG
+        while time.monotonic() < end:
+            node = self._state.node(pod.nominated)
+            if node is None or not any(other.deleting for other in node.pods.values()):
+                return
+            if self._verdicts.on(pod, pod.nominated).standing is Standing.ADMITS:
+                return
+            await asyncio.sleep(_LOOK_AGAIN)
 
     async def _reject(self, pod: ClusterPod, named: frozenset[str]) -> None:
         """Note that no node passed, and whether one was left out that would have, as by sampling.

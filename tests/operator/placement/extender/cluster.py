@@ -99,6 +99,11 @@ class Cluster:
         """Let the mirror see a pod as the server has it."""
         self.state.pods.put(ClusterPod.from_api(deepcopy(self.server.pods[f"default/{name}"])))
 
+    def ask_to_delete(self, name: str) -> None:
+        """Let a pod be deleted, which takes until ``delete``."""
+        self.server.pods[f"default/{name}"]["metadata"]["deletionTimestamp"] = "2026-01-31T09:00:00Z"
+        self.mirror(name)
+
     def delete(self, name: str) -> None:
         """Let a pod vanish."""
         self.state.pods.remove(ClusterPod.from_api(self.server.pods.pop(f"default/{name}")))

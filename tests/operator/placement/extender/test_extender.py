@@ -7,6 +7,7 @@ import pytest
 
 from numazones_client import Unreachable
 from numazones_client.errors import Request
+from numazones_operator.placement.extender import extender as extender_module
 from numazones_operator.placement.extender.binding import BOUND
 from numazones_operator.placement.extender.extender import LEAST_SAMPLE
 from numazones_operator.placement.extender.messages import UnreadableRequest
@@ -167,6 +168,33 @@ async def test_on_a_node_of_unknown_state_nobody_is_evicted() -> None:
     for zone in list(cluster.state.zones):
         cluster.state.zones.remove(zone)
     assert await cluster.preempt(cluster.pod("p"), {"a": ["uid-there"]}) == {}
+
+
+async def test_a_nominated_node_is_waited_for_while_the_mirror_still_shows_its_victims() -> None:
+    """Else the pod would go elsewhere, and its victims would have been evicted for nothing."""
+    cluster = Cluster("a")
+    cluster.pod("there", cpu=ALL_OF_A_ZONE, nodeName="a")
+    cluster.pod("victim", cpu=20, nodeName="a")
+    cluster.ask_to_delete("victim")
+    pod = cluster.pod("p", cpu=20, priority=1000)
+    pod["status"]["nominatedNodeName"] = "a"
+    asked = asyncio.create_task(cluster.filter(pod, ["a"]))
+    for _ in range(3):  # it asks, and waits
+        await asyncio.sleep(0)
+    assert not asked.done()
+    cluster.delete("victim")
+    assert (await asked)["NodeNames"] == ["a"]
+
+
+async def test_a_nominated_node_that_no_victim_leaves_is_answered_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(extender_module, "_MIRROR_LAG", 1e9)
+    cluster = Cluster("a")
+    cluster.pod("there", cpu=SPREAD - 4, nodeName="a")
+    pod = cluster.pod("p", cpu=20, priority=1000)
+    pod["status"]["nominatedNodeName"] = "a"
+    assert (await cluster.filter(pod, ["a"]))["NodeNames"] == []
 
 
 # bind
