@@ -1,20 +1,28 @@
 """Which node a pod should go to: the ways of choosing one, with or without asking who will decide there.
 
-kube-scheduler looks at whole nodes, so that the one that it chooses may reject the pod. The other ways pass
-over every node that would, as ``prediction`` tells it, and differ in how they rank the rest. Pods that name
+kube-scheduler looks at whole nodes, so that the one that it chooses may reject the pod; a plugin that reads
+amounts by zone rejects fewer. The other ways pass over every node that would, as ``prediction`` tells it, and
+differ in how they rank the rest. Pods that name
 their node themselves are not asked about.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any
 
-from numazones import scheduling
+from numazones import scheduling, topology_match
+from numazones.api.noderesourcetopology import NodeResourceTopology, from_zones
+from numazones.api.zones import zones_from_node
 from numazones.cluster import ClusterNode, ClusterPod
+from numazones.kubelet.node import Node
 from numazones.prediction import Forecast, Kind, NodeVerdict, Standing, preference
 from numazones.resources import CPU, MEMORY
 
 _PERCENT = 100
+_REMEMBERED = 1024
+"""States of nodes whose objects are remembered; one of them changes with each pod."""
 
 
 class NodeChoice(StrEnum):
@@ -22,6 +30,9 @@ class NodeChoice(StrEnum):
 
     DEFAULT = "default"
     """kube-scheduler's filters, then the largest share of CPU and memory that is left (LeastAllocated)."""
+    NRT = "nrt"
+    """kube-scheduler's filters and NodeResourceTopologyMatch's, given objects that are exact at that moment;
+    then the node whose CPU and memory are requested most (MostAllocated)."""
     EXACT = "exact"
     """The same among the nodes that would admit the pod."""
     PACK = "pack"
@@ -38,6 +49,9 @@ def choose(pod: ClusterPod, nodes: Iterable[ClusterNode], choice: NodeChoice) ->
     if choice is NodeChoice.DEFAULT:
         suitable = (node for node in nodes if _passes_filters(node, pod))
         return min(suitable, key=lambda node: -_least_allocated(node, pod), default=None)
+    if choice is NodeChoice.NRT:
+        matching = (node for node in nodes if _passes_filters(node, pod) and _matches(node, pod))
+        return min(matching, key=lambda node: -_most_allocated(node, pod), default=None)
     kind = Kind.of(pod)
     if kind is None:
         return None
@@ -58,6 +72,29 @@ def _passes_filters(node: ClusterNode, pod: ClusterPod) -> bool:
     if placement is None or pod.admission is None or not placement.filtered_by_scheduler:
         return True
     return placement.admit(pod.admission).admitted
+
+
+def _matches(node: ClusterNode, pod: ClusterPod) -> bool:
+    """Whether NodeResourceTopologyMatch lets the pod pass, given what our exporter would publish."""
+    placement = node.known
+    if placement is None or placement.kubelet is None or pod.admission is None:
+        return True  # without an object it looks no further
+    published = _published(_State(placement.key, placement.kubelet))
+    return topology_match.matches(pod.admission, published, node.allocatable)
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """The state of a node, by a key that equal states share."""
+
+    key: Hashable
+    node: Node = field(compare=False)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _published(state: _State) -> NodeResourceTopology:
+    """Return the NodeResourceTopology of a node in a state."""
+    return from_zones(zones_from_node(state.node, node_name="node", pods={}))
 
 
 def _least_allocated(node: ClusterNode, pod: ClusterPod) -> int:

@@ -419,8 +419,14 @@ def test_placements_are_swept(run: Invoke) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("whatif", "--set", "placement=best", *MACHINE, *PODS), "there are default, exact, pack, best-fit"),
-        (("sweep", "--vary", "placement=best", *MACHINE, *PODS), "there are default, exact, pack, best-fit"),
+        (
+            ("whatif", "--set", "placement=best", *MACHINE, *PODS),
+            "there are default, nrt, exact, pack, best-fit",
+        ),
+        (
+            ("sweep", "--vary", "placement=best", *MACHINE, *PODS),
+            "there are default, nrt, exact, pack, best-fit",
+        ),
         (
             ("size", "2xcpu=2", "--given", "placement=pack", *MACHINE),
             "placement is not a setting that affects admission",

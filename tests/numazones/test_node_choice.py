@@ -21,7 +21,7 @@ from numazones.whatif.workload import Event, Leaving
 
 # 16 CPUs on each of two NUMA nodes; CPUs 0 and 1, of the first one, are reserved.
 MACHINE = "sockets=2,numa=2,cores=32,threads=1,memory=64Gi"
-EXACT = [choice for choice in NodeChoice if choice is not NodeChoice.DEFAULT]
+EXACT = [choice for choice in NodeChoice if choice not in (NodeChoice.DEFAULT, NodeChoice.NRT)]
 
 
 def pod(text: str, name: str = "new") -> ClusterPod:
@@ -63,6 +63,8 @@ FULL = node("full", "cpu=14", "cpu=14")
         ("cpu=17", NodeChoice.PACK, None),
         ("cpu=17", NodeChoice.BEST_FIT, None),
         ("cpu=40", NodeChoice.DEFAULT, None),
+        ("cpu=4", NodeChoice.NRT, "halves"),
+        ("cpu=17", NodeChoice.NRT, None),
     ],
 )
 def test_each_way_chooses_its_node(text: str, choice: NodeChoice, expected: str | None) -> None:
@@ -80,6 +82,15 @@ def test_the_default_chooses_a_node_that_rejects_the_pod_where_another_one_would
     assert kind is not None
     assert ask(kind, begun).standing is Standing.REJECTS
     assert {chosen(large, [begun, busy], choice) for choice in EXACT} == {"busy"}
+
+
+def test_the_plugin_that_reads_amounts_looks_only_at_single_numa_node() -> None:
+    restricted = node("restricted", policy="restricted")
+    kind = Kind.of(pod("cpu=17"))
+    assert kind is not None
+    assert ask(kind, node("other", "cpu=10", policy="restricted")).standing is Standing.REJECTS
+    assert chosen("cpu=17", [node("other", "cpu=10", policy="restricted")], NodeChoice.NRT) == "other"
+    assert chosen("cpu=4", [restricted], NodeChoice.NRT) == "restricted"
 
 
 @pytest.mark.parametrize("choice", list(NodeChoice))
