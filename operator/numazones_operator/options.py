@@ -126,8 +126,8 @@ class Options:
     )
     settle: float = setting(
         10.0,
-        "How long zones of a node may contradict each other, as they do while they are being written, "
-        "before the node counts as stale.",
+        "How long zones of a node may contradict each other, as they do while they are being written, or "
+        "lack a pod that runs there, before the node counts as stale.",
         kind=DURATION,
     )
     candidates: int = setting(5, "How many of the best nodes a prediction names.")

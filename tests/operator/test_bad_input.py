@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
+from numazones.cluster import ClusterPod
 from numazones_client import Unreadable
 from numazones_client.resources import NODES, NUMAZONES
 from numazones_operator.mirror import decoding
 from numazones_operator.mirror.decoding import ZoneReport
 from numazones_simulator import node_kinds
-from tests.operator.closed_loop import closed_loop, eventually
-from tests.operator.offline_pipeline import SETTLE, OfflinePipeline
+from tests.operator.closed_loop import closed_loop, eventually, pod_body
+from tests.operator.offline_pipeline import RUNNING, SETTLE, OfflinePipeline
 
 
 @pytest.fixture
@@ -50,6 +51,38 @@ async def test_a_node_with_a_zone_missing_gives_no_answer(setting: OfflinePipeli
     setting.state.expire()
     assert await setting.verdict() == "Unknown"
     assert "1 of 2 zones published, from 1 snapshot;" in setting.published["pod"].reasons[0].message
+
+
+@pytest.mark.parametrize(
+    ("cpu", "status", "verdict"),
+    [
+        (4, RUNNING, "Unknown"),
+        (4, {"phase": "Pending"}, "Admissible"),  # the kubelet has not got to it yet
+        ("500m", RUNNING, "Unknown"),  # memory is its own
+        (60, RUNNING | {"phase": "Failed", "reason": "TopologyAffinityError"}, "Admissible"),
+    ],
+)
+async def test_zones_without_a_pod_that_runs_make_the_node_stale_if_that_lasts(
+    setting: OfflinePipeline, cpu: int | str, status: dict[str, Any], verdict: str
+) -> None:
+    """The exporter is gone, though its Lease still holds: what was played over its zones gets worse."""
+    zones = setting.add_node()
+    body = pod_body("bound", cpu=cpu, nodeName="node") | {"status": status}
+    body["metadata"]["uid"] = "uid-bound"
+    setting.state.pods.put(ClusterPod.from_api(body))
+    setting.put_pod("pod", cpu=2)
+    assert await setting.verdict() == "Admissible"
+    setting.clock.now += SETTLE
+    setting.beat()
+    setting.state.expire()
+    assert await setting.verdict() == verdict
+    if verdict == "Unknown":
+        assert setting.published["pod"].reasons[0].reason == "ZonesBehind"
+        assert "default/bound" in setting.published["pod"].reasons[0].message
+    for zone in zones:  # published anew, and still without the pod
+        zone["status"]["snapshot"] = "another"
+        setting.state.zones.put(ZoneReport.from_api(zone))
+    assert await setting.verdict() == verdict
 
 
 async def test_a_lease_that_is_not_renewed_makes_the_node_stale(setting: OfflinePipeline) -> None:

@@ -33,6 +33,7 @@ from numazones_operator.verification.causes import Fates
 ZONES_DISAGREE = "ZonesDisagree"
 ZONES_UNREADABLE = "ZonesUnreadable"
 LEASE_EXPIRED = "LeaseExpired"
+ZONES_BEHIND = "ZonesBehind"
 NO_LEASE = "NoLease"
 
 
@@ -295,7 +296,21 @@ class NodeRecord:
                 f"the exporter on {self.name} has not renewed its Lease since "
                 f"{self.pulse.heartbeat.renewed}; see whether it runs",
             )
-        return None
+        return self._lag(now, settle=settle)
+
+    def _lag(self, now: float, *, settle: float) -> Unknown | None:
+        """Return that the zones are behind what the kubelet reports, or None."""
+        if self.state is None or not len(self.since):
+            return None
+        running = {pod.kubelet_uid for pod in self.pods.values() if pod.acknowledged and not pod.deleting}
+        unshown = self.since.unshown(self.state, running, before=now - settle)
+        if not unshown:
+            return None
+        return Unknown(
+            ZONES_BEHIND,
+            f"the zones of {self.name} do not show {self.name_of(unshown[0])}, which was bound more than "
+            f"{settle:g} s ago and runs; see whether the exporter there does",
+        )
 
     def current(self, now: float, *, settle: float, beyond: Surroundings) -> ClusterNode | None:
         """Return the node as predictions take it; None while there is no Node object."""

@@ -13,6 +13,7 @@ does not (``replay``). Most containers stop when they are told to, so the belief
 later it holds only for pods that the zones do not show. Zones that show a later pod beside it refute it.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from numazones.cluster import ClusterPod
@@ -102,6 +103,24 @@ class SinceSnapshot:
         ]
         for event in self._events:
             event.refuted = event.refuted or (event.leaves and event.order < settled and event.uid in held)
+
+    def unshown(self, state: Node, running: Collection[str], *, before: float) -> tuple[str, ...]:
+        """Return the pods bound before a moment that hold something, run, and are not in the zones.
+
+        ``running``: UIDs, as the kubelet knows them, of the pods whose containers it reports. It gives a pod
+        what it holds before that, so zones without it are out of date, and what was played over them is a
+        guess that gets worse with each pod.
+        """
+        return tuple(
+            event.uid
+            for event in self._events
+            if event.admission is not None
+            and not event.rejected
+            and event.at <= before
+            and event.uid in running
+            and not state.holds(event.uid)
+            and binds(event.admission, state)
+        )
 
     def __len__(self) -> int:
         return len(self._events)

@@ -40,8 +40,8 @@ async def test_what_was_right_is_not_kept(tmp_path: Path) -> None:
         await config_map(loop)
         erring = WrongPredictions(loop)
         loop.tasks.create_task(erring.misses.run())
-        erring.err("right", **RUNNING)
         erring.err("wrong", phase="Failed", reason="TopologyAffinityError")
+        erring.err("right", **RUNNING)
         assert ["default.wrong" in key for key in await eventually(lambda: kept_misses(loop))] == [True]
 
 
