@@ -3,7 +3,7 @@
 The evaluator is Google's CEL runtime, whose checker gives the errors that kube-apiserver gives when a policy
 is written. What Kubernetes adds to the language is put in by ``syntax`` and ``functions``. An evaluation that
 goes on for long is given up: the runtime stops after 10,000 steps of comprehensions in all and refuses
-expressions nested deeper than 32 levels, ``functions.Limits`` bounds what is made.
+expressions nested deeper than 32 levels; here those are refused that could make very much of little.
 """
 
 import re
@@ -17,8 +17,10 @@ from cel_expr_python.ext import ext_math, ext_optional, ext_strings
 from numazones.errors import NumazonesError
 from numazones_apiserver.admission_policies.functions import Limits, declarations
 from numazones_apiserver.admission_policies.syntax import (
-    LIMITED_METHODS,
+    LIMIT,
+    REPLACE,
     Translation,
+    Variable,
     original_place,
     translation,
 )
@@ -30,6 +32,8 @@ PATCHES = "list(JSONPatch)"
 _ROOT_TYPES = {OBJECT: ("MAP", "Object"), PATCHES: ("LIST", "JSONPatch")}
 _OPTIONAL = "optional_type"
 _MAX_LENGTH = 32 * 1024
+_MAX_WEIGHT = 2**16
+_MAX_VALUES = 100_000
 _PLACE = re.compile(r"ERROR: <input>:(\d+):(\d+): (.*)")
 _STATUS = re.compile(r"^[A-Z_]+: ")
 
@@ -75,7 +79,7 @@ class Expressions:
         self._limits = Limits()
         self._functions: list[Any] = declarations(self._limits)
         self._variables: dict[str, Program] = {}
-        self._calls: dict[str, str] = {}
+        self._calls: dict[str, Variable] = {}
         self._current: Evaluation | None = None
         self._environment = self._new_environment()
 
@@ -102,12 +106,13 @@ class Expressions:
     def declare(self, name: str, text: str) -> None:
         """Make a variable known to what is compiled from now on; raises InvalidExpression."""
         text = text.strip()
-        _, compiled = self._compiled(text)
-        self._calls[name] = "()"
+        translated, compiled = self._compiled(text)
+        call = "()"
         if compiled.return_type().name().startswith(_OPTIONAL):
             # Functions of ours cannot return optional values: a list of none or one goes through them.
             _, compiled = self._compiled(f"[?{text}\n]")
-            self._calls[name] = "()[?0]"
+            call = "()[?0]"
+        self._calls[name] = Variable(call, translated.weight)
         self._variables[name] = Program(text, compiled)
 
         def value() -> Any:
@@ -121,6 +126,8 @@ class Expressions:
         if len(text) > _MAX_LENGTH:
             raise InvalidExpression(f"compilation failed: expression is longer than {_MAX_LENGTH} characters")
         translated = translation(text, variables=self._calls, objects=objects)
+        if translated.weight > _MAX_WEIGHT:
+            raise InvalidExpression("compilation failed: the expression could make too much of a value")
         try:
             return translated, self._environment.compile(translated.text)
         except (RuntimeError, ValueError, TypeError) as error:
@@ -164,28 +171,40 @@ def _result(program: Program, values: Mapping[str, Any]) -> Any:
         value = program.compiled.eval(data=values)
         if value.type() == cel.Type.ERROR:
             raise _NoResult(_reason(str(value.value())))
-        return value.plain_value()
+        return _plain(value, [_MAX_VALUES])
     except MemoryError as error:
         raise _NoResult("the evaluation needs more memory than there is") from error
     except RuntimeError as error:
         raise _NoResult(_reason(str(error))) from error
-    except (TypeError, ValueError, SystemError) as error:
+    except (TypeError, ValueError) as error:
         raise _NoResult("the result is no plain value; orValue takes one out of an optional") from error
 
 
-def _carried(value: Any) -> Any:
-    """A value in the form in which a function may return it."""
-    match value:
-        case bytearray():
-            return bytes(value)
+def _plain(value: Any, left: list[int]) -> Any:
+    """A value of the library as one of Python's; raises TypeError for an optional one.
+
+    The library has a function for this, which crashes the process when an optional value is in a map.
+    """
+    left[0] -= 1
+    if not left[0]:
+        raise _NoResult("the result holds too many values")
+    content = value.value()
+    match content:
         case list():
-            return [_carried(one) for one in value]
+            return [_plain(one, left) for one in content]
         case dict():
-            return {key: _carried(one) for key, one in value.items()}
-        case cel.Type():
-            raise _NoResult("a variable cannot hold a type")
+            return {key: _plain(one, left) for key, one in content.items()}
+        case bytearray():
+            return bytes(content)
         case _:
-            return value
+            return content
+
+
+def _carried(value: Any) -> Any:
+    """A value that a function may return; raises _NoResult for a type."""
+    if isinstance(value, cel.Type):
+        raise _NoResult("a variable cannot hold a type")
+    return value
 
 
 def _reason(message: str) -> str:
@@ -204,9 +223,7 @@ def _reason(message: str) -> str:
 def _without_status(message: str) -> str:
     """A message of the library without its status codes, and with methods under their own names."""
     message = re.sub(r" \[[A-Z_]+\]$", "", _STATUS.sub("", message))
-    for name, ours in LIMITED_METHODS.items():
-        message = message.replace(ours, name)
-    return message
+    return message.replace(REPLACE, "replace").replace(f".{LIMIT}()", "")
 
 
 def _with_place(message: str, text: str, translated: Translation) -> str:

@@ -1,9 +1,12 @@
 """Functions that Kubernetes adds to CEL, and the limits of what an evaluation makes.
 
 ``quantity`` with its methods and ``jsonpatch.escapeKey`` follow kubernetes.io, "Common Expression Language in
-Kubernetes". The CEL library takes no types of others, so a quantity is a map with one key that no object can
-have; two are equal when their amounts are. ``find`` and ``findAll`` are left out: Python's regular
-expressions may take for ever.
+Kubernetes". The CEL library takes no types of others, so a quantity is bytes that no object can hold; two are
+equal when their amounts are. ``find`` and ``findAll`` are left out: Python's regular expressions may take for
+ever.
+
+Every parameter here is a text, bytes or a number: the library (0.1.3) crashes the process when it hands a
+function of Python's a list or map with an optional value in it.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,77 +16,41 @@ from typing import Any
 from cel_expr_python import cel
 
 from numazones import quantity
-from numazones_apiserver.admission_policies.syntax import LIMIT, LIMITED_METHODS
+from numazones_apiserver.admission_policies.syntax import LIMIT, REPLACE
 
-_QUANTITY_KEY = "\1quantity"
+QUANTITY_MARK = b"\1quantity:"
+"""What quantities begin with; the amount in units of 10**-9 follows."""
 _NANO = 10**9
 _INT64 = range(-(2**63), 2**63)
-_MAX_VALUE = 1024 * 1024
-_MAX_TOTAL = 16 * _MAX_VALUE
+_MAX_TEXT = 128 * 1024
+_MAX_TOTAL = 64 * _MAX_TEXT
 
 _TEXT, _WHOLE, _BOOL, _DOUBLE = cel.Type.STRING, cel.Type.INT, cel.Type.BOOL, cel.Type.DOUBLE
-_TEXTS = cel.Type.List(cel.Type.STRING)
-_QUANTITY = cel.Type.Map(cel.Type.STRING, cel.Type.STRING)
-# Every type that a value may have when a function is called; the library asks for each by name.
-_ANY = {
-    "bool": cel.Type.BOOL,
-    "int": cel.Type.INT,
-    "uint": cel.Type.UINT,
-    "double": cel.Type.DOUBLE,
-    "string": cel.Type.STRING,
-    "bytes": cel.Type.BYTES,
-    "list": cel.Type.List(cel.Type.DYN),
-    "map": cel.Type.Map(cel.Type.DYN, cel.Type.DYN),
-    "null": cel.Type.NULL,
-    "timestamp": cel.Type.TIMESTAMP,
-    "duration": cel.Type.DURATION,
-}
+_QUANTITY = cel.Type.BYTES
 
 
 @dataclass(slots=True)
 class Limits:
-    """How much an evaluation may make, in characters and elements, and how much it has made."""
+    """How many characters an evaluation may make, and how many it has made."""
 
     made: int = field(default=0)
 
     def count(self, amount: int) -> None:
-        """Count what is about to be made; raises ValueError beyond the limit."""
+        """Count what is made; raises ValueError beyond the limit."""
         self.made += amount
-        if amount > _MAX_VALUE or self.made > _MAX_TOTAL:
+        if amount > _MAX_TEXT or self.made > _MAX_TOTAL:
             raise ValueError("the expression makes too much: its evaluation was given up")
 
-    def limited(self, value: Any) -> Any:
-        """The value, once it is counted."""
-        self.count(_size(value))
-        return value
+    def limited(self, text: str) -> str:
+        """The text, once it is counted."""
+        self.count(len(text))
+        return text
 
     def replaced(self, text: str, old: str, new: str, count: int = -1) -> str:
         """``text.replace(old, new)``, where a negative count means all."""
         found = text.count(old) if count < 0 else min(count, text.count(old))
         self.count(len(text) + found * max(len(new) - len(old), 0))
         return text.replace(old, new, count)
-
-    def joined(self, texts: list[Any], separator: str = "") -> str:
-        """``texts.join(separator)``."""
-        parts = [str(text) for text in texts]
-        self.count(sum(len(part) + len(separator) for part in parts))
-        return separator.join(parts)
-
-
-def _size(value: Any) -> int:
-    """Characters and elements of a value, no more of them than are needed to see that it is too large."""
-    size, left = 0, [value]
-    while left and size <= _MAX_VALUE:
-        one = left.pop()
-        size += 1
-        if isinstance(one, str | bytes | bytearray):
-            size += len(one)
-        elif isinstance(one, list):
-            left += one
-        elif isinstance(one, dict):
-            left += one.keys()
-            left += one.values()
-    return size
 
 
 def _function(name: str, result: cel.Type, *parameters: cel.Type, impl: Callable[..., Any]) -> cel.Overload:
@@ -104,14 +71,10 @@ def declarations(limits: Limits) -> list[cel.FunctionDecl]:
 
 
 def _limited_functions(limits: Limits) -> Iterator[tuple[str, cel.Overload]]:
-    for name, one in _ANY.items():
-        yield LIMIT, _function(f"limited_{name}", one, one, impl=limits.limited)
-    replace, join = LIMITED_METHODS["replace"], LIMITED_METHODS["join"]
-    yield replace, _method("limited_replace", _TEXT, _TEXT, _TEXT, _TEXT, impl=limits.replaced)
-    counted = _method("limited_replace_count", _TEXT, _TEXT, _TEXT, _TEXT, _WHOLE, impl=limits.replaced)
-    yield replace, counted
-    yield join, _method("limited_join", _TEXT, _TEXTS, impl=limits.joined)
-    yield join, _method("limited_join_separator", _TEXT, _TEXTS, _TEXT, impl=limits.joined)
+    yield LIMIT, _method("limited_text", _TEXT, _TEXT, impl=limits.limited)
+    replaced = limits.replaced
+    yield REPLACE, _method("limited_replace", _TEXT, _TEXT, _TEXT, _TEXT, impl=replaced)
+    yield REPLACE, _method("limited_replace_count", _TEXT, _TEXT, _TEXT, _TEXT, _WHOLE, impl=replaced)
 
 
 def _escaped_key(key: str) -> str:
@@ -133,26 +96,26 @@ def _quantity_functions() -> Iterator[tuple[str, cel.Overload]]:
     for name, sign in (("add", 1), ("sub", -1)):
         yield name, _method(f"quantity_{name}", one, one, one, impl=_sum(sign))
         yield name, _method(f"quantity_{name}_int", one, one, _WHOLE, impl=_sum(sign))
-    for name, signs in (("isLessThan", (-1,)), ("isGreaterThan", (1,))):
-        yield name, _method(f"quantity_{name}", _BOOL, one, one, impl=_comparison(signs))
+    for name, sign in (("isLessThan", -1), ("isGreaterThan", 1)):
+        yield name, _method(f"quantity_{name}", _BOOL, one, one, impl=_comparison(sign))
     yield (
         "compareTo",
         _method("quantity_compare", _WHOLE, one, one, impl=lambda a, b: _sign(_nanos(a) - _nanos(b))),
     )
 
 
-def _value(nanos: int) -> dict[str, str]:
-    return {_QUANTITY_KEY: str(nanos)}
+def _value(nanos: int) -> bytes:
+    return QUANTITY_MARK + str(nanos).encode()
 
 
-def _nanos(value: dict[str, Any]) -> int:
-    amount = value.get(_QUANTITY_KEY)
-    if amount is None:
-        raise ValueError("no such overload: a map is no quantity")
+def _nanos(value: bytes) -> int:
+    mark, amount = value[: len(QUANTITY_MARK)], value[len(QUANTITY_MARK) :]
+    if mark != QUANTITY_MARK:
+        raise ValueError("no such overload: bytes are no quantity")
     return int(amount)
 
 
-def _parsed(text: str) -> dict[str, str]:
+def _parsed(text: str) -> bytes:
     try:
         return _value(quantity.parse(text).nanos)
     except quantity.InvalidQuantity as error:
@@ -167,12 +130,12 @@ def _is_quantity(text: str) -> bool:
     return True
 
 
-def _is_integer(value: dict[str, Any]) -> bool:
+def _is_integer(value: bytes) -> bool:
     whole, rest = divmod(_nanos(value), _NANO)
     return not rest and whole in _INT64
 
 
-def _as_integer(value: dict[str, Any]) -> int:
+def _as_integer(value: bytes) -> int:
     if not _is_integer(value):
         raise ValueError("cannot convert value to integer")
     return _nanos(value) // _NANO
@@ -182,13 +145,13 @@ def _sign(amount: int) -> int:
     return (amount > 0) - (amount < 0)
 
 
-def _sum(sign: int) -> Callable[[dict[str, Any], dict[str, Any] | int], dict[str, str]]:
-    def add(value: dict[str, Any], other: dict[str, Any] | int) -> dict[str, str]:
+def _sum(sign: int) -> Callable[[bytes, bytes | int], bytes]:
+    def add(value: bytes, other: bytes | int) -> bytes:
         amount = other * _NANO if isinstance(other, int) else _nanos(other)
         return _value(_nanos(value) + sign * amount)
 
     return add
 
 
-def _comparison(signs: tuple[int, ...]) -> Callable[[dict[str, Any], dict[str, Any]], bool]:
-    return lambda value, other: _sign(_nanos(value) - _nanos(other)) in signs
+def _comparison(sign: int) -> Callable[[bytes, bytes], bool]:
+    return lambda value, other: _sign(_nanos(value) - _nanos(other)) == sign

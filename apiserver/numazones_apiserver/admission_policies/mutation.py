@@ -18,6 +18,7 @@ import jsonpointer
 from numazones import timestamp
 from numazones.errors import NumazonesError
 from numazones_apiserver import errors, fieldsets
+from numazones_apiserver.admission_policies.functions import QUANTITY_MARK
 from numazones_apiserver.admission_policies.syntax import TYPE_KEY
 from numazones_apiserver.errors import ApiError, Object
 from numazones_apiserver.kinds import Kind
@@ -146,14 +147,15 @@ def _json(value: Any) -> Any:
             result = [_json(one) for one in value]
         case dict():
             result = {_key(key): _json(one) for key, one in value.items() if key != TYPE_KEY}
-        case bytes() | bytearray():
-            result = base64.b64encode(bytes(value)).decode()
+        case bytes() if not value.startswith(QUANTITY_MARK):
+            result = base64.b64encode(value).decode()
         case datetime():
             result = timestamp.format(value)
         case timedelta():
             result = f"{value.total_seconds():g}s"
         case _:
-            raise UnusablePatch(f"a value of type {value} cannot be written as JSON")
+            shown = "a quantity" if isinstance(value, bytes) else f"the type {value}"
+            raise UnusablePatch(f"{shown} cannot be written as JSON; string makes a text of many values")
     return result
 
 

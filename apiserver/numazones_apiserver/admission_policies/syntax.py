@@ -15,10 +15,10 @@ from dataclasses import dataclass
 
 TYPE_KEY = "\1type"
 """The key under which a map that was written as an object carries the name of its type."""
-LIMIT = "limited"
-"""The function that whatever a comprehension makes goes through."""
-LIMITED_METHODS = {"replace": "limitedReplace", "join": "limitedJoin"}
-"""Methods of texts that can make much of little, and what they are called instead."""
+LIMIT = "limitedText"
+"""The method that texts made of lists go through."""
+REPLACE = "limitedReplace"
+"""The method that stands for ``replace``."""
 
 _TYPES = ("Object", "JSONPatch")
 _TYPE_LITERAL = '"\\u0001type"'
@@ -34,8 +34,7 @@ _TOKEN = re.compile(
 )
 _RAW = re.compile(r"[bB]?[rR][bB]?(\"{3}.*?\"{3}|'{3}.*?'{3}|\"[^\"\n]*\"|'[^'\n]*')", re.DOTALL)
 _OPENING = {"(": ")", "[": "]", "{": "}"}
-# What in the body of a comprehension can make something longer than what it was made of.
-_GROWING = frozenset({"+", "format", "map", *LIMITED_METHODS})
+_GROWING = ("map", "optMap", "optFlatMap")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +46,16 @@ class Translation:
     """For every character the offset in the original text."""
     types: frozenset[str]
     """The first names of the types whose objects are made: ``Object``, ``JSONPatch``."""
+    weight: int
+    """How many times a value can be contained in the result, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """How the function that stands for a variable is called, and the weight of what it returns."""
+
+    call: str
+    weight: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,23 +79,23 @@ class _Edit:
     text: str
 
 
-def translation(expression: str, *, variables: Mapping[str, str], objects: bool) -> Translation:
+def translation(expression: str, *, variables: Mapping[str, "Variable"], objects: bool) -> Translation:
     """An expression in the library's terms.
 
     Args:
         expression: what the policy says.
-        variables: the names that may follow ``variables.``, and how the function of each is called.
+        variables: what may follow ``variables.``.
         objects: whether objects may be made, as in mutations.
     """
     reader = _Reader(expression)
-    edits = [*reader.growth(), *reader.variable_calls(variables), *reader.optional_entries()]
+    edits = [*reader.limits(), *reader.variable_calls(variables), *reader.optional_entries()]
     made: set[str] = set()
     if objects:
         for name, edit in reader.objects():
             made.add(name)
             edits.append(edit)
     text, origins = _edited(expression, edits)
-    return Translation(text, origins, frozenset(made) - {""})
+    return Translation(text, origins, frozenset(made) - {""}, reader.weight(variables))
 
 
 def _edited(expression: str, edits: Sequence[_Edit]) -> tuple[str, tuple[int, ...]]:
@@ -146,19 +155,23 @@ class _Reader:
 
     # --- variables ----------------------------------------------------------------------------
 
-    def variable_calls(self, calls: Mapping[str, str]) -> Iterator[_Edit]:
+    def variable_calls(self, variables: Mapping[str, Variable]) -> Iterator[_Edit]:
         """``variables.a`` becomes ``variables.a()``."""
+        for name in self._uses(variables):
+            yield _Edit(name.end, 0, name.end, variables[name.text].call)
+
+    def _uses(self, variables: Mapping[str, Variable]) -> Iterator[_Token]:
+        """The names of variables where they are used."""
         for at, token in enumerate(self.tokens):
             if (
                 token.kind == "name"
                 and token.text == "variables"
                 and self._is_root(at)
                 and self._text(at + 1) == "."
-                and self._text(at + 2) in calls
+                and self._text(at + 2) in variables
                 and self._text(at + 3) != "("
             ):
-                name = self.tokens[at + 2]
-                yield _Edit(name.end, 0, name.end, calls[name.text])
+                yield self.tokens[at + 2]
 
     # --- objects ------------------------------------------------------------------------------
 
@@ -217,27 +230,33 @@ class _Reader:
 
     # --- growth -------------------------------------------------------------------------------
 
-    def growth(self) -> Iterator[_Edit]:
-        """What comprehensions and texts grow by goes through functions that keep count."""
+    def limits(self) -> Iterator[_Edit]:
+        """Texts that are made of others are counted; this is how little becomes much without a variable."""
         for at, token in enumerate(self.tokens):
-            if token.kind != "name" or self._text(at - 1) != "." or self._text(at + 1) != "(":
+            if not self._is_method(at):
                 continue
-            if token.text in LIMITED_METHODS:
-                yield _Edit(token.start, 1, token.end, LIMITED_METHODS[token.text])
-            elif token.text == "map" and at + 1 in self.closing:
-                yield from self._limited_body(at + 1)
+            if token.text == "replace":
+                yield _Edit(token.start, 1, token.end, REPLACE)
+            elif token.text in ("join", "format") and at + 1 in self.closing:
+                end = self.tokens[self.closing[at + 1]].end
+                yield _Edit(end, 1, end, f".{LIMIT}()")
 
-    def _limited_body(self, opening: int) -> Iterator[_Edit]:
-        end = self.closing[opening]
-        starts = [opening + 1]
-        while (following := self._next_argument(starts[-1], end)) < end:
-            starts.append(following)
-        words = {self._text(at) for at in range(starts[-1], end)}
-        # An optional value is none that a function of ours may be called with.
-        if len(starts) > 1 and words & _GROWING and "optional" not in words:
-            first, last = self.tokens[starts[-1]], self.tokens[end - 1]
-            yield _Edit(first.start, -1, first.start, f"{LIMIT}(")
-            yield _Edit(last.end, 1, last.end, ")")
+    def weight(self, variables: Mapping[str, Variable]) -> int:
+        """How many times a value can be contained in the result, at most.
+
+        A comprehension repeats what it is of as often as its body names the element; each of them may be of
+        what another one made, and a variable may be named several times.
+        """
+        weight = max(sum(variables[name.text].weight for name in self._uses(variables)), 1)
+        for at, token in enumerate(self.tokens):
+            if token.text in _GROWING and self._is_method(at) and at + 1 in self.closing:
+                element, end = self._text(at + 2), self.closing[at + 1]
+                weight *= max(sum(self._text(one) == element for one in range(at + 3, end)), 1)
+        return weight
+
+    def _is_method(self, at: int) -> bool:
+        """Whether a name is that of a method which is called."""
+        return self.tokens[at].kind == "name" and self._text(at - 1) == "." and self._text(at + 1) == "("
 
 
 def original_place(expression: str, found: Translation, line: int, column: int) -> tuple[int, int]:
