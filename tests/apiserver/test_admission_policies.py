@@ -3,11 +3,14 @@
 
 import copy
 import random
+import re
 import string
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,6 +29,7 @@ from numazones_apiserver.admission_policies.syntax import Variable, original_pla
 from numazones_apiserver.kinds import Kind
 
 Spec = dict[str, Any]
+PAGE = Path(__file__).resolve().parents[2] / "docs/reference/embedded-api-server.md"
 _RULE = {
     "apiGroups": [""],
     "apiVersions": ["v1"],
@@ -288,6 +292,18 @@ async def test_a_policy_puts_a_gate_on_the_pods_that_it_is_for(
     assert gates == expected
     conditions = made["status"].get("conditions", [])
     assert [one["reason"] for one in conditions] == (["SchedulingGated"] if gates else [])
+
+
+async def test_the_policy_on_the_page_of_the_server_does_what_the_page_says(server: ApiServer) -> None:
+    [example] = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    write(server, "mutatingadmissionpolicies", "gate", yaml.safe_load(example)["spec"])
+    write(server, "mutatingadmissionpolicybindings", "gate", {"policyName": "gate"})
+    _namespaced(server, {"example.com/gate": "enabled"})
+    gates = []
+    for namespace, body in (("team", pod("p")), ("team", pod("bound", nodeName="n")), ("default", pod("p"))):
+        made = server.writes.create(server.kind("pods"), namespace, body, WriteOptions("test"))
+        gates.append(made["spec"].get("schedulingGates"))
+    assert gates == [[{"name": "example.com/gate"}], None, None]
 
 
 # --- hostile expressions ---------------------------------------------------------------------

@@ -96,8 +96,7 @@ class Expressions:
             InvalidExpression: it is no CEL, names what there is not, or has another type.
         """
         text = text.strip()
-        made, compiled = self._compiled(text, objects=any(one in _ROOT_TYPES for one in results))
-        found = compiled.return_type().name()
+        made, compiled, found = self._compiled(text, objects=any(one in _ROOT_TYPES for one in results))
         if results and not any(_is_type(found, one, made) for one in results):
             wanted = results[0] if len(results) == 1 else f"one of [{' '.join(results)}]"
             raise InvalidExpression(f"must evaluate to {wanted} but got {_cel_type(found)}")
@@ -106,11 +105,11 @@ class Expressions:
     def declare(self, name: str, text: str) -> None:
         """Make a variable known to what is compiled from now on; raises InvalidExpression."""
         text = text.strip()
-        translated, compiled = self._compiled(text)
+        translated, compiled, found = self._compiled(text)
         call = "()"
-        if compiled.return_type().name().startswith(_OPTIONAL):
+        if found.startswith(_OPTIONAL):
             # Functions of ours cannot return optional values: a list of none or one goes through them.
-            _, compiled = self._compiled(f"[?{text}\n]")
+            _, compiled, _ = self._compiled(f"[?{text}\n]")
             call = "()[?0]"
         self._calls[name] = Variable(call, translated.weight)
         self._variables[name] = Program(text, compiled)
@@ -122,14 +121,16 @@ class Expressions:
         self._functions.append(cel.FunctionDecl(f"variables.{name}", [overload]))
         self._environment = self._new_environment()
 
-    def _compiled(self, text: str, *, objects: bool = False) -> tuple[Translation, Any]:
+    def _compiled(self, text: str, *, objects: bool = False) -> tuple[Translation, Any, str]:
+        """What the text became, what the library made of it, and the name that the library has for its type."""
         if len(text) > _MAX_LENGTH:
             raise InvalidExpression(f"compilation failed: expression is longer than {_MAX_LENGTH} characters")
         translated = translation(text, variables=self._calls, objects=objects)
         if translated.weight > _MAX_WEIGHT:
             raise InvalidExpression("compilation failed: the expression could make too much of a value")
         try:
-            return translated, self._environment.compile(translated.text)
+            compiled = self._environment.compile(translated.text)
+            return translated, compiled, compiled.return_type().name()
         except (RuntimeError, ValueError, TypeError) as error:
             why = _without_status(str(error))
             raise InvalidExpression(f"compilation failed: {_with_place(why, text, translated)}") from error
