@@ -222,7 +222,8 @@ async def test_namespaces_are_selected_by_their_labels(
 async def test_an_object_is_selected_by_what_it_was_too(server: ApiServer) -> None:
     matcher = Matcher(server.store, server.registry)
     resources = {"objectSelector": {"matchLabels": {"a": "b"}}, "resourceRules": [_RULE]}
-    old, new = {"metadata": {"labels": {"a": "b"}}}, {"metadata": {}}
+    old: Spec = {"metadata": {"labels": {"a": "b"}}}
+    new: Spec = {"metadata": {}}
     kind = server.kind("configmaps")
     assert matcher.matched_kind(resources, Review(UPDATE, kind, "default", "x", new, old)) is kind
     assert matcher.matched_kind(resources, Review(UPDATE, kind, "default", "x", new, new)) is None
@@ -564,14 +565,14 @@ def test_places_in_a_translation_come_from_places_in_the_text(text: str) -> None
 def test_a_variable_is_what_its_expression_is(variable: str, expression: str, expected: Any) -> None:
     expressions = Expressions(params=False)
     expressions.declare("v", variable)
-    values = {"object": {"data": {"a": "b"}}, "oldObject": None, "request": {}, "namespaceObject": None}
+    values: Spec = {"object": {"data": {"a": "b"}}, "oldObject": None, "request": {}, "namespaceObject": None}
     assert expressions.evaluate(expressions.compile(expression), Evaluation(values)) == expected
 
 
 def test_a_variable_is_evaluated_once_for_a_request() -> None:
     expressions = Expressions(params=False)
     expressions.declare("v", f"'aaaa'.replace('a', '{'b' * 30_000}').size()")
-    values = {"object": {}, "oldObject": None, "request": {}, "namespaceObject": None}
+    values: Spec = {"object": {}, "oldObject": None, "request": {}, "namespaceObject": None}
     # What a hundred evaluations would make is beyond the limit of one.
     program = expressions.compile(" && ".join(["variables.v > 0"] * 100))
     assert expressions.evaluate(program, Evaluation(values)) is True

@@ -122,7 +122,7 @@ class Expressions:
         self._environment = self._new_environment()
 
     def _compiled(self, text: str, *, objects: bool = False) -> tuple[Translation, Any, str]:
-        """What the text became, what the library made of it, and the name that the library has for its type."""
+        """What the text became, what the library made of it, and the library's name of its type."""
         if len(text) > _MAX_LENGTH:
             raise InvalidExpression(f"compilation failed: expression is longer than {_MAX_LENGTH} characters")
         translated = translation(text, variables=self._calls, objects=objects)
