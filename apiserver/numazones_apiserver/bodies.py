@@ -12,6 +12,7 @@ from numazones_apiserver.errors import ApiError
 from numazones_apiserver.objects import Validation
 from numazones_apiserver.requests import RequestInfo, flag, number
 from numazones_apiserver.responses import JSON
+from numazones_apiserver.users import user_of
 from numazones_apiserver.writes import DeleteOptions, WriteOptions
 
 YAML = "application/yaml"
@@ -89,6 +90,7 @@ def write_options(request: web.Request, info: RequestInfo) -> WriteOptions:
         dry_run=_dry_run(query.getall("dryRun", []), options),
         force=flag(query, "force"),
         validation=Validation(mode),
+        user=user_of(request),
     )
 
 
@@ -110,4 +112,5 @@ def delete_options(request: web.Request, body: Any) -> DeleteOptions:
         uid=preconditions.get("uid") or "",
         resource_version=preconditions.get("resourceVersion") or "",
         dry_run=_dry_run([*(options.get("dryRun") or ()), *query.getall("dryRun", [])], "DeleteOptions"),
+        user=user_of(request),
     )

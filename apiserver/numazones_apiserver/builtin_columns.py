@@ -342,6 +342,21 @@ def _with_age(*columns: Column, wide: tuple[Column, ...] = ()) -> tuple[Column, 
     return (name_column(), *columns, age_column(), *wide)
 
 
+_PARAM_KIND = Column(
+    "ParamKind", _reference("spec", "paramKind", keys=("apiVersion", "kind"), default=_UNSET)
+)
+_POLICY_BINDING = (
+    Column("PolicyName", _field("spec", "policyName")),
+    Column(
+        "ParamRef",
+        lambda obj: (
+            "/".join(filter(None, (get(obj, "spec", "paramRef", key) for key in ("namespace", "name"))))
+            or _UNSET
+        ),
+    ),
+)
+
+
 COLUMNS: dict[str, tuple[Column, ...]] = {
     "Pod": _with_age(
         Column("Ready", _pod_ready),
@@ -473,19 +488,13 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
     "RoleBinding": _binding_columns(),
     "ClusterRoleBinding": _binding_columns(),
     "ValidatingAdmissionPolicy": _with_age(
-        _integer("Validations", lambda obj: len(get(obj, "spec", "validations", default=[]))),
-        Column("ParamKind", _reference("spec", "paramKind", keys=("apiVersion", "kind"), default=_UNSET)),
+        _integer("Validations", lambda obj: len(get(obj, "spec", "validations", default=[]))), _PARAM_KIND
     ),
-    "ValidatingAdmissionPolicyBinding": _with_age(
-        Column("PolicyName", _field("spec", "policyName")),
-        Column(
-            "ParamRef",
-            lambda obj: (
-                "/".join(filter(None, (get(obj, "spec", "paramRef", key) for key in ("namespace", "name"))))
-                or _UNSET
-            ),
-        ),
+    "ValidatingAdmissionPolicyBinding": _with_age(*_POLICY_BINDING),
+    "MutatingAdmissionPolicy": _with_age(
+        _integer("Mutations", lambda obj: len(get(obj, "spec", "mutations", default=[]))), _PARAM_KIND
     ),
+    "MutatingAdmissionPolicyBinding": _with_age(*_POLICY_BINDING),
     "ValidatingWebhookConfiguration": _with_age(_WEBHOOKS),
     "MutatingWebhookConfiguration": _with_age(_WEBHOOKS),
     "CustomResourceDefinition": _created_columns(),

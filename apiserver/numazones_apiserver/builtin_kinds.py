@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from numazones_apiserver import definitions, errors
+from numazones_apiserver.admission_policies import policy_objects
 from numazones_apiserver.builtin_columns import columns_of, get
 from numazones_apiserver.errors import FieldError, Object
 from numazones_apiserver.kinds import Column, Kind, Strategy
@@ -390,11 +391,14 @@ rbac.authorization.k8s.io:
 admissionregistration.k8s.io:
   ValidatingAdmissionPolicy         cluster     -         api-extensions  status                   counted
   ValidatingAdmissionPolicyBinding  cluster     -         api-extensions  -                        counted
+  MutatingAdmissionPolicy           cluster     -         api-extensions  -                        counted
+  MutatingAdmissionPolicyBinding    cluster     -         api-extensions  -                        counted
   ValidatingWebhookConfiguration    cluster     -         api-extensions  -                        counted
   MutatingWebhookConfiguration      cluster     -         api-extensions  -                        counted
 apiextensions.k8s.io:
   CustomResourceDefinition          cluster     crd,crds  api-extensions  status                   counted
 """
+_ADMISSION = "admissionregistration.k8s.io"
 _BUDGET_STATUS = {"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0}
 _DAEMON_SET_STATUS = dict.fromkeys(
     ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady"), 0
@@ -438,8 +442,17 @@ _STRATEGIES: Mapping[tuple[str, str], Strategy] = {
     ("networking.k8s.io", "NetworkPolicy"): Plain(_network_policy),
     ("rbac.authorization.k8s.io", "RoleBinding"): Plain(_binding, check=_check_role_ref),
     ("rbac.authorization.k8s.io", "ClusterRoleBinding"): Plain(_binding, check=_check_role_ref),
-    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"): Plain(
-        _spec_defaults(failurePolicy="Fail"), True, {}
+    (_ADMISSION, "ValidatingAdmissionPolicy"): Plain(
+        policy_objects.with_policy_defaults, True, {}, check=policy_objects.check_validating_policy
+    ),
+    (_ADMISSION, "ValidatingAdmissionPolicyBinding"): Plain(
+        policy_objects.with_binding_defaults, check=policy_objects.check_validating_binding
+    ),
+    (_ADMISSION, "MutatingAdmissionPolicy"): Plain(
+        policy_objects.with_policy_defaults, check=policy_objects.check_mutating_policy
+    ),
+    (_ADMISSION, "MutatingAdmissionPolicyBinding"): Plain(
+        policy_objects.with_binding_defaults, check=policy_objects.check_mutating_binding
     ),
 }
 # Fields that lists and watches can be narrowed by, beside name and namespace.

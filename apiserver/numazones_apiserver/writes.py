@@ -12,8 +12,10 @@ from typing import Any
 
 from numazones import timestamp
 from numazones_apiserver import custom_kinds, errors, fieldsets, ownership, patches
+from numazones_apiserver.admission_policies.admission import AdmissionPolicies
+from numazones_apiserver.admission_policies.review import CREATE, DELETE, SERVER, UPDATE, Review, User
 from numazones_apiserver.errors import ApiError, Object
-from numazones_apiserver.kinds import Kind, Registry, name_of
+from numazones_apiserver.kinds import Kind, Registry, name_of, namespace_of
 from numazones_apiserver.objects import Validation, check, decode, generated_name, now
 from numazones_apiserver.ownership import Change, Ownership, Writer
 from numazones_apiserver.store import Collection, Store, Version
@@ -43,6 +45,8 @@ _KINDS_ANSWERED_WITH = (
 )
 _PERMANENT_NAMESPACES = ("default", "kube-system", "kube-public")
 _STATUS_RESET = frozenset({("f:spec",)})
+# What policies are asked about; bindings, evictions and scales are writes of other kinds in Kubernetes.
+_REVIEWED_SUBRESOURCES = ("", "status")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,7 @@ class WriteOptions:
     dry_run: bool = False
     force: bool = False
     validation: Validation = field(default_factory=Validation)
+    user: User = SERVER
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +70,7 @@ class DeleteOptions:
     uid: str = ""
     resource_version: str = ""
     dry_run: bool = False
+    user: User = SERVER
 
 
 class Writes:
@@ -73,6 +79,7 @@ class Writes:
     def __init__(self, store: Store, registry: Registry) -> None:
         self.store = store
         self.registry = registry
+        self._policies = AdmissionPolicies(store, registry)
 
     # --- reading what is to be written --------------------------------------------------------
 
@@ -106,35 +113,89 @@ class Writes:
             if tries > 1:
                 named = {**obj, "metadata": {**metadata, "name": generated_name(metadata["generateName"])}}
             try:
-                return self._create(kind, namespace, named, options, None)
+                return self._create(kind, namespace, named, options, generated=tries > 1)
             except ApiError as error:
                 if error.reason != "AlreadyExists" or not left:
                     raise
         raise AssertionError("unreachable: the last try returns or raises")
 
     def _create(
-        self, kind: Kind, namespace: str, obj: Object, options: WriteOptions, owners: Ownership | None
+        self,
+        kind: Kind,
+        namespace: str,
+        obj: Object,
+        options: WriteOptions,
+        *,
+        owners: Ownership | None = None,
+        generated: bool = False,
     ) -> Object:
-        metadata = {
-            key: value
-            for key, value in obj["metadata"].items()
-            if key not in (*_SERVER_OWNED, "resourceVersion", "selfLink", "managedFields")
-        }
-        metadata["uid"] = str(uuid.uuid4())
-        metadata["creationTimestamp"] = now()
+        given = ("resourceVersion", "selfLink", "managedFields", *_SERVER_OWNED)
+        metadata = {key: value for key, value in obj["metadata"].items() if key not in given}
+        decoded = decode(kind, {**obj, "metadata": metadata}, options.validation)
+        self._check_namespace(kind, namespace, name_of(decoded))
+        identity: Object = {"uid": str(uuid.uuid4()), "creationTimestamp": now()}
         if kind.generations:
-            metadata["generation"] = 1
-        obj = decode(kind, {**obj, "metadata": metadata}, options.validation)
-        obj = kind.strategy.for_create(obj)
-        self._check_namespace(kind, namespace, name_of(obj))
+            identity["generation"] = 1
+        obj = made = _made(kind, decoded, identity)
+        if self._policies.may_mutate:
+            obj = self._mutated_creation(kind, made, decoded, options, generated=generated)
         check(kind, obj, None)
+        self._validate(_review(CREATE, kind, options, obj, None), options)
         if (namespace, name_of(obj)) in self.collection(kind).objects:
             raise errors.already_exists(kind.group, kind.plural, name_of(obj))
-        if owners is None:
+        if owners is None:  # of what the writer sent: what policies make of it is nobody's
             writer = Writer(options.manager, "Update", kind.api_version, options.subresource)
-            owners = ownership.update(None, obj, writer, {}, self._change(kind, options.subresource))
-        obj = _with_owners(obj, owners)
-        return self._store(kind, obj, options)
+            owners = ownership.update(None, made, writer, {}, self._change(kind, options.subresource))
+        return self._store(kind, _with_owners(obj, owners), options)
+
+    def _mutated_creation(
+        self, kind: Kind, made: Object, decoded: Object, options: WriteOptions, *, generated: bool
+    ) -> Object:
+        """A new object as mutating policies make it; they see it without what the server will add."""
+        metadata, name = made["metadata"], name_of(made)
+        hidden = (*_SERVER_OWNED, *(("name",) if generated else ()))
+
+        def view(obj: Object, decoded: Object) -> Object:
+            seen = {key: value for key, value in obj.items() if key != "status"}
+            if "status" in obj:
+                seen["status"] = decoded.get("status", {})
+            return {
+                **seen,
+                "metadata": {key: value for key, value in obj["metadata"].items() if key not in hidden},
+            }
+
+        def prepare(patched: Object) -> Object:
+            decoded = decode(kind, patched, Validation("Ignore"))
+            return view(kind.strategy.for_create(decoded), decoded)
+
+        seen = view(made, decoded)
+        changed = self._policies.mutated(_review(CREATE, kind, options, seen, None), prepare)
+        if changed is seen:
+            return made
+        changed = self._with_identity(kind, metadata.get("namespace", ""), changed, "" if generated else name)
+        changed["metadata"].setdefault("name", name)
+        identity = {key: metadata[key] for key in _SERVER_OWNED if key in metadata}
+        return _made(kind, decode(kind, changed, Validation("Ignore")), identity)
+
+    def _mutated_update(self, kind: Kind, live: Object, obj: Object, options: WriteOptions) -> Object:
+        """A changed object as mutating policies make it."""
+
+        def prepare(patched: Object) -> Object:
+            return decode(kind, patched, Validation("Ignore"))
+
+        changed = self._policies.mutated(_review(UPDATE, kind, options, obj, live), prepare)
+        if changed is obj:
+            return obj
+        namespace, name = live["metadata"].get("namespace", ""), name_of(live)
+        changed = self._with_identity(kind, namespace, changed, name)
+        kept = {key: live["metadata"][key] for key in _SERVER_OWNED if key in live["metadata"]}
+        return {**changed, "metadata": {**changed["metadata"], **kept}}
+
+    def _validate(self, review: Review, options: WriteOptions) -> None:
+        """Raise ApiError when a validating policy denies a write; its warnings join those of the write."""
+        if review.subresource in _REVIEWED_SUBRESOURCES:
+            known = options.validation.warnings
+            known += [warning for warning in self._policies.check(review) if warning not in known]
 
     def _check_namespace(self, kind: Kind, namespace: str, name: str) -> None:
         if not kind.namespaced:
@@ -236,14 +297,14 @@ class Writes:
             raise errors.conflict(kind.group, kind.plural, before["name"])
         said = metadata.pop("managedFields", None)
         forgets = ownership.is_reset(said)
-        new = self._prepare(kind, live, {**obj, "metadata": metadata}, options)
+        new, written = self._prepare(kind, live, {**obj, "metadata": metadata}, options)
         if _is_same(new, live) and (not said or said == before.get("managedFields")):
             return live
         owners: Ownership = {}
         if not forgets:
             known = ownership.read(said or before.get("managedFields"))
             writer = Writer(options.manager, "Update", kind.api_version, options.subresource)
-            owners = ownership.update(live, new, writer, known, self._change(kind, options.subresource))
+            owners = ownership.update(live, written, writer, known, self._change(kind, options.subresource))
         return self._store(kind, _with_owners(new, owners), options)
 
     def apply(
@@ -271,7 +332,7 @@ class Writes:
                 )
                 raise errors.conflict(kind.group, kind.plural, name, why)
             _, owners = ownership.apply({}, config, writer, {}, change, force=options.force)
-            return self._create(kind, namespace, config, options, owners), True
+            return self._create(kind, namespace, config, options, owners=owners), True
         live = self.get(kind, namespace, name)
         version = config["metadata"].get("resourceVersion")
         if version and version != live["metadata"]["resourceVersion"]:
@@ -282,7 +343,7 @@ class Writes:
             "metadata": {key: value for key, value in live["metadata"].items() if key != "managedFields"},
         }
         merged, owners = ownership.apply(bare, config, writer, known, change, force=options.force)
-        new = self._prepare(kind, live, merged, options)
+        new, _ = self._prepare(kind, live, merged, options)
         if _is_same(new, live) and owners == known:
             return live, False
         return self._store(kind, _with_owners(new, owners), options), False
@@ -297,8 +358,12 @@ class Writes:
             raise errors.internal(f"failed to create typed patch object ({place}; {what}): {listing}")
         return known
 
-    def _prepare(self, kind: Kind, live: Object, obj: Object, options: WriteOptions) -> Object:
-        """The object as it would be stored, save for its ownership; raises ApiError 400 or 422."""
+    def _prepare(self, kind: Kind, live: Object, obj: Object, options: WriteOptions) -> tuple[Object, Object]:
+        """The object as it would be stored, and as its writer wants it; both say nothing of its ownership.
+
+        Raises:
+            ApiError: 400 or 422, and what policies deny.
+        """
         before, metadata = live["metadata"], dict(obj["metadata"])
         metadata.pop("selfLink", None)
         for name in (*_SERVER_OWNED, "resourceVersion"):
@@ -307,11 +372,17 @@ class Writes:
                 metadata[name] = before[name]
         obj = decode(kind, {**obj, "metadata": metadata}, options.validation)
         status = options.subresource == "status"
-        new = kind.strategy.for_status(obj, live) if status else kind.strategy.for_update(obj, live)
+        place = kind.strategy.for_status if status else kind.strategy.for_update
+        new = written = place(obj, live)
+        if self._policies.may_mutate and options.subresource in _REVIEWED_SUBRESOURCES:
+            seen = obj if status else {**written, **({"status": obj["status"]} if "status" in obj else {})}
+            changed = self._mutated_update(kind, live, seen, options)
+            new = place(changed, live) if changed is not seen else written
         check(kind, new, live)
         if kind.generations and _desired_state(kind, new) != _desired_state(kind, live):
             new = {**new, "metadata": {**new["metadata"], "generation": before.get("generation", 0) + 1}}
-        return new
+        self._validate(_review(UPDATE, kind, options, new, live), options)
+        return new, written
 
     def _change(self, kind: Kind, subresource: str) -> Change:
         reset = fieldsets.EMPTY
@@ -379,6 +450,20 @@ class Writes:
         if kind.plural == "namespaces" and not kind.group and name in _PERMANENT_NAMESPACES:
             raise errors.forbidden("", "namespaces", name, "this namespace may not be deleted")
         check_preconditions(kind, metadata, options)
+        shown = kind.from_storage(live) if kind.from_storage is not None else live
+        self._policies.check(
+            Review(
+                DELETE,
+                kind,
+                _review_namespace(kind, live),
+                name,
+                None,
+                shown,
+                options.user,
+                "",
+                options.dry_run,
+            )
+        )
         dying = _begin_deletion(kind, live, options)
         if dying is live:
             return live
@@ -394,6 +479,33 @@ class Writes:
             return dying
         stored = self.store.put(self.collection(kind), dying).object
         return kind.from_storage(stored) if kind.from_storage is not None else stored
+
+
+def _made(kind: Kind, decoded: Object, identity: Object) -> Object:
+    """A new object with its identity and its defaults."""
+    return kind.strategy.for_create({**decoded, "metadata": {**decoded["metadata"], **identity}})
+
+
+def _review(operation: str, kind: Kind, options: WriteOptions, obj: Object, old: Object | None) -> Review:
+    """A write as it is put to policies."""
+    return Review(
+        operation,
+        kind,
+        _review_namespace(kind, obj),
+        name_of(obj),
+        obj,
+        old,
+        options.user,
+        options.subresource,
+        options.dry_run,
+    )
+
+
+def _review_namespace(kind: Kind, obj: Object) -> str:
+    """The namespace of a request for an object; namespaces are in themselves."""
+    if not kind.group and kind.plural == "namespaces":
+        return name_of(obj)
+    return namespace_of(obj)
 
 
 def check_preconditions(kind: Kind, metadata: Object, options: DeleteOptions) -> None:

@@ -336,6 +336,8 @@ async def test_a_single_object_as_a_table(api: Any, widget: Any) -> None:
         ("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", ["Name", "Role", "Age", "Users", "Groups", "ServiceAccounts"]),
         ("/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies", ["Name", "Validations", "ParamKind", "Age"]),
         ("/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings", ["Name", "PolicyName", "ParamRef", "Age"]),
+        ("/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies", ["Name", "Mutations", "ParamKind", "Age"]),
+        ("/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings", ["Name", "PolicyName", "ParamRef", "Age"]),
         ("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", ["Name", "Created At"]),
     ],
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What the admission policy rejects, on a real API server: the embedded one runs no CEL."""
+"""What the admission policy rejects, on a real API server, with the tokens that it makes."""
 
 import json
 from pathlib import Path

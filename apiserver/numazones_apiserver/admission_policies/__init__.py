@@ -1,0 +1,1 @@
+"""MutatingAdmissionPolicy and ValidatingAdmissionPolicy, evaluated as kube-apiserver does."""
