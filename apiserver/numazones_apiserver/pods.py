@@ -125,8 +125,10 @@ def _default_tolerations(tolerations: Iterable[Object]) -> list[Object]:
 def qos_class(spec: Object) -> str:
     """Guaranteed, Burstable or BestEffort (kubernetes.io: quality of service for pods)."""
     guaranteed, any_set = True, False
-    for container in [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]:
-        resources = container.get("resources") or {}
+    containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
+    # Pod-level resources (KEP-2837) decide alone where there are any.
+    for owner in [spec] if spec.get("resources") else containers:
+        resources = owner.get("resources") or {}
         requests, limits = (
             _native_amounts(resources.get("requests")),
             _native_amounts(resources.get("limits")),
@@ -172,14 +174,14 @@ class PodStrategy:
         return {**obj, "spec": spec, "status": status}
 
     def _with_admission_defaults(self, spec: Object, metadata: Object) -> Object:
-        """The spec with defaults of LimitRanges (whose bounds are not enforced) and of its RuntimeClass."""
+        """The spec with defaults of LimitRanges (not their bounds), RuntimeClass and pod-level resources."""
         namespace, name = metadata.get("namespace", ""), spec.get("runtimeClassName")
         defaults = self._defaults_of(namespace)
         if name and name not in defaults.runtime_classes:
             raise errors.forbidden(
                 "", "pods", metadata.get("name", ""), f'pod rejected: RuntimeClass "{name}" not found'
             )
-        if not name and not defaults.limit_ranges:
+        if not name and not defaults.limit_ranges and not spec.get("resources"):
             return spec
         made = created_spec({**spec, "priority": 0}, namespace=namespace, defaults=defaults)
         del made["priority"]

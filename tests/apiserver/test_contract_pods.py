@@ -68,6 +68,35 @@ async def test_quantities_of_a_pod_are_written_back_in_canonical_form(
 
 
 @pytest.mark.parametrize(
+    ("of_pod", "of_container", "requests", "qos"),
+    [
+        ({"limits": {"cpu": "2", "memory": "1Gi"}}, {}, {"cpu": "2", "memory": "1Gi"}, "Guaranteed"),
+        (
+            {"limits": {"cpu": "2", "memory": "1Gi"}},
+            {"requests": {"cpu": "1"}},
+            {"cpu": "1", "memory": "1Gi"},
+            "Burstable",
+        ),
+        (
+            {"requests": {"cpu": "2", "memory": "1Gi"}},
+            {"limits": {"cpu": "1", "memory": "1Gi"}},
+            {"cpu": "2", "memory": "1Gi"},
+            "Burstable",
+        ),
+        ({"limits": {"cpu": "2"}}, {}, {"cpu": "2"}, "Burstable"),
+    ],
+)
+async def test_resources_of_the_whole_pod_have_defaults_and_decide_its_class(
+    api: Any, pod: Any, of_pod: Any, of_container: Any, requests: Any, qos: str
+) -> None:
+    container = {"name": "c", "image": "registry.example/c:1", "resources": of_container}
+    answer = await api.post(api.core("pods"), pod("p", resources=of_pod, containers=[container]))
+    assert answer.code == 201, answer.body
+    assert answer.body["spec"]["resources"]["requests"] == requests
+    assert answer.body["status"]["qosClass"] == qos
+
+
+@pytest.mark.parametrize(
     ("spec", "field", "message"),
     [
         ({"containers": []}, "spec.containers", "Required value"),

@@ -88,8 +88,7 @@ CASES: dict[str, dict[str, Any]] = {
     "a mark of Koordinator": pod(resources={}, labels={"koordinator.sh/qosClass": "LSR"}),
     "a mark of the topology-aware policy": pod(resources={}),
 }
-AMOUNTS = {"cpu": "2", "memory": "1Gi"}
-CASES["pod-level resources"]["spec"]["resources"] = {"limits": AMOUNTS, "requests": AMOUNTS}
+CASES["pod-level resources"]["spec"]["resources"] = {"limits": {"cpu": "2", "memory": "1Gi"}}
 CASES["a mark of the topology-aware policy"]["metadata"]["annotations"] = {
     "prefer-isolated-cpus.resource-policy.nri.io/pod": "true"
 }
