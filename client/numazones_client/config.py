@@ -82,6 +82,10 @@ class ClusterConfig:
     proxy: str | None = None
     tls_server_name: str | None = None
     """Name the server's certificate is checked against where it isn't the URL's host."""
+    user: str = ""
+    """Whom to act as, as ``kubectl --as`` does; empty: oneself."""
+    groups: tuple[str, ...] = ()
+    """Groups to act as a member of; they need a user."""
 
 
 def from_server(server: str, *, directory: Path = SERVICE_ACCOUNT) -> ClusterConfig:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import aiohttp
+from multidict import CIMultiDict
 
 from numazones_client import errors
 from numazones_client.config import ClusterConfig
@@ -138,13 +139,17 @@ class Transport:
     async def _request(
         self, call: Call, limits: aiohttp.ClientTimeout, *, renew: bool
     ) -> aiohttp.ClientResponse:
-        headers = {"Accept": _JSON}
+        headers = CIMultiDict({"Accept": _JSON})
         data = call.data()
         if data is not None:
             headers["Content-Type"] = call.media_type
         token = await self._config.credentials.token(renew=renew)
         if token:
             headers["Authorization"] = f"Bearer {token}"
+        if self._config.user:
+            headers["Impersonate-User"] = self._config.user
+        for group in self._config.groups:
+            headers.add("Impersonate-Group", group)
         return await self._connections().request(
             call.method,
             self._config.server + call.path,

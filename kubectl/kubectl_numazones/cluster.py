@@ -6,7 +6,7 @@ nothing "fits".
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
@@ -47,6 +47,7 @@ _OWNERS = {
 _MAX_NAMED = 5
 _SIZE_OF_PAGE = 500
 _ZONE = "NUMAZone"
+DEFAULT_NAMESPACE = "default"
 _LOOKS, _PAUSE = 5, 0.5
 """So often, after so many seconds each, are zones listed again that were being written."""
 _MAX_SELECTED = 50
@@ -66,6 +67,10 @@ class Source:
     context: str | None = None
     namespace: str = ""
     """The namespace that names without one are looked for in; empty: the context's, or ``default``."""
+    user: str = ""
+    """Whom to act as; empty: oneself."""
+    groups: tuple[str, ...] = ()
+    """Groups to act as a member of."""
 
 
 def source_options(command: _Command) -> _Command:
@@ -77,9 +82,13 @@ def source_options(command: _Command) -> _Command:
         kubeconfig: Path | None,
         context: str | None,
         namespace: str,
+        as_user: str,
+        as_groups: tuple[str, ...],
         **rest: Any,
     ) -> Any:
-        source = Source(filename, kubeconfig, context, namespace)
+        if as_groups and not as_user:
+            raise click.UsageError("--as-group needs --as: name the user who is a member of that group")
+        source = Source(filename, kubeconfig, context, namespace, as_user, as_groups)
         try:
             return command(source=source, **rest)
         except MALFORMED as error:
@@ -109,6 +118,10 @@ _OPTIONS = (
     click.option("-n", "--namespace", default="", help="Namespace of names without a NAMESPACE/ in front."),
     click.option("--context", help="Context to use of the kubeconfig."),
     click.option("--kubeconfig", type=click.Path(path_type=Path), help="Path of the kubeconfig."),
+    click.option("--as", "as_user", default="", metavar="USER", help="Act as this user (impersonation)."),
+    click.option(
+        "--as-group", "as_groups", multiple=True, metavar="GROUP", help="Act as a member; may be repeated."
+    ),
 )
 
 
@@ -125,6 +138,8 @@ class Seen:
     """RebalanceRecommendations."""
     priority_classes: Mapping[str, int]
     """Values by name."""
+    namespace: str = DEFAULT_NAMESPACE
+    """The one that names without a namespace are looked for in."""
 
     @property
     def pods(self) -> Iterator[ClusterPod]:
@@ -134,7 +149,7 @@ class Seen:
         yield from self.situation.cluster.pending.values()
         yield from self.ended
 
-    def named(self, name: str, source: Source) -> list[ClusterPod]:
+    def named(self, name: str) -> list[ClusterPod]:
         """Return the pods that a user named: ``name``, ``namespace/name``, ``deploy/name`` or another owner.
 
         Raises:
@@ -143,8 +158,8 @@ class Seen:
         prefix, slash, rest = name.partition("/")
         kind = _OWNERS.get(prefix) if slash else None
         if kind is not None:
-            return self._pods_of_owner(kind, source.namespace or "default", rest)
-        namespace, bare = _split(name, source)
+            return self._pods_of_owner(kind, self.namespace, rest)
+        namespace, bare = _split(name, self.namespace)
         found = [pod for pod in self.pods if pod.name == bare and pod.namespace == namespace]
         if found:
             owner = found[0].controller
@@ -241,8 +256,10 @@ def read(source: Source) -> Seen:
     """
     return _read_objects(
         source,
-        lambda objects: read_cluster(
-            chain(objects.others(), objects.pods()), None if source.files else datetime.now(UTC)
+        lambda objects, namespace: read_cluster(
+            chain(objects.others(), objects.pods()),
+            None if source.files else datetime.now(UTC),
+            namespace=namespace,
         ),
     )
 
@@ -254,19 +271,25 @@ def read_nodes(source: Source) -> list[ClusterNode]:
         BadDump: a file cannot be read.
         NumazonesError: the API server cannot be asked, or an object makes no sense.
     """
-    return _read_objects(source, lambda objects: nodes_of(objects.others(), objects.pods))
+    return _read_objects(source, lambda objects, _: nodes_of(objects.others(), objects.pods))
 
 
-def _read_objects(source: Source, take: Callable[[Objects], _Result]) -> _Result:
+def _read_objects(source: Source, take: Callable[[Objects, str], _Result]) -> _Result:
+    """Give the objects to ``take``, and the namespace that names without one are looked for in."""
     if not source.files:
         from kubectl_numazones.event_loop import run_until_complete  # noqa: PLC0415 - dumps need no event loop
 
-        return take(Objects.of(run_until_complete(_list_objects(source))))
+        items, namespace = run_until_complete(_list_objects(source))
+        return take(Objects.of(items), source.namespace or namespace)
     with without_collection():
-        return with_objects_of(source.files, take)
+        return with_objects_of(
+            source.files, lambda objects: take(objects, source.namespace or DEFAULT_NAMESPACE)
+        )
 
 
-def read_cluster(items: Iterable[Object], now: datetime | None) -> Seen:
+def read_cluster(
+    items: Iterable[Object], now: datetime | None, *, namespace: str = DEFAULT_NAMESPACE
+) -> Seen:
     """Read objects as the cluster at a moment; None: that of the dump that they are.
 
     Raises:
@@ -298,6 +321,7 @@ def read_cluster(items: Iterable[Object], now: datetime | None) -> Seen:
         owners,
         tuple(dump.of_kind("RebalanceRecommendation")),
         dump.priority_classes,
+        namespace,
     )
 
 
@@ -325,10 +349,10 @@ def _malformed_object(source: Source, error: Exception) -> BadDump:
     )
 
 
-def _split(name: str, source: Source) -> tuple[str, str]:
+def _split(name: str, default: str) -> tuple[str, str]:
     name = name.removeprefix("pods/").removeprefix("pod/").removeprefix("po/")
     namespace, slash, bare = name.partition("/")
-    return (namespace, bare) if slash else (source.namespace or "default", name)
+    return (namespace, bare) if slash else (default, name)
 
 
 # The live cluster
@@ -343,11 +367,13 @@ async def connect(source: Source) -> "Client":
     from numazones_client import Client, load  # noqa: PLC0415 - dumps need no client
 
     config = await load(source.kubeconfig, context=source.context)
+    if source.user:
+        config = replace(config, user=source.user, groups=source.groups)
     return Client(config, user_agent="kubectl-numazones")
 
 
-async def _list_objects(source: Source) -> list[Object]:
-    """List all objects, and zones that are just being written again, a few times."""
+async def _list_objects(source: Source) -> tuple[list[Object], str]:
+    """List all objects, and zones that are just being written again, a few times; with the namespace in use."""
     import asyncio  # noqa: PLC0415 - dumps need no event loop
 
     from kubectl_numazones.kinds import KINDS  # noqa: PLC0415
@@ -370,7 +396,7 @@ async def _list_objects(source: Source) -> list[Object]:
             zones = [kind._replace(selector=selector) for kind in KINDS if kind.kind == _ZONE]
             again = [zone async for zone in list_objects(client, zones, leave_out) if _node_of(zone) in nodes]
             items = [item for item in items if item["kind"] != _ZONE or _node_of(item) not in nodes] + again
-        return items
+        return items, client.config.namespace
 
 
 def _nodes_being_written(items: Iterable[Object]) -> set[str]:

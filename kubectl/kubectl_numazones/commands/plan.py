@@ -87,7 +87,7 @@ def command(
     spec = RebalancePolicy.from_api(body, strict=policy_file is not None).spec
     policy = policy_of(spec, seen.priority_classes)
     if movable is not None:
-        return _why_not(seen, source, policy, movable)
+        return _why_not(seen, policy, movable)
     goals = (
         [*pending_goals(seen.situation.cluster.pending.values()), *standing_goals(spec.goals)]
         if not shapes
@@ -174,8 +174,8 @@ def _script(goal: Goal, item: Report) -> None:
             )
 
 
-def _why_not(seen: Seen, source: Source, policy: Policy, name: str) -> int:
-    pod = seen.named(name, source)[0]
+def _why_not(seen: Seen, policy: Policy, name: str) -> int:
+    pod = seen.named(name)[0]
     if not pod.node:
         raise NotThere(f"pod {pod.full_name} is on no node, so there is nothing to move")
     found = why_not(pod, seen.situation, policy)

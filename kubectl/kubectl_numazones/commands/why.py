@@ -31,7 +31,7 @@ def command(source: Source, name: str, node_name: str | None, output: str) -> in
     The exit code is 0 if the pod runs or some node would admit it, 1 if none would, 2 if that is unknown.
     """
     seen = read(source)
-    pods = seen.named(name, source)
+    pods = seen.named(name)
     pod = most_telling(pods)
     nodes = seen.situation.cluster.nodes
     if node_name is not None:
