@@ -373,7 +373,7 @@ async def connect(source: Source) -> "Client":
 
 
 async def _list_objects(source: Source) -> tuple[list[Object], str]:
-    """List all objects, and zones that are just being written again, a few times; with the namespace in use."""
+    """List all objects, zones that are just being written once more; with the namespace in use."""
     import asyncio  # noqa: PLC0415 - dumps need no event loop
 
     from kubectl_numazones.kinds import KINDS  # noqa: PLC0415

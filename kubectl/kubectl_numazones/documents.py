@@ -2,10 +2,13 @@
 
 Numbers are numbers, amounts of memory are quantities as Kubernetes writes them, sets of CPUs are lists as the
 kernel writes them (``0-3,8``), and what is not known is null. ``make reference`` writes the page from here;
-the tests hold every command's answer against it. Fields may be added; those that are there keep their meaning.
+the tests hold every command's answer against it. Fields may be added; those that are there keep their
+meaning.
 """
 
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any
+
+from typing_extensions import TypedDict  # the tests' validator cannot read that of Python 3.11
 
 Verdict = Annotated[str, "Admissible, Inadmissible or Unknown."]
 
@@ -111,7 +114,7 @@ class HeldDevices(TypedDict):
     ids: list[str]
 
 
-class Share(TypedDict):
+class HeldShare(TypedDict):
     """What a pod holds on one NUMA node."""
 
     numa: Annotated[int | None, "Null for devices that are near no NUMA node."]
@@ -125,7 +128,7 @@ class WhoDocument(TypedDict):
     """``who``: what each NUMA zone of a node holds exclusively, and for whom."""
 
     node: str
-    items: list[Share]
+    items: list[HeldShare]
 
 
 class Placement(TypedDict):

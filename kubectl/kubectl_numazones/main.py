@@ -10,6 +10,7 @@ import io
 import os
 import signal
 import sys
+from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 _INTERRUPTIBLE = signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -17,6 +18,7 @@ if _INTERRUPTIBLE:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C while modules are imported is no traceback
 
 import click  # noqa: E402
+from click.shell_completion import CompletionItem  # noqa: E402
 
 from kubectl_numazones.garbage_collection import without_collection  # noqa: E402
 from numazones.errors import NumazonesError  # noqa: E402
@@ -72,6 +74,23 @@ class _Commands(click.Group):
             module = importlib.import_module(f"kubectl_numazones.commands.{_COMMANDS[name].module}")
         command: click.Command = module.command
         return command
+
+    def shell_complete(self, _ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete the name of a command, without importing one."""
+        return [
+            CompletionItem(name, help=command.help)
+            for name, command in _COMMANDS.items()
+            if name.startswith(incomplete)
+        ]
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that is named; of one that is not there, say which is meant."""
+        near = get_close_matches(args[0], _COMMANDS, n=1)
+        if near and args[0] not in _COMMANDS and not args[0].startswith("-"):
+            ctx.fail(f"there is no command {args[0]!r}; did you mean {near[0]}?")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""

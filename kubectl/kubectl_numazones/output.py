@@ -52,7 +52,7 @@ class Output:
             click.echo(json.dumps(document, indent=2, ensure_ascii=False))
 
 
-class _OutputType(click.ParamType):
+class _OutputType(click.ParamType[Output]):
     """Reads the value of ``-o``."""
 
     name = "form"
@@ -78,11 +78,18 @@ class _OutputType(click.ParamType):
         if value in self._forms:
             return Output(str(value))
         near = get_close_matches(str(value), self._forms, n=1)
-        cure = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(self._forms)} and {_JSONPATH}=…"
+        cure = (
+            f"; did you mean {near[0]}?"
+            if near
+            else f"; there are {', '.join(self._forms)} and {_JSONPATH}=…"
+        )
         return self.fail(f"there is no form {value!r}{cure}", param, ctx)
 
     def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str  # noqa: ARG002 - click's signature
+        self,
+        ctx: click.Context,  # noqa: ARG002 - click's signature
+        param: click.Parameter,  # noqa: ARG002 - click's signature
+        incomplete: str,
     ) -> list[CompletionItem]:
         forms = (*self._forms, f"{_JSONPATH}=")
         return [CompletionItem(form) for form in forms if form.startswith(incomplete)]

@@ -15,6 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 _PIPE_WIDTH = 400
+_GAP = 3
+"""Blanks between columns."""
 _BAR = "█▉▊▋▌▍▎▏"
 
 
@@ -27,21 +29,41 @@ def console() -> Console:
 
 
 def print_table(
-    columns: Sequence[str], rows: Iterable[Sequence[str | Text]], *, right: Iterable[str] = ()
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str | Text]],
+    *,
+    right: Iterable[str] = (),
+    cut: bool = True,
 ) -> None:
-    """Print rows below their columns' names; ``right`` names the columns of figures."""
+    """Print rows below their columns' names; ``right`` names the columns of figures.
+
+    ``cut``: whether a table that is wider than the terminal is made to fit.
+    """
     rows = [tuple(row) for row in rows]
     aligned = set(right)
     target = console()
-    if not target.is_terminal:
+    if not target.is_terminal or not (cut or _fits(columns, rows, target.width)):
         _print_plain(columns, rows, aligned)
         return
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
+    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
     for name in columns:
-        table.add_column(name, justify="right" if name in aligned else "left", no_wrap=name in aligned)
+        table.add_column(
+            name,
+            justify="right" if name in aligned else "left",
+            no_wrap=name in aligned,
+        )
     for row in rows:
         table.add_row(*map(literal, row))
     target.print(table)
+
+
+def _fits(columns: Sequence[str], rows: Sequence[Sequence[str | Text]], width: int) -> bool:
+    return _needed(columns, rows, range(len(columns))) <= width
+
+
+def _needed(columns: Sequence[str], rows: Sequence[Sequence[str | Text]], kept: Iterable[int]) -> int:
+    """How wide a terminal must be for these columns."""
+    return sum(max(len(row[index]) for row in (columns, *rows)) + _GAP for index in kept) - _GAP
 
 
 def literal(cell: str | Text) -> Text:
@@ -86,13 +108,14 @@ def width() -> int:
     return shutil.get_terminal_size((80, 24)).columns
 
 
-def columns_that_fit(columns: Sequence[str], rows: Sequence[Sequence[str]], *, least: int) -> int:
-    """Return how many columns, from the left, a terminal has room for; ``least`` stay in any case."""
+def columns_that_fit(
+    columns: Sequence[str], rows: Sequence[Sequence[str | Text]], *, expendable: Iterable[int]
+) -> list[int]:
+    """Return the columns that a terminal has room for, by index; those that may go go in the order given."""
     target = console()
-    if not target.is_terminal:
-        return len(columns)
-    widths = [max(len(row[index]) for row in (columns, *rows)) + 3 for index in range(len(columns))]
-    count = len(columns)
-    while count > least and sum(widths[:count]) > target.width + 3:
-        count -= 1
-    return count
+    kept = list(range(len(columns)))
+    for index in expendable:
+        if not target.is_terminal or _needed(columns, rows, kept) <= target.width:
+            break
+        kept.remove(index)
+    return kept

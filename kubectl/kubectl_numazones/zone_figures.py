@@ -3,7 +3,9 @@
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from numazones.api.numazone import zone_name
 from numazones.cluster import ClusterNode
+from numazones.placement.occupancy import DeviceUse
 from numazones.resources import MEMORY
 
 
@@ -16,7 +18,19 @@ class Zone(NamedTuple):
     cpus: tuple[int, int] | None
     """(in use, allocatable): of CPUs that are given to pods exclusively, or in shares by somebody's books."""
     memory: tuple[int, int] | None
-    devices: str
+    devices: tuple[DeviceUse, ...]
+
+    @property
+    def name(self) -> str:
+        """The name of its NUMAZone."""
+        return zone_name(self.node, self.numa)
+
+    @property
+    def devices_text(self) -> str:
+        """How many devices of each resource are free, of how many."""
+        return " ".join(
+            f"{use.resource.rpartition('/')[2]}:{use.healthy - use.held}/{use.total}" for use in self.devices
+        )
 
     @property
     def load(self) -> float:
@@ -51,10 +65,7 @@ def zones_of(node: ClusterNode) -> Iterator[Zone]:
             occupancy.policy,
             (zone.cpus[1] - zone.free, zone.cpus[1]) if occupancy.exclusive else None,
             None if memory is None else (memory[0], memory[1]),
-            " ".join(
-                f"{use.resource.rpartition('/')[2]}:{use.healthy - use.held}/{use.total}"
-                for use in zone.devices
-            ),
+            zone.devices,
         )
 
 

@@ -19,6 +19,7 @@ class Asked:
     path: str
     query: dict[str, str]
     headers: dict[str, str]
+    groups: list[str]
     body: bytes
 
     @property
@@ -40,7 +41,14 @@ class ScriptedServer:
     async def handle(self, request: web.Request) -> web.StreamResponse:
         body = await request.read()
         self.asked.append(
-            Asked(request.method, request.path, dict(request.query), dict(request.headers), body)
+            Asked(
+                request.method,
+                request.path,
+                dict(request.query),
+                dict(request.headers),
+                request.headers.getall("Impersonate-Group", []),
+                body,
+            )
         )
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(answer, web.Response):

@@ -11,6 +11,7 @@ from numazones_client import (
     APIError,
     BadRequest,
     Client,
+    ClusterConfig,
     Conflict,
     Forbidden,
     Gone,
@@ -64,6 +65,15 @@ async def test_apply_names_its_field_manager_and_forces(client: Client, server: 
     assert asked.query == {"fieldManager": "exporter", "force": "true"}
     assert asked.headers["Content-Type"] == "application/apply-patch+yaml"
     assert asked.json == body
+
+
+async def test_requests_can_be_made_in_the_name_of_another_user(server: ScriptedServer) -> None:
+    server.answers = [web.json_response({"kind": "Node"})]
+    config = ClusterConfig(server.url, user="jane", groups=("admins", "night shift"))
+    async with Client(config) as client:
+        await client.get(NODES, "a")
+    assert server.asked[0].headers["Impersonate-User"] == "jane"
+    assert server.asked[0].groups == ["admins", "night shift"]
 
 
 async def test_delete_carries_its_preconditions(client: Client, server: ScriptedServer) -> None:

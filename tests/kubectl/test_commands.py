@@ -87,7 +87,7 @@ def test_fit_of_a_template_fills_in_what_the_api_server_would(run: Run, dump: Pa
         "      - {name: main, resources: {limits: {cpu: 4, memory: 1Gi}}}\n"
     )
     result = run("fit", "--pod", manifest, "-f", dump, "-o", "json")
-    assert json.loads(result.output)["placements"] == [{"node": "worker-1", "numa": "0", "cpus": "2-3,10-11"}]
+    assert json.loads(result.output)["placements"] == [{"node": "worker-1", "numas": [0], "cpus": "2-3,10-11"}]
 
 
 def test_unknown_nodes_make_the_answer_unknown(run: Run, tmp_path: Path) -> None:
@@ -283,7 +283,7 @@ def test_nodes_of_koordinator_answer_with_their_own_model(run: Run, tmp_path: Pa
         "0", "d/runs", "0-3", "2Gi",
     ]  # fmt: skip
     top = json.loads(run("top", "-o", "json", "-f", running).output)
-    assert [(zone["numa"], zone["policy"], zone["cpu"]) for zone in top] == [
+    assert [(zone["numa"], zone["policy"], zone["cpu"]) for zone in top["items"]] == [
         (0, "koordinator", {"assigned": 4, "allocatable": 8}),
         (1, "koordinator", {"assigned": 0, "allocatable": 8}),
     ]

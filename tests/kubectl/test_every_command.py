@@ -1,17 +1,13 @@
 """What every command has to bear: bad dumps, small terminals, Ctrl-C, readers that go; no traceback, ever."""
 
 import copy
-import fcntl
 import json
 import os
-import pty
 import random
 import signal
 import socket
-import struct
 import subprocess
 import sys
-import termios
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +18,7 @@ from hypothesis import strategies as st
 
 from kubectl_numazones import main as program
 from tests.kubectl.healthy_cluster import healthy
+from tests.kubectl.terminal import on_terminal
 
 DUMP = Path(__file__).parents[1] / "data/kubectl/dump.json"
 PROGRAM = Path(sys.executable).with_name("kubectl-numazones")
@@ -197,29 +194,7 @@ def test_whatever_is_broken_in_an_object_there_is_an_answer_or_one_line(
 
 @pytest.mark.parametrize("name", sorted(SHOWN))
 def test_a_terminal_of_40_columns_is_enough(name: str) -> None:
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 10, 40, 0, 0))
-    environment = {key: value for key, value in os.environ.items() if key not in {"COLUMNS", "LINES"}}
-    process = subprocess.Popen(
-        [PROGRAM, *SHOWN[name], "-f", DUMP],
-        stdin=theirs,
-        stdout=theirs,
-        stderr=subprocess.PIPE,
-        env={**environment, "TERM": "xterm-256color"},
-    )
-    os.close(theirs)
-    shown = b""
-    try:
-        while piece := os.read(ours, 65536):
-            shown += piece
-    except OSError:  # the other side is closed
-        pass
-    finally:
-        os.close(ours)
-    _, errors = process.communicate()
-    assert b"Traceback" not in errors + shown
-    assert process.returncode in {0, 1, 2}
-    assert shown
+    assert on_terminal(40, *SHOWN[name], "-f", DUMP, lines=10)
 
 
 @pytest.mark.parametrize("name", sorted(SHOWN))

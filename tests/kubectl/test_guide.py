@@ -25,7 +25,7 @@ def test_the_guides_dump_names_all_kinds_that_placement_models_read() -> None:
 
 def test_a_plan_for_a_waiting_pod_reaches_its_goal(run: Run) -> None:
     result = run("plan", "-f", DUMP, "-o", "json")
-    (found,) = json.loads(result.output)
+    (found,) = json.loads(result.output)["items"]
     assert (found["movable"], found["plans"][0]["cpus"]) == (2, "3")
     assert (found["goal"], found["before"], found["after"], found["evictions"]) == (
         "pod team/trainer-2",

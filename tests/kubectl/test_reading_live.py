@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from tests.kubectl.live_doctor import serving
 from tests.kubectl.small_cluster import cluster
 
@@ -13,8 +15,12 @@ PROGRAM = Path(sys.executable).with_name("kubectl-numazones")
 
 
 async def who(node: str, kubeconfig: Path) -> tuple[int, str]:
+    return await ran("who", node, "--kubeconfig", kubeconfig)
+
+
+async def ran(*arguments: str | Path) -> tuple[int, str]:
     process = await asyncio.create_subprocess_exec(
-        *(PROGRAM, "who", node, "--kubeconfig", kubeconfig),
+        *(PROGRAM, *arguments),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
@@ -46,3 +52,14 @@ async def test_zones_that_stay_half_written_are_told(tmp_path: Path) -> None:
         assert "the state of node worker-1 is unknown" in output
         assert "its zones were written at different moments" in output
         assert (await who("worker-2", kubeconfig))[0] == 0
+
+
+async def test_a_pod_without_a_namespace_is_looked_for_in_that_of_the_context(tmp_path: Path) -> None:
+    async with serving(tmp_path, set(), cluster()) as kubeconfig:
+        config = yaml.safe_load(kubeconfig.read_text())
+        config["contexts"][0]["context"]["namespace"] = "team"
+        kubeconfig.write_text(yaml.safe_dump(config))
+        code, output = await ran("why", "one", "--kubeconfig", kubeconfig)
+        assert (code, output.startswith("team/one")) == (0, True), output
+        code, output = await ran("why", "one", "-n", "other", "--kubeconfig", kubeconfig)
+        assert (code, "pod other/one is not among" in output) == (2, True), output

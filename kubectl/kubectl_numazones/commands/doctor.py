@@ -11,6 +11,8 @@ from kubectl_numazones.cluster import Source, source_options
 from kubectl_numazones.doctor.checks import Outcome, examine
 from kubectl_numazones.doctor.evidence import gather
 from kubectl_numazones.doctor.findings import Finding, Severity
+from kubectl_numazones.documents import DoctorDocument
+from kubectl_numazones.output import Output, output_option
 from numazones.wording import pluralize, some_of
 
 _STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.HINT: "cyan"}
@@ -35,17 +37,17 @@ _MIN_WIDTH = 20
 
 
 @click.command("doctor", epilog=_EPILOG)
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@output_option()
 @source_options
-def command(source: Source, output: str) -> int:
+def command(source: Source, output: Output) -> int:
     """Check the installation, the kubelets' settings and the pods' requests; each finding has its cure.
 
     Offline, a check needs the objects that it looks at; those that lack them are named. The exit code is 1
     if there is an error or a warning, else 0.
     """
     outcomes = examine(gather(source))
-    if output == "json":
-        screen.print_json(_document(outcomes))
+    if output.is_document:
+        output.write(_document(outcomes))
     else:
         _print_findings(outcomes)
     wrong = {Severity.ERROR, Severity.WARNING}
@@ -85,7 +87,7 @@ def _fold(text: str) -> str:
     return textwrap.fill(text, room, break_long_words=False, break_on_hyphens=False)
 
 
-def _document(outcomes: list[Outcome]) -> dict[str, object]:
+def _document(outcomes: list[Outcome]) -> DoctorDocument:
     return {
         "findings": [
             {

@@ -8,6 +8,7 @@ from kubectl_numazones import answers, screen
 from kubectl_numazones.bad_dump import MALFORMED, BadDump
 from kubectl_numazones.cluster import Source, read, source_options
 from kubectl_numazones.files import documents
+from kubectl_numazones.output import Output, output_option
 from numazones import cpuset
 from numazones.cluster import ClusterPod
 from numazones.defaulting import created_spec
@@ -37,9 +38,9 @@ Examples:
 @click.option(
     "--replicas", type=click.IntRange(min=1), default=1, show_default=True, help="How many pods must fit."
 )
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@output_option()
 @source_options
-def command(source: Source, shape: str | None, manifest: Path | None, replicas: int, output: str) -> int:
+def command(source: Source, shape: str | None, manifest: Path | None, replicas: int, output: Output) -> int:
     """Ask whether pods of a SHAPE (or of a manifest) would be admitted, where, and how many.
 
     Pods are placed one after the other, each where it costs the least room. The exit code is 0 if all
@@ -61,8 +62,8 @@ def command(source: Source, shape: str | None, manifest: Path | None, replicas: 
     verdict = ADMISSIBLE
     if len(placed) < replicas:
         verdict = UNKNOWN if first.stale or first.verdict == UNKNOWN else INADMISSIBLE
-    if output == "json":
-        screen.print_json(
+    if output.is_document:
+        output.write(
             {
                 "verdict": verdict,
                 "replicas": replicas,
@@ -70,7 +71,12 @@ def command(source: Source, shape: str | None, manifest: Path | None, replicas: 
                 "unknownNodes": first.stale,
                 "sentence": first.sentence,
                 "placements": [
-                    dict(zip(("node", "numa", "cpus"), _row(item), strict=True)) for item in placed
+                    {
+                        "node": item.node.name,
+                        "numas": list(item.decision.zones),
+                        "cpus": cpuset.format(item.decision.exclusive),
+                    }
+                    for item in placed
                 ],
             }
         )

@@ -11,6 +11,7 @@ import yaml
 from kubectl_numazones import screen
 from kubectl_numazones.bad_dump import BadDump
 from kubectl_numazones.cluster import NotThere, Seen, Source, read, source_options
+from kubectl_numazones.output import Output, output_option
 from numazones.api.rebalance import RebalancePolicy
 from numazones.fragmentation import InvalidShape, Shape
 from numazones.rebalance.candidates import why_not
@@ -64,9 +65,7 @@ Examples:
     show_default=True,
     help="How many steps the search for a plan may take.",
 )
-@click.option(
-    "-o", "--output", type=click.Choice(["text", "json", "script"]), default="text", show_default=True
-)
+@output_option("text", "script")
 @source_options
 def command(
     source: Source,
@@ -75,7 +74,7 @@ def command(
     policy_file: Path | None,
     movable: str | None,
     effort: int,
-    output: str,
+    output: Output,
 ) -> int:
     """Plan the fewest and gentlest evictions after which waiting pods (or shapes) fit on single NUMA nodes.
 
@@ -95,9 +94,9 @@ def command(
     )
     goals += [_shape_goal(text) for text in shapes]
     found = [(goal, what_if(goal, seen.situation, policy, effort=effort)) for goal in goals]
-    if output == "json":
-        screen.print_json([{"goal": title(goal), **item.to_json()} for goal, item in found])
-    elif output == "script":
+    if output.is_document:
+        output.write({"items": [{"goal": title(goal), **item.to_json()} for goal, item in found]})
+    elif output.form == "script":
         click.echo(_SCRIPT_HEAD)
         for goal, item in found:
             _script(goal, item)

@@ -7,6 +7,7 @@ import click
 
 from kubectl_numazones import misses, recording, screen
 from kubectl_numazones.cluster import Source, source_options
+from kubectl_numazones.output import Output, output_option
 from numazones.whatif.history import Outcome
 from numazones.whatif.wrong_prediction import Answer, replay
 from numazones.wording import pluralize
@@ -22,9 +23,9 @@ Examples:
 
 @click.command("replay", epilog=_EPILOG)
 @click.argument("name", metavar="RECORDING|MISS")
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@output_option()
 @source_options
-def command(source: Source, name: str, output: str) -> int:
+def command(source: Source, name: str, output: Output) -> int:
     """Decide every pod of a RECORDING again and compare with what its kubelets did.
 
     Compared are verdict, reason and message, CPUs, memory blocks and devices. Outside is what no kubelet
@@ -37,9 +38,9 @@ def command(source: Source, name: str, output: str) -> int:
     report = recording.compare(Path(name))
     differ = report.differ
     agree = len(report.outcomes) - len(differ)
-    if output == "json":
+    if output.is_document:
         differences = [(node, outcome.name, list(outcome.differences)) for node, outcome in differ]
-        _print_json(len(report.outcomes), len(report.outside), differences, report.at_restart)
+        _write(output, len(report.outcomes), len(report.outside), differences, report.at_restart)
         return 1 if differ else 0
     for node, outcome in differ:
         for line in outcome.differences:
@@ -57,14 +58,14 @@ def command(source: Source, name: str, output: str) -> int:
     return 1 if differ else 0
 
 
-def _replay_miss(name: str, source: Source, output: str) -> int:
+def _replay_miss(name: str, source: Source, output: Output) -> int:
     miss = misses.find(name, source)
     now = replay(miss)
     differs = now.reason != miss.actual.reason
     pod = f"{miss.pod.pod.namespace}/{miss.pod.pod.name}"
-    if output == "json":
+    if output.is_document:
         difference = f"verdict: observed {_outcome_text(miss.actual)}, model {_outcome_text(now)}"
-        _print_json(1, 0, [(miss.node.name, pod, [difference])] if differs else [])
+        _write(output, 1, 0, [(miss.node.name, pod, [difference])] if differs else [])
         return int(differs)
     click.echo(f"{pod} on {miss.node.name}, {miss.time}")
     screen.print_table(
@@ -83,13 +84,14 @@ def _outcome_text(answer: Answer) -> str:
     return f"{answer.reason}: {answer.message}" if answer.message else answer.reason
 
 
-def _print_json(
+def _write(
+    output: Output,
     outcomes: int,
     outside: int,
     differ: list[tuple[str, str, list[str]]],
     at_restart: Iterable[tuple[str, Outcome]] = (),
 ) -> None:
-    screen.print_json(
+    output.write(
         {
             "outcomes": outcomes,
             "agree": outcomes - len(differ),

@@ -9,6 +9,7 @@ import click
 from kubectl_numazones import screen
 from kubectl_numazones.cluster import NotThere, Source, read, source_options
 from kubectl_numazones.experiments import with_settings
+from kubectl_numazones.output import Output, output_option
 from kubectl_numazones.recorded_files import is_recording
 from kubectl_numazones.recording import history
 from numazones.whatif import settings as kubelet_settings
@@ -43,7 +44,7 @@ Examples:
     help="CPUs to reserve for the system; default: as many as the node reserves, or one core.",
 )
 @click.option("--given", multiple=True, metavar="KEY=VALUE", help="A kubelet setting that all variants have.")
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@output_option()
 @source_options
 def command(
     source: Source,
@@ -53,7 +54,7 @@ def command(
     name: str | None,
     reserve: int | None,
     given: tuple[str, ...],
-    output: str,
+    output: Output,
 ) -> int:
     """Say how many machines hold pods such as 40xcpu=6,memory=24Gi, for each policy and set of reserved CPUs.
 
@@ -73,8 +74,8 @@ def command(
         raise click.UsageError(f"{drawn} is not one size; give a group for each size that there is")
     sizes = [size(base, wanted, settings) for settings in choices(base, reserve or _reserved_cpus(base))]
     found = best(sizes)
-    if output == "json":
-        screen.print_json(
+    if output.is_document:
+        output.write(
             {"best": None if found is None else _document(found), "sizes": list(map(_document, sizes))}
         )
     else:

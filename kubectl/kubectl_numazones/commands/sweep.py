@@ -13,6 +13,7 @@ import click
 from kubectl_numazones import plots, screen
 from kubectl_numazones.bad_dump import BadDump
 from kubectl_numazones.experiments import Asked, experiment_of, experiment_options, perform, summary
+from kubectl_numazones.output import Output, output_option
 from numazones.whatif import variant_settings
 from numazones.whatif.experiment import Comparison, VariantMeasures
 from numazones.whatif.settings import Settings
@@ -72,7 +73,7 @@ Examples:
     metavar="NAME",
     help="Measure to draw, by its name in the table; each one makes a panel.",
 )
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@output_option()
 @experiment_options
 def command(
     asked: Asked,
@@ -82,7 +83,7 @@ def command(
     plot: Path | None,
     title: str,
     measures: tuple[str, ...],
-    output: str,
+    output: Output,
 ) -> None:
     """Compare a grid of settings: the same pods arrive under every combination.
 
@@ -99,15 +100,17 @@ def command(
         _write(table, _csv(comparison) if table.suffix == ".csv" else _json(comparison))
     if plot is not None:
         _write(plot, plots.draw(comparison, measures, suffix=plot.suffix, title=title))
-    if output == "json":
-        screen.print_json(comparison.document())
+    if output.is_document:
+        output.write(comparison.document())
         return
     click.echo(summary(comparison, happens) + "\n")
     keys = _keys(varied)
     rows = [(*_settings(variant, keys), *_figures(variant)) for variant in comparison.variants]
     heads = (*(_short(key).upper() for key in keys), *_HEADS)
-    shown = screen.columns_that_fit(heads, rows, least=len(keys) + 1)
-    screen.print_table(heads[:shown], [row[:shown] for row in rows], right=_HEADS)
+    kept = screen.columns_that_fit(heads, rows, expendable=range(len(heads) - 1, len(keys), -1))
+    screen.print_table(
+        [heads[index] for index in kept], ([row[index] for index in kept] for row in rows), right=_HEADS
+    )
 
 
 def _keys(varied: tuple[str, ...]) -> list[str]:

@@ -7,10 +7,16 @@ from rich.text import Text
 
 from kubectl_numazones import screen
 from kubectl_numazones.cluster import Source, read_nodes, source_options
+from kubectl_numazones.documents import TopDocument, ZoneFigures
+from kubectl_numazones.output import Output, output_option
 from kubectl_numazones.zone_figures import ORDERS, Zone, share, why_no_zones, zones_of
-from numazones.quantity import format_rounded
+from numazones.api.meta import GROUP
+from numazones.quantity import format_bytes, format_rounded
 
 _COLUMNS = ("NODE", "NUMA", "POLICY", "CPU", "", "FREE", "MEMORY", "", "MEM-FREE", "DEVICES")
+_KIND = f"numazone.{GROUP}"
+_EXPENDABLE = (7, 2, 4, 6)
+"""Columns that a narrow terminal goes without, the first first: memory's bar, policy, CPUs' bar, memory."""
 
 
 @click.command("top")
@@ -23,9 +29,9 @@ _COLUMNS = ("NODE", "NUMA", "POLICY", "CPU", "", "FREE", "MEMORY", "", "MEM-FREE
     show_default=True,
     help="Seconds between two readings with --watch.",
 )
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@output_option("text", "wide", "name")
 @source_options
-def command(source: Source, sort_by: str, *, watch: bool, interval: float, output: str) -> int:
+def command(source: Source, sort_by: str, *, watch: bool, interval: float, output: Output) -> int:
     """Show every NUMA zone: exclusive CPUs, memory and devices in use, and what is left."""
     while True:
         nodes = read_nodes(source)
@@ -33,16 +39,31 @@ def command(source: Source, sort_by: str, *, watch: bool, interval: float, outpu
         zones = sorted((zone for _, found in by_node for zone in found), key=ORDERS[sort_by])
         if watch:
             click.clear()
-        if output == "json":
-            screen.print_json([_document(zone) for zone in zones])
+        unknown = [(node.name, why_no_zones(node)) for node, found in by_node if not found]
+        if output.is_document:
+            output.write(_document(zones, unknown))
+        elif output.form == "name":
+            for zone in zones:
+                click.echo(f"{_KIND}/{zone.name}")
         else:
-            screen.print_table(_COLUMNS, map(_row, zones), right=("NUMA", "CPU", "FREE", "MEM-FREE"))
-            for node, found in by_node:
-                if not found:
-                    click.echo(f"{node.name}: {why_no_zones(node)}")
+            _print(zones, wide=output.form == "wide")
+            for name, message in unknown:
+                click.echo(f"{name}: {message}")
         if not watch:
             return 0
         time.sleep(interval)
+
+
+def _print(zones: list[Zone], *, wide: bool) -> None:
+    """Print the table; on a narrow terminal columns are left out, so that names stay whole."""
+    rows = list(map(_row, zones))
+    kept = screen.columns_that_fit(_COLUMNS, rows, expendable=() if wide else _EXPENDABLE)
+    screen.print_table(
+        [_COLUMNS[index] for index in kept],
+        ([row[index] for index in kept] for row in rows),
+        right=("NUMA", "CPU", "FREE", "MEM-FREE"),
+        cut=not wide,
+    )
 
 
 def _row(zone: Zone) -> tuple[str | Text, ...]:
@@ -56,18 +77,29 @@ def _row(zone: Zone) -> tuple[str | Text, ...]:
         format_rounded(zone.memory[1]) if zone.memory else "-",
         screen.bar(share(zone.memory)) if zone.memory else "",
         format_rounded(zone.memory[1] - zone.memory[0]) if zone.memory else "-",
-        zone.devices,
+        zone.devices_text,
     )
 
 
-def _document(zone: Zone) -> dict[str, object]:
+def _document(zones: list[Zone], unknown: list[tuple[str, str]]) -> TopDocument:
     return {
+        "items": list(map(_figures, zones)),
+        "unknown": [{"node": node, "message": message} for node, message in unknown],
+    }
+
+
+def _figures(zone: Zone) -> ZoneFigures:
+    return {
+        "name": zone.name,
         "node": zone.node,
         "numa": zone.numa,
         "policy": zone.policy,
         "cpu": None if zone.cpus is None else {"assigned": zone.cpus[0], "allocatable": zone.cpus[1]},
         "memory": None
         if zone.memory is None
-        else {"assigned": zone.memory[0], "allocatable": zone.memory[1]},
-        "devices": zone.devices,
+        else {"assigned": format_bytes(zone.memory[0]), "allocatable": format_bytes(zone.memory[1])},
+        "devices": [
+            {"resource": use.resource, "free": use.healthy - use.held, "total": use.total}
+            for use in zone.devices
+        ],
     }

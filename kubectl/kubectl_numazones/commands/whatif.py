@@ -6,6 +6,7 @@ import click
 
 from kubectl_numazones import screen
 from kubectl_numazones.experiments import Asked, experiment_of, experiment_options, label, perform, summary
+from kubectl_numazones.output import Output, output_option
 from numazones.whatif import variant_settings
 from numazones.whatif.experiment import Comparison
 
@@ -41,9 +42,9 @@ Examples:
     help="A field of KubeletConfiguration, those of maps after a dot; or placement=default, nrt, exact, pack "
     "or best-fit: how the scheduler chooses nodes.",
 )
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@output_option()
 @experiment_options
-def command(asked: Asked, *, changed: tuple[str, ...], output: str) -> None:
+def command(asked: Asked, *, changed: tuple[str, ...], output: Output) -> None:
     """Compare settings: the same pods arrive under the old ones and under the new ones.
 
     In every run the pods arrive in another random order, the same one on both sides. Means are over the runs,
@@ -51,14 +52,17 @@ def command(asked: Asked, *, changed: tuple[str, ...], output: str) -> None:
     """
     experiment, happens, random = experiment_of(asked, ({}, variant_settings.parse(changed)))
     comparison = perform(asked, experiment, random=random)
-    if output == "json":
-        screen.print_json(comparison.document())
+    if output.is_document:
+        output.write(comparison.document())
         return
     click.echo(summary(comparison, happens))
     click.echo(f"new: {experiment.variants[1]}\n")
     rows = list(_rows(comparison))
-    shown = screen.columns_that_fit(("", *_HEADS), rows, least=4) if comparison.runs > 1 else 4
-    screen.print_table(("", *_HEADS)[:shown], [row[:shown] for row in rows], right=_HEADS)
+    columns = ("", *_HEADS) if comparison.runs > 1 else ("", *_HEADS[:3])
+    kept = screen.columns_that_fit(columns, rows, expendable=range(len(columns) - 1, 3, -1))
+    screen.print_table(
+        [columns[index] for index in kept], ([row[index] for index in kept] for row in rows), right=_HEADS
+    )
 
 
 _HEADS = ("OLD", "NEW", "DIFFERENCE", "95 % INTERVAL", "RUNS MORE", "RUNS LESS")

@@ -4,6 +4,11 @@ import click
 
 from kubectl_numazones import answers, screen
 from kubectl_numazones.cluster import NotThere, Source, occupancy_of, read, source_options
+from kubectl_numazones.documents import HeldShare
+from kubectl_numazones.output import Output, output_option
+from numazones import cpuset
+from numazones.placement.occupancy import Share
+from numazones.quantity import format_bytes
 
 _COLUMNS = ("NUMA", "POD", "CPUS", "MEMORY", "DEVICES")
 
@@ -11,22 +16,35 @@ _COLUMNS = ("NUMA", "POD", "CPUS", "MEMORY", "DEVICES")
 @click.command("who")
 @click.argument("node")
 @click.argument("zone", required=False, type=int)
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@output_option()
 @source_options
-def command(source: Source, node: str, zone: int | None, output: str) -> int:
+def command(source: Source, node: str, zone: int | None, output: Output) -> int:
     """List what each NUMA zone of NODE (or one ZONE) holds exclusively, and for whom."""
     found = read(source).node(node)
     numas = [zone.numa for zone in occupancy_of(found).zones]
     if zone is not None and zone not in numas:
         raise NotThere(f"node {found.name} has no NUMA node {zone}; it has {', '.join(map(str, numas))}")
+    if output.is_document:
+        shares = [share for share in occupancy_of(found).shares() if zone is None or share.numa == zone]
+        output.write({"node": found.name, "items": list(map(_document, shares))})
+        return 0
     rows = [row for row in answers.holders(found) if zone is None or row[0] == str(zone)]
-    if output == "json":
-        screen.print_json(
-            [dict(zip(("numa", "pod", "cpus", "memory", "devices"), row, strict=True)) for row in rows]
-        )
-    elif rows:
+    if rows:
         screen.print_table(_COLUMNS, rows)
     else:
         where = f"NUMA node {zone} of {found.name}" if zone is not None else found.name
         click.echo(f"nobody holds anything exclusively on {where}")
     return 0
+
+
+def _document(share: Share) -> HeldShare:
+    return {
+        "numa": share.numa,
+        "pod": share.name,
+        "cpus": cpuset.format(share.cpus),
+        "memory": [
+            {"type": kind, "size": format_bytes(size), "numas": list(numas)}
+            for kind, size, numas in share.memory
+        ],
+        "devices": [{"resource": resource, "ids": list(ids)} for resource, ids in share.devices],
+    }

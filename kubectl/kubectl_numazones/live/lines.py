@@ -67,7 +67,7 @@ def zone_line(zone: Zone, board: Board, *, roomy: bool) -> Line:
         bar = screen.bar(share(used))
         bar.append(f" {figure(used[1])}", "dim")
         cells += [bar, Text(figure(used[1] - used[0]), justify="right", style="bold")]
-    cells.append(zone.devices)
+    cells.append(zone.devices_text)
     key = f"{zone.node} zone {zone.numa}"
     return Line(key, tuple(cells), lambda: _node_details(zone.node, board))
 

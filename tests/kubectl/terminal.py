@@ -1,0 +1,41 @@
+"""The plugin on a terminal of some width: what it shows there."""
+
+import fcntl
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+PROGRAM = Path(sys.executable).with_name("kubectl-numazones")
+_SEQUENCE = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+def on_terminal(columns: int, *arguments: object, lines: int = 40) -> str:
+    """Run the plugin on a terminal, where it must end without a traceback; return what it shows."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+    environment = {key: value for key, value in os.environ.items() if key not in {"COLUMNS", "LINES"}}
+    process = subprocess.Popen(
+        [PROGRAM, *map(str, arguments)],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=subprocess.PIPE,
+        env={**environment, "TERM": "xterm-256color"},
+    )
+    os.close(theirs)
+    shown = b""
+    try:
+        while piece := os.read(ours, 65536):
+            shown += piece
+    except OSError:  # the other side is closed
+        pass
+    finally:
+        os.close(ours)
+    _, errors = process.communicate()
+    assert b"Traceback" not in errors + shown
+    assert process.returncode in {0, 1, 2}
+    return _SEQUENCE.sub(b"", shown).decode().replace("\r\n", "\n")
