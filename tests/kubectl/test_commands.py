@@ -331,12 +331,13 @@ def test_a_shortage_that_the_scheduler_sees_comes_with_amounts(run: Run, tmp_pat
     huge = pod_body("huge", 20)
     dump = written(tmp_path / "dump.json", [*cluster(), huge])
     result = run("why", "huge", "-n", "team", "-f", dump)
-    # The other node is cordoned, whatever it has.
-    assert result.output.splitlines()[0] == "team/huge: Insufficient cpu: 20 asked, 6 free on worker-1"
+    assert result.output.splitlines()[0] == (
+        "team/huge: no node has 20 CPUs at all; the most is 15, on worker-1"
+    )
     assert "worker-1   Excluded   Insufficient cpu: 20 asked, 6 free" in result.output
     reasons = json.loads(run("why", "huge", "-n", "team", "-f", dump, "-o", "json").output)["reasons"]
     said = {item["reason"]: item["sentence"] for item in reasons}
-    assert said["Insufficient cpu"] == "Insufficient cpu: 20 asked, 6 free on worker-1"
+    assert said["Insufficient cpu"] == "no node has 20 CPUs at all; the most is 15, on worker-1"
 
 
 def test_replicas_that_are_rejected_over_and_over_are_counted_as_a_loop(run: Run, tmp_path: Path) -> None:

@@ -106,6 +106,8 @@ class LiveForecasts:
             if not live.pods:
                 if live.unasked is not None:
                     live.unasked.update(dict.fromkeys(nodes))
+                    for name in nodes:  # a forecast that nobody asks must not keep what nodes were like
+                        live.forecast.forget(name)
                 continue
             if await self._renew_kind(live, nodes):
                 since = min(nodes.values(), default=time.monotonic())
