@@ -41,8 +41,9 @@ def explanation_lines(
     if helpful or made:
         yield ""
         yield "What would help:"
-    for node, item in helpful:
-        yield f"  - {item.sentence} ({node})" if node not in item.sentence else f"  - {item.sentence}"
+    for item in helpful:
+        where = "" if item.node in item.sentence else f" ({item.node})"
+        yield f"  - {item.sentence}{where}"
     for recommendation in made:
         yield f"  - a plan was made: kubectl describe rebalancerecommendation {recommendation}"
     if not is_running(pod) and prediction.verdict != ADMISSIBLE:
@@ -60,12 +61,12 @@ def _deciders_without_advice(pod: ClusterPod, prediction: Prediction, seen: Seen
     return {one.decider for one in placements if not isinstance(one, Unknown) and one.kubelet is None}
 
 
-def helpful_changes(pod: ClusterPod, prediction: Prediction, seen: Seen) -> list[tuple[str, Advice]]:
-    """Return (node, change) for what would let a pod in; nothing for one that runs or would be admitted."""
+def helpful_changes(pod: ClusterPod, prediction: Prediction, seen: Seen) -> list[Advice]:
+    """Return what would let a pod in; nothing for one that runs or would be admitted."""
     if is_running(pod) or prediction.verdict == ADMISSIBLE:
         return []
-    nodes = seen.situation.cluster.nodes
-    return answers.advice_for(pod, nodes, answers.nearest_nodes(prediction, nodes))
+    forecast = answers.forecast_of(pod, seen.situation.cluster.nodes)
+    return answers.advice_for(pod, seen.situation, prediction, forecast)
 
 
 def _headline(pod: ClusterPod, prediction: Prediction) -> str:

@@ -98,7 +98,7 @@ def _document(pods: list[ClusterPod], pod: ClusterPod, prediction: Prediction, s
             for item in prediction.reasons
         ],
         "advice": [
-            {"node": node, "change": str(item.change), "sentence": item.sentence} for node, item in helpful
+            {"node": item.node, "change": str(item.change), "sentence": item.sentence} for item in helpful
         ],
         "recommendations": seen.recommendations(pods),
     }
