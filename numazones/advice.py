@@ -43,8 +43,8 @@ _MAX_TARGETS = 128
 """Of so many nodes it is asked whether they would take a pod that is moved."""
 _LITTLE = 0.25
 """The share of a request that people part with more easily than with another pod's place."""
-_CONDITIONS = "node.kubernetes.io/"
-"""Taints of this domain show conditions of a node and go with them; no pod should tolerate them."""
+_NOT_FOR_PODS = ("node.kubernetes.io/", "node-role.kubernetes.io/")
+"""Taints of these domains show conditions of a node, or keep it for the control plane."""
 
 
 class Change(StrEnum):
@@ -67,9 +67,10 @@ class Cost(IntEnum):
     MUCH_LESS = 5
     REMOVAL = 6
     """Of a pod that no other node would take."""
-    SCOPE = 7
-    ALIGNMENT = 8
-    PROTECTED = 9
+    TAINT = 7
+    SCOPE = 8
+    ALIGNMENT = 9
+    PROTECTED = 10
     """Removal of a pod that no plan moves."""
 
 
@@ -81,6 +82,8 @@ class Advice:
     cost: Cost
     node: str
     sentence: str
+    loss: float = 0.0
+    """Of a smaller request: the share of what was asked that is given up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +119,7 @@ def advise_on(pod: ClusterPod, node: ClusterNode, around: Around | None = None) 
 
 def in_order(found: Iterable[Advice]) -> tuple[Advice, ...]:
     """Sort by what a change costs; what no plan moves is left out where something else makes room."""
-    listed = sorted(found, key=lambda item: item.cost)
+    listed = sorted(found, key=lambda item: (item.cost, item.loss))
     if any(item.cost in {Cost.MOVE, Cost.REMOVAL} for item in listed):
         listed = [item for item in listed if item.cost is not Cost.PROTECTED]
     return tuple(listed)
@@ -147,7 +150,7 @@ def _open_fences(pod: ClusterPod, node: ClusterNode) -> Iterator[Advice]:
         opened = replace(opened, unschedulable=False)
         cures.append(f"it is cordoned: kubectl uncordon {node.name}")
     taints = [taint for taint in node.taints if _keeps_away(taint, pod) and not _is_cordon(taint)]
-    if any(taint.key.startswith(_CONDITIONS) for taint in taints):
+    if any(taint.key.startswith(_NOT_FOR_PODS) for taint in taints):
         return
     if taints:
         tolerations = tuple(Toleration(item.key, "Equal", item.value, item.effect) for item in taints)
@@ -170,7 +173,7 @@ def _open_fences(pod: ClusterPod, node: ClusterNode) -> Iterator[Advice]:
             cures.append("the pod's node affinity keeps it away: widen it")
     if cures and _runs(replace(pod, constraints=constraints), opened):
         sentence = f"{node.name} would admit it, but {'; '.join(cures)}"
-        yield Advice(Change.PLACEMENT, Cost.PLACEMENT, node.name, sentence)
+        yield Advice(Change.PLACEMENT, Cost.TAINT if taints else Cost.PLACEMENT, node.name, sentence)
 
 
 def _keeps_away(taint: Taint, pod: ClusterPod) -> bool:
@@ -344,7 +347,7 @@ def _request_advice(
         cost = Cost.ROUNDING
     else:
         cost = Cost.LITTLE_LESS if before - amount <= _LITTLE * before else Cost.MUCH_LESS
-    return Advice(Change.REQUEST, cost, node.name, sentence)
+    return Advice(Change.REQUEST, cost, node.name, sentence, max(0.0, 1 - amount / before))
 
 
 def _amount_with_resource(resource: str, amount: int) -> str:
@@ -422,16 +425,18 @@ def _size(other: ClusterPod, state: Node) -> tuple[int, int]:
 
 def _held(other: ClusterPod, state: Node, pod: ClusterPod) -> str:
     """Say what a pod holds or has asked for of what the other one lacks: that first which is missing."""
-    node = state
     if pod.admission is None:
         return ""
-    decision = admit(node, pod.admission)
+    decision = admit(state, pod.admission)
     if not decision.admitted:
-        found = dict(explain(decision).holders)
-        if other.kubelet_uid in found:
-            return found[other.kubelet_uid]
-    cpus = _exclusive_cpus(node, other.kubelet_uid)
-    return _amount_with_resource(CPU, cpus) if cpus and decision.admitted else ""
+        found = explain(decision)
+        held = dict(found.holders).get(other.kubelet_uid)
+        if held is not None:
+            return held
+        if found.shortages and found.shortages[0].resource != CPU:
+            return ""
+    cpus = _exclusive_cpus(state, other.kubelet_uid)
+    return _amount_with_resource(CPU, cpus) if cpus else ""
 
 
 def _exclusive_cpus(node: Node, uid: str) -> int:

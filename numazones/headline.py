@@ -2,10 +2,11 @@
 
 Several things keep a pod from several nodes, and people can change one at a time. What is said first is what
 has to change for the pod to run: a reason that holds on every node; otherwise that of the nodes which come
-nearest. A node that could take the pod if others left is nearer than one that never could; then one that the
-scheduler may choose than one that lacks amounts, is closed to the pod by a cordon or a taint, or was not
-selected by it: fences are there on purpose. After that, the fewer things are in the way the better, and what
-keeps the pod from more nodes counts more.
+nearest. Nodes that are closed to the pod by a cordon or a taint, or that it does not select, come last, for
+fences are there on purpose: a control plane would often take a pod that its workers cannot. Of the others, a
+node that could take the pod if others left is nearer than one that never could, and one that the scheduler
+may choose nearer than one that lacks amounts. After that, the fewer things are in the way the better, and
+what keeps the pod from more nodes counts more.
 
 Every node counts once, for one reason: the reason that all have in common, else the highest fence. The
 sentence about a reason names everything that is in the way on its nearest node.
@@ -58,10 +59,10 @@ class Group:
                 self.nearest, self.node = verdict, first
 
 
-def nearness(verdict: NodeVerdict) -> tuple[bool, int, int, float]:
+def nearness(verdict: NodeVerdict) -> tuple[bool, bool, int, int, float]:
     """Return what nodes that do not take a pod are sorted by, the nearest first."""
     distance = max(map(_distance, _keys(verdict)), default=0)
-    return (not verdict.possible, distance, len(verdict.obstacles), -verdict.closeness)
+    return (distance >= _CLOSED, not verdict.possible, distance, len(verdict.obstacles), -verdict.closeness)
 
 
 def groups(verdicts: Mapping[NodeVerdict, Collection[str]], *, unknown_first: bool) -> list[Group]:
@@ -82,10 +83,10 @@ def groups(verdicts: Mapping[NodeVerdict, Collection[str]], *, unknown_first: bo
         found[key].add(one, verdicts[one])
 
     def importance(group: Group) -> tuple[Any, ...]:
-        impossible, distance, obstacles, gap = nearness(group.nearest)
+        *near, gap = nearness(group.nearest)
         source, reason, model = group.key
         hanging = unknown_first and source == UNKNOWN_SOURCE
-        order = (not hanging, impossible, distance, obstacles, -group.count, gap)
+        order = (not hanging, *near, -group.count, gap)
         return (*order, source != SOURCE, source, reason, model or "")
 
     return sorted(found.values(), key=importance)

@@ -27,7 +27,7 @@ from numazones.kubelet.shortfall import name_numas
 from numazones.placement import Decision, Placement, Unknown, models
 from numazones.placement.kubelet import KUBELET, KubeletPlacement
 from numazones.pod import Pod
-from numazones.resources import CPU, figures
+from numazones.resources import CPU, figures, is_memory
 from numazones.verdict import SCHEDULER_SOURCE, UNKNOWN_SOURCE, NodeVerdict, Reason, Standing
 
 __all__ = [
@@ -71,6 +71,8 @@ _PLAIN = frozenset({"cpu", "memory", "ephemeral-storage"})
 _REMEMBERED = 4
 _WHOLE = 100
 _EVEN_WHEN_EMPTY = "even when empty"
+_SAYS_SO = (_EVEN_WHEN_EMPTY, "on an empty node", "no multiple of")
+"""Words of sentences that make it plain that other pods are not what is in the way."""
 _MAX_BEHIND = 64
 """Of so many fenced nodes it is asked what their kubelets would say, before a sentence is made about one."""
 # Stands for every pod of a kind, also beside pods of the kind that a node holds already.
@@ -110,6 +112,8 @@ class Prediction:
     """
     candidates: tuple[Candidate, ...] = ()
     """Best first."""
+    possible: bool = True
+    """False: the nodes that are meant for the pod would not take it even if no other pod were there."""
 
     @property
     def model(self) -> str | None:
@@ -407,14 +411,16 @@ class Forecast:
             verdict = ADMISSIBLE
         else:
             verdict = UNKNOWN if counts[Standing.UNKNOWN] or not self._verdicts else INADMISSIBLE
+        found = headline.groups(self._nodes, unknown_first=verdict == UNKNOWN)
         return Prediction(
             verdict,
             evaluated=asked,
             admissible=counts[Standing.ADMITS],
             stale=counts[Standing.UNKNOWN],
             excluded=counts[Standing.EXCLUDED],
-            reasons=self._reasons(verdict),
+            reasons=self._reasons(verdict, found),
             candidates=tuple(self._candidates(candidates)),
+            possible=verdict != INADMISSIBLE or found[0].nearest.possible,
         )
 
     @property
@@ -505,10 +511,9 @@ class Forecast:
         best.sort(key=lambda item: (*preference(item), item.node))
         return best[:number]
 
-    def _reasons(self, verdict: str) -> tuple[Reason, ...]:
+    def _reasons(self, verdict: str, found: list[Group]) -> tuple[Reason, ...]:
         if not self._verdicts:
             return (Reason(NO_NODES, UNKNOWN_SOURCE, 0, "", "the cluster has no nodes"),)
-        found = headline.groups(self._nodes, unknown_first=verdict == UNKNOWN)
         behind: NodeVerdict | None = None
         if verdict == INADMISSIBLE and found[0].fenced:
             behind = self._look_behind(found[0])
@@ -585,13 +590,13 @@ class Forecast:
         if not most:
             return f"no node offers {resource}" + (f"; did you mean {instead}?" if instead else "")
         wanted, largest = figures(resource, asked, most)
-        noun = "CPUs" if resource == CPU else resource
+        noun = "CPUs" if resource == CPU else f"of {resource}" if is_memory(resource) else resource
         return f"no node has {wanted} {noun} at all; the most is {largest}, on {node}"
 
 
 def _with_empty_node(sentence: str, one: NodeVerdict, node: str) -> str:
     """Add what the kubelet would say even if no other pod were there."""
-    if one.hopeless is None or any(words in sentence for words in (_EVEN_WHEN_EMPTY, "on an empty node")):
+    if one.hopeless is None or any(words in sentence for words in _SAYS_SO):
         return sentence
     if one.rejection is not None:
         return f"{sentence}; the node would not take it {_EVEN_WHEN_EMPTY}"

@@ -36,6 +36,8 @@ def explanation_lines(
     """Yield everything that is to be said before node by node: ``pod`` is the most telling of ``pods``."""
     yield f"{pod.full_name}: {_headline(pod, prediction)}"
     yield from _lines_about_replicas(pods)
+    if not is_running(pod) and not prediction.possible:
+        yield "No eviction can help: the nodes for such pods would not take it even when empty."
     helpful = helpful_changes(pod, prediction, seen)
     made = [] if is_running(pod) or prediction.verdict == ADMISSIBLE else seen.recommendations(pods)
     if helpful or made:
