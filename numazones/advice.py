@@ -101,7 +101,7 @@ def advise_on(pod: ClusterPod, node: ClusterNode, around: Around | None = None) 
 
     Nothing where it would run as things are, or where its kubelet does not decide alone or is not known.
     """
-    if pod.admission is None or node.state is None or not node.ready:
+    if pod.admission is None or node.state is None:
         return ()
     wanted = replace(pod, admission=newcomer(pod.admission), uid="", node="", phase="Pending")
     if _runs(wanted, node):
@@ -409,7 +409,7 @@ def _target(other: ClusterPod, node: ClusterNode, around: Around) -> str | None:
         return None
     asked = 0
     for candidate in around.nodes:
-        if candidate.name == node.name or not candidate.ready:
+        if candidate.name == node.name:
             continue
         asked += 1
         if asked > _MAX_TARGETS:
@@ -432,7 +432,7 @@ def _held(other: ClusterPod, state: Node, pod: ClusterPod) -> str:
         found = explain(decision)
         held = dict(found.holders).get(other.kubelet_uid)
         if held is not None:
-            return held
+            return held.replace("exclusive ", "")
         if found.shortages and found.shortages[0].resource != CPU:
             return ""
     cpus = _exclusive_cpus(state, other.kubelet_uid)

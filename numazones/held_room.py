@@ -40,7 +40,7 @@ def holders(
         if pod.nominated:
             if (pod.priority or 0) >= (asking.priority or 0):
                 yield pod.nominated, pod
-        elif now - released_at(pod) < RELEASE_SECONDS:
+        elif RELEASED in pod.annotations and now - released_at(pod) < RELEASE_SECONDS:
             chosen = [node.name for node in nodes if pod.constraints.selects(node.name, node.labels)]
             yield from ((name, pod) for name in chosen if len(chosen) <= MAX_NODES)
 

@@ -1,8 +1,8 @@
 """What a pod without a node waits for, beside a node that would admit it.
 
 A node may be free for a pod that no scheduler looks at: it carries a scheduling gate (KEP-3521), nobody
-serves its ``schedulerName``, a claim is not there, or the scheduler has its own reasons, such as volumes and pod
-affinity, which predictions do not cover. The API says so in places that people do not think of looking at
+serves its ``schedulerName``, a claim is not there, or the scheduler has its own reasons, such as volumes and
+pod affinity, which predictions do not cover. The API says so in places that people do not think of looking at
 together: ``spec.schedulingGates``, the condition PodScheduled, events.
 """
 

@@ -64,8 +64,10 @@ def test_a_looser_policy_or_scope_is_named_only_where_it_admits() -> None:
     found = advised(node, pod)
     assert sentences(found, Change.SETTING) == [
         "set topologyManagerScope: container on worker (on a drained node)",
-        "set topologyManagerPolicy: best-effort on worker, which gives up alignment for all pods there (on a "
-        "drained node)",
+        (
+            "set topologyManagerPolicy: best-effort on worker, which gives up alignment for all pods there "
+            "(on a drained node)"
+        ),
     ]
 
 
@@ -79,8 +81,8 @@ def test_the_smallest_pods_whose_leaving_suffices_are_named() -> None:
         other="ops/other",
     )
     assert sentences(found, Change.EVICTION) == [
-        "remove team/small, which holds 3 exclusive CPUs (no other node seen here would take it then)",
-        "remove team/large, which holds 4 exclusive CPUs (no other node seen here would take it then)",
+        "remove team/small, which holds 3 CPUs (no other node seen here would take it then)",
+        "remove team/large, which holds 4 CPUs (no other node seen here would take it then)",
         "remove ops/other, which holds 6 CPUs (no other node seen here would take it then)",
     ]
     protected = advised(
@@ -90,7 +92,7 @@ def test_the_smallest_pods_whose_leaving_suffices_are_named() -> None:
         small="team/small",
     )
     assert [item.sentence for item in protected][-1] == (
-        "remove team/small, which holds 3 exclusive CPUs (no plan does that: it is bare)"
+        "remove team/small, which holds 3 CPUs (no plan does that: it is bare)"
     )
 
 
