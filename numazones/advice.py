@@ -1,20 +1,22 @@
-"""Changes that would let a rejected pod in, each proven by deciding again.
+"""Changes after which a pod would run, each tried on a copy before it is given.
 
-A rejection says what is missing; an operator asks what to do. Four things can be changed: what the pod asks
-for, how the node's Topology Manager is set, who else is on the node, and what keeps the scheduler from
-choosing a node that would take the pod. A change is named here only after ``admit`` (or the scheduler's
-filters) has let the changed pod in, on the same state of the node; nothing is guessed from amounts.
+A rejection says what is missing; people ask what to do. Four things can be changed: what keeps the scheduler
+from a node, who else is on it, what the pod asks for, and how the node's Topology Manager is set. A change is
+named only if the changed pod passes all checks of the scheduler and of the kubelet on the changed node;
+nothing is guessed from amounts. What costs its reader least comes first: pods are moved before alignment is
+given up, and what no plan would move comes last, with the reason.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import IntEnum, StrEnum
 
 from numazones import cpuset, quantity, scheduling
 from numazones.cluster import ClusterNode, ClusterPod
+from numazones.constraints import Taint, Toleration
 from numazones.demand import Container, Demand
 from numazones.errors import NumazonesError
-from numazones.kubelet.admission import Admission, admit, remove
+from numazones.kubelet.admission import admit, remove
 from numazones.kubelet.config import (
     BEST_EFFORT,
     RESTRICTED,
@@ -23,26 +25,26 @@ from numazones.kubelet.config import (
     SINGLE_NUMA_NODE,
     KubeletConfiguration,
 )
-from numazones.kubelet.explanation import explain
+from numazones.kubelet.explanation import Explanation, explain
 from numazones.kubelet.node import Node
+from numazones.kubelet.node_admission import admit_to_node, counted_requests
+from numazones.kubelet.node_info import PodInfo
 from numazones.kubelet.topology_manager import TopologyManager
-from numazones.placement import Unknown
 from numazones.pod import Pod
-from numazones.prediction import deciding, newcomer
-from numazones.resources import CPU, MEMORY, is_memory
+from numazones.prediction import Kind, Standing, ask, newcomer
+from numazones.resources import CPU, MEMORY, STORAGE, is_memory
+from numazones.scheduling import Lack
 
-_MEBI = 1 << 20
+_MEBI, _MILLI = 1 << 20, 1000
 # Policies by how much they let through, strictest first.
 _LOOSER = {SINGLE_NUMA_NODE: (RESTRICTED, BEST_EFFORT), RESTRICTED: (BEST_EFFORT,)}
 _MAX_EVICTIONS = 3
-# Reasons of the scheduler's that a label, a toleration or an uncordoning would remove.
-_REMOVABLE = {
-    scheduling.NOT_SELECTED: (
-        "the pod's node selector or affinity keeps it away: label the node to match, or widen it"
-    ),
-    scheduling.UNTOLERATED: "an untolerated taint keeps it away: tolerate the taint, or remove it",
-    scheduling.UNSCHEDULABLE: "it is cordoned: kubectl uncordon",
-}
+_MAX_TARGETS = 128
+"""Of so many nodes it is asked whether they would take a pod that is moved."""
+_LITTLE = 0.25
+"""The share of a request that people part with more easily than with another pod's place."""
+_NOT_FOR_PODS = ("node.kubernetes.io/", "node-role.kubernetes.io/")
+"""Taints of these domains show conditions of a node, or keep it for the control plane."""
 
 
 class Change(StrEnum):
@@ -54,99 +56,193 @@ class Change(StrEnum):
     PLACEMENT = "placement"
 
 
+class Cost(IntEnum):
+    """What a change costs its reader, the least first."""
+
+    MISSPELLED = 0
+    ROUNDING = 1
+    PLACEMENT = 2
+    LITTLE_LESS = 3
+    MOVE = 4
+    MUCH_LESS = 5
+    REMOVAL = 6
+    """Of a pod that no other node would take."""
+    TAINT = 7
+    SCOPE = 8
+    ALIGNMENT = 9
+    PROTECTED = 10
+    """Removal of a pod that no plan moves."""
+
+
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """One change after which the pod would be admitted."""
+    """One change after which the pod would run on a node."""
 
     change: Change
+    cost: Cost
+    node: str
     sentence: str
-    proof: Admission = field(repr=False, compare=False)
-    """The decision about the changed pod, or on the changed node."""
+    loss: float = 0.0
+    """Of a smaller request: the share of what was asked that is given up."""
 
 
-def advise(rejection: Admission, names: Mapping[str, str]) -> tuple[Advice, ...]:
-    """Return the changes that would let a rejected pod in, on the node that rejected it.
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What is known beside the node that a pod is to run on."""
 
-    ``names`` gives a name to the UIDs of the pods on the node; pods without one are not proposed for
-    eviction.
+    nodes: Iterable[ClusterNode] = ()
+    """Where pods that are moved could go, the likeliest first."""
+    objection: Callable[[ClusterPod], str] = lambda _pod: ""
+    """Why no plan moves a pod; empty: nothing keeps it."""
+
+
+def advise_on(pod: ClusterPod, node: ClusterNode, around: Around | None = None) -> tuple[Advice, ...]:
+    """Return the changes after which a pod would run on a node, the cheapest first.
+
+    Nothing where it would run as things are, or where its kubelet does not decide alone or is not known.
     """
-    return (
-        *_smaller_requests(rejection),
-        *_other_settings(rejection),
-        *_evictions(rejection, names),
+    if pod.admission is None or node.state is None:
+        return ()
+    wanted = replace(pod, admission=newcomer(pod.admission), uid="", node="", phase="Pending")
+    if _runs(wanted, node):
+        return ()
+    fenced = scheduling.placement_obstacles(wanted.constraints, node)
+    if fenced:
+        return tuple(_open_fences(wanted, node))
+    found = (
+        *_other_requests(wanted, node),
+        *_evictions(wanted, node, around or Around()),
+        *_other_settings(wanted, node),
     )
+    return in_order(found)
 
 
-def advise_on(pod: ClusterPod, node: ClusterNode) -> tuple[Advice, ...]:
-    """Return the changes that would let a pod in on a node; nothing where its kubelet does not reject it."""
-    placement = deciding(pod.constraints, node)
-    state = None if isinstance(placement, Unknown) else placement.kubelet
-    if pod.admission is None or state is None:
-        return ()
-    try:
-        decision = admit(state, newcomer(pod.admission))
-    except NumazonesError:
-        return ()
-    return () if decision.admitted else advise(decision, node.pod_names)
+def in_order(found: Iterable[Advice]) -> tuple[Advice, ...]:
+    """Sort by what a change costs; what no plan moves is left out where something else makes room."""
+    listed = sorted(found, key=lambda item: (item.cost, item.loss))
+    if any(item.cost in {Cost.MOVE, Cost.REMOVAL} for item in listed):
+        listed = [item for item in listed if item.cost is not Cost.PROTECTED]
+    return tuple(listed)
 
 
-def advise_on_scheduling(pod: ClusterPod, node: ClusterNode) -> Advice | None:
-    """Return what keeps the scheduler from choosing a node whose kubelet would admit the pod, and its cure.
-
-    None where the kubelet would not admit it, its state is not known, or amounts stand in the way as well.
-    """
+def _runs(pod: ClusterPod, node: ClusterNode) -> bool:
+    """Whether scheduler and kubelet would both let a new pod onto the node."""
     if node.state is None or pod.admission is None:
-        return None
-    reasons = scheduling.placement_obstacles(pod.constraints, node)
-    if not reasons or scheduling.resource_obstacles(pod.requests, node):
-        return None
-    admission = _admission(node.state, pod.admission)
-    if admission is None:
-        return None
-    cures = "; ".join(_REMOVABLE[reason] for reason in reasons)
-    return Advice(Change.PLACEMENT, f"{node.name} would admit it, but {cures}", admission)
-
-
-def _admission(node: Node, pod: Pod) -> Admission | None:
-    """Return the admission of a pod; None for a rejection, and where the kubelet's decision is not known."""
+        return False
+    if scheduling.obstacles(pod.constraints, pod.requests, node):
+        return False
+    info = PodInfo(pod.admission, pod.constraints, pod.requests)
     try:
-        admission = admit(node, pod)
+        verdict = admit_to_node(node.info(node.state, beside=pod.uid), info)
     except NumazonesError:
-        return None
-    return admission if admission.admitted else None
+        return False
+    return verdict.admitted and not verdict.preempted
+
+
+# What keeps the scheduler away
+
+
+def _open_fences(pod: ClusterPod, node: ClusterNode) -> Iterator[Advice]:
+    """Yield what has to be done about labels, taints and a cordon, if nothing else is in the way."""
+    cures: list[str] = []
+    constraints, opened = pod.constraints, node
+    if node.unschedulable:
+        opened = replace(opened, unschedulable=False)
+        cures.append(f"it is cordoned: kubectl uncordon {node.name}")
+    taints = [taint for taint in node.taints if _keeps_away(taint, pod) and not _is_cordon(taint)]
+    if any(taint.key.startswith(_NOT_FOR_PODS) for taint in taints):
+        return
+    if taints:
+        tolerations = tuple(Toleration(item.key, "Equal", item.value, item.effect) for item in taints)
+        constraints = replace(constraints, tolerations=(*constraints.tolerations, *tolerations))
+        named = " and ".join(map(_taint_text, taints))
+        cures.append(f"the pod does not tolerate its taint {named}: tolerate it, or remove it")
+    opened = replace(opened, taints=tuple(item for item in opened.taints if not _is_cordon(item)))
+    if not constraints.selects(node.name, node.labels):
+        missing = {key: value for key, value in constraints.node_selector if node.labels.get(key) != value}
+        labels = {**node.labels, **missing}
+        if constraints.selects(node.name, labels):
+            words = " ".join(f"{key}={value}" for key, value in missing.items())
+            cures.append(
+                f"the pod's node selector keeps it away: label the node (kubectl label node {node.name} "
+                f"{words}), or widen the selector"
+            )
+            opened = replace(opened, labels=labels)
+        else:
+            constraints = replace(constraints, node_selector=(), node_affinity=None)
+            cures.append("the pod's node affinity keeps it away: widen it")
+    if cures and _runs(replace(pod, constraints=constraints), opened):
+        sentence = f"{node.name} would admit it, but {'; '.join(cures)}"
+        yield Advice(Change.PLACEMENT, Cost.TAINT if taints else Cost.PLACEMENT, node.name, sentence)
+
+
+def _keeps_away(taint: Taint, pod: ClusterPod) -> bool:
+    return taint.effect in {"NoSchedule", "NoExecute"} and not pod.constraints.tolerates(taint)
+
+
+def _is_cordon(taint: Taint) -> bool:
+    return taint.key == "node.kubernetes.io/unschedulable"
+
+
+def _taint_text(taint: Taint) -> str:
+    return f"{taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect}"
 
 
 # What the pod asks for
 
 
-def _smaller_requests(rejection: Admission) -> Iterator[Advice]:
-    """Yield, per resource, the largest request that would be admitted; then a smaller request for each."""
-    explanation = explain(rejection)
-    pod, node = rejection.pod, rejection.before
-    alone = False
-    for container, demand in zip(pod.containers, node.kubelet.reading(pod).demands, strict=True):
-        if explanation.rejected_container not in {"", container.name}:
+def _other_requests(pod: ClusterPod, node: ClusterNode) -> Iterator[Advice]:
+    """Yield, per resource, the nearest request that would be admitted; then smaller ones for several."""
+    state = node.state
+    if state is None or pod.admission is None:
+        return
+    lacks = {lack.resource: lack for lack in scheduling.lacks(pod.requests, node)}
+    decision = admit(state, pod.admission)
+    explanation = None if decision.admitted else explain(decision)
+    only = None if explanation is None or lacks else explanation.rejected_container
+    found = False
+    demands = state.kubelet.reading(pod.admission).demands
+    for container, demand in zip(pod.admission.containers, demands, strict=True):
+        if only not in {None, "", container.name}:
             continue
         for resource, amount in managed_amounts(demand):
-            found = _largest_admitted(node, pod, container, resource, amount)
-            if found is not None:
-                alone = True
-                smaller, admission = found
-                yield Advice(Change.REQUEST, _request_advice(container, resource, smaller, amount), admission)
-    if alone or not explanation.rejected_container:
+            lack = lacks.get(resource)
+            if lack is not None and lack.instead:
+                yield from _meant(pod, node, container.name, lack)
+                continue
+            for other in _candidates(node, state, resource, amount, lack):
+                if _runs(_with_requests(pod, state, container.name, {resource: other}), node):
+                    found = True
+                    yield _request_advice(node, container, resource, other, amount)
+                    break
+    if not found and explanation is not None and not lacks:
+        yield from _several_smaller(pod, node, state, explanation)
+
+
+def _meant(pod: ClusterPod, node: ClusterNode, container: str, lack: Lack) -> Iterator[Advice]:
+    """Yield the resource whose name was misspelled, if the pod runs with that."""
+    changed = _with_requests(pod, node.state, container, {}, names={lack.resource: lack.instead})
+    if _runs(changed, node):
+        sentence = f"ask for {lack.instead} instead of {lack.resource} in container {container}"
+        yield Advice(Change.REQUEST, Cost.MISSPELLED, node.name, sentence)
+
+
+def _several_smaller(
+    pod: ClusterPod, node: ClusterNode, state: Node, explanation: Explanation
+) -> Iterator[Advice]:
+    """Yield what the nearest NUMA nodes offer of everything they lack."""
+    offers = {
+        short.resource: _round_down(short.resource, short.offered)
+        for short in explanation.shortages
+        if short.offered > 0
+    }
+    name = explanation.rejected_container
+    if not name or len(offers) < 2 or not all(offers.values()):  # noqa: PLR2004 - several
         return
-    offers = {short.resource: short.offered for short in explanation.shortages if short.offered > 0}
-    named = next(item for item in pod.containers if item.name == explanation.rejected_container)
-    eased = pod
-    for resource, offered in offers.items():
-        eased = with_request(eased, named.name, resource, _round_down(resource, offered))
-    together = _admission(node, eased) if len(offers) > 1 else None
-    if together is not None:
-        amounts = " and ".join(
-            _amount_with_resource(resource, _round_down(resource, offered))
-            for resource, offered in offers.items()
-        )
-        yield Advice(Change.REQUEST, f"ask for {amounts} in container {named.name}", together)
+    if _runs(_with_requests(pod, state, name, offers), node):
+        amounts = " and ".join(_amount_with_resource(*offer) for offer in offers.items())
+        sentence = f"ask for {amounts} in container {name}"
+        yield Advice(Change.REQUEST, Cost.MUCH_LESS, node.name, sentence)
 
 
 def managed_amounts(demand: Demand) -> Iterator[tuple[str, int]]:
@@ -155,46 +251,76 @@ def managed_amounts(demand: Demand) -> Iterator[tuple[str, int]]:
         yield CPU, demand.cpus
     yield from demand.memory or ()
     for resource, count in demand.limits:
-        if resource not in {CPU, "ephemeral-storage"} and not is_memory(resource):
+        if resource not in {CPU, STORAGE} and not is_memory(resource):
             yield resource, count
 
 
-def _largest_admitted(
-    node: Node, pod: Pod, container: Container, resource: str, amount: int
-) -> tuple[int, Admission] | None:
-    for smaller in _candidates(node, resource, amount):
-        admission = _admission(node, with_request(pod, container.name, resource, smaller))
-        if admission is not None:
-            return smaller, admission
-    return None
-
-
-def _candidates(node: Node, resource: str, amount: int) -> Iterator[int]:
+def _candidates(
+    node: ClusterNode, state: Node, resource: str, amount: int, lack: Lack | None
+) -> Iterator[int]:
     """Yield amounts worth trying, the best first: the next whole cores, then all smaller amounts."""
+    most = amount - 1 if lack is None else lack.free // (_MILLI if resource == CPU else 1)
     if is_memory(resource):
-        free = {_round_down(resource, left) for left in node.memory.free.get(resource, ())}
-        yield from sorted((left for left in free if 0 < left < amount), reverse=True)
+        left = node.allocatable.get(resource, 0) - node.requested.get(resource, 0)
+        free = {_round_down(resource, min(size, left)) for size in state.memory.free.get(resource, (left,))}
+        free.add(_round_down(resource, most))
+        yield from sorted((size for size in free if 0 < size < amount), reverse=True)
         return
-    if resource == CPU and node.kubelet.cpus.full_cores_only:
-        per_core = node.kubelet.cpus.topology.cpus_per_core
+    if resource == CPU and state.kubelet.cpus.full_cores_only:
+        per_core = state.kubelet.cpus.topology.cpus_per_core
         if amount % per_core:
             yield amount + per_core - amount % per_core
-    yield from range(amount - 1, 0, -1)
+    yield from range(min(most, amount - 1), 0, -1)
+
+
+def _with_requests(
+    pod: ClusterPod,
+    state: Node | None,
+    container: str,
+    amounts: Mapping[str, int],
+    *,
+    names: Mapping[str, str] | None = None,
+) -> ClusterPod:
+    """Return the pod with other requests (and limits) of one container, as the scheduler counts it, too."""
+    if pod.admission is None or state is None:
+        return pod
+    changed = pod.admission
+    for resource, amount in amounts.items():
+        changed = with_request(changed, container, resource, amount)
+    for old, new in (names or {}).items():
+        changed = _with_name(changed, container, old, new)
+    before, after = (counted_requests(item, state.config) for item in (pod.admission, changed))
+    requests = {
+        name: pod.requests.get(name, 0) + after.get(name, 0) - before.get(name, 0)
+        for name in {**pod.requests, **after}
+    }
+    return replace(pod, admission=changed, requests=requests)
 
 
 def with_request(pod: Pod, container: str, resource: str, amount: int) -> Pod:
     """Return the pod with another request (and limit, where there is one) for one of its containers."""
     value = quantity.parse(quantity.format_bytes(amount) if is_memory(resource) else amount)
+    return _with_amounts(pod, container, lambda name, old: (name, value if name == resource else old))
 
-    def with_value(
+
+def _with_name(pod: Pod, container: str, before: str, after: str) -> Pod:
+    return _with_amounts(pod, container, lambda name, old: (after if name == before else name, old))
+
+
+def _with_amounts(
+    pod: Pod,
+    container: str,
+    change: Callable[[str, quantity.Quantity], tuple[str, quantity.Quantity]],
+) -> Pod:
+    def changed(
         amounts: tuple[tuple[str, quantity.Quantity], ...],
     ) -> tuple[tuple[str, quantity.Quantity], ...]:
-        return tuple((name, value if name == resource else old) for name, old in amounts)
+        return tuple(change(name, old) for name, old in amounts)
 
     return replace(
         pod,
         containers=tuple(
-            item._replace(requests=with_value(item.requests), limits=with_value(item.limits))
+            item._replace(requests=changed(item.requests), limits=changed(item.limits))
             if item.name == container
             else item
             for item in pod.containers
@@ -203,13 +329,25 @@ def with_request(pod: Pod, container: str, resource: str, amount: int) -> Pod:
 
 
 def _round_down(resource: str, amount: int) -> int:
-    """Round plain memory down to whole MiB, which people can write."""
-    return amount // _MEBI * _MEBI if resource == MEMORY else amount
+    """Round memory down to what people can write, and pages to whole ones."""
+    if resource == MEMORY:
+        return amount // _MEBI * _MEBI
+    if is_memory(resource):
+        page = quantity.parse(resource.partition("-")[2]).value()
+        return amount // page * page
+    return amount
 
 
-def _request_advice(container: Container, resource: str, amount: int, before: int) -> str:
+def _request_advice(
+    node: ClusterNode, container: Container, resource: str, amount: int, before: int
+) -> Advice:
     instead = f"instead of {_amount(resource, before)} in container {container.name}"
-    return f"ask for {_amount_with_resource(resource, amount)} {instead}"
+    sentence = f"ask for {_amount_with_resource(resource, amount)} {instead}"
+    if amount > before:
+        cost = Cost.ROUNDING
+    else:
+        cost = Cost.LITTLE_LESS if before - amount <= _LITTLE * before else Cost.MUCH_LESS
+    return Advice(Change.REQUEST, cost, node.name, sentence, max(0.0, 1 - amount / before))
 
 
 def _amount_with_resource(resource: str, amount: int) -> str:
@@ -222,27 +360,116 @@ def _amount(resource: str, amount: int) -> str:
     return quantity.format_bytes(amount) if is_memory(resource) else str(amount)
 
 
+# Who else is there
+
+
+def _evictions(pod: ClusterPod, node: ClusterNode, around: Around) -> Iterator[Advice]:
+    """Yield the pods of which one alone would have to go: of the same namespace first, then the smallest."""
+    state = node.state
+    if state is None or not _runs(pod, node.with_pods(()).with_state(state.emptied)):
+        return
+    sizes = {other.uid: _size(other, state) for other in node.pods.values()}
+    others = sorted(
+        node.pods.values(),
+        key=lambda other: (other.namespace != pod.namespace, sizes[other.uid], other.full_name),
+    )
+    given: dict[Cost, int] = {}
+    for other in others:
+        left = node.without_pod(other.uid).with_state(remove(state, other.kubelet_uid))
+        if given.get(Cost.MOVE, 0) == _MAX_EVICTIONS:
+            return
+        if not _runs(pod, left):
+            continue
+        advice = _without(pod, other, node, state, around)
+        if given.get(advice.cost, 0) < _MAX_EVICTIONS:
+            given[advice.cost] = given.get(advice.cost, 0) + 1
+            yield advice
+
+
+def _without(pod: ClusterPod, other: ClusterPod, node: ClusterNode, state: Node, around: Around) -> Advice:
+    """Return the advice to have a pod go from the node."""
+    held = _held(other, state, pod)
+    name = f"{other.full_name}{f', which holds {held}' if held else ''}"
+    objection = around.objection(other)
+    if objection:
+        sentence = f"remove {name} (no plan does that: {objection})"
+        return Advice(Change.EVICTION, Cost.PROTECTED, node.name, sentence)
+    target = _target(other, node, around)
+    if target is None:
+        sentence = f"remove {name} (no other node seen here would take it then)"
+        return Advice(Change.EVICTION, Cost.REMOVAL, node.name, sentence)
+    comma = "," if held else ""
+    return Advice(Change.EVICTION, Cost.MOVE, node.name, f"move {name}{comma} to {target}")
+
+
+def _target(other: ClusterPod, node: ClusterNode, around: Around) -> str | None:
+    """Return a node that would take a pod that is moved."""
+    kind = Kind.of(replace(other, node="", phase="Pending"))
+    if kind is None or other.constraints.beyond:
+        return None
+    asked = 0
+    for candidate in around.nodes:
+        if candidate.name == node.name:
+            continue
+        asked += 1
+        if asked > _MAX_TARGETS:
+            break
+        if ask(kind, candidate).standing is Standing.ADMITS:
+            return candidate.name
+    return None
+
+
+def _size(other: ClusterPod, state: Node) -> tuple[int, int]:
+    return _exclusive_cpus(state, other.kubelet_uid), other.requests.get(CPU, 0)
+
+
+def _held(other: ClusterPod, state: Node, pod: ClusterPod) -> str:
+    """Say what a pod holds or has asked for of what the other one lacks: that first which is missing."""
+    if pod.admission is None:
+        return ""
+    decision = admit(state, pod.admission)
+    if not decision.admitted:
+        found = explain(decision)
+        held = dict(found.holders).get(other.kubelet_uid)
+        if held is not None:
+            return held.replace("exclusive ", "")
+        if found.shortages and found.shortages[0].resource != CPU:
+            return ""
+    cpus = _exclusive_cpus(state, other.kubelet_uid)
+    return _amount_with_resource(CPU, cpus) if cpus else ""
+
+
+def _exclusive_cpus(node: Node, uid: str) -> int:
+    """Return how many CPUs a pod has exclusively; those taken over from init containers count once."""
+    return cpuset.union(node.cpus.assignments.get(uid, {}).values()).bit_count()
+
+
 # How the node is set
 
 
-def _other_settings(rejection: Admission) -> Iterator[Advice]:
-    """Yield Topology Manager settings under which the same node, in the same state, would admit the pod."""
-    node, pod = rejection.before, rejection.pod
-    config = node.config
+def _other_settings(pod: ClusterPod, node: ClusterNode) -> Iterator[Advice]:
+    """Yield Topology Manager settings under which the node would take the pod, as it is and when drained."""
+    state = node.state
+    if state is None:
+        return
+    config = state.config
     other = SCOPE_POD if config.topology_manager_scope == SCOPE_CONTAINER else SCOPE_CONTAINER
-    changes = [("topologyManagerScope", other, replace(config, topology_manager_scope=other))]
+    changes = [(Cost.SCOPE, "topologyManagerScope", other, replace(config, topology_manager_scope=other))]
     changes += [
-        ("topologyManagerPolicy", policy, replace(config, topology_manager_policy=policy))
+        (Cost.ALIGNMENT, "topologyManagerPolicy", policy, replace(config, topology_manager_policy=policy))
         for policy in _LOOSER.get(config.topology_manager_policy, ())
     ]
-    for name, value, changed in changes:
+    for cost, name, value, changed in changes:
         try:
-            admission = _admission(_with_topology_settings(node, changed), pod)
+            set_so = _with_topology_settings(state, changed)
         except NumazonesError:
             continue  # options of the node that go with one policy only
-        if admission is not None:
-            yield Advice(Change.SETTING, f"set {name}: {value} on the node", admission)
-            if name == "topologyManagerPolicy":
+        drained = node.with_pods(()).with_state(set_so.emptied)
+        if _runs(pod, node.with_state(set_so)) and _runs(pod, drained):
+            means = ", which gives up alignment for all pods there" if cost is Cost.ALIGNMENT else ""
+            sentence = f"set {name}: {value} on {node.name}{means} (on a drained node)"
+            yield Advice(Change.SETTING, cost, node.name, sentence)
+            if cost is Cost.ALIGNMENT:
                 return
 
 
@@ -254,36 +481,3 @@ def _with_topology_settings(node: Node, config: KubeletConfiguration) -> Node:
     """
     topology = TopologyManager.start(config, node.machine)
     return replace(node, kubelet=replace(node.kubelet, config=config, topology=topology))
-
-
-# Who else is there
-
-
-def _evictions(rejection: Admission, names: Mapping[str, str]) -> Iterator[Advice]:
-    """Yield the pods of which one alone would have to go, the smallest first."""
-    node, pod = rejection.before, rejection.pod
-    found = []
-    for uid in _by_size(node, names):
-        admission = _admission(remove(node, uid), pod)
-        if admission is not None:
-            held = _exclusive_cpus(node, uid)
-            what = f", which holds {_amount_with_resource(CPU, held)}" if held else ""
-            found.append(Advice(Change.EVICTION, f"move {names[uid]} away{what}", admission))
-            if len(found) == _MAX_EVICTIONS:
-                break
-    yield from found
-
-
-def _by_size(node: Node, names: Mapping[str, str]) -> Iterable[str]:
-    return sorted(
-        (uid for uid in node.pods if uid in names),
-        key=lambda uid: (
-            _exclusive_cpus(node, uid),
-            names[uid],
-        ),
-    )
-
-
-def _exclusive_cpus(node: Node, uid: str) -> int:
-    """Return how many CPUs a pod has exclusively; those taken over from init containers count once."""
-    return cpuset.union(node.cpus.assignments.get(uid, {}).values()).bit_count()

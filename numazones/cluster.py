@@ -186,6 +186,8 @@ class ClusterPod:
     """Names of the PersistentVolumeClaims it mounts."""
     resource_claims: bool = False
     """Whether it claims devices through dynamic resource allocation."""
+    scheduled: tuple[str, str, str] | None = field(default=None, compare=False, repr=False)
+    """Status, reason and message of the condition PodScheduled, while it has no node."""
     admission: Pod | None = field(default=None, repr=False)
     """What the kubelet's admission needs; None where the pod cannot be read, ``problem`` says why."""
     problem: str = ""
@@ -243,6 +245,7 @@ class ClusterPod:
                 if volume.get("persistentVolumeClaim")
             ),
             resource_claims=bool(spec.get("resourceClaims")),
+            scheduled=None if spec.get("nodeName") else _scheduled(status),
             admission=template.admission,
             problem=template.problem,
         )
@@ -523,6 +526,13 @@ def _is_true(status: Mapping[str, Any], condition: str) -> bool:
         if item.get("type") == condition and item.get("status") == "True":
             return True
     return False
+
+
+def _scheduled(status: Mapping[str, Any]) -> tuple[str, str, str] | None:
+    for item in status.get("conditions") or ():
+        if item.get("type") == "PodScheduled":
+            return item.get("status") or "", item.get("reason") or "", item.get("message") or ""
+    return None
 
 
 def _is_acknowledged(status: Mapping[str, Any]) -> bool:

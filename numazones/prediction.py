@@ -9,24 +9,55 @@ that would hang on such nodes is Unknown: never is the unknown taken for "fits".
 of the nodes that changed; nodes in equal states are decided once.
 """
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from enum import Enum
 from heapq import nsmallest
 from typing import Any, Final, NamedTuple
 
-from numazones import cpuset, scheduling
+from numazones import cpuset, headline, scheduling
 from numazones.cluster import UNDECIDED, ClusterNode, ClusterPod
 from numazones.constraints import Constraints
 from numazones.demand import PodLevel, QOSClass
 from numazones.errors import NumazonesError
+from numazones.headline import Group, nearness
+from numazones.kubelet.node import Node
 from numazones.kubelet.node_admission import OS_LABEL, operating_system
 from numazones.kubelet.node_info import PodInfo
 from numazones.kubelet.shortfall import name_numas
 from numazones.placement import Decision, Placement, Unknown, models
-from numazones.placement.kubelet import KUBELET, SOURCE
+from numazones.placement.kubelet import KUBELET, KubeletPlacement
 from numazones.pod import Pod
+from numazones.resources import CPU, figures, is_memory
+from numazones.verdict import SCHEDULER_SOURCE, UNKNOWN_SOURCE, NodeVerdict, Reason, Standing
+
+__all__ = [
+    "ADMISSIBLE",
+    "INADMISSIBLE",
+    "NO_NODES",
+    "SCHEDULER_SOURCE",
+    "UNKNOWN",
+    "UNKNOWN_SOURCE",
+    "UNREADABLE_POD",
+    "Candidate",
+    "Forecast",
+    "Kind",
+    "NodeVerdict",
+    "Placed",
+    "Prediction",
+    "Reason",
+    "Standing",
+    "ask",
+    "ask_placement",
+    "beside",
+    "deciding",
+    "newcomer",
+    "place_beside",
+    "predict",
+    "preference",
+    "relevant",
+    "unreadable",
+    "verdict_of",
+]
 
 ADMISSIBLE: Final = "Admissible"
 INADMISSIBLE: Final = "Inadmissible"
@@ -34,71 +65,18 @@ UNKNOWN: Final = "Unknown"
 
 UNREADABLE_POD: Final = "UnreadablePod"
 NO_NODES: Final = "NoNodes"
-SCHEDULER_SOURCE: Final = "Scheduler"
-UNKNOWN_SOURCE: Final = "Unknown"
-"""Who stands in the way, where it is no placement model; a model says its own (``Decision.source``)."""
 
 _PLAIN = frozenset({"cpu", "memory", "ephemeral-storage"})
 # States of past nodes are remembered up to this many times the number of nodes.
 _REMEMBERED = 4
 _WHOLE = 100
+_EVEN_WHEN_EMPTY = "even when empty"
+_SAYS_SO = (_EVEN_WHEN_EMPTY, "on an empty node", "no multiple of")
+"""Words of sentences that make it plain that other pods are not what is in the way."""
+_MAX_BEHIND = 64
+"""Of so many fenced nodes it is asked what their kubelets would say, before a sentence is made about one."""
 # Stands for every pod of a kind, also beside pods of the kind that a node holds already.
 _NEWCOMER = "newcomer"
-
-
-class Standing(Enum):
-    """What a node says to a pod."""
-
-    ADMITS = "admits"
-    REJECTS = "rejects"
-    UNKNOWN = "unknown"
-    EXCLUDED = "excluded"
-
-
-@dataclass(frozen=True, slots=True)
-class NodeVerdict:
-    """One node's verdict; the same for all nodes in the same position."""
-
-    standing: Standing
-    source: str = SOURCE
-    """Who says so: the scheduler, a placement model, or nobody knows."""
-    obstacles: tuple[tuple[str, str], ...] = ()
-    """(reason, message); messages are empty where the reason says it all."""
-    closeness: float = 0.0
-    """Of a rejection: the share of what is needed that one NUMA node offers, of the scarcest resource."""
-    rejection: Decision | None = field(default=None, compare=False, repr=False)
-    zones: tuple[int, ...] = ()
-    """NUMA nodes the pod would get something of."""
-    score: int = 0
-    free_block: int = 0
-    """The most exclusive CPUs that one NUMA node could still give afterwards."""
-    approximate: bool = False
-    sentence: str = ""
-    """Of a rejection by the node as a whole, or of amounts that are lacking: the same in plain words."""
-    model: str | None = KUBELET
-    """Who places pods on the node; None where that is not known or was not asked."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reason:
-    """Why some nodes do not take the pod."""
-
-    reason: str
-    """The scheduler's words, or the reason that the kubelet would write into the pod's status."""
-    source: str
-    count: int
-    node: str
-    """An example: the node that comes nearest, else the first by name."""
-    message: str = ""
-    """What the kubelet would say, or why the node is unknown."""
-    sentence: str = ""
-    """The same in plain words."""
-    brief: str = ""
-    """The same in few words."""
-    holders: tuple[tuple[str, str], ...] = ()
-    """(UID as the kubelet knows it, amount) of the pods that hold there what is missing, most first."""
-    model: str | None = None
-    """Who places pods on these nodes; None where that is not known or was not asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +106,14 @@ class Prediction:
     excluded: int = 0
     """Nodes that the scheduler passes over."""
     reasons: tuple[Reason, ...] = ()
-    """What placement says, what is lacking, where the pod may not go; of each, most frequent first.
+    """The first is the headline (``numazones.headline``): what has to change for the pod to run.
 
     Their counts add up to the nodes that do not admit the pod.
     """
     candidates: tuple[Candidate, ...] = ()
     """Best first."""
+    possible: bool = True
+    """False: the nodes that are meant for the pod would not take it even if no other pod were there."""
 
     @property
     def model(self) -> str | None:
@@ -255,15 +235,9 @@ def unreadable(pod: ClusterPod) -> Prediction:
 
 def ask(kind: Kind, node: ClusterNode) -> NodeVerdict:
     """Ask the scheduler, and the node's placement model, about one node."""
-    excluded = _exclusion(kind.constraints, dict(kind.requests), node)
-    if excluded is not None:
-        return excluded
-    placement = deciding(kind.constraints, node)
-    if isinstance(placement, Unknown):
-        return _unknown(placement)
-    return _foreign(PodInfo(kind.admission, kind.constraints), node) or ask_placement(
-        newcomer(kind.admission), placement
-    )
+    forecast = Forecast(kind)
+    forecast.renew((node,))
+    return forecast.verdicts[node.name]
 
 
 def deciding(constraints: Constraints, node: ClusterNode) -> Placement | Unknown:
@@ -362,18 +336,20 @@ def verdict_of(decision: Decision) -> NodeVerdict:
 def _exclusion(
     constraints: Constraints, requests: Mapping[str, int], node: ClusterNode
 ) -> NodeVerdict | None:
-    """What the scheduler has against a node, the scarcest resource first; None where it could choose it."""
+    """What the scheduler has against a node, fences before amounts; None where it could choose it."""
     reasons = scheduling.placement_obstacles(constraints, node)
-    lacks = scheduling.lacks(requests, node) if not reasons else ()
+    lacks = scheduling.lacks(requests, node)
     if not reasons and not lacks:
         return None
-    lacks = tuple(sorted(lacks, key=lambda lack: lack.share))
+    lacks = tuple(sorted(lacks, key=lambda lack: (lack.total >= lack.asked, lack.share)))
     return NodeVerdict(
         Standing.EXCLUDED,
         SCHEDULER_SOURCE,
         tuple((reason, "") for reason in (*reasons, *(lack.reason for lack in lacks))),
-        closeness=lacks[0].share if lacks else 0.0,
-        sentence="; ".join(map(str, lacks)),
+        lacks,
+        closeness=lacks[0].share if lacks else 1.0,
+        sentence="; ".join((*reasons, *map(str, lacks))),
+        possible=all(lack.total >= lack.asked for lack in lacks),
         model=None,
     )
 
@@ -394,6 +370,10 @@ class Forecast:
         self._nodes: dict[NodeVerdict, dict[str, None]] = {}
         """Verdict → the nodes that give it."""
         self._by_state: dict[Any, NodeVerdict] = {}
+        self._by_equipment: dict[Any, Decision | None] = {}
+        """What decides alike on empty nodes → the rejection there, or None."""
+        self._excluded: dict[str, ClusterNode] = {}
+        """The nodes that the scheduler passes over, which placements have not been asked of."""
 
     @property
     def verdicts(self) -> Mapping[str, NodeVerdict]:
@@ -410,6 +390,7 @@ class Forecast:
     def forget(self, name: str) -> bool:
         """Drop a node that is gone; return whether it was known."""
         old = self._verdicts.pop(name, None)
+        self._excluded.pop(name, None)
         if old is None:
             return False
         self._withdraw(name, old)
@@ -430,20 +411,37 @@ class Forecast:
             verdict = ADMISSIBLE
         else:
             verdict = UNKNOWN if counts[Standing.UNKNOWN] or not self._verdicts else INADMISSIBLE
+        found = headline.groups(self._nodes, unknown_first=verdict == UNKNOWN)
         return Prediction(
             verdict,
             evaluated=asked,
             admissible=counts[Standing.ADMITS],
             stale=counts[Standing.UNKNOWN],
             excluded=counts[Standing.EXCLUDED],
-            reasons=self._reasons(),
+            reasons=self._reasons(verdict, found),
             candidates=tuple(self._candidates(candidates)),
+            possible=verdict != INADMISSIBLE or found[0].nearest.possible,
         )
+
+    @property
+    def nearest(self) -> tuple[str, ...]:
+        """Names of the nodes that do not admit the pod, those first that come nearest."""
+        ranked = sorted(
+            (one for one in self._nodes if one.standing is not Standing.ADMITS), key=headline.nearness
+        )
+        return tuple(name for one in ranked for name in sorted(self._nodes[one]))
 
     def _ask(self, node: ClusterNode) -> NodeVerdict:
         excluded = _exclusion(self.kind.constraints, self._requests, node)
-        if excluded is not None:
-            return excluded
+        if excluded is None:
+            self._excluded.pop(node.name, None)
+            return self._decide(node)
+        self._excluded[node.name] = node
+        hopeless = self._rejection_when_empty(node)
+        return excluded if hopeless is None else replace(excluded, hopeless=hopeless, possible=False)
+
+    def _decide(self, node: ClusterNode) -> NodeVerdict:
+        """Ask the placement of a node, whatever the scheduler says."""
         placement = deciding(self.kind.constraints, node)
         if isinstance(placement, Unknown):
             return _unknown(placement)
@@ -452,8 +450,32 @@ class Forecast:
         if known is None:
             if len(self._by_state) > _REMEMBERED * max(len(self._verdicts), 64):
                 self._by_state.clear()
-            known = self._by_state[key] = ask_placement(self._pod, placement)
+            known = ask_placement(self._pod, placement)
+            hopeless = self._rejection_when_empty(node) if known.standing is Standing.REJECTS else None
+            if hopeless is not None:
+                known = replace(known, hopeless=hopeless, possible=False)
+            self._by_state[key] = known
         return _foreign(self._info, node) or known
+
+    def _rejection_when_empty(self, node: ClusterNode) -> Decision | None:
+        """Return the kubelet's rejection on the node without any pod; None: it would admit the pod then."""
+        placement = deciding(self.kind.constraints, node)
+        state: Node | None = None if isinstance(placement, Unknown) else placement.kubelet
+        if state is None:
+            return None
+        key = state.equipment_key
+        if key not in self._by_equipment:
+            if len(self._by_equipment) > _REMEMBERED * max(len(self._verdicts), 64):
+                self._by_equipment.clear()
+            self._by_equipment[key] = self._decision_when_empty(state)
+        return self._by_equipment[key]
+
+    def _decision_when_empty(self, state: Node) -> Decision | None:
+        try:
+            decision = KubeletPlacement(state.emptied).admit(self._pod)
+        except NumazonesError:
+            return None
+        return None if decision.admitted else decision
 
     def _file(self, name: str, new: NodeVerdict) -> bool:
         old = self._verdicts.get(name)
@@ -489,70 +511,101 @@ class Forecast:
         best.sort(key=lambda item: (*preference(item), item.node))
         return best[:number]
 
-    def _reasons(self) -> tuple[Reason, ...]:
-        groups: dict[tuple[str, str, str | None], _Group] = {}
-        for one, names in self._nodes.items():
-            # A node counts once, by what stands in the way first.
-            for reason, message in one.obstacles[:1]:
-                groups.setdefault((one.source, reason, one.model), _Group()).add(one, message, names)
+    def _reasons(self, verdict: str, found: list[Group]) -> tuple[Reason, ...]:
         if not self._verdicts:
             return (Reason(NO_NODES, UNKNOWN_SOURCE, 0, "", "the cluster has no nodes"),)
+        behind: NodeVerdict | None = None
+        if verdict == INADMISSIBLE and found[0].fenced:
+            behind = self._look_behind(found[0])
         return tuple(
-            Reason(
-                reason,
-                source,
-                group.count,
-                group.node,
-                group.message,
-                *_shortfall_of(self._verdicts[group.node], group),
-                model,
-            )
-            for (source, reason, model), group in sorted(groups.items(), key=_importance)
+            self._reason(group, behind if position == 0 else None) for position, group in enumerate(found)
         )
 
+    def _reason(self, group: Group, behind: NodeVerdict | None) -> Reason:
+        source, reason, model = group.key
+        message = next(text for name, text in group.nearest.obstacles if name == reason)
+        told = self._shortfall_of(group, behind)
+        return Reason(reason, source, group.count, group.node, message, *told, model)
 
-# What placement says is what people ask this project for; then what keeps it from saying anything. Of a pod
-# for few nodes, what these lack is news; that it does not select the others is its own wish, however many.
-_ORDER = {UNKNOWN_SOURCE: 1, SCHEDULER_SOURCE: 2}
-_BARRED = {scheduling.UNSCHEDULABLE: 1, scheduling.UNTOLERATED: 1, scheduling.NOT_SELECTED: 2}
+    def _look_behind(self, group: Group) -> NodeVerdict | None:
+        """Ask the kubelets of fenced nodes what they would say, and take a node for the nearest that admits.
+
+        Returns what the nearest node says, where nothing but fences keeps the scheduler from it.
+        """
+        if group.nearest.lacks:
+            return None
+        best = nearness(group.nearest)
+        alike = (one for one in group.verdicts if nearness(one) == best)
+        said: list[tuple[NodeVerdict, str]] = []
+        for name in nsmallest(_MAX_BEHIND, (name for one in alike for name in self._nodes[one])):
+            said.append((self._decide(self._excluded[name]), name))
+            if said[-1][0].standing is Standing.ADMITS:
+                break
+        order = (Standing.ADMITS, Standing.UNKNOWN, Standing.REJECTS)
+        behind, name = min(said, key=lambda pair: (order.index(pair[0].standing), nearness(pair[0]), pair[1]))
+        group.nearest, group.node = self._verdicts[name], name
+        return behind
+
+    def _shortfall_of(
+        self, group: Group, behind: NodeVerdict | None
+    ) -> tuple[str, str, tuple[tuple[str, str], ...]]:
+        """Return what the nearest node lacks in one sentence, in a few words, and who holds it there."""
+        one, node = group.nearest, group.node
+        if one.rejection is not None:
+            found = one.rejection.shortfall(node)
+            return _with_empty_node(found.sentence, one, node), found.brief, found.holders
+        if one.standing is not Standing.EXCLUDED:
+            return one.sentence, one.sentence, ()
+        nowhere = self._lacked_everywhere(group)
+        parts = [reason for reason, _ in one.obstacles[: len(one.obstacles) - len(one.lacks)]]
+        if nowhere:
+            parts += [str(lack) for lack in one.lacks if lack.reason != group.key[1]]
+            sentence = "; ".join([*parts, nowhere])
+            return sentence, sentence, ()
+        sentence = "; ".join([*parts, *map(str, one.lacks)])
+        brief = sentence
+        if one.lacks:
+            nearest = f", the nearest of {group.count} nodes" if group.count > 1 else ""
+            sentence = _with_empty_node(f"{sentence} on {node}{nearest}", one, node)
+        elif behind is not None and behind.standing is Standing.REJECTS:
+            said = behind.sentence if behind.rejection is None else behind.rejection.shortfall(node).sentence
+            sentence = f"{sentence}; and the pod {said}"
+            return _with_empty_node(sentence, behind, node), brief, ()
+        return sentence, brief, ()
+
+    def _lacked_everywhere(self, group: Group) -> str:
+        """Say that no node has so much of a resource, even when empty; empty where some node has."""
+        if group.count < len(self._verdicts):
+            return ""
+        most, asked, node, instead = -1, 0, "", ""
+        for one in group.verdicts:
+            lack = next((lack for lack in one.lacks if lack.reason == group.key[1]), None)
+            if lack is None or lack.total >= lack.asked:
+                return ""
+            first = min(self._nodes[one])
+            if lack.total > most or (lack.total == most and first < node):
+                most, asked, node = lack.total, lack.asked, first
+            instead = instead or lack.instead
+        resource = "pod slots" if group.key[1] == scheduling.TOO_MANY_PODS else group.key[1].split()[-1]
+        if not most:
+            return f"no node offers {resource}" + (f"; did you mean {instead}?" if instead else "")
+        wanted, largest = figures(resource, asked, most)
+        noun = "CPUs" if resource == CPU else f"of {resource}" if is_memory(resource) else resource
+        return f"no node has {wanted} {noun} at all; the most is {largest}, on {node}"
+
+
+def _with_empty_node(sentence: str, one: NodeVerdict, node: str) -> str:
+    """Add what the kubelet would say even if no other pod were there."""
+    if one.hopeless is None or any(words in sentence for words in _SAYS_SO):
+        return sentence
+    if one.rejection is not None:
+        return f"{sentence}; the node would not take it {_EVEN_WHEN_EMPTY}"
+    why = one.hopeless.shortfall(node).sentence
+    if _EVEN_WHEN_EMPTY in why:
+        return f"{sentence}; and the pod {why}"
+    return f"{sentence}; and {_EVEN_WHEN_EMPTY} the node would not take the pod, which {why}"
 
 
 def preference(one: NodeVerdict | Candidate) -> tuple[bool, int, int]:
     """Return what nodes that would admit a pod are sorted by, the best first."""
     return (one.approximate, -one.score, -one.free_block)
-
-
-@dataclass(slots=True)
-class _Group:
-    """Nodes that share a reason, while they are being counted."""
-
-    count: int = 0
-    closeness: float = -math.inf
-    node: str = ""
-    message: str = ""
-
-    def add(self, one: NodeVerdict, message: str, names: Mapping[str, None]) -> None:
-        first = min(names)
-        if one.closeness > self.closeness or (one.closeness == self.closeness and first < self.node):
-            self.closeness, self.node, self.message = one.closeness, first, message
-        self.count += len(names)
-
-
-def _importance(item: tuple[tuple[str, str, str | None], _Group]) -> tuple[Any, ...]:
-    """What reasons are sorted by: who says so, for how many nodes, and how near one of them comes."""
-    (source, reason, model), group = item
-    barred = _BARRED.get(reason, 0) if source == SCHEDULER_SOURCE else 0
-    order = _ORDER.get(source, 0)
-    return order, barred, -group.count, -group.closeness, source != SOURCE, source, reason, model or ""
-
-
-def _shortfall_of(one: NodeVerdict, group: _Group) -> tuple[str, str, tuple[tuple[str, str], ...]]:
-    """Return what the nearest node lacks in one sentence, in a few words, and who holds it there."""
-    node = group.node
-    if one.rejection is not None:
-        found = one.rejection.shortfall(node)
-        return found.sentence, found.brief, found.holders
-    if one.standing is Standing.EXCLUDED and one.sentence:
-        nearest = f", the nearest of {group.count} nodes" if group.count > 1 else ""
-        return f"{one.sentence} on {node}{nearest}", one.sentence, ()
-    return one.sentence, one.sentence, ()

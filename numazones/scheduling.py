@@ -9,6 +9,8 @@ volumes (spreading, pod affinity, ports) are not covered; scheduling gates are s
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import lru_cache
 
 from numazones.cluster import ClusterNode
 from numazones.constraints import Constraints, Taint
@@ -21,6 +23,8 @@ TOO_MANY_PODS = "Too many pods"
 PODS = "pods"
 
 _UNSCHEDULABLE_TAINT = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
+_SIMILAR = 0.8
+"""From this ratio on (difflib), a name is taken for another one misspelled."""
 _KEEPS_AWAY = frozenset({"NoSchedule", "NoExecute"})
 
 
@@ -31,6 +35,10 @@ class Lack:
     resource: str
     asked: int
     free: int
+    total: int = 0
+    """What the node has of it when no pod is there."""
+    instead: str = ""
+    """Where it has none: the resource that it has and whose name is nearly the same."""
 
     @property
     def reason(self) -> str:
@@ -44,7 +52,8 @@ class Lack:
 
     def __str__(self) -> str:
         asked, free = figures(self.resource, self.asked, self.free)
-        return f"{self.reason}: {asked} asked, {free} free"
+        meant = f" (did you mean {self.instead}?)" if self.instead else ""
+        return f"{self.reason}: {asked} asked, {free} free{meant}"
 
 
 def obstacles(constraints: Constraints, requests: Mapping[str, int], node: ClusterNode) -> tuple[str, ...]:
@@ -71,9 +80,19 @@ def resource_obstacles(requests: Mapping[str, int], node: ClusterNode) -> tuple[
 
 def lacks(requests: Mapping[str, int], node: ClusterNode) -> tuple[Lack, ...]:
     """Return what a node has too little of, in the scheduler's order."""
-    found = [Lack(PODS, 1, node.pod_slots - node.pod_count)] if node.pod_count + 1 > node.pod_slots else []
+    slots = node.pod_slots
+    found = [Lack(PODS, 1, slots - node.pod_count, slots)] if node.pod_count + 1 > slots else []
     for resource, amount in requests.items():
-        free = node.allocatable.get(resource, 0) - node.requested.get(resource, 0)
+        total = node.allocatable.get(resource, 0)
+        free = total - node.requested.get(resource, 0)
         if amount > 0 and amount > free:
-            found.append(Lack(resource, amount, max(free, 0)))
+            instead = "" if total else _similar(resource, tuple(node.allocatable))
+            found.append(Lack(resource, amount, max(free, 0), total, instead))
     return tuple(found)
+
+
+@lru_cache(maxsize=256)
+def _similar(resource: str, offered: tuple[str, ...]) -> str:
+    """Return the extended resource that somebody may have meant; empty where none is nearly called so."""
+    extended = [name for name in offered if "/" in name]
+    return next(iter(get_close_matches(resource, extended, n=1, cutoff=_SIMILAR)), "")

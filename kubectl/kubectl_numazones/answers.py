@@ -2,9 +2,11 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import islice
+from typing import TYPE_CHECKING
 
-from numazones import advice, cpuset, scheduling
-from numazones.advice import Advice
+from numazones import cpuset, scheduling
+from numazones.advice import Advice, Around, advise_on, in_order
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
 from numazones.kubelet.shortfall import name_numas
@@ -30,7 +32,12 @@ from numazones.resources import MEMORY
 from numazones.room import copy_of
 from numazones.wording import some_of
 
+if TYPE_CHECKING:
+    from numazones.rebalance.candidates import Situation
+
 _MAX_NODES_ADVISED = 3
+_MAX_NODES_LOOKED_AT = 12
+"""Trying changes on copies takes time."""
 _MAX_NAMED = 3
 
 
@@ -101,40 +108,47 @@ def scheduler_obstacles(pod: ClusterPod, node: ClusterNode) -> tuple[str, ...]:
 
 
 def advice_for(
-    pod: ClusterPod, nodes: Mapping[str, ClusterNode], order: Iterator[str]
-) -> list[tuple[str, Advice]]:
-    """Return (node, advice) for the nearest nodes, each sentence once."""
-    found: list[tuple[str, Advice]] = []
+    pod: ClusterPod, situation: "Situation", prediction: Prediction, forecast: Forecast | None
+) -> list[Advice]:
+    """Return what would let a pod in, on the nearest nodes where something would, the cheapest first."""
+    if forecast is None or prediction.verdict == ADMISSIBLE:
+        return []
+    nodes = situation.cluster.nodes
+    likely = [one.node for one in prediction.candidates]
+    around = Around(
+        [nodes[name] for name in dict.fromkeys([*likely, *sorted(nodes)])],
+        lambda other: objection_to_move(other, situation),
+    )
+    found: list[Advice] = []
     told: set[str] = set()
     advised = 0
-    for name in order:
+    for name in islice(nearest_nodes(prediction, forecast), _MAX_NODES_LOOKED_AT):
+        fresh = [item for item in advise_on(pod, nodes[name], around) if item.sentence not in told]
+        told.update(item.sentence for item in fresh)
+        found.extend(fresh)
+        advised += bool(fresh)
         if advised == _MAX_NODES_ADVISED:
             break
-        node = nodes[name]
-        fresh = [item for item in _advice_on(pod, node) if item.sentence not in told]
-        advised += bool(fresh)
-        told.update(item.sentence for item in fresh)
-        found.extend((name, item) for item in fresh)
-    return found
+    return list(in_order(found))
 
 
-def _advice_on(pod: ClusterPod, node: ClusterNode) -> tuple[Advice, ...]:
-    away = advice.advise_on_scheduling(pod, node)
-    if away is not None:
-        return (away,)
-    if scheduler_obstacles(pod, node):
-        return ()
-    return advice.advise_on(pod, node)
+def objection_to_move(pod: ClusterPod, situation: "Situation") -> str:
+    """Return why no plan of the default policy moves a pod; empty where it may be moved."""
+    # Imported late: most answers do without all that planning needs.
+    from numazones.rebalance.candidates import why_not  # noqa: PLC0415
+    from numazones.rebalance.policy import Policy  # noqa: PLC0415
+
+    return next((one.message for one in why_not(pod, situation, Policy())), "")
 
 
 EXIT_CODES = {ADMISSIBLE: 0, INADMISSIBLE: 1, UNKNOWN: 2}
 """Verdict → exit code of the commands that answer a question."""
 
 
-def nearest_nodes(prediction: Prediction, nodes: Mapping[str, ClusterNode]) -> Iterator[str]:
-    """Yield all nodes: first those that came nearest, one per reason, then the rest by name."""
-    first = [reason.node for reason in prediction.reasons if reason.node]
-    yield from dict.fromkeys([*first, *sorted(nodes)])
+def nearest_nodes(prediction: Prediction, forecast: Forecast) -> Iterator[str]:
+    """Yield the nodes that do not admit the pod: that of the headline, then the nearest first."""
+    first = [reason.node for reason in prediction.reasons[:1] if reason.node]
+    yield from dict.fromkeys([*first, *forecast.nearest])
 
 
 def node_lines(

@@ -6,6 +6,7 @@ nothing "fits".
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import chain
@@ -140,6 +141,10 @@ class Seen:
     """Values by name."""
     namespace: str = DEFAULT_NAMESPACE
     """The one that names without a namespace are looked for in."""
+    said: tuple[Object, ...] = ()
+    """Events and AdmissionPredictions, as far as a dump has them."""
+    kinds: frozenset[str] = frozenset()
+    """Kinds of which there was any object, pods aside."""
 
     @property
     def pods(self) -> Iterator[ClusterPod]:
@@ -322,6 +327,8 @@ def read_cluster(
         tuple(dump.of_kind("RebalanceRecommendation")),
         dump.priority_classes,
         namespace,
+        (*dump.of_kind("Event"), *dump.of_kind("AdmissionPrediction")),
+        frozenset(dump.others),
     )
 
 
@@ -370,6 +377,45 @@ async def connect(source: Source) -> "Client":
     if source.user:
         config = replace(config, user=source.user, groups=source.groups)
     return Client(config, user_agent="kubectl-numazones")
+
+
+def said_about(pod: ClusterPod, seen: Seen, source: Source) -> list[Object]:
+    """Return the events of a pod and its AdmissionPrediction, as far as they may be read."""
+    if not source.files:
+        from kubectl_numazones.event_loop import run_until_complete  # noqa: PLC0415 - dumps need no event loop
+
+        return run_until_complete(_get_said(pod, source))
+    return [item for item in seen.said if _is_about(item, pod)]
+
+
+def _is_about(item: Object, pod: ClusterPod) -> bool:
+    about = item.get("involvedObject") or item.get("regarding")
+    if item["kind"] == "AdmissionPrediction":
+        about = {**item["metadata"], "uid": (item.get("spec") or {}).get("podUID")}
+    about = about or {}
+    same = (about.get("namespace"), about.get("name")) == (pod.namespace, pod.name)
+    return same and about.get("uid") in {None, "", pod.uid}
+
+
+async def _get_said(pod: ClusterPod, source: Source) -> list[Object]:
+    from numazones_client import APIError  # noqa: PLC0415 - dumps need no client
+    from numazones_client.resources import ADMISSION_PREDICTIONS, EVENTS  # noqa: PLC0415
+
+    found: list[Object] = []
+    async with await connect(source) as client:
+        with suppress(APIError):  # an answer without them is one, too
+            pages = client.pages(
+                EVENTS,
+                namespace=pod.namespace,
+                field_selector=f"involvedObject.name={pod.name}",
+                limit=_SIZE_OF_PAGE,
+            )
+            async for page in pages:
+                found += [{**item, "kind": "Event"} for item in page.items]
+        with suppress(APIError):
+            body = await client.get(ADMISSION_PREDICTIONS, pod.name, namespace=pod.namespace)
+            found.append({**body, "kind": "AdmissionPrediction"})
+    return [item for item in found if _is_about(item, pod)]
 
 
 async def _list_objects(source: Source) -> tuple[list[Object], str]:

@@ -1,15 +1,22 @@
 """Why a pod is stuck, in sentences: the answer, how its owner's replicas fared, and what would help."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from kubectl_numazones import answers
 from kubectl_numazones.cluster import Seen
+from kubectl_numazones.files import Object
 from numazones.advice import Advice
 from numazones.cluster import ClusterPod
+from numazones.held_room import holders, with_held
 from numazones.kubelet.rejection import STATUS_PREFIX
 from numazones.placement import Unknown
-from numazones.prediction import ADMISSIBLE, Prediction, deciding
+from numazones.prediction import ADMISSIBLE, Kind, Prediction, Standing, ask, deciding
+from numazones.waiting import Surroundings, Wait, latest_messages, scheduler_says, waits
+from numazones.wording import some_of
+
+NAME_LABEL, OPERATOR = "app.kubernetes.io/name", "numazones-operator"
 
 _LOOP = (
     "Its controller makes a new pod for each one rejected, so this goes on until one fits; "
@@ -30,19 +37,110 @@ def most_telling(pods: list[ClusterPod]) -> ClusterPod:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Background:
+    """What is known of a pod beside what the nodes say."""
+
+    waits: tuple[Wait, ...] = ()
+    """What it waits for, whatever the nodes say."""
+    scheduler: str = ""
+    """The scheduler's last word on it."""
+    held: tuple[str, ...] = ()
+    """Whom room is held for on nodes that would admit it otherwise."""
+    then: tuple[str, ...] = ()
+    """Of a pod that was rejected: what was missing at that moment, and what would have helped."""
+
+    @classmethod
+    def of(
+        cls, pod: ClusterPod, prediction: Prediction, seen: Seen, said: Iterable[Object] = ()
+    ) -> "Background":
+        """Gather it; ``said``: events and AdmissionPredictions about the pod."""
+        if is_running(pod):
+            return cls()
+        said = list(said)
+        events = [item for item in said if item["kind"] == "Event"]
+        admissible = prediction.verdict == ADMISSIBLE
+        held = tuple(_held(pod, prediction, seen)) if admissible else ()
+        found = waits(pod, _surroundings(pod, seen, events), admissible=admissible)
+        if held and not found:
+            found = (Wait("HeldRoom", "the room that would be enough is held for pods on their way to it"),)
+        return cls(found, scheduler_says(pod, latest_messages(events)), held, tuple(_then(pod, said)))
+
+
+def _surroundings(pod: ClusterPod, seen: Seen, events: Sequence[Object]) -> Surroundings:
+    known = seen.situation.surroundings
+    running = (other.labels.get(NAME_LABEL) == OPERATOR and other.phase == "Running" for other in seen.pods)
+    served = {
+        other.constraints.scheduler_name
+        for other in seen.pods
+        if other.node or (other.scheduled is not None and not other.constraints.scheduling_gates)
+    }
+    claims = {name for namespace, name in known.storage_classes if namespace == pod.namespace}
+    return Surroundings(
+        known.namespace_labels.get(pod.namespace) if "Namespace" in seen.kinds else None,
+        any(running),
+        served,
+        claims if "PersistentVolumeClaim" in seen.kinds else None,
+        events,
+    )
+
+
+def _held(pod: ClusterPod, prediction: Prediction, seen: Seen) -> Iterator[str]:
+    """Yield whom room is held for, if no node would admit the pod beside those that are on their way."""
+    cluster, kind = seen.situation.cluster, Kind.of(pod)
+    if kind is None:
+        return
+    nodes = list(cluster.nodes.values())
+    by_node: dict[str, list[ClusterPod]] = {}
+    now = seen.situation.surroundings.now.timestamp()
+    for name, other in holders(cluster.pending.values(), nodes, pod, now=now):
+        by_node.setdefault(name, []).append(other)
+    for candidate in prediction.candidates:
+        after = with_held(cluster.nodes[candidate.node], by_node.get(candidate.node, ()))
+        if after is not None and ask(kind, after).standing is Standing.ADMITS:
+            return
+    for name, others in sorted(by_node.items()):
+        yield f"{name}: room is held for {some_of(other.full_name for other in others)}"
+
+
+def _then(pod: ClusterPod, said: Iterable[Object]) -> Iterator[str]:
+    """Yield what the operator wrote of the moment at which the pod was rejected."""
+    for item in said:
+        outcome = (item.get("status") or {}).get("outcome") or {}
+        if item["kind"] == "AdmissionPrediction" and outcome.get("actual") == "Rejected" and pod.reason:
+            if outcome.get("explanation"):
+                yield f"When it came: {outcome['explanation'][-1]}"
+            for line in (outcome.get("advice") or ())[:1]:
+                yield f"What would have helped then: {line}"
+
+
 def explanation_lines(
-    pods: list[ClusterPod], pod: ClusterPod, prediction: Prediction, seen: Seen
+    pods: list[ClusterPod],
+    pod: ClusterPod,
+    prediction: Prediction,
+    seen: Seen,
+    background: Background | None = None,
 ) -> Iterator[str]:
     """Yield everything that is to be said before node by node: ``pod`` is the most telling of ``pods``."""
-    yield f"{pod.full_name}: {_headline(pod, prediction)}"
+    background = background or Background.of(pod, prediction, seen)
+    yield f"{pod.full_name}: {_headline(pod, prediction, background)}"
+    if background.waits:
+        yield from (f"It also waits: {wait.sentence}" for wait in background.waits[1:])
+        yield f"As for the nodes: {prediction.sentence}"
+    elif background.scheduler:
+        yield f"The scheduler says: {background.scheduler}"
+    yield from background.held
     yield from _lines_about_replicas(pods)
+    if not is_running(pod) and not prediction.possible:
+        yield "No eviction can help: the nodes for such pods would not take it even when empty."
     helpful = helpful_changes(pod, prediction, seen)
     made = [] if is_running(pod) or prediction.verdict == ADMISSIBLE else seen.recommendations(pods)
     if helpful or made:
         yield ""
         yield "What would help:"
-    for node, item in helpful:
-        yield f"  - {item.sentence} ({node})" if node not in item.sentence else f"  - {item.sentence}"
+    for item in helpful:
+        where = "" if item.node in item.sentence else f" ({item.node})"
+        yield f"  - {item.sentence}{where}"
     for recommendation in made:
         yield f"  - a plan was made: kubectl describe rebalancerecommendation {recommendation}"
     if not is_running(pod) and prediction.verdict != ADMISSIBLE:
@@ -60,15 +158,15 @@ def _deciders_without_advice(pod: ClusterPod, prediction: Prediction, seen: Seen
     return {one.decider for one in placements if not isinstance(one, Unknown) and one.kubelet is None}
 
 
-def helpful_changes(pod: ClusterPod, prediction: Prediction, seen: Seen) -> list[tuple[str, Advice]]:
-    """Return (node, change) for what would let a pod in; nothing for one that runs or would be admitted."""
+def helpful_changes(pod: ClusterPod, prediction: Prediction, seen: Seen) -> list[Advice]:
+    """Return what would let a pod in; nothing for one that runs or would be admitted."""
     if is_running(pod) or prediction.verdict == ADMISSIBLE:
         return []
-    nodes = seen.situation.cluster.nodes
-    return answers.advice_for(pod, nodes, answers.nearest_nodes(prediction, nodes))
+    forecast = answers.forecast_of(pod, seen.situation.cluster.nodes)
+    return answers.advice_for(pod, seen.situation, prediction, forecast)
 
 
-def _headline(pod: ClusterPod, prediction: Prediction) -> str:
+def _headline(pod: ClusterPod, prediction: Prediction, background: Background) -> str:
     if is_running(pod):
         if pod.create_error:  # it is bound, and holds its place in the node's sums
             return f"waits on {pod.node}, where the runtime does not create a container: {pod.create_error}"
@@ -77,7 +175,10 @@ def _headline(pod: ClusterPod, prediction: Prediction) -> str:
     if pod.reason and pod.node:
         said = pod.message.removeprefix(STATUS_PREFIX)
         past = f"rejected on {pod.node} with {pod.reason} ({said}); as things are now, "
-    return past + prediction.sentence
+        if background.then:
+            then = "\n".join(background.then)
+            past = f"rejected on {pod.node} with {pod.reason} ({said})\n{then}\nAs things are now: "
+    return past + (background.waits[0].sentence if background.waits else prediction.sentence)
 
 
 def _lines_about_replicas(pods: list[ClusterPod]) -> list[str]:

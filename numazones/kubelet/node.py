@@ -58,7 +58,7 @@ class Node:
             InvalidMachine, InvalidDevices: the description contradicts itself.
         """
         kubelet = Kubelet.start(config, machine, devices or {}, preferred_allocation=preferred_allocation)
-        return cls(kubelet, kubelet.cpus.initial_state(), kubelet.memory.initial_state(), DeviceState())
+        return cls(kubelet, *_initial_states(kubelet))
 
     @classmethod
     def restore(
@@ -182,6 +182,21 @@ class Node:
         }
 
     @property
+    def emptied(self) -> "Node":
+        """The same kubelet without any pod."""
+        return Node(self.kubelet, *_initial_states(self.kubelet))
+
+    @property
+    def equipment_key(self) -> Hashable:
+        """A key that is equal for nodes that decide alike when they are empty."""
+        resources = self.kubelet.devices.resources
+        return (
+            self.machine,
+            self.config,
+            tuple((name, item.registered, item.numa_masks, item.healthy) for name, item in resources.items()),
+        )
+
+    @property
     def state_key(self) -> Hashable:
         """A key that is equal for nodes that decide alike on new pods, whatever pods and devices are called.
 
@@ -203,6 +218,10 @@ class Node:
                 for name, item in resources.items()
             ),
         )
+
+
+def _initial_states(kubelet: Kubelet) -> tuple[CPUState, MemoryState, DeviceState]:
+    return kubelet.cpus.initial_state(), kubelet.memory.initial_state(), DeviceState()
 
 
 def _cpu_state(

@@ -361,10 +361,10 @@ def _closeness(pod: Pod, node: Node) -> float:
     shares = [1.0]
     for demand in whole if node.config.topology_manager_scope == SCOPE_POD else reading.demands:
         needs = {**dict(demand.limits), **dict(demand.memory or ()), CPU: demand.cpus}
-        shares.extend(
-            max(zones.values(), default=0) / needs[name]
-            for name, zones in free.items()
-            if needs.get(name, 0) > 0
+        bound = [(zones, needs[name]) for name, zones in free.items() if needs.get(name, 0) > 0]
+        numas = {numa for zones, _ in bound for numa in zones}
+        shares.append(
+            max((min(zones.get(numa, 0) / need for zones, need in bound) for numa in numas), default=1.0)
         )
     return min(shares)
 

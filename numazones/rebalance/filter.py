@@ -76,6 +76,17 @@ def objections(
     return tuple(found)
 
 
+def protection(pod: ClusterPod) -> str:
+    """Return why policies keep a pod by default, by what it shows itself; empty: nothing keeps it."""
+    found = (*_unmovable(pod), *_protection_objections(pod, _BY_DEFAULT))
+    if names.LOCAL_STORAGE in _BY_DEFAULT and pod.local_storage:
+        return "pod has local storage and is protected against eviction"
+    return found[0].message if found else ""
+
+
+_BY_DEFAULT = Protections()
+
+
 def order(pod: ClusterPod) -> tuple[bool, int, int, bool, int, str, str, str]:
     """Return the key that sorts pods by which are best evicted first; a total order.
 

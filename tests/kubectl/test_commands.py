@@ -27,11 +27,14 @@ def test_why_names_reason_cures_and_nodes(run: Run, dump: Path) -> None:
         "the fullest offer is 4, on NUMA node 0 of worker-1\n"
         "\n"
         "What would help:\n"
+        "  - worker-2 would admit it, but it is cordoned: kubectl uncordon worker-2\n"
         "  - ask for 4 CPUs instead of 5 in container main (worker-1)\n"
-        "  - set topologyManagerPolicy: best-effort on the node (worker-1)\n"
-        "  - move team/one away, which holds 3 CPUs (worker-1)\n"
-        "  - move team/two away, which holds 6 CPUs (worker-1)\n"
-        "  - worker-2 would admit it, but it is cordoned: kubectl uncordon\n"
+        "  - set topologyManagerPolicy: best-effort on worker-1, which gives up alignment for all pods there "
+        "(on a drained node)\n"
+        "  - remove team/one, which holds 3 CPUs (no plan does that: pod does not have any ownerRefs) "
+        "(worker-1)\n"
+        "  - remove team/two, which holds 6 CPUs (no plan does that: pod does not have any ownerRefs) "
+        "(worker-1)\n"
         "\n"
         "NODE       VERDICT        WHY\n"
         "worker-1   Inadmissible   TopologyAffinityError: needs 5 exclusive CPUs on one NUMA node; "
@@ -331,12 +334,13 @@ def test_a_shortage_that_the_scheduler_sees_comes_with_amounts(run: Run, tmp_pat
     huge = pod_body("huge", 20)
     dump = written(tmp_path / "dump.json", [*cluster(), huge])
     result = run("why", "huge", "-n", "team", "-f", dump)
-    # The other node is cordoned, whatever it has.
-    assert result.output.splitlines()[0] == "team/huge: Insufficient cpu: 20 asked, 6 free on worker-1"
+    assert result.output.splitlines()[0] == (
+        "team/huge: no node has 20 CPUs at all; the most is 15, on worker-1"
+    )
     assert "worker-1   Excluded   Insufficient cpu: 20 asked, 6 free" in result.output
     reasons = json.loads(run("why", "huge", "-n", "team", "-f", dump, "-o", "json").output)["reasons"]
     said = {item["reason"]: item["sentence"] for item in reasons}
-    assert said["Insufficient cpu"] == "Insufficient cpu: 20 asked, 6 free on worker-1"
+    assert said["Insufficient cpu"] == "no node has 20 CPUs at all; the most is 15, on worker-1"
 
 
 def test_replicas_that_are_rejected_over_and_over_are_counted_as_a_loop(run: Run, tmp_path: Path) -> None:

@@ -19,7 +19,6 @@ from click.testing import Result
 
 from kubectl_numazones import recorded_files, recording
 from numazones import cpuset
-from numazones.advice import Change, advise
 from numazones.api.zones import zones_from_node
 from numazones.defaulting import created_spec
 from numazones.kubelet.admission import Admission, admit, remove
@@ -79,35 +78,6 @@ def replayed(shared: Path) -> dict[Path, dict[str, list[Decided]]]:
             assert recording.compare(path).differ == []
     assert found
     return found
-
-
-def advice_is_admitted(rejection: Admission) -> int:
-    """Apply each piece of advice, decide again, and see that it changes what it says; return how many."""
-    found = advise(rejection, {uid: f"team/{uid}" for uid in rejection.before.pods})
-    for item in found:
-        before, pod = item.proof.before, item.proof.pod
-        assert admit(before, pod).admitted, item.sentence
-        if item.change is Change.REQUEST:
-            assert (before, pod != rejection.pod) == (rejection.before, True)
-        elif item.change is Change.EVICTION:
-            (gone,) = set(rejection.before.pods) - set(before.pods)
-            assert (pod, f"move team/{gone} away" in item.sentence) == (rejection.pod, True)
-        else:
-            assert (pod, before.config != rejection.before.config) == (rejection.pod, True)
-    return len(found)
-
-
-def test_advice_on_rejections_of_recorded_kubelets_is_admitted(
-    replayed: dict[Path, dict[str, list[Decided]]],
-) -> None:
-    rejections = [
-        one.said.managers
-        for nodes in replayed.values()
-        for decisions in nodes.values()
-        for one in decisions
-        if one.said.managers is not None and not one.said.managers.admitted
-    ]
-    assert sum(map(advice_is_admitted, rejections)) > 0
 
 
 def numas_in(text: str) -> Numas:

@@ -150,13 +150,17 @@ def test_what_the_chosen_node_lacks_is_told_before_that_the_others_are_not_chose
     nodes = [worker(f"worker-{number}", node_state()) for number in range(2, 5)]
     chosen = worker("worker-1", node_state(), labels=selected)
     lacking = predict(pod("a", cpu=40, nodeSelector=selected), [chosen, *nodes])
-    assert lacking.sentence == "Insufficient cpu: 40 asked, 30 free on worker-1"
+    assert lacking.sentence == "no node has 40 CPUs at all; the most is 30, on worker-1"
     taint = Taint("dedicated", "x", "NoSchedule")
     tainted = predict(pod("a", nodeSelector=selected), [replace(chosen, taints=(taint,)), *nodes])
     assert tainted.sentence == "node(s) had untolerated taint(s)"
+    full = replace(chosen, requested={"cpu": 29000})
+    assert predict(pod("a", cpu=4, nodeSelector=selected), [full, *nodes]).brief == (
+        "Insufficient cpu: 4 asked, 1 free"
+    )
     fenced = [replace(node, taints=(taint,)) for node in nodes]
-    assert predict(pod("a", cpu=40), [chosen, *fenced]).brief == "Insufficient cpu: 40 asked, 30 free"
-    assert [reason.count for reason in lacking.reasons] == [1, 3]
+    assert predict(pod("a", cpu=4), [full, *fenced]).brief == "Insufficient cpu: 4 asked, 1 free"
+    assert [reason.count for reason in lacking.reasons] == [4]
 
 
 def test_no_nodes_at_all_is_unknown() -> None:
@@ -436,12 +440,12 @@ def test_what_the_scheduler_lacks_is_told_with_amounts_for_the_node_that_comes_n
     ]
     result = predict(pod("p", cpu=4, memory="8Gi"), nodes)
     assert [(reason.reason, reason.count, reason.node) for reason in result.reasons] == [
-        ("Insufficient cpu", 2, "worker-2"),
-        ("Insufficient memory", 1, "worker-3"),
+        ("Insufficient cpu", 3, "worker-2")
     ]
-    assert result.sentence == "Insufficient cpu: 4 asked, 1.9 free on worker-2, the nearest of 2 nodes"
+    assert result.sentence == "Insufficient cpu: 4 asked, 1.9 free on worker-2, the nearest of 3 nodes"
     assert result.brief == "Insufficient cpu: 4 asked, 1.9 free"
-    assert result.reasons[1].sentence == (
+    alone = predict(pod("p", cpu=4, memory="8Gi"), nodes[2:])
+    assert alone.sentence == (
         "Insufficient memory: 8Gi asked, 1Gi free; Insufficient cpu: 4 asked, 2 free on worker-3"
     )
 

@@ -176,8 +176,8 @@ def _predict(pod: ClusterPod, kind: Kind, seen: Seen) -> Waiting:
     prediction = forecast.prediction(candidates=_CANDIDATES)
     if prediction.verdict == ADMISSIBLE:
         return Waiting(pod, prediction)
-    helpful = answers.advice_for(pod, nodes, answers.nearest_nodes(prediction, nodes))
-    return Waiting(pod, prediction, tuple((node, item.sentence) for node, item in helpful))
+    helpful = answers.advice_for(pod, seen.situation, prediction, forecast)
+    return Waiting(pod, prediction, tuple((item.node, item.sentence) for item in helpful))
 
 
 def _recommendations(seen: Seen) -> tuple[Documents, str]:

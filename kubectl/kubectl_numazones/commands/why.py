@@ -5,10 +5,10 @@ from typing import Any
 import click
 
 from kubectl_numazones import answers, screen
-from kubectl_numazones.cluster import Seen, Source, read, source_options
-from kubectl_numazones.stuck import explanation_lines, helpful_changes, is_running, most_telling
+from kubectl_numazones.cluster import Seen, Source, read, said_about, source_options
+from kubectl_numazones.stuck import Background, explanation_lines, helpful_changes, is_running, most_telling
 from numazones.cluster import ClusterNode, ClusterPod
-from numazones.prediction import ADMISSIBLE, Prediction
+from numazones.prediction import ADMISSIBLE, INADMISSIBLE, Prediction
 
 _EPILOG = """
 \b
@@ -27,8 +27,10 @@ Examples:
 def command(source: Source, name: str, node_name: str | None, output: str) -> int:
     """Say why a pod is stuck or was rejected, and what would help.
 
-    One sentence, then changes that would help (each proven by deciding again), then one line per node.
-    The exit code is 0 if the pod runs or some node would admit it, 1 if none would, 2 if that is unknown.
+    One sentence, then changes that would help (each tried on a copy before it is said), then one line per
+    node. A pod may wait for something else than a node: a scheduling gate, a claim, a scheduler; then that is
+    said first. The exit code is 0 if the pod runs, or some node would admit it and nothing else is known to
+    keep it waiting; 1 if no node would, or something else does; 2 if that is unknown.
     """
     seen = read(source)
     pods = seen.named(name)
@@ -41,14 +43,18 @@ def command(source: Source, name: str, node_name: str | None, output: str) -> in
     prediction = answers.prediction_of(pod, forecast)
     if not is_running(pod):
         screen.warn(answers.newer_release_warning(answers.answering_nodes(forecast, nodes)))
+    said = [] if is_running(pod) else said_about(pod, seen, source)
+    background = Background.of(pod, prediction, seen, said)
     if output == "json":
-        screen.print_json(_document(pods, pod, prediction, seen))
+        screen.print_json(_document(pods, pod, prediction, seen, background))
     else:
-        for line in explanation_lines(pods, pod, prediction, seen):
+        for line in explanation_lines(pods, pod, prediction, seen, background):
             click.echo(line)
         if not is_running(pod):
             click.echo()
             screen.print_table(("NODE", "VERDICT", "WHY"), answers.node_lines(pod, nodes, forecast))
+    if background.waits:
+        return answers.EXIT_CODES[INADMISSIBLE]
     return answers.EXIT_CODES[ADMISSIBLE if is_running(pod) else prediction.verdict]
 
 
@@ -70,13 +76,19 @@ def _explain_on(pod: ClusterPod, node: ClusterNode) -> None:
         screen.print_table(("NUMA", "POD", "CPUS", "MEMORY", "DEVICES"), rows, right=("CPUS", "MEMORY"))
 
 
-def _document(pods: list[ClusterPod], pod: ClusterPod, prediction: Prediction, seen: Seen) -> dict[str, Any]:
+def _document(
+    pods: list[ClusterPod], pod: ClusterPod, prediction: Prediction, seen: Seen, background: Background
+) -> dict[str, Any]:
     helpful = helpful_changes(pod, prediction, seen)
     return {
         "pod": {"namespace": pod.namespace, "name": pod.name, "node": pod.node, "phase": pod.phase},
         "rejected": {"node": pod.node, "reason": pod.reason, "message": pod.message}
         if pod.reason and pod.node
         else None,
+        "then": list(background.then),
+        "waits": [{"reason": wait.reason, "sentence": wait.sentence} for wait in background.waits],
+        "scheduler": background.scheduler,
+        "held": list(background.held),
         "verdict": prediction.verdict,
         "sentence": prediction.sentence,
         "nodes": {
@@ -98,7 +110,7 @@ def _document(pods: list[ClusterPod], pod: ClusterPod, prediction: Prediction, s
             for item in prediction.reasons
         ],
         "advice": [
-            {"node": node, "change": str(item.change), "sentence": item.sentence} for node, item in helpful
+            {"node": item.node, "change": str(item.change), "sentence": item.sentence} for item in helpful
         ],
         "recommendations": seen.recommendations(pods),
     }

@@ -15,6 +15,7 @@ from itertools import islice
 
 from numazones import prediction
 from numazones.cluster import Cluster, ClusterNode, ClusterPod
+from numazones.held_room import RELEASED
 from numazones.placement import models
 from numazones.placement.models import ObjectKind
 from numazones.sharing import Sharing
@@ -31,9 +32,6 @@ from numazones_operator.mirror.node_record import NodeRecord
 from numazones_operator.verification.causes import Fates
 
 Clock = Callable[[], float]
-
-RELEASED = "numazones.io/admission-released"
-"""Annotation of a pod that was released from the admission gate: when."""
 
 
 _REMEMBERED_CHANGES = 10_000

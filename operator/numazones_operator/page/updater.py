@@ -14,12 +14,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
+from itertools import islice
 
 from numazones import prediction
-from numazones.advice import advise_on
+from numazones.advice import Around, advise_on
 from numazones.cluster import ClusterNode, ClusterPod
-from numazones.placement.kubelet import SOURCE
 from numazones.prediction import Prediction
+from numazones.rebalance.filter import protection
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror.cluster_state import Clock
 from numazones_operator.options import Options
@@ -44,6 +45,8 @@ _REST = 0.008
 _MAX_WAIT = 1.0
 """Seconds that a slice waits for predictions, before it is the page's turn all the same."""
 _ENDED_PLANS = 10
+_MAX_TARGETS = 64
+"""Of so many nodes it is asked whether they would take a pod that advice would move."""
 
 _log = logging.getLogger(__name__)
 
@@ -205,7 +208,8 @@ class PageUpdater:
         if unadvised:
             self._rounds += 1
             pod, node = unadvised[self._rounds % len(unadvised)]
-            advice_there = await asyncio.to_thread(advise_on, pod, node)
+            others = list(islice(self._pipeline.state.all_nodes(), _MAX_TARGETS))
+            advice_there = await asyncio.to_thread(advise_on, pod, node, Around(others, protection))
             sentences = tuple((node.name, item.sentence) for item in advice_there)
             self._advice[_owner(pod)] = _Advice(node, sentences)
 
@@ -215,16 +219,14 @@ class PageUpdater:
         return self._pipeline.forecasts.prediction_of(pod.uid)
 
     def _nearest(self, found: Prediction) -> ClusterNode | None:
-        """The node whose kubelet comes nearest to taking a pod that fits nowhere."""
+        """The node that comes nearest to taking a pod that fits nowhere."""
         if found.verdict != prediction.INADMISSIBLE:
             return None
-        kubelets = (reason for reason in found.reasons if reason.source == SOURCE)
-        first = next(kubelets, None)
-        return None if first is None else self._pipeline.state.node(first.node)
+        return self._pipeline.state.node(found.reasons[0].node)
 
     def _is_valid(self, known: _Advice) -> bool:
         node = self._pipeline.state.node(known.node.name)
-        return node is not None and node.state is known.node.state
+        return node is not None and (node is known.node or node.state is known.node.state)
 
     # Plans
 

@@ -19,8 +19,9 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from numazones import timestamp
+from numazones import timestamp, waiting
 from numazones.cluster import ClusterNode, ClusterPod
+from numazones.held_room import RELEASED
 from numazones.prediction import UNKNOWN, Kind, Standing, ask, relevant
 from numazones_client import APIError, Client, Conflict, Invalid, NotFound
 from numazones_client.client import JSON_PATCH
@@ -28,14 +29,12 @@ from numazones_client.resources import PODS
 from numazones_client.table import Table
 from numazones_operator.events import WARNING, EventPoster, pod_reference
 from numazones_operator.metrics.registry import Metrics
-from numazones_operator.mirror.cluster_state import RELEASED, ClusterState
+from numazones_operator.mirror.cluster_state import ClusterState
 from numazones_operator.mirror.decoding import NamespaceLabels
 from numazones_operator.placement.held_room import MAX_NODES, RELEASE_SECONDS, HeldRoom, with_held
 from numazones_operator.predictions.live_forecasts import LiveForecasts
 
-GATE = "numazones.io/admission"
-OPT_IN = ("numazones.io/admission-gate", "enabled")
-"""Label of the namespaces whose pods are released."""
+GATE, OPT_IN = waiting.GATE, waiting.OPT_IN
 SWITCHED_OFF = (
     "the operator runs without --admission-gate; apply manifests/components/operator-admission-gate"
 )
@@ -114,9 +113,9 @@ class AdmissionGates:
     async def release(self) -> None:
         """Release every gated pod that can go now, the oldest first; post events on the others."""
         self._report_unserved()
-        waiting = sorted(self._releasable_pods(), key=lambda pod: (pod.created, pod.namespace, pod.name))
-        held = self._held.by_node() if waiting else {}
-        for pod in waiting:
+        releasable = sorted(self._releasable_pods(), key=lambda pod: (pod.created, pod.namespace, pod.name))
+        held = self._held.by_node() if releasable else {}
+        for pod in releasable:
             if not relevant(pod):
                 await self._release(pod, (), reason="unconcerned")
                 continue

@@ -9,18 +9,23 @@ is known to other processes. Whatever is held ends by itself.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from numazones import timestamp
-from numazones.cluster import ClusterNode, ClusterPod
-from numazones.prediction import beside
-from numazones_operator.mirror.cluster_state import RELEASED, ClusterState
+from numazones.cluster import ClusterPod
+from numazones.held_room import MAX_NODES, RELEASE_SECONDS, released_at, with_held
+from numazones_operator.mirror.cluster_state import ClusterState
 
-MAX_NODES = 16
-"""A pod that may go to more nodes than these was given no choice, and holds nothing."""
-RELEASE_SECONDS = 60.0
-"""Seconds after which a released pod without a node no longer holds room."""
+__all__ = [
+    "BINDING_SECONDS",
+    "MAX_NODES",
+    "NOMINATION_SECONDS",
+    "RELEASE_SECONDS",
+    "HeldRoom",
+    "released_at",
+    "with_held",
+]
+
 BINDING_SECONDS = 60.0
 """Seconds after which a binding that the watch does not show no longer holds room."""
 NOMINATION_SECONDS = 600.0
@@ -123,20 +128,3 @@ class HeldRoom:
         for remembered in (self._nominated, self._chosen):
             for uid in remembered.keys() - self._state.on_their_way.keys():
                 del remembered[uid]
-
-
-def with_held(node: ClusterNode, held: Sequence[ClusterPod]) -> ClusterNode | None:
-    """Return the node as it will be when the pods on their way have come; None where that cannot be told."""
-    for pod in held:
-        if pod.admission is None:
-            return None
-        node = beside(pod, node) or node.with_pod(pod)
-    return node
-
-
-def released_at(pod: ClusterPod) -> float:
-    """Return when a pod was released from the gate, seconds since the epoch; 0: never."""
-    try:
-        return timestamp.parse(pod.annotations.get(RELEASED, "")).timestamp()
-    except timestamp.InvalidTimestamp:
-        return 0.0

@@ -8,7 +8,7 @@ batch.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from numazones import prediction
@@ -34,6 +34,13 @@ class _KindForecast:
     latest: Prediction | None = None
     unasked: dict[str, None] | None = None
     """Nodes that changed since nobody waits; None: everything has to be asked."""
+
+    def leave(self, nodes: Iterable[str]) -> None:
+        """Note nodes that changed while nobody waits; what they were like is not kept."""
+        if self.unasked is not None:
+            for name in nodes:
+                self.unasked[name] = None
+                self.forecast.forget(name)
 
 
 class LiveForecasts:
@@ -104,8 +111,7 @@ class LiveForecasts:
         added = self._regroup(pods)
         for live in list(self._kinds.values()):
             if not live.pods:
-                if live.unasked is not None:
-                    live.unasked.update(dict.fromkeys(nodes))
+                live.leave(nodes)
                 continue
             if await self._renew_kind(live, nodes):
                 since = min(nodes.values(), default=time.monotonic())

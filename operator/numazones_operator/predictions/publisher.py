@@ -152,7 +152,7 @@ class Publisher:
         self._outcomes.add(pod.uid)
         advice: tuple[str, ...] = ()
         if verification.actual != ADMITTED and self._advice.take():
-            advice = advice_of(verification)
+            advice = advice_of(verification, self._pod_of)
         why = explanation_of(verification)
         if why:
             self._verdict_events.take_rejection(

@@ -7,12 +7,15 @@ node was not known yet, that is worked out for the node as it is then. Only reje
 or understands afterwards, are explained: of others it would not know why.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from numazones import cpuset
-from numazones.advice import advise
+from numazones.advice import Around, advise_on
+from numazones.cluster import ClusterNode, ClusterPod
 from numazones.kubelet.explanation import Explanation, explain
+from numazones.kubelet.node_info import NodeInfo
 from numazones.kubelet.shortfall import name_numas
+from numazones.rebalance.filter import protection
 from numazones.wording import some_of
 from numazones_operator.verification.verifier import Expectation, Verification
 
@@ -50,12 +53,45 @@ def brief_of(verification: Verification) -> str:
     return "; ".join(map(str, found.shortages)) or found.shortfall
 
 
-def advice_of(verification: Verification) -> tuple[str, ...]:
-    """Return what would have let the pod in; it takes some hundredths of a second to work out."""
+def advice_of(
+    verification: Verification, pod_of: Callable[[str], ClusterPod | None] = lambda _uid: None
+) -> tuple[str, ...]:
+    """Return what would have let the pod in on its node; it takes some hundredths of a second to work out.
+
+    ``pod_of`` finds a pod by UID; of pods that are gone it is not known whether they may be moved.
+    """
     expectation, rejection = verification.expectation, verification.expectation.admission
-    if verification.hit is False or rejection is None or rejection.admitted:
+    if verification.hit is False or rejection is None or rejection.admitted or expectation.found is None:
         return ()
-    return tuple(one.sentence for one in advise(rejection, _names(expectation)))[:_MAX_ADVICE]
+    node = _node_of(expectation.found, pod_of)
+    found = advise_on(expectation.pod, node, Around(objection=protection))
+    return tuple(one.sentence for one in found)[:_MAX_ADVICE]
+
+
+def _node_of(found: NodeInfo, pod_of: Callable[[str], ClusterPod | None]) -> ClusterNode:
+    """Return the node as its kubelet decided on it."""
+    pods = [
+        pod_of(uid)
+        or ClusterPod(
+            info.pod.namespace,
+            info.pod.name,
+            uid,
+            constraints=info.constraints,
+            requests=info.requests,
+            admission=info.pod,
+        )
+        for uid, info in found.pods.items()
+    ]
+    bare = ClusterNode(
+        found.name,
+        labels=found.labels,
+        taints=found.taints,
+        allocatable=found.allocatable,
+        pod_slots=found.pod_slots,
+        pressures=found.pressures,
+        os=found.os,
+    )
+    return bare.with_pods(pods).with_state(found.state)
 
 
 def _names(expectation: Expectation) -> dict[str, str]:

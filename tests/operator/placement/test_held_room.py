@@ -7,8 +7,8 @@ import pytest
 
 from numazones import timestamp
 from numazones.cluster import ClusterPod
+from numazones.held_room import RELEASED
 from numazones.prediction import Kind, Standing, ask
-from numazones_operator.mirror.cluster_state import RELEASED
 from numazones_operator.placement.held_room import (
     MAX_NODES,
     NOMINATION_SECONDS,
