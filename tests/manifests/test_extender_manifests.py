@@ -1,4 +1,4 @@
-"""The extender for a scheduler that is a static pod: as shipped, with certificates as the guide makes them."""
+"""The extender for a scheduler that is a static pod: as shipped, with certificates of the guide."""
 
 import asyncio
 import os
@@ -182,7 +182,7 @@ def test_the_guides_scheduler_trusts_this_server_only_and_knows_the_traps(
     assert all((certificates / name).exists() for name in files.values())
     assert extender["tlsConfig"]["serverName"] == SERVER_NAME
     service = the("Service", BASE)["metadata"]
-    assert SERVER_NAME == f"{service['name']}.{service['namespace']}.svc"
+    assert f"{service['name']}.{service['namespace']}.svc" == SERVER_NAME
 
 
 def test_the_secret_of_the_guide_has_the_files_that_the_arguments_name(
@@ -193,9 +193,7 @@ def test_the_secret_of_the_guide_has_the_files_that_the_arguments_name(
     (mount,) = container["volumeMounts"]
     assert volume["secret"]["secretName"] == made[0]
     files = re.findall(r"--from-file=(\S+)", made[1])
-    named = [
-        argument.partition("=")[2] for argument in container["args"] if mount["mountPath"] in argument
-    ]
+    named = [argument.partition("=")[2] for argument in container["args"] if mount["mountPath"] in argument]
     assert sorted(named) == sorted(f"{mount['mountPath']}/{file}" for file in files)
 
 
