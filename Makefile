@@ -69,7 +69,7 @@ version:  ## make VERSION that of project, chart and manifests
 	@test -n "$(VERSION)" || { echo "say which: make version VERSION=X.Y.Z" >&2; exit 2; }
 	sed -i -E 's/^version = ".*"/version = "$(VERSION)"/' pyproject.toml
 	sed -i -E 's/^(version|appVersion): .*/\1: $(VERSION)/' chart/Chart.yaml
-	sed -i -E 's/^( *newTag: ).*/\1$(VERSION)/' manifests/exporter/kustomization.yaml manifests/operator/kustomization.yaml
+	sed -i -E '/name: numazones-/ {n; s/(newTag: ).*/\1$(VERSION)/}' $(wildcard manifests/*/kustomization.yaml)
 
 images: venv  ## build the images of exporter, operator and simulator; needs buildah and mmdebstrap
 	images/build

@@ -4,6 +4,14 @@ from dashboards.parts import dashboard, figure, graph, listing, quantiles
 
 OPERATOR, EXPORTER = "numazones_operator", "numazones_exporter"
 WRITES = f"{OPERATOR}_api_writes_total"
+NO_EXTENDER = "no scheduler asks an extender"
+TROUBLE = {
+    "sampled": "sampled_requests",
+    "tried again": "repeated_requests",
+    "too late": "unread_answers",
+    "refused at bind": "bind_conflicts",
+}
+"""What goes wrong → the counter of it."""
 
 
 def per_second(counter: str, by: str) -> str:
@@ -121,6 +129,49 @@ DASHBOARD = dashboard(
                     "Readings by reason.",
                     {"{{reason}}": f"60 * {per_second(f'{EXPORTER}_wakeups_total', 'reason')}"},
                     unit="cpm",
+                ),
+            ],
+        ),
+        (
+            "Scheduler extender",
+            [
+                graph(
+                    "Time to answer the scheduler",
+                    "99 of 100 take less, by verb; it does nothing else during filter, prioritize and preempt.",
+                    {
+                        "{{verb}}": "histogram_quantile(0.99, sum by (verb, le) (rate("
+                        "numazones_extender_request_duration_seconds_bucket{CLUSTER}[$__rate_interval])))"
+                    },
+                    unit="s",
+                    limits=(1, 3),
+                    empty=NO_EXTENDER,
+                    runbook="NumazonesExtenderSlow",
+                ),
+                graph(
+                    "What the scheduler was told",
+                    "Nodes that filter took away, by reason.",
+                    {"{{reason}}": f"60 * {per_second('numazones_extender_rejected_nodes_total', 'reason')}"},
+                    unit="cpm",
+                    empty=NO_EXTENDER,
+                ),
+                graph(
+                    "Trouble between scheduler and extender",
+                    "Sampled requests, pods tried again and again, answers that came too late, bindings that were refused.",
+                    {
+                        name: f"60 * sum(rate(numazones_extender_{metric}_total{{CLUSTER}}[$__rate_interval]))"
+                        for name, metric in TROUBLE.items()
+                    },
+                    unit="cpm",
+                    runbook="NumazonesPodsSpin",
+                ),
+                graph(
+                    "Pods on their way",
+                    "Room is held for pods released from the gate, being bound, or nominated; others wait for a scheduler.",
+                    {
+                        "room held": "sum(numazones_held_room_pods{CLUSTER})",
+                        "waiting for {{scheduler}}": "sum by (scheduler) (numazones_waiting_pods{CLUSTER})",
+                    },
+                    runbook="NumazonesExtenderAbsent",
                 ),
             ],
         ),

@@ -4,6 +4,7 @@
 """
 
 import argparse
+import json
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -26,6 +27,10 @@ PROGRAMS: Mapping[str, click.Command] = {
     "numazones-simulator": simulator,
 }
 WIDTH = 96
+VALUES = (
+    "What `helm install --set` and a file of values may say; anything else is refused by its name. "
+    "[The guide](../guides/helm.md) tells what goes together."
+)
 RIGHTS = (
     "What the manifests grant, and nothing else is called: tests run the programs with these rights alone. "
     "Those under `components` are granted when the component is applied."
@@ -62,6 +67,7 @@ def generated(root: Path) -> dict[Path, str]:
         pages / "commands.md": _commands(),
         pages / "rights.md": _rights(root),
         pages / "answers.md": HEADER + answer_fields.page(),
+        pages / "chart.md": _values(root),
         **metrics,
     }
 
@@ -123,6 +129,27 @@ def _rules(role: Mapping[str, Any]) -> Iterator[str]:
         )
         what = f"{', '.join(things)}{of}{only}"
         yield f"| `{role['metadata']['name']}` | {where} | {what} | {', '.join(rule['verbs'])} |"
+
+
+def _values(root: Path) -> str:
+    """Every value of the chart, with its default and what its schema says of it."""
+    schema = json.loads((root / "chart" / "values.schema.json").read_text(encoding="utf-8"))
+    defaults = yaml.safe_load((root / "chart" / "values.yaml").read_text(encoding="utf-8"))
+    lines = [HEADER + "# Values of the chart", "", VALUES]
+    for name, part in schema["properties"].items():
+        if name in defaults:
+            rows = list(_values_of(part, defaults[name], name))
+            lines += ["", f"## {name}", "", part["description"], ""]
+            lines += ["| value | default | |", "|---|---|---|", *rows]
+    return "\n".join(lines) + "\n"
+
+
+def _values_of(schema: Mapping[str, Any], default: Any, path: str) -> Iterator[str]:
+    for name, part in schema.get("properties", {}).items():
+        yield from _values_of(part, default[name], f"{path}.{name}")
+    if "properties" not in schema:
+        text = schema["description"].replace("|", "\\|")
+        yield f"| `{path}` | `{json.dumps(default)}` | {text} |"
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ from numazones_operator.placement.extender.extender import Extender
 from numazones_operator.placement.extender.metrics import ExtenderMetrics, HeldRoomGauges
 from numazones_operator.placement.extender.server import ExtenderServer
 from numazones_operator.placement.extender.unknown_nodes import UnknownNodes
-from numazones_operator.placement.gauges import GateGauges
+from numazones_operator.placement.gauges import GateGauges, WaitingPodsGauges
 from numazones_operator.placement.held_room import HeldRoom
 from numazones_operator.predictions.admission_predictions import PublishedPrediction
 from numazones_operator.predictions.gauges import PredictionGauges, QueueGauges
@@ -194,6 +194,7 @@ class Operator:
             extender, metrics=self.extender_metrics, certificates=options.extender_certificates
         )
         self.extender_port = await resources.enter_async_context(server.serve(options.extender_address))
+        self.extender_metrics.serving.set(1)
         self.start_task(extender.rejected.run(), name="rejected pods")
 
     def stop(self) -> None:
@@ -407,6 +408,7 @@ class Operator:
             GaugeCollector(ClusterGauges(pipeline.state, self.options.target_shapes), visible=self._leads),
             GaugeCollector(PredictionGauges(pipeline.forecasts), visible=self._leads),
             GaugeCollector(GateGauges(self.gates), visible=self._leads),
+            GaugeCollector(WaitingPodsGauges(pipeline.state), visible=self._leads),
             GaugeCollector(HeldRoomGauges(self.held)),
             GaugeCollector(RebalanceGauges(self.intent), visible=self._leads),
             GaugeCollector(QueueGauges(pipeline.forecasts, pipeline.publisher)),

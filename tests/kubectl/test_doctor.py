@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from click.testing import Result
 
 from numazones.api.zones import zones_from_node
@@ -330,7 +331,7 @@ def test_the_worst_comes_first_and_is_counted(run: Run, tmp_path: Path) -> None:
     lines = run("doctor", "-f", written(tmp_path / "dump.json", items)).output.splitlines()
     heads = [line.split()[0] for line in lines if line.split()[0] in {"ERROR", "WARNING", "HINT"}]
     assert heads == ["ERROR", "WARNING", "HINT"]
-    assert lines[-2] == "1 error, 1 warning, 1 hint from 12 checks"
+    assert lines[-2] == "1 error, 1 warning, 1 hint from 14 checks"
 
 
 @pytest.mark.parametrize(("version", "named"), [("v1.36.2", 0), ("v1.99.0", 1)])
@@ -343,3 +344,93 @@ def test_a_kubelet_newer_than_what_is_modelled_is_named(
     items = changed("NUMAZone", "worker-1", upgrade)
     output = run("doctor", "-f", written(tmp_path / "dump.json", items)).output
     assert output.count(f"its kubelet {version} is newer than 1.") == named
+
+
+CONFIGURATION = yaml.safe_load(
+    (Path(__file__).resolve().parents[2] / "manifests" / "scheduler" / "configuration.yaml").read_text()
+)
+
+
+def configured(change: Callable[[dict[str, Any]], object], *, ready: bool = True) -> list[Item]:
+    """The healthy cluster and the second scheduler as shipped, but for what ``change`` does to it."""
+    settings = yaml.safe_load(CONFIGURATION["data"]["scheduler.yaml"])
+    change(settings)
+    data = {"scheduler.yaml": yaml.safe_dump(settings)}
+    pod = program("numazones-scheduler")
+    if not ready:
+        pod["status"]["conditions"] = []
+    return [*healthy(), pod, {**CONFIGURATION, "data": data}]
+
+
+def _of_extender(**fields: Any) -> Callable[[dict[str, Any]], object]:
+    return lambda settings: settings["extenders"][0].update(fields)
+
+
+TRAPS: dict[str, tuple[Callable[[dict[str, Any]], object], str, str, str]] = {
+    "sampling": (
+        lambda settings: settings.pop("percentageOfNodesToScore"),
+        *("warning", "looks at a part of the nodes", "set percentageOfNodesToScore: 100"),
+    ),
+    "sampling in the profile": (
+        lambda settings: settings["profiles"][0].update(percentageOfNodesToScore=50),
+        *("warning", "looks at a part of the nodes", "set percentageOfNodesToScore: 100"),
+    ),
+    "ignorable": (
+        _of_extender(ignorable=True),
+        *("error", "pods go anywhere while it is away", "set ignorable: false"),
+    ),
+    "no bind": (_of_extender(bindVerb=""), *("error", "bindVerb is missing", "set bindVerb: bind")),
+    "no filter": (_of_extender(filterVerb=""), *("error", "filterVerb is missing", "set filterVerb")),
+    "a low weight": (_of_extender(weight=1), *("warning", "weight 1 lets", "set weight: 125")),
+    "whole nodes": (
+        _of_extender(nodeCacheCapable=False),
+        *("warning", "sends whole nodes", "set nodeCacheCapable: true"),
+    ),
+    "no extender": (
+        lambda settings: settings.update(extenders=[]),
+        *("error", "asks no extender", "add the extender"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TRAPS)
+def test_a_trap_in_the_schedulers_configuration_is_named_with_its_cure(
+    name: str, run: Run, tmp_path: Path
+) -> None:
+    change, severity, message, cure = TRAPS[name]
+    report, _ = found(run, tmp_path, configured(change))
+    (only,) = report["findings"]
+    assert (only["check"], only["severity"]) == ("extender", severity)
+    assert only["subjects"] == ["numazones-operator/numazones-scheduler"]
+    assert message in only["message"]
+    assert cure in only["cure"]
+
+
+def test_the_scheduler_as_shipped_has_none_of_the_traps(run: Run, tmp_path: Path) -> None:
+    pod = pod_body("asks", 2, spec={"schedulerName": "numazones"})
+    report, code = found(run, tmp_path, [*configured(dict.copy), pod])
+    assert (report["findings"], code) == ([], 0)
+
+
+def test_a_configuration_that_cannot_be_seen_is_not_checked(run: Run, tmp_path: Path) -> None:
+    report, _ = found(run, tmp_path, [*healthy(), program("numazones-scheduler")])
+    assert "extender" in report["notChecked"]
+
+
+@pytest.mark.parametrize("text", ["KubeSchedulerConfiguration: [", "kind: KubeSchedulerConfiguration", "[]"])
+def test_what_is_no_configuration_of_ours_is_passed_over(text: str, run: Run, tmp_path: Path) -> None:
+    report, _ = found(run, tmp_path, [*healthy(), {**CONFIGURATION, "data": {"scheduler.yaml": text}}])
+    assert report["findings"] == []
+
+
+@pytest.mark.parametrize("schedulers", ["none", "not ready"])
+def test_pods_that_name_a_scheduler_that_does_not_run_are_told(
+    schedulers: str, run: Run, tmp_path: Path
+) -> None:
+    pod = pod_body("asks", 2, spec={"schedulerName": "numazones"})
+    items = healthy() if schedulers == "none" else configured(dict.copy, ready=False)
+    report, code = found(run, tmp_path, [*items, pod])
+    (only,) = report["findings"]
+    assert (only["check"], only["severity"], code) == ("scheduler", "error", 1)
+    assert only["subjects"] == ["team/asks"]
+    assert "nobody schedules it" in only["message"]

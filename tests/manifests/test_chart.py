@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import shutil
 import subprocess
 import tomllib
@@ -14,6 +15,8 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from numazones.api import crd
+from numazones.api.meta import VERSION as VERSION_OF_KINDS
 from numazones_apiserver.server import ApiServer
 from numazones_client import Client, ClusterConfig
 from numazones_client.errors import NotFound
@@ -93,6 +96,16 @@ def without_helms_own(item: Object) -> Object:
     return {**item, "metadata": metadata}
 
 
+RUNBOOKS = "https://docs.my.org/runbooks"
+
+
+def read_here(objects: list[Object]) -> list[Object]:
+    """Objects of kustomize, with links to runbooks as the guide has them made."""
+    text = json.dumps(objects).replace("https://numazones.example/runbooks", RUNBOOKS)
+    found: list[Object] = json.loads(text)
+    return found
+
+
 def test_helm_finds_nothing_to_object_to(tmp_path: Path) -> None:
     done = helm("lint", "--strict", str(CHART), home=tmp_path)
     assert done.returncode == 0, done.stdout
@@ -102,15 +115,38 @@ def test_helm_finds_nothing_to_object_to(tmp_path: Path) -> None:
 @pytest.mark.parametrize("choice", CHOICES, ids=lambda choice: ",".join(map(str, choice)))
 def test_the_objects_are_those_of_kustomize(choice: tuple[str, ...], tmp_path: Path) -> None:
     options = [f"--set={SWITCHES[component]}=true" for component in choice]
+    options.append(f"--set=operator.runbookURL={RUNBOOKS}")
     ours = [without_helms_own(item) for item in template(tmp_path, *options).values()]
-    theirs = rendered(composition(tmp_path, choice))
+    theirs = read_here(rendered(composition(tmp_path, choice)))
+    for item in theirs:
+        item["metadata"].setdefault("labels", {})["app.kubernetes.io/part-of"] = "numazones"
+    assert facts(ours) == facts(theirs)
+
+
+FOLDERS = {
+    "scheduler": ["--set=scheduler.enabled=true", "--set=scheduler.image.tag=v1.36.2"],
+    "extender": ["--set=extender.enabled=true"],
+    "gate-injection": [
+        "--set=operator.gateInjection=true",
+        "--set=operator.admissionGate=true",
+        "--kube-version=1.36.2",
+    ],
+}
+"""Kustomizations that are no components → the chart's options."""
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_the_objects_of_further_kustomizations_are_those_of_the_chart(folder: str, tmp_path: Path) -> None:
+    components = ["components/operator-admission-gate"] if folder == "gate-injection" else []
+    ours = [without_helms_own(item) for item in template(tmp_path, *FOLDERS[folder]).values()]
+    theirs = rendered(composition(tmp_path, components, of=[".", folder]))
     for item in theirs:
         item["metadata"].setdefault("labels", {})["app.kubernetes.io/part-of"] = "numazones"
     assert facts(ours) == facts(theirs)
 
 
 def test_the_dashboards_are_those_of_kustomize(tmp_path: Path) -> None:
-    release = template(tmp_path, "--set=operator.dashboards=true")
+    release = template(tmp_path, "--set=operator.dashboards=true", f"--set=operator.runbookURL={RUNBOOKS}")
     always = {key for key in template(tmp_path) if key[0] == "ConfigMap"}
     assert [key[-1] for key in always] == ["numazones-operator-misses"]
     ours = [
@@ -118,7 +154,7 @@ def test_the_dashboards_are_those_of_kustomize(tmp_path: Path) -> None:
         for key, item in release.items()
         if key[0] == "ConfigMap" and key not in always
     ]
-    assert facts(ours) == facts(rendered(ROOT / "manifests" / "grafana"))
+    assert facts(ours) == facts(read_here(rendered(ROOT / "manifests" / "grafana")))
 
 
 def test_every_component_has_a_value() -> None:
@@ -128,14 +164,20 @@ def test_every_component_has_a_value() -> None:
 def test_chart_and_kustomize_name_the_projects_version() -> None:
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     assert (chart["version"], chart["appVersion"]) == (VERSION, VERSION)
-    for name in ("exporter", "operator"):
-        (image,) = yaml.safe_load((ROOT / f"manifests/{name}/kustomization.yaml").read_text())["images"]
+    for name in ("exporter", "operator", "extender", "scheduler"):
+        image, *_ = yaml.safe_load((ROOT / f"manifests/{name}/kustomization.yaml").read_text())["images"]
         assert image["newTag"] == VERSION
 
 
 SET: Object = {
     "crds": {"install": False},
     "namespaces": {"create": False},
+    "networkPolicies": {"apiServerPorts": [8443]},
+    "monitoring": {
+        "labels": {"release": "kube-prometheus-stack"},
+        "interval": "15s",
+        "scrapeAnnotations": True,
+    },
     "imagePullSecrets": [{"name": "registry"}],
     "exporter": {
         "namespace": "agents",
@@ -151,6 +193,11 @@ SET: Object = {
         "tolerations": [{"key": "only", "operator": "Exists"}],
         "affinity": {"nodeAffinity": {}},
         "seLinuxOptions": {"type": "spc_t"},
+        "priorityClassName": "agents",
+        "serviceAccount": {"name": "agent", "annotations": {"identity": "a"}},
+        "podSecurityContext": {"supplementalGroups": [7]},
+        "securityContext": {"seLinuxOptions": {"level": "s0"}},
+        "annotations": {"owner": "platform"},
         "podAnnotations": {"note": "one"},
         "podLabels": {"team": "numa", "app.kubernetes.io/name": "other"},
     },
@@ -170,8 +217,28 @@ SET: Object = {
         "nodeSelector": {"role": "control"},
         "tolerations": [{"key": "control", "operator": "Exists"}],
         "affinity": {"nodeAffinity": {}},
+        "priorityClassName": "control",
+        "serviceAccount": {"name": "controller", "annotations": {"identity": "c"}},
+        "podSecurityContext": {"supplementalGroups": [7]},
+        "securityContext": {"seLinuxOptions": {"level": "s0"}},
+        "annotations": {"owner": "platform"},
         "podAnnotations": {"note": "one"},
         "podLabels": {"team": "numa"},
+    },
+    "scheduler": {
+        "enabled": True,
+        "replicas": 3,
+        "image": {"repository": "registry.example/kube-scheduler", "pullPolicy": "Always"},
+        "extraArgs": ["--extender-unknown-nodes=reject"],
+        "extraEnv": [{"name": "A", "value": "b"}],
+        "podLabels": {"team": "numa"},
+    },
+    "extender": {
+        "enabled": True,
+        "secretName": "certificates",
+        "nodeName": "control-plane-1",
+        "extraArgs": ["--extender-unknown-nodes=reject"],
+        "priorityClassName": "control",
     },
 }
 
@@ -191,6 +258,15 @@ def test_values_change_the_exporter(changed: dict[Key, Object]) -> None:
     assert container["image"] == "registry.example/exporter:v7"
     assert container["imagePullPolicy"] == "Always"
     assert container["args"][-1] == "--interval=30s"
+    assert pod["priorityClassName"] == "agents"
+    assert pod["serviceAccountName"] == "agent"
+    assert pod["securityContext"]["supplementalGroups"] == [7]
+    assert pod["securityContext"]["runAsUser"] == 0
+    assert container["securityContext"]["seLinuxOptions"] == {"level": "s0"}
+    assert container["securityContext"]["allowPrivilegeEscalation"] is False
+    assert changed["DaemonSet", "agents", "numazones-exporter"]["metadata"]["annotations"] == {
+        "owner": "platform"
+    }
     assert container["env"][-3:] == [
         {"name": "NUMAZONES_EXPORTER_PUBLISH", "value": "numazones,noderesourcetopologies"},
         {"name": "NUMAZONES_EXPORTER_RECORDINGS", "value": "true"},
@@ -234,17 +310,158 @@ def test_links_to_runbooks_lead_where_they_are_served(changed: dict[Key, Object]
     assert "runbookURL" in refused.stderr
 
 
-def test_notes_tell_of_links_that_lead_nowhere(tmp_path: Path) -> None:
-    def notes(*options: str) -> str:
-        shown = helm("install", "release", str(CHART), "--dry-run=client", *options, home=tmp_path)
-        assert shown.returncode == 0, shown.stderr
-        return shown.stdout.partition("NOTES:")[2]
+def test_without_an_address_nothing_links_to_runbooks(tmp_path: Path) -> None:
+    everything = ("--set=operator.podMonitor=true", "--set=operator.dashboards=true")
+    for address in ("", "https://numazones.example/runbooks"):  # the latter is 0.2's default
+        objects = template(tmp_path, *everything, f"--set=operator.runbookURL={address}")
+        text = json.dumps(list(objects.values()))
+        assert "runbook_url" not in text
+        assert "numazones.example" not in text
+        boards = [
+            json.loads(board)
+            for item in objects.values()
+            if item["metadata"]["labels"].get("grafana_dashboard")
+            for board in item["data"].values()
+        ]
+        assert len(boards) == 4
+        for board in boards:
+            assert [link["title"] for link in board["links"]] == ["numazones"]
+            assert "${runbooks}" not in json.dumps(board)
+            assert "runbooks" not in {one["name"] for one in board["templating"]["list"]}
 
-    assert "set operator.runbookURL" not in notes()
-    assert "set operator.runbookURL" in notes("--set=operator.podMonitor=true")
-    assert "set operator.runbookURL" not in notes(
-        "--set=operator.dashboards=true", "--set=operator.runbookURL=https://docs.my.org/runbooks"
-    )
+
+def notes(home: Path, *options: str) -> str:
+    shown = helm("install", "release", str(CHART), "--dry-run=client", *options, home=home)
+    assert shown.returncode == 0, shown.stderr
+    return shown.stdout.partition("NOTES:")[2]
+
+
+def test_notes_tell_what_a_choice_lacks(tmp_path: Path) -> None:
+    assert "monitoring.labels.release" not in notes(tmp_path)
+    assert "monitoring.labels.release" in notes(tmp_path, "--set=operator.podMonitor=true")
+    labelled = ("--set=operator.podMonitor=true", "--set=monitoring.labels.release=prometheus")
+    assert "monitoring.labels.release" not in notes(tmp_path, *labelled)
+    assert "set extender.nodeName" in notes(tmp_path, "--set=extender.enabled=true")
+    placed = ("--set=extender.enabled=true", "--set=extender.nodeName=a")
+    assert "set extender.nodeName" not in notes(tmp_path, *placed)
+
+
+def test_a_stock_kube_prometheus_stack_selects_monitors_and_rules(changed: dict[Key, Object]) -> None:
+    """Its Prometheus takes those whose label release is the name of its own release."""
+    found = [item for (kind, _, _), item in changed.items() if kind in {"PodMonitor", "PrometheusRule"}]
+    assert len(found) == 3
+    for item in found:
+        assert item["metadata"]["labels"]["release"] == "kube-prometheus-stack"
+        for endpoint in item["spec"].get("podMetricsEndpoints", ()):
+            assert endpoint["interval"] == "15s"
+
+
+def test_annotations_name_the_port_that_is_scraped(changed: dict[Key, Object]) -> None:
+    workloads = [item for (kind, _, _), item in changed.items() if kind in {"Deployment", "DaemonSet"}]
+    assert len(workloads) == 4
+    for item in workloads:
+        template = item["spec"]["template"]
+        containers = (*template["spec"].get("initContainers", ()), *template["spec"]["containers"])
+        (port,) = [
+            port["containerPort"]
+            for container in containers
+            for port in container["ports"]
+            if port["name"] == "metrics"
+        ]
+        annotations = template["metadata"]["annotations"]
+        assert annotations["prometheus.io/scrape"] == "true"
+        assert annotations["prometheus.io/port"] == str(port)
+
+
+def test_network_policies_open_the_api_servers_ports(changed: dict[Key, Object], tmp_path: Path) -> None:
+    policies = {name: item for (kind, _, name), item in changed.items() if kind == "NetworkPolicy"}
+    assert len(policies) == 4
+    for name, item in policies.items():
+        ports = {port["port"] for rule in item["spec"]["egress"] for port in rule["ports"]}
+        assert ports == {53, 8443} | ({10250} if name == "numazones-exporter" else set())
+    options = [f"--set={part}.enabled=true" for part in ("scheduler", "extender")]
+    without = template(tmp_path, "--set=networkPolicies.create=false", *options)
+    assert "NetworkPolicy" not in {kind for kind, _, _ in without}
+
+
+def test_service_accounts_have_another_name_wherever_they_are_named(
+    changed: dict[Key, Object], tmp_path: Path
+) -> None:
+    accounts = {(space, name) for kind, space, name in changed if kind == "ServiceAccount"}
+    assert accounts >= {("agents", "agent"), ("control", "controller")}
+    assert changed["ServiceAccount", "agents", "agent"]["metadata"]["annotations"] == {"identity": "a"}
+    for item in changed.values():
+        for subject in item.get("subjects", ()):
+            assert (subject["namespace"], subject["name"]) in accounts
+        if item["kind"] in {"Deployment", "DaemonSet"}:
+            pod = item["spec"]["template"]["spec"]
+            assert (item["metadata"]["namespace"], pod["serviceAccountName"]) in accounts
+    text = json.dumps(list(changed.values()))
+    assert ":serviceaccount:agents:agent" in text
+    assert "serviceaccount:agents:numazones-exporter" not in text
+    without = template(tmp_path, "--set=exporter.serviceAccount.create=false")
+    assert ("ServiceAccount", "numazones-system", "numazones-exporter") not in without
+
+
+def test_empty_namespaces_are_the_releases(tmp_path: Path) -> None:
+    options = ("--namespace=numa", "--set=exporter.namespace=", "--set=operator.namespace=")
+    extras = ("--set=scheduler.enabled=true", "--set=extender.enabled=true", "--set=operator.dashboards=true")
+    objects = template(tmp_path, *options, *extras)
+    assert {space for _, space, _ in objects} == {"", "numa", "kube-system"}
+    assert "Namespace" not in {kind for kind, _, _ in objects}
+    text = yaml.safe_dump_all(objects.values())
+    assert "numazones-system" not in text
+    assert "namespace: numazones-operator" not in text
+    assert "resourceNamespace: numa" in text
+
+
+def test_values_change_scheduler_and_extender(changed: dict[Key, Object]) -> None:
+    scheduler = changed["Deployment", "control", "numazones-scheduler"]["spec"]
+    pod = scheduler["template"]["spec"]
+    (sidecar,), (container,) = pod["initContainers"], pod["containers"]
+    assert scheduler["replicas"] == 3
+    assert re.fullmatch(r"registry\.example/kube-scheduler:v\d+\.\d+\.\d+", container["image"])
+    assert container["imagePullPolicy"] == "Always"
+    digest = f"registry.example/operator@sha256:{'0' * 64}"
+    assert sidecar["image"] == digest
+    assert sidecar["args"][-1] == "--extender-unknown-nodes=reject"
+    assert sidecar["env"] == [{"name": "A", "value": "b"}]
+    assert "--exporter-namespace=agents" in sidecar["args"]
+    text = changed["ConfigMap", "control", "numazones-scheduler"]["data"]["scheduler.yaml"]
+    assert yaml.safe_load(text)["leaderElection"]["resourceNamespace"] == "control"
+    pod = changed["Deployment", "control", "numazones-extender"]["spec"]["template"]["spec"]
+    assert (pod["nodeName"], pod["priorityClassName"]) == ("control-plane-1", "control")
+    assert pod["volumes"][0]["secret"]["secretName"] == "certificates"
+    assert pod["containers"][0]["image"] == digest
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (["--set=operator.gateInjection=true", "--kube-version=1.36.2"], "set operator.admissionGate"),
+        (
+            [
+                "--set=operator.gateInjection=true",
+                "--set=operator.admissionGate=true",
+                "--kube-version=1.35.1",
+            ],
+            "Kubernetes 1.36, and this is v1.35.1",
+        ),
+        (["--set=monitoring=null"], "upgrade with --reset-then-reuse-values"),
+    ],
+)
+def test_values_that_cannot_work_are_refused_with_the_cure(
+    options: list[str], complaint: str, tmp_path: Path
+) -> None:
+    done = helm("template", "release", str(CHART), *options, home=tmp_path)
+    assert done.returncode != 0
+    assert complaint in done.stderr
+
+
+def test_all_values_of_the_chart_0_2_0_do_what_they_did(tmp_path: Path) -> None:
+    """Laid over those of today: nothing changes that a user of then would have to say anew."""
+    old = ROOT / "tests" / "data" / "chart" / "values-0.2.0.yaml"
+    assert template(tmp_path, f"--values={old}") == template(tmp_path)
 
 
 def test_values_change_the_operator(changed: dict[Key, Object]) -> None:
@@ -266,14 +483,15 @@ def test_values_change_the_operator(changed: dict[Key, Object]) -> None:
 
 
 def test_other_namespaces_are_used_throughout(changed: dict[Key, Object]) -> None:
-    assert {namespace for _, namespace, _ in changed} == {"", "agents", "control"}
+    # The second scheduler reads there how API servers authenticate.
+    assert {namespace for _, namespace, _ in changed} == {"", "agents", "control", "kube-system"}
     text = yaml.safe_dump_all(changed.values())
     assert "numazones-system" not in text
     assert "namespace: numazones-operator" not in text
     condition = changed["ValidatingAdmissionPolicy", "", "numazones-exporter"]["spec"]["matchConditions"][0]
-    assert '"system:serviceaccount:agents:numazones-exporter"' in condition["expression"]
+    assert '"system:serviceaccount:agents:agent"' in condition["expression"]
     condition = changed["ValidatingAdmissionPolicy", "", "numazones-operator"]["spec"]["matchConditions"][0]
-    assert '"system:serviceaccount:control:numazones-operator"' in condition["expression"]
+    assert '"system:serviceaccount:control:controller"' in condition["expression"]
     assert not {"Namespace", "CustomResourceDefinition"} & {kind for kind, _, _ in changed}
 
 
@@ -397,3 +615,12 @@ def test_a_real_api_server_takes_the_release_and_its_upgrade(tmp_path: Path) -> 
         server.kubectl("wait", "--for=condition=Established", "crd/numazones.numazones.io")
         assert helm("uninstall", "numazones", access, home=tmp_path).returncode == 0
         assert "numazones.numazones.io" in server.kubectl("get", "crds", "-o", "name")
+
+
+def test_the_catalogue_of_charts_is_told_the_kinds_that_are_defined() -> None:
+    annotations = yaml.safe_load((CHART / "Chart.yaml").read_text())["annotations"]
+    told = {
+        (item["name"], item["kind"], item["version"])
+        for item in yaml.safe_load(annotations["artifacthub.io/crds"])
+    }
+    assert told == {(kind.RESOURCE.crd_name, kind.RESOURCE.kind, VERSION_OF_KINDS) for kind in crd.KINDS}

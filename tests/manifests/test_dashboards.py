@@ -37,6 +37,8 @@ EXPECTED_EMPTY = {
 }
 """Metric of a rule → why nobody makes it here."""
 EMPTY_PANELS = {
+    "What the scheduler was told": "no scheduler asks an extender here",
+    "Time to answer the scheduler": "no scheduler asks an extender here",
     "Our count less the kubelet's": "simulated kubelets serve no metrics",
     "Use of hugepages": "these nodes have none",
     "Watches that ended": "no watch ends",
@@ -180,6 +182,20 @@ WORKED_OUT: list[tuple[str, Series, dict[str, float]]] = [
             "numazones_zone_assigned{node='a',numa_node='0',resource='hugepages-1Gi'}": "0x10",
         },
         {"{node='a',numa_node='0',resource='hugepages-2Mi'}": 0.25},
+    ),
+    (
+        "Time to answer the scheduler",
+        {
+            f"numazones_extender_request_duration_seconds_bucket{{verb='bind',le='{le}'}}": "0+60x10"
+            for le in ("0.01", "+Inf")
+        }
+        | {"numazones_extender_request_duration_seconds_bucket{verb='bind',le='0.005'}": "0x10"},
+        {"{verb='bind'}": 0.00995},
+    ),
+    (
+        "What the scheduler was told",
+        {"numazones_extender_rejected_nodes_total{reason='kubelet: TopologyAffinityError'}": "0+60x10"},
+        {"{reason='kubelet: TopologyAffinityError'}": 60},
     ),
     (
         "Policies that are not followed",

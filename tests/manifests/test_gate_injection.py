@@ -1,5 +1,6 @@
 """The gate's injection, as the embedded API server evaluates the policy that is shipped."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from numazones.prediction import relevant
 from numazones_apiserver import ApiServer
 from numazones_operator.placement.admission_gates import GATE, OPT_IN
 from tests.operator.closed_loop import pod_body
+
+from .test_chart import CHART, helm
 
 FOLDER = Path(__file__).resolve().parents[2] / "manifests" / "gate-injection"
 PATHS = {
@@ -160,3 +163,36 @@ async def test_without_its_parameters_nothing_is_injected(cluster: Cluster) -> N
     ) as answer:
         assert answer.status == 200
     assert await cluster.gates(pod()) == []
+
+
+async def test_whoever_uninstalls_the_chart_leaves_no_injection_behind(tmp_path: Path) -> None:
+    """Helm deletes the ConfigMap, without which nothing is injected, before the policy."""
+
+    async def run(*arguments: str) -> str:
+        options = (f"--kubeconfig={kubeconfig}", "--debug")
+        done = await asyncio.to_thread(helm, *arguments, *options, home=tmp_path)
+        assert done.returncode == 0, done.stderr
+        return done.stderr
+
+    async with ApiServer() as server, aiohttp.ClientSession() as session:
+        cluster = Cluster(server.url, session)
+        kubeconfig = server.kubeconfig(tmp_path / "kubeconfig")
+        switches = ("--set=operator.admissionGate=true", "--set=operator.gateInjection=true")
+        await run("install", "numazones", str(CHART), *switches)
+        metadata = {"name": "gated", "labels": dict([OPT_IN])}
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+        await cluster.post("/api/v1/namespaces", namespace)
+        assert await cluster.gates(pod("before")) == [OURS]
+        said = await run("uninstall", "numazones")
+        assert await cluster.gates(pod("after")) == []
+        for path in (PATHS["MutatingAdmissionPolicy"], PATHS["MutatingAdmissionPolicyBinding"]):
+            async with session.get(server.url + path) as answer:
+                assert (await answer.json())["items"] == []
+    deleted = [
+        said.index(f'starting delete resource" {of} name=numazones-admission-gate kind={kind}')
+        for of, kind in (
+            ("namespace=numazones-operator", "ConfigMap"),
+            ('namespace=""', "MutatingAdmissionPolicy"),
+        )
+    ]
+    assert deleted == sorted(deleted)

@@ -27,6 +27,7 @@ class Case:
 ACCURACY = "numazones_prediction_accuracy_total"
 REJECTIONS = "numazones_owner_rejections_total"
 WEB = f"{REJECTIONS}{{namespace='shop',owner_kind='Deployment',owner='web',reason='TopologyAffinityError'}}"
+ANSWERED = "numazones_extender_request_duration_seconds"
 EVICTED = "numazones_rebalance_pods_evicted_total"
 RECOMMENDATIONS = "numazones_rebalance_recommendations_total"
 OUTCOMES = [
@@ -248,6 +249,114 @@ OUTCOMES = [
         "No further pod of shape cpu=16 could use 75% of the free CPUs.",
     ),
     Case("NumazonesFragmented", {"numazones_fragmentation_ratio{shape='cpu=16'}": "0.75x30 0.2x60"}, "70m"),
+    Case(  # no series of an extender at all
+        "NumazonesExtenderAbsent",
+        {"numazones_waiting_pods{scheduler='numazones'}": "3x20"},
+        "10m",
+        {},
+        "3 pods wait for the scheduler numazones, and no extender serves one.",
+    ),
+    Case(  # the operator itself serves none
+        "NumazonesExtenderAbsent",
+        {
+            "numazones_waiting_pods{scheduler='numazones'}": "3x20",
+            "numazones_extender_serving{pod='operator'}": "0x20",
+        },
+        "10m",
+        {},
+        "3 pods wait for the scheduler numazones, and no extender serves one.",
+    ),
+    Case(
+        "NumazonesExtenderAbsent",
+        {
+            "numazones_waiting_pods{scheduler='numazones'}": "3x20",
+            "numazones_extender_serving{pod='operator'}": "0x20",
+            "numazones_extender_serving{pod='scheduler'}": "1x20",
+        },
+        "10m",
+    ),
+    Case(
+        "NumazonesExtenderAbsent",
+        {"numazones_waiting_pods{scheduler='default-scheduler'}": "3x20"},
+        "10m",
+    ),
+    Case(
+        "NumazonesExtenderSlow",
+        {
+            f"{ANSWERED}_bucket{{verb='filter',le='1.0'}}": "0+90x30",
+            f"{ANSWERED}_bucket{{verb='filter',le='2.5'}}": "0+100x30",
+            f"{ANSWERED}_bucket{{verb='filter',le='+Inf'}}": "0+100x30",
+        },
+        "25m",
+        {"verb": "filter"},
+        "The extender answers filter slowly, or too late for the scheduler's httpTimeout.",
+    ),
+    Case(
+        "NumazonesExtenderSlow",
+        {"numazones_extender_unread_answers_total{verb='bind'}": "0+1x30"},
+        "25m",
+        {"verb": "bind"},
+        "The extender answers bind slowly, or too late for the scheduler's httpTimeout.",
+    ),
+    Case(
+        "NumazonesExtenderSlow",
+        {
+            f"{ANSWERED}_bucket{{verb='filter',le='1.0'}}": "0+100x30",
+            f"{ANSWERED}_bucket{{verb='filter',le='+Inf'}}": "0+100x30",
+            "numazones_extender_unread_answers_total{verb='filter'}": "4x30",
+        },
+        "25m",
+    ),
+    Case(
+        "NumazonesExtenderSampled",
+        {"numazones_extender_sampled_requests_total": "0x9 2x20"},
+        "15m",
+        {},
+        "2 times pods were said to fit nowhere though a node that was not named would have taken them.",
+    ),
+    Case("NumazonesExtenderSampled", {"numazones_extender_sampled_requests_total": "7x30"}, "15m"),
+    Case(
+        "NumazonesPodsSpin",
+        {"numazones_extender_repeated_requests_total": "0+60x30"},
+        "15m",
+        {},
+        "A pod is tried again and again, 600 times within 10 minutes beyond the ordinary.",
+    ),
+    Case("NumazonesPodsSpin", {"numazones_extender_repeated_requests_total": "0+2x30"}, "15m"),
+    Case(
+        "NumazonesBindConflicts",
+        {
+            "numazones_extender_bind_conflicts_total": "0+1x90",
+            f"{ANSWERED}_count{{verb='bind'}}": "0+2x90",
+        },
+        "60m",
+        {},
+        "50% of the bindings are refused, as the node has changed since it was chosen.",
+    ),
+    Case(  # few of many
+        "NumazonesBindConflicts",
+        {
+            "numazones_extender_bind_conflicts_total": "0+1x90",
+            f"{ANSWERED}_count{{verb='bind'}}": "0+50x90",
+        },
+        "60m",
+    ),
+    Case(  # too few to speak of a share
+        "NumazonesBindConflicts",
+        {
+            "numazones_extender_bind_conflicts_total": "0x50 1x40",
+            f"{ANSWERED}_count{{verb='bind'}}": "0x50 2x40",
+        },
+        "80m",
+    ),
+    Case(
+        "NumazonesHeldRoomStays",
+        {"numazones_held_room_pods{pod='a'}": "2x90", "numazones_held_room_pods{pod='b'}": "0x90"},
+        "80m",
+        {},
+        "For 45 minutes room has been held for pods on their way (2 now).",
+    ),
+    Case("NumazonesHeldRoomStays", {"numazones_held_room_pods": "2x20 0 2x20 0 2x20 0 2x20"}, "80m"),
     Case(
         "NumazonesExporterCannotPublish",
         {"numazones_exporter_last_publish_timestamp_seconds{node='a'}": "60x30"},

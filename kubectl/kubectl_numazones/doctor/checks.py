@@ -7,7 +7,7 @@ found nothing.
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from kubectl_numazones.doctor import installation, placement
+from kubectl_numazones.doctor import installation, placement, scheduler
 from kubectl_numazones.doctor.evidence import DEFINITION, Evidence
 from kubectl_numazones.doctor.findings import Finding, NotChecked, Severity
 
@@ -29,6 +29,8 @@ CHECKS = (
     Check("clocks", installation.clocks, ("Lease",)),
     Check("operator", installation.operator, ("Pod",)),
     Check("gates", installation.gates, ("Pod", "Namespace")),
+    Check("extender", scheduler.extender),
+    Check("scheduler", scheduler.waiting_pods, ("Pod",)),
     Check("settings", placement.settings, ("NUMAZone",)),
     Check("writers", installation.writers, ("NodeResourceTopology",)),
     Check("requests", placement.requests, ("NUMAZone", "Pod")),

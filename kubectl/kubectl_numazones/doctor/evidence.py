@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from numazones_client.resources import Resource
 
 EXPORTER = "numazones-exporter"
+SCHEDULERS_PODS = "numazones-scheduler"
 NAME_LABEL = "app.kubernetes.io/name"
 DEFINITION = "CustomResourceDefinition"
 
@@ -85,6 +86,10 @@ async def _gather(source: Source) -> Evidence:
             defined = True
         except NumazonesError as error:
             unseen[DEFINITION], defined = str(error), False
+        try:
+            items += await _scheduler_configuration(client, items)
+        except NumazonesError as error:
+            unseen["ConfigMap"] = str(error)
         denied = await _denied_rights(client)
         unrecordable = await _unrecordable(client, items)
     found = _evidence(items, unseen, datetime.now(UTC), denied)
@@ -106,6 +111,28 @@ async def _definitions(client: "Client") -> list[Object]:
         except NotFound:
             continue
         found.append({**body, "kind": DEFINITION})
+    return found
+
+
+async def _scheduler_configuration(client: "Client", items: Sequence[Object]) -> list[Object]:
+    """What our scheduler's pods mount as their configuration, by name: ConfigMaps may hold anything."""
+    from numazones_client import NotFound  # noqa: PLC0415
+    from numazones_client.resources import CONFIG_MAPS  # noqa: PLC0415
+
+    mounted = {
+        (str(item["metadata"].get("namespace")), str(volume["configMap"]["name"]))
+        for item in items
+        if item["kind"] == "Pod" and (item["metadata"].get("labels") or {}).get(NAME_LABEL) == SCHEDULERS_PODS
+        for volume in item["spec"].get("volumes") or ()
+        if volume.get("configMap")
+    }
+    found: list[Object] = []
+    for namespace, name in sorted(mounted):
+        try:
+            body = await client.get(CONFIG_MAPS, name, namespace=namespace)
+        except NotFound:
+            continue
+        found.append({**body, "kind": "ConfigMap"})
     return found
 
 

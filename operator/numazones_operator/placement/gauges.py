@@ -1,9 +1,11 @@
-"""Gauge of the pods that carry the admission gate."""
+"""Gauges of the pods that wait: at the admission gate, and for which scheduler."""
 
+from collections import Counter
 from collections.abc import Iterator
 
 from prometheus_client.core import GaugeMetricFamily
 
+from numazones_operator.mirror.cluster_state import ClusterState
 from numazones_operator.placement.admission_gates import AdmissionGates
 from numazones_program.gauges import gauge
 
@@ -26,4 +28,30 @@ class GateGauges:
             "Pods with the admission gate: true where the operator releases them, false where nobody does.",
             ("served",),
             [(("true",), self._waiting), (("false",), self._unserved)],
+        )
+
+
+class WaitingPodsGauges:
+    """Gauge of the pods that wait for a scheduler."""
+
+    def __init__(self, state: ClusterState) -> None:
+        self._state = state
+        self._waiting: Counter[str] = Counter()
+
+    def renew(self) -> None:
+        """Count."""
+        self._waiting = Counter(
+            pod.constraints.scheduler_name
+            for pod in self._state.pending.values()
+            if not pod.constraints.scheduling_gates
+        )
+
+    def families(self) -> Iterator[GaugeMetricFamily]:
+        """Yield the gauge as it was renewed last."""
+        waiting = {"default-scheduler": 0} | self._waiting
+        yield gauge(
+            "numazones_waiting_pods",
+            "Pods that NUMA placement concerns, without a node and without gates, by scheduler.",
+            ("scheduler",),
+            (((name,), count) for name, count in waiting.items()),
         )

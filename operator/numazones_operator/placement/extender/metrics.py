@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from functools import partial
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily
 
 from numazones_operator.placement.held_room import HeldRoom
@@ -65,6 +65,11 @@ class ExtenderMetrics:
         self.woken = counter(
             "numazones_extender_woken_pods_total",
             "Pods that were annotated to have them tried again, since a node would admit them now.",
+        )
+        self.serving = Gauge(
+            "numazones_extender_serving",
+            "1 on a replica that listens for a kube-scheduler, 0 on the others.",
+            registry=registry,
         )
         for verb in VERBS:
             self.seconds.labels(verb)

@@ -1,0 +1,151 @@
+"""Checks of the second scheduler: the traps in its configuration, and pods that nobody schedules."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import yaml
+
+from kubectl_numazones.doctor.evidence import NAME_LABEL, SCHEDULERS_PODS, Evidence
+from kubectl_numazones.doctor.findings import Finding, NotChecked, error, warning
+from kubectl_numazones.files import Object
+
+SCHEDULER = "numazones"
+_ALL = 100
+_RESTART = "and restart the scheduler: kubectl -n {} rollout restart deployment"
+_HIGHEST_OF_PLUGINS = 1200
+"""Points of all of kube-scheduler's own plugins together (1.36)."""
+_A_PLACE = 10
+"""Points by which two places of our ranking differ, times weight."""
+
+
+def extender(evidence: Evidence) -> Iterator[Finding]:
+    """Configurations of schedulers that ask our extender have none of the traps, which are silent."""
+    if not evidence.of("ConfigMap") and any(map(_is_scheduler, evidence.of("Pod"))):
+        why = evidence.unseen.get("ConfigMap", "the scheduler's ConfigMap is not in what was read")
+        raise NotChecked(why)
+    for item in evidence.of("ConfigMap"):
+        for text in (item.get("data") or {}).values():
+            configuration = _configuration(text)
+            if configuration is not None:
+                yield from _traps(item, configuration)
+
+
+def waiting_pods(evidence: Evidence) -> Iterator[Finding]:
+    """Pods that name our scheduler have one."""
+    for pod in evidence.of("Pod"):
+        spec = pod.get("spec") or {}
+        if spec.get("schedulerName") != SCHEDULER or spec.get("nodeName") or _has_ended(pod):
+            continue
+        if not _runs(evidence):
+            metadata = pod["metadata"]
+            yield error(
+                f"{metadata.get('namespace', 'default')}/{metadata['name']}",
+                f"names the scheduler {SCHEDULER}, and no pod of {SCHEDULERS_PODS} is ready: nobody schedules it",
+                "kubectl apply -k manifests/scheduler, or take schedulerName out of its template",
+            )
+
+
+def _traps(item: Object, configuration: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yield what is wrong with a configuration (docs/guides/scheduler.md tells why)."""
+    namespace = item["metadata"].get("namespace", "default")
+    name, restart = f"{namespace}/{item['metadata']['name']}", _RESTART.format(namespace)
+    ours = [one for one in configuration.get("extenders") or () if _is_ours(one)]
+    if not ours:
+        yield error(
+            name,
+            "the scheduler asks no extender, so it binds pods unasked",
+            f"add the extender, as in manifests/scheduler/configuration.yaml, {restart}",
+        )
+        return
+    of_all = configuration.get("percentageOfNodesToScore", 0)
+    if any(it.get("percentageOfNodesToScore", of_all) != _ALL for it in _profiles(configuration)):
+        yield warning(
+            name,
+            "the scheduler looks at a part of the nodes: the extender may reject all of those though another "
+            "one fits",
+            f"set percentageOfNodesToScore: 100, {restart}",
+        )
+    for one in ours:
+        yield from _traps_of(name, one, restart)
+
+
+def _traps_of(name: str, extender: Mapping[str, Any], restart: str) -> Iterator[Finding]:
+    if extender.get("ignorable"):
+        yield error(
+            name,
+            "the extender may be ignored: pods go anywhere while it is away",
+            f"set ignorable: false, {restart}",
+        )
+    for verb, severity, why in (
+        ("filter", error, "nodes that would reject a pod are not taken away"),
+        (
+            "bind",
+            error,
+            "room that is taken after filter goes unnoticed, and the kubelet rejects the pod",
+        ),
+        ("preempt", warning, "pods are evicted where the preemptor would be rejected all the same"),
+        ("prioritize", warning, "pods go to nodes where they break up free room"),
+    ):
+        if not extender.get(f"{verb}Verb"):
+            yield severity(name, f"{verb}Verb is missing: {why}", f"set {verb}Verb: {verb}, {restart}")
+    weight = extender.get("weight", 1)
+    if (
+        extender.get("prioritizeVerb")
+        and isinstance(weight, int)
+        and weight * _A_PLACE <= _HIGHEST_OF_PLUGINS
+    ):
+        yield warning(
+            name,
+            f"weight {weight} lets the scheduler's own preferences outweigh the extender's",
+            f"set weight: 125, unless that is meant, {restart}",
+        )
+    if not extender.get("nodeCacheCapable"):
+        yield warning(
+            name,
+            "the scheduler sends whole nodes with each request",
+            f"set nodeCacheCapable: true, {restart}",
+        )
+
+
+def _configuration(text: str) -> Mapping[str, Any] | None:
+    """Return a configuration of our scheduler; None if the text is something else."""
+    if "KubeSchedulerConfiguration" not in text:
+        return None
+    try:
+        found = yaml.safe_load(text)
+    except yaml.YAMLError:
+        return None
+    if not isinstance(found, dict) or found.get("kind") != "KubeSchedulerConfiguration":
+        return None
+    return found if _profiles(found) else None
+
+
+def _profiles(configuration: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the profiles of our scheduler's name."""
+    profiles = configuration.get("profiles") or ()
+    return [it for it in profiles if isinstance(it, dict) and it.get("schedulerName") == SCHEDULER]
+
+
+def _is_ours(extender: Any) -> bool:
+    """Whether an extender is ours, by its port or the name of its Service."""
+    address = str(extender.get("urlPrefix")) if isinstance(extender, dict) else ""
+    return ":9409" in address or "numazones" in address
+
+
+def _is_scheduler(pod: Object) -> bool:
+    return (pod["metadata"].get("labels") or {}).get(NAME_LABEL) == SCHEDULERS_PODS
+
+
+def _runs(evidence: Evidence) -> bool:
+    """Whether a replica of the scheduler is ready."""
+    for pod in evidence.of("Pod"):
+        status = pod.get("status") or {}
+        if _is_scheduler(pod) and any(
+            it.get("type") == "Ready" and it.get("status") == "True" for it in status.get("conditions") or ()
+        ):
+            return True
+    return False
+
+
+def _has_ended(pod: Object) -> bool:
+    return (pod.get("status") or {}).get("phase") in {"Succeeded", "Failed"}
