@@ -23,7 +23,8 @@ from numazones.rebalance.moves import Plan
 from numazones.rebalance.policy import Policy
 from numazones_client import APIError, Client, Conflict, Forbidden, NotFound, TooManyRequests
 from numazones_operator.mirror.cluster_state import ClusterState
-from numazones_operator.placement.admission_gates import GATE, OPT_IN
+from numazones_operator.placement.admission_gates import OPT_IN
+from numazones_operator.placement.release_patch import GATE
 from numazones_operator.rebalance.inputs import Inputs
 from numazones_operator.rebalance.objects import GONE, PolicyObject, Recommendation, parse_time
 from numazones_operator.rebalance.rejected_pods import is_next_pod, next_pods

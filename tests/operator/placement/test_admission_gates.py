@@ -2,75 +2,15 @@
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from numazones_client.resources import EVENTS, LEASES, NAMESPACES, PODS
-from numazones_operator.placement.admission_gates import GATE, OPT_IN, release_patch
+from numazones_operator.placement.admission_gates import OPT_IN
+from numazones_operator.placement.release_patch import GATE
 from numazones_operator.process import Operator
 from numazones_simulator import node_kinds
 from tests.operator.closed_loop import OPTIONS, Loop, closed_loop, eventually, metrics
-
-REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-NODES = [("a", "host-a"), ("b", "host-b")]
-ONLY = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["host-a", "host-b"]}
-
-
-def gated_pod(**spec: Any) -> dict[str, Any]:
-    return {"metadata": {"uid": "u"}, "spec": {"schedulingGates": [{"name": GATE}], **spec}}
-
-
-def value(patch: list[dict[str, Any]], path: str) -> Any:
-    (found,) = [item["value"] for item in patch if item["path"] == path and item["op"] != "test"]
-    return found
-
-
-def terms(patch: list[dict[str, Any]]) -> Any:
-    return value(patch, "/spec/affinity")["nodeAffinity"][REQUIRED]["nodeSelectorTerms"]
-
-
-def test_a_pod_without_affinity_gets_one_term_per_node() -> None:
-    patch = release_patch(gated_pod(), NODES, now="now")
-    assert [term["matchFields"][0]["values"] for term in terms(patch)] == [["a"], ["b"]]
-    assert value(patch, "/spec/schedulingGates") == []
-
-
-def test_existing_terms_only_become_stricter_as_kubernetes_demands() -> None:
-    old = [{"matchExpressions": [{"key": "zone", "operator": "Exists"}]}, {"matchFields": [{"key": "x"}]}, {}]
-    affinity = {
-        "podAffinity": {"kept": True},
-        "nodeAffinity": {REQUIRED: {"nodeSelectorTerms": old}, "preferred": []},
-    }
-    patch = release_patch(gated_pod(affinity=affinity), NODES, now="now")
-    assert terms(patch) == [
-        {"matchExpressions": [{"key": "zone", "operator": "Exists"}, ONLY]},
-        {"matchFields": [{"key": "x"}], "matchExpressions": [ONLY]},
-        {},
-    ]
-    assert value(patch, "/spec/affinity")["podAffinity"] == {"kept": True}
-
-
-def test_other_gates_stay_and_a_pod_without_ours_is_left_alone() -> None:
-    pod = {"metadata": {"uid": "u"}, "spec": {"schedulingGates": [{"name": "other"}, {"name": GATE}]}}
-    assert value(release_patch(pod, NODES, now="now"), "/spec/schedulingGates") == [{"name": "other"}]
-    pod["spec"] = {"schedulingGates": [{"name": "other"}]}
-    assert release_patch(pod, NODES, now="now") == []
-
-
-def test_the_patch_applies_to_the_pod_that_was_looked_at_and_no_other() -> None:
-    tests = {
-        item["path"]: item["value"]
-        for item in release_patch(gated_pod(), [], now="now")
-        if item["op"] == "test"
-    }
-    assert tests == {"/metadata/uid": "u", "/spec/schedulingGates": [{"name": GATE}]}
-
-
-def test_released_after_the_time_out_a_pod_may_go_anywhere() -> None:
-    assert not [
-        item for item in release_patch(gated_pod(), [], now="now") if item["path"] == "/spec/affinity"
-    ]
 
 
 async def opt_in(loop: Loop) -> None:
