@@ -19,6 +19,8 @@ from numazones_operator.predictions.live_forecasts import LiveForecasts
 
 PERIOD = 5.0
 """Seconds for which pods of a kind fit nowhere before the first search, and between searches."""
+_REMEMBERED = 600.0
+"""Seconds after which kinds that nobody asks about any more are forgotten."""
 _SLICE = 0.02
 
 
@@ -34,7 +36,7 @@ class PreemptingReleases:
         may_go: Callable[[ClusterPod, str], bool],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``budgets``: the PodDisruptionBudgets; None where they are not mirrored: then nothing is searched."""
+        """``budgets``: the PodDisruptionBudgets; None: they are not known, and nothing is searched."""
         self._state = state
         self._forecasts = forecasts
         self._budgets = budgets
@@ -70,7 +72,7 @@ class PreemptingReleases:
             return False
         if now < self._due.setdefault(key, now + PERIOD):
             return False
-        self._due = {known: due for known, due in self._due.items() if due > now - 2 * PERIOD}
+        self._due = {known: due for known, due in self._due.items() if due > now - _REMEMBERED}
         self._due[key] = now + PERIOD
         return True
 
