@@ -316,7 +316,7 @@ async def test_the_time_out_counts_from_when_nothing_is_known(tmp_path: Path) ->
         now = 4e9
         operator.gates._wall = lambda: now
         forecasts = operator.pipeline.forecasts
-        forecasts.prediction_of = lambda uid: None  # type: ignore[method-assign,assignment] # noqa: ARG005
+        forecasts.prediction_of = lambda uid: None  # type: ignore[method-assign] # noqa: ARG005
         await operator.gates.release()
         assert await waiting_pods(loop) == ["huge"]
         now += 61
