@@ -1,5 +1,6 @@
 """``gate``: who waits at the scheduling gate and why; and how to open it without the operator."""
 
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -167,8 +168,7 @@ async def _release(client: "Client", pods: Sequence[dict[str, Any]], *, dry_run:
         for pod in pods:
             click.echo(f"  {pod['metadata']['namespace']}/{pod['metadata']['name']}")
         return 0
-    stream = click.get_text_stream("stderr")
-    with click.progressbar(length=len(pods), label="releasing pods", file=stream) as bar:
+    with click.progressbar(length=len(pods), label="releasing pods", file=sys.stderr) as bar:
         found = await gate_control.release(client, pods, lambda through: bar.update(through - bar.pos))
     click.echo(f"released {pluralize(found.done, 'pod')}")
     if found.gone:
