@@ -173,6 +173,8 @@ class ClusterPod:
     uncreated: tuple[str, ...] = field(default=(), repr=False)
     """Names of the containers that the runtime could not create; they are tried again, the others are not."""
     priority: int | None = None
+    preempts: bool = True
+    """Whether the scheduler may preempt less important pods for it."""
     owners: tuple[Owner, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict, hash=False, repr=False)
     annotations: Mapping[str, str] = field(default_factory=dict, hash=False, repr=False)
@@ -227,6 +229,7 @@ class ClusterPod:
             create_error=errors[0][1] if errors else "",
             uncreated=tuple(name for name, _ in errors),
             priority=spec.get("priority"),
+            preempts=spec.get("preemptionPolicy") != "Never",
             owners=share(_owners(metadata)),
             labels=share(metadata.get("labels") or {}),
             annotations=share(

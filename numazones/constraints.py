@@ -115,6 +115,8 @@ class Constraints:
     """``spec.os.name``; empty: not said."""
     beyond: tuple[str, ...] = ()
     """Rules that look at other pods or at volumes, by field: ``numazones.scheduling`` does not cover them."""
+    prefers_nodes: bool = False
+    """Whether it has preferred node affinity."""
 
     @classmethod
     def from_api(cls, spec: Mapping[str, Any]) -> Self:
@@ -134,6 +136,7 @@ class Constraints:
             host_ports=tuple(_host_ports(spec)),
             os=(spec.get("os") or {}).get("name") or "",
             beyond=tuple(_unmodelled(spec)),
+            prefers_nodes=bool(affinity.get("preferredDuringSchedulingIgnoredDuringExecution")),
         )
 
     def tolerates(self, taint: Taint) -> bool:

@@ -13,6 +13,7 @@ from numazones import quantity
 from numazones.defaulting import Defaults, created_spec
 from numazones_apiserver import errors
 from numazones_apiserver.errors import FieldError, Object
+from numazones_apiserver.gated_pods import check_gates, check_limits, check_node_affinity, with_old_limits
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 LABEL_DETAIL = (
@@ -205,27 +206,35 @@ class PodStrategy:
     def check(self, obj: Object, old: Object | None) -> Iterator[FieldError]:
         """What is wrong with containers; on update, whether the spec changed where it may not."""
         if old is None:
-            yield from check_spec(obj.get("spec") or {}, "spec")
-        elif _without_mutable_fields(obj["spec"], old["spec"]) != _without_mutable_fields(
-            old["spec"], old["spec"]
-        ):
-            yield errors.forbidden_field("spec", _MUTABLE)
+            spec = obj.get("spec") or {}
+            yield from check_spec(spec, "spec")
+            if spec.get("nodeName") and spec.get("schedulingGates"):
+                why = "cannot be set until all schedulingGates have been cleared"
+                yield errors.forbidden_field("spec.nodeName", why)
+        else:
+            yield from _check_update(obj["spec"], old["spec"])
+
+
+def _check_update(spec: Object, old: Object) -> Iterator[FieldError]:
+    """What changed of a spec and must not."""
+    yield from check_gates(spec, old)
+    if old.get("schedulingGates"):
+        yield from check_limits(spec, old)
+        yield from check_node_affinity(spec, "spec")
+    if _without_mutable_fields(spec, old) != _without_mutable_fields(old, old):
+        yield errors.forbidden_field("spec", _MUTABLE)
 
 
 def _without_mutable_fields(spec: Object, old: Object) -> Object:
     """The spec without the fields that may change, and without added tolerations."""
-    result = {key: value for key, value in spec.items() if key != "activeDeadlineSeconds"}
+    spec = with_old_limits(spec, old) if old.get("schedulingGates") else spec
+    mutable = ("activeDeadlineSeconds", "schedulingGates")
+    result = {key: value for key, value in spec.items() if key not in mutable}
     for name in ("containers", "initContainers"):
         if name in result:
             result[name] = [{**one, "image": ""} for one in result[name]]
     if all(one in (spec.get("tolerations") or ()) for one in old.get("tolerations") or ()):
         result.pop("tolerations", None)
-    if old.get("schedulingGates"):
-        gates = spec.get("schedulingGates") or []
-        if all(gate in old["schedulingGates"] for gate in gates):
-            result.pop("schedulingGates", None)
-            result.pop("nodeSelector", None)
-            result.pop("affinity", None)
     return result
 
 
@@ -249,6 +258,7 @@ def check_spec(spec: Object, path: str) -> Iterator[FieldError]:
             if not container.get("image"):
                 yield errors.required(f"{here}.image")
             yield from _check_resources(container.get("resources") or {}, f"{here}.resources")
+    yield from check_node_affinity(spec, path)
     if spec.get("restartPolicy") not in ("Always", "OnFailure", "Never"):
         supported = ("Always", "OnFailure", "Never")
         yield errors.unsupported(f"{path}.restartPolicy", spec.get("restartPolicy"), supported)

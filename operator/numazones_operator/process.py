@@ -51,6 +51,7 @@ from numazones_operator.placement.extender.server import ExtenderServer
 from numazones_operator.placement.extender.unknown_nodes import UnknownNodes
 from numazones_operator.placement.gauges import GateGauges, WaitingPodsGauges
 from numazones_operator.placement.held_room import HeldRoom
+from numazones_operator.placement.preempting_releases import PreemptingReleases
 from numazones_operator.predictions.admission_predictions import PublishedPrediction
 from numazones_operator.predictions.gauges import PredictionGauges, QueueGauges
 from numazones_operator.rebalance.executor import Executor
@@ -355,6 +356,12 @@ class Operator:
             self.events,
             enabled=self.options.admission_gate,
             may_go=self.steps.may_go,
+            preempting=PreemptingReleases(
+                self.pipeline.state,
+                self.pipeline.forecasts,
+                budgets=(lambda: tuple(self.inputs.budgets)) if self.options.rebalance else None,
+                may_go=self.steps.may_go,
+            ),
             changed=self.pipeline.renewed,
             timeout=self.options.admission_gate_timeout,
             metrics=self.metrics,

@@ -184,6 +184,101 @@ async def test_a_gated_pod_has_a_condition_until_it_is_bound(api: Any, pod: Any)
     assert (scheduled["status"], scheduled.get("reason")) == ("True", None)
 
 
+_OF_TERMS = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
+_ONLY_ADDITIONS = "only additions are allowed (no mutations or deletions)"
+_SAME_NUMBER = "no additions/deletions to non-empty NodeSelectorTerms list are allowed"
+_ONE_VALUE = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"
+
+
+def _name_is(*names: str) -> Any:
+    return {"key": "metadata.name", "operator": "In", "values": list(names)}
+
+
+_ZONE: Any = {"key": "zone", "operator": "Exists"}
+_BY_ZONE: Any = {"matchExpressions": [_ZONE]}
+_BY_NAME: Any = {"matchFields": [_name_is("n1")]}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "errors"),
+    [
+        pytest.param(None, [_BY_NAME], [], id="any where there was none"),
+        pytest.param([_BY_NAME], [{"matchFields": [_name_is("n2")]}], [(f"{_OF_TERMS}[0]", _ONLY_ADDITIONS)], id="changed value"),
+        pytest.param([_BY_ZONE], None, [(_OF_TERMS, _SAME_NUMBER)], id="taken away"),
+        pytest.param([_BY_ZONE], [_BY_ZONE, _BY_NAME], [(_OF_TERMS, _SAME_NUMBER)], id="one term more"),
+        pytest.param([_BY_ZONE, _BY_NAME], [_BY_ZONE], [(_OF_TERMS, _SAME_NUMBER)], id="one term less"),
+        pytest.param([_BY_ZONE], [_BY_ZONE | _BY_NAME], [], id="the name beside labels"),
+        pytest.param([_BY_NAME], [_BY_ZONE | _BY_NAME], [], id="labels beside the name"),
+        pytest.param([_BY_NAME], [{"matchFields": [_name_is("n1"), _name_is("n1")]}], [], id="appended"),
+        pytest.param([_BY_ZONE], [{"matchFields": [_name_is("n1")]}], [(f"{_OF_TERMS}[0]", _ONLY_ADDITIONS)], id="replaced"),
+        pytest.param([{"matchFields": [_name_is("n1")]}], [{"matchFields": [_name_is("n2"), _name_is("n1")]}], [(f"{_OF_TERMS}[0]", _ONLY_ADDITIONS)], id="put in front"),
+        pytest.param([{}, _BY_ZONE], [_BY_NAME, _BY_ZONE], [(f"{_OF_TERMS}[0]", _ONLY_ADDITIONS)], id="an empty term filled"),
+        pytest.param([{}, _BY_ZONE], [{}, _BY_ZONE | _BY_NAME], [], id="an empty term left"),
+        pytest.param(None, [{"matchFields": [_name_is("n1", "n2")]}], [(f"{_OF_TERMS}[0].matchFields[0].values", _ONE_VALUE)], id="two names in one requirement"),
+        pytest.param([_BY_ZONE], [{"matchExpressions": [_ZONE, {"key": "host", "operator": "In", "values": []}]}], [(f"{_OF_TERMS}[0].matchExpressions[1].values", "must be specified when `operator` is 'In' or 'NotIn'")], id="among no values"),
+    ],
+)  # fmt: skip
+async def test_node_affinity_of_a_gated_pod_may_only_become_stricter(
+    api: Any, pod: Any, before: Any, after: Any, errors: list[tuple[str, str]]
+) -> None:
+    """Together with taking the gate away, as what releases pods does."""
+
+    def affinity(terms: Any) -> Any:
+        required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+        return {} if terms is None else {"affinity": {"nodeAffinity": required}}
+
+    gates = [{"name": "example.com/wait"}]
+    body = (await api.post(api.core("pods"), pod("p", schedulingGates=gates, **affinity(before)))).body
+    body["spec"].pop("affinity", None)
+    body["spec"] |= {"schedulingGates": [], **affinity(after)}
+    answer = await api.put(f"{api.core('pods')}/p", body)
+    assert answer.code == (422 if errors else 200), answer.body
+    found = answer.causes if errors else []
+    assert [field for field, _ in found] == [field for field, _ in errors]
+    assert all(message in answer.body["message"] for _, message in errors)
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "message"),
+    [
+        ({"schedulingGates": [{"name": "other/gate"}]}, "spec.schedulingGates[0].name", "Forbidden: only deletion is allowed, but found new scheduling gate 'other/gate'"),
+        ({"nodeSelector": {"disk": "hdd"}}, "spec.nodeSelector", 'Invalid value: {"disk":"hdd"}: only additions to spec.nodeSelector are allowed (no mutations or deletions)'),
+        ({"affinity": {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}}, "spec", "pod updates may not change fields"),
+        ({"terminationGracePeriodSeconds": 7}, "spec", "pod updates may not change fields"),
+    ],
+)  # fmt: skip
+async def test_nothing_else_of_a_gated_pod_may_change(
+    api: Any, pod: Any, change: Any, field: str, message: str
+) -> None:
+    gates = [{"name": "example.com/wait"}]
+    body = (
+        await api.post(api.core("pods"), pod("p", schedulingGates=gates, nodeSelector={"disk": "ssd"}))
+    ).body
+    body["spec"] |= change
+    answer = await api.put(f"{api.core('pods')}/p", body)
+    assert answer.code == 422
+    assert [found for found, _ in answer.causes] == [field]
+    assert message in answer.body["message"]
+
+
+async def test_more_node_selectors_may_be_added_to_a_gated_pod(api: Any, pod: Any) -> None:
+    gates = [{"name": "example.com/wait"}]
+    body = (
+        await api.post(api.core("pods"), pod("p", schedulingGates=gates, nodeSelector={"disk": "ssd"}))
+    ).body
+    body["spec"]["nodeSelector"]["zone"] = "a"
+    assert (await api.put(f"{api.core('pods')}/p", body)).code == 200
+
+
+async def test_a_gated_pod_cannot_be_made_on_a_node(api: Any, pod: Any) -> None:
+    answer = await api.post(
+        api.core("pods"), pod("p", nodeName="n1", schedulingGates=[{"name": "example.com/wait"}])
+    )
+    assert answer.code == 422
+    why = "spec.nodeName: Forbidden: cannot be set until all schedulingGates have been cleared"
+    assert answer.body["message"] == f'Pod "p" is invalid: {why}'
+
+
 async def test_binding_assigns_a_node_once(api: Any, pod: Any) -> None:
     path = api.core("pods")
     await api.post(path, pod("p"))

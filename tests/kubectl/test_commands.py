@@ -90,7 +90,9 @@ def test_fit_of_a_template_fills_in_what_the_api_server_would(run: Run, dump: Pa
         "      - {name: main, resources: {limits: {cpu: 4, memory: 1Gi}}}\n"
     )
     result = run("fit", "--pod", manifest, "-f", dump, "-o", "json")
-    assert json.loads(result.output)["placements"] == [{"node": "worker-1", "numas": [0], "cpus": "2-3,10-11"}]
+    assert json.loads(result.output)["placements"] == [
+        {"node": "worker-1", "numas": [0], "cpus": "2-3,10-11"}
+    ]
 
 
 def test_unknown_nodes_make_the_answer_unknown(run: Run, tmp_path: Path) -> None:

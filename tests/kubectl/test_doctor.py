@@ -205,12 +205,12 @@ CASES: dict[str, tuple[list[Item], str, str, list[str], str, str]] = {
     "a gate waits for no operator": (
         [*without("Pod", "numazones-operator"), gated()],
         *("gates", "error", ["team/gated"]),
-        *("and no operator runs", "kubectl apply -k manifests/operator"),
+        *("no operator runs", "kubectl apply -k manifests/operator"),
     ),
     "a gate that the operator does not serve": (
         [*healthy(), gated()],
         *("gates", "error", ["team/gated"]),
-        *("which the operator does not serve", "--admission-gate"),
+        *("the operator does not release gated pods", "--admission-gate"),
     ),
     "a gate in a namespace that does not opt in": (
         [*(it for it in serving() if it["kind"] != "Namespace"), namespace(), gated()],

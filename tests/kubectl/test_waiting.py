@@ -19,7 +19,11 @@ UNBOUND = "0/1 nodes are available: 1 pod has unbound immediate PersistentVolume
 
 
 def unscheduled(message: str) -> Object:
-    return {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}]}
+    return {
+        "conditions": [
+            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+        ]
+    }
 
 
 def operator() -> Object:
@@ -57,25 +61,48 @@ def dumped(tmp_path: Path, spec: Object, status: Object, *others: Object) -> Pat
     ("spec", "status", "others", "code", "said"),
     [
         pytest.param({}, {}, [], 0, "1 of 1 nodes would admit it", id="nothing"),
-        pytest.param(GATED, {}, [namespace({}), operator()], 1, "namespace team does not opt in: kubectl label", id="opt-in"),
-        pytest.param(GATED, {}, [namespace(OPTED_IN)], 1, "no running pod of the operator was seen", id="operator"),
+        pytest.param(
+            GATED,
+            {},
+            [namespace({}), operator()],
+            1,
+            "namespace team does not opt in: kubectl label",
+            id="opt-in",
+        ),
+        pytest.param(
+            GATED, {}, [namespace(OPTED_IN)], 1, "no running pod of the operator was seen", id="operator"
+        ),
         pytest.param(GATED, {}, [namespace(OPTED_IN), operator()], 1, "has not taken its gate", id="held"),
         pytest.param(
             GATED,
             {},
-            [namespace(OPTED_IN), operator(), event("AdmissionGateNotServed", "the operator runs without it")],
+            [
+                namespace(OPTED_IN),
+                operator(),
+                event("AdmissionGateNotServed", "the operator runs without it"),
+            ],
             1,
             "the operator runs without it",
             id="not served",
         ),
-        pytest.param(FOREIGN_GATE, {}, [], 1, "its scheduling gate example.com/quota has to be taken away", id="gate"),
+        pytest.param(
+            FOREIGN_GATE, {}, [], 1, "its scheduling gate example.com/quota has to be taken away", id="gate"
+        ),
         pytest.param({}, unscheduled(UNBOUND), [], 1, f"it says: {UNBOUND}", id="condition"),
         pytest.param({}, {}, [event("FailedScheduling", UNBOUND)], 1, f"it says: {UNBOUND}", id="event"),
-        pytest.param({"schedulerName": "mine"}, {}, [operator()], 1, "to serve its schedulerName mine", id="scheduler"),
+        pytest.param(
+            {"schedulerName": "mine"}, {}, [operator()], 1, "to serve its schedulerName mine", id="scheduler"
+        ),
         pytest.param(
             {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]},
             {},
-            [{"kind": "PersistentVolumeClaim", "metadata": {"namespace": "team", "name": "other"}, "spec": {}}],
+            [
+                {
+                    "kind": "PersistentVolumeClaim",
+                    "metadata": {"namespace": "team", "name": "other"},
+                    "spec": {},
+                }
+            ],
             1,
             "PersistentVolumeClaim data of namespace team does not exist",
             id="claim",
@@ -104,7 +131,11 @@ def test_what_the_scheduler_was_told_is_said_of_a_pod_that_no_node_takes(run: Ru
 
 def test_of_a_rejected_pod_the_moment_of_the_rejection_comes_first(run: Run, tmp_path: Path) -> None:
     rejected = pod_body("gone", 2, node="worker-1")
-    rejected["status"] = {"phase": "Failed", "reason": "TopologyAffinityError", "message": "Pod was rejected: no"}
+    rejected["status"] = {
+        "phase": "Failed",
+        "reason": "TopologyAffinityError",
+        "message": "Pod was rejected: no",
+    }
     prediction = {
         "kind": "AdmissionPrediction",
         "metadata": {"namespace": "team", "name": "gone"},

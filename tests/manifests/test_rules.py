@@ -242,6 +242,32 @@ OUTCOMES = [
     ),
     Case("NumazonesGateNotServed", {"numazones_gated_pods{served='true'}": "4x20"}, "15m"),
     Case(
+        "NumazonesGateWithoutOperator",
+        # The operator's series end: its pods are gone.
+        {"numazones_gated_pods{served='true'}": "4x5 stale", "numazones_operator_leader": "1x5 stale"},
+        "20m",
+        {},
+        "4 pods wait behind the scheduling gate, and no operator leads that could release them.",
+    ),
+    Case(
+        "NumazonesGateWithoutOperator",
+        {
+            "scheduler_pending_pods{queue='gated'}": "0x10 7x30",
+            "numazones_gated_pods{served='true'}": "0x5 stale",
+            "numazones_admission_gates_released_total{reason='admissible'}": "12x5 stale",
+        },
+        "25m",
+        {},
+        "7 pods wait behind the scheduling gate, and no operator leads that could release them.",
+    ),
+    # Gates of others, where ours was never used.
+    Case("NumazonesGateWithoutOperator", {"scheduler_pending_pods{queue='gated'}": "7x30"}, "25m"),
+    Case(
+        "NumazonesGateWithoutOperator",
+        {"numazones_gated_pods{served='true'}": "4x30", "numazones_operator_leader": "1x30"},
+        "25m",
+    ),
+    Case(
         "NumazonesFragmented",
         {"numazones_fragmentation_ratio{shape='cpu=16'}": "0.75x90"},
         "70m",

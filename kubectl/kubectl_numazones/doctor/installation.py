@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Any
 
+from kubectl_numazones import gated_pods
 from kubectl_numazones.doctor.evidence import DEFINITION, EXPORTER, NAME_LABEL, Evidence
 from kubectl_numazones.doctor.findings import Finding, NotChecked, Severity, error, hint, warning
 from kubectl_numazones.files import Object
@@ -15,11 +16,10 @@ from numazones.cluster import UNDECIDED, ClusterNode
 from numazones.constraints import Constraints
 from numazones.dump import OBJECTS_MISSING
 from numazones.prediction import relevant
+from numazones.waiting import GATE, OPT_IN
 from numazones.wording import pluralize, some_of
 
-_OPERATOR = "numazones-operator"
-_GATE = "numazones.io/admission"
-_OPT_IN = "numazones.io/admission-gate"
+_OPERATOR = gated_pods.OPERATOR
 _SKEW = timedelta(seconds=5)
 """Clocks that differ by less are taken to agree: some times are whole seconds, and requests take time."""
 _LOOP = 2
@@ -237,38 +237,14 @@ def operator(evidence: Evidence) -> Iterator[Finding]:
 
 def gates(evidence: Evidence) -> Iterator[Finding]:
     """Pods that wait at the gate are served, and loops of rejections have one."""
-    opted_in = {
-        item["metadata"]["name"]
-        for item in evidence.of("Namespace")
-        if (item["metadata"].get("labels") or {}).get(_OPT_IN) == "enabled"
-    }
-    gated = [
-        pod
-        for pod in evidence.of("Pod")
-        if any(it.get("name") == _GATE for it in (pod.get("spec") or {}).get("schedulingGates") or ())
-    ]
+    opted = gated_pods.opted_in(evidence.of("Namespace"))
     operators = list(_pods_of(evidence, _OPERATOR))
-    for pod in gated:
-        name, namespace = f"{_namespace(pod)}/{pod['metadata']['name']}", _namespace(pod)
-        if not operators:
-            yield error(
-                name,
-                f"waits at the gate {_GATE}, and no operator runs",
-                "kubectl apply -k manifests/operator",
-            )
-        elif not any(map(_serves_gates, operators)):
-            yield error(
-                name,
-                f"waits at the gate {_GATE}, which the operator does not serve",
-                "start the operator with --admission-gate (manifests/components/operator-admission-gate)",
-            )
-        elif namespace not in opted_in:
-            yield error(
-                name,
-                f"waits at the gate {_GATE}, but its namespace does not opt in",
-                f"kubectl label namespace {namespace} {_OPT_IN}=enabled",
-            )
-    yield from _loops(evidence, opted_in)
+    for pod in filter(gated_pods.is_gated, evidence.of("Pod")):
+        trouble = gated_pods.trouble(_namespace(pod), opted, operators)
+        if trouble is not None:
+            name = f"{_namespace(pod)}/{pod['metadata']['name']}"
+            yield error(name, f"waits at the gate {GATE}: {trouble.why}", trouble.cure)
+    yield from _loops(evidence, opted)
 
 
 def _loops(evidence: Evidence, opted_in: set[str]) -> Iterator[Finding]:
@@ -283,21 +259,9 @@ def _loops(evidence: Evidence, opted_in: set[str]) -> Iterator[Finding]:
             yield warning(
                 f"{namespace}/{name}",
                 f"kubelets have rejected {pods} of this {kind}, which makes one more each time",
-                f"let its pods wait at the gate: kubectl label namespace {namespace} {_OPT_IN}=enabled, and "
-                f"schedulingGates [{{name: {_GATE}}}] in its template",
+                f"let its pods wait at the gate: kubectl label namespace {namespace} {'='.join(OPT_IN)}, and "
+                f"schedulingGates [{{name: {GATE}}}] in its template",
             )
-
-
-def _serves_gates(pod: Object) -> bool:
-    """Whether an operator's pod is told to serve gates, by flag or by variable."""
-    for container in (pod.get("spec") or {}).get("containers") or ():
-        words = (*(container.get("command") or ()), *(container.get("args") or ()))
-        if "--admission-gate" in words:
-            return True
-        for variable in container.get("env") or ():
-            if variable.get("name") == "NUMAZONES_OPERATOR_ADMISSION_GATE":
-                return str(variable.get("value")).lower() in {"true", "1"}
-    return False
 
 
 def writers(evidence: Evidence) -> Iterator[Finding]:

@@ -1,48 +1,80 @@
 """The scheduling gate ``numazones.io/admission``: a pod waits until some node would admit it.
 
 A ReplicaSet answers a rejected pod with a new one, which is rejected again, hundreds of times. Pods that
-carry the gate, in namespaces that opt in, are not scheduled before a node would admit them, and then only
-to such nodes: the gate is taken away and node affinity is added in one patch, as Kubernetes allows for gated
-pods alone (KEP-3838: a term may only become stricter, and terms may only be added where there are none).
+carry the gate, in namespaces that opt in, are not scheduled before a node would admit them, and then only to
+such nodes (``release_patch``).
 
-Pods that were released but have no node yet count as if they were on every node they may go to, so that
-ten pods are never released for one slot. Pods that no kubelet's managers are concerned with go at once. A pod
-that is known to be inadmissible waits: released, it would be rejected and replaced, for ever. Only where
-nothing is known, as when exporters are down, does a time-out let it go. A pod whose gate nobody
-takes away gets an event that says why.
+The more important go first, by priority and then by age, as in the scheduler's queue; a less important pod
+leaves a node alone that a more important one could use, and a pod that fits nowhere keeps nobody waiting.
+Pods that were released but have no node yet count as if they were on every node they may go to, so that ten
+pods are never released for one slot. Gates of others go first: until ours is the last one, a pod holds no
+room. Pods that no kubelet's managers are concerned with go at once. A pod that is known to be inadmissible
+waits: released, it would be rejected and replaced, for ever; unless the scheduler would make room for it
+(``preempting_releases``). Where nothing is known for a while, as when exporters are down, it is released as
+it is. A pod whose gate nobody takes away gets an event that says why.
 """
 
 import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from numazones import timestamp, waiting
+from numazones import timestamp
 from numazones.cluster import ClusterNode, ClusterPod
-from numazones.held_room import RELEASED
 from numazones.prediction import UNKNOWN, Kind, Standing, ask, relevant
+from numazones.waiting import GATE, OPT_IN
 from numazones_client import APIError, Client, Conflict, Invalid, NotFound
-from numazones_client.client import JSON_PATCH
+from numazones_client.client import STRATEGIC_MERGE_PATCH
 from numazones_client.resources import PODS
 from numazones_client.table import Table
 from numazones_operator.events import WARNING, EventPoster, pod_reference
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror.cluster_state import ClusterState
 from numazones_operator.mirror.decoding import NamespaceLabels
-from numazones_operator.placement.held_room import MAX_NODES, RELEASE_SECONDS, HeldRoom, with_held
+from numazones_operator.placement.held_room import RELEASE_SECONDS, HeldRoom, with_held
+from numazones_operator.placement.preempting_releases import PreemptingReleases, names
+from numazones_operator.placement.release_patch import HOSTNAME, Target, release_patch
 from numazones_operator.predictions.live_forecasts import LiveForecasts
 
-GATE, OPT_IN = waiting.GATE, waiting.OPT_IN
 SWITCHED_OFF = (
     "the operator runs without --admission-gate; apply manifests/components/operator-admission-gate"
 )
+CHOICE = 4
+"""A pod is released to so many nodes at most: the scheduler, which looks at what predictions do not cover,
+has a choice, and little room is held in vain."""
+AT_ONCE = 16
+"""Requests under way at the same time."""
 
-_HOSTNAME = "kubernetes.io/hostname"
 _PERIOD = 1.0
+_ROUND = 1.0
+"""Seconds after which a round ends, so that whoever came meanwhile has its turn."""
+_SLICE = 0.02
+"""Seconds of deciding after which others have their turn."""
+_FRESH = 0.1
+"""Seconds for which what is held is not counted anew."""
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Round:
+    """What one walk along the waiting pods has found out."""
+
+    tasks: asyncio.TaskGroup
+    """Where requests are under way."""
+    started: float
+    held: dict[str, list[ClusterPod]]
+    counted: float
+    """When ``held`` was."""
+    sliced: float
+    open: dict[Kind, tuple[str, ...]] = field(default_factory=dict)
+    """Nodes that may still have room for pods of a kind, best first; within a round there is never more."""
+    passed_over: dict[Kind, ClusterPod] = field(default_factory=dict)
+    """Kind → the most important pod of it that goes on waiting."""
+    failure: APIError | None = None
 
 
 class AdmissionGates:
@@ -59,6 +91,7 @@ class AdmissionGates:
         *,
         enabled: bool,
         may_go: Callable[[ClusterPod, str], bool],
+        preempting: PreemptingReleases,
         changed: asyncio.Event,
         timeout: float,
         metrics: Metrics,
@@ -75,6 +108,7 @@ class AdmissionGates:
             events: where events on pods are posted.
             enabled: whether pods are released at all; if not, events on them say so.
             may_go: asked whether a pod may be released to a node; a plan may keep it for another pod.
+            preempting: asked where less important pods would have to leave for a pod.
             changed: set when forecasts have changed; cleared here.
             timeout: seconds after which a pod is released of which nothing is known; 0: never.
             metrics: where releases are counted.
@@ -88,21 +122,28 @@ class AdmissionGates:
         self._events = events
         self._enabled = enabled
         self._may_go = may_go
+        self._preempting = preempting
         self._changed = changed
         self._timeout = timeout
         self._metrics = metrics
         self._wall = wall
+        self._slots = asyncio.Semaphore(AT_ONCE)
         self._reported: dict[str, str] = {}
         """UID → why its gate is not served, as the event on the pod said."""
+        self._unknown_since: dict[str, float] = {}
+        """UID of a pod of which nothing is known → since when."""
 
     async def run(self) -> None:
         """Release pods until cancelled."""
         while True:
             try:
-                await self.release()
+                ended = await self.release()
             except APIError as error:
                 _log.warning("gated pods could not be released: %s", error)
                 await asyncio.sleep(_PERIOD)
+                continue
+            if not ended:
+                continue
             self._changed.clear()
             try:
                 async with asyncio.timeout(_PERIOD):
@@ -110,37 +151,82 @@ class AdmissionGates:
             except TimeoutError:
                 continue
 
-    async def release(self) -> None:
-        """Release every gated pod that can go now, the oldest first; post events on the others."""
+    async def release(self) -> bool:
+        """Release every gated pod that can go now, the most important first; post events on the others.
+
+        Return whether everybody had a turn; else call again at once.
+
+        Raises:
+            APIError: the API server cannot be asked, or does not let us.
+        """
         self._report_unserved()
-        releasable = sorted(self._releasable_pods(), key=lambda pod: (pod.created, pod.namespace, pod.name))
-        held = self._held.by_node() if releasable else {}
-        for pod in releasable:
+        waiting = sorted(self._releasable_pods(), key=_importance)
+        self._unknown_since = {
+            pod.uid: self._unknown_since[pod.uid] for pod in waiting if pod.uid in self._unknown_since
+        }
+        if not waiting:
+            return True
+        now = time.monotonic()
+        async with asyncio.TaskGroup() as tasks:
+            this = _Round(tasks, started=now, held=self._held.by_node(), counted=now, sliced=now)
+            ended = await self._walk(waiting, this)
+        if this.failure is not None:
+            raise this.failure
+        return ended
+
+    async def _walk(self, waiting: Sequence[ClusterPod], this: _Round) -> bool:
+        """Have each pod's turn; return whether all had it."""
+        for pod in waiting:
+            await self._pause(this)
+            if this.failure is not None or time.monotonic() - this.started > _ROUND:
+                return this.failure is not None
             if not relevant(pod):
-                await self._release(pod, (), reason="unconcerned")
+                await self._start(pod, (), this, reason="unconcerned")
                 continue
-            nodes = self._free_nodes(pod, held)
-            if nodes:
-                await self._release(pod, nodes, reason="admissible")
-                for name in nodes:
-                    held.setdefault(name, []).append(pod)
+            if nodes := self._free_nodes(pod, this):
+                await self._start(pod, nodes, this, reason="admissible")
             elif self._is_overdue(pod):
-                await self._release(pod, (), reason="timeout")
+                await self._start(pod, (), this, reason="timeout")
+            else:
+                await self._preempt(pod, this)
+        return True
+
+    async def _preempt(self, pod: ClusterPod, this: _Round) -> None:
+        """Release the pod to where the scheduler makes room for it, if it does so anywhere."""
+        victims = await self._preempting.victims_for(pod, this.held)
+        if victims is not None and victims.node not in self._held.by_node():
+            _log.info("pod %s may preempt %s on %s", pod.full_name, ", ".join(names(victims)), victims.node)
+            await self._start(pod, (victims.node,), this, reason="preemption")
+
+    async def _pause(self, this: _Round) -> None:
+        """Let others run if this has gone on for a while; count anew what is held if that was long ago."""
+        now = time.monotonic()
+        if now - this.sliced > _SLICE:
+            await asyncio.sleep(0)
+            this.sliced = now = time.monotonic()
+        if now - this.counted > _FRESH:
+            this.held, this.counted = self._held.by_node(), now
 
     def _is_overdue(self, pod: ClusterPod) -> bool:
-        """Whether a pod for which nothing can be predicted has waited for long enough."""
+        """Whether for long enough nothing could be predicted for a pod."""
         prediction = self._forecasts.prediction_of(pod.uid)
-        if not self._timeout or (prediction is not None and prediction.verdict != UNKNOWN):
+        if prediction is not None and prediction.verdict != UNKNOWN:
+            self._unknown_since.pop(pod.uid, None)
             return False
-        return self._wall() - _timestamp(pod.created, self._wall()) >= self._timeout
+        now = self._wall()
+        since = self._unknown_since.setdefault(pod.uid, now)
+        return bool(self._timeout) and now - since >= self._timeout
 
     def _gated_pods(self) -> Iterator[ClusterPod]:
         gated = self._state.gated.values()
         return (pod for pod in list(gated) if GATE in pod.constraints.scheduling_gates)
 
     def _releasable_pods(self) -> Iterator[ClusterPod]:
+        """Yield the pods that nobody else holds back, and that have not been released already."""
+        on_their_way = self._held.uids()
         for pod in self._gated_pods():
-            if self._objection(pod) is None and not self._held.holds(pod.uid):
+            others = len(pod.constraints.scheduling_gates) > 1
+            if not others and self._objection(pod) is None and pod.uid not in on_their_way:
                 yield pod
 
     def gated_pod_counts(self) -> tuple[int, int]:
@@ -165,49 +251,94 @@ class AdmissionGates:
             del self._reported[uid]
         for pod in self._gated_pods():
             objection = self._objection(pod)
-            if objection and self._reported.get(pod.uid) != objection:
-                message = f"nobody takes its scheduling gate {GATE} away: {objection}"
-                if self._events.post(
-                    pod_reference(pod), type=WARNING, reason="AdmissionGateNotServed", message=message
-                ):
-                    self._reported[pod.uid] = objection
+            if objection:
+                self._report(pod, objection)
 
-    def _free_nodes(self, pod: ClusterPod, held: dict[str, list[ClusterPod]]) -> tuple[str, ...]:
+    def _report(self, pod: ClusterPod, objection: str) -> None:
+        if self._reported.get(pod.uid) == objection:
+            return
+        message = f"nobody takes its scheduling gate {GATE} away: {objection}"
+        if self._events.post(
+            pod_reference(pod), type=WARNING, reason="AdmissionGateNotServed", message=message
+        ):
+            self._reported[pod.uid] = objection
+
+    def _free_nodes(self, pod: ClusterPod, this: _Round) -> tuple[str, ...]:
         """Return nodes that admit the pod beside all that may be on their way to them, best first."""
         forecast = self._forecasts.forecast_of(pod.uid)
-        kind = Kind.of(pod)
-        if forecast is None or kind is None:
+        kind = Kind.of(pod) if forecast is None else forecast.kind
+        if kind is None:
             return ()
+        if kind not in this.open and forecast is not None:
+            this.open[kind] = forecast.admitting
         found: list[str] = []
-        for name in forecast.admitting:
+        full: set[str] = set()
+        for name in this.open.get(kind, ()):
             if not self._may_go(pod, name):
                 continue
-            node = self._state.node(name)
-            if node is not None and _has_room(kind, node, held.get(name, ())):
+            node, held = self._state.node(name), this.held.get(name, ())
+            if node is None or not _has_room(kind, node, held):
+                full.add(name)
+            elif not self._is_wanted(node, held, pod, this):
                 found.append(name)
-                if len(found) == MAX_NODES:
+                if len(found) == CHOICE:
                     break
+        if full:
+            this.open[kind] = tuple(name for name in this.open[kind] if name not in full)
+        if not found:
+            this.passed_over.setdefault(kind, pod)
         return tuple(found)
 
-    async def _release(self, pod: ClusterPod, nodes: tuple[str, ...], *, reason: str) -> None:
-        try:
-            body = await self._client.get(PODS, pod.name, namespace=pod.namespace)
-            if body["metadata"].get("uid") != pod.uid:
-                return
-            patch = release_patch(body, self._names(nodes), now=_time_text(self._wall()))
-            if patch:
-                await self._client.patch(
-                    PODS, pod.name, patch, namespace=pod.namespace, media_type=JSON_PATCH
-                )
-                self._metrics.count_write(PODS)
-        except (NotFound, Conflict, Invalid) as error:
-            self._metrics.count_write(PODS, error)
-            _log.info("pod %s/%s was not released: %s", pod.namespace, pod.name, error)
-            return
-        except APIError as error:
-            self._metrics.count_write(PODS, error)
-            raise
+    def _is_wanted(
+        self, node: ClusterNode, held: Sequence[ClusterPod], pod: ClusterPod, this: _Round
+    ) -> bool:
+        """Whether a more important pod, which goes on waiting so far, could use the node."""
+        return any(
+            _priority(other) > _priority(pod)
+            and self._may_go(other, node.name)
+            and _has_room(kind, node, held)
+            for kind, other in this.passed_over.items()
+        )
+
+    async def _start(self, pod: ClusterPod, nodes: tuple[str, ...], this: _Round, *, reason: str) -> None:
+        """Hold the room, and release the pod while others have their turn."""
         self._held.hold(pod, nodes, seconds=RELEASE_SECONDS)
+        for name in nodes:
+            this.held.setdefault(name, []).append(pod)
+        await self._slots.acquire()
+        task = this.tasks.create_task(self._release(pod, nodes, this, reason=reason))
+        task.add_done_callback(lambda _task: self._slots.release())
+
+    async def _release(self, pod: ClusterPod, nodes: tuple[str, ...], this: _Round, *, reason: str) -> None:
+        try:
+            await self._patch(pod, nodes)
+        except (NotFound, Conflict) as error:
+            self._held.drop(pod.uid)
+            self._metrics.count_write(PODS, error)
+            _log.info("pod %s was not released: %s", pod.full_name, error)
+        except Invalid as error:
+            self._held.drop(pod.uid)
+            self._metrics.count_write(PODS, error)
+            self._report(pod, str(error))
+        except APIError as error:
+            self._held.drop(pod.uid)
+            self._metrics.count_write(PODS, error)
+            this.failure = error
+        else:
+            self._metrics.count_write(PODS)
+            self._count(pod, reason)
+
+    async def _patch(self, pod: ClusterPod, nodes: tuple[str, ...]) -> None:
+        affinity: dict[str, Any] = {}
+        if nodes and (pod.constraints.node_affinity is not None or pod.constraints.prefers_nodes):
+            body = await self._client.get(PODS, pod.name, namespace=pod.namespace)
+            affinity = (body["spec"].get("affinity") or {}).get("nodeAffinity") or {}
+        patch = release_patch(pod.uid, self._targets(nodes), affinity=affinity, now=_time_text(self._wall()))
+        await self._client.patch(
+            PODS, pod.name, patch, namespace=pod.namespace, media_type=STRATEGIC_MERGE_PATCH
+        )
+
+    def _count(self, pod: ClusterPod, reason: str) -> None:
         self._metrics.gates_released.labels(reason).inc()
         if reason == "timeout":
             self._events.post(
@@ -217,79 +348,23 @@ class AdmissionGates:
                 message="released by --admission-gate-timeout: nobody knows whether a node would admit it",
             )
 
-    def _names(self, nodes: tuple[str, ...]) -> list[tuple[str, str | None]]:
-        """Return (name, value of the label kubernetes.io/hostname) of nodes."""
-        found = []
-        for name in nodes:
-            node = self._state.node(name)
-            found.append((name, None if node is None else node.labels.get(_HOSTNAME)))
-        return found
+    def _targets(self, nodes: tuple[str, ...]) -> list[Target]:
+        found = ((name, self._state.node(name)) for name in nodes)
+        return [Target(name, None if node is None else node.labels.get(HOSTNAME)) for name, node in found]
+
+
+def _importance(pod: ClusterPod) -> tuple[int, str, str, str]:
+    """What pods are sorted by, the most important first."""
+    return -_priority(pod), pod.created, pod.namespace, pod.name
+
+
+def _priority(pod: ClusterPod) -> int:
+    return pod.priority or 0
 
 
 def _has_room(kind: Kind, node: ClusterNode, held: Sequence[ClusterPod]) -> bool:
     after = with_held(node, held)
     return after is not None and ask(kind, after).standing is Standing.ADMITS
-
-
-def release_patch(
-    pod: dict[str, Any], nodes: Sequence[tuple[str, str | None]], *, now: str
-) -> list[dict[str, Any]]:
-    """Return the JSON patch that takes the gate away and binds the pod to nodes; empty if it has no gate.
-
-    ``nodes`` as (name, host name label); none leaves the affinity as it is.
-    """
-    spec = pod.get("spec") or {}
-    gates = spec.get("schedulingGates") or []
-    left = [gate for gate in gates if gate.get("name") != GATE]
-    if len(left) == len(gates):
-        return []
-    patch: list[dict[str, Any]] = [
-        {"op": "test", "path": "/metadata/uid", "value": pod["metadata"]["uid"]},
-        {"op": "test", "path": "/spec/schedulingGates", "value": gates},
-        {"op": "replace", "path": "/spec/schedulingGates", "value": left},
-    ]
-    if nodes:
-        patch.append(
-            {
-                "op": "add",
-                "path": "/spec/affinity",
-                "value": _limited_affinity(spec.get("affinity") or {}, nodes),
-            }
-        )
-    annotations = {**(pod["metadata"].get("annotations") or {}), RELEASED: now}
-    patch.append({"op": "add", "path": "/metadata/annotations", "value": annotations})
-    return patch
-
-
-def _limited_affinity(affinity: dict[str, Any], nodes: Sequence[tuple[str, str | None]]) -> dict[str, Any]:
-    """Return the affinity with every term of required node affinity limited to the nodes."""
-    required_key = "requiredDuringSchedulingIgnoredDuringExecution"
-    node_affinity = affinity.get("nodeAffinity") or {}
-    terms = (node_affinity.get(required_key) or {}).get("nodeSelectorTerms") or []
-    hosts = [host for _, host in nodes if host is not None]
-    if terms:
-        only = {"key": _HOSTNAME, "operator": "In", "values": hosts}
-        # A term without any requirement selects nothing, and must stay that way.
-        limited = [
-            {**term, "matchExpressions": [*(term.get("matchExpressions") or []), only]} if term else term
-            for term in terms
-        ]
-    else:
-        limited = [
-            {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]}
-            for name, _ in nodes
-        ]
-    return {
-        **affinity,
-        "nodeAffinity": {**node_affinity, required_key: {"nodeSelectorTerms": limited}},
-    }
-
-
-def _timestamp(text: str, default: float) -> float:
-    try:
-        return timestamp.parse(text).timestamp()
-    except timestamp.InvalidTimestamp:
-        return default
 
 
 def _time_text(moment: float) -> str:

@@ -10,6 +10,7 @@ is known to other processes. Whatever is held ends by itself.
 
 import time
 from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from numazones.cluster import ClusterPod
@@ -67,8 +68,12 @@ class HeldRoom:
 
     def holds(self, uid: str) -> bool:
         """Whether this process sent the pod on its way, and the mirror doesn't show yet where it went."""
+        return uid in self.uids()
+
+    def uids(self) -> AbstractSet[str]:
+        """Return all pods of which ``holds`` is true."""
         self._forget()
-        return uid in self._own
+        return self._own.keys()
 
     def by_node(self, asking: ClusterPod | None = None) -> dict[str, list[ClusterPod]]:
         """Return node → pods that may be on their way to it, whom a pod that asks has to leave room."""

@@ -16,7 +16,7 @@ from numazones.cluster import Cluster, ClusterNode, ClusterPod
 from numazones.placement import ADMITTED
 from numazones.placement.models import kubelet_verdict
 from numazones.rebalance.moves import replacement
-from numazones_operator.placement.admission_gates import GATE
+from numazones.waiting import GATE
 
 _MAX_PAUSE = timedelta(minutes=10)
 """A loop in which nobody was rejected for so long is over; a Job's controller pauses up to 6 minutes."""

@@ -21,9 +21,9 @@ from numazones.demand import QOSClass
 from numazones.fragmentation import zones_of
 from numazones.rebalance.moves import Plan
 from numazones.rebalance.policy import Policy
+from numazones.waiting import GATE, OPT_IN
 from numazones_client import APIError, Client, Conflict, Forbidden, NotFound, TooManyRequests
 from numazones_operator.mirror.cluster_state import ClusterState
-from numazones_operator.placement.admission_gates import GATE, OPT_IN
 from numazones_operator.rebalance.inputs import Inputs
 from numazones_operator.rebalance.objects import GONE, PolicyObject, Recommendation, parse_time
 from numazones_operator.rebalance.rejected_pods import is_next_pod, next_pods

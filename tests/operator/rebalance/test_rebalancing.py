@@ -28,7 +28,8 @@ from numazones_client.resources import (
     REBALANCE_RECOMMENDATIONS,
     REPLICA_SETS,
 )
-from numazones_operator.placement.admission_gates import GATE, OPT_IN
+from numazones_operator.placement.admission_gates import OPT_IN
+from numazones_operator.placement.release_patch import GATE
 from numazones_operator.process import Operator
 from numazones_simulator import node_kinds
 from numazones_simulator.kubelet.fleet import Fleet

@@ -6,11 +6,10 @@ it would choose does not mend NUMA fragmentation; in its other list it makes kub
 (specs/scheduler-extender.md, section 5). Nodes of unknown state are the last resort unless set otherwise.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from heapq import nsmallest
 
-from numazones.cluster import ClusterNode, ClusterPod
 from numazones.prediction import NodeVerdict, Standing, preference
 from numazones.scheduler_reasons import scheduler_reason
 from numazones_operator.placement.extender.unknown_nodes import UnknownNodes
@@ -52,16 +51,3 @@ def scores(verdicts: Mapping[str, NodeVerdict]) -> dict[str, int]:
     best = nsmallest(MAX_SCORE, set(preferences.values()))
     of_rank = {rank: MAX_SCORE - place for place, rank in enumerate(best)}
     return {name: of_rank[rank] for name, rank in preferences.items() if rank in of_rank}
-
-
-def without_victims(node: ClusterNode, uids: Iterable[str]) -> ClusterNode | None:
-    """Return the node without pods that are on it; None where one is not, or nothing is known of it."""
-    placement = node.known
-    if placement is None:
-        return None
-    for uid in uids:
-        pod: ClusterPod | None = node.pods.get(uid)
-        if pod is None:
-            return None
-        node, placement = node.without_pod(uid), placement.remove(pod.kubelet_uid)
-    return node.with_placement(placement)

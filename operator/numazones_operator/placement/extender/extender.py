@@ -14,6 +14,7 @@ from typing import Any
 from numazones.cluster import ClusterPod
 from numazones.errors import NumazonesError
 from numazones.prediction import Standing, relevant
+from numazones.rebalance import preemption
 from numazones_client import Client
 from numazones_operator.mirror.cluster_state import ClusterState
 from numazones_operator.placement.extender import decisions, messages
@@ -129,7 +130,7 @@ class Extender:
 
     def _would_admit(self, pod: ClusterPod, name: str, victims: Victims, held: list[ClusterPod]) -> bool:
         node = self._state.node(name)
-        after = None if node is None else decisions.without_victims(node, victims.uids)
+        after = None if node is None else preemption.without(node, victims.uids)
         if after is None:
             return False
         others = [other for other in held if other.uid not in victims.uids]

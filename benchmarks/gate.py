@@ -1,0 +1,215 @@
+"""How fast the scheduling gate releases pods, over real HTTP, on a large cluster.
+
+An API server that lists, watches and takes patches runs in a process of its own, feeds a leading operator,
+and binds each pod that is released to the first node that its affinity names, as a scheduler that keeps up
+would.
+
+    .venv/bin/python benchmarks/gate.py --nodes 5000 --pods 50000 --json
+"""
+
+import argparse
+import asyncio
+import json
+import multiprocessing
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from multiprocessing.connection import Connection
+from typing import Any
+
+import aiohttp
+import psutil
+from aiohttp import web
+
+from benchmarks.cluster import Cluster, Feeder, post, until, waiting_pod
+from numazones_client import ClusterConfig
+from numazones_operator.options import Options
+from numazones_operator.placement.admission_gates import OPT_IN
+from numazones_operator.placement.release_patch import GATE
+from numazones_operator.process import Operator
+
+LEAST = {"releases_per_second": 150.0}
+"""Goals that are to be exceeded: as many as the extender is to place."""
+_NAMESPACE = "gated"
+_QUIET = 10.0
+"""Seconds without a release after which the rest is taken to fit nowhere."""
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+class GateFeeder(Feeder):
+    """A feeder that takes the patches that release pods, and binds these."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster)
+        self.waiting: dict[str, dict[str, Any]] = {}
+        metadata = {"name": _NAMESPACE, "uid": "namespace", "resourceVersion": "1", "labels": dict([OPT_IN])}
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+        self.objects["namespaces"] = [json.dumps(namespace)]
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """Answer a request."""
+        *_, collection, name = request.path.split("/")
+        if request.method != "PATCH" or collection != "pods":
+            return await super().handle(request)
+        patch, pod = await request.json(), self.waiting[name]
+        pod["metadata"]["annotations"] = patch["metadata"]["annotations"]
+        pod["spec"] |= {"schedulingGates": [], "affinity": patch["spec"]["affinity"]}
+        self.send("pods", "MODIFIED", pod)
+        asyncio.get_running_loop().call_later(0.005, self._bind, pod)
+        return web.json_response(pod)
+
+    def _bind(self, pod: dict[str, Any]) -> None:
+        term = pod["spec"]["affinity"]["nodeAffinity"][_REQUIRED]["nodeSelectorTerms"][0]
+        pod["spec"]["nodeName"] = term["matchFields"][0]["values"][0]
+        self.send("pods", "MODIFIED", pod)
+
+    def send(self, resource: str, kind: str, body: dict[str, Any]) -> None:
+        """Tell the watchers, and remember what waits."""
+        if resource == "pods" and kind == "ADDED":
+            self.waiting[body["metadata"]["name"]] = body
+        super().send(resource, kind, body)
+
+
+def serve(pipe: Connection, nodes: int, pods: int) -> None:
+    """Run the feeder until killed; tell the port through the pipe."""
+
+    async def forever() -> None:
+        feeder = GateFeeder(Cluster(nodes=nodes, pods=pods, distinct=True))
+        app = web.Application(client_max_size=1 << 30)
+        app.router.add_route("*", "/{path:.*}", feeder.handle)
+        runner = web.AppRunner(app, access_log=None, handler_cancellation=True)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        pipe.send(runner.addresses[0][1])
+        await asyncio.Event().wait()
+
+    asyncio.run(forever())
+
+
+def gated_pods(count: int) -> list[dict[str, Any]]:
+    """Pods of ten kinds and three priorities."""
+    pods = []
+    for number in range(count):
+        pod = waiting_pod(number, 2 + number % 10)
+        pod["metadata"] |= {"name": f"gated-{number}", "uid": f"uid-{number}", "namespace": _NAMESPACE}
+        pod["spec"] |= {"schedulingGates": [{"name": GATE}], "priority": number % 3}
+        pods.append(pod)
+    return pods
+
+
+class Spent:
+    """The time that calls take, summed up."""
+
+    def __init__(self) -> None:
+        self.calls, self.seconds = 0, 0.0
+
+    def deciding(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function with its time counted."""
+
+        def timed(*arguments: Any) -> Any:
+            started = time.perf_counter()
+            found = call(*arguments)
+            self._count(started)
+            return found
+
+        return timed
+
+    def asking(self, call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        """Return a request with its time counted, from when it is begun until it is answered."""
+
+        async def timed(*arguments: Any, **options: Any) -> Any:
+            started = time.perf_counter()
+            found = await call(*arguments, **options)
+            self._count(started)
+            return found
+
+        return timed
+
+    def _count(self, started: float) -> None:
+        self.calls += 1
+        self.seconds += time.perf_counter() - started
+
+
+async def until_done(released: Callable[[], float], wanted: int) -> float:
+    """Wait until all are released, or nobody has been for a while, as of pods that fit nowhere.
+
+    Return when the last one was.
+    """
+    last, at = released(), time.monotonic()
+    while last < wanted and time.monotonic() - at < _QUIET:
+        await asyncio.sleep(0.05)
+        if released() > last:
+            last, at = released(), time.monotonic()
+    return at
+
+
+async def measure(port: int, options: argparse.Namespace) -> dict[str, Any]:
+    """Run the operator against the feeder, let gated pods come, and take the figures."""
+    operator = Operator(
+        Options(
+            metrics_address="127.0.0.1:0",
+            leader_elect=False,
+            admission_gate=True,
+            rebalance=False,
+            log_level="warning",
+        ),
+        ClusterConfig(server=f"http://127.0.0.1:{port}"),
+    )
+    running = asyncio.create_task(operator.run())
+    await operator.ready.wait()
+    await until(lambda: operator.leadership.leading and operator.intent.followed.is_set())
+    deciding, asking = Spent(), Spent()
+    gates: Any = operator.gates
+    gates._free_nodes = deciding.deciding(gates._free_nodes)
+    gates._patch = asking.asking(gates._patch)
+    released = operator.metrics.gates_released.labels("admissible")._value
+    async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
+        await post(session, {"pods": gated_pods(options.gated)})
+        await until(lambda: released.get() > 0)
+        started, before = time.monotonic(), released.get()
+        seconds = await until_done(released.get, options.gated) - started
+    figures = {
+        "released": released.get(),
+        "releases_per_second": (released.get() - before) / max(seconds, 1e-9),
+        "decisions": deciding.calls,
+        "decision_seconds": deciding.seconds / deciding.calls,
+        "request_seconds": asking.seconds / asking.calls,
+        "deciding_share": deciding.seconds / seconds,
+        "rss_mib": psutil.Process().memory_info().rss / 2**20,
+    }
+    operator.stop()
+    await running
+    return figures
+
+
+def main() -> int:
+    """Parse the arguments, run, print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--nodes", type=int, default=5000)
+    parser.add_argument("--pods", type=int, default=50_000)
+    parser.add_argument("--gated", type=int, default=1000, help="pods that come with the gate, all at once")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    options = parser.parse_args()
+    here, there = multiprocessing.Pipe()
+    context = multiprocessing.get_context("spawn")
+    feeder = context.Process(target=serve, args=(there, options.nodes, options.pods), daemon=True)
+    feeder.start()
+    try:
+        figures = asyncio.run(measure(here.recv(), options))
+    finally:
+        feeder.kill()
+    figures = {"nodes": options.nodes, "pods": options.pods, **figures}
+    missed = [name for name, goal in LEAST.items() if figures[name] < goal]
+    figures |= {"goals": LEAST, "missed": missed}
+    if options.json:
+        print(json.dumps(figures, indent=2))
+    else:
+        for name, value in figures.items():
+            print(f"{name:24} {value}")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

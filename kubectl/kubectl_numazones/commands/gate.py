@@ -1,0 +1,189 @@
+"""``gate``: who waits at the scheduling gate and why; and how to open it without the operator."""
+
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from kubectl_numazones import screen
+from kubectl_numazones.bad_dump import BadDump
+from kubectl_numazones.cluster import Source, connect, source_options
+from kubectl_numazones.event_loop import run_until_complete
+from numazones import timestamp
+from numazones.wording import pluralize
+
+if TYPE_CHECKING:
+    from kubectl_numazones import gate_control
+    from numazones_client import Client
+
+_T = TypeVar("_T")
+_EPILOG = """
+\b
+Examples:
+  Who waits, since when, and why?
+    kubectl numazones gate
+
+\b
+  Let all pods of a namespace go to wherever the scheduler puts them:
+    kubectl numazones gate release -n my-namespace
+
+\b
+  Gate nothing more, and open everything at once:
+    kubectl numazones gate off
+"""
+_dry_run = click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+
+
+class _Options(click.Group):
+    """A group whose commands come in the order in which people need them."""
+
+    def list_commands(self, _ctx: click.Context) -> list[str]:
+        """Name the commands."""
+        return list(self.commands)
+
+
+@click.group("gate", cls=_Options, invoke_without_command=True, epilog=_EPILOG)
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@source_options
+@click.pass_context
+def command(context: click.Context, source: Source, output: str) -> int:
+    """Show who waits at the scheduling gate numazones.io/admission, since when and why; open it.
+
+    All of this asks the API server alone, and works while the operator is away. Without -n all namespaces are
+    looked at.
+    """
+    if context.invoked_subcommand is not None:
+        return 0
+    found = _on_cluster(source, _status)
+    if output == "json":
+        screen.print_json(
+            {
+                "injection": {"on": found.injection.on, "message": found.injection.said},
+                "operator": found.operator,
+                "waiting": [
+                    {"namespace": it.namespace, "name": it.name, "since": it.since, "why": it.why}
+                    for it in found.waiting
+                ],
+            }
+        )
+        return 0
+    click.echo(f"injection: {found.injection.said}")
+    click.echo(f"operator: {found.operator}")
+    if not found.waiting:
+        click.echo("no pod waits at the gate")
+        return 0
+    now = datetime.now(UTC)
+    rows = [(f"{it.namespace}/{it.name}", _age(it.since, now), it.why) for it in found.waiting]
+    screen.print_table(("POD", "AGE", "WHY"), rows)
+    return 0
+
+
+@command.command("release")
+@click.argument("pods", nargs=-1, metavar="[[NAMESPACE/]POD]...")
+@click.option("--all", "everything", is_flag=True, help="Release the pods of all namespaces.")
+@_dry_run
+@source_options
+def release(source: Source, pods: tuple[str, ...], *, everything: bool, dry_run: bool) -> int:
+    """Take the gate away from PODs, from all pods of a namespace (-n), or from all there are (--all).
+
+    The scheduler then puts them where it likes, and a kubelet may reject them. Gates of others stay. Pods
+    that are made later are gated as before; `gate off` stops that. The exit code is 1 if a pod could not be
+    released.
+    """
+    if everything + bool(pods) + (bool(source.namespace) and not pods) != 1:
+        raise click.UsageError("say which: PODs, or -n NAMESPACE for all of a namespace, or --all")
+
+    async def act(client: "Client", source: Source) -> int:
+        from kubectl_numazones import gate_control  # noqa: PLC0415 - dumps need no client
+
+        if pods:
+            found = await gate_control.named(client, pods, source.namespace or "default")
+        else:
+            found = await gate_control.gated(client, "" if everything else source.namespace)
+        return await _release(client, found, dry_run=dry_run)
+
+    return _on_cluster(source, act)
+
+
+@command.command("off")
+@_dry_run
+@source_options
+def off(source: Source, *, dry_run: bool) -> int:
+    """Stop the injection and take the gate away from every pod that waits at it.
+
+    The injection stops because its parameters, a ConfigMap, are deleted; if something applies them again,
+    such as Argo CD or Flux, stop it there, too. `kubectl apply -k manifests/gate-injection` switches it on
+    again. Pods whose own template carries the gate go on being made with it.
+    """
+    if source.namespace:
+        raise click.UsageError("gate off is about the whole cluster; gate release -n opens one namespace")
+
+    async def act(client: "Client", _source: Source) -> int:
+        from kubectl_numazones import gate_control  # noqa: PLC0415 - dumps need no client
+
+        injection = await gate_control.injection(client)
+        where = "/".join(injection.parameters)
+        if injection.on is False or not injection.parameters[1]:
+            click.echo(f"injection: {injection.said}")
+        elif dry_run:
+            click.echo(f"would delete ConfigMap {where}, so that no more pods get the gate")
+        else:
+            await gate_control.switch_off(client, injection)
+            click.echo(f"ConfigMap {where} is deleted: no more pods get the gate")
+        code = await _release(client, await gate_control.gated(client), dry_run=dry_run)
+        return 1 if injection.on is None and not injection.parameters[1] else code
+
+    return _on_cluster(source, act)
+
+
+def _on_cluster(source: Source, act: Callable[["Client", Source], Awaitable[_T]]) -> _T:
+    """Do something with a client of the live cluster."""
+    if source.files:
+        raise BadDump("gate asks a live cluster and opens its gates; it cannot do that to a dump (-f)")
+
+    async def connected() -> _T:
+        async with await connect(source) as client:
+            return await act(client, source)
+
+    return run_until_complete(connected())
+
+
+async def _status(client: "Client", source: Source) -> "gate_control.Status":
+    from kubectl_numazones import gate_control  # noqa: PLC0415 - dumps need no client
+
+    return await gate_control.status(client, source.namespace)
+
+
+async def _release(client: "Client", pods: Sequence[dict[str, Any]], *, dry_run: bool) -> int:
+    """Release pods and say what became of them; return the exit code."""
+    from kubectl_numazones import gate_control  # noqa: PLC0415 - dumps need no client
+
+    if not pods:
+        click.echo("no pod waits at the gate")
+        return 0
+    if dry_run:
+        click.echo(f"would release {pluralize(len(pods), 'pod')}:")
+        for pod in pods:
+            click.echo(f"  {pod['metadata']['namespace']}/{pod['metadata']['name']}")
+        return 0
+    with click.progressbar(length=len(pods), label="releasing pods", file=sys.stderr) as bar:
+        found = await gate_control.release(client, pods, lambda through: bar.update(through - bar.pos))
+    click.echo(f"released {pluralize(found.done, 'pod')}")
+    if found.gone:
+        click.echo(f"{pluralize(found.gone, 'pod')} had gone meanwhile")
+    for name, why in sorted(found.failed.items()):
+        click.echo(f"error: {name} still waits: {why}", err=True)
+    return int(bool(found.failed))
+
+
+def _age(since: str, now: datetime) -> str:
+    """Return how long ago a moment was, as kubectl writes ages; empty if it is not known."""
+    if not since:
+        return ""
+    seconds = max(0, round((now - timestamp.parse(since)).total_seconds()))
+    for unit, size in (("d", 86_400), ("h", 3600), ("m", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds // size}{unit}"
+    return f"{seconds}s"

@@ -1,0 +1,78 @@
+"""The patch that releases a pod from the scheduling gate ``numazones.io/admission``.
+
+One request takes the gate away and limits the pod to nodes that would admit it, as Kubernetes allows for
+gated pods alone: where a pod has required node affinity, requirements may only be appended to each of its
+terms; where it has none, any may be set (``validateNodeAffinityMutation``, Kubernetes 1.36). A strategic
+merge patch names the one gate to delete and leaves all others, and all other affinity, as they are on the
+server.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from numazones.held_room import RELEASED
+from numazones.waiting import GATE
+
+HOSTNAME = "kubernetes.io/hostname"
+
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+_NAME = "metadata.name"
+_MOST = 100
+"""The greatest weight of a preference."""
+
+
+class Target(NamedTuple):
+    """A node that a pod may go to."""
+
+    name: str
+    host: str | None
+    """Its label ``kubernetes.io/hostname``; None: it has none."""
+
+
+def release_patch(
+    uid: str, targets: Sequence[Target], *, affinity: Mapping[str, Any] | None = None, now: str
+) -> dict[str, Any]:
+    """Return the strategic merge patch that releases a pod to nodes, best first; none: to all.
+
+    ``affinity``: the pod's own node affinity, where it has any.
+    """
+    spec: dict[str, Any] = {"schedulingGates": [{"$patch": "delete", "name": GATE}]}
+    if targets:
+        spec["affinity"] = {"nodeAffinity": _limits(affinity or {}, targets)}
+    # The server refuses a patch whose UID is that of another pod.
+    return {"metadata": {"uid": uid, "annotations": {RELEASED: now}}, "spec": spec}
+
+
+def _limits(affinity: Mapping[str, Any], targets: Sequence[Target]) -> dict[str, Any]:
+    """Return what changes of a pod's node affinity."""
+    terms = (affinity.get(_REQUIRED) or {}).get("nodeSelectorTerms") or []
+    limits: dict[str, Any] = {
+        _REQUIRED: {
+            "nodeSelectorTerms": [_limited(term, targets) for term in terms]
+            or [{"matchFields": [_is_named(target.name)]} for target in targets]
+        }
+    }
+    if len(targets) > 1 and not affinity.get(_PREFERRED):
+        best = {"matchFields": [_is_named(targets[0].name)]}
+        limits[_PREFERRED] = [{"weight": _MOST, "preference": best}]
+    return limits
+
+
+def _limited(term: dict[str, Any], targets: Sequence[Target]) -> dict[str, Any]:
+    """Return a term of the pod's own that selects no other nodes.
+
+    A requirement on a node's name takes one value, and all of a term's must hold, so that a term names one
+    node or none; several can only be told apart by the label that should be their name.
+    """
+    if not term.get("matchExpressions") and not term.get("matchFields"):
+        return term  # it selects nothing, and must stay that way
+    hosts = [target.host for target in targets if target.host is not None]
+    if len(hosts) > 1:
+        only = {"key": HOSTNAME, "operator": "In", "values": hosts}
+        return {**term, "matchExpressions": [*(term.get("matchExpressions") or ()), only]}
+    return {**term, "matchFields": [*(term.get("matchFields") or ()), _is_named(targets[0].name)]}
+
+
+def _is_named(name: str) -> dict[str, Any]:
+    return {"key": _NAME, "operator": "In", "values": [name]}

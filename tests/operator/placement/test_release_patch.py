@@ -1,0 +1,118 @@
+"""The patch that releases a pod: what it changes, and that Kubernetes takes it."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from numazones_apiserver import ApiServer
+from numazones_client import APIError, Client, ClusterConfig
+from numazones_client.client import STRATEGIC_MERGE_PATCH
+from numazones_client.resources import PODS
+from numazones_operator.mirror.cluster_state import RELEASED
+from numazones_operator.placement.release_patch import GATE, Target, release_patch
+from tests.operator.closed_loop import pod_body
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+A, B = Target("a", "host-a"), Target("b", "host-b")
+NAMELESS = Target("n", None)
+OURS, OTHER = {"name": GATE}, {"name": "example.com/wait"}
+
+
+def is_named(name: str) -> dict[str, Any]:
+    return {"key": "metadata.name", "operator": "In", "values": [name]}
+
+
+HOSTS = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["host-a", "host-b"]}
+ZONE = {"key": "zone", "operator": "Exists"}
+SSD = {"key": "disk", "operator": "In", "values": ["ssd"]}
+BEST_IS_A = [{"weight": 100, "preference": {"matchFields": [is_named("a")]}}]
+OWN = [{"weight": 1, "preference": {"matchExpressions": [ZONE]}}]
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[Client]:
+    async with ApiServer() as server, Client(ClusterConfig(server=server.url)) as client:
+        yield client
+
+
+async def released(
+    client: Client, *targets: Target, gates: tuple[dict[str, str], ...] = (OURS,), **affinity: Any
+) -> dict[str, Any]:
+    """Create a pod, release it, and return what the server made of it."""
+    body = pod_body("p", schedulingGates=list(gates))
+    body["spec"] |= {"affinity": affinity} if affinity else {}
+    uid = (await client.create(PODS, body, namespace="default"))["metadata"]["uid"]
+    patch = release_patch(uid, targets, affinity=affinity.get("nodeAffinity"), now="now")
+    return await client.patch(PODS, "p", patch, namespace="default", media_type=STRATEGIC_MERGE_PATCH)
+
+
+@pytest.mark.parametrize(
+    ("own", "targets", "terms"),
+    [
+        (None, [A], [{"matchFields": [is_named("a")]}]),
+        (None, [A, B], [{"matchFields": [is_named("a")]}, {"matchFields": [is_named("b")]}]),
+        (None, [NAMELESS], [{"matchFields": [is_named("n")]}]),
+        # Of a term's requirements all must hold, so it can name one node.
+        ([{"matchExpressions": [ZONE]}], [A], [{"matchExpressions": [ZONE], "matchFields": [is_named("a")]}]),
+        (
+            [{"matchFields": [is_named("a")]}],
+            [A],
+            [{"matchFields": [is_named("a"), is_named("a")]}],
+        ),
+        ([{"matchExpressions": [ZONE]}], [A, B], [{"matchExpressions": [ZONE, HOSTS]}]),
+        # Without the label only the name is left, and only the best node can be named.
+        (
+            [{"matchExpressions": [ZONE]}],
+            [NAMELESS, A],
+            [{"matchExpressions": [ZONE], "matchFields": [is_named("n")]}],
+        ),
+        (
+            [{"matchExpressions": [ZONE]}, {}, {"matchExpressions": [SSD]}],
+            [A],
+            [
+                {"matchExpressions": [ZONE], "matchFields": [is_named("a")]},
+                {},
+                {"matchExpressions": [SSD], "matchFields": [is_named("a")]},
+            ],
+        ),
+    ],
+)
+async def test_kubernetes_takes_the_limits_to_nodes(
+    client: Client, own: Any, targets: list[Target], terms: Any
+) -> None:
+    affinity: Any = {} if own is None else {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": own}}}
+    pod = await released(client, *targets, **affinity)
+    assert pod["spec"]["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"] == terms
+    assert not pod["spec"].get("schedulingGates")
+    assert pod["metadata"]["annotations"] == {RELEASED: "now"}
+
+
+async def test_of_several_nodes_the_best_is_preferred(client: Client) -> None:
+    """So that the scheduler, which spreads pods, does not scatter what was to be kept together."""
+    pod = await released(client, A, B)
+    assert pod["spec"]["affinity"]["nodeAffinity"][PREFERRED] == BEST_IS_A
+
+
+async def test_a_pods_own_preference_and_other_affinity_stay(client: Client) -> None:
+    apart = {REQUIRED: [{"labelSelector": {}, "topologyKey": "zone"}]}
+    pod = await released(client, A, B, nodeAffinity={PREFERRED: OWN}, podAntiAffinity=apart)
+    assert pod["spec"]["affinity"]["nodeAffinity"][PREFERRED] == OWN
+    assert pod["spec"]["affinity"]["podAntiAffinity"] == apart
+
+
+async def test_gates_of_others_stay(client: Client) -> None:
+    assert (await released(client, A, gates=(OTHER, OURS)))["spec"]["schedulingGates"] == [OTHER]
+
+
+async def test_released_to_nowhere_in_particular_a_pod_may_go_anywhere(client: Client) -> None:
+    assert "affinity" not in (await released(client))["spec"]
+
+
+async def test_the_patch_applies_to_the_pod_that_was_looked_at_and_no_other(client: Client) -> None:
+    await client.create(PODS, pod_body("p", schedulingGates=[OURS]), namespace="default")
+    patch = release_patch("of another", [A], now="now")
+    with pytest.raises(APIError):
+        await client.patch(PODS, "p", patch, namespace="default", media_type=STRATEGIC_MERGE_PATCH)
+    assert (await client.get(PODS, "p", namespace="default"))["spec"]["schedulingGates"] == [OURS]
