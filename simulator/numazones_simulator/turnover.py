@@ -39,6 +39,11 @@ class Fates:
         """How many pods a kubelet has decided on."""
         return self.total - self.counts[UNSCHEDULABLE]
 
+    @property
+    def rejected(self) -> int:
+        """How many pods a kubelet, or its runtime, did not take."""
+        return self.bound - self.counts[RUNNING]
+
     def __str__(self) -> str:
         return ", ".join(f"{count} {fate}" for fate, count in self.counts.most_common())
 
