@@ -152,6 +152,7 @@ async def _show_closed_loop(screen: Screen, scratch: Path, settings: _DemoSettin
         screen,
         port=settings.port,
         operator=(*closed_loop.OPERATOR_ARGUMENTS, f"--page-address={page}"),
+        prevent=(Prevention.EXTENDER,),
     ) as cluster:
         screen.say(f"Live page on http://{page}/")
         await _show_metrics(cluster, screen, scratch, prometheus=settings.prometheus)
@@ -221,15 +222,15 @@ async def _show_metrics(
 @click.option(
     "--prevention",
     type=click.Choice([str(item) for item in Prevention]),
-    help="extender: a second scheduler, numazones, asks the extender of the operator's image, as in "
-    "manifests/scheduler; the random pods name it. gate: the policy of manifests/gate-injection puts the gate "
-    "on pods of the namespace default, and the operator opens it.  [default: pods are rejected]",
+    help="extender: a second scheduler, numazones, asks the operator's extender, as in manifests/scheduler; "
+    "the random pods name it. gate: the policy of manifests/gate-injection puts the gate on pods of the "
+    "namespace default, and the operator opens it.  [default: pods are rejected]",
 )
 @click.option(
     "--scheduler-config",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Run a further scheduler as this KubeSchedulerConfiguration says, with the extenders it names; start "
-    "those yourself. A ConfigMap with one in it will do.",
+    help="Run a further scheduler as this KubeSchedulerConfiguration says, with the extenders it names; "
+    "start those yourself. A ConfigMap with one in it will do.",
 )
 @click.option(
     "--directory",

@@ -1,4 +1,4 @@
-"""Prevention in a simulated cluster: the second scheduler with the extender, or the gate, as they are shipped.
+"""Prevention in a simulated cluster: a second scheduler with the extender, or the gate, as they are shipped.
 
 The configuration of the scheduler and the admission policy are those in ``manifests/``, so that what is
 tried here is what a cluster would run; only the extender's port is another, as many clusters share a machine.
@@ -61,8 +61,8 @@ def shipped_configuration(address: str) -> Configuration:
     return shipped.model_copy(update={"extenders": (moved,)})
 
 
-async def start_extender(kubeconfig: Path, programs: Programs, nodes: int) -> str:
-    """Start the extender as the manifest's sidecar does; return its address once it knows all nodes.
+async def start_extender(kubeconfig: Path, programs: Programs) -> str:
+    """Start the extender as the manifest's sidecar does; return its address once its probe says ready.
 
     Raises:
         NotReady, ProgramFailed: it does not.
@@ -71,7 +71,8 @@ async def start_extender(kubeconfig: Path, programs: Programs, nodes: int) -> st
     metrics = await operators.start(
         kubeconfig, programs, name="extender", further=("--no-lead", f"--extender-address={address}")
     )
-    await operators.wait_until_ready(metrics, nodes, programs)
+    # A replica that does not lead has no metrics of nodes: none are waited for.
+    await operators.wait_until_ready(metrics, 0, programs)
     return address
 
 
@@ -107,7 +108,7 @@ def _shipped(name: str) -> Path:
     path = _MANIFESTS / name
     if not path.is_file():
         raise NoManifests(
-            f"{path} is missing: prevention runs what the project's manifests say; start the simulator from a "
-            "checkout (make venv)"
+            f"{path} is missing: prevention runs what the project's manifests say; start the simulator from "
+            "a checkout (make venv)"
         )
     return path

@@ -144,7 +144,7 @@ async def running(
                 await prevention.install_gate(plane.client, namespace="default")
             if Prevention.EXTENDER in prevent:
                 screen.progress("starting the scheduler numazones")
-                address = await prevention.start_extender(plane.kubeconfig, programs, len(specs))
+                address = await prevention.start_extender(plane.kubeconfig, programs)
                 schedulers.append(prevention.shipped_configuration(address))
             async with background(*(KubeScheduler(plane.client, one).run() for one in schedulers)):
                 yield SimulatedCluster(plane, fleet, programs, operator=metrics, exporters=scraped)
