@@ -2,8 +2,8 @@
 
 A workload comes and goes and leaves the nodes fragmented; a ReplicaSet is driven in circles by a kubelet that
 rejects its replicas; `kubectl numazones why` explains it; behind the admission gate it waits instead; a plan
-is proposed and carried out; the pod runs, and predictions are held against what the kubelets did. Then the same
-pods come once more, to a scheduler that asks first: none is rejected, and the big one runs at once.
+is proposed and carried out; the pod runs, and predictions are held against what the kubelets did. Then the
+same pods come once more, to a scheduler that asks first: none is rejected, and the big one runs at once.
 """
 
 import asyncio
@@ -48,10 +48,11 @@ NODES = (
 _ZONES = "/apis/numazones.io/v1alpha1/numazones"
 _GATE = "numazones.io/admission"
 _OPT_IN = {"numazones.io/admission-gate": "enabled"}
+_POLICY_NAME = "make-room"
 _POLICY = {
     "apiVersion": "numazones.io/v1alpha1",
     "kind": "RebalancePolicy",
-    "metadata": {"name": "make-room"},
+    "metadata": {"name": _POLICY_NAME},
     "spec": {
         "mode": Mode.APPROVE,
         "goals": {"pendingPods": True},
@@ -268,7 +269,7 @@ class ClosedLoop:
     async def _once_more(self, size: int, evictions: int) -> None:
         """Let the same pods come again, with one line more in their templates."""
         self.screen.progress("everything ends, the same pods come again")
-        await self.cluster.plane.client.delete(REBALANCE_POLICIES, _POLICY["metadata"]["name"])
+        await self.cluster.plane.client.delete(REBALANCE_POLICIES, _POLICY_NAME)
         rejected = sum(map(_is_rejected, await self._pods("default")))
         for namespace, name in (("team", "trainer"), ("shop", "web")):
             await self._end_replica_set(namespace, name)
