@@ -2,7 +2,8 @@
 
 A workload comes and goes and leaves the nodes fragmented; a ReplicaSet is driven in circles by a kubelet that
 rejects its replicas; `kubectl numazones why` explains it; behind the admission gate it waits instead; a plan
-is proposed and carried out; the pod runs, and predictions are held against what the kubelets did.
+is proposed and carried out; the pod runs, and predictions are held against what the kubelets did. Then the
+same pods come once more, to a scheduler that asks first: none is rejected, and the big one runs at once.
 """
 
 import asyncio
@@ -28,7 +29,7 @@ from numazones_client.resources import (
     REBALANCE_RECOMMENDATIONS,
     REPLICA_SETS,
 )
-from numazones_simulator import node_kinds, outcomes, placement_models, tables
+from numazones_simulator import node_kinds, outcomes, placement_models, prevention, tables
 from numazones_simulator.node_kinds import KIND_LABEL, MODEL_LABEL
 from numazones_simulator.programs import installed
 from numazones_simulator.screen import Screen
@@ -47,10 +48,11 @@ NODES = (
 _ZONES = "/apis/numazones.io/v1alpha1/numazones"
 _GATE = "numazones.io/admission"
 _OPT_IN = {"numazones.io/admission-gate": "enabled"}
+_POLICY_NAME = "make-room"
 _POLICY = {
     "apiVersion": "numazones.io/v1alpha1",
     "kind": "RebalancePolicy",
-    "metadata": {"name": "make-room"},
+    "metadata": {"name": _POLICY_NAME},
     "spec": {
         "mode": Mode.APPROVE,
         "goals": {"pendingPods": True},
@@ -95,9 +97,11 @@ class ClosedLoop:
         await self._run_in_circles(size)
         await self._explain()
         await self._wait_at_the_gate(size)
-        if await self._plan():
+        evictions = await self._plan()
+        if evictions:
             await self._run_at_last()
         await self._compare()
+        await self._once_more(size, evictions)
 
     # A workload comes and goes
 
@@ -207,8 +211,8 @@ class ClosedLoop:
 
     # A plan makes room
 
-    async def _plan(self) -> bool:
-        """Have a plan proposed; carry it out if the user wants it."""
+    async def _plan(self) -> int:
+        """Have a plan proposed; carry it out if the user wants it. Return how many pods were evicted."""
         self.screen.progress("looking for a plan")
         await self.cluster.plane.client.create(REBALANCE_POLICIES, _POLICY)
         (plan,) = await self._until(
@@ -223,7 +227,7 @@ class ClosedLoop:
         if not await self.confirm("Carry it out?"):
             approval = '{"spec":{"approved":true}}'
             self.screen.say(f"kubectl patch rebalancerecommendation {name} --type=merge -p '{approval}'")
-            return False
+            return 0
         approved = {"spec": {"approved": True}}
         await self.cluster.plane.client.patch(REBALANCE_RECOMMENDATIONS, name, approved)
         self.screen.progress("the plan is carried out")
@@ -239,7 +243,7 @@ class ClosedLoop:
             )
         self.screen.say()
         await self._show(REBALANCE_RECOMMENDATIONS.path())
-        return True
+        return len(spec["moves"])
 
     async def _run_at_last(self) -> None:
         (pod,) = await self._until(
@@ -260,6 +264,44 @@ class ClosedLoop:
         self.screen.say(outcomes.render(compared))
         self.screen.say(outcomes.render_models(await outcomes.fetch_models(self.cluster.operator)))
 
+    # The same pods, and a scheduler that asks first
+
+    async def _once_more(self, size: int, evictions: int) -> None:
+        """Let the same pods come again, with one line more in their templates."""
+        self.screen.progress("everything ends, the same pods come again")
+        await self.cluster.plane.client.delete(REBALANCE_POLICIES, _POLICY_NAME)
+        rejected = sum(map(_is_rejected, await self._pods("default")))
+        for namespace, name in (("team", "trainer"), ("shop", "web")):
+            await self._end_replica_set(namespace, name)
+        for pod in await self._pods("default"):
+            with contextlib.suppress(NotFound):
+                await self.cluster.plane.client.delete(
+                    PODS, pod["metadata"]["name"], namespace="default", grace_seconds=0
+                )
+        await self._until(lambda pods: not pods, "default", "all pods to be gone")
+        await self._until_current("the zones to be empty")
+        arrivals = placement_models.pods_for_all(1, Workload(1).pods())
+        for body in islice(prevention.for_scheduler(arrivals), _FIRST_PODS):
+            await self._create(body)
+        await self._wait_until_decided("default")
+        await self._create_replica_set("team", "trainer", size, scheduler=prevention.SCHEDULER)
+        (trainer,) = await self._until(
+            lambda pods: [_phase(pod) for pod in pods] == ["Running"], "team", "the big replica to run"
+        )
+        again = sum(map(_is_rejected, await self._pods("default")))
+        name, node = trainer["metadata"]["name"], trainer["spec"]["nodeName"]
+        self.screen.title("The same pods, each with schedulerName: numazones, which asks numazones first")
+        self.screen.say(f"{name} runs on {node}: the first replica, at once.")
+        self.screen.say()
+        rows = (
+            ("random pods rejected by kubelets", rejected, again),
+            (f"replicas of {size} CPUs rejected before one ran", f"{_CIRCLES} and more", 0),
+            ("pods evicted to make room for it", evictions, 0),
+        )
+        self.screen.say(f"{'':<44}{'without':>14}{'with':>10}")
+        for what, before, after in rows:
+            self.screen.say(f"{what:<44}{before:>14}{after:>10}")
+
     # Acting
 
     async def _create(self, pod: Body) -> None:
@@ -271,9 +313,18 @@ class ClosedLoop:
         await self.cluster.plane.client.create(NAMESPACES, body)
 
     async def _create_replica_set(
-        self, namespace: str, name: str, cpus: int, *, replicas: int = 1, gated: bool = False
+        self,
+        namespace: str,
+        name: str,
+        cpus: int,
+        *,
+        replicas: int = 1,
+        gated: bool = False,
+        scheduler: str = "",
     ) -> None:
         spec = _pod_spec(cpus, selector={KIND_LABEL: _STAGE})
+        if scheduler:
+            spec["schedulerName"] = scheduler
         if gated:
             spec["schedulingGates"] = [{"name": _GATE}]
         labels = {"app": name}
@@ -398,6 +449,10 @@ def _predictions(namespace: str) -> str:
 
 def _phase(pod: Body) -> str:
     return str((pod.get("status") or {}).get("phase", "Pending"))
+
+
+def _is_rejected(pod: Body) -> bool:
+    return _phase(pod) == "Failed"
 
 
 def _creation_time(pod: Body) -> tuple[str, str]:

@@ -25,6 +25,7 @@ from numazones_simulator import (
     node_kinds,
     outcomes,
     placement_models,
+    prevention,
     recorded_nodes,
     recordings,
     simulated_cluster,
@@ -32,6 +33,8 @@ from numazones_simulator import (
 )
 from numazones_simulator.addresses import free_address
 from numazones_simulator.control_plane import ControlPlane
+from numazones_simulator.kube_scheduler import configuration
+from numazones_simulator.prevention import Prevention
 from numazones_simulator.screen import Screen
 from numazones_simulator.simulated_cluster import Publishing, SimulatedCluster
 from numazones_simulator.turnover import Turnover
@@ -149,6 +152,7 @@ async def _show_closed_loop(screen: Screen, scratch: Path, settings: _DemoSettin
         screen,
         port=settings.port,
         operator=(*closed_loop.OPERATOR_ARGUMENTS, f"--page-address={page}"),
+        prevent=(Prevention.EXTENDER,),
     ) as cluster:
         screen.say(f"Live page on http://{page}/")
         await _show_metrics(cluster, screen, scratch, prometheus=settings.prometheus)
@@ -216,6 +220,19 @@ async def _show_metrics(
 )
 @click.option("--operator/--no-operator", default=True, show_default=True, help="Run numazones-operator.")
 @click.option(
+    "--prevention",
+    type=click.Choice([str(item) for item in Prevention]),
+    help="extender: a second scheduler, numazones, asks the operator's extender, as in manifests/scheduler; "
+    "the random pods name it. gate: the policy of manifests/gate-injection puts the gate on pods of the "
+    "namespace default, and the operator opens it.  [default: pods are rejected]",
+)
+@click.option(
+    "--scheduler-config",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Run a further scheduler as this KubeSchedulerConfiguration says, with the extenders it names; "
+    "start those yourself. A ConfigMap with one in it will do.",
+)
+@click.option(
     "--directory",
     type=click.Path(file_okay=False, path_type=Path),
     help="Where kubeconfig, logs and the nodes' files go, and stay.  [default: a temporary directory]",
@@ -234,7 +251,12 @@ def cluster(directory: Path | None, **chosen: Any) -> None:
     \b
       numazones-simulator cluster --nodes 3                 an idle cluster to play with
       numazones-simulator cluster --nodes 20 --pods 2000    every prediction against its outcome
+      numazones-simulator cluster --nodes 20 --pods 2000 --prevention extender    and no rejection
     """
+    if chosen["prevention"] == Prevention.GATE and not chosen["operator"]:
+        raise click.UsageError(
+            "--prevention gate needs the operator, who opens the gate; leave out --no-operator"
+        )
     settings = _ClusterSettings(**chosen)
     _run(lambda scratch: _show_cluster(Screen(), scratch, settings), directory)
 
@@ -248,6 +270,8 @@ class _ClusterSettings(NamedTuple):
     publishing: str | None
     port: int
     operator: bool
+    prevention: str | None
+    scheduler_config: Path | None
     prometheus: bool
     serve: bool | None
 
@@ -258,6 +282,9 @@ async def _show_cluster(screen: Screen, scratch: Path, settings: _ClusterSetting
     arrivals = Workload(settings.seed).pods()
     if everything:
         arrivals = placement_models.pods_for_all(settings.seed, arrivals)
+    if settings.prevention == Prevention.EXTENDER:
+        arrivals = prevention.for_scheduler(arrivals)
+    further = None if settings.scheduler_config is None else configuration.read(settings.scheduler_config)
     async with simulated_cluster.running(
         node_kinds.mixed(settings.nodes, kinds=kinds),
         scratch,
@@ -265,13 +292,15 @@ async def _show_cluster(screen: Screen, scratch: Path, settings: _ClusterSetting
         port=settings.port,
         publishing=Publishing(settings.publishing) if settings.publishing else None,
         operator=() if settings.operator else None,
+        prevent=() if settings.prevention is None else (Prevention(settings.prevention),),
+        second_scheduler=further,
     ) as running:
         await _show_metrics(running, screen, scratch, prometheus=settings.prometheus)
         if settings.pods:
             turnover = Turnover(running.plane.client, arrivals, crowd=settings.crowd)
             fates = await turnover.run(settings.pods, progress=_progress(screen, settings.pods))
             running.programs.check()
-            screen.title(f"{pluralize(fates.total, 'pod')} in all")
+            screen.title(f"{pluralize(fates.total, 'pod')} in all, {fates.rejected} rejected by kubelets")
             screen.say(str(fates))
         if settings.pods and settings.operator:
             compared = await outcomes.fetch(running.operator)

@@ -25,12 +25,15 @@ class NotReady(NumazonesError):
     """An operator did not list the cluster in time; the message says what it lacks."""
 
 
-async def start(kubeconfig: Path, programs: Programs, *, further: Sequence[str] = ()) -> str:
+async def start(
+    kubeconfig: Path, programs: Programs, *, name: str = "operator", further: Sequence[str] = ()
+) -> str:
     """Start the operator of a simulated cluster; return where it will answer, ``http://127.0.0.1:PORT``.
 
     Args:
         kubeconfig: of the cluster.
         programs: which it joins.
+        name: of the program, and of its log.
         further: more arguments.
 
     Raises:
@@ -46,7 +49,7 @@ async def start(kubeconfig: Path, programs: Programs, *, further: Sequence[str] 
         "--no-leader-elect",
         *further,
     ]
-    await programs.start("operator", command)
+    await programs.start(name, command)
     return f"http://{metrics}"
 
 

@@ -57,14 +57,15 @@ def choose(
         if rejection:
             reasons[rejection] += 1
         else:
-            fitting.append((-score, -_free_share(pod, node), node.name))
+            fitting.append((-score, -free_share(pod, node), node.name))
     if fitting:
         return Choice(min(fitting)[2])
     listed = ", ".join(sorted(f"{number} {reason}" for reason, number in reasons.items()))
     return Choice(None, f"0/{count} nodes are available: {listed}." if listed else "no nodes available")
 
 
-def _free_share(pod: ClusterPod, node: ClusterNode) -> float:
+def free_share(pod: ClusterPod, node: ClusterNode) -> float:
+    """Return which share of a node's cpu and memory would stay free."""
     shares = [
         1 - (node.requested.get(resource, 0) + pod.requests.get(resource, 0)) / node.allocatable[resource]
         for resource in _SCORED
@@ -118,12 +119,15 @@ class Scheduler:
         if pod.terminal:
             return
         if not pod.node:
-            if is_schedulable(after, self._name):
+            if self._is_ours(after):
                 self._waiting[pod.uid] = pod
         elif pod.node in self._cluster.nodes:
             self._cluster = self._cluster.with_pod(pod)
         else:
             self._homeless[pod.uid] = pod
+
+    def _is_ours(self, body: Body) -> bool:
+        return is_schedulable(body, self._name)
 
     def _forget(self, uid: str) -> None:
         self._waiting.pop(uid, None)
@@ -155,7 +159,7 @@ class Scheduler:
             return
         await self._prepare(pod, choice.node)
         await self._client.create(
-            PODS, _binding_of(pod, choice.node), namespace=pod.namespace, subresource="binding"
+            PODS, binding_of(pod, choice.node), namespace=pod.namespace, subresource="binding"
         )
         self._waiting.pop(pod.uid, None)
         self._told.pop(pod.uid, None)
@@ -203,7 +207,8 @@ def is_schedulable(body: Mapping[str, Any], name: str = NAME) -> bool:
     )
 
 
-def _binding_of(pod: ClusterPod, node: str) -> dict[str, Any]:
+def binding_of(pod: ClusterPod, node: str) -> dict[str, Any]:
+    """Return the Binding that puts a pod on a node."""
     return {
         "apiVersion": "v1",
         "kind": "Binding",

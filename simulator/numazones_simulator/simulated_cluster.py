@@ -6,7 +6,7 @@ process each, the simulated kubelets publish their zones themselves (``zone_publ
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -15,14 +15,17 @@ from typing import Any
 
 from numazones.placement.kubelet import KUBELET
 from numazones_client.resources import NODES
-from numazones_simulator import exporters, operators, placement_models, prometheus
+from numazones_simulator import exporters, operators, placement_models, prevention, prometheus
 from numazones_simulator.addresses import free_address
 from numazones_simulator.background import background
 from numazones_simulator.control_plane import ControlPlane, control_plane
 from numazones_simulator.deployments import Deployments
+from numazones_simulator.kube_scheduler.configuration import Configuration
+from numazones_simulator.kube_scheduler.scheduler import KubeScheduler
 from numazones_simulator.kubelet.fleet import Fleet
 from numazones_simulator.kubelet.zone_publisher import ZonePublisher
 from numazones_simulator.node_spec import NodeSpec
+from numazones_simulator.prevention import Prevention
 from numazones_simulator.programs import Programs
 from numazones_simulator.recordings import NodeDirectories
 from numazones_simulator.replica_sets import ReplicaSets
@@ -74,6 +77,8 @@ async def running(
     publishing: Publishing | None = None,
     operator: Sequence[str] | None = (),
     recreate_pause: float = 1.0,
+    prevent: Collection[Prevention] = (),
+    second_scheduler: Configuration | None = None,
 ) -> AsyncIterator[SimulatedCluster]:
     """Run a cluster while the context is open; then all zones are published and the operator is ready.
 
@@ -85,6 +90,9 @@ async def running(
         publishing: who publishes zones; None: exporter processes for up to ``MAX_EXPORTERS`` nodes.
         operator: further arguments for the operator; None: run none.
         recreate_pause: seconds between two rounds of replacing failed replicas.
+        prevent: what keeps pods from nodes that would reject them; needs the project's manifests. The gate
+            is for pods of the namespace ``default``, the extender for those of the scheduler numazones.
+        second_scheduler: a further scheduler, whose extenders are somebody else's business.
 
     Raises:
         NotPublished, NotReady, ProgramFailed: a program did not do its part; the message quotes its log.
@@ -124,13 +132,22 @@ async def running(
             metrics = ""
             if operator is not None:
                 screen.progress("starting the operator")
-                metrics = await operators.start(plane.kubeconfig, programs, further=operator)
+                gate = prevention.GATE_ARGUMENTS if Prevention.GATE in prevent else ()
+                metrics = await operators.start(plane.kubeconfig, programs, further=(*operator, *gate))
             screen.progress("waiting for the zones")
             await exporters.wait_for_zones(plane.client, {spec.name for spec in specs}, programs)
             if metrics:
                 screen.progress("waiting for the operator")
                 await operators.wait_until_ready(metrics, len(specs), programs)
-            yield SimulatedCluster(plane, fleet, programs, operator=metrics, exporters=scraped)
+            schedulers = [] if second_scheduler is None else [second_scheduler]
+            if Prevention.GATE in prevent:
+                await prevention.install_gate(plane.client, namespace="default")
+            if Prevention.EXTENDER in prevent:
+                screen.progress("starting the scheduler numazones")
+                address = await prevention.start_extender(plane.kubeconfig, programs)
+                schedulers.append(prevention.shipped_configuration(address))
+            async with background(*(KubeScheduler(plane.client, one).run() for one in schedulers)):
+                yield SimulatedCluster(plane, fleet, programs, operator=metrics, exporters=scraped)
 
 
 async def _until_registered(plane: ControlPlane, count: int) -> None:

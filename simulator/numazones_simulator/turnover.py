@@ -1,25 +1,27 @@
 """Lets pods come and go on a running cluster: new ones as fast as the cluster takes them, old ones at random.
 
-A pod counts as settled when a kubelet has decided on it, or the scheduler has said that no node has room.
+A pod counts as settled when a kubelet has decided on it, the scheduler has said that no node has room, or it
+waits at the gate because no node would admit it.
 Only settled pods are deleted, so that each one's fate is known before it goes.
 """
 
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from numazones.cluster import create_error
 from numazones.kubelet.rejection import CREATE_CONTAINER_ERROR
 from numazones_client import Client, NotFound
-from numazones_client.resources import PODS
+from numazones_client.resources import ADMISSION_PREDICTIONS, PODS
 from numazones_simulator.background import background
 from numazones_simulator.mirror import Body, mirror
 
 UNSCHEDULABLE = "Unschedulable"
 RUNNING = "Running"
+_INADMISSIBLE = "Inadmissible"
 
 
 @dataclass(slots=True)
@@ -38,6 +40,11 @@ class Fates:
     def bound(self) -> int:
         """How many pods a kubelet has decided on."""
         return self.total - self.counts[UNSCHEDULABLE]
+
+    @property
+    def rejected(self) -> int:
+        """How many pods a kubelet, or its runtime, did not take."""
+        return self.bound - self.counts[RUNNING]
 
     def __str__(self) -> str:
         return ", ".join(f"{count} {fate}" for fate, count in self.counts.most_common())
@@ -65,6 +72,7 @@ class Turnover:
     ) -> None:
         self._client = client
         self._pods = mirror(client, PODS, self._take_pod)
+        self._predictions = mirror(client, ADMISSION_PREDICTIONS, self._take_prediction)
         self._new = pods
         self._crowd = crowd
         self._in_flight = in_flight
@@ -83,7 +91,7 @@ class Turnover:
             progress: told the number of settled pods as it grows.
         """
         self._progress = progress
-        async with background(self._pods.reflector.run()):
+        async with background(self._pods.reflector.run(), self._predictions.reflector.run()):
             for _ in range(count):
                 await self._create(next(self._new))
             await self._until_fewer_wait_than(1)
@@ -108,10 +116,25 @@ class Turnover:
 
     def _take_pod(self, before: Body | None, after: Body | None) -> None:
         pod = after or before
-        metadata = {} if pod is None else pod["metadata"]
+        if pod is None:
+            return
+        metadata = pod["metadata"]
+        self._settle(metadata, "" if after is None else fate_of(after), gone=after is None)
+
+    def _take_prediction(self, _before: Body | None, after: Body | None) -> None:
+        """A pod at the gate that no node would admit stays there until something changes."""
+        if after is None or (after.get("status") or {}).get("verdict") != _INADMISSIBLE:
+            return
+        for pod in self._pods.objects:
+            named = (pod["metadata"]["namespace"], pod["metadata"]["name"])
+            if named == (after["metadata"]["namespace"], after["metadata"]["name"]):
+                if pod["spec"].get("schedulingGates"):
+                    self._settle(pod["metadata"], UNSCHEDULABLE)
+                return
+
+    def _settle(self, metadata: Mapping[str, Any], fate: str, *, gone: bool = False) -> None:
         key = f"{metadata['namespace']}/{metadata['name']}"
-        fate = "" if after is None else fate_of(after)
-        if key not in self._waiting or (after is not None and not fate):
+        if key not in self._waiting or (not gone and not fate):
             return
         self._waiting.discard(key)
         self._moved.set()
