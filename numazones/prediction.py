@@ -72,6 +72,8 @@ class NodeVerdict:
     score: int = 0
     free_block: int = 0
     """The most exclusive CPUs that one NUMA node could still give afterwards."""
+    stranding: int = 0
+    """Idle devices and huge pages, by kind and NUMA node, that lose what is beside them to a pod without."""
     approximate: bool = False
     sentence: str = ""
     """Of a rejection by the node as a whole, or of amounts that are lacking: the same in plain words."""
@@ -354,6 +356,7 @@ def verdict_of(decision: Decision) -> NodeVerdict:
         zones=decision.zones,
         score=round(_WHOLE * effect.packing),
         free_block=effect.free_block,
+        stranding=effect.stranding,
         approximate=decision.approximate,
         model=decision.model,
     )
