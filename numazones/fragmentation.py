@@ -15,7 +15,10 @@ from numazones import cpuset, quantity
 from numazones.errors import NumazonesError
 from numazones.kubelet.node import Node
 from numazones.machine import numas_of
-from numazones.resources import CPU, is_memory
+from numazones.resources import CPU, MEMORY, is_memory
+
+_PLENTIFUL = frozenset({CPU, MEMORY})
+"""What every NUMA node has, as a rule."""
 
 
 class InvalidShape(NumazonesError):
@@ -186,6 +189,26 @@ def packing(before: Mapping[str, Mapping[int, int]], after: Mapping[str, Mapping
             loss = sum(free**2 - (free - amount) ** 2 for free, amount in taken)
             scores.append(sum(amount for _, amount in taken) ** 2 / loss / len(taken) ** 2)
     return sum(scores) / len(scores) if scores else 0.0
+
+
+def stranding(before: Mapping[str, Mapping[int, int]], after: Mapping[str, Mapping[int, int]]) -> int:
+    """Return how many idle devices and huge pages lose CPUs or memory beside them to a pod that uses none.
+
+    Counted are kinds: of each resource other than CPUs and memory of which the pod takes nothing, the NUMA
+    nodes that still have some idle and that the pod takes CPUs or memory of. A pod that needs such a resource
+    needs CPUs and memory beside it, so that these are not for pods without.
+    """
+    taken_from = {
+        numa
+        for name in (CPU, MEMORY)
+        for numa, free in before.get(name, {}).items()
+        if after.get(name, {}).get(numa, 0) < free
+    }
+    return sum(
+        sum(1 for numa in taken_from if zones.get(numa, 0))
+        for name, zones in before.items()
+        if name not in _PLENTIFUL and zones == after.get(name)
+    )
 
 
 def total(parts: Iterable[Fragmentation]) -> Fragmentation:

@@ -6,7 +6,7 @@ differ in how they rank the rest. Pods that name
 their node themselves are not asked about.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
@@ -16,11 +16,14 @@ from numazones import scheduling, topology_match
 from numazones.api.noderesourcetopology import NodeResourceTopology, from_zones
 from numazones.api.zones import zones_from_node
 from numazones.cluster import ClusterNode, ClusterPod
+from numazones.fragmentation import Shape
 from numazones.kubelet.node import Node
-from numazones.prediction import Forecast, Kind, NodeVerdict, Standing, preference
+from numazones.prediction import Forecast, Kind, NodeVerdict, Standing, place_beside, preference
 from numazones.resources import CPU, MEMORY
 
 _PERCENT = 100
+_STRANDING = 10
+"""Points of a score, of 100, that keeping the surroundings of one kind of idle device is worth."""
 _REMEMBERED = 1024
 """States of nodes whose objects are remembered; one of them changes with each pod."""
 
@@ -38,13 +41,35 @@ class NodeChoice(StrEnum):
     PACK = "pack"
     """Of the nodes that would admit it, the one whose CPU and memory are requested most (MostAllocated)."""
     BEST_FIT = "best-fit"
-    """Of the nodes that would admit it, the one that keeps large free blocks, as predictions rank them."""
+    """Of the nodes that would admit it, the one that keeps large free blocks."""
+    SCARCE = "scarce"
+    """The same with points off for each idle device or huge page that loses CPUs or memory beside it."""
+    SHAPES = "shapes"
+    """Of the nodes that would admit it, the one on which the fewest further pods of given shapes fit less."""
+
+    @property
+    def asks(self) -> bool:
+        """Whether nodes are passed over that would reject the pod."""
+        return self in _RANKS
 
 
-def choose(pod: ClusterPod, nodes: Iterable[ClusterNode], choice: NodeChoice) -> ClusterNode | None:
+Rank = Callable[[ClusterNode, ClusterPod, NodeVerdict], tuple[Any, ...]]
+"""What nodes that would admit a pod are sorted by, the best first."""
+
+
+def rank_by(choice: NodeChoice, shapes: Sequence[Shape] = ()) -> Rank:
+    """Return what a way of choosing that asks first sorts nodes by; ``shapes``: those of ``NodeChoice.SHAPES``."""
+    if choice is NodeChoice.SHAPES:
+        return lambda node, pod, said: (said.approximate, _lost(node, pod, shapes), *preference(said))
+    return _RANKS[choice]
+
+
+def choose(
+    pod: ClusterPod, nodes: Iterable[ClusterNode], choice: NodeChoice, shapes: Sequence[Shape] = ()
+) -> ClusterNode | None:
     """Return the node that the pod goes to, the first of equal ones; None: no node suits it.
 
-    ``nodes``: those whose placement is known.
+    ``nodes``: those whose placement is known; ``shapes``: those that ``NodeChoice.SHAPES`` keeps room for.
     """
     if choice is NodeChoice.DEFAULT:
         suitable = (node for node in nodes if _passes_filters(node, pod))
@@ -59,7 +84,7 @@ def choose(pod: ClusterPod, nodes: Iterable[ClusterNode], choice: NodeChoice) ->
     forecast = Forecast(kind)
     forecast.renew(by_name.values())
     admitting = {name: said for name, said in forecast.verdicts.items() if said.standing is Standing.ADMITS}
-    rank = _RANKS[choice]
+    rank = rank_by(choice, shapes)
     best = min(admitting, key=lambda name: rank(by_name[name], pod, admitting[name]), default=None)
     return None if best is None else by_name[best]
 
@@ -120,9 +145,29 @@ def _mean_percent(parts: Iterable[tuple[int, int]]) -> int:
     return sum(shares) // len(shares) if shares else 0
 
 
-_RANKS: dict[NodeChoice, Callable[[ClusterNode, ClusterPod, NodeVerdict], Any]] = {
-    NodeChoice.EXACT: lambda node, pod, _: -_least_allocated(node, pod),
-    NodeChoice.PACK: lambda node, pod, _: -_most_allocated(node, pod),
-    NodeChoice.BEST_FIT: lambda _, __, said: preference(said),
+def _lost(node: ClusterNode, pod: ClusterPod, shapes: Sequence[Shape]) -> int:
+    """CPUs of further pods of the shapes that fit less beside the pod."""
+    placed = place_beside(pod, node)
+    before = node.known
+    if placed is None or before is None or placed.node.known is None:
+        return 0
+    after = placed.node.known
+    return sum(before.fragmentation(shape).usable - after.fragmentation(shape).usable for shape in shapes)
+
+
+def _block(said: NodeVerdict) -> tuple[int, int]:
+    return (-said.score, -said.free_block)
+
+
+_RANKS: dict[NodeChoice, Rank] = {
+    NodeChoice.EXACT: lambda node, pod, said: (said.approximate, -_least_allocated(node, pod)),
+    NodeChoice.PACK: lambda node, pod, said: (said.approximate, -_most_allocated(node, pod)),
+    NodeChoice.BEST_FIT: lambda _node, _pod, said: (said.approximate, *_block(said)),
+    NodeChoice.SCARCE: lambda _node, _pod, said: (
+        said.approximate,
+        _STRANDING * said.stranding - said.score,
+        -said.free_block,
+    ),
+    NodeChoice.SHAPES: lambda _node, _pod, said: preference(said),
 }
-"""What the admitting nodes are sorted by, the best first."""
+"""``SHAPES`` without any shape is the default."""

@@ -328,6 +328,7 @@ def verdict_of(decision: Decision) -> NodeVerdict:
         zones=decision.zones,
         score=round(_WHOLE * effect.packing),
         free_block=effect.free_block,
+        stranding=effect.stranding,
         approximate=decision.approximate,
         model=decision.model,
     )

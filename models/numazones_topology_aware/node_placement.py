@@ -219,7 +219,7 @@ class TopologyAwareDecision:
     def effect(self) -> Effect:
         """What an admitted pod does to the room that is left."""
         before, after = TopologyAwarePlacement(self.admission.before), self.placement
-        return Effect(fragmentation.packing(before._room(), after._room()), after.largest_free_block)  # noqa: SLF001 - the same module's
+        return Effect.of(before._room(), after._room(), after.largest_free_block)  # noqa: SLF001 - the same module's
 
     @property
     def outcome(self) -> str:

@@ -8,8 +8,9 @@ said by the value.
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
+from numazones import fragmentation
 from numazones.cpuset import CPUSet
 from numazones.errors import NumazonesError
 from numazones.fragmentation import Fragmentation, Shape
@@ -78,6 +79,15 @@ class Effect(NamedTuple):
     """From 0 to 1: how well large free blocks are kept whole, as ``fragmentation.packing``."""
     free_block: int
     """The most exclusive CPUs that one NUMA node could still give afterwards."""
+    stranding: int = 0
+    """Idle devices and huge pages, by kind and NUMA node, that lose what is beside them to a pod without."""
+
+    @classmethod
+    def of(
+        cls, before: Mapping[str, Mapping[int, int]], after: Mapping[str, Mapping[int, int]], free_block: int
+    ) -> Self:
+        """Return the effect, by the rooms (resource → NUMA id → amount) before and after."""
+        return cls(fragmentation.packing(before, after), free_block, fragmentation.stranding(before, after))
 
 
 class Decision(Protocol):

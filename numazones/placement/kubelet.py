@@ -226,7 +226,7 @@ class KubeletDecision:
     def effect(self) -> Effect:
         """What an admitted pod does to the room that is left."""
         before, after = fragmentation.room(self.admission.before), fragmentation.room(self.admission.node)
-        return Effect(fragmentation.packing(before, after), max(after.get(CPU, {}).values(), default=0))
+        return Effect.of(before, after, max(after.get(CPU, {}).values(), default=0))
 
     @property
     def closeness(self) -> float:

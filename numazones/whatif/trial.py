@@ -9,7 +9,7 @@ pod is rejected there that another node would take. Every pod is tried once: wha
 gone.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from numazones import cpuset, scheduling
@@ -75,13 +75,36 @@ def run(
     Nodes whose state is not known must have been left out: they would take every pod that names them as
     rejected. Pods that are on the nodes already stay, and count for nothing but the room they take.
     """
-    trial = _Trial(nodes, choice)
+    return play(nodes, events, shape=shape, choice=choice).outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """A run that has ended."""
+
+    outcome: Outcome
+    nodes: tuple[ClusterNode, ...]
+    """As they are at the end."""
+    left_out: tuple[ClusterPod, ...]
+    """What arrived and was rejected, in that order."""
+
+
+def play(
+    nodes: Iterable[ClusterNode],
+    events: Iterable[Event],
+    *,
+    shape: Shape | None = None,
+    choice: NodeChoice = NodeChoice.DEFAULT,
+) -> Played:
+    """Play events as ``run`` does, and return the nodes and the rejected pods as well."""
+    trial = _Trial(nodes, choice, () if shape is None else (shape,))
+    left_out = []
     for event in events:
         if isinstance(event, Leaving):
             trial.leave(event.uid)
-        else:
-            trial.arrive(event)
-    return trial.outcome(shape)
+        elif not trial.arrive(event):
+            left_out.append(event)
+    return Played(trial.outcome(shape), trial.nodes, tuple(left_out))
 
 
 class _Host:
@@ -131,8 +154,9 @@ class _Host:
 class _Trial:
     """A run in progress."""
 
-    def __init__(self, nodes: Iterable[ClusterNode], choice: NodeChoice) -> None:
+    def __init__(self, nodes: Iterable[ClusterNode], choice: NodeChoice, shapes: Sequence[Shape]) -> None:
         self._choice = choice
+        self._shapes = shapes
         self._hosts: dict[str, _Host] = {}
         self._unknown: set[str] = set()
         """Names of nodes whose placement is not known."""
@@ -145,14 +169,20 @@ class _Trial:
         self._arrived = self._admitted = self._crossing = self._lopsided = 0
         self._rejected: dict[str, int] = {}
 
-    def arrive(self, pod: ClusterPod) -> None:
-        """Try a pod once."""
+    @property
+    def nodes(self) -> tuple[ClusterNode, ...]:
+        """The nodes as they are now."""
+        return tuple(host.node for host in self._hosts.values())
+
+    def arrive(self, pod: ClusterPod) -> bool:
+        """Try a pod once; return whether it was admitted."""
         self._arrived += 1
         reason = self._reason_against(pod)
         if reason:
             self._rejected[reason] = self._rejected.get(reason, 0) + 1
         else:
             self._admitted += 1
+        return not reason
 
     def leave(self, uid: str) -> None:
         """End a pod; one that was rejected or preempted is gone already."""
@@ -176,7 +206,7 @@ class _Trial:
             return UNDECIDED
 
     def _chosen_host(self, pod: ClusterPod) -> _Host | None:
-        node = choose(pod, (host.node for host in self._hosts.values()), self._choice)
+        node = choose(pod, (host.node for host in self._hosts.values()), self._choice, self._shapes)
         return None if node is None else self._hosts[node.name]
 
     def _ask(self, host: _Host, pod: ClusterPod) -> str:

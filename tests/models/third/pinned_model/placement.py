@@ -157,7 +157,7 @@ class PinnedDecision:
     @property
     def effect(self) -> Effect:
         after = self.placement
-        return Effect(fragmentation.packing(self.before.room(), after.room()), after.largest_free_block)
+        return Effect.of(self.before.room(), after.room(), after.largest_free_block)
 
     @property
     def closeness(self) -> float:
