@@ -1,33 +1,35 @@
 """``why`` of pods that wait for something else than a node: what that is, and exit code 1."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import Result
 
+from numazones.api.zones import zones_from_node
 from tests.follow_advice import Object
-from tests.kubectl.small_cluster import node_body, pod_body, written, zone_bodies
+from tests.kubectl.small_cluster import node_body, pod_body, written
+from tests.numazones.kubelet import building
 
 Run = Callable[..., Result]
 GATED = {"schedulingGates": [{"name": "numazones.io/admission"}]}
 FOREIGN_GATE = {"schedulingGates": [{"name": "example.com/quota"}]}
 OPTED_IN = {"numazones.io/admission-gate": "enabled"}
+CLAIM: Object = {
+    "kind": "PersistentVolumeClaim",
+    "metadata": {"namespace": "team", "name": "other"},
+    "spec": {},
+}
 UNBOUND = "0/1 nodes are available: 1 pod has unbound immediate PersistentVolumeClaims."
 
 
 def unscheduled(message: str) -> Object:
-    return {
-        "conditions": [
-            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
-        ]
-    }
+    said = {"status": "False", "reason": "Unschedulable", "message": message}
+    return {"conditions": [{"type": "PodScheduled", **said}]}
 
 
 def operator() -> Object:
-    body = pod_body("operator", 1, node="worker-1")
+    body = pod_body("operator", 1, phase="Running", spec={"nodeName": "worker-1"})
     body["metadata"]["labels"] = {"app.kubernetes.io/name": "numazones-operator"}
     return body
 
@@ -37,7 +39,7 @@ def namespace(labels: dict[str, str]) -> Object:
 
 
 def event(reason: str, message: str) -> Object:
-    about = {"namespace": "team", "name": "waiting", "uid": "uid-waiting"}
+    about = {"namespace": "team", "name": "waiting", "uid": "waiting"}
     return {
         "kind": "Event",
         "metadata": {"namespace": "team", "name": "e"},
@@ -50,11 +52,10 @@ def event(reason: str, message: str) -> Object:
 
 def dumped(tmp_path: Path, spec: Object, status: Object, *others: Object) -> Path:
     """A node with room, and a pod that would fit there."""
-    wanted = pod_body("waiting", 2)
-    wanted["metadata"]["uid"] = "uid-waiting"
-    wanted["spec"] |= spec
-    wanted["status"] = {"phase": "Pending", **status}
-    return written(tmp_path / "dump.json", [node_body("worker-1"), *zone_bodies("worker-1"), wanted, *others])
+    wanted = pod_body("waiting", 2, spec=spec, **status)
+    zones = zones_from_node(building.node(), node_name="worker-1", pods={}, version="v1.36.2")
+    items = [node_body("worker-1"), *(zone.to_api() for zone in zones), wanted, *others]
+    return written(tmp_path / "dump.json", items)
 
 
 @pytest.mark.parametrize(
@@ -62,12 +63,7 @@ def dumped(tmp_path: Path, spec: Object, status: Object, *others: Object) -> Pat
     [
         pytest.param({}, {}, [], 0, "1 of 1 nodes would admit it", id="nothing"),
         pytest.param(
-            GATED,
-            {},
-            [namespace({}), operator()],
-            1,
-            "namespace team does not opt in: kubectl label",
-            id="opt-in",
+            GATED, {}, [namespace({}), operator()], 1, "does not opt in: kubectl label", id="opt-in"
         ),
         pytest.param(
             GATED, {}, [namespace(OPTED_IN)], 1, "no running pod of the operator was seen", id="operator"
@@ -85,24 +81,16 @@ def dumped(tmp_path: Path, spec: Object, status: Object, *others: Object) -> Pat
             "the operator runs without it",
             id="not served",
         ),
-        pytest.param(
-            FOREIGN_GATE, {}, [], 1, "its scheduling gate example.com/quota has to be taken away", id="gate"
-        ),
+        pytest.param(FOREIGN_GATE, {}, [], 1, "its scheduling gate example.com/quota has to be", id="gate"),
         pytest.param({}, unscheduled(UNBOUND), [], 1, f"it says: {UNBOUND}", id="condition"),
         pytest.param({}, {}, [event("FailedScheduling", UNBOUND)], 1, f"it says: {UNBOUND}", id="event"),
         pytest.param(
-            {"schedulerName": "mine"}, {}, [operator()], 1, "to serve its schedulerName mine", id="scheduler"
+            {"schedulerName": "mine"}, {}, [operator()], 1, "its schedulerName mine", id="scheduler"
         ),
         pytest.param(
             {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]},
             {},
-            [
-                {
-                    "kind": "PersistentVolumeClaim",
-                    "metadata": {"namespace": "team", "name": "other"},
-                    "spec": {},
-                }
-            ],
+            [CLAIM],
             1,
             "PersistentVolumeClaim data of namespace team does not exist",
             id="claim",
@@ -119,23 +107,15 @@ def test_why_says_what_a_pod_waits_for(
 
 def test_what_the_scheduler_was_told_is_said_of_a_pod_that_no_node_takes(run: Run, tmp_path: Path) -> None:
     told = "0/1 nodes are available: 1 node(s) that would not admit the pod (kubelet: TopologyAffinityError)."
-    dump = dumped(tmp_path, {}, unscheduled(told), pod_body("huge", 30))
-    huge = json.loads(dump.read_text())
-    for item in huge["items"]:
-        if item["metadata"]["name"] == "huge":
-            item["status"] |= unscheduled(told)
-    dump.write_text(json.dumps(huge))
+    dump = dumped(tmp_path, {}, {}, pod_body("huge", 30, **unscheduled(told)))
     result = run("why", "huge", "-n", "team", "-f", dump)
     assert f"The scheduler says: {told}" in result.output
 
 
 def test_of_a_rejected_pod_the_moment_of_the_rejection_comes_first(run: Run, tmp_path: Path) -> None:
-    rejected = pod_body("gone", 2, node="worker-1")
-    rejected["status"] = {
-        "phase": "Failed",
-        "reason": "TopologyAffinityError",
-        "message": "Pod was rejected: no",
-    }
+    rejected = pod_body("gone", 2, spec={"nodeName": "worker-1"})
+    why = {"reason": "TopologyAffinityError", "message": "Pod was rejected: no"}
+    rejected["status"] = {"phase": "Failed", **why}
     prediction = {
         "kind": "AdmissionPrediction",
         "metadata": {"namespace": "team", "name": "gone"},
@@ -154,17 +134,16 @@ def test_of_a_rejected_pod_the_moment_of_the_rejection_comes_first(run: Run, tmp
         "team/gone: rejected on worker-1 with TopologyAffinityError (no)",
         "When it came: needs 2 exclusive CPUs on one NUMA node; nothing is left on any",
         "What would have helped then: ask for 1 CPU instead of 2 in container main",
-        "As things are now: 1 of 1 nodes would admit it; best is worker-1 on NUMA node 1",
+        "As things are now: 1 of 1 nodes would admit it; best is worker-1 on NUMA node 0",
     ]
 
 
 def test_room_that_is_held_for_others_is_said(run: Run, tmp_path: Path) -> None:
-    nominated: Any = pod_body("first", 7)
-    nominated["status"] = {"phase": "Pending", "nominatedNodeName": "worker-1"}
-    second = pod_body("second", 6)
-    second["status"] = {"phase": "Pending", "nominatedNodeName": "worker-1"}
+    first, second = (
+        pod_body(name, cpus, nominatedNodeName="worker-1") for name, cpus in (("first", 7), ("second", 5))
+    )
     big = pod_body("big", 7)
-    result = run("why", "big", "-n", "team", "-f", dumped(tmp_path, {}, {}, nominated, second, big))
+    result = run("why", "big", "-n", "team", "-f", dumped(tmp_path, {}, {}, first, second, big))
     assert "is held for pods on their way" in result.output
     assert "worker-1: room is held for team/first, team/second" in result.output
     assert result.return_value == 1

@@ -18,8 +18,8 @@ def advised(node: Node, pod: Pod, around: Around | None = None, **movable: str) 
     """What is advised about a pod on a node whose pods have the names given by UID."""
     allocatable = {"cpu": 100_000, "memory": 1 << 40, "vendor/gpu": 9}
     pods = [
-        ClusterPod(*name.split("/"), uid=uid, node="worker", phase="Running", admission=building.pod(uid))
-        for uid, name in movable.items()
+        ClusterPod(namespace, name, uid, node="worker", phase="Running", admission=building.pod(uid))
+        for uid, (namespace, name) in ((uid, full.split("/")) for uid, full in movable.items())
     ]
     worker = ClusterNode("worker", allocatable=allocatable).with_pods(pods).with_state(node)
     wanted = ClusterPod("team", "wanted", "wanted", admission=pod)

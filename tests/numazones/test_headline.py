@@ -222,7 +222,8 @@ def test_without_what_the_headline_names_the_pod_would_be_admitted(
     cluster: list[str], cpus: int, *, selects: bool
 ) -> None:
     """The law; amounts are gone once the named node is empty."""
-    wanted, there = pod("p", cpu=cpus, **({"nodeSelector": SSD} if selects else {})), nodes(*cluster)
+    wanted = pod("p", cpu=cpus, nodeSelector=SSD) if selects else pod("p", cpu=cpus)
+    there = nodes(*cluster)
     said = predict(wanted, there)
     if said.verdict == ADMISSIBLE:
         return
