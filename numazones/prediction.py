@@ -10,7 +10,7 @@ of the nodes that changed; nodes in equal states are decided once.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from heapq import nsmallest
@@ -77,6 +77,8 @@ class NodeVerdict:
     """Of a rejection by the node as a whole, or of amounts that are lacking: the same in plain words."""
     model: str | None = KUBELET
     """Who places pods on the node; None where that is not known or was not asked."""
+    hopeless: bool = False
+    """Of a node whose state is not known: whether it would reject the pod by all that was known of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +171,7 @@ class Kind:
     admission: Pod = field(compare=False)
     constraints: Constraints
     requests: tuple[tuple[str, int], ...]
-    containers: tuple[Any, ...]
+    needs: tuple[Any, ...]
     """What tells apart admission's view of two pods, their names aside."""
     marks: tuple[Any, ...] = ()
     """What the other placement models read beside: their labels and annotations, priority and namespace."""
@@ -259,11 +261,10 @@ def ask(kind: Kind, node: ClusterNode) -> NodeVerdict:
     if excluded is not None:
         return excluded
     placement = deciding(kind.constraints, node)
+    pod = newcomer(kind.admission)
     if isinstance(placement, Unknown):
-        return _unknown(placement)
-    return _foreign(PodInfo(kind.admission, kind.constraints), node) or ask_placement(
-        newcomer(kind.admission), placement
-    )
+        return _unknown(kind, placement, lambda believed: ask_placement(pod, believed))
+    return _foreign(PodInfo(kind.admission, kind.constraints), node) or ask_placement(pod, placement)
 
 
 def deciding(constraints: Constraints, node: ClusterNode) -> Placement | Unknown:
@@ -378,8 +379,17 @@ def _exclusion(
     )
 
 
-def _unknown(unknown: Unknown) -> NodeVerdict:
-    return NodeVerdict(Standing.UNKNOWN, UNKNOWN_SOURCE, ((unknown.reason, unknown.message),), model=None)
+def _unknown(kind: Kind, unknown: Unknown, verdict: Callable[[Placement], NodeVerdict]) -> NodeVerdict:
+    """The verdict of a node of unknown state: what was known of it, and what it refused, is no verdict."""
+    believed = unknown.believed
+    rejects = believed is not None and verdict(believed).standing is Standing.REJECTS
+    return NodeVerdict(
+        Standing.UNKNOWN,
+        UNKNOWN_SOURCE,
+        ((unknown.reason, unknown.message),),
+        model=None,
+        hopeless=rejects or kind.needs in unknown.refused,
+    )
 
 
 class Forecast:
@@ -446,14 +456,17 @@ class Forecast:
             return excluded
         placement = deciding(self.kind.constraints, node)
         if isinstance(placement, Unknown):
-            return _unknown(placement)
+            return _unknown(self.kind, placement, self._verdict_of)
+        return _foreign(self._info, node) or self._verdict_of(placement)
+
+    def _verdict_of(self, placement: Placement) -> NodeVerdict:
         key = placement.key
         known = self._by_state.get(key)
         if known is None:
             if len(self._by_state) > _REMEMBERED * max(len(self._verdicts), 64):
                 self._by_state.clear()
             known = self._by_state[key] = ask_placement(self._pod, placement)
-        return _foreign(self._info, node) or known
+        return known
 
     def _file(self, name: str, new: NodeVerdict) -> bool:
         old = self._verdicts.get(name)
