@@ -9,7 +9,7 @@ that would hang on such nodes is Unknown: never is the unknown taken for "fits".
 of the nodes that changed; nodes in equal states are decided once.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from heapq import nsmallest
 from typing import Any, Final, NamedTuple
@@ -149,7 +149,7 @@ class Kind:
     admission: Pod = field(compare=False)
     constraints: Constraints
     requests: tuple[tuple[str, int], ...]
-    containers: tuple[Any, ...]
+    needs: tuple[Any, ...]
     """What tells apart admission's view of two pods, their names aside."""
     marks: tuple[Any, ...] = ()
     """What the other placement models read beside: their labels and annotations, priority and namespace."""
@@ -355,8 +355,17 @@ def _exclusion(
     )
 
 
-def _unknown(unknown: Unknown) -> NodeVerdict:
-    return NodeVerdict(Standing.UNKNOWN, UNKNOWN_SOURCE, ((unknown.reason, unknown.message),), model=None)
+def _unknown(kind: Kind, unknown: Unknown, verdict: Callable[[Placement], NodeVerdict]) -> NodeVerdict:
+    """The verdict of a node of unknown state: what was known of it, and what it refused, is no verdict."""
+    believed = unknown.believed
+    rejects = believed is not None and verdict(believed).standing is Standing.REJECTS
+    return NodeVerdict(
+        Standing.UNKNOWN,
+        UNKNOWN_SOURCE,
+        ((unknown.reason, unknown.message),),
+        model=None,
+        would_reject=rejects or kind.needs in unknown.refused,
+    )
 
 
 class Forecast:
@@ -445,7 +454,10 @@ class Forecast:
         """Ask the placement of a node, whatever the scheduler says."""
         placement = deciding(self.kind.constraints, node)
         if isinstance(placement, Unknown):
-            return _unknown(placement)
+            return _unknown(self.kind, placement, lambda believed: self._verdict_of(node, believed))
+        return _foreign(self._info, node) or self._verdict_of(node, placement)
+
+    def _verdict_of(self, node: ClusterNode, placement: Placement) -> NodeVerdict:
         key = placement.key
         known = self._by_state.get(key)
         if known is None:
@@ -456,7 +468,7 @@ class Forecast:
             if hopeless is not None:
                 known = replace(known, hopeless=hopeless, possible=False)
             self._by_state[key] = known
-        return _foreign(self._info, node) or known
+        return known
 
     def _rejection_when_empty(self, node: ClusterNode) -> Decision | None:
         """Return the kubelet's rejection on the node without any pod; None: it would admit the pod then."""

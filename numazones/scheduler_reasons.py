@@ -22,7 +22,8 @@ def scheduler_reason(verdict: NodeVerdict) -> str:
     if verdict.standing is Standing.EXCLUDED:
         return reason
     if verdict.standing is Standing.UNKNOWN:
-        return f"node(s) whose NUMA state is not known ({reason})"
+        rejecting = "; as last known they would reject the pod" if verdict.would_reject else ""
+        return f"node(s) whose NUMA state is not known ({reason}){rejecting}"
     if reason == HELD_ROOM:
         return "node(s) whose free NUMA room is held for pods on their way"
     return f"node(s) that would not admit the pod ({_decider(verdict.model)}: {reason})"

@@ -41,6 +41,8 @@ class NodeVerdict:
     score: int = 0
     free_block: int = 0
     """The most exclusive CPUs that one NUMA node could still give afterwards."""
+    would_reject: bool = False
+    """Of a node whose state is not known: whether it would reject the pod by all that was known of it."""
     stranding: int = 0
     """Idle devices and huge pages, by kind and NUMA node, that lose what is beside them to a pod without."""
     approximate: bool = False

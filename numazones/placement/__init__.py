@@ -7,7 +7,7 @@ said by the value.
 """
 
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 from numazones import fragmentation
@@ -51,6 +51,10 @@ class Unknown:
     reason: str
     """One word, as conditions have it."""
     message: str
+    believed: "Placement | None" = field(default=None, compare=False, repr=False)
+    """What the node decided from when it was known last, with what has happened since; None: never known."""
+    refused: frozenset[Hashable] = field(default=frozenset(), compare=False, repr=False)
+    """The needs of pods (``prediction.Kind.needs``) that its kubelet rejected since it changed."""
 
 
 class Shortfall(NamedTuple):

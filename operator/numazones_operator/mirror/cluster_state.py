@@ -198,10 +198,10 @@ class ClusterState:
     def _node_changed(self, old: ClusterNode | None, new: ClusterNode | None) -> None:
         if new is None:
             if old is not None:
-                self._record_of(old.name).node = None
+                self._record_of(old.name).take_node(None)
                 self._touch(old.name)
             return
-        self._record_of(new.name).node = new
+        self._record_of(new.name).take_node(new)
         if old != new:  # a node's heartbeat changes nothing that is kept
             self._touch(new.name)
 
@@ -268,7 +268,7 @@ class ClusterState:
         """
         if old is not None and old.active and (new is None or not new.active or new.node != old.node):
             if new is not None or not self._record_of(old.node).keep_unmirrored(old):
-                self._leave(old)
+                self._leave(old, refused=new is not None and bool(models.rejected_by_kubelet(new)))
         elif old is None and new is not None and new.active:
             self._record_of(new.node).mirrored_anew(new)
 
@@ -282,8 +282,9 @@ class ClusterState:
             self._enter(old, new, rejected=rejected)
         self._wait(old, new)
 
-    def _leave(self, pod: ClusterPod) -> None:
-        self._record_of(pod.node).take_end(pod, sequence=self._next_sequence, now=self._clock())
+    def _leave(self, pod: ClusterPod, *, refused: bool) -> None:
+        record = self._record_of(pod.node)
+        record.take_end(pod, sequence=self._next_sequence, now=self._clock(), refused=refused)
         self._touch(pod.node)
 
     def _next_sequence(self) -> int:

@@ -5,7 +5,7 @@ them go. The state of a node is therefore the last complete and agreeing snapsho
 happened since (``since_snapshot``) played over it.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field, replace
 
 from numazones import prediction, timestamp
@@ -90,6 +90,8 @@ class NodeRecord:
     """UIDs of deleted mirror pods of static pods that zones still show: these run, and are mirrored anew."""
     since: SinceSnapshot = field(default_factory=SinceSnapshot)
     """What the snapshot may not show yet."""
+    refused: set[Hashable] = field(default_factory=set)
+    """The needs of pods that the kubelet rejected since a pod ended, new zones came, or the Node changed."""
 
     @property
     def known(self) -> bool:
@@ -128,6 +130,12 @@ class NodeRecord:
         return self.doubt(now, settle=settle) is not None
 
     # Taking in; each returns whether what the node says may have changed
+
+    def take_node(self, node: ClusterNode | None) -> None:
+        """Take in the Node object; None: it is gone."""
+        if self.node != node:  # a node's heartbeat changes nothing that is kept
+            self.refused.clear()
+        self.node = node
 
     def take_zone(self, old: ZoneReport | None, new: ZoneReport, now: float, sharing: Sharing) -> bool:
         """Take in a zone."""
@@ -195,9 +203,19 @@ class NodeRecord:
         self.pods[pod.uid] = pod
         return created or known.requests != pod.requests or known.admission != pod.admission
 
-    def take_end(self, pod: ClusterPod, *, sequence: Callable[[], int], now: float) -> None:
-        """Take in that a pod has ended, or vanished; ``sequence`` gives the number of an event."""
+    def take_end(
+        self, pod: ClusterPod, *, sequence: Callable[[], int], now: float, refused: bool = False
+    ) -> None:
+        """Take in that a pod has ended, or vanished; ``sequence`` gives the number of an event.
+
+        ``refused``: it never ran, since the kubelet rejected it.
+        """
         self.pods.pop(pod.uid, None)
+        kind = prediction.Kind.of(pod) if refused else None
+        if kind is not None:
+            self.refused.add(kind.needs)
+        elif not refused:
+            self.refused.clear()
         self.other.take_ended(pod.kubelet_uid)
         self.rejected.discard(pod.kubelet_uid)
         self.vanished.discard(pod.kubelet_uid)
@@ -245,6 +263,7 @@ class NodeRecord:
             self.state = None
             self.judgement = Unknown(ZONES_UNREADABLE, str(error))
         self.snapshot = reports[0].snapshot
+        self.refused.clear()
         for numa, report in self.reports.items():
             self.reports[numa] = replace(report, body=None)
         if self.state is not None:
@@ -343,7 +362,7 @@ class NodeRecord:
             return node.with_placement(self._placement(self.topology, leavers, approximate=True))
         if not self.reports and self.topology_trouble is not None:
             return node.with_placement(self.topology_trouble)
-        return node.with_placement(doubt or NO_ZONES)
+        return node.with_placement(self._unknown(doubt or NO_ZONES, leavers))
 
     def _with_other_model(
         self,
@@ -367,6 +386,15 @@ class NodeRecord:
             )
         except NumazonesError as error:
             return node.with_placement(Unknown(UNDECIDED, str(error)))
+
+    def _unknown(self, doubt: Unknown, leavers: frozenset[str]) -> Unknown:
+        """The doubt, with what the kubelet would say if the last zones were right."""
+        believed = None if self.state is None else self._placement(self.state, leavers, approximate=False)
+        return replace(
+            doubt,
+            believed=None if isinstance(believed, Unknown) else believed,
+            refused=frozenset(self.refused),
+        )
 
     def _placement(
         self, state: Node, leavers: frozenset[str], *, approximate: bool

@@ -14,11 +14,12 @@ from weakref import WeakValueDictionary
 
 from numazones.cluster import ClusterPod
 from numazones.errors import NumazonesError
-from numazones.prediction import NodeVerdict, Standing, relevant
+from numazones.prediction import NodeVerdict, relevant
 from numazones.scheduler_reasons import scheduler_reason
 from numazones_client import APIError, Client, Conflict, NotFound
 from numazones_client.resources import PODS
 from numazones_operator.mirror.cluster_state import ClusterState
+from numazones_operator.placement.extender.decisions import may_take
 from numazones_operator.placement.extender.messages import BindRequest
 from numazones_operator.placement.extender.metrics import ExtenderMetrics
 from numazones_operator.placement.extender.unknown_nodes import UnknownNodes
@@ -89,9 +90,7 @@ class Binder:
         if not relevant(pod):
             return ""
         verdict = self._verdict(pod, node)
-        if verdict.standing is Standing.ADMITS:
-            return ""
-        if verdict.standing is Standing.UNKNOWN and self._unknown is not UnknownNodes.REJECT:
+        if may_take(verdict, self._unknown):
             return ""
         return f"not bound, the node has changed since it was chosen: {scheduler_reason(verdict)}"
 

@@ -34,15 +34,26 @@ def sift(verdicts: Mapping[str, NodeVerdict], unknown: UnknownNodes) -> Sifted:
     for name, one in verdicts.items():
         if one.standing is Standing.ADMITS:
             admitting.append(name)
-        elif one.standing is Standing.UNKNOWN:
+        elif may_take(one, unknown):
             unknowns.append(name)
         else:
             reasons[name] = scheduler_reason(one)
-    if unknown is UnknownNodes.ALLOW or (unknown is UnknownNodes.LAST_RESORT and not admitting):
+    if unknown is UnknownNodes.ALLOW or not admitting:
         admitting += unknowns
     else:
         reasons |= {name: scheduler_reason(verdicts[name]) for name in unknowns}
     return Sifted(tuple(admitting), reasons)
+
+
+def may_take(verdict: NodeVerdict, unknown: UnknownNodes) -> bool:
+    """Whether a node may get the pod, if no other is better.
+
+    One of unknown state may as long as what was known of it last does not speak against it, and it has not
+    rejected a pod like this since: a ReplicaSet answers each rejection with another pod.
+    """
+    if verdict.standing is Standing.UNKNOWN:
+        return unknown is not UnknownNodes.REJECT and not verdict.would_reject
+    return verdict.standing is Standing.ADMITS
 
 
 def scores(verdicts: Mapping[str, NodeVerdict]) -> dict[str, int]:

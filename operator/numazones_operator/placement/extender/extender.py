@@ -160,7 +160,7 @@ class Extender:
         self._metrics.rejected_pods.inc()
         if len(named) < LEAST_SAMPLE:
             return
-        anywhere = await self._verdicts.passing(pod, {Standing.ADMITS})
+        anywhere = await self._verdicts.passing(pod, lambda verdict: verdict.standing is Standing.ADMITS)
         if any(name not in named for name in anywhere):
             self._metrics.sampled.inc()
 

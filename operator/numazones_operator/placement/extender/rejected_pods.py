@@ -13,10 +13,11 @@ from datetime import UTC, datetime
 
 from numazones import timestamp
 from numazones.cluster import ClusterPod
-from numazones.prediction import Kind, Standing
+from numazones.prediction import Kind, NodeVerdict
 from numazones_client import APIError, Client, NotFound
 from numazones_client.resources import PODS
 from numazones_operator.mirror.cluster_state import ClusterState
+from numazones_operator.placement.extender.decisions import may_take
 from numazones_operator.placement.extender.metrics import ExtenderMetrics
 from numazones_operator.placement.extender.unknown_nodes import UnknownNodes
 from numazones_operator.placement.extender.verdicts import CurrentVerdicts
@@ -63,9 +64,7 @@ class RejectedPods:
         self._state = state
         self._held = held
         self._verdicts = verdicts
-        self._standings = {Standing.ADMITS} | (
-            set() if unknown is UnknownNodes.REJECT else {Standing.UNKNOWN}
-        )
+        self._unknown = unknown
         self._metrics = metrics
         self._wall = wall
         self._rejected: dict[str, float] = {}
@@ -102,7 +101,7 @@ class RejectedPods:
         for pod in pods:
             kind = Kind.of(pod, by_namespace=self._state.namespaces_matter)
             if kind not in nodes_of:
-                nodes_of[kind] = await self._verdicts.passing(pod, self._standings)
+                nodes_of[kind] = await self._verdicts.passing(pod, self._may_take)
             node = self._first(pod, nodes_of[kind], promised)
             if node is None:
                 self._woken.discard(pod.uid)
@@ -128,12 +127,12 @@ class RejectedPods:
     ) -> str | None:
         for name in names:
             others = [other for other in promised.get(name, ()) if other.uid != pod.uid]
-            if (
-                not others
-                or self._verdicts.at(pod, self._state.node(name), others).standing in self._standings
-            ):
+            if not others or self._may_take(self._verdicts.at(pod, self._state.node(name), others)):
                 return name
         return None
+
+    def _may_take(self, verdict: NodeVerdict) -> bool:
+        return may_take(verdict, self._unknown)
 
     async def _annotate(self, pod: ClusterPod) -> None:
         moment = timestamp.format_micro(datetime.fromtimestamp(self._wall(), UTC))

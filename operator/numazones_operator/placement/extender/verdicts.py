@@ -7,10 +7,11 @@ verdicts of all nodes on each kind of pod are kept, and only nodes that changed 
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from numazones.cluster import ClusterNode, ClusterPod
+from numazones.placement import Unknown
 from numazones.prediction import (
     UNKNOWN_SOURCE,
     UNREADABLE_POD,
@@ -77,13 +78,13 @@ class CurrentVerdicts:
             return _MISSING if node is None else _unreadable(pod)
         return _beside(kind, node, ask(kind, node), held)
 
-    async def passing(self, pod: ClusterPod, standings: Container[Standing]) -> list[str]:
-        """Return the nodes of the whole cluster whose verdicts are among these, whatever is held there."""
+    async def passing(self, pod: ClusterPod, passes: Callable[[NodeVerdict], bool]) -> list[str]:
+        """Return the nodes of the whole cluster whose verdicts pass, whatever is held there."""
         kind = self._kind(pod)
         if kind is None:
             return []
         verdicts = (await self._renewed(kind)).verdicts
-        return [name for name, one in verdicts.items() if one.standing in standings]
+        return [name for name, one in verdicts.items() if passes(one)]
 
     def _kind(self, pod: ClusterPod) -> Kind | None:
         return Kind.of(pod, by_namespace=self._state.namespaces_matter)
@@ -117,6 +118,8 @@ class CurrentVerdicts:
 
 def _beside(kind: Kind, node: ClusterNode, alone: NodeVerdict, held: Sequence[ClusterPod]) -> NodeVerdict:
     """Return the verdict of a node that room is held on, given the one without."""
+    if held and alone.standing is Standing.UNKNOWN:
+        return _beside_unknown(kind, node, alone, held)
     if not held or alone.standing is not Standing.ADMITS:
         return alone
     after = with_held(node, held)
@@ -124,6 +127,18 @@ def _beside(kind: Kind, node: ClusterNode, alone: NodeVerdict, held: Sequence[Cl
         return _HELD
     verdict = ask(kind, after)
     return verdict if verdict.standing is Standing.ADMITS else _HELD
+
+
+def _beside_unknown(
+    kind: Kind, node: ClusterNode, alone: NodeVerdict, held: Sequence[ClusterPod]
+) -> NodeVerdict:
+    """Return the same for a node of unknown state, by what was known of it last."""
+    unknown = node.placement
+    if alone.would_reject or not isinstance(unknown, Unknown) or unknown.believed is None:
+        return alone
+    believed = node.with_placement(unknown.believed)
+    beside = _beside(kind, believed, ask(kind, believed), held)
+    return replace(alone, would_reject=beside.standing is Standing.REJECTS)
 
 
 def _unreadable(pod: ClusterPod) -> NodeVerdict:

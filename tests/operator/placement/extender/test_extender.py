@@ -1,6 +1,7 @@
 """The scheduler extender: what it says of nodes, what it binds, and what it never does."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from numazones_operator.placement.extender.binding import BOUND
 from numazones_operator.placement.extender.extender import LEAST_SAMPLE
 from numazones_operator.placement.extender.messages import UnreadableRequest
 from numazones_operator.placement.extender.unknown_nodes import UnknownNodes
+from numazones_simulator import node_kinds
 from tests.operator.offline_pipeline import ALL_OF_A_ZONE
 from tests.operator.placement.extender.cluster import Cluster
 
@@ -278,6 +280,112 @@ async def test_a_node_of_unknown_state_gets_pods_unless_that_is_ruled_out() -> N
             cluster.state.zones.remove(zone)
         cluster.pod("p")
         assert (await cluster.bind("p", "a") == BOUND) is bound
+
+
+# Nodes of unknown state, and what is known of them all the same
+
+
+def fall_silent(cluster: Cluster) -> None:
+    """Let the Leases of all exporters run out."""
+    cluster.offline.clock.now += 61
+    cluster.state.expire()
+
+
+def forget_zones(cluster: Cluster) -> None:
+    for zone in list(cluster.state.zones):
+        cluster.state.zones.remove(zone)
+
+
+def let_kubelet_reject(cluster: Cluster, name: str, node: str) -> None:
+    """Let a pod be bound, and then rejected by the kubelet."""
+    body = cluster.server.pods[f"default/{name}"]
+    body["spec"]["nodeName"] = node
+    cluster.mirror(name)
+    body["status"] = {"phase": "Failed", "reason": "TopologyAffinityError"}
+    cluster.mirror(name)
+
+
+@pytest.mark.parametrize("unknown", [UnknownNodes.LAST_RESORT, UnknownNodes.ALLOW])
+async def test_a_node_whose_exporter_is_silent_is_followed_by_what_was_known_last(
+    unknown: UnknownNodes,
+) -> None:
+    cluster = Cluster("a", unknown=unknown)
+    cluster.pod("one", cpu=20, nodeName="a")
+    fall_silent(cluster)
+    pod = cluster.pod("p", cpu=12)
+    assert (await cluster.filter(pod, ["a"]))["NodeNames"] == ["a"]
+    cluster.pod("two", cpu=20, nodeName="a")  # 10 CPUs are left on each NUMA node
+    assert (await cluster.filter(pod, ["a"]))["NodeNames"] == []
+    assert (await cluster.filter(cluster.pod("small", cpu=10), ["a"]))["NodeNames"] == ["a"]
+    cluster.delete("two")
+    assert (await cluster.filter(pod, ["a"]))["NodeNames"] == ["a"]
+
+
+async def test_a_silent_node_that_would_not_align_the_pod_as_last_known_says_so() -> None:
+    cluster = Cluster("a")
+    fall_silent(cluster)
+    answer = await cluster.filter(cluster.pod("p", cpu=SPREAD - 2), ["a"])
+    assert answer["FailedAndUnresolvableNodes"] == {
+        "a": "node(s) whose NUMA state is not known (LeaseExpired); as last known they would reject the pod"
+    }
+    assert "as last known" in await cluster.bind("p", "a")
+    assert cluster.server.bindings == []
+
+
+async def test_room_on_a_silent_node_is_promised_once() -> None:
+    cluster = Cluster("a")
+    cluster.pod("there", cpu=ALL_OF_A_ZONE, nodeName="a")
+    fall_silent(cluster)
+    for name in ("p", "q"):
+        cluster.pod(name, cpu=20)
+    assert await cluster.bind("p", "a") == BOUND
+    assert "as last known" in await cluster.bind("q", "a")  # the mirror does not show the first one yet
+
+
+async def test_of_equal_pods_a_node_of_unknown_state_rejects_one_until_something_changes_there() -> None:
+    """A ReplicaSet answers each rejection with another pod."""
+    cluster = Cluster("a")
+    cluster.pod("there", cpu=2, nodeName="a")
+    forget_zones(cluster)
+    for name in ("first", "second"):
+        cluster.pod(name, cpu=20)
+    assert (await cluster.filter(cluster.server.pods["default/first"], ["a"]))["NodeNames"] == ["a"]
+    let_kubelet_reject(cluster, "first", "a")
+    second = cluster.server.pods["default/second"]
+    assert (await cluster.filter(second, ["a"]))["NodeNames"] == []
+    assert await cluster.bind("second", "a") != BOUND
+    await cluster.extender.rejected.wake()
+    assert cluster.server.patches == []
+    other = cluster.pod("other", cpu=4)
+    assert (await cluster.filter(other, ["a"]))["NodeNames"] == ["a"]
+    cluster.delete("first")  # it held nothing
+    assert (await cluster.filter(second, ["a"]))["NodeNames"] == []
+    cluster.delete("there")
+    await cluster.extender.rejected.wake()
+    assert [name for name, _ in cluster.server.patches] == ["second"]
+    assert (await cluster.filter(second, ["a"]))["NodeNames"] == ["a"]
+
+
+async def test_what_a_node_refused_counts_no_more_once_its_zones_or_its_object_are_new() -> None:
+    for renew in (cluster_zones_anew, node_object_anew):
+        cluster = Cluster("a")
+        forget_zones(cluster)
+        pod = cluster.pod("p", cpu=4)
+        cluster.pod("first", cpu=4)
+        let_kubelet_reject(cluster, "first", "a")
+        assert (await cluster.filter(pod, ["a"]))["NodeNames"] == []
+        renew(cluster)
+        assert (await cluster.filter(pod, ["a"]))["NodeNames"] == ["a"], renew
+
+
+def cluster_zones_anew(cluster: Cluster) -> None:
+    cluster.offline.publish("a", node_kinds.single_numa_node("a", "10.0.0.1").empty_node())
+
+
+def node_object_anew(cluster: Cluster) -> None:
+    node = cluster.state.nodes.get("a")
+    assert node is not None
+    cluster.state.nodes.put(replace(node, labels={**node.labels, "new": "yes"}))
 
 
 # What is rejected is tried again
