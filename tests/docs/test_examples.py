@@ -103,8 +103,8 @@ def test_every_link_within_the_project_leads_somewhere(page: Path) -> None:
 
 PICTURED = {"live"}
 """Commands of the plugin that fill a terminal; their pages show them as pictures."""
-OF_A_CLUSTER = {"record"}
-"""Commands that need a live node: the tests of the plugin run them."""
+OF_A_CLUSTER = {"gate", "record"}
+"""Commands that need a live cluster: the tests of the plugin run them."""
 
 
 @pytest.mark.parametrize("name", sorted(set(program._COMMANDS) - PICTURED - OF_A_CLUSTER))

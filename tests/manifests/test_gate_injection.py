@@ -158,6 +158,21 @@ async def test_pods_that_cannot_wait_for_a_node_are_left_alone(
     assert await cluster.gates(body) == []
 
 
+async def test_static_pods_are_shown_as_they_are(cluster: Cluster) -> None:
+    """A mirror pod has its node from the start."""
+    body = pod(nodeName="worker-1")
+    body["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "hash"}
+    assert await cluster.gates(body) == []
+
+
+@pytest.mark.parametrize("kind", ["ReplicaSet", "StatefulSet", "Job"])
+async def test_pods_of_other_controllers_wait(kind: str, cluster: Cluster) -> None:
+    body = pod()
+    owner = {"apiVersion": "v1", "kind": kind, "name": "o", "uid": "u", "controller": True}
+    body["metadata"]["ownerReferences"] = [owner]
+    assert await cluster.gates(body) == [OURS]
+
+
 async def test_without_its_parameters_nothing_is_injected(cluster: Cluster) -> None:
     async with cluster.session.delete(
         f"{cluster.url}{PATHS['ConfigMap']}/numazones-admission-gate"

@@ -70,11 +70,29 @@ class _Round:
     counted: float
     """When ``held`` was."""
     sliced: float
+    with_held: dict[str, tuple[ClusterNode, int, ClusterNode | None]] = field(default_factory=dict)
+    """Node → as it was, how many of ``held`` were put beside its pods, and as it is with them."""
     open: dict[Kind, tuple[str, ...]] = field(default_factory=dict)
     """Nodes that may still have room for pods of a kind, best first; within a round there is never more."""
     passed_over: dict[Kind, ClusterPod] = field(default_factory=dict)
     """Kind → the most important pod of it that goes on waiting."""
     failure: APIError | None = None
+
+    def count(self, held: dict[str, list[ClusterPod]], now: float) -> None:
+        """Take what is held at this moment."""
+        self.held, self.counted = held, now
+        self.with_held.clear()
+
+    def has_room(self, kind: Kind, node: ClusterNode) -> bool:
+        """Whether a node admits a pod beside all that may be on their way to it."""
+        held = self.held.get(node.name, ())
+        before, number, after = self.with_held.get(node.name, (node, 0, node))
+        if before is not node:
+            number, after = 0, node
+        if after is not None and number < len(held):
+            after = with_held(after, held[number:])
+        self.with_held[node.name] = (node, len(held), after)
+        return after is not None and ask(kind, after).standing is Standing.ADMITS
 
 
 class AdmissionGates:
@@ -205,7 +223,7 @@ class AdmissionGates:
             await asyncio.sleep(0)
             this.sliced = now = time.monotonic()
         if now - this.counted > _FRESH:
-            this.held, this.counted = self._held.by_node(), now
+            this.count(self._held.by_node(), now)
 
     def _is_overdue(self, pod: ClusterPod) -> bool:
         """Whether for long enough nothing could be predicted for a pod."""
@@ -276,10 +294,10 @@ class AdmissionGates:
         for name in this.open.get(kind, ()):
             if not self._may_go(pod, name):
                 continue
-            node, held = self._state.node(name), this.held.get(name, ())
-            if node is None or not _has_room(kind, node, held):
+            node = self._state.node(name)
+            if node is None or not this.has_room(kind, node):
                 full.add(name)
-            elif not self._is_wanted(node, held, pod, this):
+            elif not self._is_wanted(node, pod, this):
                 found.append(name)
                 if len(found) == CHOICE:
                     break
@@ -289,14 +307,10 @@ class AdmissionGates:
             this.passed_over.setdefault(kind, pod)
         return tuple(found)
 
-    def _is_wanted(
-        self, node: ClusterNode, held: Sequence[ClusterPod], pod: ClusterPod, this: _Round
-    ) -> bool:
+    def _is_wanted(self, node: ClusterNode, pod: ClusterPod, this: _Round) -> bool:
         """Whether a more important pod, which goes on waiting so far, could use the node."""
         return any(
-            _priority(other) > _priority(pod)
-            and self._may_go(other, node.name)
-            and _has_room(kind, node, held)
+            _priority(other) > _priority(pod) and self._may_go(other, node.name) and this.has_room(kind, node)
             for kind, other in this.passed_over.items()
         )
 
@@ -360,11 +374,6 @@ def _importance(pod: ClusterPod) -> tuple[int, str, str, str]:
 
 def _priority(pod: ClusterPod) -> int:
     return pod.priority or 0
-
-
-def _has_room(kind: Kind, node: ClusterNode, held: Sequence[ClusterPod]) -> bool:
-    after = with_held(node, held)
-    return after is not None and ask(kind, after).standing is Standing.ADMITS
 
 
 def _time_text(moment: float) -> str:
