@@ -37,6 +37,8 @@ _KEPT_ANNOTATIONS = (
     "controller.kubernetes.io/",
 )
 _TERMINAL = frozenset({"Succeeded", "Failed"})
+IMPLICIT_RESOURCE = "deviceclass.resource.kubernetes.io/"
+"""Start of the extended resource that every DeviceClass has by itself; its name follows."""
 _PRESSURES = ("DiskPressure", "MemoryPressure", "PIDPressure")
 
 
@@ -311,6 +313,8 @@ class ClusterNode:
     pressures: tuple[str, ...] = ()
     """Conditions of pressure that hold, such as MemoryPressure."""
     os: str = "linux"
+    device_classes: Mapping[str, str] = field(default_factory=dict, hash=False, repr=False)
+    """Extended resource → DeviceClass of the cluster that maps it to devices (KEP-5004)."""
 
     @classmethod
     def from_api(cls, body: Mapping[str, Any]) -> Self:
@@ -509,6 +513,16 @@ class Cluster:
             return replace(self, pending={key: it for key, it in self.pending.items() if key != pod.uid})
         node = self.nodes.get(pod.node)
         return self if node is None else self.with_node(node.without_pod(pod.uid))
+
+
+def device_classes(bodies: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Return extended resource → DeviceClass, of resource.k8s.io DeviceClasses; the newest has a name."""
+    found = {}
+    for body in sorted(bodies, key=lambda body: body["metadata"].get("creationTimestamp") or ""):
+        resource = (body.get("spec") or {}).get("extendedResourceName")
+        if resource:
+            found[resource] = body["metadata"]["name"]
+    return found
 
 
 def _with_amounts(total: Mapping[str, int], amounts: Mapping[str, int], *, sign: int) -> Mapping[str, int]:

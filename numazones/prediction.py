@@ -10,7 +10,7 @@ of the nodes that changed; nodes in equal states are decided once.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from heapq import nsmallest
@@ -38,6 +38,9 @@ SCHEDULER_SOURCE: Final = "Scheduler"
 UNKNOWN_SOURCE: Final = "Unknown"
 """Who stands in the way, where it is no placement model; a model says its own (``Decision.source``)."""
 
+CLAIMS_UNALLOCATED: Final = (
+    f"it claims devices by resourceClaims, which its kubelet does not look at: {scheduling.ALLOCATOR_DECIDES}"
+)
 _PLAIN = frozenset({"cpu", "memory", "ephemeral-storage"})
 # States of past nodes are remembered up to this many times the number of nodes.
 _REMEMBERED = 4
@@ -77,6 +80,11 @@ class NodeVerdict:
     """Of a rejection by the node as a whole, or of amounts that are lacking: the same in plain words."""
     model: str | None = KUBELET
     """Who places pods on the node; None where that is not known or was not asked."""
+
+    @property
+    def placement_admits(self) -> bool:
+        """Whether placement has nothing against the pod, though devices may still have to be allocated."""
+        return self.standing is Standing.ADMITS or self.obstacles[0][0] == scheduling.NOT_ALLOCATED
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,13 +181,18 @@ class Kind:
     """What tells apart admission's view of two pods, their names aside."""
     marks: tuple[Any, ...] = ()
     """What the other placement models read beside: their labels and annotations, priority and namespace."""
+    claims: bool = False
+    """Whether it claims devices through dynamic resource allocation."""
+    allocated: bool = False
+    """Whether the scheduler has said of the nodes in question that they have the devices it claims."""
 
     @classmethod
-    def of(cls, pod: ClusterPod, *, by_namespace: bool = False) -> "Kind | None":
+    def of(cls, pod: ClusterPod, *, by_namespace: bool = False, allocated: bool = False) -> "Kind | None":
         """Return the kind of a pod, or None if the pod cannot be read.
 
         ``by_namespace``: tell pods of different namespaces and priorities apart, as some placement models do
         (``Model.tells_namespaces_apart``); needed where verdicts of their nodes are to be shared.
+        ``allocated``: take the devices that it claims for allocated, as after the scheduler's own filters.
         """
         admission = pod.admission
         if admission is None:
@@ -196,6 +209,8 @@ class Kind:
                 admission.claimed_resources,
             ),
             _marks(admission, by_namespace=by_namespace),
+            claims=pod.resource_claims,
+            allocated=allocated,
         )
 
 
@@ -261,9 +276,10 @@ def ask(kind: Kind, node: ClusterNode) -> NodeVerdict:
     placement = deciding(kind.constraints, node)
     if isinstance(placement, Unknown):
         return _unknown(placement)
-    return _foreign(PodInfo(kind.admission, kind.constraints), node) or ask_placement(
+    verdict = _foreign(PodInfo(kind.admission, kind.constraints), node) or ask_placement(
         newcomer(kind.admission), placement
     )
+    return _allocating(kind, dict(kind.requests), node, verdict)
 
 
 def deciding(constraints: Constraints, node: ClusterNode) -> Placement | Unknown:
@@ -378,6 +394,23 @@ def _exclusion(
     )
 
 
+def _allocating(
+    kind: Kind, requests: Mapping[str, int], node: ClusterNode, verdict: NodeVerdict
+) -> NodeVerdict:
+    """Take back "admits" where devices are still to be allocated, of which nothing is known here."""
+    if verdict.standing is not Standing.ADMITS or kind.allocated:
+        return verdict
+    why = CLAIMS_UNALLOCATED if kind.claims else scheduling.unallocated(requests, node)
+    if not why:
+        return verdict
+    return replace(
+        verdict,
+        standing=Standing.UNKNOWN,
+        source=UNKNOWN_SOURCE,
+        obstacles=((scheduling.NOT_ALLOCATED, why),),
+    )
+
+
 def _unknown(unknown: Unknown) -> NodeVerdict:
     return NodeVerdict(Standing.UNKNOWN, UNKNOWN_SOURCE, ((unknown.reason, unknown.message),), model=None)
 
@@ -417,8 +450,13 @@ class Forecast:
 
     @property
     def admitting(self) -> tuple[str, ...]:
-        """Names of the nodes that would admit the pod, best first."""
-        return tuple(candidate.node for candidate in self._candidates(len(self._verdicts)))
+        """Names of the nodes whose placement would admit the pod, best first.
+
+        Those are among them that may lack devices which the scheduler still has to allocate.
+        """
+        number = len(self._verdicts)
+        found = self._candidates(number, lambda one: one.placement_admits)
+        return tuple(candidate.node for candidate in found)
 
     def prediction(self, *, candidates: int = 5) -> Prediction:
         """Sum the verdicts up."""
@@ -437,7 +475,7 @@ class Forecast:
             stale=counts[Standing.UNKNOWN],
             excluded=counts[Standing.EXCLUDED],
             reasons=self._reasons(),
-            candidates=tuple(self._candidates(candidates)),
+            candidates=tuple(self._candidates(candidates, lambda one: one.standing is Standing.ADMITS)),
         )
 
     def _ask(self, node: ClusterNode) -> NodeVerdict:
@@ -453,7 +491,7 @@ class Forecast:
             if len(self._by_state) > _REMEMBERED * max(len(self._verdicts), 64):
                 self._by_state.clear()
             known = self._by_state[key] = ask_placement(self._pod, placement)
-        return _foreign(self._info, node) or known
+        return _allocating(self.kind, self._requests, node, _foreign(self._info, node) or known)
 
     def _file(self, name: str, new: NodeVerdict) -> bool:
         old = self._verdicts.get(name)
@@ -471,9 +509,9 @@ class Forecast:
         if not names:
             del self._nodes[old]
 
-    def _candidates(self, number: int) -> list[Candidate]:
+    def _candidates(self, number: int, suits: Callable[[NodeVerdict], bool]) -> list[Candidate]:
         ranked = sorted(
-            (one for one in self._nodes if one.standing is Standing.ADMITS),
+            (one for one in self._nodes if suits(one)),
             key=lambda one: (*preference(one), one.zones),
         )
         best: list[Candidate] = []

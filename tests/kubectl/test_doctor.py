@@ -107,6 +107,18 @@ CASES: dict[str, tuple[list[Item], str, str, list[str], str, str]] = {
         *("exporters", "error", ["worker-2"]),
         *("no zones are published: no pod of the exporter", "kubectl apply -k manifests/exporter"),
     ),
+    "dra-driver-cpu beside the static CPU manager": (
+        [
+            *healthy(),
+            {
+                "kind": "ResourceSlice",
+                "metadata": {"name": "worker-2-dra.cpu-x"},
+                "spec": {"driver": "dra.cpu", "nodeName": "worker-2"},
+            },
+        ],
+        *("drivers", "warning", ["worker-2"]),
+        *("two containers may get the same CPU", "set cpuManagerPolicy: none"),
+    ),
     "the exporter's image cannot be pulled": (
         [
             *(it for it in without("NUMAZone", "worker-2") if EXPORTER not in it["metadata"]["name"]),
@@ -330,7 +342,7 @@ def test_the_worst_comes_first_and_is_counted(run: Run, tmp_path: Path) -> None:
     lines = run("doctor", "-f", written(tmp_path / "dump.json", items)).output.splitlines()
     heads = [line.split()[0] for line in lines if line.split()[0] in {"ERROR", "WARNING", "HINT"}]
     assert heads == ["ERROR", "WARNING", "HINT"]
-    assert lines[-2] == "1 error, 1 warning, 1 hint from 12 checks"
+    assert lines[-2] == "1 error, 1 warning, 1 hint from 13 checks"
 
 
 @pytest.mark.parametrize(("version", "named"), [("v1.36.2", 0), ("v1.99.0", 1)])

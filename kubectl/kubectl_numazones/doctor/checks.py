@@ -30,6 +30,7 @@ CHECKS = (
     Check("operator", installation.operator, ("Pod",)),
     Check("gates", installation.gates, ("Pod", "Namespace")),
     Check("settings", placement.settings, ("NUMAZone",)),
+    Check("drivers", placement.cpu_drivers, ("NUMAZone",)),
     Check("writers", installation.writers, ("NodeResourceTopology",)),
     Check("requests", placement.requests, ("NUMAZone", "Pod")),
     Check("pinning", placement.pods_without_own_cpus, ("NUMAZone", "Pod")),

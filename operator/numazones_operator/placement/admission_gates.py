@@ -21,7 +21,7 @@ from typing import Any
 
 from numazones import timestamp
 from numazones.cluster import ClusterNode, ClusterPod
-from numazones.prediction import UNKNOWN, Kind, Standing, ask, relevant
+from numazones.prediction import UNKNOWN, Kind, ask, relevant
 from numazones_client import APIError, Client, Conflict, Invalid, NotFound
 from numazones_client.client import JSON_PATCH
 from numazones_client.resources import PODS
@@ -229,7 +229,7 @@ class AdmissionGates:
 
 def _has_room(kind: Kind, node: ClusterNode, held: Sequence[ClusterPod]) -> bool:
     after = with_held(node, held)
-    return after is not None and ask(kind, after).standing is Standing.ADMITS
+    return after is not None and ask(kind, after).placement_admits
 
 
 def release_patch(
