@@ -146,7 +146,12 @@ def template_key(body: Mapping[str, Any]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class ClusterPod:
-    """A pod as far as placement is concerned."""
+    """A pod as far as placement is concerned.
+
+    >>> from numazones import build
+    >>> ClusterPod.from_api(build.pod_body("web", cpu=2)).full_name
+    'default/web'
+    """
 
     namespace: str
     name: str
@@ -292,7 +297,14 @@ class ClusterPod:
 
 @dataclass(frozen=True, slots=True)
 class ClusterNode:
-    """A node and the pods on it."""
+    """A node and the pods on it.
+
+    >>> from numazones import build
+    >>> state = build.node(build.machine(numa=2, cores=8, memory="16Gi"))
+    >>> node = ClusterNode("worker-1", allocatable={"cpu": 14000}).with_state(state)
+    >>> node.known is None
+    False
+    """
 
     name: str
     uid: str = ""
@@ -463,7 +475,13 @@ class ClusterNode:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """All nodes, and the pods that have none yet."""
+    """All nodes, and the pods that have none yet.
+
+    >>> from numazones import build
+    >>> pods = [ClusterPod.from_api(build.pod_body("web", cpu=2))]
+    >>> list(Cluster.of([ClusterNode("worker-1")], pods).pending)
+    ['web']
+    """
 
     nodes: Mapping[str, ClusterNode] = field(default_factory=dict, hash=False)
     """Name → node."""

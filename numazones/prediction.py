@@ -125,7 +125,12 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What is known about a pod on all nodes together."""
+    """What is known about a pod on all nodes together.
+
+    >>> from numazones import build
+    >>> predict(ClusterPod.from_api(build.pod_body("web", cpu=2)), []).verdict
+    'Unknown'
+    """
 
     verdict: str
     evaluated: int = 0
@@ -251,7 +256,14 @@ def relevant(pod: ClusterPod) -> bool:
 
 
 def predict(pod: ClusterPod, nodes: Iterable[ClusterNode], *, candidates: int = 5) -> Prediction:
-    """Say where a pod would be admitted, on the nodes as they are."""
+    """Say where a pod would be admitted, on the nodes as they are.
+
+    >>> from numazones import build
+    >>> state = build.node(build.machine(numa=2, cores=8, memory="16Gi"))
+    >>> node = ClusterNode("worker-1", allocatable={"cpu": 14000, "memory": 15 << 30}).with_state(state)
+    >>> predict(ClusterPod.from_api(build.pod_body("web", cpu=8, memory="1Gi")), [node]).sentence
+    '1 of 1 nodes would admit it; best is worker-1 on NUMA node 1'
+    """
     kind = Kind.of(pod)
     if kind is None:
         return unreadable(pod)

@@ -9,7 +9,6 @@ from numazones_client import resources
 from numazones_client.resources import Resource
 
 _PLANS, _MADE, _MODELS = "plans may err", "no recommendations", "no other models"
-_DEVICES = "devices of dynamic resource allocation count as lacking"
 
 
 class Kind(NamedTuple):
@@ -39,7 +38,7 @@ KINDS = (
     Kind("PersistentVolumeClaim", resources.CLAIMS, without=_PLANS),
     Kind("RebalanceRecommendation", resources.REBALANCE_RECOMMENDATIONS, without=_MADE),
     Kind("NodeResourceTopology", resources.NODE_RESOURCE_TOPOLOGIES, foreign=True, without=_MODELS),
-    Kind("DeviceClass", resources.DEVICE_CLASSES, foreign=True, without=_DEVICES),
+    Kind("DeviceClass", resources.DEVICE_CLASSES, foreign=True, without=_PLANS),
     *(
         Kind(
             kind.kind,

@@ -80,6 +80,15 @@ def test_nothing_is_found_where_nothing_is_wrong(run: Run, tmp_path: Path) -> No
     assert code == 0
 
 
+def test_no_zones_at_all_is_an_error_however_little_could_be_checked(run: Run, tmp_path: Path) -> None:
+    report, code = found(run, tmp_path, [it for it in healthy() if it["kind"] in {"Node", "Pod"}])
+    (finding,) = (it for it in report["findings"] if it["check"] == "zones")
+    assert (finding["severity"], finding["subjects"]) == ("error", ["NUMAZones"])
+    assert finding["message"] == "there are none, so nothing is known of any node"
+    assert "kubectl apply -k manifests/exporter" in finding["cure"]
+    assert code == 1
+
+
 CASES: dict[str, tuple[list[Item], str, str, list[str], str, str]] = {
     "a kind is not defined": (
         without("CustomResourceDefinition", "rebalancepolicies"),
@@ -117,7 +126,7 @@ CASES: dict[str, tuple[list[Item], str, str, list[str], str, str]] = {
             },
         ],
         *("drivers", "warning", ["worker-2"]),
-        *("two containers may get the same CPU", "set cpuManagerPolicy: none"),
+        *("two containers may get the same", "set cpuManagerPolicy: none"),
     ),
     "the exporter's image cannot be pulled": (
         [
@@ -342,7 +351,7 @@ def test_the_worst_comes_first_and_is_counted(run: Run, tmp_path: Path) -> None:
     lines = run("doctor", "-f", written(tmp_path / "dump.json", items)).output.splitlines()
     heads = [line.split()[0] for line in lines if line.split()[0] in {"ERROR", "WARNING", "HINT"}]
     assert heads == ["ERROR", "WARNING", "HINT"]
-    assert lines[-2] == "1 error, 1 warning, 1 hint from 13 checks"
+    assert lines[-2] == "1 error, 1 warning, 1 hint from 14 checks"
 
 
 @pytest.mark.parametrize(("version", "named"), [("v1.36.2", 0), ("v1.99.0", 1)])

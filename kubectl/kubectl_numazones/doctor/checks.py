@@ -23,6 +23,7 @@ class Check(NamedTuple):
 CHECKS = (
     Check("definitions", installation.definitions, (DEFINITION,)),
     Check("access", installation.access),
+    Check("zones", installation.zones),
     Check("exporters", installation.exporters, ("NUMAZone", "Pod")),
     Check("leases", installation.leases, ("NUMAZone", "Lease", "Pod")),
     Check("readings", installation.readings, ("NUMAZone",)),
