@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from numazones import cpuset, quantity
+    from numazones import build, cpuset, quantity
     from numazones.api.numazone import NUMAZone
     from numazones.api.zones import node_from_zones, zones_from_node
     from numazones.cluster import Cluster, ClusterNode, ClusterPod
@@ -57,6 +57,7 @@ __all__ = [
     "Quantity",
     "Shape",
     "admit",
+    "build",
     "cpuset",
     "explain",
     "node_from_checkpoints",
@@ -92,7 +93,7 @@ if not TYPE_CHECKING:  # type checkers know the names from above, and find missp
 
     def __getattr__(name: str) -> Any:
         """Load a public name from the module that defines it (PEP 562)."""
-        if name in {"cpuset", "quantity"}:
+        if name in {"build", "cpuset", "quantity"}:
             return import_module(f"{__name__}.{name}")
         if name not in _HOME:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

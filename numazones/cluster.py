@@ -37,6 +37,8 @@ _KEPT_ANNOTATIONS = (
     "controller.kubernetes.io/",
 )
 _TERMINAL = frozenset({"Succeeded", "Failed"})
+IMPLICIT_RESOURCE = "deviceclass.resource.kubernetes.io/"
+"""Start of the extended resource that every DeviceClass has by itself; its name follows."""
 _PRESSURES = ("DiskPressure", "MemoryPressure", "PIDPressure")
 
 
@@ -144,7 +146,12 @@ def template_key(body: Mapping[str, Any]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class ClusterPod:
-    """A pod as far as placement is concerned."""
+    """A pod as far as placement is concerned.
+
+    >>> from numazones import build
+    >>> ClusterPod.from_api(build.pod_body("web", cpu=2)).full_name
+    'default/web'
+    """
 
     namespace: str
     name: str
@@ -296,7 +303,14 @@ class ClusterPod:
 
 @dataclass(frozen=True, slots=True)
 class ClusterNode:
-    """A node and the pods on it."""
+    """A node and the pods on it.
+
+    >>> from numazones import build
+    >>> state = build.node(build.machine(numa=2, cores=8, memory="16Gi"))
+    >>> node = ClusterNode("worker-1", allocatable={"cpu": 14000}).with_state(state)
+    >>> node.known is None
+    False
+    """
 
     name: str
     uid: str = ""
@@ -317,6 +331,8 @@ class ClusterNode:
     pressures: tuple[str, ...] = ()
     """Conditions of pressure that hold, such as MemoryPressure."""
     os: str = "linux"
+    device_classes: Mapping[str, str] = field(default_factory=dict, hash=False, repr=False)
+    """Extended resource → DeviceClass of the cluster that maps it to devices (KEP-5004)."""
 
     @classmethod
     def from_api(cls, body: Mapping[str, Any]) -> Self:
@@ -465,7 +481,13 @@ class ClusterNode:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """All nodes, and the pods that have none yet."""
+    """All nodes, and the pods that have none yet.
+
+    >>> from numazones import build
+    >>> pods = [ClusterPod.from_api(build.pod_body("web", cpu=2))]
+    >>> list(Cluster.of([ClusterNode("worker-1")], pods).pending)
+    ['web']
+    """
 
     nodes: Mapping[str, ClusterNode] = field(default_factory=dict, hash=False)
     """Name → node."""
@@ -515,6 +537,16 @@ class Cluster:
             return replace(self, pending={key: it for key, it in self.pending.items() if key != pod.uid})
         node = self.nodes.get(pod.node)
         return self if node is None else self.with_node(node.without_pod(pod.uid))
+
+
+def device_classes(bodies: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Return extended resource → DeviceClass, of resource.k8s.io DeviceClasses; the newest has a name."""
+    found = {}
+    for body in sorted(bodies, key=lambda body: body["metadata"].get("creationTimestamp") or ""):
+        resource = (body.get("spec") or {}).get("extendedResourceName")
+        if resource:
+            found[resource] = body["metadata"]["name"]
+    return found
 
 
 def _with_amounts(total: Mapping[str, int], amounts: Mapping[str, int], *, sign: int) -> Mapping[str, int]:

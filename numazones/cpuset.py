@@ -3,6 +3,9 @@
 Integers make union, intersection, difference and counting single machine-level operations, which
 the admission's speed rests on. The text form is the kernel's list format as sysfs, the kubelet's
 checkpoints and its configuration write it (cpuset(7), "List format": ``0-3,8``).
+
+>>> format(parse("0-3,8") & of((2, 8, 9)))
+'2,8'
 """
 
 import re

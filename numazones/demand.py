@@ -61,7 +61,12 @@ _SERVED = frozenset({PodLevel.DROPPED, PodLevel.QOS_ONLY, PodLevel.MANAGED})
 
 
 class Container(NamedTuple):
-    """One container: its kind and what it asks for."""
+    """One container: its kind and what it asks for.
+
+    >>> from numazones import build
+    >>> [container.name for container in build.pod(cpu=2, memory="1Gi").containers]
+    ['main']
+    """
 
     name: str
     kind: ContainerKind = ContainerKind.APP

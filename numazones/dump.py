@@ -1,7 +1,7 @@
 """A dump: what ``kubectl get nodes,pods,numazones,… -A -o json`` prints, and the nodes in it."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache
 from itertools import chain
@@ -10,7 +10,7 @@ from typing import Any, Self
 from numazones import timestamp
 from numazones.api.numazone import UNKNOWN_MODEL, NUMAZone, ZonePlacement
 from numazones.api.zones import node_from_zones
-from numazones.cluster import UNDECIDED, ClusterNode, ClusterPod
+from numazones.cluster import UNDECIDED, ClusterNode, ClusterPod, device_classes
 from numazones.errors import NumazonesError
 from numazones.placement import Unknown, UnreadableNode, models
 from numazones.sharing import Sharing
@@ -120,6 +120,7 @@ def read_nodes(dump: Dump, pods: Callable[[], Iterable[ClusterPod]]) -> list[Clu
     """
     zones = _zones_by_node(dump.of_kind("NUMAZone"))
     topologies = _by_name(dump.of_kind("NodeResourceTopology"))
+    classes = device_classes(dump.of_kind("DeviceClass"))
 
     @cache
     def bound() -> dict[str, list[ClusterPod]]:
@@ -134,7 +135,7 @@ def read_nodes(dump: Dump, pods: Callable[[], Iterable[ClusterPod]]) -> list[Clu
 
     nodes = []
     for body in dump.nodes:
-        node = ClusterNode.from_api(body)
+        node = replace(ClusterNode.from_api(body), device_classes=classes)
         own = zones.get(node.name, ())
         if own:
             node = _with_zones(node, own, dump.sharing)

@@ -6,7 +6,15 @@ detect a problem define the subclass that names it.
 
 
 class NumazonesError(Exception):
-    """Base of all errors of the library; the message names the object and the cure."""
+    """Base of all errors of the library; the message names the object and the cure.
+
+    >>> from numazones import quantity
+    >>> try:
+    ...     quantity.parse("8 Gi")
+    ... except NumazonesError as error:
+    ...     type(error).__name__
+    'InvalidQuantity'
+    """
 
 
 class UnmodelledFeature(NumazonesError):

@@ -27,7 +27,11 @@ class InvalidShape(NumazonesError):
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What one NUMA zone must have at once; CPUs and devices by number, memory in bytes."""
+    """What one NUMA zone must have at once; CPUs and devices by number, memory in bytes.
+
+    >>> Shape.parse("cpu=4,memory=8Gi").cpus
+    4
+    """
 
     resources: tuple[tuple[str, int], ...]
 
@@ -69,7 +73,14 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Fragmentation:
-    """How a shape fares on some zones."""
+    """How a shape fares on some zones.
+
+    >>> from numazones import build
+    >>> node = build.node(build.machine(numa=2, cores=8, threads=1, memory="16Gi"))
+    >>> found = fragmentation(node, Shape.parse("cpu=4,memory=1Gi"))
+    >>> found.free, found.fitting
+    (7, 1)
+    """
 
     free: int = 0
     """CPUs that could still be given exclusively."""

@@ -21,7 +21,11 @@ class InvalidMachine(NumazonesError):
 
 
 class CPU(NamedTuple):
-    """One online logical CPU."""
+    """One online logical CPU.
+
+    >>> CPU(id=9, core=1, socket=0, die=0, numa=0).core
+    1
+    """
 
     id: int
     core: int
@@ -34,7 +38,11 @@ class CPU(NamedTuple):
 
 
 class NUMANode(NamedTuple):
-    """One NUMA node and its memory."""
+    """One NUMA node and its memory.
+
+    >>> NUMANode(id=0, memory=64 << 30, hugepages=((2048, 512),), distances=(10, 21)).memory >> 30
+    64
+    """
 
     id: int
     memory: int
@@ -52,6 +60,10 @@ class Machine:
     Raises:
         InvalidMachine: ids appear twice, a CPU names a NUMA node that is not there, or distances
             do not cover the NUMA nodes.
+
+    >>> made = Machine((CPU(0, 0, 0, 0, 0), CPU(1, 1, 0, 0, 0)), (NUMANode(0, 8 << 30),))
+    >>> cpuset.format(made.all_cpus)
+    '0-1'
     """
 
     cpus: tuple[CPU, ...]

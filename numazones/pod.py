@@ -32,7 +32,13 @@ _ALIKE = (PodLevel.DROPPED,)
 
 
 class InvalidPod(NumazonesError):
-    """A mapping is not a pod that a kubelet could receive; the message names the field."""
+    """A mapping is not a pod that a kubelet could receive; the message names the field.
+
+    >>> Pod.from_api({"metadata": {"name": "web"}, "spec": {}})
+    Traceback (most recent call last):
+    ...
+    numazones.pod.InvalidPod: pod 'web' has no containers
+    """
 
 
 def sorted_pairs(labels: Mapping[str, Any]) -> Pairs:
@@ -42,7 +48,12 @@ def sorted_pairs(labels: Mapping[str, Any]) -> Pairs:
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A pod as the kubelet admits it; ``containers`` holds init containers first, in order."""
+    """A pod as the kubelet admits it; ``containers`` holds init containers first, in order.
+
+    >>> from numazones import build
+    >>> Pod.from_api(build.pod_body("web", cpu=2, memory="1Gi")).qos.value
+    'Guaranteed'
+    """
 
     name: str
     namespace: str
@@ -94,6 +105,8 @@ class Pod:
             InvalidPod: a field that admission needs is missing or has the wrong shape.
             InvalidQuantity: a resource is not a quantity.
         """
+        if not isinstance(pod, Mapping):
+            raise InvalidPod(f"a pod is not a mapping but {type(pod).__name__}")
         metadata = _map_field(pod, "metadata")
         spec = _map_field(pod, "spec")
         status = _map_field(pod, "status")

@@ -66,6 +66,9 @@ UNKNOWN: Final = "Unknown"
 UNREADABLE_POD: Final = "UnreadablePod"
 NO_NODES: Final = "NoNodes"
 
+CLAIMS_UNALLOCATED: Final = (
+    f"it claims devices by resourceClaims, which its kubelet does not look at: {scheduling.ALLOCATOR_DECIDES}"
+)
 _PLAIN = frozenset({"cpu", "memory", "ephemeral-storage"})
 # States of past nodes are remembered up to this many times the number of nodes.
 _REMEMBERED = 4
@@ -95,7 +98,12 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What is known about a pod on all nodes together."""
+    """What is known about a pod on all nodes together.
+
+    >>> from numazones import build
+    >>> predict(ClusterPod.from_api(build.pod_body("web", cpu=2)), []).verdict
+    'Unknown'
+    """
 
     verdict: str
     evaluated: int = 0
@@ -153,13 +161,18 @@ class Kind:
     """What tells apart admission's view of two pods, their names aside."""
     marks: tuple[Any, ...] = ()
     """What the other placement models read beside: their labels and annotations, priority and namespace."""
+    claims: bool = False
+    """Whether it claims devices through dynamic resource allocation."""
+    allocated: bool = False
+    """Whether the scheduler has said of the nodes in question that they have the devices it claims."""
 
     @classmethod
-    def of(cls, pod: ClusterPod, *, by_namespace: bool = False) -> "Kind | None":
+    def of(cls, pod: ClusterPod, *, by_namespace: bool = False, allocated: bool = False) -> "Kind | None":
         """Return the kind of a pod, or None if the pod cannot be read.
 
         ``by_namespace``: tell pods of different namespaces and priorities apart, as some placement models do
         (``Model.tells_namespaces_apart``); needed where verdicts of their nodes are to be shared.
+        ``allocated``: take the devices that it claims for allocated, as after the scheduler's own filters.
         """
         admission = pod.admission
         if admission is None:
@@ -176,6 +189,8 @@ class Kind:
                 admission.claimed_resources,
             ),
             _marks(admission, by_namespace=by_namespace),
+            claims=pod.resource_claims,
+            allocated=allocated,
         )
 
 
@@ -216,7 +231,14 @@ def relevant(pod: ClusterPod) -> bool:
 
 
 def predict(pod: ClusterPod, nodes: Iterable[ClusterNode], *, candidates: int = 5) -> Prediction:
-    """Say where a pod would be admitted, on the nodes as they are."""
+    """Say where a pod would be admitted, on the nodes as they are.
+
+    >>> from numazones import build
+    >>> state = build.node(build.machine(numa=2, cores=8, memory="16Gi"))
+    >>> node = ClusterNode("worker-1", allocatable={"cpu": 14000, "memory": 15 << 30}).with_state(state)
+    >>> predict(ClusterPod.from_api(build.pod_body("web", cpu=8, memory="1Gi")), [node]).sentence
+    '1 of 1 nodes would admit it; best is worker-1 on NUMA node 1'
+    """
     kind = Kind.of(pod)
     if kind is None:
         return unreadable(pod)
@@ -355,6 +377,23 @@ def _exclusion(
     )
 
 
+def _allocating(
+    kind: Kind, requests: Mapping[str, int], node: ClusterNode, verdict: NodeVerdict
+) -> NodeVerdict:
+    """Take back "admits" where devices are still to be allocated, of which nothing is known here."""
+    if verdict.standing is not Standing.ADMITS or kind.allocated:
+        return verdict
+    why = CLAIMS_UNALLOCATED if kind.claims else scheduling.unallocated(requests, node)
+    if not why:
+        return verdict
+    return replace(
+        verdict,
+        standing=Standing.UNKNOWN,
+        source=UNKNOWN_SOURCE,
+        obstacles=((scheduling.NOT_ALLOCATED, why),),
+    )
+
+
 def _unknown(kind: Kind, unknown: Unknown, verdict: Callable[[Placement], NodeVerdict]) -> NodeVerdict:
     """The verdict of a node of unknown state: what was known of it, and what it refused, is no verdict."""
     believed = unknown.believed
@@ -408,8 +447,13 @@ class Forecast:
 
     @property
     def admitting(self) -> tuple[str, ...]:
-        """Names of the nodes that would admit the pod, best first."""
-        return tuple(candidate.node for candidate in self._candidates(len(self._verdicts)))
+        """Names of the nodes whose placement would admit the pod, best first.
+
+        Those are among them that may lack devices which the scheduler still has to allocate.
+        """
+        number = len(self._verdicts)
+        found = self._candidates(number, lambda one: one.placement_admits)
+        return tuple(candidate.node for candidate in found)
 
     def prediction(self, *, candidates: int = 5) -> Prediction:
         """Sum the verdicts up."""
@@ -429,7 +473,7 @@ class Forecast:
             stale=counts[Standing.UNKNOWN],
             excluded=counts[Standing.EXCLUDED],
             reasons=self._reasons(verdict, found),
-            candidates=tuple(self._candidates(candidates)),
+            candidates=tuple(self._candidates(candidates, lambda one: one.standing is Standing.ADMITS)),
             possible=verdict != INADMISSIBLE or found[0].nearest.possible,
         )
 
@@ -455,7 +499,8 @@ class Forecast:
         placement = deciding(self.kind.constraints, node)
         if isinstance(placement, Unknown):
             return _unknown(self.kind, placement, lambda believed: self._verdict_of(node, believed))
-        return _foreign(self._info, node) or self._verdict_of(node, placement)
+        verdict = _foreign(self._info, node) or self._verdict_of(node, placement)
+        return _allocating(self.kind, self._requests, node, verdict)
 
     def _verdict_of(self, node: ClusterNode, placement: Placement) -> NodeVerdict:
         key = placement.key
@@ -506,9 +551,9 @@ class Forecast:
         if not names:
             del self._nodes[old]
 
-    def _candidates(self, number: int) -> list[Candidate]:
+    def _candidates(self, number: int, suits: Callable[[NodeVerdict], bool]) -> list[Candidate]:
         ranked = sorted(
-            (one for one in self._nodes if one.standing is Standing.ADMITS),
+            (one for one in self._nodes if suits(one)),
             key=lambda one: (*preference(one), one.zones),
         )
         best: list[Candidate] = []

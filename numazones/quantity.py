@@ -5,6 +5,9 @@ The one quantity parser of the project. Rules are those of
 zero beyond it, and binary ones are capped at 2**63 - 1. The kubelet's Memory Manager rejects
 quantities that its library does not hold as a plain 64-bit integer, even where the amount itself is
 whole (``1.5Gi``, ``1Pi``), so a ``Quantity`` remembers which representation the library would have chosen.
+
+>>> parse("1.5Gi").value(), parse("250m").milli()
+(1610612736, 250)
 """
 
 import re
@@ -39,7 +42,11 @@ class InvalidQuantity(NumazonesError):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Quantity:
-    """An amount; compared, hashed and added by amount alone."""
+    """An amount; compared, hashed and added by amount alone.
+
+    >>> parse("1Gi") == parse("1024Mi"), parse("500m").milli()
+    (True, 500)
+    """
 
     nanos: int
     """The amount in units of 10**-9."""

@@ -5,6 +5,10 @@ Before the kubelet decides, the scheduler filters nodes. These are its filters t
 with its words, so that a reason here reads like the events people know. Unlike the scheduler, which stops
 at the first filter that fails, all failing reasons are returned. Filters that look at other pods or at
 volumes (spreading, pod affinity, ports) are not covered; scheduling gates are set aside on purpose.
+
+What dynamic resource allocation decides (KEP-4381, KEP-5004) is not imitated: the scheduler's structured
+allocator matches claims with the devices of ResourceSlices by expressions, counters and constraints. A node
+that has an extended resource from there alone does not lack it; whether it has enough is not known.
 """
 
 from collections.abc import Mapping
@@ -12,15 +16,20 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
 
-from numazones.cluster import ClusterNode
+from numazones.cluster import IMPLICIT_RESOURCE, ClusterNode
 from numazones.constraints import Constraints, Taint
 from numazones.resources import figures
+from numazones.wording import enumeration
 
 UNSCHEDULABLE = "node(s) were unschedulable"
 UNTOLERATED = "node(s) had untolerated taint(s)"
 NOT_SELECTED = "node(s) didn't match Pod's node affinity/selector"
 TOO_MANY_PODS = "Too many pods"
 PODS = "pods"
+
+ALLOCATOR_DECIDES = "which nodes have such devices free is for the scheduler's allocator to say"
+NOT_ALLOCATED = "DevicesNotAllocated"
+"""Reason where the scheduler still has to allocate devices of dynamic resource allocation."""
 
 _UNSCHEDULABLE_TAINT = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 _SIMILAR = 0.8
@@ -74,8 +83,12 @@ def placement_obstacles(constraints: Constraints, node: ClusterNode) -> tuple[st
 
 
 def resource_obstacles(requests: Mapping[str, int], node: ClusterNode) -> tuple[str, ...]:
-    """Return the reasons from pod slots and from allocatable resources not yet requested."""
-    return tuple(lack.reason for lack in lacks(requests, node))
+    """Return the reasons from pod slots and from allocatable resources not yet requested.
+
+    Devices that are still to be allocated are among them: nobody may count on a node for them.
+    """
+    still = unallocated(requests, node)
+    return (*(lack.reason for lack in lacks(requests, node)), *((NOT_ALLOCATED,) if still else ()))
 
 
 def lacks(requests: Mapping[str, int], node: ClusterNode) -> tuple[Lack, ...]:
@@ -85,7 +98,7 @@ def lacks(requests: Mapping[str, int], node: ClusterNode) -> tuple[Lack, ...]:
     for resource, amount in requests.items():
         total = node.allocatable.get(resource, 0)
         free = total - node.requested.get(resource, 0)
-        if amount > 0 and amount > free:
+        if amount > 0 and amount > free and not is_dynamic(resource, node):
             instead = "" if total else _similar(resource, tuple(node.allocatable))
             found.append(Lack(resource, amount, max(free, 0), total, instead))
     return tuple(found)
@@ -96,3 +109,25 @@ def _similar(resource: str, offered: tuple[str, ...]) -> str:
     """Return the extended resource that somebody may have meant; empty where none is nearly called so."""
     extended = [name for name in offered if "/" in name]
     return next(iter(get_close_matches(resource, extended, n=1, cutoff=_SIMILAR)), "")
+
+
+def is_dynamic(resource: str, node: ClusterNode) -> bool:
+    """Whether the scheduler has a node's amount of an extended resource from dynamic resource allocation.
+
+    It does where a DeviceClass names the resource and no device plugin offers it on the node
+    (``shouldDelegateResourceToDRA`` of NodeResourcesFit; gate DRAExtendedResource, on since 1.36).
+    """
+    mapped = resource in node.device_classes or resource.startswith(IMPLICIT_RESOURCE)
+    return mapped and node.allocatable.get(resource, 0) <= 0
+
+
+def unallocated(requests: Mapping[str, int], node: ClusterNode) -> str:
+    """Return the sentence that names what of a pod's requests is still to be allocated; mostly none."""
+    found = [name for name, amount in requests.items() if amount > 0 and is_dynamic(name, node)]
+    if not found:
+        return ""
+    classes = {node.device_classes.get(name, name.removeprefix(IMPLICIT_RESOURCE)) for name in found}
+    return (
+        f"it asks for {enumeration(sorted(found))}, which dynamic resource allocation serves "
+        f"(DeviceClass {enumeration(sorted(classes))}): {ALLOCATOR_DECIDES}"
+    )

@@ -6,7 +6,7 @@ from typing import Final
 
 from numazones.placement import Decision
 from numazones.placement.kubelet import KUBELET, SOURCE
-from numazones.scheduling import Lack
+from numazones.scheduling import NOT_ALLOCATED, Lack
 
 SCHEDULER_SOURCE: Final = "Scheduler"
 UNKNOWN_SOURCE: Final = "Unknown"
@@ -54,6 +54,11 @@ class NodeVerdict:
     """Whether the node would have what the pod asks for if no other pod were there."""
     model: str | None = KUBELET
     """Who places pods on the node; None where that is not known or was not asked."""
+
+    @property
+    def placement_admits(self) -> bool:
+        """Whether placement has nothing against the pod, though devices may still have to be allocated."""
+        return self.standing is Standing.ADMITS or self.obstacles[0][0] == NOT_ALLOCATED
 
 
 @dataclass(frozen=True, slots=True)

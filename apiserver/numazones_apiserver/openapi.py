@@ -13,6 +13,10 @@ from numazones_apiserver import definitions
 from numazones_apiserver.errors import Object
 from numazones_apiserver.kinds import Kind, Registry
 
+OPENAPI_V2 = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+OPENAPI_V2_ANSWER = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+"""What that is called in an answer: an at sign would be no media type."""
+_VERSION = "v1.36.0"
 _QUERY = ("pretty", "dryRun", "fieldManager", "fieldValidation")
 _PATCHES = (
     "application/json-patch+json",
@@ -114,6 +118,11 @@ def _schemas(kinds: list[Kind]) -> Object:
     return schemas
 
 
+def _field(number: int, value: bytes) -> bytes:
+    """Write a field of protobuf whose value is bytes, fewer than 128."""
+    return bytes((number << 3 | 2, len(value))) + value
+
+
 class OpenAPI:
     """The documents, made when asked for and kept until the served kinds change."""
 
@@ -146,6 +155,17 @@ class OpenAPI:
             paths[path] = {"serverRelativeURL": f"/openapi/v3/{path}?hash={digest}"}
         return {"paths": paths}
 
+    @staticmethod
+    def without_schemas() -> bytes:
+        """``/openapi/v2`` as kubectl asks for it, in protobuf, with no schema in it.
+
+        kubectl looks there for the schema of a ``kind: List``, which is no resource, and of its items; where
+        it finds none, the server validates. Fields of openapi.v2.Document: swagger (1), info (2), in it
+        title (1) and version (2).
+        """
+        info = _field(1, b"Kubernetes") + _field(2, _VERSION.encode())
+        return _field(1, b"2.0") + _field(2, info)
+
     def _refresh(self) -> None:
         if self._made_for != self._registry.changes:
             self._documents.clear()
@@ -162,7 +182,7 @@ class OpenAPI:
             paths |= _paths(kind)
         return {
             "openapi": "3.0.0",
-            "info": {"title": "Kubernetes", "version": "v1.36.0"},
+            "info": {"title": "Kubernetes", "version": _VERSION},
             "paths": paths,
             "components": {"schemas": _schemas(kinds)},
         }

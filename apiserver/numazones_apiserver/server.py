@@ -49,7 +49,7 @@ from numazones_apiserver.errors import ApiError, Object
 from numazones_apiserver.faults import ConnectionBroken, Faults, OpenWatch
 from numazones_apiserver.kinds import Kind, Registry
 from numazones_apiserver.objects import now
-from numazones_apiserver.openapi import OpenAPI
+from numazones_apiserver.openapi import OPENAPI_V2, OPENAPI_V2_ANSWER, OpenAPI
 from numazones_apiserver.ports import listening_socket
 from numazones_apiserver.requests import RequestInfo, number
 from numazones_apiserver.responses import JSON, cut_connection, form_of, json_answer, rendering, respond
@@ -279,6 +279,10 @@ class ApiServer:
             document = discovery.aggregated_document(self.registry, core=path == "api")
             return web.Response(
                 body=orjson.dumps(document), headers={"Content-Type": discovery.AGGREGATED, "Vary": "Accept"}
+            )
+        if path == "openapi/v2" and OPENAPI_V2 in request.headers.get("Accept", ""):
+            return web.Response(
+                body=self._openapi.without_schemas(), headers={"Content-Type": OPENAPI_V2_ANSWER}
             )
         document_or_none = self._document(path)
         if document_or_none is None:

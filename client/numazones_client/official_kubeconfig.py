@@ -75,11 +75,22 @@ def _loader(path: str, context: str | None) -> _Loader:
     files = [Path(part).expanduser() for part in path.split(os.pathsep) if part]
     if not any(file.exists() for file in files):
         raise ConfigError(f"the kubeconfig {path!r} does not exist; name another, or set KUBECONFIG")
+    files = [file for file in files if not _is_empty(file)]
+    if not files:
+        raise ConfigError(f"the kubeconfig {path!r} is empty; name another, or set KUBECONFIG")
     try:
-        merged = KubeConfigMerger(path).config
+        merged = KubeConfigMerger(os.pathsep.join(map(str, files))).config
         return _Loader(config_dict=merged, config_base_path=None, active_context=context)
     except _UNUSABLE as error:
         raise _unusable_error(path, error) from error
+
+
+def _is_empty(file: Path) -> bool:
+    """Whether a file says nothing at all; kubectl passes over such files, the official loader fails."""
+    try:
+        return file.is_file() and yaml.safe_load(file.read_bytes()) is None
+    except (OSError, ValueError, yaml.YAMLError):  # the loader says what is wrong with it
+        return False
 
 
 class _Credentials:

@@ -38,6 +38,7 @@ KINDS = (
     Kind("PersistentVolumeClaim", resources.CLAIMS, without=_PLANS),
     Kind("RebalanceRecommendation", resources.REBALANCE_RECOMMENDATIONS, without=_MADE),
     Kind("NodeResourceTopology", resources.NODE_RESOURCE_TOPOLOGIES, foreign=True, without=_MODELS),
+    Kind("DeviceClass", resources.DEVICE_CLASSES, foreign=True, without=_PLANS),
     *(
         Kind(
             kind.kind,
@@ -52,6 +53,7 @@ KINDS = (
 DOCTORS = (
     *KINDS,
     Kind("Lease", resources.LEASES, selector=NODE_LABEL),
+    Kind("ResourceSlice", resources.RESOURCE_SLICES, foreign=True),
 )
 """What is looked at besides when the installation is in question."""
 ACCESS_REVIEWS = Resource("authorization.k8s.io", "v1", "selfsubjectaccessreviews", namespaced=False)

@@ -2,19 +2,23 @@
 
 Written from NUMAZones so that existing schedulers work beside this project, and read where another
 exporter (node-feature-discovery, resource-topology-exporter) is all a node has. One object per node, named
-after it; zones are ``type: Node``, ``name: node-<id>``. The object has amounts only, neither which CPUs
+after it; zones are ``type: Node``, ``name: node-<number>``. The object has amounts only, neither which CPUs
 nor who holds what, so a state read from it is an approximation (``node_from_topology``).
+
+Readers take the number in a zone's name for its place in the list (scheduler-plugins 903da7df: Score of
+NodeResourceTopologyMatch ends the scheduler's process where a number is missing), so zones are numbered
+without gaps, in the order of their NUMA ids, and an attribute keeps the id where it is another.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
 from pydantic import Field, ValidationError
 
 from numazones import cpuset, quantity, resources
 from numazones.api.fingerprint import ALL
-from numazones.api.meta import APIModel, InvalidObject, ObjectMeta, Quantity
-from numazones.api.numazone import Kubelet, NUMAZone, NUMAZoneStatus, Resource
+from numazones.api.meta import GROUP, APIModel, InvalidObject, ObjectMeta, Quantity
+from numazones.api.numazone import NUMAZone, NUMAZoneStatus, Resource
 from numazones.kubelet.config import (
     BEST_EFFORT,
     POLICY_NONE,
@@ -47,6 +51,10 @@ MAX_NUMA_NODES = "topologyManagerMaxNUMANodes"
 OPTION = "topologyManagerOption"
 FINGERPRINT = "nodeTopologyPodsFingerprint"
 FINGERPRINT_METHOD = "nodeTopologyPodsFingerprintMethod"
+NUMA_ID = f"{GROUP}/numa-id"
+"""Attribute of a zone that Linux numbers otherwise than the zone's name does."""
+MAX_ZONES = 64
+"""Readers keep zones in 64 bits, as the kubelet keeps NUMA nodes."""
 
 _ZONE_TYPE = "Node"
 _ZONE_PREFIX = "node-"
@@ -142,9 +150,16 @@ def _without_other_content(zone: Any) -> Any:
 
 
 def from_zones(zones: Iterable[NUMAZone]) -> NodeResourceTopology:
-    """Return the object that says what the zones of one node say, as far as it can."""
+    """Return the object that says what the zones of one node say, as far as it can.
+
+    Zones that have nothing, such as those of GPUs whose memory is not the system's, are left out: a scheduler
+    that weighs combinations of zones would weigh billions. So are those beyond ``MAX_ZONES``, and the
+    deprecated ``topologyPolicies``, which scheduler-plugins answer with two lines of log at every look.
+    """
     zones = sorted(zones, key=lambda zone: zone.spec.numa_id)
     first = zones[0]
+    listed = [zone for zone in zones if _has_anything(zone)][:MAX_ZONES]
+    numbers = {zone.spec.numa_id: number for number, zone in enumerate(listed)}
     status = first.status or NUMAZoneStatus()
     annotations = {FINGERPRINT_ANNOTATION: status.pods_fingerprint} if status.pods_fingerprint else {}
     return NodeResourceTopology(
@@ -153,19 +168,30 @@ def from_zones(zones: Iterable[NUMAZone]) -> NodeResourceTopology:
             annotations=annotations,
             owner_references=first.metadata.owner_references,
         ),
-        topology_policies=_legacy_policies(status.kubelet),
-        attributes=tuple(_attributes(status)),
-        zones=tuple(_zone(zone) for zone in zones),
+        attributes=tuple(_attributes(status, len(listed))),
+        zones=tuple(_zone(zone, numbers) for zone in listed),
     )
 
 
-def _zone(zone: NUMAZone) -> Zone:
+def _has_anything(zone: NUMAZone) -> bool:
+    """Whether the zone has some of any resource, or may have, as what it has is not known."""
+    rows = zone.status.resources if zone.status is not None else ()
+    return not rows or any(row.capacity is None or quantity.parse(row.capacity).nanos for row in rows)
+
+
+def _zone(zone: NUMAZone, numbers: Mapping[int, int]) -> Zone:
     status = zone.status or NUMAZoneStatus()
     distances = status.topology.distances if status.topology is not None else ()
+    numa, number = zone.spec.numa_id, numbers[zone.spec.numa_id]
     return Zone(
-        name=f"{_ZONE_PREFIX}{zone.spec.numa_id}",
+        name=f"{_ZONE_PREFIX}{number}",
         type=_ZONE_TYPE,
-        costs=tuple(Cost(name=f"{_ZONE_PREFIX}{entry.numa_id}", value=entry.distance) for entry in distances),
+        costs=tuple(
+            Cost(name=f"{_ZONE_PREFIX}{numbers[entry.numa_id]}", value=entry.distance)
+            for entry in distances
+            if entry.numa_id in numbers
+        ),
+        attributes=() if number == numa else (Attribute(name=NUMA_ID, value=str(numa)),),
         resources=tuple(info for row in status.resources if (info := _resource_info(row)) is not None),
     )
 
@@ -179,14 +205,15 @@ def _resource_info(row: Resource) -> ResourceInfo | None:
     )
 
 
-def _attributes(status: NUMAZoneStatus) -> Iterable[Attribute]:
+def _attributes(status: NUMAZoneStatus, zones: int) -> Iterable[Attribute]:
     kubelet = status.kubelet
     if kubelet is not None and kubelet.topology_manager_policy:
         yield Attribute(name=POLICY, value=kubelet.topology_manager_policy)
         yield Attribute(name=SCOPE, value=kubelet.topology_manager_scope)
         options = kubelet.topology_manager_policy_options
-        limit = options.get(MAX_ALLOWABLE, str(_DEFAULT_MAX_NUMA_NODES))
-        yield Attribute(name=MAX_NUMA_NODES, value=limit)
+        # Readers divide a score by it: fewer than there are zones, as under policy none, makes it negative.
+        limit = max(_allowed_numa_nodes(options), zones)
+        yield Attribute(name=MAX_NUMA_NODES, value=str(limit))
         for option, value in sorted(options.items()):
             yield Attribute(name=_option_attribute(option), value=value)
     if status.pods_fingerprint:
@@ -198,14 +225,9 @@ def _option_attribute(option: str) -> str:
     return OPTION + "".join(word.capitalize() for word in option.split("-"))
 
 
-def _legacy_policies(kubelet: Kubelet | None) -> tuple[str, ...]:
-    if kubelet is None or not kubelet.topology_manager_policy:
-        return ()
-    if kubelet.topology_manager_policy == POLICY_NONE:
-        return ("None",)
-    name = _LEGACY_NAMES.get(kubelet.topology_manager_policy)
-    scope = _LEGACY_SCOPES.get(kubelet.topology_manager_scope)
-    return (name + scope,) if name is not None and scope is not None else ()
+def _allowed_numa_nodes(options: Mapping[str, str]) -> int:
+    limit = options.get(MAX_ALLOWABLE, "")
+    return int(limit) if limit.isdecimal() else _DEFAULT_MAX_NUMA_NODES
 
 
 # Reading
@@ -270,7 +292,7 @@ def node_from_topology(body: Mapping[str, Any]) -> Node:
         tuple(imagined.cpus),
         tuple(
             NUMANode(numa, imagined.memory[numa], imagined.hugepages[numa], distances)
-            for numa, distances in _distances(topology, sorted(zones)).items()
+            for numa, distances in _distances(topology).items()
         ),
     )
     return Node.restore(
@@ -289,7 +311,8 @@ def _numa_id(topology: NodeResourceTopology, zone: Zone) -> int:
         raise InvalidObject(
             f"{KIND} {topology.metadata.name}: zone {zone.name!r} is not named {_ZONE_PREFIX}<id>"
         )
-    return int(text)
+    numa = next((entry.value for entry in zone.attributes if entry.name == NUMA_ID), "")
+    return int(numa) if numa.isdecimal() and len(numa) <= len("1023") else int(text)
 
 
 def _options(topology: NodeResourceTopology, zones: int) -> tuple[tuple[str, str], ...]:
@@ -305,14 +328,13 @@ def _options(topology: NodeResourceTopology, zones: int) -> tuple[tuple[str, str
     return tuple(sorted(options.items()))
 
 
-def _distances(topology: NodeResourceTopology, numas: Sequence[int]) -> dict[int, tuple[int, ...] | None]:
-    costs = {zone.name: {cost.name: cost.value for cost in zone.costs} for zone in topology.zones}
-    names = [f"{_ZONE_PREFIX}{numa}" for numa in numas]
-    complete = all(other in costs[name] for name in names for other in names)
-    return {
-        numa: tuple(costs[name][other] for other in names) if complete else None
-        for numa, name in zip(numas, names, strict=True)
-    }
+def _distances(topology: NodeResourceTopology) -> dict[int, tuple[int, ...] | None]:
+    """Return each NUMA node's distances in the order of ids, which are told for all pairs or not used."""
+    zones = {_numa_id(topology, zone): zone for zone in topology.zones if zone.type == _ZONE_TYPE}
+    names = [zones[numa].name for numa in sorted(zones)]
+    costs = {numa: {cost.name: cost.value for cost in zones[numa].costs} for numa in sorted(zones)}
+    complete = all(other in told for told in costs.values() for other in names)
+    return {numa: tuple(told[other] for other in names) if complete else None for numa, told in costs.items()}
 
 
 class _ApproximateState:

@@ -79,6 +79,12 @@ def node_from_zones(zones: Iterable[NUMAZone], *, remember: Remember = _make) ->
         ZonesNotReady: the exporter could not read something; the message says what.
         InvalidConfiguration, InvalidNodeState, InvalidMachine, InvalidQuantity, InvalidCPUSet,
         UnsupportedVersion: what the zones describe cannot be, or is not modelled.
+
+    >>> from numazones import build
+    >>> node = build.node(build.machine(numa=2, cores=8, memory="16Gi"))
+    >>> zones = zones_from_node(node, node_name="worker-1", pods={})
+    >>> node_from_zones(zones).cpus == node.cpus
+    True
     """
     statuses = _statuses_by_numa(zones)
     settings = _ready(statuses)
@@ -121,6 +127,11 @@ def zones_from_node(
         version: the kubelet's version; its release where left out.
         conditions: what to say about the zones.
         pods_fingerprint: checksum of the node's pods.
+
+    >>> from numazones import build
+    >>> node = build.node(build.machine(numa=2, cores=8, memory="16Gi"))
+    >>> [zone.spec.numa_id for zone in zones_from_node(node, node_name="worker-1", pods={})]
+    [0, 1]
     """
     numas = node.kubelet.memory.numas
     return build_zones(

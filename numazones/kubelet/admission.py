@@ -41,7 +41,14 @@ _NO_LOCALITY_OF_CONTAINER = (
 
 
 class ContainerAllocation(NamedTuple):
-    """What a container was given."""
+    """What a container was given.
+
+    >>> from numazones import build
+    >>> node = build.node(build.machine(numa=2, cores=8, memory="16Gi"))
+    >>> given = admit(node, build.pod(cpu=2, memory="1Gi")).containers["main"]
+    >>> given.cpus.bit_count()
+    2
+    """
 
     cpus: CPUSet
     """Exclusive CPUs, or the pod's that it shares; 0: the container runs in the node's shared set."""
@@ -64,7 +71,14 @@ class PodAllocation:
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """The decision about one pod."""
+    """The decision about one pod.
+
+    >>> from numazones import build
+    >>> node = build.node(build.machine(numa=2, cores=8, memory="16Gi"))
+    >>> decision = admit(node, build.pod(cpu=9, memory="1Gi"))
+    >>> decision.admitted, decision.reason
+    (False, 'TopologyAffinityError')
+    """
 
     admitted: bool
     reason: str
@@ -110,6 +124,12 @@ def admit(node: Node, pod: Pod) -> Admission:
 
     Raises:
         KubeletCrash, KubeletHang: the kubelet would not get to a verdict.
+
+    >>> from numazones import build, cpuset
+    >>> node = build.node(build.machine(numa=2, cores=8, threads=1, memory="16Gi"))
+    >>> decision = admit(node, build.pod("web", cpu=3, memory="1Gi"))
+    >>> decision.admitted, cpuset.format(decision.containers["main"].cpus)
+    (True, '1-3')
     """
     attempt = Attempt(node, pod)
     try:
@@ -124,7 +144,14 @@ def admit(node: Node, pod: Pod) -> Admission:
 
 
 def remove(node: Node, uid: str) -> Node:
-    """Return the node after a pod ended or was deleted; an unknown pod changes nothing."""
+    """Return the node after a pod ended or was deleted; an unknown pod changes nothing.
+
+    >>> from numazones import build
+    >>> node = build.node(build.machine(numa=2, cores=8, memory="16Gi"))
+    >>> full = admit(node, build.pod("web", cpu=6, memory="1Gi")).node
+    >>> remove(full, "web") == node
+    True
+    """
     if not node.holds(uid):
         return node
     memory = node.memory

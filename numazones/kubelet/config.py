@@ -35,7 +35,14 @@ _DEFAULT_EVICTION = "100Mi"
 
 
 class InvalidConfiguration(NumazonesError):
-    """A kubelet would not start with this configuration; the message is the kubelet's own."""
+    """A kubelet would not start with this configuration; the message is the kubelet's own.
+
+    >>> KubeletConfiguration.from_api({"cpuManagerPolicy": 1})
+    Traceback (most recent call last):
+    ...
+    numazones.kubelet.config.InvalidConfiguration: cpuManagerPolicy of the kubelet configuration
+    is not text but int
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +55,11 @@ class MemoryReservation:
 
 @dataclass(frozen=True, slots=True)
 class KubeletConfiguration:
-    """A kubelet's configuration, defaults applied; values are as written, valid or not."""
+    """A kubelet's configuration, defaults applied; values are as written, valid or not.
+
+    >>> KubeletConfiguration.from_api({"topologyManagerPolicy": "restricted"}).topology_manager_scope
+    'container'
+    """
 
     release: Release = field(default_factory=lambda: release(f"1.{NEWEST}"))
     cpu_manager_policy: str = POLICY_NONE
@@ -76,6 +87,10 @@ class KubeletConfiguration:
             InvalidQuantity: a reservation is not a quantity.
             UnsupportedVersion: the version is not modelled.
         """
+        if not isinstance(configuration, Mapping):
+            raise InvalidConfiguration(
+                f"the kubelet configuration is not a mapping but {type(configuration).__name__}"
+            )
         gates = _map_field(configuration, "featureGates")
         return cls(
             release=release(version),

@@ -28,7 +28,11 @@ class InvalidDevices(NumazonesError):
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """One device that a plugin announces."""
+    """One device that a plugin announces.
+
+    >>> Device("nic-0", (1,)).healthy
+    True
+    """
 
     id: str
     numa: tuple[int, ...] = ()

@@ -35,7 +35,13 @@ class Merge:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The reasons for one decision."""
+    """The reasons for one decision.
+
+    >>> from numazones import admit, build
+    >>> node = build.node(build.machine(numa=2, cores=8, memory="16Gi"))
+    >>> explain(admit(node, build.pod(cpu=9, memory="1Gi"))).rejected_container
+    'main'
+    """
 
     admitted: bool
     merges: tuple[Merge, ...]
@@ -62,7 +68,13 @@ class Explanation:
 
 
 def explain(admission: Admission) -> Explanation:
-    """Explain a decision: hints, merges, and what the nearest set of NUMA nodes lacked."""
+    """Explain a decision: hints, merges, and what the nearest set of NUMA nodes lacked.
+
+    >>> from numazones import admit, build
+    >>> node = build.node(build.machine(numa=2, cores=8, memory="16Gi"))
+    >>> explain(admit(node, build.pod(cpu=9, memory="1Gi"))).shortfall
+    'needs 9 exclusive CPUs on one NUMA node, ...'
+    """
     node = admission.before
     merges: list[Merge] = []
 

@@ -33,7 +33,13 @@ class InvalidNodeState(NumazonesError):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A started kubelet and what it has assigned."""
+    """A started kubelet and what it has assigned.
+
+    >>> from numazones import build
+    >>> node = Node.fresh(build.machine(cores=8, memory="16Gi"), KubeletConfiguration())
+    >>> node.config.topology_manager_policy
+    'none'
+    """
 
     kubelet: Kubelet = field(repr=False)
     cpus: CPUState

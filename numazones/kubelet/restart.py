@@ -31,12 +31,30 @@ def node_from_checkpoints(
 ) -> Node:
     """Restore a node from what its kubelet's three state files hold.
 
-    ``devices`` is what the plugins announce, which no file tells.
+    Args:
+        machine: the hardware, as the kubelet sees it.
+        config: the kubelet's configuration.
+        devices: resource → what the plugins announce, which no file tells.
+        cpus: what ``numazones.kubelet.checkpoints`` reads of cpu_manager_state.
+        memory: the same of memory_manager_state.
+        held: the same of kubelet_internal_checkpoint.
 
     Raises:
         InvalidNodeState: a file is of another policy than the configuration, or no kubelet on this
             machine can have such a state.
         InvalidConfiguration, InvalidMachine, InvalidDevices: as for ``Node.fresh``.
+
+    >>> from numazones import build, cpuset
+    >>> node = node_from_checkpoints(
+    ...     build.machine(cores=4, threads=1, memory="8Gi"),
+    ...     build.configuration({"cpuManagerPolicy": "static", "reservedSystemCPUs": "0"}),
+    ...     devices={},
+    ...     cpus=CPUManagerCheckpoint("static", cpuset.parse("0-1"), {"uid": {"main": cpuset.parse("2-3")}}),
+    ...     memory=MemoryManagerCheckpoint("None", {}),
+    ...     held=DeviceManagerCheckpoint(),
+    ... )
+    >>> cpuset.format(node.cpus.default)
+    '0-1'
     """
     _check_policy("cpu_manager_state", cpus.policy, config.cpu_manager_policy)
     _check_policy("memory_manager_state", memory.policy, config.memory_manager_policy)

@@ -5,6 +5,7 @@ evenly over the NUMA nodes, or hang on one of them: ``vendor.example/nic@1=4``.
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 from numazones import cpuset, quantity
 from numazones.cluster import ClusterNode
@@ -39,22 +40,25 @@ def node_template(text: str, *, name: str) -> NodeTemplate:
         InvalidMachineType: the text describes no machine.
     """
     machine, devices = parse(text)
-    config = KubeletConfiguration.from_api(
-        {
-            "cpuManagerPolicy": "static",
-            "memoryManagerPolicy": "Static",
-            "topologyManagerPolicy": "single-numa-node",
-            "reservedSystemCPUs": cpuset.format(first_core(machine)),
-            "reservedMemory": [{"numaNode": 0, "limits": {MEMORY: _RESERVED_MEMORY}}],
-            "systemReserved": {MEMORY: _RESERVED_MEMORY},
-            "evictionHard": {"memory.available": "0"},
-        }
-    )
+    config = KubeletConfiguration.from_api(aligning_settings(machine))
     free = machine.all_cpus & ~first_core(machine)
     amounts = {CPU: _MILLI * free.bit_count(), **allocatable_memory(machine, config)}
     counts = {resource: len(items) for resource, items in devices.items()}
     node = ClusterNode(name, allocatable={**amounts, **counts}, pod_slots=_POD_SLOTS)
     return NodeTemplate(node, machine, config, devices)
+
+
+def aligning_settings(machine: Machine) -> dict[str, Any]:
+    """Return the KubeletConfiguration that ``node_template`` gives a machine."""
+    return {
+        "cpuManagerPolicy": "static",
+        "memoryManagerPolicy": "Static",
+        "topologyManagerPolicy": "single-numa-node",
+        "reservedSystemCPUs": cpuset.format(first_core(machine)),
+        "reservedMemory": [{"numaNode": 0, "limits": {MEMORY: _RESERVED_MEMORY}}],
+        "systemReserved": {MEMORY: _RESERVED_MEMORY},
+        "evictionHard": {"memory.available": "0"},
+    }
 
 
 def first_core(machine: Machine) -> int:

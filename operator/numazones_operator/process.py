@@ -23,6 +23,7 @@ from numazones.api.meta import NODE_LABEL
 from numazones_client import Client, ClusterConfig, Decoder, Pace, Reflector, RetryPolicy, by_uid, load
 from numazones_client.resources import (
     ADMISSION_PREDICTIONS,
+    DEVICE_CLASSES,
     LEASES,
     NODE_RESOURCE_TOPOLOGIES,
     NODES,
@@ -380,6 +381,7 @@ class Operator:
         )
         yield self._reflector(NUMAZONES, decoding.ZONES, state.zones)
         yield self._reflector(NODE_RESOURCE_TOPOLOGIES, decoding.TOPOLOGIES, state.topologies, optional=True)
+        yield self._reflector(DEVICE_CLASSES, decoding.DEVICE_CLASSES, state.device_classes, optional=True)
         for kind, table in state.model_objects.items():
             yield self._reflector(
                 Resource(kind.group, kind.version, kind.plural, namespaced=kind.namespaced),

@@ -108,6 +108,19 @@ async def test_kubectl_applies_on_the_client_side(kubectl: Kubectl) -> None:
 
 
 @needs_kubectl
+@pytest.mark.parametrize("side", [(), ("--server-side",)], ids=["client", "server"])
+async def test_kubectl_applies_a_list_whose_items_the_server_validates(
+    kubectl: Kubectl, side: tuple[str, ...]
+) -> None:
+    items = [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}} for name in ("one", "two")]
+    file = kubectl.file({"apiVersion": "v1", "kind": "List", "items": items})
+    done = await kubectl("apply", *side, "-f", file)
+    assert [line.split()[0] for line in done.splitlines()] == ["configmap/one", "configmap/two"]
+    wrong = kubectl.file({"apiVersion": "v1", "kind": "List", "items": [{**items[0], "dta": {}}]})
+    assert "dta" in await kubectl("apply", *side, "-f", wrong, code=1)
+
+
+@needs_kubectl
 async def test_kubectl_applies_on_the_server_side(kubectl: Kubectl, widget: Any) -> None:
     file = kubectl.file(widget("a", short="abc"))
     assert "serverside-applied" in await kubectl("apply", "--server-side", "-f", file)

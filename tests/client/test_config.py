@@ -406,7 +406,8 @@ async def test_passwords_are_rejected(tmp_path: Path) -> None:
         (b"\xff\xfe\xfd", "cannot be used"),
         (b"a: 2001-99-99", "cannot be used"),
         (b"just text", "cannot be used"),
-        (b"", "cannot be used"),
+        (b"", "is empty; name another, or set KUBECONFIG"),
+        (b"# nothing yet\n", "is empty; name another, or set KUBECONFIG"),
     ],
 )
 async def test_a_file_that_is_no_kubeconfig_is_named(
@@ -417,6 +418,12 @@ async def test_a_file_that_is_no_kubeconfig_is_named(
         path.write_bytes(content)
     with pytest.raises(ConfigError, match=message):
         await from_kubeconfig(path)
+
+
+async def test_an_empty_file_beside_others_is_passed_over_as_kubectl_does(tmp_path: Path) -> None:
+    (tmp_path / "empty").touch()
+    path = f"{tmp_path / 'empty'}:{kubeconfig(tmp_path / 'config')}"
+    assert (await from_kubeconfig(path)).server == (await from_kubeconfig(tmp_path / "config")).server
 
 
 async def test_an_empty_path_is_no_kubeconfig() -> None:

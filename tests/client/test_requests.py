@@ -166,6 +166,13 @@ async def test_a_failure_without_a_status_quotes_the_answer(client: Client, serv
     assert "crds" not in str(foreign.value)
 
 
+async def test_a_server_that_knows_no_nodes_is_no_api_server(client: Client, server: ScriptedServer) -> None:
+    server.answers = [web.Response(status=404, text="404 page not found\n")]
+    with pytest.raises(UnknownResource, match="what answers there is no Kubernetes API server") as raised:
+        await client.list(NODES)
+    assert "definition" not in str(raised.value)
+
+
 @pytest.mark.parametrize("text", ["<html>", "[" * 100_000, "9" * 5000], ids=["html", "deep", "long number"])
 async def test_an_answer_that_is_no_json_is_the_servers_error(
     client: Client, server: ScriptedServer, text: str

@@ -81,6 +81,15 @@ def test_nothing_is_found_where_nothing_is_wrong(run: Run, tmp_path: Path) -> No
     assert code == 0
 
 
+def test_no_zones_at_all_is_an_error_however_little_could_be_checked(run: Run, tmp_path: Path) -> None:
+    report, code = found(run, tmp_path, [it for it in healthy() if it["kind"] in {"Node", "Pod"}])
+    (finding,) = (it for it in report["findings"] if it["check"] == "zones")
+    assert (finding["severity"], finding["subjects"]) == ("error", ["NUMAZones"])
+    assert finding["message"] == "there are none, so nothing is known of any node"
+    assert "kubectl apply -k manifests/exporter" in finding["cure"]
+    assert code == 1
+
+
 CASES: dict[str, tuple[list[Item], str, str, list[str], str, str]] = {
     "a kind is not defined": (
         without("CustomResourceDefinition", "rebalancepolicies"),
@@ -107,6 +116,18 @@ CASES: dict[str, tuple[list[Item], str, str, list[str], str, str]] = {
         [it for it in without("NUMAZone", "worker-2") if EXPORTER not in it["metadata"]["name"]],
         *("exporters", "error", ["worker-2"]),
         *("no zones are published: no pod of the exporter", "kubectl apply -k manifests/exporter"),
+    ),
+    "dra-driver-cpu beside the static CPU manager": (
+        [
+            *healthy(),
+            {
+                "kind": "ResourceSlice",
+                "metadata": {"name": "worker-2-dra.cpu-x"},
+                "spec": {"driver": "dra.cpu", "nodeName": "worker-2"},
+            },
+        ],
+        *("drivers", "warning", ["worker-2"]),
+        *("two containers may get the same", "set cpuManagerPolicy: none"),
     ),
     "the exporter's image cannot be pulled": (
         [

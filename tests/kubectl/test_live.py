@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from textual.widgets import Input
 
-from kubectl_numazones.cluster import Source
+from kubectl_numazones.cluster import Source, read_cluster
 from kubectl_numazones.kinds import KINDS
 from kubectl_numazones.live.app import Live
+from kubectl_numazones.live.board import board_of
 from kubectl_numazones.live.lines import forbidden
 from numazones_apiserver.errors import ApiError
 from numazones_apiserver.faults import Fault
@@ -69,6 +70,31 @@ async def test_digits_and_arrows_turn_between_the_lists() -> None:
         await until(pilot, "MEMORY")
         await press(pilot, "left", "left")
         await until(pilot, "Inadmissible")
+
+
+def test_pods_that_wait_in_vain_come_first_and_failed_ones_last() -> None:
+    items = [item for item in cluster() if item["metadata"]["name"] not in {"waiting", "rejected"}]
+    ages = {"failed": "01", "small": "02", "later": "04", "big": "03"}
+    bodies = [pod_body(name, 9 if name in {"later", "big"} else 1) for name in ages]
+    for body in bodies:
+        body["metadata"]["creationTimestamp"] = f"2026-11-20T09:{ages[body['metadata']['name']]}:00Z"
+        body["metadata"].pop("ownerReferences", None)
+    bodies[0]["spec"]["nodeName"] = "worker-1"
+    bodies[0]["status"] = {
+        "phase": "Failed",
+        "reason": "TopologyAffinityError",
+        "message": "Pod was rejected: x",
+    }
+    board = board_of(read_cluster([*items, *bodies], None))
+    assert [(item.name.split("/")[1], item.verdict) for item in board.stuck] == [
+        ("big", "Inadmissible"),
+        ("later", "Inadmissible"),
+        ("small", "Admissible"),
+        ("failed", "Failed"),
+    ]
+    assert board.stuck[-1].why == (
+        "TopologyAffinityError on worker-1; a failed pod is not tried again: delete it"
+    )
 
 
 @pytest.mark.parametrize(

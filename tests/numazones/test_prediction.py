@@ -487,3 +487,64 @@ def test_of_equally_good_nodes_the_first_by_name_are_the_candidates() -> None:
     nodes.append(worker("tight", node_state(held=(10, 8))))
     found = predict(pod("a", cpu=4), nodes, candidates=2)
     assert [item.node for item in found.candidates] == ["tight", "worker-0"]
+
+
+GPU = "gpu.example/large"
+IMPLICIT = "deviceclass.resource.kubernetes.io/gpus"
+
+
+def asking(resource: str, *, cpu: int = 1) -> ClusterPod:
+    amounts = {"cpu": str(cpu), "memory": "1Gi", resource: "1"}
+    container = {"name": "main", "resources": {"requests": amounts, "limits": amounts}}
+    return ClusterPod.from_api(
+        {"metadata": {"namespace": "n", "name": "p", "uid": "u"}, "spec": {"containers": [container]}}
+    )
+
+
+@pytest.mark.parametrize(
+    ("resource", "classes", "plugin", "verdict"),
+    [
+        (GPU, {}, 0, INADMISSIBLE),
+        (GPU, {GPU: "gpus"}, 0, UNKNOWN),
+        (GPU, {GPU: "gpus"}, 1, ADMISSIBLE),
+        (IMPLICIT, {}, 0, UNKNOWN),
+    ],
+    ids=["nobody has it", "a DeviceClass maps it", "a device plugin offers it", "a DeviceClass's own name"],
+)
+def test_an_extended_resource_of_dynamic_resource_allocation_is_unknown_not_lacking(
+    resource: str, classes: dict[str, str], plugin: int, verdict: str
+) -> None:
+    """KEP-5004: NodeResourcesFit leaves it to the allocator, unless the node's allocatable has some."""
+    node = worker("worker-1", node_state(), device_classes=classes)
+    node = replace(node, allocatable={**node.allocatable, **({resource: plugin} if plugin else {})})
+    result = predict(asking(resource), [node])
+    assert result.verdict == verdict
+    if verdict == UNKNOWN:
+        assert (result.admissible, result.stale, result.candidates) == (0, 1, ())
+        assert result.sentence == (
+            f"it asks for {resource}, which dynamic resource allocation serves (DeviceClass gpus): which "
+            "nodes have such devices free is for the scheduler's allocator to say"
+        )
+
+
+def test_a_pod_with_resource_claims_is_unknown_until_the_scheduler_has_allocated() -> None:
+    wanted = pod("claims", cpu=4, resourceClaims=[{"name": "gpu", "resourceClaimName": "mine"}])
+    node = worker("worker-1", node_state())
+    result = predict(wanted, [node])
+    assert result.verdict == UNKNOWN
+    assert "it claims devices by resourceClaims" in result.sentence
+    after = Kind.of(wanted, allocated=True)
+    assert after is not None
+    assert ask(after, node).standing is Standing.ADMITS
+
+
+def test_what_the_kubelet_rejects_stays_inadmissible_whatever_is_claimed() -> None:
+    wanted = pod("claims", cpu=17, resourceClaims=[{"name": "gpu", "resourceClaimName": "mine"}])
+    assert predict(wanted, [worker("worker-1", node_state())]).verdict == INADMISSIBLE
+
+
+def test_placement_alone_admits_where_devices_are_still_to_be_allocated() -> None:
+    wanted = pod("claims", cpu=4, resourceClaims=[{"name": "gpu", "resourceClaimName": "mine"}])
+    made = forecast(wanted)
+    made.renew([worker("full", node_state(held=(14, 16))), worker("empty", node_state())])
+    assert made.admitting == ("empty",)

@@ -1,9 +1,11 @@
 """``import numazones``: every public name, loaded only when it is asked for."""
 
 import ast
+import doctest
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -35,6 +37,26 @@ def test_type_checkers_and_python_find_the_same_names() -> None:
     for name, module in declared().items():
         __import__(module, fromlist=[name])
         assert getattr(numazones, name) is getattr(sys.modules[module], name)
+
+
+WITHOUT_EXAMPLE = {"NUMAZone"}
+"""What it says of itself is the description in its CustomResourceDefinition."""
+
+
+@pytest.mark.parametrize("name", sorted(set(numazones.__all__) - WITHOUT_EXAMPLE))
+def test_every_public_name_has_an_example_that_does_what_it_shows(name: str) -> None:
+    thing = getattr(numazones, name)
+    assert thing.__doc__, name
+    module = thing if isinstance(thing, ModuleType) else sys.modules[thing.__module__]
+    parts = [getattr(module, part) for part in getattr(module, "__all__", ())] if thing is module else []
+    for documented in (*parts, *([] if parts else [thing])):
+        name = thing.__name__ if documented is thing else documented.__name__
+        examples = doctest.DocTestParser().get_doctest(documented.__doc__, dict(vars(module)), name, None, 0)
+        assert examples.examples, f"{name} shows no example"
+        report: list[str] = []
+        flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+        doctest.DocTestRunner(optionflags=flags).run(examples, out=report.append)
+        assert not report, "".join(report)
 
 
 def test_the_package_is_typed() -> None:

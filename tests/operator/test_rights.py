@@ -109,6 +109,7 @@ async def test_every_right_is_used_and_every_call_is_granted(
     # These are asked for; where nobody has installed their definitions, the answer is that there are none.
     for group, resource in (
         ("topology.node.k8s.io", "noderesourcetopologies"),
+        ("resource.k8s.io", "deviceclasses"),
         ("scheduling.koordinator.sh", "devices"),
         ("config.nri", "topologyawarepolicies"),
     ):

@@ -23,6 +23,7 @@ class Check(NamedTuple):
 CHECKS = (
     Check("definitions", installation.definitions, (DEFINITION,)),
     Check("access", installation.access),
+    Check("zones", installation.zones),
     Check("exporters", installation.exporters, ("NUMAZone", "Pod")),
     Check("leases", installation.leases, ("NUMAZone", "Lease", "Pod")),
     Check("readings", installation.readings, ("NUMAZone",)),
@@ -32,6 +33,7 @@ CHECKS = (
     Check("extender", scheduler.extender),
     Check("scheduler", scheduler.waiting_pods, ("Pod",)),
     Check("settings", placement.settings, ("NUMAZone",)),
+    Check("drivers", placement.cpu_drivers, ("NUMAZone",)),
     Check("writers", installation.writers, ("NodeResourceTopology",)),
     Check("requests", placement.requests, ("NUMAZone", "Pod")),
     Check("pinning", placement.pods_without_own_cpus, ("NUMAZone", "Pod")),

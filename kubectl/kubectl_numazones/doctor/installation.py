@@ -82,6 +82,21 @@ def access(evidence: Evidence) -> Iterator[Finding]:
 # Exporters
 
 
+def zones(evidence: Evidence) -> Iterator[Finding]:
+    """There are zones at all, without which no command has an answer."""
+    if evidence.of("NUMAZone"):
+        return
+    if why := evidence.unseen.get("NUMAZone"):
+        yield error("NUMAZones", f"cannot be read: {why}", "see to that first; all answers rest on them")
+        return
+    yield error(
+        "NUMAZones",
+        "there are none, so nothing is known of any node",
+        "install the exporter: kubectl apply -k crds; kubectl apply -k manifests/exporter; "
+        "dump numazones, too: kubectl get nodes,pods,numazones -A -o json",
+    )
+
+
 def exporters(evidence: Evidence) -> Iterator[Finding]:
     """Every node's zones are published, complete, readable and vouched for."""
     pods: dict[str, Object] = {}

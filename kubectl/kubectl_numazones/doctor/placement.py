@@ -9,6 +9,7 @@ from numazones.cluster import ClusterNode, ClusterPod
 from numazones.demand import PodLevel
 from numazones.fragmentation import Shape
 from numazones.kubelet.config import BEST_EFFORT, POLICY_NONE, SINGLE_NUMA_NODE, KubeletConfiguration
+from numazones.kubelet.cpu_manager import STATIC
 from numazones.kubelet.node import Node
 from numazones.kubelet.versions import NEWEST, is_newer_than_modelled
 from numazones.machine import Machine
@@ -18,6 +19,7 @@ from numazones.resources import CPU, is_memory
 from numazones.scheduling import placement_obstacles
 from numazones.wording import pluralize, some_of
 
+_CPU_DRIVER = "dra.cpu"
 _DISTRIBUTE = "distribute-cpus-across-numa"
 
 
@@ -87,6 +89,23 @@ def _settings_of(node: Node) -> Iterator[tuple[Severity, str, str]]:
             f"{_DISTRIBUTE} never acts under topologyManagerPolicy {SINGLE_NUMA_NODE}",
             "take the option away, or set topologyManagerPolicy: restricted",
         )
+
+
+def cpu_drivers(evidence: Evidence) -> Iterator[Finding]:
+    """No node has two that give out CPUs: dra-driver-cpu needs cpuManagerPolicy none beside it."""
+    offered = {
+        str((item.get("spec") or {}).get("nodeName") or "")
+        for item in evidence.of("ResourceSlice")
+        if (item.get("spec") or {}).get("driver") == _CPU_DRIVER
+    }
+    for node in evidence.seen.situation.cluster.nodes.values():
+        if node.name in offered and node.state and node.state.config.cpu_manager_policy == STATIC:
+            yield warning(
+                node.name,
+                f"dra-driver-cpu ({_CPU_DRIVER}) gives CPUs to claims while the kubelet's static CPU manager "
+                "gives them to Guaranteed pods; neither knows of the other, and two containers may get the same",
+                "set cpuManagerPolicy: none on the node, or take the driver off it",
+            )
 
 
 def requests(evidence: Evidence) -> Iterator[Finding]:

@@ -13,7 +13,7 @@ from kubectl_numazones.files import Object
 from kubectl_numazones.zone_figures import Zone, why_no_zones, zones_of
 from numazones.api.rebalance import RebalancePolicySpec
 from numazones.cluster import ClusterPod
-from numazones.prediction import Kind, Prediction
+from numazones.prediction import ADMISSIBLE, INADMISSIBLE, UNKNOWN, Kind, Prediction
 from numazones.rebalance.custom_resources import policy_of, title
 from numazones.rebalance.goals import Goal, pending_goals
 from numazones.rebalance.whatif import Report, what_if
@@ -21,6 +21,8 @@ from numazones.rebalance.whatif import Report, what_if
 _EFFORT = 20_000
 """Steps of the search per plan: what a view may take that is looked at, not waited for."""
 _MAX_GOALS = 20
+FAILED = "Failed"
+_VERDICT_ORDER = (INADMISSIBLE, UNKNOWN, ADMISSIBLE, FAILED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,18 @@ class Stuck:
     def rejected(self) -> int:
         """Pods that a kubelet rejected."""
         return len(self.pods) - self.waiting
+
+    @property
+    def verdict(self) -> str:
+        """What is foreseen for the pods that wait; failed ones stay failed, whatever would be admitted."""
+        return self.prediction.verdict if self.waiting else FAILED
+
+    @property
+    def why(self) -> str:
+        """The same in a sentence."""
+        if self.waiting:
+            return self.prediction.sentence
+        return f"{self.example.reason} on {self.example.node}; a failed pod is not tried again: delete it"
 
     @property
     def since(self) -> str:
@@ -82,7 +96,12 @@ def board_of(seen: Seen) -> Board:
         if node.occupancy is None
     )
     zones = tuple(zone for node in nodes.values() for zone in zones_of(node))
-    return Board(seen, zones, unknown, tuple(sorted(_stuck(seen), key=lambda item: (item.since, item.name))))
+    return Board(seen, zones, unknown, tuple(sorted(_stuck(seen), key=_urgency)))
+
+
+def _urgency(item: Stuck) -> tuple[int, str, str]:
+    """What hurts first: pods that wait for a node that no node is, the oldest on top; failed pods last."""
+    return _VERDICT_ORDER.index(item.verdict), item.since, item.name
 
 
 def _stuck(seen: Seen) -> Iterator[Stuck]:

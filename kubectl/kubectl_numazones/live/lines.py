@@ -94,14 +94,14 @@ def stuck_columns(*, roomy: bool) -> tuple[str, ...]:
 
 def stuck_line(item: Stuck, board: Board, *, roomy: bool) -> Line:
     """Return the line of an owner's stuck pods; it opens what ``why`` says."""
-    verdict = item.prediction.verdict
+    verdict = item.verdict
     cells: tuple[str | Text, ...] = (
         item.name,
         Text(str(item.waiting), justify="right"),
         Text(str(item.rejected), justify="right", style="red" if item.rejected else ""),
         *((item.since[5:16].replace("T", " "),) if roomy else ()),
         Text(verdict, _VERDICTS.get(verdict, "yellow")),
-        item.prediction.sentence,
+        item.why,
     )
     return Line(item.name, cells, lambda: _stuck_details(item, board))
 

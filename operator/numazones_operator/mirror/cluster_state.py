@@ -14,13 +14,14 @@ from functools import partial
 from itertools import islice
 
 from numazones import prediction
-from numazones.cluster import Cluster, ClusterNode, ClusterPod
+from numazones.cluster import Cluster, ClusterNode, ClusterPod, device_classes
 from numazones.held_room import RELEASED
 from numazones.placement import models
 from numazones.placement.models import ObjectKind
 from numazones.sharing import Sharing
 from numazones_client.table import Change, Table
 from numazones_operator.mirror.decoding import (
+    DeviceClass,
     Heartbeat,
     ModelObject,
     TopologyReport,
@@ -91,6 +92,9 @@ class ClusterState:
         self.topologies: Table[TopologyReport] = Table(
             lambda report: report.node, self._topology_changed, kept=lambda report: replace(report, body={})
         )
+        self.device_classes: Table[DeviceClass] = Table(lambda one: one.name, self._device_class_changed)
+        self._device_classes: dict[str, str] = {}
+        """Extended resource → DeviceClass."""
         self.model_objects: dict[ObjectKind, Table[ModelObject]] = {
             kind: Table(lambda item: item.key, partial(self._model_object_changed, kind))
             for kind in models.object_kinds()
@@ -106,6 +110,7 @@ class ClusterState:
             if record is not None:
                 known = record.current(self._clock(), settle=self._settle, beyond=self._beyond)
             if known is not None:
+                known = replace(known, device_classes=self._device_classes)
                 self._current[name] = known
         return known
 
@@ -249,6 +254,14 @@ class ClusterState:
         for name, record in list(self._records.items()):
             if record.other.topology is not None:
                 self._touch(name)
+
+    def _device_class_changed(self, _old: DeviceClass | None, _new: DeviceClass | None) -> None:
+        found = device_classes(item.body for item in self.device_classes)
+        if found == self._device_classes:
+            return
+        self._device_classes = found
+        for name in list(self._records):
+            self._touch(name)
 
     def _object_of_node_changed(
         self, kind: ObjectKind, old: ModelObject | None, new: ModelObject | None

@@ -82,6 +82,22 @@ class TopologyReport:
         return cls(body["metadata"]["name"], body)
 
 
+@dataclass(frozen=True, slots=True)
+class DeviceClass:
+    """A DeviceClass, as far as it has to do with extended resources."""
+
+    name: str
+    body: Mapping[str, Any]
+
+    @classmethod
+    def from_api(cls, body: Mapping[str, Any]) -> "DeviceClass":
+        """Keep what extended resources are mapped by."""
+        metadata, spec = body["metadata"], body.get("spec") or {}
+        kept = {key: metadata[key] for key in ("name", "creationTimestamp") if key in metadata}
+        resource = {"extendedResourceName": spec.get("extendedResourceName")}
+        return cls(metadata["name"], {"metadata": kept, "spec": resource})
+
+
 def shows_another_model(topology: Mapping[str, Any]) -> bool:
     """Whether a NodeResourceTopology is that of a placement model other than the kubelet."""
     return any(model.mark({}, topology) is not None for model in models.models().values())
@@ -135,5 +151,6 @@ NODES = Decoder(ClusterNode.from_api)
 ZONES = Decoder(ZoneReport.from_api)
 HEARTBEATS = Decoder(Heartbeat.from_api, key=_node_label)
 TOPOLOGIES = Decoder(TopologyReport.from_api)
+DEVICE_CLASSES = Decoder(DeviceClass.from_api)
 MODEL_OBJECTS = Decoder(ModelObject.from_api)
 NAMESPACES = Decoder(NamespaceLabels.from_api)

@@ -92,7 +92,7 @@ class _Round:
         if after is not None and number < len(held):
             after = with_held(after, held[number:])
         self.with_held[node.name] = (node, len(held), after)
-        return after is not None and ask(kind, after).standing is Standing.ADMITS
+        return after is not None and ask(kind, after).placement_admits
 
 
 class AdmissionGates:

@@ -28,6 +28,11 @@ def attributes(body: dict[str, Any]) -> dict[str, str]:
     return {entry["name"]: entry["value"] for entry in body["attributes"]}
 
 
+def zone_id(zone: dict[str, Any]) -> int:
+    told = {entry["name"]: entry["value"] for entry in zone.get("attributes", ())}
+    return int(told.get("numazones.io/numa-id", zone["name"].removeprefix("node-")))
+
+
 def topology(*, policy: str = "single-numa-node", scope: str = "container", **zones: Any) -> dict[str, Any]:
     return {
         "metadata": {"name": "worker"},
@@ -72,10 +77,13 @@ def test_zones_are_written_with_their_amounts_costs_and_policy(node: Node) -> No
     assert (body["apiVersion"], body["kind"]) == ("topology.node.k8s.io/v1alpha2", "NodeResourceTopology")
     assert body["metadata"]["name"] == "worker"
     assert body["metadata"]["annotations"] == {"topology.node.k8s.io/fingerprint": "pfp0v001ef46db3751d8e999"}
-    assert [zone["name"] for zone in body["zones"]] == [f"node-{n.id}" for n in node.machine.numa_nodes]
+    assert [zone["name"] for zone in body["zones"]] == [
+        f"node-{n}" for n in range(len(node.machine.numa_nodes))
+    ]
     for zone, numa in zip(body["zones"], node.machine.numa_nodes, strict=True):
         assert zone["type"] == "Node"
         assert tuple(cost["value"] for cost in zone.get("costs", ())) == (numa.distances or ())
+        assert zone_id(zone) == numa.id
     told = attributes(body)
     assert told["topologyManagerPolicy"] == node.config.topology_manager_policy
     assert told["topologyManagerScope"] == node.config.topology_manager_scope
@@ -96,7 +104,12 @@ def test_amounts_that_are_not_known_are_left_out() -> None:
 
 def test_a_zone_without_status_is_written_bare() -> None:
     zone = NUMAZone.from_api({"spec": {"nodeName": "worker", "numaID": 2}})
-    assert from_zones([zone]).to_api()["zones"] == [{"name": "node-2", "type": "Node"}]
+    (written,) = from_zones([zone]).to_api()["zones"]
+    assert written == {
+        "name": "node-0",
+        "type": "Node",
+        "attributes": [{"name": "numazones.io/numa-id", "value": "2"}],
+    }
 
 
 def test_options_are_attributes_in_camel_case() -> None:
@@ -111,7 +124,7 @@ def test_options_are_attributes_in_camel_case() -> None:
         },
     }
     written = from_zones([NUMAZone.from_api(body)]).to_api()
-    assert written["topologyPolicies"] == ["BestEffortPodLevel"]
+    assert "topologyPolicies" not in written
     assert attributes(written) == {
         "topologyManagerPolicy": "best-effort",
         "topologyManagerScope": "pod",
@@ -162,6 +175,9 @@ def test_what_is_written_can_be_imagined(node: Node) -> None:
     zones = zones_from_node(node, node_name="worker", pods={})
     imagined = node_from_topology(from_zones(zones).to_api())
     assert imagined.config.topology_manager_policy == node.config.topology_manager_policy
+    assert [(n.id, n.distances) for n in imagined.machine.numa_nodes] == [
+        (n.id, n.distances) for n in node.machine.numa_nodes
+    ]
     for numa in node.machine.numa_nodes:
         cpus = node.machine.cpus_of_numa[numa.id] & ~node.kubelet.cpus.reserved
         free = cpus & ~node.cpus.exclusive_cpus()

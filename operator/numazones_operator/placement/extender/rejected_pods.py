@@ -99,7 +99,7 @@ class RejectedPods:
         nodes_of: dict[Kind | None, list[str]] = {}
         promised = self._held.by_node()
         for pod in pods:
-            kind = Kind.of(pod, by_namespace=self._state.namespaces_matter)
+            kind = Kind.of(pod, by_namespace=self._state.namespaces_matter, allocated=True)
             if kind not in nodes_of:
                 nodes_of[kind] = await self._verdicts.passing(pod, self._may_take)
             node = self._first(pod, nodes_of[kind], promised)

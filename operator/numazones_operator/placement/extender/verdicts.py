@@ -87,7 +87,8 @@ class CurrentVerdicts:
         return [name for name, one in verdicts.items() if passes(one)]
 
     def _kind(self, pod: ClusterPod) -> Kind | None:
-        return Kind.of(pod, by_namespace=self._state.namespaces_matter)
+        # It is asked about nodes that the scheduler's own filters, its allocator's too, have left.
+        return Kind.of(pod, by_namespace=self._state.namespaces_matter, allocated=True)
 
     async def _renewed(self, kind: Kind) -> Forecast:
         """Ask the nodes that changed; those that change while others have their turn, once more."""
