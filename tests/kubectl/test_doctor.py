@@ -440,7 +440,7 @@ def test_a_node_as_of_kind_or_minikube_is_explained_and_nothing_is_called_broken
     run: Run, tmp_path: Path
 ) -> None:
     """One NUMA node, no static policies, nothing reserved."""
-    bare = {"reserved": "", "reservedMemory": [], "systemReserved": {}}
+    bare: dict[str, Any] = {"reserved": "", "reservedMemory": [], "systemReserved": {}}
     items = zones_of(machine=building.machine(1), policy="none", cpus="none", memory="None", **bare)
     report, code = found(run, tmp_path, items)
     (only,) = report["findings"]
