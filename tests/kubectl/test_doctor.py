@@ -455,3 +455,16 @@ def test_pods_that_name_a_scheduler_that_does_not_run_are_told(
     assert (only["check"], only["severity"], code) == ("scheduler", "error", 1)
     assert only["subjects"] == ["team/asks"]
     assert "nobody schedules it" in only["message"]
+
+
+def test_a_node_as_of_kind_or_minikube_is_explained_and_nothing_is_called_broken(
+    run: Run, tmp_path: Path
+) -> None:
+    """One NUMA node, no static policies, nothing reserved."""
+    bare: dict[str, Any] = {"reserved": "", "reservedMemory": [], "systemReserved": {}}
+    items = zones_of(machine=building.machine(1), policy="none", cpus="none", memory="None", **bare)
+    report, code = found(run, tmp_path, items)
+    (only,) = report["findings"]
+    assert (only["check"], only["severity"], only["subjects"], code) == ("settings", "hint", ["worker-2"], 0)
+    assert "as on kind and minikube" in only["message"]
+    assert "numazones-simulator demo" in only["cure"]

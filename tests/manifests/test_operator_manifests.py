@@ -59,10 +59,17 @@ def test_replicas_keep_apart_and_not_all_go_at_once(pod: dict[str, Any]) -> None
         deployment["selector"]["matchLabels"],
         budget["selector"]["matchLabels"],
         the("NetworkPolicy", BASE)["spec"]["podSelector"]["matchLabels"],
-        the("PodMonitor", PODMONITOR)["spec"]["selector"]["matchLabels"],
         *(term["podAffinityTerm"]["labelSelector"]["matchLabels"] for term in terms),
     ):
         assert selector.items() <= labels.items()
+
+
+def test_the_monitor_selects_every_deployment_with_the_operators_metrics() -> None:
+    (expression,) = the("PodMonitor", PODMONITOR)["spec"]["selector"]["matchExpressions"]
+    deployments = [the("Deployment", MANIFESTS / name) for name in ("operator", "scheduler", "extender")]
+    labels = [item["spec"]["template"]["metadata"]["labels"] for item in deployments]
+    assert expression["operator"] == "In"
+    assert expression["values"] == [label[expression["key"]] for label in labels]
 
 
 def test_probes_metrics_and_network_policy_speak_of_one_port(container: dict[str, Any]) -> None:

@@ -21,6 +21,14 @@ from numazones.wording import pluralize, some_of
 
 _CPU_DRIVER = "dra.cpu"
 _DISTRIBUTE = "distribute-cpus-across-numa"
+_NOTHING_TO_ALIGN = (
+    "has one NUMA node and cpuManagerPolicy none, as on kind and minikube: no pod gets CPUs of its own, so "
+    "nothing can be misplaced, and zones show nothing assigned or free"
+)
+_WHERE_THERE_IS = (
+    "numazones-simulator demo shows what numazones does on machines with several NUMA nodes; for CPUs of "
+    "their own set cpuManagerPolicy: static, with reservedSystemCPUs"
+)
 
 
 def settings(evidence: Evidence) -> Iterator[Finding]:
@@ -54,6 +62,8 @@ def _settings_of(node: Node) -> Iterator[tuple[Severity, str, str]]:
                 f"has one NUMA node, so topologyManagerPolicy {policy} has nothing to align",
                 "leave it, or set topologyManagerPolicy: none",
             )
+        if not node.kubelet.cpus.static:
+            yield (Severity.HINT, _NOTHING_TO_ALIGN, _WHERE_THERE_IS)
         return
     if policy == POLICY_NONE:
         yield (

@@ -40,8 +40,8 @@ def waiting_pods(evidence: Evidence) -> Iterator[Finding]:
             metadata = pod["metadata"]
             yield error(
                 f"{metadata.get('namespace', 'default')}/{metadata['name']}",
-                f"names the scheduler {SCHEDULER}, and no pod of {SCHEDULERS_PODS} is ready: "
-                "nobody schedules it",
+                f"names the scheduler {SCHEDULER}, and no pod of {SCHEDULERS_PODS} is ready: nobody "
+                "schedules it",
                 "kubectl apply -k manifests/scheduler, or take schedulerName out of its template",
             )
 
