@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Sequence
 from xml.sax.saxutils import escape
 
-_COLUMNS = 132
+_COLUMNS = 80
 """Longer lines are broken."""
 _CELL, _LINE, _MARGIN = 7.25, 18, 16
 _SHORTEST, _PER_LINE = 4.0, 0.35

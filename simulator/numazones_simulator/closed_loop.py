@@ -69,6 +69,7 @@ _QUESTIONS = 8
 _ADVICE = "What would help:"
 _PATIENCE = 300.0
 _POLL = 0.1
+_COLUMNS = 80
 
 Body = dict[str, Any]
 
@@ -107,10 +108,24 @@ class ClosedLoop:
 
     async def _fragment(self) -> None:
         await self._create_namespace("shop")
-        for name in ("web", "batch"):
-            await self._create_replica_set("shop", name, _WORKER_CPUS, replicas=0)
         room = sum(free // _WORKER_CPUS for _, free in free_cpus(self._stage()))
-        for number in range(room):
+        await self._grow_workers(room)
+        self.screen.progress("other pods come")
+        for pod in islice(placement_models.pods_for_all(1, Workload(1).pods()), _FIRST_PODS):
+            await self._create(pod)
+        await self._wait_until_decided("default")
+        await self._end_batch()
+        pods = [*await self._pods("default"), *await self._pods("shop")]
+        self.screen.title("A workload has come and gone: what is left in each zone")
+        self.screen.say(f"Pods: {summary(pods)}")
+        self.screen.say()
+        await self._show(_ZONES)
+
+    async def _grow_workers(self, count: int, *, scheduler: str = "") -> None:
+        """Let two ReplicaSets grow in turn."""
+        for name in ("web", "batch"):
+            await self._create_replica_set("shop", name, _WORKER_CPUS, replicas=0, scheduler=scheduler)
+        for number in range(count):
             name, replicas = ("web", "batch")[number % 2], number // 2 + 1
             self.screen.progress(f"{name} grows to {pluralize(replicas, 'replica')}")
             patch = {"spec": {"replicas": replicas}}
@@ -120,18 +135,11 @@ class ClosedLoop:
                 "shop",
                 "a worker to run",
             )
-        self.screen.progress("other pods come")
-        for pod in islice(placement_models.pods_for_all(1, Workload(1).pods()), _FIRST_PODS):
-            await self._create(pod)
-        await self._wait_until_decided("default")
+
+    async def _end_batch(self) -> None:
         self.screen.progress("batch ends")
         await self._end_replica_set("shop", "batch")
         await self._until_current("the zones to show what ended")
-        pods = [*await self._pods("default"), *await self._pods("shop")]
-        self.screen.title("A workload has come and gone: what is left in each zone")
-        self.screen.say(f"Pods: {summary(pods)}")
-        self.screen.say()
-        await self._show(_ZONES)
 
     # A big pod gets stuck
 
@@ -280,17 +288,21 @@ class ClosedLoop:
                 )
         await self._until(lambda pods: not pods, "default", "all pods to be gone")
         await self._until_current("the zones to be empty")
+        room = sum(free // _WORKER_CPUS for _, free in free_cpus(self._stage()))
+        await self._grow_workers(room, scheduler=prevention.SCHEDULER)
         arrivals = placement_models.pods_for_all(1, Workload(1).pods())
         for body in islice(prevention.for_scheduler(arrivals), _FIRST_PODS):
             await self._create(body)
         await self._wait_until_decided("default")
+        await self._end_batch()
         await self._create_replica_set("team", "trainer", size, scheduler=prevention.SCHEDULER)
         (trainer,) = await self._until(
             lambda pods: [_phase(pod) for pod in pods] == ["Running"], "team", "the big replica to run"
         )
         again = sum(map(_is_rejected, await self._pods("default")))
         name, node = trainer["metadata"]["name"], trainer["spec"]["nodeName"]
-        self.screen.title("The same pods, each with schedulerName: numazones, which asks numazones first")
+        self.screen.title("The same pods with schedulerName: numazones, which asks first")
+        self.screen.say("ReplicaSets are no longer tied to node-1: all nodes are asked.")
         self.screen.say(f"{name} runs on {node}: the first replica, at once.")
         self.screen.say()
         rows = (
@@ -322,7 +334,8 @@ class ClosedLoop:
         gated: bool = False,
         scheduler: str = "",
     ) -> None:
-        spec = _pod_spec(cpus, selector={KIND_LABEL: _STAGE})
+        # Who asks first may be given the choice of nodes.
+        spec = _pod_spec(cpus, selector={} if scheduler else {KIND_LABEL: _STAGE})
         if scheduler:
             spec["schedulerName"] = scheduler
         if gated:
@@ -408,8 +421,10 @@ class ClosedLoop:
                 f"waited {_PATIENCE:g} s in vain for {what}; see {self.cluster.programs.log_directory}"
             ) from None
 
-    async def _show(self, path: str, *, wide: bool = False) -> None:
-        self.screen.say(tables.render(await tables.fetch(self.cluster.plane.server.url, path), wide=wide))
+    async def _show(self, path: str) -> None:
+        self.screen.say(
+            tables.render(await tables.fetch(self.cluster.plane.server.url, path), columns=_COLUMNS)
+        )
 
 
 def summary(pods: Iterable[Body]) -> str:

@@ -13,6 +13,7 @@ from numazones.errors import NumazonesError
 
 _ACCEPT = "application/json;as=Table;v=v1;g=meta.k8s.io"
 _GAP = 3
+_NARROW_GAP = 2
 _MINIMUM = 6
 _BAD = 400
 
@@ -41,12 +42,13 @@ async def fetch(server: str, path: str, *, token: str = "") -> Mapping[str, Any]
         return table
 
 
-def render(table: Mapping[str, Any], *, wide: bool = False) -> str:
+def render(table: Mapping[str, Any], *, wide: bool = False, columns: int | None = None) -> str:
     """Lay out a Table as text; the empty text for a table without rows.
 
     Args:
         table: a meta/v1 Table.
         wide: also show the columns that ``-o wide`` shows.
+        columns: how wide it may be; what is the same in all rows goes first, then the last columns.
     """
     shown = [
         index
@@ -57,11 +59,26 @@ def render(table: Mapping[str, Any], *, wide: bool = False) -> str:
     rows = [[_cell(row["cells"][index]) for index in shown] for row in table.get("rows") or ()]
     if not rows:
         return ""
-    return _lay_out([titles, *rows])
+    lines = [titles, *rows]
+    return _lay_out(lines) if columns is None else _lay_out(_narrowed(lines, columns), gap=_NARROW_GAP)
 
 
-def _lay_out(lines: Sequence[Sequence[str]]) -> str:
-    widths = [max(_MINIMUM, max(map(len, column)) + _GAP) for column in zip(*lines, strict=True)]
+def _narrowed(lines: list[list[str]], columns: int) -> list[list[str]]:
+    """Leave out what says least, until the rest fits; the first column stays."""
+    while len(lines[0]) > 1 and max(map(len, _lay_out(lines, gap=_NARROW_GAP).splitlines())) > columns:
+        same = [
+            column for column in range(1, len(lines[0])) if len({line[column] for line in lines[1:]}) == 1
+        ]
+        out = same[-1] if same else len(lines[0]) - 1
+        lines = [line[:out] + line[out + 1 :] for line in lines]
+    return lines
+
+
+def _lay_out(lines: Sequence[Sequence[str]], *, gap: int = _GAP) -> str:
+    widths = [
+        max(_MINIMUM if gap == _GAP else 0, max(map(len, column)) + gap)
+        for column in zip(*lines, strict=True)
+    ]
     padded = (
         [cell.ljust(width) for cell, width in zip(line[:-1], widths, strict=False)] + [line[-1]]
         for line in lines

@@ -66,6 +66,7 @@ def test_the_demo_tells_its_story_to_the_end(tmp_path: Path) -> None:
         "The same ReplicaSet behind the gate",
         "A RebalancePolicy finds the fewest evictions that make room",
         "The gate opened, and trainer-",
+        "The same pods with schedulerName: numazones",
     )
     assert [text.index(act) for act in acts] == sorted(text.index(act) for act in acts)
     assert re.search(r"^Live page on http://127\.0\.0\.1:\d+/$", text, re.MULTILINE)
@@ -78,6 +79,9 @@ def test_the_demo_tells_its_story_to_the_end(tmp_path: Path) -> None:
     assert re.search(r"trainer-\w+ +Admissible .* Admitted", text)
     ((right, made),) = re.findall(r"(\d+) of (\d+) predictions came true", text)
     assert int(made) >= int(right) > 40
+    assert re.search(r"^random pods rejected by kubelets +[1-9]\d* +0$", text, re.MULTILINE)
+    assert re.search(r"^replicas of \d+ CPUs rejected before one ran +3 and more +0$", text, re.MULTILINE)
+    assert re.search(r"^pods evicted to make room for it +[1-9]\d* +0$", text, re.MULTILINE)
     for model in ("kubelet", "koordinator", "topology-aware"):
         assert re.search(rf"^{model} +\d+ +\d+$", text, re.MULTILINE)
     assert "Ctrl-C" not in text
@@ -122,6 +126,20 @@ def test_predictions_of_the_operator_equal_what_kubelets_do() -> None:
     for predicted, actual in outcomes:
         assert (predicted == "Admissible") == (actual == "Admitted"), shown.stdout
         assert predicted != "Unknown", shown.stdout
+
+
+@pytest.mark.parametrize("models", ["kubelet", "all"])
+def test_with_the_extender_no_pod_is_rejected_that_is_rejected_without(models: str) -> None:
+    """Every placement model and policy, more pods than fit; Koordinator's pods have a scheduler of theirs."""
+    arguments = ("cluster", "--nodes=10", "--pods=120", "--crowd=60", "--seed=4", f"--models={models}")
+    without, asked = run(*arguments), run(*arguments, "--prevention=extender")
+    assert (without.returncode, asked.returncode) == (0, 0), without.stderr + asked.stderr
+    rejected = [
+        int(re.search(r"120 pods in all, (\d+) rejected by kubelets", shown.stdout)[1])  # type: ignore[index]
+        for shown in (without, asked)
+    ]
+    assert rejected[0] > 0
+    assert rejected[1] == 0, asked.stdout
 
 
 def test_a_cluster_without_operator_shows_its_zones() -> None:

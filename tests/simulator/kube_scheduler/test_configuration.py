@@ -16,7 +16,8 @@ def test_the_shipped_configuration_is_read_out_of_its_config_map() -> None:
     (extender,) = shipped.extenders
     assert shipped.names == {"numazones"}
     assert shipped.percentage_of_nodes_to_score == 100
-    assert (extender.url_prefix, extender.weight, extender.http_timeout) == ("http://127.0.0.1:1234", 125, 3.0)
+    assert extender.url_prefix == "http://127.0.0.1:1234"
+    assert (extender.weight, extender.http_timeout) == (125, 3.0)
     assert extender.node_cache_capable
     assert not extender.ignorable
 

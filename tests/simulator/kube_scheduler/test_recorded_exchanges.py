@@ -259,9 +259,11 @@ async def replay(path: Path, bound: Bound, directory: Path) -> None:
             def look(_: Body | None, pod: Body | None) -> None:
                 if pod is None or pod["metadata"]["name"] not in recording.pods:
                     return
-                for one in (pod.get("status") or {}).get("conditions") or ():
-                    if one.get("message"):
-                        said.append((one["reason"], one["message"].replace(url, RECORDED)))
+                said.extend(
+                    (one["reason"], one["message"].replace(url, RECORDED))
+                    for one in (pod.get("status") or {}).get("conditions") or ()
+                    if one.get("message")
+                )
                 if pod["spec"].get("nodeName"):
                     placed.add(pod["metadata"]["name"])
                 moved.set()
