@@ -187,6 +187,7 @@ class Operator:
             self.pipeline.state,
             self.held,
             unknown=UnknownNodes(options.extender_unknown_nodes),
+            ranking=options.ranking,
             metrics=self.extender_metrics,
             ready=self.ready.is_set,
         )
@@ -353,6 +354,7 @@ class Operator:
             self.intent.namespaces,
             self.events,
             enabled=self.options.admission_gate,
+            ranking=self.options.ranking,
             may_go=self.steps.may_go,
             changed=self.pipeline.renewed,
             timeout=self.options.admission_gate_timeout,

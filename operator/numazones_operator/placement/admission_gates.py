@@ -21,6 +21,7 @@ from typing import Any
 
 from numazones import timestamp
 from numazones.cluster import ClusterNode, ClusterPod
+from numazones.node_choice import Ranking
 from numazones.prediction import UNKNOWN, Kind, Standing, ask, relevant
 from numazones_client import APIError, Client, Conflict, Invalid, NotFound
 from numazones_client.client import JSON_PATCH
@@ -59,6 +60,7 @@ class AdmissionGates:
         events: EventPoster,
         *,
         enabled: bool,
+        ranking: Ranking,
         may_go: Callable[[ClusterPod, str], bool],
         changed: asyncio.Event,
         timeout: float,
@@ -75,6 +77,7 @@ class AdmissionGates:
             namespaces: which of them opt in.
             events: where events on pods are posted.
             enabled: whether pods are released at all; if not, events on them say so.
+            ranking: which nodes are preferred.
             may_go: asked whether a pod may be released to a node; a plan may keep it for another pod.
             changed: set when forecasts have changed; cleared here.
             timeout: seconds after which a pod is released of which nothing is known; 0: never.
@@ -88,6 +91,7 @@ class AdmissionGates:
         self._namespaces = namespaces
         self._events = events
         self._enabled = enabled
+        self._ranking = ranking
         self._may_go = may_go
         self._changed = changed
         self._timeout = timeout
@@ -180,7 +184,8 @@ class AdmissionGates:
         if forecast is None or kind is None:
             return ()
         found: list[str] = []
-        for name in forecast.admitting:
+        keys = self._ranking.keys(pod, forecast.verdicts, self._state.node)
+        for name in sorted(keys, key=lambda name: (keys[name], name)):
             if not self._may_go(pod, name):
                 continue
             node = self._state.node(name)
