@@ -38,8 +38,8 @@ Examples:
     multiple=True,
     required=True,
     metavar="KEY=VALUE",
-    help="A field of KubeletConfiguration, those of maps after a dot; or placement=default, nrt, exact, pack, "
-    "best-fit, scarce or shapes: how the scheduler chooses nodes.",
+    help="A field of KubeletConfiguration, those of maps after a dot; or placement=default, nrt, exact, "
+    "pack, best-fit, scarce or shapes: how the scheduler chooses nodes.",
 )
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @experiment_options
