@@ -6,10 +6,11 @@ differ in how they rank the rest. Pods that name
 their node themselves are not asked about.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
+from heapq import nsmallest
 from typing import Any
 
 from numazones import scheduling, topology_match
@@ -24,6 +25,8 @@ from numazones.resources import CPU, MEMORY
 _PERCENT = 100
 _STRANDING = 10
 """Points of a score, of 100, that keeping the surroundings of one kind of idle device is worth."""
+_COUNTED = 16
+"""On so many nodes at most room for shapes is counted: each costs as much as a decision."""
 _REMEMBERED = 1024
 """States of nodes whose objects are remembered; one of them changes with each pod."""
 
@@ -47,21 +50,48 @@ class NodeChoice(StrEnum):
     SHAPES = "shapes"
     """Of the nodes that would admit it, the one on which the fewest further pods of given shapes fit less."""
 
-    @property
-    def asks(self) -> bool:
-        """Whether nodes are passed over that would reject the pod."""
-        return self in _RANKS
 
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """What nodes that would admit a pod are sorted by: one answer for gate, extender and what-ifs."""
 
-Rank = Callable[[ClusterNode, ClusterPod, NodeVerdict], tuple[Any, ...]]
-"""What nodes that would admit a pod are sorted by, the best first."""
+    choice: NodeChoice = NodeChoice.BEST_FIT
+    """One that asks first."""
+    shapes: tuple[Shape, ...] = ()
+    """What ``SHAPES`` keeps room for."""
 
+    def keys(
+        self,
+        pod: ClusterPod,
+        verdicts: Mapping[str, NodeVerdict],
+        node: Callable[[str], ClusterNode | None],
+    ) -> dict[str, tuple[Any, ...]]:
+        """Return name of a node → what it is sorted by, the best first; of nodes whose placement admits it.
 
-def rank_by(choice: NodeChoice, shapes: Sequence[Shape] = ()) -> Rank:
-    """Return what a way of choosing that asks first sorts nodes by; ``shapes``: those of ``NodeChoice.SHAPES``."""
-    if choice is NodeChoice.SHAPES:
-        return lambda node, pod, said: (said.approximate, _lost(node, pod, shapes), *preference(said))
-    return _RANKS[choice]
+        ``node`` looks a node up by its name; it is asked only where verdicts don't tell. Room for shapes is
+        counted on the nodes that are best by their verdicts, the others come after them.
+        """
+        admitting = {name: one for name, one in verdicts.items() if one.placement_admits}
+        by_verdict = _BY_VERDICT.get(self.choice)
+        if by_verdict is not None:
+            return {name: by_verdict(one) for name, one in admitting.items()}
+        if self.choice is NodeChoice.SHAPES:
+            best = set(nsmallest(_COUNTED, admitting, key=lambda name: preference(admitting[name])))
+            return {
+                name: (
+                    one.approximate,
+                    name not in best,
+                    _lost(node(name), pod, self.shapes) if name in best else 0,
+                    *preference(one),
+                )
+                for name, one in admitting.items()
+            }
+        share = _BY_NODE[self.choice]
+        return {
+            name: (one.approximate, -share(found, pod))
+            for name, one in admitting.items()
+            if (found := node(name)) is not None
+        }
 
 
 def choose(
@@ -83,9 +113,9 @@ def choose(
     by_name = {node.name: node for node in nodes}
     forecast = Forecast(kind)
     forecast.renew(by_name.values())
-    admitting = {name: said for name, said in forecast.verdicts.items() if said.standing is Standing.ADMITS}
-    rank = rank_by(choice, shapes)
-    best = min(admitting, key=lambda name: rank(by_name[name], pod, admitting[name]), default=None)
+    admitting = {name: one for name, one in forecast.verdicts.items() if one.standing is Standing.ADMITS}
+    keys = Ranking(choice, tuple(shapes)).keys(pod, admitting, by_name.get)
+    best = min(keys, key=keys.__getitem__, default=None)
     return None if best is None else by_name[best]
 
 
@@ -145,29 +175,26 @@ def _mean_percent(parts: Iterable[tuple[int, int]]) -> int:
     return sum(shares) // len(shares) if shares else 0
 
 
-def _lost(node: ClusterNode, pod: ClusterPod, shapes: Sequence[Shape]) -> int:
+def _lost(node: ClusterNode | None, pod: ClusterPod, shapes: Sequence[Shape]) -> int:
     """CPUs of further pods of the shapes that fit less beside the pod."""
-    placed = place_beside(pod, node)
-    before = node.known
-    if placed is None or before is None or placed.node.known is None:
+    placed = None if node is None else place_beside(pod, node)
+    before, after = (None if one is None else one.known for one in (node, placed and placed.node))
+    if before is None or after is None:
         return 0
-    after = placed.node.known
     return sum(before.fragmentation(shape).usable - after.fragmentation(shape).usable for shape in shapes)
 
 
-def _block(said: NodeVerdict) -> tuple[int, int]:
-    return (-said.score, -said.free_block)
+def _scarce(said: NodeVerdict) -> tuple[bool, int, int]:
+    return (said.approximate, _STRANDING * said.stranding - said.score, -said.free_block)
 
 
-_RANKS: dict[NodeChoice, Rank] = {
-    NodeChoice.EXACT: lambda node, pod, said: (said.approximate, -_least_allocated(node, pod)),
-    NodeChoice.PACK: lambda node, pod, said: (said.approximate, -_most_allocated(node, pod)),
-    NodeChoice.BEST_FIT: lambda _node, _pod, said: (said.approximate, *_block(said)),
-    NodeChoice.SCARCE: lambda _node, _pod, said: (
-        said.approximate,
-        _STRANDING * said.stranding - said.score,
-        -said.free_block,
-    ),
-    NodeChoice.SHAPES: lambda _node, _pod, said: preference(said),
+_BY_VERDICT: dict[NodeChoice, Callable[[NodeVerdict], tuple[Any, ...]]] = {
+    NodeChoice.BEST_FIT: preference,
+    NodeChoice.SCARCE: _scarce,
 }
-"""``SHAPES`` without any shape is the default."""
+_BY_NODE: dict[NodeChoice, Callable[[ClusterNode, ClusterPod], int]] = {
+    NodeChoice.EXACT: _least_allocated,
+    NodeChoice.PACK: _most_allocated,
+}
+ASKING = (NodeChoice.BEST_FIT, NodeChoice.SCARCE, NodeChoice.SHAPES, NodeChoice.PACK, NodeChoice.EXACT)
+"""The ways that pass over nodes which would reject the pod; the first is the default."""

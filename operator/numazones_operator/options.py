@@ -14,6 +14,7 @@ import click
 
 from numazones.errors import NumazonesError
 from numazones.fragmentation import InvalidShape, Shape
+from numazones.node_choice import ASKING, NodeChoice, Ranking
 from numazones.placement import models
 from numazones_operator.placement.extender.certificates import Certificates
 from numazones_operator.placement.extender.unknown_nodes import UnknownNodes
@@ -156,6 +157,14 @@ class Options:
         "are down; 0s: never. Pods that are known to be inadmissible wait.",
         kind=Duration(zero=True),
     )
+    placement: str = setting(
+        ASKING[0].value,
+        "Which of the nodes that would admit a pod the admission gate and the extender prefer: best-fit: "
+        "those that keep large free blocks; scarce: the same, with points off beside idle devices or huge "
+        "pages that the pod does not ask for; shapes: those that keep room for further pods of --shapes; "
+        "pack: those whose CPU and memory are requested most; exact: least.",
+        kind=click.Choice([choice.value for choice in ASKING]),
+    )
     extender_address: str = setting(
         "",
         "Where to answer a kube-scheduler as its extender, such as 127.0.0.1:9409. Who reaches it binds "
@@ -236,6 +245,11 @@ class Options:
     def target_shapes(self) -> tuple[Shape, ...]:
         """The shapes, parsed."""
         return tuple(Shape.parse(text) for text in self.shapes)
+
+    @property
+    def ranking(self) -> Ranking:
+        """What nodes that would admit a pod are sorted by."""
+        return Ranking(NodeChoice(self.placement), self.target_shapes)
 
     @property
     def _certificate_files(self) -> tuple[Path | None, ...]:

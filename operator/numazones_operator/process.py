@@ -189,6 +189,7 @@ class Operator:
             self.pipeline.state,
             self.held,
             unknown=UnknownNodes(options.extender_unknown_nodes),
+            ranking=options.ranking,
             metrics=self.extender_metrics,
             ready=self.ready.is_set,
         )
@@ -356,6 +357,7 @@ class Operator:
             self.intent.namespaces,
             self.events,
             enabled=self.options.admission_gate,
+            ranking=self.options.ranking,
             may_go=self.steps.may_go,
             preempting=PreemptingReleases(
                 self.pipeline.state,

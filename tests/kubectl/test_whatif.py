@@ -421,11 +421,11 @@ def test_placements_are_swept(run: Invoke) -> None:
     [
         (
             ("whatif", "--set", "placement=best", *MACHINE, *PODS),
-            "there are default, nrt, exact, pack, best-fit",
+            "there are default, nrt, exact, pack, best-fit, scarce, shapes",
         ),
         (
             ("sweep", "--vary", "placement=best", *MACHINE, *PODS),
-            "there are default, nrt, exact, pack, best-fit",
+            "there are default, nrt, exact, pack, best-fit, scarce, shapes",
         ),
         (
             ("size", "2xcpu=2", "--given", "placement=pack", *MACHINE),

@@ -39,8 +39,8 @@ Examples:
     multiple=True,
     required=True,
     metavar="KEY=VALUE",
-    help="A field of KubeletConfiguration, those of maps after a dot; or placement=default, nrt, exact, pack "
-    "or best-fit: how the scheduler chooses nodes.",
+    help="A field of KubeletConfiguration, those of maps after a dot; or placement=default, nrt, exact, "
+    "pack, best-fit, scarce or shapes: how the scheduler chooses nodes.",
 )
 @output_option()
 @experiment_options

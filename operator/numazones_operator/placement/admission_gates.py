@@ -24,7 +24,8 @@ from typing import Any
 
 from numazones import timestamp
 from numazones.cluster import ClusterNode, ClusterPod
-from numazones.prediction import UNKNOWN, Kind, Standing, ask, relevant
+from numazones.node_choice import Ranking
+from numazones.prediction import UNKNOWN, Kind, ask, relevant
 from numazones.waiting import GATE, OPT_IN
 from numazones_client import APIError, Client, Conflict, Invalid, NotFound
 from numazones_client.client import STRATEGIC_MERGE_PATCH
@@ -108,6 +109,7 @@ class AdmissionGates:
         events: EventPoster,
         *,
         enabled: bool,
+        ranking: Ranking,
         may_go: Callable[[ClusterPod, str], bool],
         preempting: PreemptingReleases,
         changed: asyncio.Event,
@@ -125,6 +127,7 @@ class AdmissionGates:
             namespaces: which of them opt in.
             events: where events on pods are posted.
             enabled: whether pods are released at all; if not, events on them say so.
+            ranking: which nodes are preferred.
             may_go: asked whether a pod may be released to a node; a plan may keep it for another pod.
             preempting: asked where less important pods would have to leave for a pod.
             changed: set when forecasts have changed; cleared here.
@@ -139,6 +142,7 @@ class AdmissionGates:
         self._namespaces = namespaces
         self._events = events
         self._enabled = enabled
+        self._ranking = ranking
         self._may_go = may_go
         self._preempting = preempting
         self._changed = changed
@@ -288,7 +292,8 @@ class AdmissionGates:
         if kind is None:
             return ()
         if kind not in this.open and forecast is not None:
-            this.open[kind] = forecast.admitting
+            keys = self._ranking.keys(pod, forecast.verdicts, self._state.node)
+            this.open[kind] = tuple(sorted(keys, key=lambda name: (keys[name], name)))
         found: list[str] = []
         full: set[str] = set()
         for name in this.open.get(kind, ()):

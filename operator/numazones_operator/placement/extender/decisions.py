@@ -9,8 +9,9 @@ it would choose does not mend NUMA fragmentation; in its other list it makes kub
 from collections.abc import Mapping
 from dataclasses import dataclass
 from heapq import nsmallest
+from typing import Any
 
-from numazones.prediction import NodeVerdict, Standing, preference
+from numazones.prediction import NodeVerdict, Standing
 from numazones.scheduler_reasons import scheduler_reason
 from numazones_operator.placement.extender.unknown_nodes import UnknownNodes
 
@@ -56,9 +57,11 @@ def may_take(verdict: NodeVerdict, unknown: UnknownNodes) -> bool:
     return verdict.standing is Standing.ADMITS
 
 
-def scores(verdicts: Mapping[str, NodeVerdict]) -> dict[str, int]:
-    """Return node → score: 10 for the best ones, one less for each that is behind; 0 is left out."""
-    preferences = {name: preference(one) for name, one in verdicts.items() if one.standing is Standing.ADMITS}
-    best = nsmallest(MAX_SCORE, set(preferences.values()))
+def scores(keys: Mapping[str, tuple[Any, ...]]) -> dict[str, int]:
+    """Return node → score: 10 for the best ones, one less for each that is behind; 0 is left out.
+
+    ``keys``: what nodes that admit the pod are sorted by (``node_choice.Ranking``).
+    """
+    best = nsmallest(MAX_SCORE, set(keys.values()))
     of_rank = {rank: MAX_SCORE - place for place, rank in enumerate(best)}
-    return {name: of_rank[rank] for name, rank in preferences.items() if rank in of_rank}
+    return {name: of_rank[rank] for name, rank in keys.items() if rank in of_rank}

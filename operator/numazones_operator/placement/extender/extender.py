@@ -13,6 +13,7 @@ from typing import Any
 
 from numazones.cluster import ClusterPod
 from numazones.errors import NumazonesError
+from numazones.node_choice import Ranking
 from numazones.prediction import Standing, relevant
 from numazones.rebalance import preemption
 from numazones_client import Client
@@ -47,10 +48,12 @@ class Extender:
         held: HeldRoom,
         *,
         unknown: UnknownNodes,
+        ranking: Ranking,
         metrics: ExtenderMetrics,
         ready: Callable[[], bool],
     ) -> None:
         """Answer from what the parts given know; ``ready``: whether everything was listed."""
+        self._ranking = ranking
         self._state = state
         self._held = held
         self._unknown = unknown
@@ -91,7 +94,8 @@ class Extender:
         pod = self._pod(request.pod)
         if not relevant(pod):
             return []
-        scores = decisions.scores(await self._verdicts.of(pod, names))
+        verdicts = await self._verdicts.of(pod, names)
+        scores = decisions.scores(self._ranking.keys(pod, verdicts, self._state.node))
         return [messages.HostPriority(name, score) for name, score in scores.items()]
 
     async def preempt(self, body: bytes) -> Any:

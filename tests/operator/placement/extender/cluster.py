@@ -7,6 +7,7 @@ import msgspec
 from prometheus_client import CollectorRegistry
 
 from numazones.cluster import ClusterPod
+from numazones.node_choice import Ranking
 from numazones_client import APIError, NotFound
 from numazones_client.errors import Conflict, Request
 from numazones_client.resources import PODS
@@ -81,6 +82,7 @@ class Cluster:
             self.state,
             self.held,
             unknown=unknown,
+            ranking=Ranking(),
             metrics=ExtenderMetrics(self.registry),
             ready=lambda: self.ready,
         )
