@@ -127,7 +127,7 @@ CASES: dict[str, tuple[list[Item], str, str, list[str], str, str]] = {
             },
         ],
         *("drivers", "warning", ["worker-2"]),
-        *("two containers may get the same", "set cpuManagerPolicy: none"),
+        *("two containers may share some", "set cpuManagerPolicy: none"),
     ),
     "the exporter's image cannot be pulled": (
         [

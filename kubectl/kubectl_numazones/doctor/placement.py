@@ -113,7 +113,7 @@ def cpu_drivers(evidence: Evidence) -> Iterator[Finding]:
             yield warning(
                 node.name,
                 f"dra-driver-cpu ({_CPU_DRIVER}) gives CPUs to claims while the kubelet's static CPU manager "
-                "gives them to Guaranteed pods; neither knows of the other, and two containers may get the same",
+                "gives them to Guaranteed pods; neither knows of the other, so two containers may share some",
                 "set cpuManagerPolicy: none on the node, or take the driver off it",
             )
 
