@@ -22,10 +22,9 @@ import psutil
 from aiohttp import web
 
 from benchmarks.cluster import Cluster, Feeder, post, until, waiting_pod
+from numazones.waiting import GATE, OPT_IN
 from numazones_client import ClusterConfig
 from numazones_operator.options import Options
-from numazones_operator.placement.admission_gates import OPT_IN
-from numazones_operator.placement.release_patch import GATE
 from numazones_operator.process import Operator
 
 LEAST = {"releases_per_second": 150.0}

@@ -11,9 +11,8 @@ import yaml
 
 from numazones.cluster import ClusterPod
 from numazones.prediction import relevant
+from numazones.waiting import GATE, OPT_IN
 from numazones_apiserver import ApiServer
-from numazones_operator.placement.admission_gates import OPT_IN
-from numazones_operator.placement.release_patch import GATE
 from tests.operator.closed_loop import pod_body
 
 from .test_chart import CHART, helm

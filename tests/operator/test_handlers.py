@@ -17,6 +17,7 @@ from kopf.testing import KopfRunner
 from prometheus_client import CollectorRegistry
 
 from numazones.api import crd
+from numazones.waiting import OPT_IN
 from numazones_client import ClusterConfig
 from numazones_client.resources import (
     DEFINITIONS,
@@ -31,7 +32,6 @@ from numazones_operator import handlers, kopf_operator
 from numazones_operator.events import EventPoster
 from numazones_operator.kopf_operator import run_kopf
 from numazones_operator.metrics.registry import Metrics
-from numazones_operator.placement.admission_gates import OPT_IN
 from numazones_operator.process import Operator
 from numazones_operator.rebalance.inputs import Inputs
 from numazones_operator.rebalance.intent import Intent

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from numazones.api.meta import NODE_LABEL
+from numazones.waiting import GATE, OPT_IN
 from numazones_client import Client
 from numazones_client.resources import ADMISSION_PREDICTIONS, LEASES, NAMESPACES, NODES, NUMAZONES, PODS
 from numazones_operator.mirror import stale_exporters
-from numazones_operator.placement.admission_gates import OPT_IN
-from numazones_operator.placement.release_patch import GATE
 from numazones_operator.process import Operator
 from numazones_simulator import node_kinds
 from numazones_simulator.kubelet.fleet import Fleet

@@ -23,11 +23,13 @@ def test_of_a_key_given_twice_the_last_value_counts() -> None:
     [
         (
             "placement=best",
-            "placement=best: there is no such placement; there are default, nrt, exact, pack, best-fit, scarce, shapes",
+            "placement=best: there is no such placement; there are default, nrt, exact, pack, best-fit, scarce, "
+            "shapes",
         ),
         (
             "placement=",
-            "placement=: there is no such placement; there are default, nrt, exact, pack, best-fit, scarce, shapes",
+            "placement=: there is no such placement; there are default, nrt, exact, pack, best-fit, scarce, "
+            "shapes",
         ),
         ("placement", "'placement' is not a setting; write KEY=VALUE"),
         ("placements=pack", "placements is not a setting that affects admission"),

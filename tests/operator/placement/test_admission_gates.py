@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
+from numazones.waiting import GATE, OPT_IN
 from numazones_client.errors import Invalid, Request
 from numazones_client.resources import EVENTS, LEASES, NAMESPACES, PODS, PRIORITY_CLASSES
 from numazones_operator.placement import preempting_releases
-from numazones_operator.placement.admission_gates import OPT_IN
-from numazones_operator.placement.release_patch import GATE
 from numazones_operator.process import Operator
 from numazones_simulator import node_kinds
 from tests.operator.closed_loop import OPTIONS, Loop, closed_loop, eventually, metrics

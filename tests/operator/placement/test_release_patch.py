@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
+from numazones.held_room import RELEASED
+from numazones.waiting import GATE
 from numazones_apiserver import ApiServer
 from numazones_client import APIError, Client, ClusterConfig
 from numazones_client.client import STRATEGIC_MERGE_PATCH
 from numazones_client.resources import PODS
-from numazones_operator.mirror.cluster_state import RELEASED
-from numazones_operator.placement.release_patch import GATE, Target, release_patch
+from numazones_operator.placement.release_patch import Target, release_patch
 from tests.operator.closed_loop import pod_body
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

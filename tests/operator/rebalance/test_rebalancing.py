@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from numazones.waiting import GATE, OPT_IN
 from numazones_apiserver.errors import ApiError
 from numazones_apiserver.faults import Fault
 from numazones_client import Client, Invalid
@@ -28,8 +29,6 @@ from numazones_client.resources import (
     REBALANCE_RECOMMENDATIONS,
     REPLICA_SETS,
 )
-from numazones_operator.placement.admission_gates import OPT_IN
-from numazones_operator.placement.release_patch import GATE
 from numazones_operator.process import Operator
 from numazones_simulator import node_kinds
 from numazones_simulator.kubelet.fleet import Fleet

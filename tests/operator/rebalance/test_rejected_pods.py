@@ -10,7 +10,7 @@ from numazones.cluster import Cluster, ClusterNode, ClusterPod
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.node import Node
 from numazones.machine import CPU, Machine, NUMANode
-from numazones_operator.placement.release_patch import GATE
+from numazones.waiting import GATE
 from numazones_operator.rebalance.rejected_pods import is_next_pod, next_pods, with_next_pods
 
 NOW = datetime(2026, 1, 31, 9, tzinfo=UTC)
