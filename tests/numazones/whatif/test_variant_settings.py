@@ -18,18 +18,19 @@ def test_of_a_key_given_twice_the_last_value_counts() -> None:
     assert parse(["placement=pack", "placement=exact"]) == {"placement": "exact"}
 
 
+WAYS = "default, nrt, exact, pack, best-fit, scarce, shapes"
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         (
             "placement=best",
-            "placement=best: there is no such placement; there are default, nrt, exact, pack, best-fit, scarce, "
-            "shapes",
+            f"placement=best: there is no such placement; there are {WAYS}",
         ),
         (
             "placement=",
-            "placement=: there is no such placement; there are default, nrt, exact, pack, best-fit, scarce, "
-            "shapes",
+            f"placement=: there is no such placement; there are {WAYS}",
         ),
         ("placement", "'placement' is not a setting; write KEY=VALUE"),
         ("placements=pack", "placements is not a setting that affects admission"),
