@@ -112,7 +112,7 @@ def test_a_stuck_pod_runs_after_any_piece_of_advice(name: str, run: Run, tmp_pat
     dump.write_text(json.dumps({"kind": "List", "items": list(objects_of(nodes, [body]))}))
     said = run("why", name, "-n", "team", "-f", str(dump))
     golden = GOLDEN / f"{name}.txt"
-    if os.environ.get("UPDATE_GOLDEN"):
+    if os.environ.get("NUMAZONES_REWRITE_GOLDEN"):
         golden.write_text(said.output)
     assert said.output == golden.read_text()
     advice = json.loads(run("why", name, "-n", "team", "-f", str(dump), "-o", "json").output)["advice"]

@@ -83,7 +83,7 @@ def test_a_stuck_pod_is_shown_with_reason_holders_advice_and_plan(guide: str, op
     card = page.locator("#waiting article")
     expect(card.locator("h3")).to_have_text("team/trainer")
     expect(card).to_contain_text("needs 5 exclusive CPUs on one NUMA node; the fullest offer is 4")
-    expect(card).to_contain_text("move team/web-1 away, which holds 3 CPUs")
+    expect(card).to_contain_text("move team/web-1, which holds 3 CPUs, to worker-2")
     expect(card).to_contain_text("1 pod rejected since 2026-11-20T10:00:00Z")
     card.get_by_text("Who holds what on worker-1").click()
     expect(card.locator("details").last).to_contain_text("team/cache-1")
@@ -177,7 +177,7 @@ def test_markup_in_names_is_text(tmp_path: Path, open_page: Open) -> None:
     text = json.dumps(guide_cluster()).replace("web-1", json.dumps(HOSTILE)[1:-1])
     page = open_page(report_of(json.loads(text), tmp_path, "--title", HOSTILE))
     expect(page).to_have_title(f"{HOSTILE} · numazones")
-    expect(page.locator("#waiting")).to_contain_text(f"move team/{HOSTILE} away")
+    expect(page.locator("#waiting")).to_contain_text(f"move team/{HOSTILE}")
     page.locator("a.node").first.click()
     expect(page.locator("table")).to_contain_text(HOSTILE)
     assert page.locator("img").count() == 0
