@@ -184,7 +184,10 @@ class AdmissionGates:
             if not self._may_go(pod, name):
                 continue
             node = self._state.node(name)
-            if node is not None and _has_room(kind, node, held.get(name, ())):
+            # Pods that leave may have gone when this one comes: what they free may lead its kubelet astray.
+            after = self._state.without_leavers(name)
+            views = [view for view in (node, after) if view is not None]
+            if node is not None and all(_has_room(kind, view, held.get(name, ())) for view in views):
                 found.append(name)
                 if len(found) == MAX_NODES:
                     break

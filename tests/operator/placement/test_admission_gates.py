@@ -7,10 +7,13 @@ from typing import Any
 import pytest
 
 from numazones_client.resources import EVENTS, LEASES, NAMESPACES, PODS
-from numazones_operator.placement.admission_gates import GATE, OPT_IN, release_patch
+from numazones_client.table import Table
+from numazones_operator.mirror.decoding import NamespaceLabels
+from numazones_operator.placement.admission_gates import GATE, OPT_IN, AdmissionGates, release_patch
 from numazones_operator.process import Operator
 from numazones_simulator import node_kinds
-from tests.operator.closed_loop import OPTIONS, Loop, closed_loop, eventually, metrics
+from tests.operator.closed_loop import OPTIONS, Loop, closed_loop, eventually, metrics, pod_body
+from tests.operator.placement.extender.cluster import Cluster
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 NODES = [("a", "host-a"), ("b", "host-b")]
@@ -207,3 +210,39 @@ async def test_without_opting_in_nothing_is_released(tmp_path: Path) -> None:
         await eventually(lambda: loop.verdict("a"))
         await asyncio.sleep(1.5)
         assert await waiting_pods(loop) == ["a"]
+
+
+async def test_a_pod_is_not_released_to_a_node_where_a_leaving_pod_may_lead_the_kubelet_astray() -> None:
+    """What it frees may be given to an init container, on a NUMA node that has too little for the app."""
+    cluster = Cluster("a")
+    gates = AdmissionGates(
+        cluster.server,  # type: ignore[arg-type]
+        cluster.state,
+        cluster.offline.pipeline.forecasts,
+        cluster.held,
+        opted_in("default"),
+        cluster.offline.events,
+        enabled=True,
+        may_go=lambda _pod, _node: True,
+        changed=asyncio.Event(),
+        timeout=0,
+        metrics=cluster.offline.metrics,
+        wall=cluster.offline.clock,
+    )
+    cluster.pod("stays", cpu=18, nodeName="a")
+    cluster.pod("leaves", cpu=10, nodeName="a")  # 2 CPUs are left on NUMA node 0
+    cluster.ask_to_delete("leaves")
+    for name, cpu in (("large", 20), ("small", 12)):
+        body = cluster.pod(name, mirrored=False, cpu=cpu, schedulingGates=[{"name": GATE}])
+        body["spec"]["initContainers"] = [pod_body("init", cpu=4)["spec"]["containers"][0] | {"name": "init"}]
+        cluster.mirror(name)
+    await cluster.offline.renew()
+    assert cluster.offline.published["large"].verdict == "Admissible"  # while the other holds what it has
+    await gates.release()
+    assert [name for name, _ in cluster.server.patches] == ["small"]
+
+
+def opted_in(name: str) -> Table[NamespaceLabels]:
+    found: Table[NamespaceLabels] = Table(lambda namespace: namespace.name, lambda *_: None)
+    found.put(NamespaceLabels(name, {OPT_IN[0]: OPT_IN[1]}))
+    return found
