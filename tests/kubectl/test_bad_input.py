@@ -117,7 +117,7 @@ def test_names_that_are_not_there_are_answered_with_those_that_are(
     [
         (("fit", "cpu=none"), 2, "is not a shape"),
         (("fit",), 2, "give either a SHAPE"),
-        (("wy", "pod"), 2, "No such command 'wy'"),
+        (("wy", "pod"), 2, "there is no command 'wy'; did you mean why?"),
         (("who", "nowhere"), 2, "error: node nowhere is not among"),
     ],
 )

@@ -352,7 +352,7 @@ def test_the_worst_comes_first_and_is_counted(run: Run, tmp_path: Path) -> None:
     lines = run("doctor", "-f", written(tmp_path / "dump.json", items)).output.splitlines()
     heads = [line.split()[0] for line in lines if line.split()[0] in {"ERROR", "WARNING", "HINT"}]
     assert heads == ["ERROR", "WARNING", "HINT"]
-    assert lines[-2] == "1 error, 1 warning, 1 hint from 14 checks"
+    assert lines[-2] == "1 error, 1 warning, 1 hint from 16 checks"
 
 
 @pytest.mark.parametrize(("version", "named"), [("v1.36.2", 0), ("v1.99.0", 1)])

@@ -127,6 +127,11 @@ class ClusterState:
             else record.as_found(self._clock(), settle=self._settle, beyond=self._beyond)
         )
 
+    def without_leavers(self, name: str) -> ClusterNode | None:
+        """Return a node as its kubelet most likely finds it now; None where that is ``node``."""
+        record = self._records.get(name)
+        return self.as_found(name) if record is not None and record.has_leavers(self._clock()) else None
+
     def fates(self, node: str, uids: Iterable[str]) -> Fates:
         """Return what is known now of pods that were on a node, by their UIDs as the kubelet knows them."""
         record = self._records.get(node)

@@ -331,6 +331,10 @@ class NodeRecord:
             f"{settle:g} s ago and runs; see whether the exporter there does",
         )
 
+    def has_leavers(self, now: float) -> bool:
+        """Whether pods that are being deleted are believed to have ended."""
+        return bool(len(self.since)) and bool(self.since.leavers(self.state, now))
+
     def current(self, now: float, *, settle: float, beyond: Surroundings) -> ClusterNode | None:
         """Return the node as predictions take it; None while there is no Node object."""
         return self._as_known(now, settle=settle, beyond=beyond, leavers=frozenset())

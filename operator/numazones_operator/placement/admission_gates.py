@@ -95,6 +95,11 @@ class _Round:
         self.with_held[node.name] = (node, len(held), after)
         return after is not None and ask(kind, after).placement_admits
 
+    def admits_beside(self, kind: Kind, node: ClusterNode) -> bool:
+        """Whether a node, as it may become, admits a pod beside all that may be on their way to it."""
+        after = with_held(node, self.held.get(node.name, ()))
+        return after is not None and ask(kind, after).placement_admits
+
 
 class AdmissionGates:
     """Releases gated pods."""
@@ -302,7 +307,7 @@ class AdmissionGates:
             node = self._state.node(name)
             if node is None or not this.has_room(kind, node):
                 full.add(name)
-            elif not self._is_wanted(node, pod, this):
+            elif self._stays_free(node, kind, this) and not self._is_wanted(node, pod, this):
                 found.append(name)
                 if len(found) == CHOICE:
                     break
@@ -311,6 +316,14 @@ class AdmissionGates:
         if not found:
             this.passed_over.setdefault(kind, pod)
         return tuple(found)
+
+    def _stays_free(self, node: ClusterNode, kind: Kind, this: _Round) -> bool:
+        """Whether the node also admits the pod when those that are leaving have gone before it comes.
+
+        What they free may lead the kubelet astray: an init container may get it, and leave too little.
+        """
+        after = self._state.without_leavers(node.name)
+        return after is None or this.admits_beside(kind, after)
 
     def _is_wanted(self, node: ClusterNode, pod: ClusterPod, this: _Round) -> bool:
         """Whether a more important pod, which goes on waiting so far, could use the node."""

@@ -127,7 +127,7 @@ class RejectedPods:
     ) -> str | None:
         for name in names:
             others = [other for other in promised.get(name, ()) if other.uid != pod.uid]
-            if not others or self._may_take(self._verdicts.at(pod, self._state.node(name), others)):
+            if self._may_take(self._verdicts.beside(pod, name, others)):
                 return name
         return None
 

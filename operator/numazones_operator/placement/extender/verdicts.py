@@ -62,14 +62,39 @@ class CurrentVerdicts:
             return dict.fromkeys(names, _unreadable(pod))
         verdicts = (await self._renewed(kind)).verdicts
         found = {name: verdicts.get(name, _MISSING) for name in names}
-        for name, pods in self._held.by_node(pod).items():
+        held = self._held.by_node(pod)
+        for name, pods in held.items():
             if name in found and (node := self._state.node(name)) is not None:
                 found[name] = _beside(kind, node, found[name], pods)
+        for name, verdict in found.items():
+            found[name] = self._unless_spoilt(kind, name, verdict, held.get(name, ()))
         return found
 
     def on(self, pod: ClusterPod, name: str) -> NodeVerdict:
         """Return the verdict of one node, decided now."""
-        return self.at(pod, self._state.node(name), self._held.by_node(pod).get(name, ()))
+        return self.beside(pod, name, self._held.by_node(pod).get(name, ()))
+
+    def beside(self, pod: ClusterPod, name: str, held: Sequence[ClusterPod]) -> NodeVerdict:
+        """Return the verdict of one node with room held for others, decided now."""
+        kind = self._kind(pod)
+        verdict = self.at(pod, self._state.node(name), held)
+        return verdict if kind is None else self._unless_spoilt(kind, name, verdict, held)
+
+    def _unless_spoilt(
+        self, kind: Kind, name: str, verdict: NodeVerdict, held: Sequence[ClusterPod]
+    ) -> NodeVerdict:
+        """Return the verdict, or that of the node without pods that leave, where they take their room along.
+
+        What becomes free may lead a kubelet to give a pod's first container CPUs of a NUMA node that has
+        none left for the next one. Pods that leave may have gone or not: a node must admit in either case.
+        """
+        if verdict.standing is not Standing.ADMITS:
+            return verdict
+        node = self._state.without_leavers(name)
+        if node is None:
+            return verdict
+        after = _beside(kind, node, ask(kind, node), held)
+        return verdict if after.standing is Standing.ADMITS else after
 
     def at(self, pod: ClusterPod, node: ClusterNode | None, held: Sequence[ClusterPod]) -> NodeVerdict:
         """Return the verdict of a node as it is given, with room held for others."""

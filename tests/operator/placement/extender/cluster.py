@@ -28,7 +28,7 @@ class Server:
         self.failures: list[APIError] = []
         self.losing_answers = False
         """Whether bindings are made though their answers are lost."""
-        self.patches: list[tuple[str, dict[str, Any]]] = []
+        self.patches: list[tuple[str, Any]] = []
         self.bindings: list[tuple[str, str]] = []
 
     async def create(
@@ -54,7 +54,7 @@ class Server:
             raise self.failures.pop(0)
         return deepcopy(self._pod(name, namespace))
 
-    async def patch(self, _resource: Any, name: str, patch: dict[str, Any], *, namespace: str) -> None:
+    async def patch(self, _resource: Any, name: str, patch: Any, *, namespace: str, **_: Any) -> None:
         self._pod(name, namespace)
         self.patches.append((name, patch))
 

@@ -282,6 +282,40 @@ async def test_a_node_of_unknown_state_gets_pods_unless_that_is_ruled_out() -> N
         assert (await cluster.bind("p", "a") == BOUND) is bound
 
 
+# Pods that leave
+
+
+def with_init_container(body: dict[str, Any], cpu: int) -> dict[str, Any]:
+    (container,) = body["spec"]["containers"]
+    amounts = {"cpu": str(cpu), "memory": "1Gi"}
+    resources = {"requests": amounts, "limits": amounts}
+    body["spec"]["initContainers"] = [{**container, "name": "init", "resources": resources}]
+    return body
+
+
+async def test_room_that_a_leaving_pod_frees_may_lead_a_kubelet_astray() -> None:
+    """An init container's CPUs are used again: the NUMA node that it is given is the one for the pod.
+
+    Seen on a kubelet of 1.36: it took CPUs that had become free 25 ms before, and rejected the pod for them.
+    """
+    cluster = Cluster("a")
+    cluster.pod("stays", cpu=18, nodeName="a")
+    cluster.pod("leaves", cpu=10, nodeName="a")  # 2 CPUs are left on NUMA node 0
+    pod = with_init_container(cluster.pod("p", cpu=20), 4)
+    cluster.mirror("p")
+    assert (await cluster.filter(pod, ["a"]))["NodeNames"] == ["a"]
+    cluster.ask_to_delete("leaves")
+    answer = await cluster.filter(pod, ["a"])
+    assert answer["FailedAndUnresolvableNodes"] == {
+        "a": "node(s) that would not admit the pod (kubelet: TopologyAffinityError)"
+    }
+    assert "TopologyAffinityError" in await cluster.bind("p", "a")
+    await cluster.extender.rejected.wake()
+    assert cluster.server.patches == []
+    small = with_init_container(cluster.pod("small", cpu=10), 4)
+    assert (await cluster.filter(small, ["a"]))["NodeNames"] == ["a"]
+
+
 # Nodes of unknown state, and what is known of them all the same
 
 
