@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator
 from types import UnionType
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+
+from typing_extensions import is_typeddict
 
 from kubectl_numazones.documents import DOCUMENTS
 
@@ -21,7 +23,7 @@ def page() -> str:
     parts = [_INTRODUCTION]
     told: set[str] = set()
     for command, document in DOCUMENTS.items():
-        parts.append(f"\n## {command}\n\n{_about(document).partition(': ')[2]}\n")
+        parts.append(f"\n## {command}\n\n{_capitalized(_about(document).partition(': ')[2])}\n")
         parts += _tables(document, told)
     return "".join(parts)
 
@@ -41,6 +43,10 @@ def _tables(document: Any, told: set[str]) -> Iterator[str]:
 
 def _about(document: Any) -> str:
     return " ".join((document.__doc__ or "").split())
+
+
+def _capitalized(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _doc(kind: Any) -> str:

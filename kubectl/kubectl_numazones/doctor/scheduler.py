@@ -55,7 +55,7 @@ def _traps(item: Object, configuration: Mapping[str, Any]) -> Iterator[Finding]:
         yield error(
             name,
             "the scheduler asks no extender, so it binds pods unasked",
-            f"add the extender, as in manifests/scheduler/configuration.yaml, {restart}",
+            f"add the extender, as configuration.yaml of manifests/scheduler does, {restart}",
         )
         return
     of_all = configuration.get("percentageOfNodesToScore", 0)
