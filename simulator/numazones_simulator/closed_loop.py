@@ -3,7 +3,7 @@
 A workload comes and goes and leaves the nodes fragmented; a ReplicaSet is driven in circles by a kubelet that
 rejects its replicas; `kubectl numazones why` explains it; behind the admission gate it waits instead; a plan
 is proposed and carried out; the pod runs, and predictions are held against what the kubelets did. Then the
-same pods come once more, to a scheduler that asks first: none is rejected, and the big one runs at once.
+same pods come twice more, tied to no node: to the usual scheduler, and to one that asks first.
 """
 
 import asyncio
@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -29,11 +30,12 @@ from numazones_client.resources import (
     REBALANCE_RECOMMENDATIONS,
     REPLICA_SETS,
 )
-from numazones_simulator import node_kinds, outcomes, placement_models, prevention, tables
+from numazones_simulator import node_kinds, outcomes, placement_models, prevention, scheduler, tables
 from numazones_simulator.node_kinds import KIND_LABEL, MODEL_LABEL
 from numazones_simulator.programs import installed
 from numazones_simulator.screen import Screen
 from numazones_simulator.simulated_cluster import SimulatedCluster
+from numazones_simulator.turnover import RUNNING, UNSCHEDULABLE, Fates, fate_of
 from numazones_simulator.workload import Workload, container
 
 OPERATOR_ARGUMENTS = ("--admission-gate", "--rebalance-period=500ms")
@@ -68,6 +70,8 @@ _QUESTIONS = 8
 """How often why is asked until it finds advice."""
 _ADVICE = "What would help:"
 _PATIENCE = 300.0
+_BRIEF = 30.0
+"""Seconds until a pod that waits is said to wait."""
 _POLL = 0.1
 _COLUMNS = 80
 
@@ -76,6 +80,43 @@ Body = dict[str, Any]
 
 class StoryStuck(NumazonesError):
     """The demo waited too long; the message says for what, and where the logs are."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """What became of the pods that came to one scheduler."""
+
+    random: Fates
+    workers: Fates
+    trainers: list[Body]
+    """Replicas of the big pod: the last one runs, waits or was rejected."""
+
+    def rows(self, size: int) -> dict[str, str]:
+        """Return what is told of each scheduler."""
+        big = fates_of(self.trainers)
+        circles = " and more" if big.rejected >= _CIRCLES else ""
+        return {
+            "random pods that run": str(self.random.counts[RUNNING]),
+            "random pods rejected by kubelets": str(self.random.rejected),
+            "random pods that wait for room": str(self.random.counts[UNSCHEDULABLE]),
+            "replicas of web and batch rejected": str(self.workers.rejected),
+            f"replicas of {size} CPUs rejected": f"{big.rejected}{circles}",
+            f"replicas of {size} CPUs that run": str(big.counts[RUNNING]),
+        }
+
+    @property
+    def trainer(self) -> str:
+        """A sentence on the big pod."""
+        rejected = fates_of(self.trainers).rejected
+        for pod in self.trainers:
+            if fate_of(pod) == RUNNING:
+                which = (
+                    f"after {pluralize(rejected, 'rejected replica')}" if rejected else "the first replica"
+                )
+                return f"{pod['metadata']['name']} runs on {pod['spec']['nodeName']}, {which}"
+        if rejected:
+            return f"{pluralize(rejected, 'replica')} of trainer rejected, and so on"
+        return "trainer fits nowhere, and waits"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +139,10 @@ class ClosedLoop:
         await self._run_in_circles(size)
         await self._explain()
         await self._wait_at_the_gate(size)
-        evictions = await self._plan()
-        if evictions:
+        if await self._plan():
             await self._run_at_last()
         await self._compare()
-        await self._once_more(size, evictions)
+        await self._once_more(size)
 
     # A workload comes and goes
 
@@ -122,7 +162,7 @@ class ClosedLoop:
         await self._show(_ZONES)
 
     async def _grow_workers(self, count: int, *, scheduler: str = "") -> None:
-        """Let two ReplicaSets grow in turn."""
+        """Let two ReplicaSets grow in turn, on the story's node; with a scheduler's name: on any node."""
         for name in ("web", "batch"):
             await self._create_replica_set("shop", name, _WORKER_CPUS, replicas=0, scheduler=scheduler)
         for number in range(count):
@@ -130,11 +170,7 @@ class ClosedLoop:
             self.screen.progress(f"{name} grows to {pluralize(replicas, 'replica')}")
             patch = {"spec": {"replicas": replicas}}
             await self.cluster.plane.client.patch(REPLICA_SETS, name, patch, namespace="shop")
-            await self._until(
-                lambda pods, number=number: len(pods) > number and all(map(_is_settled, pods)),  # type: ignore[misc]
-                "shop",
-                "a worker to run",
-            )
+            await self._until(partial(_have_grown, count=number + 1), "shop", "a worker to run")
 
     async def _end_batch(self) -> None:
         self.screen.progress("batch ends")
@@ -219,8 +255,8 @@ class ClosedLoop:
 
     # A plan makes room
 
-    async def _plan(self) -> int:
-        """Have a plan proposed; carry it out if the user wants it. Return how many pods were evicted."""
+    async def _plan(self) -> bool:
+        """Have a plan proposed; carry it out if the user wants it, and return whether that was so."""
         self.screen.progress("looking for a plan")
         await self.cluster.plane.client.create(REBALANCE_POLICIES, _POLICY)
         (plan,) = await self._until(
@@ -235,7 +271,7 @@ class ClosedLoop:
         if not await self.confirm("Carry it out?"):
             approval = '{"spec":{"approved":true}}'
             self.screen.say(f"kubectl patch rebalancerecommendation {name} --type=merge -p '{approval}'")
-            return 0
+            return False
         approved = {"spec": {"approved": True}}
         await self.cluster.plane.client.patch(REBALANCE_RECOMMENDATIONS, name, approved)
         self.screen.progress("the plan is carried out")
@@ -251,7 +287,7 @@ class ClosedLoop:
             )
         self.screen.say()
         await self._show(REBALANCE_RECOMMENDATIONS.path())
-        return len(spec["moves"])
+        return True
 
     async def _run_at_last(self) -> None:
         (pod,) = await self._until(
@@ -274,13 +310,48 @@ class ClosedLoop:
 
     # The same pods, and a scheduler that asks first
 
-    async def _once_more(self, size: int, evictions: int) -> None:
-        """Let the same pods come again, with one line more in their templates."""
-        self.screen.progress("everything ends, the same pods come again")
+    async def _once_more(self, size: int) -> None:
+        """Let the same pods come twice, tied to no node: to the usual scheduler, to one that asks first."""
         await self.cluster.plane.client.delete(REBALANCE_POLICIES, _POLICY_NAME)
-        rejected = sum(map(_is_rejected, await self._pods("default")))
-        for namespace, name in (("team", "trainer"), ("shop", "web")):
-            await self._end_replica_set(namespace, name)
+        runs = []
+        for name in (scheduler.NAME, prevention.SCHEDULER):
+            async with self._patience(f"the same pods to be decided on, scheduled by {name}"):
+                runs.append(await self._let_all_come(size, name))
+        usual, asking = runs
+        self.screen.title("The same pods with schedulerName: numazones, which asks first")
+        self.screen.say("ReplicaSets are no longer tied to node-1, for either scheduler.")
+        self.screen.say(f"{prevention.SCHEDULER}: {asking.trainer}")
+        self.screen.say(f"{scheduler.NAME}: {usual.trainer}")
+        self.screen.say()
+        self.screen.say(f"{'':<40}{scheduler.NAME:>20}{prevention.SCHEDULER:>12}")
+        for (what, before), after in zip(usual.rows(size).items(), asking.rows(size).values(), strict=True):
+            self.screen.say(f"{what:<40}{before:>20}{after:>12}")
+
+    async def _let_all_come(self, size: int, name: str) -> _Run:
+        """Have everything end, and all pods come again to a scheduler; return what became of them."""
+        await self._end_everything(name)
+        room = sum(free // _WORKER_CPUS for _, free in free_cpus(self._stage()))
+        await self._grow_workers(room, scheduler=name)
+        arrivals = placement_models.pods_for_all(1, Workload(1).pods())
+        if name != scheduler.NAME:
+            arrivals = prevention.for_scheduler(arrivals)
+        for body in islice(arrivals, _FIRST_PODS):
+            await self._create(body)
+        await self._wait_until_decided("default")
+        workers = fates_of(await self._pods("shop"))
+        await self._end_batch()
+        await self._create_replica_set("team", "trainer", size, scheduler=name)
+        trainers: list[Body] = []
+        with contextlib.suppress(TimeoutError):  # it may fit nowhere, and wait
+            async with asyncio.timeout(_BRIEF):
+                while not _is_answered(trainers := await self._pods("team")):  # noqa: ASYNC110 - others write
+                    await asyncio.sleep(_POLL)
+        return _Run(fates_of(await self._pods("default")), workers, trainers)
+
+    async def _end_everything(self, name: str) -> None:
+        self.screen.progress(f"everything ends, the same pods come again, scheduled by {name}")
+        for namespace, replica_set in (("team", "trainer"), ("shop", "web")):
+            await self._end_replica_set(namespace, replica_set)
         for pod in await self._pods("default"):
             with contextlib.suppress(NotFound):
                 await self.cluster.plane.client.delete(
@@ -288,31 +359,6 @@ class ClosedLoop:
                 )
         await self._until(lambda pods: not pods, "default", "all pods to be gone")
         await self._until_current("the zones to be empty")
-        room = sum(free // _WORKER_CPUS for _, free in free_cpus(self._stage()))
-        await self._grow_workers(room, scheduler=prevention.SCHEDULER)
-        arrivals = placement_models.pods_for_all(1, Workload(1).pods())
-        for body in islice(prevention.for_scheduler(arrivals), _FIRST_PODS):
-            await self._create(body)
-        await self._wait_until_decided("default")
-        await self._end_batch()
-        await self._create_replica_set("team", "trainer", size, scheduler=prevention.SCHEDULER)
-        (trainer,) = await self._until(
-            lambda pods: [_phase(pod) for pod in pods] == ["Running"], "team", "the big replica to run"
-        )
-        again = sum(map(_is_rejected, await self._pods("default")))
-        name, node = trainer["metadata"]["name"], trainer["spec"]["nodeName"]
-        self.screen.title("The same pods with schedulerName: numazones, which asks first")
-        self.screen.say("ReplicaSets are no longer tied to node-1: all nodes are asked.")
-        self.screen.say(f"{name} runs on {node}: the first replica, at once.")
-        self.screen.say()
-        rows = (
-            ("random pods rejected by kubelets", rejected, again),
-            (f"replicas of {size} CPUs rejected before one ran", f"{_CIRCLES} and more", 0),
-            ("pods evicted to make room for it", evictions, 0),
-        )
-        self.screen.say(f"{'':<44}{'without':>14}{'with':>10}")
-        for what, before, after in rows:
-            self.screen.say(f"{what:<44}{before:>14}{after:>10}")
 
     # Acting
 
@@ -334,7 +380,7 @@ class ClosedLoop:
         gated: bool = False,
         scheduler: str = "",
     ) -> None:
-        # Who asks first may be given the choice of nodes.
+        # The story is told on one node; where schedulers are compared, they have the choice.
         spec = _pod_spec(cpus, selector={} if scheduler else {KIND_LABEL: _STAGE})
         if scheduler:
             spec["schedulerName"] = scheduler
@@ -436,6 +482,11 @@ def summary(pods: Iterable[Body]) -> str:
     return ", ".join(f"{count} {what}" for what, count in sorted(counts.items(), key=lambda item: -item[1]))
 
 
+def fates_of(pods: Iterable[Body]) -> Fates:
+    """Count what became of pods; those that nobody has decided on wait."""
+    return Fates(Counter(fate_of(pod) or UNSCHEDULABLE for pod in pods))
+
+
 def free_cpus(node: Node) -> list[tuple[int, int]]:
     """(NUMA id, CPUs that can still be given exclusively) for every zone with CPUs."""
     available = node.kubelet.cpus.available(node.cpus)
@@ -466,8 +517,18 @@ def _phase(pod: Body) -> str:
     return str((pod.get("status") or {}).get("phase", "Pending"))
 
 
-def _is_rejected(pod: Body) -> bool:
-    return _phase(pod) == "Failed"
+def _is_answered(trainers: Iterable[Body]) -> bool:
+    """Whether one of the replicas runs, or so many were rejected that the next one will be, too."""
+    fates = fates_of(trainers)
+    return fates.counts[RUNNING] > 0 or fates.rejected >= _CIRCLES
+
+
+def _have_grown(pods: list[Body], *, count: int) -> bool:
+    """Whether so many replicas run or wait; a ReplicaSet that goes in circles is not waited for."""
+    fates = fates_of(pods)
+    return all(map(_is_settled, pods)) and (
+        fates.total - fates.rejected >= count or fates.rejected >= _CIRCLES * count
+    )
 
 
 def _creation_time(pod: Body) -> tuple[str, str]:

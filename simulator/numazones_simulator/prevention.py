@@ -6,6 +6,8 @@ tried here is what a cluster would run; only the extender's port is another, as 
 
 from collections.abc import Iterator
 from enum import StrEnum
+from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,11 @@ SCHEDULER = "numazones"
 OPT_IN = {"numazones.io/admission-gate": "enabled"}
 GATE_ARGUMENTS = ("--admission-gate",)
 
-_MANIFESTS = Path(__file__).resolve().parents[2] / "manifests"
+_PLACES: tuple[Traversable, ...] = (
+    files("numazones_simulator") / "manifests",
+    Path(__file__).resolve().parents[2] / "manifests",
+)
+"""Where manifests are: in an installed package, in a checkout."""
 _ADMISSION = "admissionregistration.k8s.io"
 _RESOURCES = {
     "ConfigMap": CONFIG_MAPS,
@@ -45,17 +51,17 @@ class Prevention(StrEnum):
 
 
 class NoManifests(NumazonesError):
-    """What is shipped in the project's manifests is not at hand."""
+    """A manifest is not at hand; the message names it."""
 
 
 def shipped_configuration(address: str) -> Configuration:
     """Return the configuration of the second scheduler, with its extender at another address.
 
     Raises:
-        NoManifests: there is no checkout to take it from.
+        NoManifests: neither the installed package nor a checkout has them.
         InvalidConfiguration: kube-scheduler would not start with it.
     """
-    shipped = configuration.read(_shipped("scheduler/configuration.yaml"))
+    shipped = configuration.parse(_shipped("scheduler/configuration.yaml"))
     (extender,) = shipped.extenders
     moved = extender.model_copy(update={"url_prefix": f"http://{address}"})
     return shipped.model_copy(update={"extenders": (moved,)})
@@ -80,7 +86,7 @@ async def install_gate(client: Client, *, namespace: str) -> None:
     """Apply what injects the gate, and have a namespace opt in.
 
     Raises:
-        NoManifests: there is no checkout to take it from.
+        NoManifests: neither the installed package nor a checkout has them.
     """
     await create_namespace(client, "numazones-operator")
     for document in _documents("gate-injection"):
@@ -99,16 +105,17 @@ def for_scheduler(pods: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def _documents(folder: str) -> Iterator[dict[str, Any]]:
-    kustomization = yaml.safe_load(_shipped(f"{folder}/kustomization.yaml").read_text(encoding="utf-8"))
-    for name in kustomization["resources"]:
-        yield from yaml.safe_load_all(_shipped(f"{folder}/{name}").read_text(encoding="utf-8"))
+    for name in yaml.safe_load(_shipped(f"{folder}/kustomization.yaml"))["resources"]:
+        yield from yaml.safe_load_all(_shipped(f"{folder}/{name}"))
 
 
-def _shipped(name: str) -> Path:
-    path = _MANIFESTS / name
-    if not path.is_file():
-        raise NoManifests(
-            f"{path} is missing: prevention runs what the project's manifests say; start the simulator from "
-            "a checkout (make venv)"
-        )
-    return path
+def _shipped(name: str) -> str:
+    """Return the text of a manifest."""
+    for place in _PLACES:
+        path = place.joinpath(name)
+        if path.is_file():
+            return path.read_text(encoding="utf-8")
+    raise NoManifests(
+        f"manifests/{name} is missing: prevention runs what the project's manifests say; install numazones "
+        "again, or start the simulator from a checkout (make venv)"
+    )

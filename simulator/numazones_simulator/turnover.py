@@ -2,18 +2,20 @@
 
 A pod counts as settled when a kubelet has decided on it, the scheduler has said that no node has room, or it
 waits at the gate because no node would admit it.
-Only settled pods are deleted, so that each one's fate is known before it goes.
+Only settled pods are deleted, so that each one's fate is known before it goes. One that waits may still get
+its room: then that is its fate.
 """
 
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from numazones.cluster import create_error
 from numazones.kubelet.rejection import CREATE_CONTAINER_ERROR
+from numazones.prediction import INADMISSIBLE
 from numazones_client import Client, NotFound
 from numazones_client.resources import ADMISSION_PREDICTIONS, PODS
 from numazones_simulator.background import background
@@ -21,7 +23,6 @@ from numazones_simulator.mirror import Body, mirror
 
 UNSCHEDULABLE = "Unschedulable"
 RUNNING = "Running"
-_INADMISSIBLE = "Inadmissible"
 
 
 @dataclass(slots=True)
@@ -29,7 +30,7 @@ class Fates:
     """What became of the pods."""
 
     counts: Counter[str] = field(default_factory=Counter)
-    """Running, the kubelet's reason of a rejection, or Unschedulable → pods."""
+    """Running, the kubelet's reason of a rejection, or Unschedulable for those that still wait → pods."""
 
     @property
     def total(self) -> int:
@@ -47,7 +48,7 @@ class Fates:
         return self.bound - self.counts[RUNNING]
 
     def __str__(self) -> str:
-        return ", ".join(f"{count} {fate}" for fate, count in self.counts.most_common())
+        return ", ".join(f"{count} {fate}" for fate, count in self.counts.most_common() if count)
 
 
 class Turnover:
@@ -77,8 +78,14 @@ class Turnover:
         self._crowd = crowd
         self._in_flight = in_flight
         self._draw = random.Random(seed)
+        # Pods are named NAMESPACE/NAME.
         self._waiting: set[str] = set()
-        self._settled: list[tuple[str, str]] = []
+        self._settled: list[str] = []
+        self._known: dict[str, str] = {}
+        """Settled pod → its fate."""
+        self._gated: set[str] = set()
+        self._inadmissible: set[str] = set()
+        """Pods that no node would admit, says the operator."""
         self._moved = asyncio.Event()
         self._progress: Callable[[int], None] = lambda _: None
         self.fates = Fates()
@@ -103,45 +110,71 @@ class Turnover:
             await self._moved.wait()
 
     async def _create(self, pod: dict[str, Any]) -> None:
-        metadata = pod["metadata"]
         await self._until_fewer_wait_than(self._in_flight)
-        self._waiting.add(f"{metadata['namespace']}/{metadata['name']}")
-        await self._client.create(PODS, pod, namespace=metadata["namespace"])
+        self._waiting.add(_key(pod))
+        await self._client.create(PODS, pod, namespace=pod["metadata"]["namespace"])
         if len(self._settled) > self._crowd:
-            namespace, name = self._settled.pop(self._draw.randrange(len(self._settled)))
+            namespace, name = self._settled.pop(self._draw.randrange(len(self._settled))).split("/")
             try:
                 await self._client.delete(PODS, name, namespace=namespace)
             except NotFound:
                 return  # somebody else deleted it
 
     def _take_pod(self, before: Body | None, after: Body | None) -> None:
-        pod = after or before
-        if pod is None:
+        body = after or before
+        if body is None:
             return
-        metadata = pod["metadata"]
-        self._settle(metadata, "" if after is None else fate_of(after), gone=after is None)
+        key = _key(body)
+        if after is None:
+            self._gated.discard(key)
+            self._inadmissible.discard(key)
+            self._waiting.discard(key)
+            self._moved.set()
+            return
+        if after["spec"].get("schedulingGates"):
+            self._gated.add(key)
+        else:
+            self._gated.discard(key)
+        self._settle(key, fate_of(after) or self._fate_at_the_gate(key))
 
-    def _take_prediction(self, _before: Body | None, after: Body | None) -> None:
-        """A pod at the gate that no node would admit stays there until something changes."""
-        if after is None or (after.get("status") or {}).get("verdict") != _INADMISSIBLE:
+    def _take_prediction(self, before: Body | None, after: Body | None) -> None:
+        body = after or before
+        if body is None:
             return
-        for pod in self._pods.objects:
-            named = (pod["metadata"]["namespace"], pod["metadata"]["name"])
-            if named == (after["metadata"]["namespace"], after["metadata"]["name"]):
-                if pod["spec"].get("schedulingGates"):
-                    self._settle(pod["metadata"], UNSCHEDULABLE)
-                return
+        key = _key(body)
+        if after is not None and (after.get("status") or {}).get("verdict") == INADMISSIBLE:
+            self._inadmissible.add(key)
+        else:
+            self._inadmissible.discard(key)
+        self._settle(key, self._fate_at_the_gate(key))
 
-    def _settle(self, metadata: Mapping[str, Any], fate: str, *, gone: bool = False) -> None:
-        key = f"{metadata['namespace']}/{metadata['name']}"
-        if key not in self._waiting or (not gone and not fate):
+    def _fate_at_the_gate(self, key: str) -> str:
+        """A pod at the gate that no node would admit stays there until something changes.
+
+        Pod and prediction are watched side by side: either may be seen first.
+        """
+        return UNSCHEDULABLE if key in self._gated and key in self._inadmissible else ""
+
+    def _settle(self, key: str, fate: str) -> None:
+        if not fate:
             return
-        self._waiting.discard(key)
-        self._moved.set()
-        if fate:
+        if key in self._waiting:
+            self._waiting.discard(key)
+            self._moved.set()
+            self._known[key] = fate
             self.fates.counts[fate] += 1
-            self._settled.append((metadata["namespace"], metadata["name"]))
+            self._settled.append(key)
             self._progress(self.fates.total)
+        elif self._known.get(key) == UNSCHEDULABLE != fate:
+            # It got its room after all: what the kubelet made of it counts.
+            self._known[key] = fate
+            self.fates.counts[UNSCHEDULABLE] -= 1
+            self.fates.counts[fate] += 1
+
+
+def _key(body: Body) -> str:
+    """Name a pod, or the pod of a prediction."""
+    return f"{body['metadata']['namespace']}/{body['metadata']['name']}"
 
 
 def fate_of(pod: Body) -> str:

@@ -1,6 +1,7 @@
 """The commands as people start them: processes, output, signals."""
 
 import asyncio
+import functools
 import io
 import json
 import os
@@ -12,16 +13,19 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from numazones_simulator import main
+from numazones_simulator.prevention import Prevention
 from numazones_simulator.screen import Screen
 
 SIMULATOR = Path(sys.executable).parent / "numazones-simulator"
 SAMPLE = Path(__file__).parents[1] / "data" / "recordings"
 DEMO = Path(__file__).parents[2] / "docs" / "assets" / "demo.svg"
+CONTENDED = ("cluster", "--nodes=8", "--pods=90", "--crowd=60", "--seed=4", "--publishing=direct")
 TOOLS = Path(__file__).parents[2] / ".cache" / "tools" / "bin"
 
 
@@ -79,14 +83,28 @@ def test_the_demo_tells_its_story_to_the_end(tmp_path: Path) -> None:
     assert re.search(r"trainer-\w+ +Admissible .* Admitted", text)
     ((right, made),) = re.findall(r"(\d+) of (\d+) predictions came true", text)
     assert int(made) >= int(right) > 40
-    assert re.search(r"^random pods rejected by kubelets +[1-9]\d* +0$", text, re.MULTILINE)
-    assert re.search(r"^replicas of \d+ CPUs rejected before one ran +3 and more +0$", text, re.MULTILINE)
-    assert re.search(r"^pods evicted to make room for it +[1-9]\d* +0$", text, re.MULTILINE)
+    compared = rows_of(text.split("which asks first\n")[1])
+    assert compared["random pods rejected by kubelets"][1] == "0"
+    assert compared["replicas of web and batch rejected"][1] == "0"
+    ((big, rejected),) = [
+        (what, row) for what, row in compared.items() if re.fullmatch(r"replicas of \d+ CPUs rejected", what)
+    ]
+    assert rejected == ["3 and more", "0"]
+    assert compared[big.replace("rejected", "that run")] == ["0", "1"]
+    for column in (0, 1):
+        decided = [int(row[column]) for what, row in compared.items() if what.startswith("random pods")]
+        assert sum(decided) == 50
     for model in ("kubelet", "koordinator", "topology-aware"):
         assert re.search(rf"^{model} +\d+ +\d+$", text, re.MULTILINE)
     assert "Ctrl-C" not in text
     # What the README shows is such a recording.
     assert titles(recorded) == titles(DEMO)
+
+
+def rows_of(text: str) -> dict[str, list[str]]:
+    """A table with titles at the left."""
+    lines = (re.split(r" {2,}", line) for line in text.splitlines())
+    return {what: values for what, *values in lines if what and values}
 
 
 def titles(recorded: Path) -> list[str]:
@@ -128,18 +146,34 @@ def test_predictions_of_the_operator_equal_what_kubelets_do() -> None:
         assert predicted != "Unknown", shown.stdout
 
 
+@pytest.fixture(scope="module")
+def without_prevention() -> Callable[[str], int]:
+    """How many pods of a workload kubelets reject, by the placement models of its nodes."""
+    return functools.cache(lambda models: rejections(run(*CONTENDED, f"--models={models}")))
+
+
 @pytest.mark.parametrize("models", ["kubelet", "all"])
-def test_with_the_extender_no_pod_is_rejected_that_is_rejected_without(models: str) -> None:
-    """Every placement model and policy, more pods than fit; Koordinator's pods have a scheduler of theirs."""
-    arguments = ("cluster", "--nodes=10", "--pods=120", "--crowd=60", "--seed=4", f"--models={models}")
-    without, asked = run(*arguments), run(*arguments, "--prevention=extender")
-    assert (without.returncode, asked.returncode) == (0, 0), without.stderr + asked.stderr
-    rejected = [
-        int(re.search(r"120 pods in all, (\d+) rejected by kubelets", shown.stdout)[1])  # type: ignore[index]
-        for shown in (without, asked)
-    ]
-    assert rejected[0] > 0
-    assert rejected[1] == 0, asked.stdout
+@pytest.mark.parametrize("prevention", list(Prevention))
+def test_with_prevention_no_pod_is_rejected_that_is_rejected_without(
+    prevention: Prevention, models: str, without_prevention: Callable[[str], int]
+) -> None:
+    """Every placement model and policy, more pods than fit: those that wait count, so the command ends.
+
+    The pods name neither scheduler nor gate themselves; Koordinator's have a scheduler of theirs.
+    """
+    assert without_prevention(models) > 0
+    shown = run(*CONTENDED, f"--models={models}", f"--prevention={prevention}")
+    assert rejections(shown) == 0, shown.stdout
+    waiting = re.search(r"^(?:\d+ Running, )(\d+) Unschedulable$", shown.stdout, re.MULTILINE)
+    assert waiting is not None, shown.stdout
+    assert int(waiting[1]) > 0
+
+
+def rejections(shown: subprocess.CompletedProcess[str]) -> int:
+    assert shown.returncode == 0, shown.stderr
+    found = re.search(r"90 pods in all, (\d+) rejected by kubelets", shown.stdout)
+    assert found is not None, shown.stdout
+    return int(found[1])
 
 
 def test_a_cluster_without_operator_shows_its_zones() -> None:
