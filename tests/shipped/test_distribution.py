@@ -104,13 +104,13 @@ def needed(*extras: str) -> list[str]:
 
 
 class Environment:
-    """A clean environment with the wheel and what an extra needs."""
+    """A clean environment with the wheel and what some extras need."""
 
-    def __init__(self, folder: Path, wheel: Path, extra: str | None) -> None:
+    def __init__(self, folder: Path, wheel: Path, *extras: str | None) -> None:
         venv.create(folder, with_pip=False, symlinks=True)
         self.bin = folder / "bin"
         (site,) = folder.glob("lib/python3*/site-packages")
-        for name in needed(*([extra] if extra else [])):
+        for name in needed(*filter(None, extras)):
             _link(name, site)
         options = ("--quiet", "--no-deps", "--no-index", "--disable-pip-version-check")
         run(sys.executable, "-m", "pip", "--python", self.bin / "python", "install", *options, wheel)
@@ -264,3 +264,12 @@ def test_each_program_runs_with_its_extra_alone(
     assert version("numazones") in run(installed.bin / command[0], how, cwd=tmp_path)
     said = run(installed.bin / command[0], *command[1:], cwd=tmp_path)
     assert expected in said
+
+
+def test_prevention_can_be_tried_without_a_checkout(wheel: Path, tmp_path: Path) -> None:
+    """The demo's second scheduler and the gate run what manifests say; a wheel carries those."""
+    installed = Environment(tmp_path / "environment", wheel, "simulator", "operator")
+    cluster = ("cluster", "--nodes=1", "--pods=3", "--publishing=direct", "--no-serve")
+    for way in ("extender", "gate"):
+        said = run(installed.bin / "numazones-simulator", *cluster, f"--prevention={way}", cwd=tmp_path)
+        assert "3 pods in all, 0 rejected by kubelets" in said

@@ -1,7 +1,6 @@
 """The commands as people start them: processes, output, signals."""
 
 import asyncio
-import functools
 import io
 import json
 import os
@@ -13,13 +12,11 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from numazones_simulator import main
-from numazones_simulator.prevention import Prevention
 from numazones_simulator.screen import Screen
 
 SIMULATOR = Path(sys.executable).parent / "numazones-simulator"
@@ -74,7 +71,7 @@ def test_the_demo_tells_its_story_to_the_end(tmp_path: Path) -> None:
     )
     assert [text.index(act) for act in acts] == sorted(text.index(act) for act in acts)
     assert re.search(r"^Live page on http://127\.0\.0\.1:\d+/$", text, re.MULTILINE)
-    assert len(re.findall(r"^node-\d-numa-\d .* True ", text, re.MULTILINE)) == 18
+    assert len(re.findall(r"^node-\d-numa-\d  \S", text, re.MULTILINE)) == 18
     assert text.count("TopologyAffinityError  Pod was rejected") >= 3
     assert re.search(r"needs \d+ exclusive CPUs on one NUMA node; the fullest offer is \d+", text)
     assert "What would help:" in text
@@ -146,32 +143,24 @@ def test_predictions_of_the_operator_equal_what_kubelets_do() -> None:
         assert predicted != "Unknown", shown.stdout
 
 
-@pytest.fixture(scope="module")
-def without_prevention() -> Callable[[str], int]:
-    """How many pods of a workload kubelets reject, by the placement models of its nodes."""
-    return functools.cache(lambda models: rejections(run(*CONTENDED, f"--models={models}")))
-
-
 @pytest.mark.parametrize("models", ["kubelet", "all"])
-@pytest.mark.parametrize("prevention", list(Prevention))
-def test_with_prevention_no_pod_is_rejected_that_is_rejected_without(
-    prevention: Prevention, models: str, without_prevention: Callable[[str], int]
-) -> None:
-    """Every placement model and policy, more pods than fit: those that wait count, so the command ends.
+def test_with_the_extender_no_pod_is_rejected_that_is_rejected_without(models: str) -> None:
+    """Every placement model and policy, more pods than fit; Koordinator's pods have a scheduler of theirs."""
+    assert rejections(run(*CONTENDED, f"--models={models}")) > 0
+    assert rejections(run(*CONTENDED, f"--models={models}", "--prevention=extender")) == 0
 
-    The pods name neither scheduler nor gate themselves; Koordinator's have a scheduler of theirs.
-    """
-    assert without_prevention(models) > 0
-    shown = run(*CONTENDED, f"--models={models}", f"--prevention={prevention}")
-    assert rejections(shown) == 0, shown.stdout
-    waiting = re.search(r"^(?:\d+ Running, )(\d+) Unschedulable$", shown.stdout, re.MULTILINE)
+
+def test_with_the_gate_the_command_ends_though_pods_wait_at_it() -> None:
+    shown = run("cluster", "--nodes=3", "--pods=40", "--seed=4", "--publishing=direct", "--prevention=gate")
+    rejections(shown, pods=40)
+    waiting = re.search(r"^\d+ Running, (\d+) Unschedulable\b", shown.stdout, re.MULTILINE)
     assert waiting is not None, shown.stdout
     assert int(waiting[1]) > 0
 
 
-def rejections(shown: subprocess.CompletedProcess[str]) -> int:
+def rejections(shown: subprocess.CompletedProcess[str], *, pods: int = 90) -> int:
     assert shown.returncode == 0, shown.stderr
-    found = re.search(r"90 pods in all, (\d+) rejected by kubelets", shown.stdout)
+    found = re.search(rf"{pods} pods in all, (\d+) rejected by kubelets", shown.stdout)
     assert found is not None, shown.stdout
     return int(found[1])
 
