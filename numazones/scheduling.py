@@ -34,6 +34,8 @@ NOT_ALLOCATED = "DevicesNotAllocated"
 _UNSCHEDULABLE_TAINT = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 _SIMILAR = 0.8
 """From this ratio on (difflib), a name is taken for another one misspelled."""
+_SIMILAR_SIBLING = 0.6
+"""The same for the short names of one vendor's resources."""
 _KEEPS_AWAY = frozenset({"NoSchedule", "NoExecute"})
 
 
@@ -106,9 +108,18 @@ def lacks(requests: Mapping[str, int], node: ClusterNode) -> tuple[Lack, ...]:
 
 @lru_cache(maxsize=256)
 def _similar(resource: str, offered: tuple[str, ...]) -> str:
-    """Return the extended resource that somebody may have meant; empty where none is nearly called so."""
-    extended = [name for name in offered if "/" in name]
-    return next(iter(get_close_matches(resource, extended, n=1, cutoff=_SIMILAR)), "")
+    """Return the extended resource that somebody may have meant; empty where none is nearly called so.
+
+    Of one vendor's resources the vendor's name, which they share, says nothing.
+    """
+    vendor, slash, own = resource.rpartition("/")
+    siblings = [
+        name.removeprefix(vendor + slash) for name in offered if slash and name.startswith(vendor + slash)
+    ]
+    if meant := get_close_matches(own, siblings, n=1, cutoff=_SIMILAR_SIBLING):
+        return vendor + slash + meant[0]
+    others = [name for name in offered if "/" in name and not name.startswith(vendor + slash)]
+    return next(iter(get_close_matches(resource, others, n=1, cutoff=_SIMILAR)), "")
 
 
 def is_dynamic(resource: str, node: ClusterNode) -> bool:

@@ -125,6 +125,13 @@ class Share:
         metadata = self.body["metadata"]
         return f"{metadata['namespace']}/{metadata['name']}"
 
+    def held(self, resource: str) -> int:
+        """How much it holds of a resource, in CPUs, bytes or devices."""
+        if resource == "cpu":
+            return len(self.cpus)
+        sizes = [size for kind, _, size in self.blocks if kind == resource]
+        return sum(sizes) or sum(1 for kind, _ in self.devices if kind == resource)
+
 
 class RawNode:
     """A node's machine, as its files and its kubelet tell of it."""

@@ -153,6 +153,15 @@ class Reader:
 
     def sentence(self, text: str) -> None:
         """The prediction in a sentence: about all nodes, or about the nearest one."""
+        empty = re.fullmatch(
+            r"(.* (?:on |\()(\S+?)\)?(?:, the nearest of \d+ nodes)?); "
+            r"(?:and (?:even when|the pod needs .* even when) empty.*|"
+            r"the node would not take it even when empty)",
+            text,
+        )
+        if empty:
+            assert not admit(self.states[empty[2]].emptied, self.pod).admitted, text
+            text = empty[1]
         of_all = re.fullmatch(
             rf"(\d+) of (\d+) nodes would admit it; best is (\S+)(?: on ({_NUMAS}.*))?", text
         )
@@ -161,18 +170,35 @@ class Reader:
             self.true(of_all[2], len(self.decisions), text)
             self.zones(of_all[3], of_all[4] or "")
             return
+        at_all = re.fullmatch(r"no node has (\S+?)(?: of)? (\S+) at all; the most is (\S+), on (\S+)", text)
+        if at_all:
+            totals = {
+                one: amount(moment.node.body["status"]["allocatable"].get(at_all[2], "0"))
+                for one, moment in self.moments.items()
+            }
+            self.true(at_all[3], max(totals.values()), text)
+            assert totals[at_all[4]] == max(totals.values()) < amount(at_all[1]), text
+            return
         if text.startswith("Insufficient "):
             lacks, node, count = self._nearest(text)
             self.scheduler(lacks, node)
             first = re.match(r"Insufficient (\S+):", lacks)
             assert first
-            alike = [one for one, lacking in self.lacks.items() if scarcest(lacking) == first[1]]
+            alike = [one for one, lacking in self.lacks.items() if lacking and self.counted(one) == first[1]]
             self.true(str(count), len(alike), text)
-            assert share(self.lacks[node]) == max(share(self.lacks[one]) for one in alike)
+            # A node that would not take the pod even when empty is not near, however much is free there.
+            possible = [one for one in alike if admit(self.states[one].emptied, self.pod).admitted] or alike
+            assert share(self.lacks[node]) == max(share(self.lacks[one]) for one in possible)
             return
         about = re.search(r"(?: of | \()(rig-[a-d])\)?$", text)
         assert about, text
         self.shortfall(text[: about.start()], about[1])
+
+    def counted(self, name: str) -> str:
+        """By which lack a node counts: what holds on all nodes goes before what is scarcest there."""
+        lacking = self.lacks[name]
+        common = set.intersection(*(set(self.lacks[other]) for other in self.states))
+        return scarcest({one: lacking[one] for one in lacking if one in common} or lacking)
 
     def _nearest(self, text: str) -> tuple[str, str, int]:
         match = re.fullmatch(r"(.*) on (\S+?)(?:, the nearest of (\d+) nodes)?", text)
@@ -194,9 +220,8 @@ class Reader:
             one.reason for one in self.decisions.values() if not one.admitted and one.reason
         )
         for name in self.excluded:
-            lacking = self.lacks[name]
             by_reason[
-                f"Insufficient {scarcest(lacking)}"
+                f"Insufficient {self.counted(name)}"
                 if self._selects(name)
                 else "node(s) didn't match Pod's node affinity/selector"
             ] += 1
@@ -562,13 +587,19 @@ class Reader:
             assert not self._selects(would[1])
             assert admit(self.states[would[1]], self.pod).admitted
             return
+        setting = re.fullmatch(
+            r"set (topologyManagerPolicy|topologyManagerScope): (\S+) on (\S+?)(?:, which [^\d]*)? "
+            r"\(on a drained node\)(?: \(\3\))?",
+            text,
+        )
         form = re.fullmatch(r"(.*) \((\S+)\)", text)
-        assert form, text
-        said, name = form[1], form[2]
+        assert setting or form, text
+        said, name = ("", setting[3]) if setting else (form[1], form[2]) if form else ("", "")
         state, moment = self.states[name], self.moments[name]
         ask = re.fullmatch(r"ask for (.*?)(?: instead of (\S+))? in container (\S+)", said)
-        move = re.fullmatch(r"move (\S+) away(?:, which holds (\d+) CPUs?)?", said)
-        setting = re.fullmatch(r"set (topologyManagerPolicy|topologyManagerScope): (\S+) on the node", said)
+        move = re.fullmatch(
+            r"(?:move|remove) (\S+?)(?:, which holds (\S+) (\S+?))?(?:,? to (\S+)| \(no [^\d]*\))", said
+        )
         pod = self.pod
         if ask:
             body = deepcopy(self.body)
@@ -585,8 +616,9 @@ class Reader:
             pod = Pod.from_manifest({**body, "metadata": {**body["metadata"], "uid": "newcomer"}})
         elif move:
             (uid,) = [uid for uid, one in moment.shares.items() if one.name == move[1]]
-            assert len(moment.shares[uid].cpus) == int(move[2] or 0), text
-            self.figures += bool(move[2])
+            if move[2]:
+                self.true(move[2], moment.shares[uid].held("cpu" if "CPU" in move[3] else move[3]), text)
+            assert move[4] is None or move[4] in self.states, text
             state = remove(state, uid)
         else:
             assert setting, text
