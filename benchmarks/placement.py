@@ -11,6 +11,9 @@ Seeds are fixed: the same command prints the same figures, however many processe
 
     .venv/bin/python benchmarks/placement.py --workers 2
 
+With ``--output FILE`` each combination's rows are written as soon as they are known, as JSON lines; the same
+command later goes on with what the file lacks. ``--plot FILE.svg`` draws the rows.
+
 With ``--recording DIRECTORY`` the pods of a recorded history arrive instead, in their order, at the recorded
 nodes under each policy, and no node is named.
 """
@@ -25,6 +28,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from statistics import fmean
+from textwrap import fill
 from typing import Any
 
 from kubectl_numazones import recording
@@ -170,6 +174,11 @@ class Combination:
     load: float
     recording: Path | None = None
 
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What its rows share (see key_of)."""
+        return (self.machines, self.policy, self.load)
+
     def nodes(self) -> list[ClusterNode]:
         """Return the nodes, started."""
         if self.recording is None:
@@ -300,18 +309,80 @@ def mean(values: Iterable[float | None]) -> float | None:
 
 
 def compare(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Return all rows, in the order of the combinations."""
+    """Return all rows, in the order of the combinations; those that the output has are not made again."""
     asked = combinations(options)
-    work = partial(
-        rows_of, runs=1 if options.recording else options.runs, seed=options.seed, plans=options.plans
-    )
-    found: list[dict[str, Any]] = []
+    runs = 1 if options.recording else options.runs
+    made = {"seed": options.seed, "runs": runs, "plans": options.plans}
+    known = rows_before(options.output, made) if options.output else {}
+    missing = [one for one in asked if one.key not in known]
+    work = partial(rows_of, runs=runs, seed=options.seed, plans=options.plans)
     with multiprocessing.get_context("spawn").Pool(options.workers) as pool:
-        for number, rows in enumerate(pool.imap(work, asked), start=1):
-            found += rows
+        for number, (one, rows) in enumerate(zip(missing, pool.imap(work, missing), strict=True), start=1):
+            known[one.key] = rows
+            if options.output:
+                append(options.output, rows, made)
             if options.progress:
-                print(f"{number} of {len(asked)}", file=sys.stderr, flush=True)
+                print(f"{number} of {len(missing)}", file=sys.stderr, flush=True)
+    return [row for one in asked for row in known[one.key]]
+
+
+def append(output: Path, rows: list[dict[str, Any]], made: dict[str, Any]) -> None:
+    """Write a combination's rows in one line, so that a broken end loses no more than it."""
+    with output.open("a", encoding="utf-8") as file:
+        file.write(json.dumps({**made, "rows": rows}) + "\n")
+
+
+def rows_before(output: Path, made: dict[str, Any]) -> dict[tuple[Any, ...], list[dict[str, Any]]]:
+    """Return the rows that an earlier run left, if it was asked for the same; a broken last line goes."""
+    if not output.exists():
+        return {}
+    text = output.read_text(encoding="utf-8")
+    whole = text[: text.rfind("\n") + 1]
+    if whole != text:
+        output.write_text(whole, encoding="utf-8")
+    found: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for line in whole.splitlines():
+        told = json.loads(line)
+        if any(told[name] != value for name, value in made.items()):
+            message = f"{output} is of another seed, number of runs, or use of --plans: name a new file"
+            raise SystemExit(message)
+        found[key_of(told["rows"][0])] = told["rows"]
     return found
+
+
+def draw(found: list[dict[str, Any]], file: Path, made: str) -> None:
+    """Draw how many pods each way leaves out on each kind of machine; the same rows give the same bytes."""
+    from matplotlib import rc_context  # noqa: PLC0415 - slow to import, in each process
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    machines = list(dict.fromkeys(row["machines"] for row in found))
+    width = 0.8 / len(NodeChoice)
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "numazones", "font.size": 9}):
+        figure = Figure(figsize=(9, 4.2), layout="constrained", facecolor="white")
+        axes = figure.subplots()
+        for number, (choice, colour) in enumerate(zip(NodeChoice, COLOURS, strict=True)):
+            heights = [
+                fmean(
+                    row["left_out"]
+                    for row in found
+                    if (row["machines"], row["placement"]) == (name, choice.value)
+                )
+                for name in machines
+            ]
+            places = [place + (number - (len(NodeChoice) - 1) / 2) * width for place in range(len(machines))]
+            axes.bar(places, heights, width, color=colour, label=choice.value)
+        axes.set_xticks(range(len(machines)), [fill(name, 16) for name in machines])
+        axes.set_xlabel("machines")
+        axes.set_ylabel("pods left out (% of arrivals)")
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(title="placement", ncols=len(NodeChoice), loc="upper center", frameon=False)
+        axes.margins(y=0.25)
+        axes.set_title(f"Pods left out by each way of choosing nodes\n{made}", fontsize=10)
+        figure.savefig(file, metadata={"Date": None} if file.suffix == ".svg" else None)
+
+
+COLOURS = ("#bbbbbb", "#ccbb44", "#66ccee", "#228833", "#4477aa", "#ee6677", "#aa3377")
+"""Of the ways; of Paul Tol, told apart by colour-blind eyes too."""
 
 
 def main() -> int:
@@ -327,12 +398,20 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=1, help="processes")
     parser.add_argument("--recording", type=Path, help="a recorded history, instead of drawn pods")
     parser.add_argument("--machines", nargs="+", choices=list(MACHINES), default=list(MACHINES))
+    parser.add_argument(
+        "--output", type=Path, metavar="FILE", help="write rows as they come, and go on where FILE ends"
+    )
+    parser.add_argument("--plot", type=Path, metavar="FILE.svg", help="draw the rows; needs matplotlib")
     parser.add_argument("--plans", action="store_true", help="count evictions, which takes ten times as long")
     parser.add_argument("--progress", action="store_true", help="say on stderr what is done")
     parser.add_argument("--json", action="store_true", help="print JSON, with a row per combination")
     options = parser.parse_args()
     found = compare(options)
     told = {"seed": options.seed, "runs": options.runs, "summary": summary(found)}
+    if options.plot:
+        loads = ", ".join(f"{load:.0%}" for load in dict.fromkeys(row["load"] for row in found))
+        of = "recorded arrivals" if options.recording else f"loads {loads}; {options.runs} run(s)"
+        draw(found, options.plot, f"mean over {len(POLICIES)} policies and scopes; {of}, seed {options.seed}")
     if options.json:
         print(json.dumps({**told, "rows": found}, indent=2))
     else:

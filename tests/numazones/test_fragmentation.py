@@ -18,6 +18,7 @@ from numazones.pod import Pod
 
 GIB = 2**30
 NIC = "vendor.example/nic"
+GPU, PAGES = "vendor.example/gpu", "hugepages-1Gi"
 
 
 def machine(zones: int = 2, cores: int = 8, threads: int = 2) -> Machine:
@@ -176,3 +177,35 @@ def test_zones_of_a_pod_are_those_of_its_cpus_memory_and_devices() -> None:
     after = admit(start, Pod.from_api(body)).node
     assert fragmentation.zones_of(after, "p") == (0, 1)
     assert fragmentation.zones_of(after, "nobody") == ()
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        pytest.param(
+            {"cpu": {0: 8, 1: 8}, GPU: {0: 1}}, {"cpu": {0: 8, 1: 4}, GPU: {0: 1}}, 0, id="away from it"
+        ),
+        pytest.param(
+            {"cpu": {0: 8, 1: 8}, GPU: {0: 1}}, {"cpu": {0: 4, 1: 8}, GPU: {0: 1}}, 1, id="beside it"
+        ),
+        pytest.param({"memory": {0: 8}, GPU: {0: 1}}, {"memory": {0: 4}, GPU: {0: 1}}, 1, id="memory counts"),
+        pytest.param({"cpu": {0: 8}, GPU: {0: 2}}, {"cpu": {0: 4}, GPU: {0: 1}}, 0, id="it takes a GPU"),
+        pytest.param({"cpu": {0: 8}, GPU: {0: 0}}, {"cpu": {0: 4}, GPU: {0: 0}}, 0, id="none is idle"),
+        pytest.param(
+            {"cpu": {0: 8, 1: 8}, GPU: {0: 1, 1: 1}},
+            {"cpu": {0: 4, 1: 4}, GPU: {0: 1, 1: 1}},
+            2,
+            id="two NUMA nodes",
+        ),
+        pytest.param(
+            {"cpu": {0: 8}, GPU: {0: 1}, PAGES: {0: 4}},
+            {"cpu": {0: 4}, GPU: {0: 1}, PAGES: {0: 4}},
+            2,
+            id="two kinds",
+        ),
+    ],
+)
+def test_stranding_counts_idle_kinds_beside_what_a_pod_takes(
+    before: dict[str, dict[int, int]], after: dict[str, dict[int, int]], expected: int
+) -> None:
+    assert fragmentation.stranding(before, after) == expected

@@ -28,17 +28,17 @@ def pod(text: str, name: str = "new") -> ClusterPod:
     return pod_of_shape(Shape.parse(text), name)
 
 
-def node(name: str, *holding: str, policy: str = "single-numa-node") -> ClusterNode:
+def node(name: str, *holding: str, policy: str = "single-numa-node", machine: str = MACHINE) -> ClusterNode:
     """A node with those of these pods, one after the other, that its kubelet admits."""
-    template = node_template(MACHINE, name=name).with_settings(parse([f"topologyManagerPolicy={policy}"]))
+    template = node_template(machine, name=name).with_settings(parse([f"topologyManagerPolicy={policy}"]))
     (made,) = start_nodes([template])
     for number, text in enumerate(holding):
         made = beside(pod(text, f"{name}-{number}"), made) or made
     return made
 
 
-def chosen(text: str, nodes: list[ClusterNode], choice: NodeChoice) -> str | None:
-    found = choose(pod(text), nodes, choice)
+def chosen(text: str, nodes: list[ClusterNode], choice: NodeChoice, *shapes: str) -> str | None:
+    found = choose(pod(text), nodes, choice, [Shape.parse(shape) for shape in shapes])
     return None if found is None else found.name
 
 
@@ -70,6 +70,33 @@ FULL = node("full", "cpu=14", "cpu=14")
 def test_each_way_chooses_its_node(text: str, choice: NodeChoice, expected: str | None) -> None:
     assert [len(one.pods) for one in (HALVES, WHOLE, FULL)] == [3, 1, 2]
     assert chosen(text, [HALVES, WHOLE, FULL], choice) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "choice", "expected"),
+    [
+        # It fits more snugly beside the GPUs, of which it needs none.
+        ("cpu=4", NodeChoice.BEST_FIT, "gpus"),
+        ("cpu=4", NodeChoice.SCARCE, "plain"),
+        ("cpu=4,vendor.example/gpu=1", NodeChoice.SCARCE, "gpus"),
+        ("cpu=16", NodeChoice.SCARCE, "plain"),
+        ("cpu=17", NodeChoice.SCARCE, None),
+    ],
+)
+def test_scarce_keeps_what_is_beside_idle_devices(
+    text: str, choice: NodeChoice, expected: str | None
+) -> None:
+    gpus = node("gpus", "cpu=14", "cpu=11", machine=f"{MACHINE},vendor.example/gpu=4")
+    plain = node("plain", "cpu=14", "cpu=10") if text == "cpu=4" else node("plain")
+    assert chosen(text, [gpus, plain], choice) == expected
+
+
+def test_shapes_keeps_the_room_that_further_pods_of_the_shapes_would_use() -> None:
+    room_for_six = node("six", "cpu=14", "cpu=10")  # 6 CPUs are free
+    room_for_nine = node("nine", "cpu=14", "cpu=7")  # 9
+    nodes = [room_for_six, room_for_nine]
+    assert chosen("cpu=3", nodes, NodeChoice.SHAPES, "cpu=6") == "nine"  # 6 of 9 CPUs remain
+    assert chosen("cpu=3", nodes, NodeChoice.SHAPES, "cpu=9") == "six"
 
 
 def test_the_default_chooses_a_node_that_rejects_the_pod_where_another_one_would_admit_it() -> None:

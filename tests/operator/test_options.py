@@ -41,6 +41,20 @@ def test_flags_win_over_the_environment_the_environment_over_the_file(tmp_path: 
     assert origin(result, "settle") == "default"
 
 
+def test_placement_and_its_shapes_are_taken_from_the_environment() -> None:
+    result = dump(NUMAZONES_OPERATOR_PLACEMENT="shapes", NUMAZONES_OPERATOR_SHAPES="cpu=14,memory=2Gi cpu=3")
+    assert settings(result)["placement"] == "shapes"
+    assert origin(result, "placement") == "environment"
+    assert settings(result)["shapes"] == ["cpu=14,memory=2Gi", "cpu=3"]
+
+
+@pytest.mark.parametrize("way", ["default", "nrt", "best"])
+def test_a_placement_that_does_not_ask_the_nodes_is_rejected(way: str) -> None:
+    result = dump(NUMAZONES_OPERATOR_PLACEMENT=way)
+    assert result.exit_code == 2
+    assert "best-fit" in result.output
+
+
 def test_a_dump_can_be_loaded_again(tmp_path: Path) -> None:
     first = dump(
         "--shapes=cpu=3 cpu=9,vendor.example/nic=1", "--admission-gate", "--leader-elect-renew-deadline=5s"
