@@ -172,8 +172,9 @@ class Reader:
             return
         at_all = re.fullmatch(r"no node has (\S+?)(?: of)? (\S+) at all; the most is (\S+), on (\S+)", text)
         if at_all:
+            resource = "cpu" if at_all[2] in {"CPU", "CPUs"} else at_all[2]
             totals = {
-                one: amount(moment.node.body["status"]["allocatable"].get(at_all[2], "0"))
+                one: amount(moment.node.body["status"]["allocatable"].get(resource, "0"))
                 for one, moment in self.moments.items()
             }
             self.true(at_all[3], max(totals.values()), text)
@@ -195,10 +196,16 @@ class Reader:
         self.shortfall(text[: about.start()], about[1])
 
     def counted(self, name: str) -> str:
-        """By which lack a node counts: what holds on all nodes goes before what is scarcest there."""
+        """By which lack a node counts: first what all nodes lack, then what it lacks even when empty."""
         lacking = self.lacks[name]
         common = set.intersection(*(set(self.lacks[other]) for other in self.states))
-        return scarcest({one: lacking[one] for one in lacking if one in common} or lacking)
+        there = self.moments[name].node.body["status"]["allocatable"]
+
+        def order(resource: str) -> tuple[bool, Fraction, str]:
+            asked, free = lacking[resource]
+            return amount(there.get(resource, "0")) >= asked, free / asked, resource
+
+        return min([one for one in lacking if one in common] or lacking, key=order, default="")
 
     def _nearest(self, text: str) -> tuple[str, str, int]:
         match = re.fullmatch(r"(.*) on (\S+?)(?:, the nearest of (\d+) nodes)?", text)
