@@ -410,7 +410,7 @@ def main() -> int:
     told = {"seed": options.seed, "runs": options.runs, "summary": summary(found)}
     if options.plot:
         loads = ", ".join(f"{load:.0%}" for load in dict.fromkeys(row["load"] for row in found))
-        of = "recorded arrivals" if options.recording else f"loads {loads}; {options.runs} run(s)"
+        of = "recorded arrivals" if options.recording else f"loads {loads}; runs {options.runs}"
         draw(found, options.plot, f"mean over {len(POLICIES)} policies and scopes; {of}, seed {options.seed}")
     if options.json:
         print(json.dumps({**told, "rows": found}, indent=2))
