@@ -79,7 +79,11 @@ async def exercise(loop: Loop, operator: Operator) -> None:
     await loop.create_pod("squatted", cpu=3)
     await eventually(lambda: loop.verdict("squatted"))
     loop.server.faults.remove(fault)
-    await loop.create_pod("gated", cpu=4, schedulingGates=[{"name": GATE}])
+    # The operator reads a gated pod only where that has node affinity of its own.
+    linux = {"matchExpressions": [{"key": "kubernetes.io/os", "operator": "NotIn", "values": ["windows"]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [linux]}}
+    gate, affinity = {"name": GATE}, {"nodeAffinity": required}
+    await loop.create_pod("gated", cpu=4, schedulingGates=[gate], affinity=affinity)
 
     async def released() -> bool:
         pod = await loop.client.get(PODS, "gated", namespace="default")
