@@ -60,7 +60,11 @@ ACCESS_REVIEWS = Resource("authorization.k8s.io", "v1", "selfsubjectaccessreview
 
 
 def rights() -> Iterator[tuple[str, Resource, str]]:
-    """Yield (verb, resource, subresource) of what commands ask of an API server, whatever runs in it."""
+    """Yield (verb, resource, subresource) of what commands ask of an API server, whatever runs in it.
+
+    Only reading: who changes nothing lacks nothing. ``gate release`` and ``gate off`` say themselves what
+    their user may not change.
+    """
     for kind in DOCTORS:
         if not kind.foreign:
             yield "list", kind.resource, ""

@@ -12,6 +12,8 @@ import pytest
 import yaml
 
 from numazones import timestamp
+from numazones_apiserver.errors import ApiError
+from numazones_apiserver.faults import Fault
 from numazones_client import Client, Resource
 from numazones_client.resources import CONFIG_MAPS, LEASES, NAMESPACES, PODS
 from numazones_simulator.control_plane import ControlPlane, control_plane
@@ -38,6 +40,12 @@ class Cluster:
     def __init__(self, plane: ControlPlane) -> None:
         self.client: Client = plane.client
         self.kubeconfig = plane.kubeconfig
+        self.server = plane.server
+
+    def deny(self, verb: str, resource: str, namespace: str) -> None:
+        refused = ApiError(403, "Forbidden", "no")
+        fault = Fault(verb=verb, resource=resource, namespace=namespace, count=None, error=refused)
+        self.server.faults.add(fault)
 
     async def gate(self, *arguments: str) -> tuple[int, str]:
         return await gate(self.kubeconfig, *arguments)
@@ -218,3 +226,29 @@ async def test_who_may_not_list_pods_is_told(tmp_path: Path) -> None:
         code, output = await gate(kubeconfig)
     assert code == 2
     assert output.startswith("error: list pods")
+
+
+async def test_who_may_not_patch_pods_of_a_namespace_is_told_and_pods_of_others_go(cluster: Cluster) -> None:
+    await cluster.pod("kept", schedulingGates=[OURS])
+    await cluster.pod("goes", namespace="plain", schedulingGates=[OURS])
+    cluster.deny("patch", "pods", "team")
+    code, output = await cluster.gate("release", "--all")
+    assert (code, await cluster.gated()) == (1, ["kept"])
+    assert "released 1 pod\n" in output
+    assert (
+        "error: team/kept still waits: you may not patch pods in namespace team "
+        "(kubectl auth can-i patch pods -n team)\n"
+    ) in output
+
+
+async def test_who_may_not_stop_the_injection_is_told_and_nothing_is_released(cluster: Cluster) -> None:
+    await cluster.inject()
+    await cluster.pod("waits")
+    cluster.deny("delete", "configmaps", "numazones-operator")
+    code, output = await cluster.gate("off")
+    assert (code, await cluster.gated()) == (2, ["waits"])
+    assert output == (
+        "error: you may not delete ConfigMap numazones-operator/numazones-admission-gate, so new pods go on "
+        "getting the gate (kubectl auth can-i delete configmaps -n numazones-operator); "
+        "let somebody who may run this\n"
+    )

@@ -79,11 +79,11 @@ async def exercise(loop: Loop, operator: Operator) -> None:
     await loop.create_pod("squatted", cpu=3)
     await eventually(lambda: loop.verdict("squatted"))
     loop.server.faults.remove(fault)
-    # A pod with node affinity of its own is read before its gate is taken away.
-    linux = {"key": "kubernetes.io/os", "operator": "In", "values": ["linux"]}
-    required = {"nodeSelectorTerms": [{"matchExpressions": [linux]}]}
-    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
-    await loop.create_pod("gated", cpu=4, schedulingGates=[{"name": GATE}], affinity=affinity)
+    # The operator reads a gated pod only where that has node affinity of its own.
+    linux = {"matchExpressions": [{"key": "kubernetes.io/os", "operator": "NotIn", "values": ["windows"]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [linux]}}
+    gate, affinity = {"name": GATE}, {"nodeAffinity": required}
+    await loop.create_pod("gated", cpu=4, schedulingGates=[gate], affinity=affinity)
 
     async def released() -> bool:
         pod = await loop.client.get(PODS, "gated", namespace="default")

@@ -362,10 +362,13 @@ class AdmissionGates:
 
     async def _patch(self, pod: ClusterPod, nodes: tuple[str, ...]) -> None:
         affinity: dict[str, Any] = {}
+        version = ""
         if nodes and (pod.constraints.node_affinity is not None or pod.constraints.prefers_nodes):
             body = await self._client.get(PODS, pod.name, namespace=pod.namespace)
             affinity = (body["spec"].get("affinity") or {}).get("nodeAffinity") or {}
-        patch = release_patch(pod.uid, self._targets(nodes), affinity=affinity, now=_time_text(self._wall()))
+            version = body["metadata"]["resourceVersion"]
+        now = _time_text(self._wall())
+        patch = release_patch(pod.uid, self._targets(nodes), affinity=affinity, version=version, now=now)
         await self._client.patch(
             PODS, pod.name, patch, namespace=pod.namespace, media_type=STRATEGIC_MERGE_PATCH
         )

@@ -31,17 +31,26 @@ class Target(NamedTuple):
 
 
 def release_patch(
-    uid: str, targets: Sequence[Target], *, affinity: Mapping[str, Any] | None = None, now: str
+    uid: str,
+    targets: Sequence[Target],
+    *,
+    affinity: Mapping[str, Any] | None = None,
+    version: str = "",
+    now: str,
 ) -> dict[str, Any]:
     """Return the strategic merge patch that releases a pod to nodes, best first; none: to all.
 
-    ``affinity``: the pod's own node affinity, where it has any.
+    ``affinity``: the pod's own node affinity, where it has any; ``version``: the resource version at which it
+    was read, for the server to refuse the patch if the pod has changed since.
     """
     spec: dict[str, Any] = {"schedulingGates": [{"$patch": "delete", "name": GATE}]}
     if targets:
         spec["affinity"] = {"nodeAffinity": _limits(affinity or {}, targets)}
     # The server refuses a patch whose UID is that of another pod.
-    return {"metadata": {"uid": uid, "annotations": {RELEASED: now}}, "spec": spec}
+    metadata: dict[str, Any] = {"uid": uid, "annotations": {RELEASED: now}}
+    if version:
+        metadata["resourceVersion"] = version
+    return {"metadata": metadata, "spec": spec}
 
 
 def _limits(affinity: Mapping[str, Any], targets: Sequence[Target]) -> dict[str, Any]:

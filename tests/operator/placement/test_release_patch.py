@@ -8,7 +8,7 @@ import pytest
 from numazones.held_room import RELEASED
 from numazones.waiting import GATE
 from numazones_apiserver import ApiServer
-from numazones_client import APIError, Client, ClusterConfig
+from numazones_client import APIError, Client, ClusterConfig, Conflict
 from numazones_client.client import STRATEGIC_MERGE_PATCH
 from numazones_client.resources import PODS
 from numazones_operator.placement.release_patch import Target, release_patch
@@ -117,3 +117,20 @@ async def test_the_patch_applies_to_the_pod_that_was_looked_at_and_no_other(clie
     with pytest.raises(APIError):
         await client.patch(PODS, "p", patch, namespace="default", media_type=STRATEGIC_MERGE_PATCH)
     assert (await client.get(PODS, "p", namespace="default"))["spec"]["schedulingGates"] == [OURS]
+
+
+async def test_a_pod_that_has_changed_since_its_affinity_was_read_keeps_its_gate(client: Client) -> None:
+    """The patch has lists of affinity in full, and would undo what somebody changed meanwhile."""
+    body = pod_body("p", schedulingGates=[OURS])
+    body["spec"]["affinity"] = {"nodeAffinity": {PREFERRED: OWN}}
+    read = (await client.create(PODS, body, namespace="default"))["metadata"]
+    changed = {"spec": {"affinity": {"nodeAffinity": {PREFERRED: BEST_IS_A}}}}
+    await client.patch(PODS, "p", changed, namespace="default")
+    patch = release_patch(
+        read["uid"], [A], affinity={PREFERRED: OWN}, version=read["resourceVersion"], now="now"
+    )
+    with pytest.raises(Conflict):
+        await client.patch(PODS, "p", patch, namespace="default", media_type=STRATEGIC_MERGE_PATCH)
+    pod = await client.get(PODS, "p", namespace="default")
+    assert pod["spec"]["schedulingGates"] == [OURS]
+    assert pod["spec"]["affinity"]["nodeAffinity"][PREFERRED] == BEST_IS_A
