@@ -276,15 +276,15 @@ class Steps:
         cluster = self._state.cluster()
         goal = goal_of(item, policy, waiting_pods(item, cluster))
         count = current_count(item, goal, cluster)
+        gained, promised = count - item.spec.gain.before, item.spec.gain.total
         if count >= item.spec.gain.after:
             return Advance(
-                item.progress, f"zones confirm the gain: {count}", PlanPhase.SUCCEEDED, count=count
+                item.progress, f"zones confirm the gain: {gained}", PlanPhase.SUCCEEDED, count=count
             )
         if all(self._is_overdue(one, now) for one in item.progress):
-            promised = item.spec.gain.after
             return Advance(
                 item.progress,
-                f"zones confirm {count}, the plan promised {promised}",
+                f"zones confirm a gain of {gained}, the plan promised {promised}",
                 PlanPhase.FAILED,
                 count=count,
             )
