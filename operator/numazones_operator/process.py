@@ -437,7 +437,12 @@ class Operator:
         pipeline = self.pipeline
         return (
             GaugeCollector(ClusterGauges(pipeline.state, self.options.target_shapes), visible=self._leads),
-            GaugeCollector(PredictionGauges(pipeline.forecasts), visible=self._leads),
+            GaugeCollector(
+                PredictionGauges(
+                    pipeline.forecasts, recommendation_for=lambda uid: self.intent.made_for.get(uid, "")
+                ),
+                visible=self._leads,
+            ),
             GaugeCollector(GateGauges(self.gates), visible=self._leads),
             GaugeCollector(WaitingPodsGauges(pipeline.state), visible=self._leads),
             GaugeCollector(HeldRoomGauges(self.held)),

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from numazones import timestamp
 from numazones.waiting import GATE, OPT_IN
 from numazones_apiserver.errors import ApiError
 from numazones_apiserver.faults import Fault
@@ -575,7 +576,7 @@ async def test_a_plan_that_has_evicted_fails_with_its_policy_and_lets_the_replac
 async def test_a_stuck_pod_names_the_recommendation_made_for_it(tmp_path: Path) -> None:
     async with crowded(tmp_path, schedulingGates=[{"name": GATE}]) as here:
         await here.policy("Approve", goals={"pendingPods": True})
-        await here.operator()
+        operator = await here.operator()
         item = await here.reach("Proposed")
 
         async def told() -> str:
@@ -594,6 +595,11 @@ async def test_a_stuck_pod_names_the_recommendation_made_for_it(tmp_path: Path) 
             return bool((await loop.predictions())["big"].get("recommendation", "") == wanted)
 
         await eventually(lambda: named(name), what="the AdmissionPrediction names the recommendation")
+        # The table of pods that have waited longest names it as well.
+        big = await loop.client.get(PODS, "big", namespace="default")
+        labels = f'namespace="default",pod="big",reason="TopologyAffinityError",recommendation="{name}"'
+        created = (await metrics(operator))[f"numazones_blocked_pod_created_timestamp_seconds{{{labels}}}"]
+        assert created == timestamp.parse(big["metadata"]["creationTimestamp"]).timestamp()
         # And the pods that hold what is missing, in the event that says so, too.
         status = (await loop.predictions())["big"]
         (holder, *_) = status["reasons"][0]["holders"]
