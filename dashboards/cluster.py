@@ -1,10 +1,27 @@
 """The cluster: how fragmented it is, which pods are blocked, how much room there is, how right predictions are."""
 
-from dashboards.parts import bars, dashboard, figure, graph, listing
+from grafana_foundation_sdk.models.dashboard import FieldColorModeId
+
+from dashboards.marks import EVICTIONS, PLANS
+from dashboards.parts import bars, dashboard, figure, graph, heat_map, listing
 
 ACCURACY = "numazones_prediction_accuracy_total"
 FREE = 'numazones_cluster_zone_available{resource="cpu",CLUSTER}'
 GATED = "numazones_admission_gates_released_total"
+USE = " / ".join(
+    f'(sum by (cluster, node, numa_node) (numazones_cluster_zone_{amount}{{resource="cpu",CLUSTER}}){more})'
+    for amount, more in (("assigned", ""), ("allocatable", " > 0"))
+)
+BANDS = {
+    "full": ">= 1",
+    "three quarters to full": ">= 0.75 < 1",
+    "half to three quarters": ">= 0.5 < 0.75",
+    "a quarter to half": ">= 0.25 < 0.5",
+    "up to a quarter": "> 0 < 0.25",
+    "empty": "== 0",
+}
+"""How full NUMA nodes are, the fullest first."""
+DEVICES = 'unit="integer",CLUSTER'
 
 
 def true_share(window: str, by: str = "") -> str:
@@ -21,6 +38,7 @@ DASHBOARD = dashboard(
     "cluster",
     "How fragmented the cluster is, which pods are blocked and by what, how much room there is, and how right the predictions are.",
     variables=("cluster", "namespace", "shape"),
+    marks=(PLANS, EVICTIONS),
     rows=[
         (
             "Now",
@@ -77,7 +95,7 @@ DASHBOARD = dashboard(
                 ),
                 graph(
                     "Headroom by shape",
-                    "How many further pods of the shape fit, each on one NUMA node.",
+                    "How many further pods of the shape would be admitted, as `kubectl numazones fit SHAPE` counts them.",
                     {"{{shape}}": "sum by (shape) (numazones_shape_fitting_pods{SHAPE})"},
                     unit="pods",
                 ),
@@ -103,8 +121,61 @@ DASHBOARD = dashboard(
             ],
         ),
         (
+            "NUMA nodes and devices",
+            [
+                heat_map(
+                    "Heat map of NUMA nodes by use",
+                    "How many NUMA nodes have given away which share of their CPUs: the darker, the more. The dashboard"
+                    " of nodes has a row for each.",
+                    {name: f"count({USE} {band}) or vector(0)" for name, band in BANDS.items()},
+                    colors=FieldColorModeId.CONTINUOUS_BLUES,
+                ),
+                graph(
+                    "Free devices by resource",
+                    "Healthy devices that no pod holds; one that is close to several NUMA nodes counts on each.",
+                    {"{{resource}}": f"sum by (resource) (numazones_cluster_zone_available{{{DEVICES}}})"},
+                    empty="there are no devices",
+                ),
+                graph(
+                    "Free devices beside no free CPU",
+                    "Free devices on NUMA nodes that have no CPU left to give exclusively: aligned pods cannot have them.",
+                    {
+                        "{{resource}}": f"sum by (resource) (numazones_cluster_zone_available{{{DEVICES}}}"
+                        f" * on (cluster, node, numa_node) group_left () (sum by (cluster, node, numa_node) ({FREE}) == bool 0))"
+                    },
+                    empty="there are no devices",
+                ),
+                listing(
+                    "Devices by node",
+                    "Devices that are healthy, that pods hold, and that are free.",
+                    {
+                        name: f"sum by (node, resource) (numazones_cluster_zone_{amount}{{{DEVICES}}})"
+                        for name, amount in (
+                            ("Healthy", "allocatable"),
+                            ("Held", "assigned"),
+                            ("Free", "available"),
+                        )
+                    },
+                    width=24,
+                    empty="there are no devices",
+                ),
+            ],
+        ),
+        (
             "Blocked pods",
             [
+                listing(
+                    "Pods that have waited longest",
+                    "Up to 50 pods that no node would take, the most important reason, and the plan in force that makes room.",
+                    {
+                        "Waits": "sort_desc(time() - max by (namespace, pod, reason, recommendation)"
+                        " (numazones_blocked_pod_created_timestamp_seconds{NAMESPACE}))"
+                    },
+                    unit="s",
+                    width=24,
+                    empty="no pod is blocked",
+                    runbook="NumazonesPodsBlocked",
+                ),
                 graph(
                     "Blocked pods by reason",
                     "Pods that no node would take, by who stands in the way and the most important reason.",

@@ -1,6 +1,9 @@
 """One node, or some: what each NUMA node has, has given away and has left."""
 
-from dashboards.parts import dashboard, figure, graph, listing
+from grafana_foundation_sdk.models.dashboard import FieldColorModeId
+
+from dashboards.marks import EVICTIONS, PLANS
+from dashboards.parts import dashboard, figure, graph, heat_map, listing
 
 
 def use(resource: str) -> str:
@@ -23,6 +26,7 @@ DASHBOARD = dashboard(
     "node and zone",
     "What each NUMA node has, has given away and has left, as its exporter sees it.",
     variables=("cluster", "node", "zone"),
+    marks=(PLANS, EVICTIONS),
     rows=[
         (
             "CPUs",
@@ -61,6 +65,16 @@ DASHBOARD = dashboard(
                     unit="s",
                     limits=(120, 300),
                     runbook="NumazonesExporterCannotPublish",
+                ),
+                heat_map(
+                    "Heat map of NUMA nodes",
+                    "Share of the CPUs that pods can have exclusively which they hold: green is free, red is full."
+                    " Choose nodes above: a row for each NUMA node shown.",
+                    {ZONE: use(CPU)},
+                    colors=FieldColorModeId.CONTINUOUS_GR_YL_RD,
+                    unit="percentunit",
+                    top=1,
+                    empty="the shown nodes give no CPUs exclusively",
                 ),
                 graph(
                     "Use of CPUs",

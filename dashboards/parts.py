@@ -8,12 +8,21 @@ shows that text, and the tests, which ask a real Prometheus for every other pane
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
-from grafana_foundation_sdk.builders import bargauge, common, prometheus, stat, table, timeseries
+from grafana_foundation_sdk.builders import (
+    bargauge,
+    common,
+    prometheus,
+    stat,
+    statushistory,
+    table,
+    timeseries,
+)
 from grafana_foundation_sdk.builders.dashboard import (
     ConstantVariable,
     Dashboard,
     DashboardLink,
     DatasourceVariable,
+    FieldColor,
     QueryVariable,
     Row,
     ThresholdsConfig,
@@ -22,13 +31,16 @@ from grafana_foundation_sdk.models.common import (
     BarGaugeDisplayMode,
     BigValueGraphMode,
     LegendDisplayMode,
+    VisibilityMode,
     VizOrientation,
 )
 from grafana_foundation_sdk.models.dashboard import (
+    AnnotationQuery,
     DashboardLinkType,
     DataSourceRef,
     DataTransformerConfig,
     DynamicConfigValue,
+    FieldColorModeId,
     Threshold,
     ThresholdsMode,
     VariableRefresh,
@@ -61,8 +73,25 @@ _NO_GOOD = ("green", "orange", "red")
 
 Queries = dict[str, str]
 """Legend → query."""
-Panel = stat.Panel | timeseries.Panel | table.Panel | bargauge.Panel
-P = TypeVar("P", stat.Panel, timeseries.Panel, table.Panel, bargauge.Panel)
+Panel = stat.Panel | timeseries.Panel | table.Panel | bargauge.Panel | statushistory.Panel
+P = TypeVar("P", stat.Panel, timeseries.Panel, table.Panel, bargauge.Panel, statushistory.Panel)
+
+
+class Marks(AnnotationQuery):
+    """Marks at the times at which a query has a value, on all graphs of a dashboard."""
+
+    def __init__(self, name: str, query: str, *, color: str, title: str, text: str) -> None:
+        """``title`` and ``text`` of a mark name labels of the query, as legends do."""
+        super().__init__(name=name, datasource=_SOURCE, icon_color=color, expr=_filled(query))
+        self._format = {"titleFormat": title, "textFormat": text, "step": "60s"}
+
+    def to_json(self) -> dict[str, object]:
+        """With what Grafana's data source for Prometheus reads, and the SDK's type has not."""
+        return super().to_json() | self._format
+
+    def build(self) -> AnnotationQuery:
+        """Return itself: a builder has to be one."""
+        return self
 
 
 def dashboard(
@@ -72,8 +101,9 @@ def dashboard(
     *,
     variables: Sequence[str],
     rows: Iterable[tuple[str, Sequence[Panel]]],
+    marks: Sequence[Marks] = (),
 ) -> Dashboard:
-    """Put rows of panels together, with variables and links to the other dashboards and the runbooks."""
+    """Put rows of panels together, with variables, marks, and links to the other dashboards and the runbooks."""
     board = (
         Dashboard(f"numazones / {title}")
         .uid(f"numazones-{uid}")
@@ -107,6 +137,8 @@ def dashboard(
             .multi(True)
             .all_value(".*")
         )
+    for mark in marks:
+        board.annotation(mark)
     number = 0
     for heading, panels in rows:
         board.with_row(Row(heading))
@@ -197,6 +229,31 @@ def listing(
     panel.with_transformation(DataTransformerConfig(id_val="merge", options={}))
     hidden = {"excludeByName": {"Time": True}}
     panel.with_transformation(DataTransformerConfig(id_val="organize", options=hidden))
+    return _lettered(panel)
+
+
+def heat_map(
+    title: str,
+    description: str,
+    queries: Queries,
+    *,
+    colors: FieldColorModeId,
+    unit: str = "short",
+    top: float | None = None,
+    width: int = 24,
+    empty: str = "",
+) -> statushistory.Panel:
+    """A row of cells over time for each series; from 0 to ``top``, or to the highest, they take their colors."""
+    panel = _described(
+        statushistory.Panel().height(9).span(width), title, description, unit, (), _NO_GOOD, empty, ""
+    )
+    panel.color_scheme(FieldColor().mode(colors)).min(0).row_height(0.9).max_data_points(60)
+    panel.show_value(VisibilityMode.NEVER).fill_opacity(85).line_width(0)
+    panel.legend(common.VizLegendOptions().display_mode(LegendDisplayMode.LIST).show_legend(False))
+    if top is not None:
+        panel.max(top)
+    for name, query in queries.items():
+        panel.with_target(_target(query, name))
     return _lettered(panel)
 
 

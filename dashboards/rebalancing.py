@@ -1,10 +1,11 @@
 """Rebalancing: plans, evictions, what they gained, what failed."""
 
+from dashboards.marks import EVICTIONS, PLANS
 from dashboards.parts import dashboard, figure, graph, listing, quantiles
 
 NO_POLICY = "there is no RebalancePolicy"
 NO_PLAN = "no plan was made"
-PLANS = "numazones_rebalance_recommendations_total"
+RECOMMENDATIONS = "numazones_rebalance_recommendations_total"
 EVICTED = "numazones_rebalance_pods_evicted_total"
 
 
@@ -18,6 +19,7 @@ DASHBOARD = dashboard(
     "rebalancing",
     "What RebalancePolicies have planned, what was carried out, what it gained, and what failed.",
     variables=("cluster", "namespace", "node"),
+    marks=(PLANS, EVICTIONS),
     rows=[
         (
             "In the shown time",
@@ -41,13 +43,13 @@ DASHBOARD = dashboard(
                 figure(
                     "Plans that succeeded",
                     "Carried out to the end, and confirmed by zones.",
-                    in_range(f'{PLANS}{{phase="Succeeded",CLUSTER}}'),
+                    in_range(f'{RECOMMENDATIONS}{{phase="Succeeded",CLUSTER}}'),
                     empty=NO_POLICY,
                 ),
                 figure(
                     "Plans that failed",
                     "Begun or approved, and not carried out to the end.",
-                    in_range(f'{PLANS}{{phase="Failed",CLUSTER}}'),
+                    in_range(f'{RECOMMENDATIONS}{{phase="Failed",CLUSTER}}'),
                     limits=(1, 3),
                     empty=NO_POLICY,
                     runbook="NumazonesRebalanceFails",
@@ -82,7 +84,7 @@ DASHBOARD = dashboard(
                     "Plans by the phase they entered",
                     "Recommendations per interval.",
                     {
-                        "{{policy}}: {{phase}}": f"sum by (policy, phase) (increase({PLANS}{{CLUSTER}}[$__rate_interval]))"
+                        "{{policy}}: {{phase}}": f"sum by (policy, phase) (increase({RECOMMENDATIONS}{{CLUSTER}}[$__rate_interval]))"
                     },
                     empty=NO_POLICY,
                     runbook="NumazonesRebalanceFails",

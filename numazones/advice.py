@@ -388,7 +388,7 @@ def _evictions(pod: ClusterPod, node: ClusterNode, around: Around) -> Iterator[A
 
 def _without(pod: ClusterPod, other: ClusterPod, node: ClusterNode, state: Node, around: Around) -> Advice:
     """Return the advice to have a pod go from the node."""
-    held = _held(other, state, pod)
+    held = _held(other, node, state, pod)
     name = f"{other.full_name}{f', which holds {held}' if held else ''}"
     objection = around.objection(other)
     if objection:
@@ -423,7 +423,7 @@ def _size(other: ClusterPod, state: Node) -> tuple[int, int]:
     return _exclusive_cpus(state, other.kubelet_uid), other.requests.get(CPU, 0)
 
 
-def _held(other: ClusterPod, state: Node, pod: ClusterPod) -> str:
+def _held(other: ClusterPod, node: ClusterNode, state: Node, pod: ClusterPod) -> str:
     """Say what a pod holds or has asked for of what the other one lacks: that first which is missing."""
     if pod.admission is None:
         return ""
@@ -435,6 +435,11 @@ def _held(other: ClusterPod, state: Node, pod: ClusterPod) -> str:
             return held.replace("exclusive ", "")
         if found.shortages and found.shortages[0].resource != CPU:
             return ""
+    else:  # what the node as a whole has too little of
+        missing = next((lack.resource for lack in scheduling.lacks(pod.requests, node)), CPU)
+        if missing != CPU:
+            asked = other.requests.get(missing, 0)
+            return _amount_with_resource(missing, asked) if asked else ""
     cpus = _exclusive_cpus(state, other.kubelet_uid)
     return _amount_with_resource(CPU, cpus) if cpus else ""
 

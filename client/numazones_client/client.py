@@ -13,6 +13,7 @@ from numazones_client import errors
 from numazones_client.config import ClusterConfig
 from numazones_client.decoding import ERROR, JSON, Decoder, Event, Page
 from numazones_client.errors import Request
+from numazones_client.reachability import Reachability
 from numazones_client.resources import PODS, Resource
 from numazones_client.retry import NO_RETRY, RetryPolicy
 from numazones_client.transport import Call, Transport, decode_answer
@@ -44,7 +45,11 @@ class Client:
         timeout: float = 30.0,
     ) -> None:
         self.config = config
-        self._transport = Transport(config, user_agent=user_agent, retry=retry, timeout=timeout)
+        self.reachability = Reachability()
+        """Says once, for all who use the client, that the server does not answer."""
+        self._transport = Transport(
+            config, user_agent=user_agent, retry=retry, timeout=timeout, answered=self.reachability.found
+        )
 
     async def __aenter__(self) -> Self:
         return self

@@ -14,7 +14,7 @@ indexes do not scale to whole clusters.
 import asyncio
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -104,6 +104,7 @@ class Reflector(Generic[T]):
         field_selector: str = "",
         pace: Pace | None = None,
         optional: bool = False,
+        appearance: Callable[[Resource], Awaitable[None]] | None = None,
         unreadable: Callable[[Unreadable], None] = lambda _object: None,
         draw: Callable[[], float] = random.random,
     ) -> None:
@@ -120,6 +121,8 @@ class Reflector(Generic[T]):
             field_selector: as in ``kubectl get --field-selector``.
             pace: how patient to be.
             optional: a cluster that does not know the resource counts as one without such objects.
+            appearance: waits until it is worth asking again for a resource that the cluster does not know;
+                left out, that is every one to two minutes.
             unreadable: called with each object that cannot be read, after it was removed from the table.
             draw: random numbers in [0, 1).
         """
@@ -133,6 +136,7 @@ class Reflector(Generic[T]):
         self._field_selector = field_selector
         self._pace = pace or Pace()
         self._optional = optional
+        self._appearance = appearance or self._a_minute
         self._unreadable = unreadable
         self._draw = draw
         self._backoff = Backoff(draw=draw)
@@ -255,15 +259,26 @@ class Reflector(Generic[T]):
         if self._optional:
             self._table.retain(frozenset())
             self._mark_current()
-            await asyncio.sleep(_OPTIONAL_DELAY * (1 + self._draw()))
+            clock = asyncio.get_running_loop().time
+            started = clock()
+            await self._appearance(self._resource)
+            if clock() - started >= _SHORT_WATCH:
+                self._backoff.reset()
+            await asyncio.sleep(self._backoff.delay())  # who serves it may need a moment to do so
             return
         await self._wait_after(error)
+
+    async def _a_minute(self, _resource: Resource) -> None:
+        await asyncio.sleep(_OPTIONAL_DELAY * (1 + self._draw()))
 
     async def _wait_after(self, error: NumazonesError) -> None:
         asked = error.retry_after if isinstance(error, APIError) else None
         delay = max(self._backoff.delay(), asked or 0.0)
         # A problem that lasts, such as a missing right, was logged when it began and would fill the log.
         level = logging.DEBUG if self.problem == str(error) else logging.WARNING
+        if isinstance(error, Unreachable):
+            self._client.reachability.lost(error)
+            level = logging.DEBUG
         self.problem = str(error)
         self.forbidden = isinstance(error, Forbidden)
         self._metrics.count_restart(

@@ -65,12 +65,15 @@ class Transport:
         user_agent: str,
         retry: RetryPolicy,
         timeout: float,
+        answered: Callable[[], None] = lambda: None,
         draw: Callable[[], float] = random.random,
     ) -> None:
+        """``answered`` is called with each answer, whatever it says."""
         self._config = config
         self._user_agent = user_agent
         self._retry = retry
         self._timeout = aiohttp.ClientTimeout(total=timeout, connect=min(timeout, _CONNECT_TIMEOUT))
+        self._answered = answered
         self._draw = draw
         self._session: aiohttp.ClientSession | None = None
 
@@ -119,6 +122,7 @@ class Transport:
         response: aiohttp.ClientResponse | None = None
         try:
             response = await self._request(call, limits, renew=False)
+            self._answered()
             if response.status == _UNAUTHORIZED:
                 response.release()
                 response = await self._request(call, limits, renew=True)

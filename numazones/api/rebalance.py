@@ -268,6 +268,16 @@ class UnmovablePods(APIModel):
     pods: int = Field(ge=0, description="How many; a pod counts for each rule that speaks against it.")
 
 
+class PolicyConflict(APIModel):
+    """What this policy's plans would undo of another one's."""
+
+    policy: str = Field(max_length=MAX_NAME, description="The other policy.")
+    nodes: tuple[Name, ...] = list_of(
+        64, "Nodes that plans of the other policy made room on, and plans of this one would fill."
+    )
+    until: Timestamp = Field(description="When plans of this policy may fill them.")
+
+
 class RebalancePolicyStatus(APIModel):
     """What the operator makes of the policy."""
 
@@ -277,8 +287,14 @@ class RebalancePolicyStatus(APIModel):
     message: str = text(_MAX_MESSAGE, "What the last search found, or why it found nothing, goal by goal.")
     movable: int | None = optional("How many pods the last search could have moved.", ge=0)
     unmovable: tuple[UnmovablePods, ...] = list_of(64, "Why the others stay, most frequent first.")
+    conflicts: tuple[PolicyConflict, ...] = list_of(
+        64, "Policies that the last search found this one to contradict.", list_map("policy")
+    )
     conditions: tuple[Condition, ...] = list_of(
-        16, "Ready is False, with a reason, when the policy cannot be followed.", list_map("type")
+        16,
+        "Ready is False, with a reason, when the policy cannot be followed; Conflicted is True while its "
+        "plans and those of another policy would undo each other.",
+        list_map("type"),
     )
 
 

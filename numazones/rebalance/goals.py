@@ -205,6 +205,11 @@ def pending_goals(pods: Iterable[ClusterPod]) -> tuple[FitMore, ...]:
     )
 
 
+def waiting_pods(goal: Goal) -> tuple[ClusterPod, ...]:
+    """Return the pods that wait for what the goal is about; none for a shape, or a node to free."""
+    return tuple(pod for wanted in goal.wanted for pod in wanted.pods) if isinstance(goal, FitMore) else ()
+
+
 def measure(goal: Goal, cluster: Cluster) -> int:
     """Return the number that a cluster reaches for a goal."""
     columns = [goal.worth(node) for node in cluster.nodes.values()]

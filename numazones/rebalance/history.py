@@ -2,8 +2,9 @@
 
 The owner of an evicted pod makes a new one, which may be as attractive to move as the first: so pods of
 an owner stay on a node for a cooldown after a move that left or reached it. A plan that failed sets no
-cooldown, as it gained nothing; but its moves are not planned again for as long. The history
-is rebuilt from the recommendations that are still in the API.
+cooldown, as it gained nothing; but its moves are not planned again for as long. And what a plan of one
+policy has made room on, no plan of another fills within a day, lest two policies that contradict each other
+evict by turns. The history is rebuilt from the recommendations that are still in the API.
 """
 
 from collections.abc import Mapping
@@ -15,6 +16,22 @@ from numazones.cluster import ClusterPod
 Relocation = tuple[str, str, str]
 """UID of an owner, the node that its pod leaves, the node that the replacement goes to."""
 
+PRECEDENCE = timedelta(days=1)
+"""How long the plans of other policies leave a node alone that a plan has made room on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Emptied:
+    """A node that a plan of another policy moved a pod away from, or aside on."""
+
+    policy: str
+    when: datetime
+
+    @property
+    def until(self) -> datetime:
+        """When plans of other policies may fill it again."""
+        return self.when + PRECEDENCE
+
 
 @dataclass(frozen=True, slots=True)
 class History:
@@ -24,6 +41,8 @@ class History:
     """(owner UID, node) → when a pod of the owner last left or reached the node by a move."""
     failed: Mapping[Relocation, datetime] = field(default_factory=dict)
     """Move that was begun → when its plan failed."""
+    emptied: Mapping[str, Emptied] = field(default_factory=dict)
+    """Node → the plan of another policy that made room there last."""
 
     def cooling_until(self, pod: ClusterPod, cooldown: timedelta) -> datetime | None:
         """Return when the pod may be moved again; None if it is in no cooldown."""
@@ -35,6 +54,10 @@ class History:
     def forbidden_moves(self, now: datetime, cooldown: timedelta) -> frozenset[Relocation]:
         """Return the moves that are not to be planned now, because plans with them have failed."""
         return frozenset(move for move, failed in self.failed.items() if now < failed + cooldown)
+
+    def closed_nodes(self, now: datetime) -> dict[str, Emptied]:
+        """Return the nodes that no pod is moved to now, unless for pods that wait."""
+        return {node: emptied for node, emptied in self.emptied.items() if now < emptied.until}
 
     def after_move(self, pod: ClusterPod, node: str, when: datetime) -> "History":
         """Return the history with a move of the pod to a node."""

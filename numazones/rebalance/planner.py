@@ -6,15 +6,17 @@ steps before leave it. In both cases a plan is what ``prove`` has confirmed; rep
 decides over the plan are confined by node affinity, and only those.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from numazones import timestamp
 from numazones.cluster import Cluster, ClusterNode, ClusterPod
 from numazones.fragmentation import largest_free_block
 from numazones.quantity import format_milli
 from numazones.rebalance.candidates import Candidate, Situation, candidates
-from numazones.rebalance.goals import FitMore, Goal, Vacate
+from numazones.rebalance.goals import Goal, Vacate, waiting_pods
+from numazones.rebalance.history import Emptied
 from numazones.rebalance.limits import Allowance, Tally
 from numazones.rebalance.moves import Disruption, Move, Placement, Plan, evict, place, zones_of
 from numazones.rebalance.policy import Policy
@@ -38,8 +40,12 @@ class Outcome:
     """Why there is no plan."""
     before: int = 0
     """What the goal counts now."""
+    reached: bool = False
+    """Whether there is nothing to do."""
     movable: int = 0
     """How many pods could be moved at all."""
+    undoes: Mapping[str, Emptied] = field(default_factory=dict)
+    """Nodes that the only plan found would fill, though another policy's made room there: it is not made."""
 
 
 def plan(goal: Goal, situation: Situation, policy: Policy, *, expired: Expired) -> Outcome:
@@ -47,7 +53,32 @@ def plan(goal: Goal, situation: Situation, policy: Policy, *, expired: Expired) 
 
     ``expired`` says whether the time is up; the best plan so far is returned then.
     """
-    return _Planning(goal, situation, policy, expired).outcome()
+    outcome = _Planning(goal, situation, policy, expired).outcome()
+    closed = {} if waiting_pods(goal) else situation.history.closed_nodes(situation.surroundings.now)
+    if outcome.plan is not None or outcome.reached or not closed:
+        return outcome
+    contradicting = _contradicting_plan(goal, situation, policy, expired)
+    undoes = {move.node: closed[move.node] for move in contradicting if move.node in closed}
+    if not undoes:
+        return outcome
+    return replace(outcome, undoes=undoes, reason=f"the only plan found {_undoing(undoes)}")
+
+
+def _contradicting_plan(
+    goal: Goal, situation: Situation, policy: Policy, expired: Expired
+) -> tuple[Move, ...]:
+    """Return the moves that there would be if the room that others' plans have made could be filled."""
+    careless = replace(situation, history=replace(situation.history, emptied={}))
+    found = _Planning(goal, careless, policy, expired).outcome().plan
+    return () if found is None else found.moves
+
+
+def _undoing(undoes: Mapping[str, Emptied]) -> str:
+    """Say whose room a plan would fill, and until when it is left alone."""
+    nodes = ", ".join(sorted(undoes))
+    policies = " and ".join(sorted({emptied.policy for emptied in undoes.values()}))
+    until = timestamp.format(max(emptied.until for emptied in undoes.values()))
+    return f"would fill {nodes}, where plans of policy {policies} made room; it is not made before {until}"
 
 
 class _Planning:
@@ -59,6 +90,7 @@ class _Planning:
         self._movable = candidates(situation, policy)
         surroundings = situation.surroundings
         self._forbidden = situation.history.forbidden_moves(surroundings.now, policy.cooldown)
+        self._closed = {} if waiting_pods(goal) else situation.history.closed_nodes(surroundings.now)
         self._allowance = Allowance(Tally(policy.limits, surroundings.replicas), surroundings.headroom)
 
     def outcome(self) -> Outcome:
@@ -66,7 +98,8 @@ class _Planning:
         before = search.total
         aim = self._goal.aim
         if aim is not None and before >= aim:
-            return self._no_plan("there is nothing to do: the goal is reached", before)
+            nothing = self._no_plan("there is nothing to do: the goal is reached", before)
+            return replace(nothing, reached=True)
         steps, minimal = self._steps(search)
         if not steps:
             return self._no_plan(self._reason_for_no_plan(), before)
@@ -77,10 +110,10 @@ class _Planning:
             return self._no_plan(
                 f"the best plan gains {made.gain}, less than minGain of {self._policy.min_gain}", before
             )
-        return Outcome(made, "", before, len(self._movable))
+        return Outcome(made, "", before, movable=len(self._movable))
 
     def _no_plan(self, reason: str, before: int) -> Outcome:
-        return Outcome(None, reason, before, len(self._movable))
+        return Outcome(None, reason, before, movable=len(self._movable))
 
     def _reason_for_no_plan(self) -> str:
         if not self._movable:
@@ -102,6 +135,7 @@ class _Planning:
             expired=self._expired,
             pending=_the_pending_pod(self._goal),
             forbidden=self._forbidden,
+            closed=self._closed,
         )
 
     def _steps(self, search: Search) -> tuple[list[Step], bool]:
@@ -145,7 +179,7 @@ class _Planning:
     def _draft(self, steps: Iterable[Step], before: int, *, minimal: bool) -> Plan:
         """Return the plan with every replacement and every pending pod confined to one node."""
         cluster = self._situation.cluster
-        pods = list(_pending_pods(self._goal))
+        pods = list(waiting_pods(self._goal))
         moves: list[Move] = []
         placements: list[Placement] = []
         for step in steps:
@@ -207,13 +241,9 @@ def _after(cluster: Cluster, steps: Iterable[Step]) -> Cluster:
     return cluster
 
 
-def _pending_pods(goal: Goal) -> tuple[ClusterPod, ...]:
-    return tuple(pod for wanted in goal.wanted for pod in wanted.pods) if isinstance(goal, FitMore) else ()
-
-
 def _the_pending_pod(goal: Goal) -> Candidate | None:
     """Return the pending pod as a candidate to place; None unless the goal is about exactly one."""
-    pods = _pending_pods(goal)
+    pods = waiting_pods(goal)
     return Candidate(pods[0], pods[0], Disruption(), -1) if len(pods) == 1 else None
 
 

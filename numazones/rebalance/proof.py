@@ -11,11 +11,11 @@ the plan counts as unproven.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from numazones import scheduling
+from numazones import scheduling, timestamp
 from numazones.cluster import Cluster, ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
 from numazones.rebalance.candidates import Situation, why_not
-from numazones.rebalance.goals import Counts, Goal
+from numazones.rebalance.goals import Counts, Goal, waiting_pods
 from numazones.rebalance.limits import Allowance, Tally
 from numazones.rebalance.moves import Move, Placement, Plan, evict, place, relocation
 from numazones.rebalance.policy import Policy, Target
@@ -63,6 +63,9 @@ class _Play:
         self._situation = situation
         self._policy = policy
         self._forbidden = situation.history.forbidden_moves(situation.surroundings.now, policy.cooldown)
+        self._closed = (
+            {} if waiting_pods(goal) else situation.history.closed_nodes(situation.surroundings.now)
+        )
         self._base = situation.cluster.nodes
         self._counts: dict[str, Counts] = {}
         self.sequences = 0
@@ -152,6 +155,13 @@ class _Play:
             raise Disproved(
                 f"the replacement of {move.pod.full_name} may be put on node {node.name}, but a plan that "
                 f"moved a pod of the same owner from {move.pod.node} to there failed within the cooldown"
+            )
+        emptied = self._closed.get(node.name)
+        if emptied is not None:
+            raise Disproved(
+                f"the replacement of {move.pod.full_name} may be put on node {node.name}, where a plan of "
+                f"policy {emptied.policy} made room; before {timestamp.format(emptied.until)} only plans for "
+                "pods that wait fill it"
             )
 
     def _options(self, pod: ClusterPod, cluster: Cluster, affinity: tuple[str, ...]) -> list[ClusterNode]:

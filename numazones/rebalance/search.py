@@ -186,6 +186,7 @@ class Search:
         pending: the pod that the goal is about, if it is about one; it may be placed before the last
                 replacement.
         forbidden: moves that no plan may have.
+        closed: nodes that no pod may be moved to.
     """
 
     def __init__(
@@ -198,6 +199,7 @@ class Search:
         expired: Expired,
         pending: Candidate | None = None,
         forbidden: Collection[Relocation] = (),
+        closed: Collection[str] = (),
     ) -> None:
         self._goal = goal
         self._candidates = candidates
@@ -205,6 +207,7 @@ class Search:
         self._expired = expired
         self._pending = pending
         self._forbidden = forbidden
+        self._closed = closed
         base = {name: NodeState(node, goal, state_key(node)) for name, node in cluster.nodes.items()}
         columns = [state.worth for state in base.values()]
         counts = tuple(map(sum, zip(*columns, strict=True)))
@@ -404,6 +407,8 @@ class Search:
                 yield name
 
     def _is_forbidden(self, candidate: Candidate, node: str) -> bool:
+        if node in self._closed:
+            return True
         return bool(self._forbidden) and relocation(candidate.pod, node) in self._forbidden
 
 

@@ -22,7 +22,7 @@ that an approval is heard once, also if it is given while nobody leads.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -31,7 +31,7 @@ import kopf
 
 from numazones.api.meta import API_VERSION
 from numazones.waiting import GATE, OPT_IN
-from numazones_client import ClusterConfig
+from numazones_client import ClusterConfig, Resource
 from numazones_client.resources import REBALANCE_POLICIES, REBALANCE_RECOMMENDATIONS
 from numazones_operator.events import COMPONENT, NORMAL, WARNING, EventPoster, object_reference
 from numazones_operator.placement.admission_gates import SWITCHED_OFF
@@ -63,6 +63,8 @@ class Memo:
     readiness: Readiness
     gates: bool
     """Whether this operator releases gated pods."""
+    appearance: Callable[[Resource], Awaitable[None]]
+    """Waits until it is worth asking again for a kind that the API server does not serve."""
     warned: set[str] = field(default_factory=set)
     """UIDs of the namespaces that were warned that they opted in in vain."""
 

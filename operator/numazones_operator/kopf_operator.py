@@ -23,13 +23,12 @@ import kopf
 from numazones_client import APIError
 from numazones_client.reflector import Backoff
 from numazones_operator import handlers
+from numazones_operator.rebalance.intent import WRITTEN
 
 _GOOD_RUN = 60.0
 """Seconds after which a run that failed was good until then."""
 _MAX_ENDING = 5.0
 """Seconds for tasks to end that were cancelled, before they are left."""
-_DISCOVERY_INTERVAL = 10.0
-"""Seconds between two looks at which of our definitions the API server serves."""
 _CLOSING = "startup/cleanup activities"
 """kopf's task that closes its connections. A request that finds them closed is an error to kopf."""
 
@@ -40,6 +39,8 @@ async def run_kopf(memo: handlers.Memo) -> None:
     """Let kopf's handlers follow what people write, until cancelled; ``memo`` is what they need."""
     # Warns at every start that signals are not handled, which is what is wanted.
     logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)
+    for name in ("kopf._cogs.clients.watching", "kopf._core.reactor.observation"):
+        logging.getLogger(name).addFilter(_is_no_try_to_connect)
     clock = asyncio.get_running_loop().time
     backoff = Backoff()
     while True:
@@ -54,10 +55,18 @@ async def run_kopf(memo: handlers.Memo) -> None:
             await asyncio.sleep(delay)
 
 
+def _is_no_try_to_connect(record: logging.LogRecord) -> bool:
+    """Whether kopf says something else than that it tries to reach the API server: that is said elsewhere.
+
+    What the API server answers, such as 403, begins with API in kopf's names of errors.
+    """
+    message = record.getMessage()
+    return "; will retry: " not in message or "-> API" in message
+
+
 async def _run_once(memo: handlers.Memo) -> None:
     """List everything, then run kopf in a thread until it fails, a definition comes, or until cancelled."""
-    served = await memo.intent.served()
-    await memo.intent.read()
+    served = await memo.intent.read()
     loop = asyncio.new_event_loop()
     operator = loop.create_task(_operate(memo), name="kopf")
     thread = asyncio.create_task(asyncio.to_thread(_run_loop, loop, operator), name="kopf's thread")
@@ -74,18 +83,29 @@ async def _run_once(memo: handlers.Memo) -> None:
 
 
 async def _installation(memo: handlers.Memo, served: frozenset[str]) -> None:
-    """Wait until the API server serves a kind that people write and that it did not serve before."""
-    while True:
-        await asyncio.sleep(_DISCOVERY_INTERVAL)
+    """Wait until the API server serves a kind that people write and that it did not serve when kopf began.
+
+    Where it serves all of them, kopf itself follows what becomes of them.
+    """
+    missing = [kind for kind in WRITTEN if kind.full_name not in served]
+    backoff = Backoff()
+    while missing:
+        waits = [asyncio.ensure_future(memo.appearance(kind)) for kind in missing]
         try:
-            now = await memo.intent.served()
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+        try:
+            now = await memo.intent.confirm()
         except APIError as error:
             _log.debug("what the API server serves could not be read: %s", error)
-            continue
+            now = served
         if now - served:
             _log.info("the API server serves %s by now; kopf starts anew", ", ".join(sorted(now - served)))
             return
-        served = now
+        await asyncio.sleep(backoff.delay())
+    await asyncio.Event().wait()
 
 
 def _run_loop(loop: asyncio.AbstractEventLoop, operator: asyncio.Task[None]) -> None:

@@ -3,7 +3,8 @@
 The rules are client-go's ``tools/leaderelection``: a Lease names its holder and when it renewed; others
 judge its age by their own clocks, from when they saw it change, so clocks need not agree; every write
 carries the resource version that was read, so that of two candidates one loses. A leader that cannot renew
-within the deadline steps down before the others may take over.
+within the deadline steps down before the others may take over. As there, a leader renews what it wrote last
+without reading it first. Other than there, candidates watch the Lease instead of reading it again and again.
 
 Written here, in a page, rather than taken from ``kubernetes.aio.leaderelection``, because that would bring
 the official client with its own configuration, connections and some 20 MiB into a process that talks to
@@ -20,7 +21,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from numazones import timestamp
-from numazones_client import AlreadyExists, APIError, Client, Conflict, NotFound
+from numazones_client import AlreadyExists, APIError, Client, Conflict, Forbidden, NotFound, Unreachable
+from numazones_client.decoding import DELETED
 from numazones_client.resources import LEASES
 
 _RELEASE_PATIENCE = 2.0
@@ -61,6 +63,9 @@ class Leadership:
         self._clock = clock
         self._seen: tuple[Any, Any] | None = None
         self._seen_at = 0.0
+        self._known: dict[str, Any] = {}
+        """The Lease as last read or written; empty: look at it."""
+        self._may_watch = True
         self._reign: asyncio.Task[None] | None = None
 
     @property
@@ -83,6 +88,8 @@ class Leadership:
                     self._begin()
                 elif held is False or self._clock() - renewed >= self._term.renew_deadline:
                     await self._end()
+                if held is False and await self._stand_by():
+                    continue
                 await self._pause(self._term.retry_period * (0.8 + 0.4 * random.random()))
         finally:
             if self.leading:
@@ -106,7 +113,11 @@ class Leadership:
             async with asyncio.timeout(patience):
                 return await self._attempt()
         except (APIError, TimeoutError) as error:
-            _log.warning("the leader's Lease could not be read or written: %s", _reason(error))
+            level = logging.WARNING
+            if isinstance(error, Unreachable):
+                self._client.reachability.lost(error)
+                level = logging.DEBUG
+            _log.log(level, "the leader's Lease could not be read or written: %s", _reason(error))
             return None
 
     def _begin(self) -> None:
@@ -139,32 +150,91 @@ class Leadership:
 
     async def _attempt(self) -> bool:
         """Renew or acquire; return whether this replica holds the Lease now."""
+        known, self._known = self._known, {}
+        if self.leading and known:
+            try:
+                self._known = await self._renewed(known)
+            except (Conflict, NotFound):
+                _log.debug("somebody else has written the leader's Lease, or a write of ours was repeated")
+            else:
+                return True
         try:
             lease = await self._client.get(LEASES, self._name, namespace=self._namespace)
         except NotFound:
             try:
-                await self._client.create(LEASES, self._lease({}, 0), namespace=self._namespace)
+                body = self._lease({}, 0)
+                self._known = await self._client.create(LEASES, body, namespace=self._namespace)
             except AlreadyExists:
                 return False
             return True
         spec = lease.get("spec") or {}
         holder = spec.get("holderIdentity") or ""
         if holder and holder != self._identity and not self._is_abandoned(spec):
+            self._known = lease
             return False
-        changes = int(spec.get("leaseTransitions") or 0) + (holder != self._identity)
-        body = self._lease(spec if holder == self._identity else {}, changes)
-        body["metadata"] |= {"resourceVersion": lease["metadata"]["resourceVersion"]}
         try:
-            await self._client.replace(LEASES, body, namespace=self._namespace)
+            self._known = await self._renewed(lease)
         except Conflict:
             return False if holder != self._identity else await self._attempt()
         return True
+
+    async def _renewed(self, lease: dict[str, Any]) -> dict[str, Any]:
+        """Write that this replica holds the Lease now, unless it is not as it was read."""
+        spec = lease.get("spec") or {}
+        holder = spec.get("holderIdentity") or ""
+        changes = int(spec.get("leaseTransitions") or 0) + (holder != self._identity)
+        body = self._lease(spec if holder == self._identity else {}, changes)
+        body["metadata"] |= {"resourceVersion": lease["metadata"]["resourceVersion"]}
+        return await self._client.replace(LEASES, body, namespace=self._namespace)
+
+    async def _stand_by(self) -> bool:
+        """Watch the Lease that another holds until it may be had; False if it can no longer be watched."""
+        lease, self._known = self._known, {}
+        if not lease or not self._may_watch:
+            return False
+        watch = asyncio.create_task(self._watch(lease["metadata"]["resourceVersion"]), name="Lease")
+        try:
+            while not watch.done():
+                if self._is_over(lease.get("spec") or {}):
+                    return True
+                await asyncio.wait((watch,), timeout=self._term.retry_period)
+            return watch.result()
+        finally:
+            watch.cancel()
+            await asyncio.wait((watch,))
+
+    async def _watch(self, version: str) -> bool:
+        """Note each renewal; True once the Lease was given back or deleted, False when the watch ended."""
+        try:
+            async for event in self._client.watch(
+                LEASES,
+                namespace=self._namespace,
+                field_selector=f"metadata.name={self._name}",
+                resource_version=version,
+                silence=self._term.lease_duration,
+            ):
+                spec = (event.object or {}).get("spec") or {}
+                if event.object is not None and (
+                    event.type == DELETED or not spec.get("holderIdentity") or self._is_abandoned(spec)
+                ):
+                    return True
+        except Forbidden as error:
+            self._may_watch = False
+            seconds = self._term.retry_period
+            _log.warning("the leader's Lease is read every %g s, as it cannot be watched: %s", seconds, error)
+        except APIError as error:
+            _log.debug("the leader's Lease is not watched any more: %s", error)
+        return False
 
     def _is_abandoned(self, spec: dict[str, Any]) -> bool:
         """Whether the holder has not renewed the Lease for as long as the Lease lasts."""
         record = (spec.get("holderIdentity"), spec.get("renewTime"))
         if record != self._seen:
             self._seen, self._seen_at = record, self._clock()
+        return self._is_over(spec)
+
+    def _is_over(self, spec: dict[str, Any]) -> bool:
+        """Whether the time of the Lease that was seen last has passed."""
         duration = float(spec.get("leaseDurationSeconds") or self._term.lease_duration)
         return self._clock() - self._seen_at >= duration
 

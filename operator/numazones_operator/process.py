@@ -23,6 +23,7 @@ from numazones.api.meta import NODE_LABEL
 from numazones_client import Client, ClusterConfig, Decoder, Pace, Reflector, RetryPolicy, by_uid, load
 from numazones_client.resources import (
     ADMISSION_PREDICTIONS,
+    DEFINITIONS,
     DEVICE_CLASSES,
     LEASES,
     NODE_RESOURCE_TOPOLOGIES,
@@ -38,6 +39,7 @@ from numazones_operator.leadership import Leadership, Term
 from numazones_operator.metrics.registry import GaugeCollector, Metrics
 from numazones_operator.mirror import decoding
 from numazones_operator.mirror.cluster_gauges import ClusterGauges
+from numazones_operator.mirror.definitions import Definition, Definitions
 from numazones_operator.mirror.stale_exporters import StaleExporters
 from numazones_operator.mirror.unreadable_objects import UnreadableObjects
 from numazones_operator.mirror.zone_placements import ZonePlacements
@@ -71,6 +73,8 @@ LEASE_NAME = "numazones-operator"
 
 _SHUTDOWN_PATIENCE = 3.0
 _EXPIRY_PERIOD = 1.0
+_DEFINITIONS_PER_PAGE = 25
+"""Each may be a megabyte."""
 _ANSWER_PATIENCE = 30.0
 """Seconds that probes and scrapes wait for the event loop."""
 
@@ -134,6 +138,8 @@ class Operator:
         self.held = HeldRoom(self.pipeline.state)
         self.gates = self._gates()
         self.unreadable = UnreadableObjects(self.events)
+        self.definitions = Definitions(known=lambda: not self.definitions_reflector.problem)
+        self.definitions_reflector = self._definitions_reflector()
         self.reflectors = tuple(self._reflectors())
         self.collectors = self._collectors()
         for collector in self.collectors:
@@ -158,7 +164,7 @@ class Operator:
             await self._open_page(resources)
             await self._open_extender(resources)
             await resources.enter_async_context(self._client)
-            for reflector in self.reflectors:
+            for reflector in (self.definitions_reflector, *self.reflectors):
                 self.start_task(reflector.run(), name=f"reflector of {reflector.name}")
             self.start_task(self._watch_over_time(), name="expiry")
             self.start_task(self._work(), name="predictions")
@@ -289,6 +295,7 @@ class Operator:
             intent=self.intent,
             readiness=self.readiness,
             gates=self.options.admission_gate,
+            appearance=self.definitions.appearance,
         )
 
     # Putting the parts together
@@ -400,6 +407,18 @@ class Operator:
             for resource, decoder, table in self.inputs.mirrored():
                 yield self._reflector(resource, decoder, table, optional=True)
 
+    def _definitions_reflector(self) -> Reflector[Any]:
+        """Nobody waits for it: without the right to read definitions, what may be missing is asked for."""
+        options = self.options
+        return Reflector(
+            self._client,
+            DEFINITIONS,
+            decoder=Decoder(Definition.from_api),
+            table=self.definitions.table,
+            metrics=self.metrics,
+            pace=Pace(options.watch_duration, options.watch_silence, _DEFINITIONS_PER_PAGE),
+        )
+
     def _reflector(self, resource: Resource, decoder: Any, table: Any, **values: Any) -> Reflector[Any]:
         pace = Pace(self.options.watch_duration, self.options.watch_silence, self.options.page_size)
         return Reflector(
@@ -409,6 +428,7 @@ class Operator:
             table=table,
             metrics=self.metrics,
             pace=pace,
+            appearance=self.definitions.appearance,
             unreadable=self.unreadable.take,
             **values,
         )
@@ -417,7 +437,12 @@ class Operator:
         pipeline = self.pipeline
         return (
             GaugeCollector(ClusterGauges(pipeline.state, self.options.target_shapes), visible=self._leads),
-            GaugeCollector(PredictionGauges(pipeline.forecasts), visible=self._leads),
+            GaugeCollector(
+                PredictionGauges(
+                    pipeline.forecasts, recommendation_for=lambda uid: self.intent.made_for.get(uid, "")
+                ),
+                visible=self._leads,
+            ),
             GaugeCollector(GateGauges(self.gates), visible=self._leads),
             GaugeCollector(WaitingPodsGauges(pipeline.state), visible=self._leads),
             GaugeCollector(HeldRoomGauges(self.held)),

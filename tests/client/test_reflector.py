@@ -252,6 +252,24 @@ async def test_an_optional_resource_that_nobody_has_installed_counts_as_empty() 
         assert names(table) == set()
 
 
+async def test_an_optional_resource_is_asked_for_again_when_it_may_have_come() -> None:
+    server = Server()
+    server.list_status = 404
+    came, waited_for = asyncio.Event(), []
+
+    async def appearance(resource: Resource) -> None:
+        waited_for.append(resource)
+        await came.wait()
+
+    async with running_reflector(server, optional=True, appearance=appearance) as (mirror, table, _):
+        await eventually(mirror.synced.is_set)
+        await eventually(lambda: waited_for)
+        assert (waited_for, len(server.asked)) == ([WIDGETS], 1)
+        server.lists, server.list_status = [([widget("a", 1)], 2)], 200
+        came.set()
+        await eventually(lambda: names(table) == {"a"})
+
+
 async def test_a_failure_that_stays_is_warned_of_once_and_again_after_it_changed(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -1,6 +1,7 @@
 """The dashboards: made by the SDK, explained, each query asked of a Prometheus beside a simulated cluster."""
 
 import asyncio
+import copy
 import json
 import re
 import shutil
@@ -45,7 +46,11 @@ EMPTY_PANELS = {
     "Evicted pods": "the policy only recommends",
     "Evictions by result": "the policy only recommends",
     "Evictions by namespace and node": "the policy only recommends",
+    "marks of Plans": "the policy only recommends",
+    "marks of Evictions": "the policy only recommends",
 }
+MARKS_OF_PROMETHEUS = {"titleFormat", "textFormat", "step"}
+"""Of an annotation, what Grafana's data source for Prometheus reads, and the SDK's type has not."""
 """Panel → why it is empty here; promtool evaluates it instead. Every other panel has to show data."""
 
 
@@ -60,6 +65,8 @@ def queries() -> Iterator[tuple[str, str, str]]:
             for target in panel["targets"]:
                 empty = panel["fieldConfig"]["defaults"].get("noValue", "")
                 yield f"{name}: {panel['title']} {target['refId']}", target["expr"], empty
+        for mark in dashboard.get("annotations", {}).get("list", ()):
+            yield f"{name}: marks of {mark['name']} A", mark["expr"], "nothing is carried out"
         for variable in dashboard["templating"]["list"]:
             if variable["type"] == "query":
                 inner = re.fullmatch(r"label_values\((.+), \w+\)", variable["query"]["query"])
@@ -91,8 +98,26 @@ def test_the_files_are_in_step_with_their_source(tmp_path: Path) -> None:
 def test_a_dashboard_has_nothing_that_grafanas_schema_has_not(name: str) -> None:
     """Read into the SDK's types and written again, it is the same: types drop what they do not know."""
     register_default_plugins()
-    again = json.loads(JSONEncoder(sort_keys=True).encode(Dashboard.from_json(DASHBOARDS[name])))
-    assert again == DASHBOARDS[name]
+    known = copy.deepcopy(DASHBOARDS[name])
+    for mark in known["annotations"].get("list", ()):
+        for key in MARKS_OF_PROMETHEUS & mark.keys():
+            del mark[key]
+    again = json.loads(JSONEncoder(sort_keys=True).encode(Dashboard.from_json(known)))
+    assert again == known
+
+
+@pytest.mark.parametrize("name", DASHBOARDS)
+def test_marks_say_what_they_mark_with_labels_that_their_query_has(name: str) -> None:
+    marks = DASHBOARDS[name]["annotations"].get("list", [])
+    assert [mark["name"] for mark in marks] == (
+        [] if name == "numazones-operations" else ["Plans", "Evictions"]
+    )
+    for mark in marks:
+        grouped = re.match(r"sum by \((.+?)\)", mark["expr"])
+        assert grouped
+        used = re.findall(r"{{(\w+)}}", mark["titleFormat"] + mark["textFormat"])
+        assert set(used) == set(grouped[1].split(", "))
+        assert mark["datasource"]["uid"] == "${datasource}"
 
 
 @pytest.mark.parametrize("name", DASHBOARDS)
@@ -145,6 +170,14 @@ SPREAD, KUBELETS = "cpu_manager_numa_allocation_spread", "kubelet_cpu_manager_al
 EVICTIONS = {
     "numazones_rebalance_pods_evicted_total{result='success',namespace='shop',node='a',policy='p'}": "0+1x10",
     "numazones_rebalance_pods_evicted_total{result='blocked',namespace='shop',node='a',policy='p'}": "0+2x10",
+}
+PLANS = "numazones_rebalance_recommendations_total"
+LABELS_OF_ZONE = "{{node='{node}',numa_node='0',resource='{resource}',unit='{unit}'}}"
+ZONE_GAUGE = "numazones_cluster_zone_{amount}" + LABELS_OF_ZONE
+HALF_FULL = {
+    ZONE_GAUGE.format(amount=amount, node=node, resource="cpu", unit="core"): f"{value}x10"
+    for node, held in (("full", 8), ("half", 4), ("more", 5), ("empty", 0))
+    for amount, value in (("assigned", held), ("allocatable", 8), ("available", 8 - held))
 }
 WORKED_OUT: list[tuple[str, Series, dict[str, float]]] = [
     # What two selectors make together holds where one of them finds nothing.
@@ -211,6 +244,31 @@ WORKED_OUT: list[tuple[str, Series, dict[str, float]]] = [
         {"{resource='pods',reason='ended'}": 60},
     ),
     ("Evicted pods", EVICTIONS, {"{}": 5}),
+    ("marks of Evictions", EVICTIONS, {"{namespace='shop',node='a',policy='p'}": 2}),
+    (
+        "marks of Plans",
+        {f"{PLANS}{{policy='p',mode='Auto',phase='{phase}'}}": "0x8 1x2" for phase in ("Failed", "Proposed")},
+        {"{policy='p',mode='Auto',phase='Failed'}": 1},
+    ),
+    ("marks of Plans", {f"{PLANS}{{policy='p',mode='Auto',phase='Failed'}}": "1x10"}, {}),
+    ("Heat map of NUMA nodes by use | A", HALF_FULL, {"{}": 1}),
+    ("Heat map of NUMA nodes by use | B", HALF_FULL, {"{}": 0}),
+    ("Heat map of NUMA nodes by use | C", HALF_FULL, {"{}": 2}),
+    ("Heat map of NUMA nodes by use | F", HALF_FULL, {"{}": 1}),
+    (
+        "Free devices beside no free CPU",
+        HALF_FULL
+        | {
+            ZONE_GAUGE.format(amount="available", node=node, resource="gpu", unit="integer"): "2x10"
+            for node in ("full", "half")
+        },
+        {"{resource='gpu'}": 2},
+    ),
+    (
+        "Pods that have waited longest",
+        {"numazones_blocked_pod_created_timestamp_seconds{namespace='n',pod='p',reason='r'}": "60x10"},
+        {"{namespace='n',pod='p',reason='r'}": 540},
+    ),
     ("Evictions by result", EVICTIONS, {"{result='success'}": 5, "{result='blocked'}": 10}),
     (
         "Evictions by namespace and node",
@@ -225,13 +283,7 @@ WORKED_OUT: list[tuple[str, Series, dict[str, float]]] = [
 
 @pytest.mark.parametrize("title", EMPTY_PANELS)
 def test_panels_that_are_empty_here_say_why_and_are_evaluated_by_promtool(title: str) -> None:
-    (panel,) = {
-        panel["fieldConfig"]["defaults"].get("noValue", "")
-        for board in DASHBOARDS.values()
-        for panel in panels(board)
-        if panel["title"] == title
-    }
-    assert panel
+    assert all(empty for where, _, empty in queries() if title_of(where) == title)
     assert title in {case[0] for case in WORKED_OUT}
 
 
@@ -239,12 +291,11 @@ def test_panels_that_are_empty_here_say_why_and_are_evaluated_by_promtool(title:
 def test_what_a_panel_works_out(
     title: str, series: Series, expected: dict[str, float], tmp_path: Path
 ) -> None:
+    title, _, letter = title.partition(" | ")
     (query,) = {
-        filled(target["expr"].replace("$__rate_interval", "5m"))
-        for board in DASHBOARDS.values()
-        for panel in panels(board)
-        if panel["title"] == title
-        for target in panel["targets"]
+        filled(query.replace("$__rate_interval", "5m"))
+        for where, query, _ in queries()
+        if title_of(where) == title and where.endswith(letter)
     }
     samples = [{"labels": labels, "value": value} for labels, value in expected.items()]
     question = {"expr": query, "eval_time": "10m", "exp_samples": samples}

@@ -420,6 +420,18 @@ OUTCOMES = [
         "10m",
     ),
     Case(
+        "NumazonesRebalancePoliciesConflict",
+        {"numazones_rebalance_policy_conflicted{mode='Auto',policy='nightly'}": "1x30"},
+        "20m",
+        {"policy": "nightly"},
+        "RebalancePolicy nightly and another one contradict each other.",
+    ),
+    Case(
+        "NumazonesRebalancePoliciesConflict",
+        {"numazones_rebalance_policy_conflicted{mode='Auto',policy='nightly'}": "1x9 0x20"},
+        "20m",
+    ),
+    Case(
         "NumazonesRebalanceFails",
         {f"{RECOMMENDATIONS}{{mode='Auto',policy='nightly',phase='Failed'}}": "0+1x60"},
         "60m",

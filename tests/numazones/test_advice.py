@@ -104,6 +104,30 @@ def test_who_holds_the_memory_that_is_missing_is_said_to_hold_memory() -> None:
     assert all("CPU" not in sentence for sentence in sentences(found, Change.EVICTION))
 
 
+def test_who_has_asked_for_the_memory_that_the_node_lacks_is_said_to_hold_memory() -> None:
+    """Each pod has CPUs of its own on its NUMA node; the sum of their memory is what leaves too little."""
+    body = {
+        "metadata": {"name": "worker"},
+        "status": {"allocatable": {"cpu": "16", "memory": "20Gi", "pods": "9"}},
+    }
+
+    def pod(name: str, cpus: int, memory: str) -> ClusterPod:
+        spec = {"containers": [building.container("main", cpus, memory)]}
+        metadata = {"namespace": "team", "name": name, "uid": name}
+        return ClusterPod.from_api({"metadata": metadata, "spec": spec, "status": {"phase": "Running"}})
+
+    large, small = pod("large", 4, "12Gi"), pod("small", 1, "2Gi")
+    state = building.node()
+    for each in (large, small):
+        assert each.admission is not None
+        state = admit(state, each.admission).node
+    worker = ClusterNode.from_api(body).with_pods([large, small]).with_state(state)
+    found = advise_on(pod("wanted", 1, "9Gi"), worker)
+    assert sentences(found, Change.EVICTION) == [
+        "remove team/large, which holds 12Gi memory (no other node seen here would take it then)"
+    ]
+
+
 @pytest.mark.parametrize(
     ("spec", "node", "cure"),
     [

@@ -28,10 +28,11 @@ from numazones_client.resources import (
     REBALANCE_RECOMMENDATIONS,
 )
 from numazones_client.table import Table
-from numazones_operator import handlers, kopf_operator
+from numazones_operator import handlers
 from numazones_operator.events import EventPoster
 from numazones_operator.kopf_operator import run_kopf
 from numazones_operator.metrics.registry import Metrics
+from numazones_operator.mirror.definitions import Definitions
 from numazones_operator.process import Operator
 from numazones_operator.rebalance.inputs import Inputs
 from numazones_operator.rebalance.intent import Intent
@@ -95,7 +96,16 @@ def memo_for(loop: Loop) -> handlers.Memo:
     readiness = Readiness(loop.client, Inputs(intent))
     main_loop, config = asyncio.get_running_loop(), ClusterConfig(server=loop.server.url)
     events = EventPoster(loop.client, identity="x", rate=1000.0, metrics=Metrics(CollectorRegistry()))
-    return handlers.Memo(main_loop, config, "x", events, intent, readiness, gates=False)
+    return handlers.Memo(
+        main_loop,
+        config,
+        "x",
+        events,
+        intent,
+        readiness,
+        gates=False,
+        appearance=Definitions(known=bool).appearance,
+    )
 
 
 def kopf_threads() -> list[str]:
@@ -248,7 +258,6 @@ async def test_definitions_installed_after_kopf_has_looked_for_them_and_before_i
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those on kopf's first list of definitions it takes for known, though it has looked before."""
-    monkeypatch.setattr(kopf_operator, "_DISCOVERY_INTERVAL", 0.2)
     async with closed_loop(tmp_path) as loop:
         for kind in (REBALANCE_POLICIES, REBALANCE_RECOMMENDATIONS):
             await loop.client.delete(DEFINITIONS, kind.full_name)

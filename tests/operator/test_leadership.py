@@ -4,7 +4,12 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from numazones_apiserver.errors import ApiError
+from numazones_apiserver.faults import Fault
 from numazones_client.resources import LEASES
 from numazones_operator.leadership import Leadership, Term
 from tests.operator.closed_loop import Loop, closed_loop, eventually
@@ -20,6 +25,7 @@ class Candidate(Leadership):
         self.notes = [] if notes is None else notes
         self.now = 0.0
         self.attempts = 0
+        self.looked = 0
         super().__init__(
             loop.client,
             name="leader",
@@ -34,6 +40,15 @@ class Candidate(Leadership):
         """Wait until it has tried some more times to get or to renew the Lease."""
         enough = self.attempts + more
         await eventually(lambda: self.attempts >= enough)
+
+    async def looks(self, more: int = 3) -> None:
+        """Wait until it has looked some more times whether the Lease that it watches is over."""
+        enough = self.looked + more
+        await eventually(lambda: self.looked >= enough)
+
+    def _is_over(self, spec: dict[str, Any]) -> bool:
+        self.looked += 1
+        return super()._is_over(spec)
 
     async def _try(self, renewed: float) -> bool | None:
         held = await super()._try(renewed)
@@ -70,8 +85,9 @@ async def test_of_two_candidates_one_leads_and_hands_over_when_it_ends(tmp_path:
         async with campaigning(first):
             await eventually(lambda: first.leading)
             await until_the_end.enter_async_context(campaigning(second))
-            await second.tries()
-            assert not second.leading
+            await second.tries(1)
+            await first.tries()
+            assert (second.attempts, second.leading) == (1, False)  # since then it only watches
         # Given back, not run out: no time has passed.
         await eventually(lambda: changes == [("first", True), ("first", False), ("second", True)])
         lease = await loop.client.get(LEASES, "leader", namespace=NAMESPACE)
@@ -114,26 +130,91 @@ async def test_a_leader_counts_its_time_from_the_asking_as_others_may_from_the_w
 
 async def test_a_holder_that_went_silent_is_replaced_after_its_time(tmp_path: Path) -> None:
     async with closed_loop(tmp_path) as loop:
-        body = {
-            "apiVersion": LEASES.api_version,
-            "kind": "Lease",
-            "metadata": {"name": "leader", "namespace": NAMESPACE},
-            # Its clock is far ahead; only what the others see change counts.
-            "spec": {
-                "holderIdentity": "dead",
-                "leaseDurationSeconds": 15,
-                "renewTime": "2099-01-01T00:00:00.000000Z",
-                "leaseTransitions": 4,
-            },
-        }
-        await loop.client.create(LEASES, body, namespace=NAMESPACE)
+        await loop.client.create(LEASES, held_by("dead"), namespace=NAMESPACE)
         heir = Candidate(loop, "heir")
         async with campaigning(heir):
-            await heir.tries()
+            await heir.tries(1)
             heir.now = 14.9
-            await heir.tries()
+            await heir.looks()
             assert not heir.leading
             heir.now = 15.0
             await eventually(lambda: heir.leading)
         lease = await loop.client.get(LEASES, "leader", namespace=NAMESPACE)
         assert lease["spec"]["leaseTransitions"] == 5
+
+
+async def test_a_lease_that_is_deleted_is_had_by_who_stood_by(tmp_path: Path) -> None:
+    async with closed_loop(tmp_path) as loop:
+        await loop.client.create(LEASES, held_by("dead"), namespace=NAMESPACE)
+        heir = Candidate(loop, "heir")
+        async with campaigning(heir):
+            await heir.tries(1)
+            await heir.looks()
+            await loop.client.delete(LEASES, "leader", namespace=NAMESPACE)
+            await eventually(lambda: heir.leading)
+
+
+async def test_a_watch_that_is_cut_says_nothing_of_the_holder(tmp_path: Path) -> None:
+    """Time passes for the candidate, and the watch tells it nothing: so it looks before it takes over."""
+    async with closed_loop(tmp_path) as loop:
+        await loop.client.create(LEASES, held_by("alive"), namespace=NAMESPACE)
+        heir = Candidate(loop, "heir")
+        async with campaigning(heir):
+            await heir.tries(1)
+            loop.server.faults.server_error(verb="watch", resource="leases", count=None)
+            loop.server.faults.drop_watches("leases")
+            heir.now = 14.9
+            renewed = {"spec": {"renewTime": "2099-01-01T00:00:14.000000Z"}}
+            await loop.client.patch(LEASES, "leader", renewed, namespace=NAMESPACE)
+            await heir.tries()
+            heir.now = 15.0
+            await heir.tries()
+            assert not heir.leading
+            heir.now = 30.0
+            await eventually(lambda: heir.leading)
+
+
+async def test_without_the_right_to_watch_the_lease_is_read_now_and_then_and_that_is_said_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with closed_loop(tmp_path) as loop:
+        await loop.client.create(LEASES, held_by("alive"), namespace=NAMESPACE)
+        forbidden = ApiError(403, "Forbidden", "the operator cannot watch resource leases")
+        loop.server.faults.add(Fault(verb="watch", resource="leases", count=None, error=forbidden))
+        heir = Candidate(loop, "heir")
+        async with campaigning(heir):
+            await heir.tries()
+        (said,) = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+        assert said.startswith(
+            "the leader's Lease is read every 0.02 s, as it cannot be watched: watch leases"
+        )
+
+
+async def test_a_leader_whose_lease_somebody_else_wrote_reads_it_and_renews_it(tmp_path: Path) -> None:
+    async with closed_loop(tmp_path) as loop:
+        leader = Candidate(loop, "leader")
+        async with campaigning(leader):
+            await leader.tries()
+            labels = {"metadata": {"labels": {"seen": "yes"}}}
+            await loop.client.patch(LEASES, "leader", labels, namespace=NAMESPACE)
+            await leader.tries()
+            assert leader.leading
+            await loop.client.patch(
+                LEASES, "leader", {"spec": {"holderIdentity": "usurper"}}, namespace=NAMESPACE
+            )
+            await eventually(lambda: not leader.leading)
+
+
+def held_by(identity: str) -> dict[str, Any]:
+    """A Lease whose holder's clock is far ahead; only what the others see change counts."""
+    return {
+        "apiVersion": LEASES.api_version,
+        "kind": "Lease",
+        "metadata": {"name": "leader", "namespace": NAMESPACE},
+        "spec": {
+            "holderIdentity": identity,
+            "leaseDurationSeconds": 15,
+            "renewTime": "2099-01-01T00:00:00.000000Z",
+            "leaseTransitions": 4,
+        },
+    }

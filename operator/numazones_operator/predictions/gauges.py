@@ -1,10 +1,12 @@
-"""Gauges of predictions by verdict, of blocked pods by reason and owner, and of the work that waits."""
+"""Gauges of predictions by verdict, of blocked pods by reason, owner and name, and of the work that waits."""
 
+import heapq
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from prometheus_client.core import GaugeMetricFamily
 
+from numazones import timestamp
 from numazones_operator.metrics.owner_rejections import owner_of
 from numazones_operator.predictions.live_forecasts import LiveForecasts
 from numazones_operator.predictions.publisher import Publisher
@@ -12,25 +14,40 @@ from numazones_program.gauges import gauge
 
 _MAX_OWNERS = 50
 """Owners that are shown by name: those with the most blocked pods."""
+_MAX_PODS = 50
+"""Blocked pods that are shown by name: the oldest."""
 
 
 class PredictionGauges:
     """Gauges of the predictions for waiting pods."""
 
-    def __init__(self, forecasts: LiveForecasts) -> None:
+    def __init__(
+        self, forecasts: LiveForecasts, *, recommendation_for: Callable[[str], str] = lambda _uid: ""
+    ) -> None:
+        """``recommendation_for`` names the recommendation in force that makes room for the pod of a UID."""
         self._forecasts = forecasts
+        self._recommendation_for = recommendation_for
         self._verdicts: Mapping[str, int] = {}
         self._blocked: Mapping[tuple[str, str], int] = {}
         self._owners: Sequence[tuple[tuple[str, ...], int]] = ()
+        self._pods: Sequence[tuple[tuple[str, ...], float]] = ()
 
     def renew(self) -> None:
         """Count."""
         self._verdicts = self._forecasts.verdicts()
         self._blocked = self._forecasts.blocked_by()
-        owners = Counter(
-            (pod.namespace, *owner_of(pod), reason) for pod, reason in self._forecasts.blocked_pods()
-        )
+        blocked = list(self._forecasts.blocked_pods())
+        owners = Counter((pod.namespace, *owner_of(pod), reason) for pod, reason in blocked)
         self._owners = owners.most_common(_MAX_OWNERS)
+        dated = ((pod, reason) for pod, reason in blocked if pod.created)
+        oldest = heapq.nsmallest(_MAX_PODS, dated, key=lambda item: (item[0].created, item[0].full_name))
+        self._pods = [
+            (
+                (pod.namespace, pod.name, reason, self._recommendation_for(pod.uid)),
+                timestamp.parse(pod.created).timestamp(),
+            )
+            for pod, reason in oldest
+        ]
 
     def families(self) -> Iterator[GaugeMetricFamily]:
         """Yield the gauges as they were renewed last."""
@@ -53,6 +70,13 @@ class PredictionGauges:
             f"most important reason: the {_MAX_OWNERS} owners with the most.",
             ("namespace", "owner_kind", "owner", "reason"),
             self._owners,
+        )
+        yield gauge(
+            "numazones_blocked_pod_created_timestamp_seconds",
+            "When pods that no node would take were made, with the most important reason, and the "
+            f"RebalanceRecommendation in force that makes room: the {_MAX_PODS} oldest.",
+            ("namespace", "pod", "reason", "recommendation"),
+            self._pods,
         )
 
 

@@ -1,8 +1,8 @@
 """What rebalancing knows beside the cluster: people's intent; budgets, owners, claims and classes."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -12,13 +12,19 @@ from numazones.defaulting import Defaults
 from numazones.rebalance.budgets import Budget, Headroom
 from numazones.rebalance.candidates import Situation
 from numazones.rebalance.filter import Surroundings
-from numazones.rebalance.history import History, Relocation
+from numazones.rebalance.history import Emptied, History, Relocation
 from numazones.rebalance.templates import pod_from_template
 from numazones_client import Decoder, Resource, by_name, by_uid
 from numazones_client.resources import BUDGETS, CLAIMS, JOBS, PRIORITY_CLASSES, REPLICA_SETS, STATEFUL_SETS
 from numazones_client.table import Table
 from numazones_operator.rebalance.intent import Intent
-from numazones_operator.rebalance.objects import GONE, parse_time
+from numazones_operator.rebalance.objects import (
+    GONE,
+    PolicyObject,
+    Recommendation,
+    emptied_nodes,
+    parse_time,
+)
 from numazones_operator.rebalance.rejected_pods import with_next_pods
 
 OWNERS = (REPLICA_SETS, STATEFUL_SETS, JOBS)
@@ -145,10 +151,11 @@ class Inputs:
         cluster: Cluster,
         now: datetime,
         *,
+        policy: str,
         during: str = "",
         next_pods: Mapping[str, ClusterPod] | None = None,
     ) -> Situation:
-        """Return all that planning asks about; the moves of the plan ``during`` which it asks are no past.
+        """Return all that the planning of a policy asks about; the moves of the plan ``during`` are no past.
 
         ``next_pods``: those of owners in a loop of rejections (``rejected_pods``); they wait like others.
         """
@@ -165,7 +172,7 @@ class Inputs:
                 namespace_labels={item.name: item.labels for item in self.intent.namespaces},
             ),
             templates=self._templates(pods),
-            history=self._history(during, now),
+            history=replace(self._history(during, now), emptied=self._emptied(policy)),
             at_any_time=frozenset(next_pods or ()),
         )
 
@@ -194,3 +201,27 @@ class Inputs:
                     key = (move.owner.uid, node)
                     moved[key] = max(since, moved.get(key, since))
         return History(moved, failed)
+
+    def _emptied(self, policy: str) -> dict[str, Emptied]:
+        """Return where plans of other policies have made room that those policies still want."""
+        found: dict[str, Emptied] = {}
+        goals = {
+            item.name: item.goals
+            for item in self.intent.policies
+            if item.name != policy and not item.spec.schedule.suspend
+        }
+        for item in self.intent.recommendations:
+            other = self.intent.policies.get(item.spec.policy)
+            if other is None or other.name not in goals or item.status.phase == PlanPhase.FAILED:
+                continue
+            if not _is_wanted(item, other, goals[other.name]):
+                continue
+            for node, when in emptied_nodes(item).items():
+                if node not in found or found[node].when < when:
+                    found[node] = Emptied(other.name, when)
+        return found
+
+
+def _is_wanted(item: Recommendation, policy: PolicyObject, goals: Collection[str]) -> bool:
+    """Whether the policy still has the goal that a plan of it was for."""
+    return policy.spec.goals.pending_pods if item.spec.placements else item.spec.goal_key in goals

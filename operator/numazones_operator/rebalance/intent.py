@@ -22,6 +22,9 @@ from numazones_operator.rebalance.objects import PolicyObject, Recommendation
 
 T = TypeVar("T")
 
+WRITTEN = (REBALANCE_POLICIES, REBALANCE_RECOMMENDATIONS)
+"""Kinds of ours that people write."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -61,39 +64,29 @@ class Intent:
             if before.get(uid) != self.made_for.get(uid):
                 self._made_for_changed(uid)
 
-    async def served(self) -> frozenset[str]:
-        """Return which of policies and recommendations the API server serves now, by full names.
-
-        Raises:
-            APIError: the API server does not say.
-        """
-        ours = (REBALANCE_POLICIES, REBALANCE_RECOMMENDATIONS)
-        return frozenset([resource.full_name for resource in ours if await self._is_served(resource)])
-
-    async def _is_served(self, resource: Resource) -> bool:
-        try:
-            await self._client.list(resource)
-        except UnknownResource:
-            return False
-        return True
-
-    async def read(self) -> None:
-        """List everything; called when this replica begins to lead.
+    async def read(self) -> frozenset[str]:
+        """List everything, when this replica begins to lead; return what ``confirm`` does.
 
         Raises:
             APIError: the API server does not give it.
         """
         await self._list(NAMESPACES, NamespaceLabels.from_api, self.namespaces)
-        await self.confirm()
+        return await self.confirm()
 
-    async def confirm(self) -> None:
+    async def confirm(self) -> frozenset[str]:
         """List policies and recommendations, so that what is done next is what people want now.
+
+        Return which of the two the API server serves, by full names.
 
         Raises:
             APIError: the API server does not give it.
         """
-        await self._list(REBALANCE_POLICIES, PolicyObject.from_api, self.policies)
-        await self._list(REBALANCE_RECOMMENDATIONS, Recommendation.from_api, self.recommendations)
+        policies = await self._list(REBALANCE_POLICIES, PolicyObject.from_api, self.policies)
+        recommendations = await self._list(
+            REBALANCE_RECOMMENDATIONS, Recommendation.from_api, self.recommendations
+        )
+        served = zip(WRITTEN, (policies, recommendations), strict=True)
+        return frozenset(resource.full_name for resource, known in served if known)
 
     async def is_current(self, policy: PolicyObject, item: Recommendation | None = None) -> bool:
         """Whether the API server still has the policy, and the recommendation, as they were looked at.
@@ -112,16 +105,18 @@ class Intent:
 
     async def _list(
         self, resource: Resource, read: Callable[[Mapping[str, Any]], T], table: Table[T]
-    ) -> None:
-        """Replace what a table holds; a cluster that does not know the resource has no such objects."""
-        seen = set()
+    ) -> bool:
+        """Replace what a table holds; return whether the cluster knows the resource."""
+        seen, known = set(), True
         try:
             for body in await self._client.list(resource):
                 if self._take(table, read, body) == "":
                     seen.add(body["metadata"]["name"])
         except UnknownResource:
             _log.debug("the API server knows no %s", resource.full_name)
+            known = False
         table.retain(seen)
+        return known
 
     # Called by kopf's handlers, on this loop; they live on another.
 

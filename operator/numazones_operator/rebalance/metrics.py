@@ -8,7 +8,10 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily
 
 from numazones.api.rebalance import ACTIVE, PlanPhase, RecommendedMove
+from numazones_operator.rebalance.conflicts import CONFLICTED
 from numazones_operator.rebalance.intent import Intent
+from numazones_operator.rebalance.objects import PolicyObject
+from numazones_operator.rebalance.readiness import READY
 from numazones_program.gauges import gauge
 
 _SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -72,19 +75,17 @@ class RebalanceGauges:
     def __init__(self, intent: Intent) -> None:
         self._intent = intent
         self._ready: Mapping[tuple[str, str], bool] = {}
+        self._conflicted: Mapping[tuple[str, str], bool] = {}
         self._plans: Mapping[tuple[str, str, str], int] = {}
 
     def renew(self) -> None:
         """Count."""
         policies = list(self._intent.policies)
         modes = {policy.name: policy.spec.mode for policy in policies}
-        self._ready = {
-            (policy.spec.mode, policy.name): any(
-                one.get("type") == "Ready" and one.get("status") == "True"
-                for one in policy.status.get("conditions") or ()
-            )
-            for policy in policies
-        }
+        self._ready, self._conflicted = (
+            {(policy.spec.mode, policy.name): _is_true(policy, kind) for policy in policies}
+            for kind in (READY, CONFLICTED)
+        )
         plans = Tally(
             (modes.get(plan.spec.policy) or plan.status.mode, plan.spec.policy, plan.status.phase)
             for plan in self._intent.recommendations
@@ -102,8 +103,20 @@ class RebalanceGauges:
             self._ready.items(),
         )
         yield gauge(
+            "numazones_rebalance_policy_conflicted",
+            "1 where plans of a RebalancePolicy and of another one would undo each other, else 0.",
+            ("mode", "policy"),
+            self._conflicted.items(),
+        )
+        yield gauge(
             "numazones_rebalance_active_plans",
             "Recommendations that have not ended, by phase.",
             ("mode", "policy", "phase"),
             self._plans.items(),
         )
+
+
+def _is_true(policy: PolicyObject, kind: str) -> bool:
+    """Whether a condition of the policy is True."""
+    conditions = policy.status.get("conditions") or ()
+    return any((one.get("type"), one.get("status")) == (kind, "True") for one in conditions)

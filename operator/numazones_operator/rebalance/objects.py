@@ -27,8 +27,9 @@ from numazones.api.rebalance import (
     RecommendedPlacement,
 )
 from numazones.cluster import ClusterPod
+from numazones.errors import NumazonesError
 from numazones.quantity import format_milli
-from numazones.rebalance.custom_resources import title
+from numazones.rebalance.custom_resources import standing_goals, title
 from numazones.rebalance.goals import Goal
 from numazones.rebalance.moves import Move, Placement, Plan
 
@@ -125,6 +126,14 @@ class PolicyObject:
         """What distinguishes this policy from an edited one, or from another of the same name."""
         return self.uid, self.generation
 
+    @property
+    def goals(self) -> frozenset[str]:
+        """Keys of the goals that the policy names, without pending pods; none where they make no sense."""
+        try:
+            return frozenset(goal.key for goal in standing_goals(self.spec.goals))
+        except NumazonesError:
+            return frozenset()
+
     def allows(self, item: Recommendation) -> bool:
         """Whether the policy, as it is now, lets a plan be carried out."""
         mode = self.spec.mode
@@ -184,6 +193,16 @@ def parse_time(text: str | None) -> datetime | None:
 def was_evicted(progress: MoveProgress) -> bool:
     """Whether the pod of a move has been evicted, whatever came of it."""
     return progress.phase in GONE or (progress.phase == MovePhase.FAILED and progress.since is not None)
+
+
+def emptied_nodes(item: Recommendation) -> dict[str, datetime]:
+    """Return the nodes that pods were evicted from by a plan, and when the last one was."""
+    emptied: dict[str, datetime] = {}
+    for move, progress in zip(item.spec.moves, item.progress, strict=True):
+        since = parse_time(progress.since)
+        if since is not None and progress.phase in GONE:
+            emptied[move.source.node] = max(since, emptied.get(move.source.node, since))
+    return emptied
 
 
 def _move(move: Move) -> RecommendedMove:

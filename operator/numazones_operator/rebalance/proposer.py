@@ -7,8 +7,8 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -18,6 +18,7 @@ from numazones.cluster import ClusterPod
 from numazones.rebalance.candidates import Situation, candidates
 from numazones.rebalance.custom_resources import standing_goals, title
 from numazones.rebalance.goals import Goal, pending_goals
+from numazones.rebalance.history import PRECEDENCE, Emptied
 from numazones.rebalance.moves import Plan
 from numazones.rebalance.planner import Outcome, plan
 from numazones.rebalance.policy import Policy
@@ -27,6 +28,7 @@ from numazones_client import Client, Conflict, NotFound
 from numazones_client.resources import REBALANCE_RECOMMENDATIONS
 from numazones_operator.mirror.cluster_state import ClusterState
 from numazones_operator.predictions.live_forecasts import LiveForecasts
+from numazones_operator.rebalance.conflicts import conflicts_of, last_to_empty
 from numazones_operator.rebalance.inputs import Inputs
 from numazones_operator.rebalance.metrics import RebalanceMetrics
 from numazones_operator.rebalance.objects import (
@@ -63,6 +65,8 @@ class _Search:
     """UID and generation of the policy that was searched for: another one is searched for at once."""
     stuck: frozenset[str] = frozenset()
     """UIDs of the pods that were stuck then."""
+    rivals: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    """Policies that this one contradicted then → their editions: if one is edited, it is searched at once."""
 
 
 class Proposer:
@@ -107,7 +111,9 @@ class Proposer:
     async def search(self, policy: PolicyObject, settings: Policy) -> None:
         """Look for a plan when it is time, and publish it or say why there is none."""
         search, now = self._search_of(policy.name), self._statuses.now()
-        edited = search.edition != policy.edition
+        edited = search.edition != policy.edition or any(
+            self._edition_of(name) != edition for name, edition in search.rivals.items()
+        )
         next_pods = self._next_pods_for(policy, now)
         stuck = self._stuck_pods(policy) | next_pods.keys()
         pause = min(policy.interval, _STUCK_POD_INTERVAL) if stuck - search.stuck else policy.interval
@@ -117,15 +123,21 @@ class Proposer:
         if self._is_busy() or not await self._intent.is_current(policy) or self._is_busy():
             return
         search.last, search.is_due_early, search.edition, search.stuck = now, False, policy.edition, stuck
+        search.rivals = {}
         await self._forget_old(policy)
         if next_pods:  # a plan may just have ended the loop
             next_pods = self._steps.next_pods(now)
-        situation = self._inputs.situation(self._state.cluster(), now, next_pods=next_pods)
+        situation = self._inputs.situation(
+            self._state.cluster(), now, policy=policy.name, next_pods=next_pods
+        )
         reasons = []
+        undoes: dict[str, Emptied] = {}
         for goal in _goals(policy, situation, stuck):
             outcome = await self._outcome(goal, policy, settings, situation)
+            undoes.update(outcome.undoes)
+            search.rivals = {emptied.policy: self._edition_of(emptied.policy) for emptied in undoes.values()}
             if outcome.plan is not None:
-                await self._propose(outcome, goal, policy)
+                await self._propose(outcome, goal, policy, undoes)
                 return
             reasons.append(f"{title(goal)}: {outcome.reason}")
         counts = await asyncio.to_thread(_counts, situation, settings)
@@ -134,8 +146,13 @@ class Proposer:
             "lastSearch": timestamp.format(now),
             "recommendation": None,
             "message": nothing[:_MAX_MESSAGE],
+            "conflicts": conflicts_of(undoes),
         }
         await self._statuses.write_policy(policy, {**found, **counts})
+
+    def _edition_of(self, policy: str) -> tuple[str, int]:
+        known = self._intent.policies.get(policy)
+        return ("", 0) if known is None else known.edition
 
     def _is_busy(self) -> bool:
         """Whether a plan is being carried out, which changes the cluster that another would be made for."""
@@ -185,7 +202,9 @@ class Proposer:
 
     # Publishing
 
-    async def _propose(self, outcome: Outcome, goal: Goal, policy: PolicyObject) -> None:
+    async def _propose(
+        self, outcome: Outcome, goal: Goal, policy: PolicyObject, undoes: Mapping[str, Emptied]
+    ) -> None:
         """Publish a plan, unless it is the one in force."""
         made, now = outcome.plan, self._statuses.now()
         if made is None:
@@ -209,7 +228,8 @@ class Proposer:
             if item.uid != found.uid:
                 better = Advance(item.progress, "a better plan was found", PlanPhase.SUPERSEDED)
                 await self._statuses.write(item, policy, better, by=found.name)
-        await self._statuses.write_policy(policy, _status_with(made, found.name, now))
+        status = _status_with(made, found.name, now) | {"conflicts": conflicts_of(undoes)}
+        await self._statuses.write_policy(policy, status)
 
     async def _post_on_stuck_pods(self, made: Plan, name: str, policy: PolicyObject) -> None:
         """Name the recommendation on the pods that it makes room for."""
@@ -241,13 +261,19 @@ class Proposer:
         self._intent.recommendations.put(Recommendation.from_api(body))
 
     async def _forget_old(self, policy: PolicyObject) -> None:
-        """Delete finished recommendations beyond a number, but none whose moves are within the cooldown."""
+        """Delete finished recommendations beyond a number, but none that is still needed as history.
+
+        That are those whose moves are within the cooldown, and those whose room other policies leave alone.
+        """
         cooldown = duration.parse(policy.spec.cooldown)
         finished = sorted(
             (i for i in self._intent.recommendations if i.spec.policy == policy.name and not i.active),
             key=lambda item: (item.created, item.name),
         )
+        needed = last_to_empty(finished, self._statuses.now() - PRECEDENCE)
         for item in finished[: max(0, len(finished) - _MAX_FINISHED)]:
+            if item.name in needed:
+                continue
             times = [parse_time(one.since) for one in item.progress]
             times.append(item.ended if item.status.phase == PlanPhase.FAILED else None)
             if any(moment is not None and self._statuses.now() - moment < cooldown for moment in times):

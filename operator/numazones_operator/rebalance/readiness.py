@@ -1,7 +1,9 @@
-"""Whether a policy can be followed: its settings, and its condition Ready, which nobody else writes.
+"""Whether a policy can be followed: its settings, and its conditions, which nobody else writes.
 
-``handlers.policy_changed`` has the condition published with each change of the policy. It depends on priority
-classes, too, of which kopf is not told: ``publish_again`` repeats what has changed with them.
+Ready says whether it is followed, Conflicted whether its plans and another policy's undo each other.
+``handlers.policy_changed`` has them published with each change of the policy. They depend on priority classes
+and on other policies, too, of which that handler is not told: ``publish_again`` repeats what has changed
+with them.
 """
 
 import logging
@@ -17,16 +19,18 @@ from numazones.rebalance.custom_resources import policy_of, standing_goals
 from numazones.rebalance.policy import InvalidPolicy, Policy
 from numazones_client import APIError, Client, Conflict, NotFound
 from numazones_client.resources import REBALANCE_POLICIES
+from numazones_operator.rebalance import conflicts
 from numazones_operator.rebalance.inputs import Inputs
 from numazones_operator.rebalance.objects import PolicyObject
 
+READY = "Ready"
 _NOT_FOLLOWED = "the operator runs with --no-rebalance, so it makes no plans"
 
 _log = logging.getLogger(__name__)
 
 
 class Readiness:
-    """The settings of policies, and the one writer of their condition Ready."""
+    """The settings of policies, and the one writer of their conditions."""
 
     def __init__(
         self,
@@ -41,8 +45,8 @@ class Readiness:
         self._inputs = inputs
         self._follows = follows
         self._wall = wall
-        self._classes: Mapping[str, int] | None = None
-        """Priority classes when conditions were published last; None: a condition was not written."""
+        self._published: tuple[Any, ...] | None = None
+        """What conditions depended on when they were published last; None: one was not written."""
 
     def settings(self, policy: PolicyObject) -> Policy:
         """Return the settings of a policy.
@@ -66,7 +70,7 @@ class Readiness:
                 metadata["name"],
                 metadata.get("generation"),
                 (body.get("status") or {}).get("conditions") or (),
-                ("False", "Unreadable", problem),
+                {READY: ("False", "Unreadable", problem)},
             )
             return
         policy = self._inputs.intent.policies.get(metadata["name"])
@@ -74,20 +78,31 @@ class Readiness:
             await self._publish(policy)
 
     async def publish_again(self) -> None:
-        """Write the conditions that differ because priority classes do, or that could not be written."""
-        classes = self._inputs.classes
-        if classes == self._classes:
+        """Write the conditions that differ for what they depend on, or that could not be written."""
+        policies = list(self._inputs.intent.policies)
+        causes = (
+            self._inputs.classes,
+            [(policy.edition, policy.status.get("conflicts"), _is_searched(policy)) for policy in policies],
+        )
+        if causes == self._published:
             return
-        self._classes = classes
-        for policy in list(self._inputs.intent.policies):
+        self._published = causes
+        for policy in policies:
             await self._publish(policy)
 
     async def _publish(self, policy: PolicyObject) -> None:
         known = policy.status.get("conditions") or ()
-        await self._write(policy.name, policy.generation, known, self._verdict(policy))
+        verdicts = {READY: self._verdict(policy)}
+        if self._is_followed(policy) and _is_searched(policy):
+            followed = (other for other in self._inputs.intent.policies if self._is_followed(other))
+            verdicts[conflicts.CONFLICTED] = conflicts.verdict(policy, followed)
+        await self._write(policy.name, policy.generation, known, verdicts)
 
-    def _verdict(self, policy: PolicyObject) -> tuple[str, str, str]:
-        """Return status, reason and message of a policy that could be read."""
+    def _is_followed(self, policy: PolicyObject) -> bool:
+        return not policy.spec.schedule.suspend and self._verdict(policy)[0] == "True"
+
+    def _verdict(self, policy: PolicyObject) -> conflicts.Verdict:
+        """Return the condition Ready of a policy that could be read."""
         if not self._follows:
             return "False", "NotFollowed", _NOT_FOLLOWED
         try:
@@ -102,27 +117,34 @@ class Readiness:
         name: str,
         generation: int | None,
         known: Sequence[Mapping[str, Any]],
-        verdict: tuple[str, str, str],
+        verdicts: Mapping[str, conflicts.Verdict],
     ) -> None:
-        status, reason, message = verdict
-        before = next((one for one in known if one.get("type") == "Ready"), {})
-        if (before.get("observedGeneration"), before.get("status"), before.get("message")) == (
-            generation,
-            status,
-            message,
-        ):
+        before = {
+            one.get("type"): (one.get("observedGeneration"), one.get("status"), one.get("message"))
+            for one in known
+        }
+        if before == {kind: (generation, status, message) for kind, (status, _, message) in verdicts.items()}:
             return
-        condition: dict[str, Any] = {"type": "Ready", "status": status, "reason": reason, "message": message}
+        conditions: list[dict[str, Any]] = [
+            {"type": kind, "status": status, "reason": reason, "message": message}
+            for kind, (status, reason, message) in verdicts.items()
+        ]
         if generation is not None:
-            condition["observedGeneration"] = generation
-        stamp([condition], transitions(known), timestamp.format(datetime.fromtimestamp(self._wall(), UTC)))
-        patch = {"status": {"observedGeneration": generation, "conditions": [condition]}}
+            for condition in conditions:
+                condition["observedGeneration"] = generation
+        stamp(conditions, transitions(known), timestamp.format(datetime.fromtimestamp(self._wall(), UTC)))
+        patch = {"status": {"observedGeneration": generation, "conditions": conditions}}
         try:
             body = await self._client.patch(REBALANCE_POLICIES, name, patch, subresource="status")
         except (NotFound, Conflict):
             return
         except APIError as error:
-            self._classes = None
-            _log.warning("the condition Ready of policy %s was not written: %s", name, error)
+            self._published = None
+            _log.warning("the conditions of policy %s were not written: %s", name, error)
             return
         self._inputs.intent.take_own_policy(body)
+
+
+def _is_searched(policy: PolicyObject) -> bool:
+    """Whether plans were looked for since the policy came, so that it is known what they would undo."""
+    return bool(policy.status.get("lastSearch"))

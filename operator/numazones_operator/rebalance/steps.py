@@ -19,6 +19,7 @@ from numazones.api.rebalance import MovePhase, MoveProgress, PlanPhase, PodRefer
 from numazones.cluster import ClusterPod
 from numazones.demand import QOSClass
 from numazones.fragmentation import zones_of
+from numazones.rebalance.budgets import Headroom
 from numazones.rebalance.moves import Plan
 from numazones.rebalance.policy import Policy
 from numazones.waiting import GATE, OPT_IN
@@ -79,7 +80,11 @@ class Steps:
     ) -> Judgement:
         """Return whether what is left of a plan is needed and holds now; a thread computes it."""
         situation = self._inputs.situation(
-            self._state.cluster(), now, during=item.name, next_pods=self.next_pods(now)
+            self._state.cluster(),
+            now,
+            policy=policy.name,
+            during=item.name,
+            next_pods=self.next_pods(now),
         )
         rest = remaining_plan(item, policy, situation)
         if await asyncio.to_thread(current_count, item, rest.goal, situation.cluster) >= item.spec.gain.after:
@@ -187,9 +192,8 @@ class Steps:
         if expires is not None and now > expires:
             why = item.progress[index].message or "the next move could not be made in time"
             return Advance(item.progress, f"expired: {why}", PlanPhase.FAILED if begun else PlanPhase.EXPIRED)
-        situation = self._inputs.situation(self._state.cluster(), now)
-        pod = pod_to_move(situation.cluster, item.spec.moves[index])
-        rejection = "" if pod is None else situation.surroundings.headroom.rejection(pod)
+        pod = pod_to_move(self._state.cluster(), item.spec.moves[index])
+        rejection = "" if pod is None else Headroom.of(self._inputs.budgets).rejection(pod)
         if rejection:
             return self._advance(item, index, message=f"waits: {rejection}")
         return self._advance(item, index, phase=MovePhase.EVICTING, since=timestamp.format(now), message="")
@@ -272,15 +276,15 @@ class Steps:
         cluster = self._state.cluster()
         goal = goal_of(item, policy, waiting_pods(item, cluster))
         count = current_count(item, goal, cluster)
+        gained, promised = count - item.spec.gain.before, item.spec.gain.total
         if count >= item.spec.gain.after:
             return Advance(
-                item.progress, f"zones confirm the gain: {count}", PlanPhase.SUCCEEDED, count=count
+                item.progress, f"zones confirm the gain: {gained}", PlanPhase.SUCCEEDED, count=count
             )
         if all(self._is_overdue(one, now) for one in item.progress):
-            promised = item.spec.gain.after
             return Advance(
                 item.progress,
-                f"zones confirm {count}, the plan promised {promised}",
+                f"zones confirm a gain of {gained}, the plan promised {promised}",
                 PlanPhase.FAILED,
                 count=count,
             )

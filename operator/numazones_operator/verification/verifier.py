@@ -139,7 +139,7 @@ class Verifier:
             return None
         expectation = self._predict(pod, node, otherwise)
         # Pods that NUMA placement does not concern fill nodes, too, but nobody is told about them.
-        if prediction.relevant(pod) or _model(expectation).places_every_pod:
+        if _is_concerned(pod) or _model(expectation).places_every_pod:
             self._expectations[pod.uid] = expectation
         return expectation
 
@@ -163,7 +163,7 @@ class Verifier:
         if (
             expectation is None
             and news
-            and prediction.relevant(new)
+            and _is_concerned(new)
             and models.kubelet_verdict(new) not in {None, ADMITTED}
         ):
             expectation = Expectation(new, prediction.UNKNOWN, TOO_LATE, "its binding was not seen before")
@@ -288,6 +288,14 @@ class Verifier:
             self._metrics.aligned.labels(scope, boundary).inc()
         for scope, boundary in failed:
             self._metrics.unaligned.labels(scope, boundary).inc()
+
+
+def _is_concerned(pod: ClusterPod) -> bool:
+    """Whether somebody wants to know what becomes of a pod: NUMA placement concerns it, or may seem to.
+
+    What it makes of resources of a pod as a whole depends on its kubelet, so who writes them wants to know.
+    """
+    return prediction.relevant(pod) or (pod.admission is not None and pod.admission.resources is not None)
 
 
 def _model(expectation: Expectation) -> models.Model:

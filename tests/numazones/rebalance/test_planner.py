@@ -14,7 +14,7 @@ from numazones.placement import Unknown
 from numazones.rebalance.budgets import Budget, Headroom
 from numazones.rebalance.candidates import why_not
 from numazones.rebalance.goals import FitMore, InvalidGoal, Vacate, Wanted, measure, pending_goals
-from numazones.rebalance.history import History, Relocation
+from numazones.rebalance.history import Emptied, History, Relocation
 from numazones.rebalance.limits import Limits
 from numazones.rebalance.moves import evict, relocation
 from numazones.rebalance.planner import Outcome, plan
@@ -337,6 +337,61 @@ def test_a_failed_move_within_its_node_is_not_made_after_the_pending_pod_either(
     failed = {("p-rs", "n1", "n1"): build.now}
     situation = replace(build.situation([node]), history=History(failed=failed))
     assert plan(goal, situation, Policy(), expired=never).plan is None
+
+
+@pytest.mark.parametrize(("hours", "made"), [(23, False), (24, True)])
+def test_room_that_another_policys_plan_made_is_filled_after_a_day_and_no_sooner(
+    build: Any,
+    broken: Callable[..., Any],
+    hours: int,
+    made: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    emptied = {"n2": Emptied("other", build.now - timedelta(hours=hours))}
+    situation = replace(build.situation(broken()), history=History(emptied=emptied))
+    careless = plan(shape(4), build.situation(broken()), Policy(), expired=never)
+    assert moves(careless) == [("b", "n1", "n2")]
+    outcome = plan(shape(4), situation, Policy(), expired=never)
+    assert (outcome.plan is not None) is made
+    assert careless.plan is not None
+    proof = prove(careless.plan, shape(4), situation, Policy())
+    assert proof.holds is made
+    if not made:
+        assert outcome.undoes == emptied
+        assert outcome.reason == (
+            "the only plan found would fill n2, where plans of policy other made room; it is not made before "
+            "2026-01-31T13:00:00Z"
+        )
+        assert "node n2, where a plan of policy other made room; before" in proof.reason
+
+
+def test_a_plan_goes_elsewhere_than_to_where_another_policys_plan_made_room(
+    build: Any, broken: Callable[..., Any]
+) -> None:
+    nodes = [*broken(), build.node("n3", zones=1, cpus=3)]
+    situation = replace(build.situation(nodes), history=History(emptied={"n2": Emptied("other", build.now)}))
+    outcome = plan(shape(4), situation, Policy(), expired=never)
+    assert moves(outcome) == [("b", "n1", "n3")]
+    assert outcome.undoes == {}
+
+
+def test_for_a_pod_that_waits_the_room_that_another_policys_plan_made_is_filled(
+    build: Any, broken: Callable[..., Any]
+) -> None:
+    goal = pending_goals([replace(build.pod("big", 4), phase="Pending")])[0]
+    situation = replace(
+        build.situation(broken()), history=History(emptied={"n2": Emptied("other", build.now)})
+    )
+    assert moves(plan(goal, situation, Policy(), expired=never)) == [("b", "n1", "n2")]
+
+
+def test_a_goal_that_no_plan_reaches_anyhow_contradicts_nobody(
+    build: Any, broken: Callable[..., Any]
+) -> None:
+    emptied = {"n2": Emptied("other", build.now)}
+    situation = replace(build.situation(broken()), history=History(emptied=emptied))
+    outcome = plan(shape(40), situation, Policy(), expired=never)
+    assert (outcome.plan, outcome.undoes) == (None, {})
+    assert "policy other" not in outcome.reason
 
 
 # What is unknown is never relied on

@@ -1,13 +1,17 @@
 """What rebalancing reads beside the cluster: templates as the API server makes pods of them, and the past."""
 
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
+
+import pytest
 
 from numazones.cluster import Cluster
 from numazones_client import Client, ClusterConfig
+from numazones_operator.rebalance.conflicts import last_to_empty
 from numazones_operator.rebalance.inputs import OWNERS, Defaulting, Inputs, Template
 from numazones_operator.rebalance.intent import Intent
-from numazones_operator.rebalance.objects import Recommendation
+from numazones_operator.rebalance.objects import PolicyObject, Recommendation
 
 
 def inputs() -> Inputs:
@@ -84,7 +88,7 @@ def test_a_template_that_is_edited_or_gone_is_not_remembered() -> None:
     assert found.template("u") is None
 
 
-def recommendation(phase: str) -> Recommendation:
+def recommendation(phase: str, **spec: Any) -> Recommendation:
     """One whose first move brought its pod to n2, whose second failed, and whose third was not begun."""
     names = ("a", "b", "c")
     pods = [{"namespace": "default", "name": name, "uid": name} for name in names]
@@ -119,6 +123,7 @@ def recommendation(phase: str) -> Recommendation:
             "gain": {"before": 0, "after": 1, "total": 1, "minimal": True},
             "disruption": {"evictions": 3, "cpus": "3"},
             "digest": "d",
+            **spec,
         },
         "status": {"phase": phase, "progress": progress, "conditions": [complete]},
     }
@@ -135,6 +140,62 @@ def test_owners_rest_after_a_plan_of_use_and_after_one_that_failed_only_its_move
     ):
         found = inputs()
         found.intent.recommendations.put(recommendation(phase))
-        history = found.situation(Cluster({}, {}), ended).history
+        history = found.situation(Cluster({}, {}), ended, policy="p").history
         assert {owner for owner, _ in history.moved} == resting, phase
         assert history.failed == failed, phase
+
+
+def policy(name: str, **spec: Any) -> PolicyObject:
+    return PolicyObject.from_api({"metadata": {"name": name, "uid": name, "generation": 1}, "spec": spec})
+
+
+FREE = {"pendingPods": False, "free": {"nodeName": "n1"}}
+FOR_PODS = [{"pod": {"namespace": "default", "name": "big", "uid": "b"}, "target": {"node": "n1"}}]
+
+
+@pytest.mark.parametrize(
+    ("asks", "phase", "goals", "spec", "closed"),
+    [
+        ("q", "Succeeded", FREE, {}, {"n1"}),
+        ("q", "Executing", FREE, {}, {"n1"}),
+        ("p", "Succeeded", FREE, {}, set()),  # its own
+        ("q", "Failed", FREE, {}, set()),  # gained nothing
+        ("q", "Succeeded", {"free": {"nodeName": "n2"}}, {}, set()),  # nobody wants that room any more
+        ("q", "Succeeded", {"shapes": [{"name": "s", "resources": {"memory": "1Gi"}}]}, {}, set()),
+        ("q", "Succeeded", {"pendingPods": True}, {"placements": FOR_PODS}, {"n1"}),
+        ("q", "Succeeded", FREE, {"placements": FOR_PODS}, set()),
+    ],
+)
+def test_room_that_a_policy_made_is_kept_from_the_plans_of_others_while_it_wants_it(
+    asks: str, phase: str, goals: dict[str, Any], spec: dict[str, Any], closed: set[str]
+) -> None:
+    found = inputs()
+    found.intent.policies.put(policy("p", goals=goals))
+    found.intent.policies.put(policy("q"))
+    found.intent.recommendations.put(recommendation(phase, goalKey="free/n1", **spec))
+    noon = datetime(2026, 1, 31, 12, tzinfo=UTC)
+    for hours, expected in ((23, closed), (24, set())):
+        now = noon + timedelta(hours=hours)
+        history = found.situation(Cluster({}, {}), now, policy=asks).history
+        assert history.closed_nodes(now).keys() == expected, hours
+    suspended = policy("p", goals=goals, schedule={"suspend": True})
+    found.intent.policies.put(suspended)
+    assert found.situation(Cluster({}, {}), noon, policy=asks).history.emptied == {}
+
+
+def test_a_plan_that_no_policy_made_keeps_nothing() -> None:
+    found = inputs()
+    found.intent.recommendations.put(recommendation("Succeeded", goalKey="free/n1"))
+    noon = datetime(2026, 1, 31, 12, tzinfo=UTC)
+    assert found.situation(Cluster({}, {}), noon, policy="q").history.emptied == {}
+
+
+def test_finished_plans_are_kept_while_the_room_that_they_made_last_is_kept() -> None:
+    first, second = recommendation("Succeeded"), replace(recommendation("Succeeded"), name="later")
+    later = tuple(one.model_copy(update={"since": "2026-01-31T13:00:00Z"}) for one in second.status.progress)
+    second = replace(second, status=second.status.model_copy(update={"progress": later}))
+    failed = replace(recommendation("Failed"), name="failed")
+    noon = datetime(2026, 1, 31, 12, tzinfo=UTC)
+    assert last_to_empty([second, first, failed], noon - timedelta(seconds=1)) == {"later"}
+    assert last_to_empty([first, failed], noon - timedelta(seconds=1)) == {"plan"}
+    assert last_to_empty([first, second], noon + timedelta(hours=1)) == frozenset()

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from numazones import timestamp
 from numazones.waiting import GATE, OPT_IN
 from numazones_apiserver.errors import ApiError
 from numazones_apiserver.faults import Fault
@@ -52,11 +53,11 @@ class Stage:
     pod: dict[str, Any]
     loop: Loop | None = None
 
-    async def policy(self, mode: str, **spec: Any) -> None:
+    async def policy(self, mode: str, *, name: str = "keep-room", **spec: Any) -> None:
         body = {
             "apiVersion": "numazones.io/v1alpha1",
             "kind": "RebalancePolicy",
-            "metadata": {"name": "keep-room"},
+            "metadata": {"name": name},
             "spec": {
                 "mode": mode,
                 "goals": {"shapes": [LARGE]},
@@ -248,9 +249,9 @@ async def test_a_plan_is_recommended_and_nothing_is_touched(tmp_path: Path) -> N
         assert counted[f"numazones_rebalance_pods_evicted_total{{{labels}}}"] == 0
         policy = await here.client.get(REBALANCE_POLICIES, "keep-room")
         assert policy["status"]["recommendation"] == item["metadata"]["name"]
-        (ready,) = policy["status"]["conditions"]
-        assert ready["status"] == "True"
-        assert "protections in force: PodsWithLocalStorage" in ready["message"]
+        said = {one["type"]: one for one in policy["status"]["conditions"]}
+        assert said["Ready"]["status"] == "True"
+        assert "protections in force: PodsWithLocalStorage" in said["Ready"]["message"]
 
 
 async def test_a_status_that_an_annotation_of_kopf_forestalls_is_written_after_all(tmp_path: Path) -> None:
@@ -301,6 +302,65 @@ async def test_auto_goes_on_by_itself_and_then_rests(tmp_path: Path) -> None:
         await here.reach("Succeeded")
         await asyncio.sleep(1.5)
         assert [item["status"]["phase"] for item in await here.recommendations()] == ["Succeeded"]
+
+
+async def test_policies_that_contradict_each_other_evict_once_and_say_so(tmp_path: Path) -> None:
+    """Each wants its node free of the one pod that can be moved; every eviction would undo the one before."""
+    async with stage(tmp_path, gated=True, other_node=True) as here:
+
+        async def conditions(name: str) -> dict[str, dict[str, Any]]:
+            body = await here.client.get(REBALANCE_POLICIES, name)
+            return {one["type"]: one for one in (body.get("status") or {}).get("conditions") or ()}
+
+        async def conflicted(status: str) -> bool:
+            found = [(await conditions(name)).get("Conflicted", {}) for name in ("free-n1", "free-n2")]
+            return [one.get("status") for one in found] == [status, status]
+
+        for node in ("n1", "n2"):
+            goals = {"pendingPods": False, "free": {"nodeName": node}}
+            await here.policy("Auto", name=f"free-{node}", goals=goals, cooldown="1s")
+        operator = await here.operator()
+        await eventually(lambda: conflicted("True"), what="both policies say that they contradict each other")
+        searches: set[str] = set()
+
+        async def searched_again() -> bool:
+            body = await here.client.get(REBALANCE_POLICIES, "free-n2")
+            searches.add(body["status"]["lastSearch"])
+            return len(searches) > 4  # each after the cooldown of what was before
+
+        await eventually(searched_again)
+        assert await evictions(here) == 1
+        (done,) = [one for one in await here.recommendations() if one["status"]["phase"] == "Succeeded"]
+        first = done["spec"]["policy"]
+        # Of pods to get out of the way the goal counts what is left, below zero: two that nothing can move.
+        assert done["status"]["realized"] < 0
+        assert done["status"]["message"] == "zones confirm the gain: 1"
+        second, node = ("free-n2", "n1") if first == "free-n1" else ("free-n1", "n2")
+        undoing, undone = [(await conditions(name))["Conflicted"] for name in (second, first)]
+        assert (undoing["reason"], undone["reason"]) == ("UndoesOtherPolicy", "UndoneByOtherPolicy")
+        assert undoing["message"].startswith(
+            f"plans of this policy would move pods to {node}, where plans of policy {first} made room, and "
+            "are not made before 2"
+        )
+        assert undone["message"].startswith(
+            f"plans of policy {second} would move pods to {node}, where plans"
+        )
+        assert (await conditions(second))["Ready"]["status"] == "True"
+        counted = await metrics(operator)
+        for name in ("free-n1", "free-n2"):
+            assert counted[f'numazones_rebalance_policy_conflicted{{mode="Auto",policy="{name}"}}'] == 1
+        # What the condition says ends it: the goal of one of the two is changed, and the other is followed.
+        await here.client.patch(REBALANCE_POLICIES, first, {"spec": {"goals": {"free": None}}})
+
+        async def done_twice() -> bool:
+            return await evictions(here) == 2
+
+        await eventually(done_twice, what="the other policy's plan is carried out")
+        await eventually(lambda: conflicted("False"))
+
+
+async def evictions(here: Stage) -> int:
+    return sum((item.get("status") or {}).get("evictions", 0) for item in await here.recommendations())
 
 
 async def test_a_replacement_is_confined_to_its_node_by_the_gate(tmp_path: Path) -> None:
@@ -516,7 +576,7 @@ async def test_a_plan_that_has_evicted_fails_with_its_policy_and_lets_the_replac
 async def test_a_stuck_pod_names_the_recommendation_made_for_it(tmp_path: Path) -> None:
     async with crowded(tmp_path, schedulingGates=[{"name": GATE}]) as here:
         await here.policy("Approve", goals={"pendingPods": True})
-        await here.operator()
+        operator = await here.operator()
         item = await here.reach("Proposed")
 
         async def told() -> str:
@@ -535,6 +595,11 @@ async def test_a_stuck_pod_names_the_recommendation_made_for_it(tmp_path: Path) 
             return bool((await loop.predictions())["big"].get("recommendation", "") == wanted)
 
         await eventually(lambda: named(name), what="the AdmissionPrediction names the recommendation")
+        # The table of pods that have waited longest names it as well.
+        big = await loop.client.get(PODS, "big", namespace="default")
+        labels = f'namespace="default",pod="big",reason="TopologyAffinityError",recommendation="{name}"'
+        created = (await metrics(operator))[f"numazones_blocked_pod_created_timestamp_seconds{{{labels}}}"]
+        assert created == timestamp.parse(big["metadata"]["creationTimestamp"]).timestamp()
         # And the pods that hold what is missing, in the event that says so, too.
         status = (await loop.predictions())["big"]
         (holder, *_) = status["reasons"][0]["holders"]
@@ -791,6 +856,7 @@ async def test_every_right_is_used_and_every_call_is_granted(
 ) -> None:
     used = note_rights(monkeypatch)
     monkeypatch.setattr("numazones_operator.rebalance.proposer._MAX_FINISHED", 0)
+    monkeypatch.setattr("numazones_operator.rebalance.proposer.PRECEDENCE", timedelta(0))
     async with stage(tmp_path) as here:
         await here.policy("Approve", cooldown="1s")
         await here.operator()

@@ -81,3 +81,44 @@ async def test_what_has_ended_before_the_operator_began_is_not_told(full: Told) 
     full.setting.pipeline.synced = True
     full.setting.state.pods.put(pod("old", **REJECTED, message="Pod was rejected: x"))
     assert full.said == []
+
+
+def too_large(resources: dict[str, Any], own: dict[str, Any], **status: Any) -> ClusterPod:
+    """A pod for which its node has too few CPUs, by what it asks for as a whole or by its container."""
+    container = {"name": "main", "image": "app", **({"resources": own} if own else {})}
+    spec = {"nodeName": "node", "containers": [container], **({"resources": resources} if resources else {})}
+    metadata = {"namespace": "default", "name": "late", "uid": "uid-late"}
+    return ClusterPod.from_api({"metadata": metadata, "spec": spec, "status": {"phase": "Pending", **status}})
+
+
+ASKED = {"cpu": "40", "memory": "1Gi"}
+MORE = {"cpu": "50", "memory": "1Gi"}
+
+
+@pytest.mark.parametrize("seen", [True, False], ids=["bound before", "rejected at once"])
+@pytest.mark.parametrize(
+    ("resources", "own"),
+    [
+        pytest.param({"requests": ASKED, "limits": ASKED}, {}, id="Guaranteed as a whole"),
+        pytest.param({"requests": ASKED, "limits": MORE}, {}, id="Burstable as a whole"),
+    ],
+)
+async def test_a_pod_with_resources_as_a_whole_is_told_of_its_rejection_whatever_its_qos_class(
+    full: Told,
+    resources: dict[str, Any],
+    own: dict[str, Any],
+    seen: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    if seen:
+        full.setting.state.pods.put(too_large(resources, own))
+    full.setting.state.pods.put(too_large(resources, own, phase="Failed", reason="OutOfcpu"))
+    (verification,) = full.said
+    assert verification.accuracy is (Accuracy.RIGHT if seen else Accuracy.UNKNOWN)
+    assert explanation_of(verification)[-1] == "asks for 40 cpu; pods on the node have asked for 60 of its 60"
+
+
+async def test_of_a_pod_that_numa_placement_does_not_concern_nothing_is_told(full: Told) -> None:
+    burstable = {"requests": ASKED, "limits": MORE}
+    full.setting.state.pods.put(too_large({}, burstable))
+    full.setting.state.pods.put(too_large({}, burstable, phase="Failed", reason="OutOfcpu"))
+    assert full.said == []

@@ -1,0 +1,34 @@
+"""Says once that the API server cannot be reached, and once that it can be again, whoever notices it.
+
+A program has a dozen watches and more; each of them breaks when the server goes, and a warning from each of
+them, with each try, would bury what else the log says.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+
+from numazones_client.errors import Unreachable
+
+_log = logging.getLogger(__name__)
+
+
+class Reachability:
+    """Whether one API server could be reached last."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        """``clock`` in seconds."""
+        self._clock = clock
+        self._lost_at: float | None = None
+
+    def lost(self, error: Unreachable) -> None:
+        """Take note that a request was not answered; only the first one is told of."""
+        if self._lost_at is None:
+            self._lost_at = self._clock()
+            _log.warning("the API server does not answer; everything is tried again until it does: %s", error)
+
+    def found(self) -> None:
+        """Take note that the server has answered."""
+        if self._lost_at is not None:
+            _log.warning("the API server answers again, after %.1f s", self._clock() - self._lost_at)
+            self._lost_at = None

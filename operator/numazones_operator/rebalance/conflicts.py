@@ -1,0 +1,86 @@
+"""Policies that contradict each other: each would move pods to where a plan of the other has just made room.
+
+The library makes no such plan (``numazones.rebalance.history``). What a search found to be left out for that
+reason is kept in the policy's ``status.conflicts``; the condition Conflicted of both policies is made of it.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from numazones import timestamp
+from numazones.api.rebalance import PlanPhase
+from numazones.rebalance.history import Emptied
+from numazones_operator.rebalance.objects import PolicyObject, Recommendation, emptied_nodes
+
+CONFLICTED = "Conflicted"
+_MAX_CONFLICTS = 64
+_MAX_NODES = 64
+"""Of one conflict."""
+
+Verdict = tuple[str, str, str]
+"""Status, reason and message of a condition."""
+
+
+def conflicts_of(undoes: Mapping[str, Emptied]) -> list[dict[str, Any]] | None:
+    """Return a policy's ``status.conflicts``; None where there are none.
+
+    ``undoes``: node that its plans would fill → the plan of another policy that made room there.
+    """
+    by_policy: dict[str, dict[str, Emptied]] = {}
+    for node, emptied in sorted(undoes.items()):
+        by_policy.setdefault(emptied.policy, {})[node] = emptied
+    return [
+        {
+            "policy": policy,
+            "nodes": list(nodes)[:_MAX_NODES],
+            "until": timestamp.format(max(one.until for one in nodes.values())),
+        }
+        for policy, nodes in sorted(by_policy.items())[:_MAX_CONFLICTS]
+    ] or None
+
+
+def verdict(policy: PolicyObject, followed: Iterable[PolicyObject]) -> Verdict:
+    """Return the condition Conflicted of a policy, by what searches found for it and for the others.
+
+    ``followed``: all policies that plans are made for.
+    """
+    by_name = {item.name: item for item in followed}
+    own = [
+        f"plans of this policy would move pods to {_nodes(one)}, where plans of policy {one['policy']} made "
+        f"room, and are not made before {one['until']}"
+        for one in _conflicts(policy)
+        if one["policy"] in by_name
+    ]
+    others = [
+        f"plans of policy {other.name} would move pods to {_nodes(one)}, where plans of this policy made "
+        f"room, and are not made before {one['until']}"
+        for other in by_name.values()
+        for one in _conflicts(other)
+        if one["policy"] == policy.name
+    ]
+    found = own + others
+    if not found:
+        return "False", "NoConflict", "its plans and those of other policies do not undo each other"
+    reason = "UndoesOtherPolicy" if own else "UndoneByOtherPolicy"
+    return "True", reason, f"{'; '.join(found)}. Change the goals of one of the two policies, or suspend it"
+
+
+def last_to_empty(finished: Iterable[Recommendation], since: datetime) -> frozenset[str]:
+    """Return, by name, the plans that were the last to make room on some node, after a time."""
+    last: dict[str, tuple[datetime, str]] = {}
+    for item in finished:
+        if item.status.phase == PlanPhase.FAILED:
+            continue
+        for node, when in emptied_nodes(item).items():
+            if when > since:
+                last[node] = max(last.get(node, (when, item.name)), (when, item.name))
+    return frozenset(name for _, name in last.values())
+
+
+def _conflicts(policy: PolicyObject) -> Iterable[Mapping[str, Any]]:
+    return policy.status.get("conflicts") or ()
+
+
+def _nodes(conflict: Mapping[str, Any]) -> str:
+    return ", ".join(conflict.get("nodes") or ())
