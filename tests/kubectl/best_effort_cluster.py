@@ -20,6 +20,7 @@ _ARRIVALS = {
     "worker-1": (("cache-1", 5, 0), ("web-1", 4, 0), ("db-1", 6, 0), ("web-1", 0, 0), ("router-1", 2, 2)),
     "worker-2": (("cache-2", 3, 0), ("router-2", 2, 1), ("batch-1", 9, 0)),
     "worker-3": (("router-3", 2, 1), ("router-4", 2, 1)),
+    "worker-4": (("db-2", 6, 0),),
 }
 """Node → what happened there: pod, exclusive CPUs (0: it left), NICs."""
 

@@ -18,7 +18,7 @@ Run = Callable[..., Result]
 
 @pytest.fixture
 def dump(tmp_path: Path) -> Path:
-    return written(tmp_path / "dump.json", [*best_effort_cluster(), node_body("worker-4")])
+    return written(tmp_path / "dump.json", [*best_effort_cluster(), node_body("worker-9")])
 
 
 def pods(result: Result) -> list[str]:
@@ -43,8 +43,8 @@ def test_those_that_are_not_are_listed_the_worst_first(run: Run, dump: Path) -> 
         ["team/batch-1", "worker-2", "spanning 2 NUMA nodes", "0:1 1:8", "-", "-", "never"],
         ["team/router-4", "worker-3", f"remote from {NIC}", "0:2", "-", f"{NIC}@1", "now"],
     ]
-    assert summary == "3 of 8 pods not aligned; 3 CPUs away from the rest of their container"
-    assert unknown.startswith("worker-4: ")
+    assert summary == "3 of 9 pods not aligned; 3 CPUs away from the rest of their container"
+    assert unknown.startswith("worker-9: ")
     assert result.return_value == 0
 
 
@@ -52,7 +52,7 @@ def test_wide_lists_the_aligned_ones_too(run: Run, dump: Path) -> None:
     listed = pods(run("aligned", "-A", "-o", "wide", "-f", dump))
     assert listed[:3] == ["team/db-1", "team/batch-1", "team/router-4"]
     assert sorted(listed[3:]) == listed[3:]
-    assert len(listed) == 8
+    assert len(listed) == 9
 
 
 def test_a_selector_and_a_namespace_choose_pods(run: Run, dump: Path) -> None:
@@ -96,8 +96,8 @@ def test_the_document_has_every_pod_and_what_it_holds(run: Run, dump: Path) -> N
     assert document["items"][2]["devices"] == [
         {"container": "main", "resource": "nic.example/vf", "numas": [1]}
     ]
-    assert [it["alignable"] for it in document["items"]] == ["now", "never", "now", *["yes"] * 5]
-    assert [it["node"] for it in document["unknown"]] == ["worker-4"]
+    assert [it["alignable"] for it in document["items"]] == ["now", "never", "now", *["yes"] * 6]
+    assert [it["node"] for it in document["unknown"]] == ["worker-9"]
 
 
 def test_the_table_fits_a_terminal_of_80_columns(dump: Path) -> None:

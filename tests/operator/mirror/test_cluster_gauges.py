@@ -28,5 +28,6 @@ def test_pods_are_counted_by_how_what_they_hold_lies() -> None:
         "worker-1": ({"aligned": 2, "remote": 0, "spanning": 1}, 2),
         "worker-2": ({"aligned": 2, "remote": 0, "spanning": 1}, 1),
         "worker-3": ({"aligned": 1, "remote": 1, "spanning": 0}, 0),
+        "worker-4": ({"aligned": 1, "remote": 0, "spanning": 0}, 0),
     }
     assert node_gauges(ClusterNode("a"), (), FittingPods()).pods == {}
