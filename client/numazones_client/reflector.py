@@ -104,6 +104,7 @@ class Reflector(Generic[T]):
         field_selector: str = "",
         pace: Pace | None = None,
         optional: bool = False,
+        quiet: bool = False,
         unreadable: Callable[[Unreadable], None] = lambda _object: None,
         draw: Callable[[], float] = random.random,
     ) -> None:
@@ -120,6 +121,7 @@ class Reflector(Generic[T]):
             field_selector: as in ``kubectl get --field-selector``.
             pace: how patient to be.
             optional: a cluster that does not know the resource counts as one without such objects.
+            quiet: log failures for debugging only, where another mirror of the resource tells of them.
             unreadable: called with each object that cannot be read, after it was removed from the table.
             draw: random numbers in [0, 1).
         """
@@ -133,6 +135,7 @@ class Reflector(Generic[T]):
         self._field_selector = field_selector
         self._pace = pace or Pace()
         self._optional = optional
+        self._quiet = quiet
         self._unreadable = unreadable
         self._draw = draw
         self._backoff = Backoff(draw=draw)
@@ -263,7 +266,7 @@ class Reflector(Generic[T]):
         asked = error.retry_after if isinstance(error, APIError) else None
         delay = max(self._backoff.delay(), asked or 0.0)
         # A problem that lasts, such as a missing right, was logged when it began and would fill the log.
-        level = logging.DEBUG if self.problem == str(error) else logging.WARNING
+        level = logging.DEBUG if self._quiet or self.problem == str(error) else logging.WARNING
         self.problem = str(error)
         self.forbidden = isinstance(error, Forbidden)
         self._metrics.count_restart(

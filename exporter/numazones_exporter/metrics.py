@@ -56,7 +56,8 @@ class Metrics:
             "numazones_exporter_wakeups_total",
             "Why the node was read; a reading may have several reasons: start, interval, state-files, "
             "device-plugins (one came or went, or the devices that the kubelet offers changed), kubelet, "
-            "pods, departures (pods are being deleted, and the kubelet lists them still).",
+            "pods, departures (pods are being deleted, and the kubelet lists them still), zones (one was "
+            "deleted by somebody else).",
             ("reason",),
         )
         self.api_writes = counter(
