@@ -105,7 +105,7 @@ class Metrics:
         zones: Mapping[int, tuple[Amounts, ...]],
         homes: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
-        """Replace the zones' amounts by NUMA id and the pods' homes; what vanished leaves no series behind."""
+        """Replace the zones' amounts and the pods' homes; what vanished leaves no series behind."""
         self._node, self._zones, self._homes = node, zones, homes
 
 

@@ -2,7 +2,8 @@
 
 The Memory Manager promises; the kernel gives memory where it is first touched. ``memory.numa_stat`` of a
 pod's group has what its containers have together, in bytes (cgroup v2) or in pages (v1, whose
-``hierarchical_`` lines have the sums). Layouts are those of the kubelet's drivers (``cm/cgroup_manager_linux``, kubelet 1.36):
+``hierarchical_`` lines have the sums). Layouts are those of the kubelet's drivers
+(``cm/cgroup_manager_linux``, kubelet 1.36):
 ``kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod<uid with _>.slice`` with systemd,
 ``kubepods/burstable/pod<uid>`` with cgroupfs, without the middle for Guaranteed pods, below any root.
 """
